@@ -1,0 +1,2 @@
+//! refdb measured side by side with Git.
+fn main() {}

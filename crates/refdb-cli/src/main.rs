@@ -1,0 +1,2 @@
+//! The command `refdb`.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The reference database of a Git repository.

@@ -1,0 +1,1 @@
+//! Git's reftable format: bytes to records and back.
