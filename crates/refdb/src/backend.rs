@@ -1,0 +1,241 @@
+//! The two ways to keep refs, behind one interface.
+//!
+//! Invariants:
+//! 1. A backend stores. It decides nothing about what an edit means: expansion of symrefs, expected
+//!    values, name conflicts and reflog rules are the transaction's, and stand there once.
+//! 2. Nothing here calls upward: backends know names, values, reflog entries, files and locks.
+//! 3. A cursor owns what it reads from, so that no write and no compaction can invalidate it.
+
+pub(crate) mod cursor;
+pub(crate) mod files;
+pub(crate) mod reftable;
+
+use std::fmt;
+
+use crate::error::{Reason, Result};
+use crate::name::{RefName, RefNameBuf};
+use crate::objects::Objects;
+use crate::oid::ObjectId;
+use crate::reflog::{LogEntry, Signature};
+use crate::target::Target;
+use cursor::Cursor;
+
+/// Which format a store keeps its refs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RefFormat {
+    /// Loose refs and packed-refs.
+    Files,
+    /// Stacks of reftables.
+    Reftable,
+}
+
+impl RefFormat {
+    /// Returns the name that Git's configuration uses (`extensions.refStorage`).
+    pub const fn name(self) -> &'static str {
+        match self {
+            RefFormat::Files => "files",
+            RefFormat::Reftable => "reftable",
+        }
+    }
+
+    /// Returns the format of that name, if there is one.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [RefFormat::Files, RefFormat::Reftable]
+            .into_iter()
+            .find(|format| format.name() == name)
+    }
+}
+
+/// One ref as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ref {
+    /// The value.
+    pub target: Target,
+    /// What the value peels to, when it is stored beside it: only for annotated tags. `None` says
+    /// nothing about whether the object is a tag.
+    pub peeled: Option<ObjectId>,
+    /// Whether the value comes from packed-refs.
+    pub packed: bool,
+}
+
+/// What one format can do, for names and values that need no further thought.
+pub(crate) trait Backend: Send + Sync + fmt::Debug {
+    /// Which format this is.
+    fn format(&self) -> RefFormat;
+
+    /// Reads one ref, without following symrefs.
+    ///
+    /// # Errors
+    /// `BrokenRef` when the ref is there and cannot be read; `Io` with the system's `NotADirectory`
+    /// when a parent of the name is a ref (files only).
+    fn read(&self, name: RefName<'_>) -> Result<Option<Ref>>;
+
+    /// Makes a cursor over everything that this worktree sees: refs below `refs/` and root refs.
+    fn cursor(&self) -> Result<Box<dyn Cursor>>;
+
+    /// Returns whether `name` has a reflog, possibly an empty one.
+    fn log_exists(&self, name: RefName<'_>) -> Result<bool>;
+
+    /// Calls `each` for the entries of a reflog, newest or oldest first, until it gives `false`.
+    /// Returns whether there is a reflog.
+    fn for_each_log_entry(
+        &self,
+        name: RefName<'_>,
+        order: LogOrder,
+        each: &mut dyn FnMut(LogEntry) -> Result<bool>,
+    ) -> Result<bool>;
+
+    /// Returns the names that have a reflog, sorted, as this worktree sees them.
+    fn log_names(&self) -> Result<Vec<RefNameBuf>>;
+
+    /// Begins to write. Nothing is locked yet.
+    fn begin(&self) -> Result<Box<dyn Session + '_>>;
+
+    /// Packs loose refs, or compacts tables.
+    fn optimize(&self, options: &OptimizeOptions<'_>) -> Result<()>;
+
+    /// Returns the refs whose value or peeled value is `oid`, in name order, if the format can
+    /// tell without reading every ref; `None` if it cannot.
+    fn refs_by_oid(&self, oid: ObjectId) -> Result<Option<Vec<(RefNameBuf, Ref)>>>;
+}
+
+/// In which order reflog entries are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogOrder {
+    /// The newest entry first.
+    NewestFirst,
+    /// The oldest entry first.
+    OldestFirst,
+}
+
+/// What `optimize` shall do.
+pub(crate) struct OptimizeOptions<'a> {
+    /// Whether to do it only if it is worth it.
+    pub(crate) auto: bool,
+    /// Whether loose copies are removed after packing (files).
+    pub(crate) prune: bool,
+    /// Which refs to pack (files).
+    pub(crate) include: &'a dyn Fn(RefName<'_>) -> bool,
+    /// Where objects are looked up (files): a ref whose object is missing stays loose.
+    pub(crate) objects: &'a dyn Objects,
+    /// Told of refs whose object is missing.
+    pub(crate) warn: &'a dyn Fn(String),
+}
+
+/// A running write: locks are taken in it, values read under them, and all published at once.
+/// Dropping it releases every lock and leaves everything as it was.
+pub(crate) trait Session {
+    /// Locks names and reads their values. Every name is given at most once over the whole session.
+    ///
+    /// The answers are in the order of `names`. After the first refusal the rest may be left out
+    /// when `stop_at_refusal` is set.
+    ///
+    /// # Errors
+    /// Only for what makes the whole session impossible.
+    fn lock(&mut self, names: &[RefName<'_>], stop_at_refusal: bool) -> Result<Vec<Locked>>;
+
+    /// Makes a cursor over the refs against which new names are still to be checked for conflicts:
+    /// all refs (reftable), or those that locking could not check (packed refs, files).
+    fn names(&mut self) -> Result<Box<dyn Cursor>>;
+
+    /// Returns whether `name` has a reflog, with the locks held.
+    fn log_exists(&mut self, name: RefName<'_>) -> Result<bool>;
+
+    /// Reads a ref that is not locked by this session: used to follow symrefs that are only read.
+    fn read(&mut self, name: RefName<'_>) -> Result<Option<Ref>>;
+
+    /// Writes all that can be written without becoming visible. Names that were locked and are not
+    /// in the plan are only held.
+    fn prepare(&mut self, plan: Plan<'_>) -> Result<()>;
+
+    /// Makes the plan visible and durable, and releases the locks.
+    ///
+    /// # Errors
+    /// What fails after the plan became visible is not an error but reported in [`Published`].
+    fn publish(self: Box<Self>) -> Result<Published>;
+}
+
+/// A name that was locked, or could not be.
+#[derive(Clone, Debug)]
+pub(crate) enum Locked {
+    /// Locked, and there is such a ref.
+    Found(Ref),
+    /// Locked, and there is no such ref.
+    Missing,
+    /// Not locked, or unreadable.
+    Refused(Refusal),
+}
+
+/// Why a name could not be locked.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal {
+    /// Why, as one of Git's reasons; `Generic` when the whole transaction must fail.
+    pub(crate) reason: Reason,
+    /// Why, in full, without a `cannot lock ref` before it.
+    pub(crate) message: String,
+}
+
+/// What a transaction does to the store, with every rule applied.
+#[derive(Debug, Default)]
+pub(crate) struct Plan<'a> {
+    /// The new values, at most one for each name, sorted by name.
+    pub(crate) writes: Vec<Write<'a>>,
+    /// The new reflog entries, in the order in which they are to be appended.
+    pub(crate) logs: Vec<LogWrite<'a>>,
+    /// Who is named in the entries.
+    pub(crate) who: Option<Signature>,
+    /// Whether the store was empty and nobody else writes (clone, migration).
+    pub(crate) initial: bool,
+}
+
+/// A new value for one name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Write<'a> {
+    pub(crate) name: RefName<'a>,
+    pub(crate) value: NewValue<'a>,
+}
+
+/// What a name is to hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NewValue<'a> {
+    /// An object id, with what it peels to if that is known and right.
+    Direct {
+        oid: ObjectId,
+        peeled: Option<ObjectId>,
+    },
+    /// The name of another ref.
+    Symbolic(RefName<'a>),
+    /// Nothing: the ref is deleted and its reflog with it.
+    Deleted,
+}
+
+/// A new reflog entry.
+#[derive(Clone, Debug)]
+pub(crate) struct LogWrite<'a> {
+    pub(crate) name: RefName<'a>,
+    pub(crate) old: ObjectId,
+    pub(crate) new: ObjectId,
+    /// The reason, normalised; empty if there is none.
+    pub(crate) message: &'a [u8],
+    /// Overrides [`Plan::who`].
+    pub(crate) who: Option<&'a Signature>,
+    /// Whether a missing reflog is made; otherwise the entry is only added to an existing one.
+    pub(crate) create: bool,
+}
+
+/// What publishing came to.
+#[derive(Debug)]
+pub(crate) enum Published {
+    /// The plan is visible and durable. What went wrong afterwards (compaction, clean-up) is told
+    /// here and has no bearing on the refs.
+    Done {
+        afterwards: Vec<crate::error::Error>,
+    },
+    /// Another writer published first, where no lock excludes that: nothing was written, and the
+    /// transaction has to be checked again.
+    #[allow(
+        dead_code,
+        reason = "local stacks are locked; a store shared by machines is not"
+    )]
+    Moved,
+}

@@ -1,0 +1,198 @@
+//! The error of the store: a kind that says what to do, and a message that says what is wrong.
+//!
+//! Absence is not an error (`Ok(None)`), and neither is a refused edit of a batch (a
+//! [`Rejection`] in the outcome). What remains is one [`Error`] type whose [`ErrorKind`] tells a
+//! caller how to go on.
+//!
+//! ```
+//! use refdb::{ErrorKind, RefName};
+//! let error = RefName::new("refs/heads/a b").unwrap_err();
+//! assert_eq!(error.kind(), ErrorKind::InvalidName);
+//! assert_eq!(error.to_string(), "invalid ref format: refs/heads/a b");
+//! ```
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use crate::name::RefNameBuf;
+
+/// The result of the store's operations.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What kind of failure it was, each with what a caller can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The system refused a file operation: look at the message; a retry may help.
+    Io,
+    /// Another process holds a lock: try again later, or raise the lock timeout.
+    Locked,
+    /// A file of the ref store is damaged: run `refdb refs verify`.
+    Corrupt,
+    /// A single ref is unreadable: delete or rewrite it.
+    BrokenRef,
+    /// A name breaks Git's rules: choose another.
+    InvalidName,
+    /// An edit was refused: see [`Error::rejection`]; read again and decide anew.
+    Rejected,
+    /// The repository needs something that this version cannot do.
+    Unsupported,
+    /// A configuration value is invalid: mend the configuration.
+    Config,
+    /// There is no repository at the path, or it may not be opened: check path and owner.
+    Repository,
+    /// The caller asked for something that makes no sense: mend the caller.
+    Misuse,
+}
+
+/// Why an edit was refused, in Git's terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The name and that of another ref cannot both exist.
+    NameConflict,
+    /// The ref was expected not to exist.
+    CreateExists,
+    /// The ref was expected to exist.
+    NonexistentRef,
+    /// The ref has another value than the expected one.
+    IncorrectOldValue,
+    /// The new value is no object, or no commit where one is needed.
+    InvalidNewValue,
+    /// The ref was expected to be a symref.
+    ExpectedSymref,
+    /// The name differs only in case from another, on a file system that cannot tell them apart.
+    CaseConflict,
+    /// Anything that refuses the whole transaction.
+    Generic,
+}
+
+impl Reason {
+    /// Returns the words that `update-ref --batch-updates` prints.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Reason::NameConflict => "refname conflict",
+            Reason::CreateExists => "reference already exists",
+            Reason::NonexistentRef => "reference does not exist",
+            Reason::IncorrectOldValue => "incorrect old value provided",
+            Reason::InvalidNewValue => "invalid new value provided",
+            Reason::ExpectedSymref => "expected symref but found regular ref",
+            Reason::CaseConflict => "reference conflict due to case-insensitive filesystem",
+            Reason::Generic => "unknown failure",
+        }
+    }
+}
+
+/// One refused edit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// The position of the edit in its transaction, as it was added.
+    pub index: usize,
+    /// The ref that the refusal is about: the edit's own, or the one that its symref points to.
+    pub name: RefNameBuf,
+    /// Why, as one of Git's reasons.
+    pub reason: Reason,
+    /// Why, in full.
+    pub message: String,
+}
+
+/// A failure, with its kind and a message for a person.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    source: Option<io::Error>,
+    rejection: Option<Rejection>,
+}
+
+impl Error {
+    /// Makes an error of a kind and a message.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Error(Box::new(Inner {
+            kind,
+            message: message.into(),
+            source: None,
+            rejection: None,
+        }))
+    }
+
+    /// Makes an error of a failed system call: what was tried, on which path, and the answer.
+    pub fn io(operation: &str, path: &Path, source: io::Error) -> Self {
+        Error::new(
+            ErrorKind::Io,
+            format!("{operation} '{}': {}", path.display(), io_text(&source)),
+        )
+        .with_source(source)
+    }
+
+    /// Makes the error of damage in the file at `path`.
+    pub fn corrupt(path: &Path, what: impl fmt::Display) -> Self {
+        Error::new(
+            ErrorKind::Corrupt,
+            format!("{}: {what}; run 'refdb refs verify'", path.display()),
+        )
+    }
+
+    /// Makes the error of a refused edit.
+    pub fn rejected(rejection: Rejection) -> Self {
+        let mut error = Error::new(ErrorKind::Rejected, rejection.message.clone());
+        error.0.rejection = Some(rejection);
+        error
+    }
+
+    /// Adds the system's own error.
+    pub fn with_source(mut self, source: io::Error) -> Self {
+        self.0.source = Some(source);
+        self
+    }
+
+    /// Puts `context` and a colon before the message.
+    pub fn context(mut self, context: impl fmt::Display) -> Self {
+        self.0.message = format!("{context}: {}", self.0.message);
+        self
+    }
+
+    /// Returns the kind.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Returns the refused edit, when the kind is [`ErrorKind::Rejected`].
+    pub fn rejection(&self) -> Option<&Rejection> {
+        self.0.rejection.as_ref()
+    }
+
+    /// Returns the kind of the system's own error, when there is one.
+    pub fn io_kind(&self) -> Option<io::ErrorKind> {
+        self.0.source.as_ref().map(io::Error::kind)
+    }
+}
+
+/// Returns what the C library says of an error, without Rust's `(os error N)`.
+pub fn io_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" (os error ") {
+        Some(end) => text.get(..end).unwrap_or(&text).to_owned(),
+        None => text,
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.0.kind, self.0.message)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|source| source as _)
+    }
+}

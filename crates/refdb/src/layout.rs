@@ -1,0 +1,121 @@
+//! Where a repository keeps its refs: which directory belongs to which name.
+//!
+//! The main worktree's directory is the common one; a linked worktree has
+//! `<common>/worktrees/<id>` for its per-worktree refs. `extensions.refStorage` may move all refs
+//! to another base directory, whose inner layout is the same.
+
+use std::path::{Path, PathBuf};
+
+use crate::name::{RefName, WorktreeName, worktree_name};
+use crate::system::bytes_to_path;
+
+/// The directories of one repository, seen from one of its worktrees.
+///
+/// ```
+/// use refdb::layout::Layout;
+/// let layout = Layout::linked("/repo/.git/worktrees/w", "/repo/.git");
+/// assert!(layout.is_linked());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    common: PathBuf,
+    // `None` in the main worktree.
+    worktree: Option<PathBuf>,
+}
+
+impl Layout {
+    /// The layout of a repository's main worktree, or of a bare repository.
+    pub fn main(git_dir: impl Into<PathBuf>) -> Self {
+        Layout {
+            common: git_dir.into(),
+            worktree: None,
+        }
+    }
+
+    /// The layout of a linked worktree with its own directory and the common one.
+    pub fn linked(git_dir: impl Into<PathBuf>, common_dir: impl Into<PathBuf>) -> Self {
+        Layout {
+            common: common_dir.into(),
+            worktree: Some(git_dir.into()),
+        }
+    }
+
+    /// Returns whether this is the view of a linked worktree.
+    pub fn is_linked(&self) -> bool {
+        self.worktree.is_some()
+    }
+
+    /// Returns the directory of shared refs, and of the main worktree's own.
+    pub fn common_dir(&self) -> &Path {
+        &self.common
+    }
+
+    /// Returns the directory of the current worktree's own refs.
+    pub fn worktree_dir(&self) -> &Path {
+        self.worktree.as_deref().unwrap_or(&self.common)
+    }
+
+    /// Returns where `name` is kept: the directory, and the name within it.
+    pub fn locate<'n>(&self, name: RefName<'n>) -> (Place, RefName<'n>) {
+        let class = worktree_name(name.as_bytes());
+        let place = match class {
+            WorktreeName::Shared(_) | WorktreeName::Main(_) => Place::Common,
+            WorktreeName::Current(_) if self.is_linked() => Place::Worktree,
+            WorktreeName::Current(_) => Place::Common,
+            WorktreeName::Linked { id, .. } => {
+                let dir = self.common.join("worktrees").join(bytes_to_path(id));
+                if self.worktree.as_deref() == Some(&dir) {
+                    Place::Worktree
+                } else {
+                    Place::Other(dir)
+                }
+            }
+        };
+        (place, RefName::from_disk(class.bare()))
+    }
+
+    /// Returns the directory of a place.
+    pub fn dir<'a>(&'a self, place: &'a Place) -> &'a Path {
+        match place {
+            Place::Common => &self.common,
+            Place::Worktree => self.worktree_dir(),
+            Place::Other(dir) => dir,
+        }
+    }
+}
+
+/// Which of a repository's ref directories a name belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// The common directory: shared refs and the main worktree's own.
+    Common,
+    /// The directory of the current, linked worktree.
+    Worktree,
+    /// The directory of another linked worktree.
+    Other(PathBuf),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_linked_worktree_keeps_its_own_refs() {
+        let layout = Layout::linked("/r/worktrees/w", "/r");
+        let locate = |name: &'static str| layout.locate(RefName::from_disk(name.as_bytes()));
+        assert_eq!(locate("HEAD").0, Place::Worktree);
+        assert_eq!(locate("refs/heads/main").0, Place::Common);
+        assert_eq!(
+            locate("main-worktree/HEAD"),
+            (Place::Common, RefName::from_disk(b"HEAD"))
+        );
+        assert_eq!(
+            locate("worktrees/w/HEAD"),
+            (Place::Worktree, RefName::from_disk(b"HEAD"))
+        );
+        assert_eq!(
+            locate("worktrees/v/HEAD").0,
+            Place::Other("/r/worktrees/v".into())
+        );
+    }
+}

@@ -1,0 +1,147 @@
+//! Names of refs: Git's two name rules, and the classes that a name can belong to.
+//!
+//! A name is bytes, not UTF-8. A [`RefName`] that a caller made is well-formed (`check-ref-format
+//! --allow-onelevel`) or at least safe (it cannot leave the ref folder); one that came from a
+//! cursor may be neither, because disks hold what other programs wrote: such a ref is marked bad.
+//!
+//! ```
+//! use refdb::RefName;
+//! let name = RefName::new("refs/heads/topic").unwrap();
+//! assert_eq!(name.as_bytes(), b"refs/heads/topic");
+//! assert!(RefName::new("refs/heads/two..dots").is_err());
+//! assert!(refdb::name::is_root_ref(b"ORIG_HEAD"));
+//! assert!(refdb::name::is_per_worktree(b"refs/bisect/bad"));
+//! ```
+
+mod class;
+mod rules;
+
+use std::borrow::Borrow;
+use std::fmt;
+
+use bstr::{BStr, ByteSlice};
+
+pub use class::{
+    WorktreeName, is_per_worktree, is_pseudoref, is_root_ref, is_root_ref_syntax, worktree_name,
+};
+pub use rules::{FormatOptions, is_safe, is_well_formed, normalize};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// How many symrefs a name is followed through before it counts as unresolvable, as in Git: a
+/// chain of four symrefs and the direct ref they end in.
+pub const SYMREF_DEPTH_MAX: usize = 5;
+
+/// The name of a ref, borrowed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RefName<'a>(&'a BStr);
+
+/// The name of a ref, owned.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RefNameBuf(Vec<u8>);
+
+impl<'a> RefName<'a> {
+    /// Takes `name` as the name of a ref.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`] when it is neither well-formed (one level allowed) nor safe.
+    pub fn new(name: &'a (impl AsRef<[u8]> + ?Sized)) -> Result<Self> {
+        let name = name.as_ref();
+        if is_well_formed(name, FormatOptions::ONE_LEVEL) || is_safe(name) {
+            Ok(RefName(name.as_bstr()))
+        } else {
+            Err(Error::new(
+                ErrorKind::InvalidName,
+                format!("invalid ref format: {}", name.as_bstr()),
+            ))
+        }
+    }
+
+    /// Takes a name that was read from a disk, or that is known to be well-formed, without a check.
+    pub fn from_disk(name: &'a [u8]) -> Self {
+        RefName(name.as_bstr())
+    }
+
+    /// Returns the bytes of the name.
+    pub fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Returns the name as a byte string, which prints as text.
+    pub fn as_bstr(self) -> &'a BStr {
+        self.0
+    }
+
+    /// Copies the name.
+    pub fn to_owned(self) -> RefNameBuf {
+        RefNameBuf(self.0.to_vec())
+    }
+
+    /// Returns whether the name is well-formed with at least two components, or a root ref.
+    pub fn is_well_formed(self) -> bool {
+        is_well_formed(self.0, FormatOptions::ONE_LEVEL)
+    }
+
+    /// Returns whether this is `HEAD`.
+    pub fn is_head(self) -> bool {
+        self.0 == "HEAD"
+    }
+}
+
+impl RefNameBuf {
+    /// Takes `name` as the name of a ref, under the rule of [`RefName::new`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`].
+    pub fn new(name: impl Into<Vec<u8>>) -> Result<Self> {
+        let name = name.into();
+        RefName::new(&name)?;
+        Ok(RefNameBuf(name))
+    }
+
+    /// Borrows the name.
+    pub fn as_name(&self) -> RefName<'_> {
+        RefName(self.0.as_bstr())
+    }
+
+    /// Returns the bytes of the name.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl<'a> From<&'a RefNameBuf> for RefName<'a> {
+    fn from(name: &'a RefNameBuf) -> Self {
+        name.as_name()
+    }
+}
+
+impl Borrow<[u8]> for RefNameBuf {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for RefName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.0, f)
+    }
+}
+
+impl fmt::Debug for RefName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.0, f)
+    }
+}
+
+impl fmt::Display for RefNameBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.0.as_bstr(), f)
+    }
+}
+
+impl fmt::Debug for RefNameBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.0.as_bstr(), f)
+    }
+}

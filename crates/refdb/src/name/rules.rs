@@ -1,0 +1,198 @@
+//! The two rules for names: well-formed, as `git check-ref-format` answers, and safe.
+
+/// What `check-ref-format` may let through beside full names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FormatOptions {
+    /// Names of one component, such as `HEAD`.
+    pub allow_onelevel: bool,
+    /// One `*` in the whole name.
+    pub refspec_pattern: bool,
+}
+
+impl FormatOptions {
+    /// Two components at least, no pattern.
+    pub const FULL: Self = FormatOptions {
+        allow_onelevel: false,
+        refspec_pattern: false,
+    };
+    /// One component is enough.
+    pub const ONE_LEVEL: Self = FormatOptions {
+        allow_onelevel: true,
+        refspec_pattern: false,
+    };
+}
+
+// What a byte does inside a component.
+const PLAIN: u8 = 0;
+const SLASH: u8 = 1;
+const DOT: u8 = 2;
+const BRACE: u8 = 3;
+const STAR: u8 = 4;
+const REFUSED: u8 = 5;
+
+static CLASS: [u8; 256] = classes();
+
+const fn classes() -> [u8; 256] {
+    let mut table = [PLAIN; 256];
+    let mut byte = 0;
+    while byte <= 0x20 {
+        table[byte] = REFUSED;
+        byte += 1;
+    }
+    table[0x7f] = REFUSED;
+    table[b':' as usize] = REFUSED;
+    table[b'?' as usize] = REFUSED;
+    table[b'[' as usize] = REFUSED;
+    table[b'\\' as usize] = REFUSED;
+    table[b'^' as usize] = REFUSED;
+    table[b'~' as usize] = REFUSED;
+    table[b'/' as usize] = SLASH;
+    table[b'.' as usize] = DOT;
+    table[b'{' as usize] = BRACE;
+    table[b'*' as usize] = STAR;
+    table
+}
+
+/// Returns whether `name` is a well-formed ref name.
+pub fn is_well_formed(name: &[u8], options: FormatOptions) -> bool {
+    if name == b"@" || name.ends_with(b".") {
+        return false;
+    }
+    let mut stars = 0;
+    let mut components = 0;
+    for component in name.split(|&byte| byte == b'/') {
+        components += 1;
+        if !is_component(component, &mut stars) {
+            return false;
+        }
+    }
+    (stars == 0 || (options.refspec_pattern && stars == 1))
+        && (components > 1 || options.allow_onelevel)
+}
+
+fn is_component(component: &[u8], stars: &mut usize) -> bool {
+    let mut previous = 0;
+    for &byte in component {
+        match CLASS[usize::from(byte)] {
+            PLAIN => {}
+            DOT if previous == b'.' => return false,
+            BRACE if previous == b'@' => return false,
+            STAR => *stars += 1,
+            REFUSED | SLASH => return false,
+            _ => {}
+        }
+        previous = byte;
+    }
+    !component.is_empty() && !component.starts_with(b".") && !component.ends_with(b".lock")
+}
+
+/// Returns whether `name` cannot leave the ref folder: below `refs/` a normal path, elsewhere only
+/// capitals and underscores. Deletes, verifies and symref writes ask for no more than this.
+pub fn is_safe(name: &[u8]) -> bool {
+    match name.strip_prefix(b"refs/") {
+        Some(rest) => {
+            !rest.contains(&0)
+                && rest
+                    .split(|&byte| byte == b'/')
+                    .all(|part| !part.is_empty() && part != b"." && part != b"..")
+        }
+        None => {
+            !name.is_empty()
+                && name
+                    .iter()
+                    .all(|byte| byte.is_ascii_uppercase() || *byte == b'_')
+        }
+    }
+}
+
+/// Returns `name` without leading and repeated slashes, as `check-ref-format --normalize` prints.
+pub fn normalize(name: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(name.len());
+    let mut previous = b'/';
+    for &byte in name {
+        if byte != b'/' || previous != b'/' {
+            out.push(byte);
+        }
+        previous = byte;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn well_formed_names() {
+        for name in [
+            &b"refs/heads/main"[..],
+            b"refs/heads/a./b",
+            b"refs/heads/-x",
+            b"refs/heads/\xff\xfe",
+            b"refs/heads/a@b{c}",
+            b"refs/heads/x.LOCK",
+            b"refs/heads/]\"'&",
+        ] {
+            assert!(is_well_formed(name, FormatOptions::FULL), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn ill_formed_names() {
+        for name in [
+            &b""[..],
+            b"@",
+            b"/",
+            b"a//b",
+            b"/a/b",
+            b"a/b/",
+            b"a/.b",
+            b"a/b.lock",
+            b"a.lock/b",
+            b"a/b..c",
+            b"a/b@{c",
+            b"a/b c",
+            b"a/b\x7f",
+            b"a/b\n",
+            b"a/b:c",
+            b"a/b?c",
+            b"a/b[c",
+            b"a/b\\c",
+            b"a/b^c",
+            b"a/b~c",
+            b"a/b*c",
+            b"a/b.",
+            b"a/.",
+        ] {
+            assert!(!is_well_formed(name, FormatOptions::ONE_LEVEL), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn levels_and_patterns() {
+        let pattern = FormatOptions {
+            refspec_pattern: true,
+            ..FormatOptions::FULL
+        };
+        assert!(!is_well_formed(b"HEAD", FormatOptions::FULL));
+        assert!(is_well_formed(b"HEAD", FormatOptions::ONE_LEVEL));
+        assert!(is_well_formed(b"refs/heads/*", pattern));
+        assert!(!is_well_formed(b"refs/*/*", pattern));
+    }
+
+    #[test]
+    fn safe_names() {
+        assert!(is_safe(b"FOO_BAR"));
+        assert!(is_safe(b"refs/heads/two..dots"));
+        assert!(!is_safe(b"foo"));
+        assert!(!is_safe(b"FOO-BAR"));
+        assert!(!is_safe(b"refs/../config"));
+        assert!(!is_safe(b"refs/heads//x"));
+        assert!(!is_safe(b"refs/"));
+    }
+
+    #[test]
+    fn normalizing_keeps_a_trailing_slash() {
+        assert_eq!(normalize(b"//refs///heads/x/"), b"refs/heads/x/");
+    }
+}

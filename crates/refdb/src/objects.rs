@@ -1,0 +1,82 @@
+//! Objects, as far as refs care: whether one exists, of what kind it is, what a tag peels to.
+//!
+//! The store asks through the trait [`Objects`]; with the feature `git` there is [`Odb`], which
+//! reads the repository's own object database. [`NoObjects`] takes every object for a commit: for
+//! callers that know their ids to be right.
+//!
+//! ```
+//! use refdb::objects::{NoObjects, ObjectKind, Objects};
+//! use refdb::{ObjectFormat, ObjectId};
+//! let id = ObjectId::null(ObjectFormat::Sha1);
+//! assert_eq!(NoObjects.kind(id).unwrap(), Some(ObjectKind::Commit));
+//! ```
+
+#[cfg(feature = "git")]
+mod odb;
+
+use std::fmt;
+
+use crate::error::Result;
+use crate::oid::ObjectId;
+
+/// The kinds of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ObjectKind {
+    /// A commit.
+    Commit,
+    /// A tree.
+    Tree,
+    /// A blob.
+    Blob,
+    /// An annotated tag.
+    Tag,
+}
+
+impl ObjectKind {
+    /// Returns Git's word for the kind.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ObjectKind::Commit => "commit",
+            ObjectKind::Tree => "tree",
+            ObjectKind::Blob => "blob",
+            ObjectKind::Tag => "tag",
+        }
+    }
+}
+
+/// What an object peels to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peeled {
+    /// The object is no tag: there is nothing to peel.
+    Itself,
+    /// The object is a tag, or a chain of tags, that ends at this object, and every object on the
+    /// way has the type that the tag before it claims.
+    To(ObjectId),
+    /// The object is a tag whose object is missing or of another type: no value is stored for it.
+    Nowhere,
+    /// There is no such object.
+    Missing,
+}
+
+/// An object database, as far as refs care.
+pub trait Objects: Send + Sync + fmt::Debug {
+    /// Returns the kind of an object; `None` if it is missing.
+    fn kind(&self, oid: ObjectId) -> Result<Option<ObjectKind>>;
+
+    /// Returns what an object peels to.
+    fn peel(&self, oid: ObjectId) -> Result<Peeled>;
+}
+
+/// An object database that has every object, each a commit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoObjects;
+
+impl Objects for NoObjects {
+    fn kind(&self, _oid: ObjectId) -> Result<Option<ObjectKind>> {
+        Ok(Some(ObjectKind::Commit))
+    }
+
+    fn peel(&self, _oid: ObjectId) -> Result<Peeled> {
+        Ok(Peeled::Itself)
+    }
+}

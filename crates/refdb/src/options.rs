@@ -1,0 +1,193 @@
+//! How a store behaves: the settings that Git's configuration gives, as plain values.
+//!
+//! The defaults are those of a non-bare repository without any configuration, except that writes
+//! are durable when they are acknowledged.
+//!
+//! ```
+//! let options = refdb::Options::new(refdb::ObjectFormat::Sha1);
+//! assert!(options.fsync);
+//! ```
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use bstr::BString;
+
+use crate::oid::ObjectFormat;
+use crate::system::{FileKind, System};
+
+/// The settings of a store.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// The object format of the repository (`extensions.objectFormat`).
+    pub object_format: ObjectFormat,
+    /// Which refs get a reflog (`core.logAllRefUpdates`).
+    pub log_refs: LogRefs,
+    /// Whether writes are made durable before they are acknowledged: file and directory
+    /// (`core.fsync`, component `reference`; unlike Git, on unless configured).
+    pub fsync: bool,
+    /// Permissions of new files (`core.sharedRepository`).
+    pub shared_repository: SharedRepository,
+    /// How long to wait for `<ref>.lock` (`core.filesRefLockTimeout`).
+    pub files_ref_lock_timeout: LockTimeout,
+    /// How long to wait for `packed-refs.lock` (`core.packedRefsTimeout`).
+    pub packed_refs_timeout: LockTimeout,
+    /// Whether locks say who holds them (`core.lockfilePid`).
+    pub lockfile_pid: bool,
+    /// Whether symrefs are written as symbolic links (`core.preferSymlinkRefs`).
+    pub prefer_symlink_refs: bool,
+    /// Whether the file system takes names that differ only in case for one (`core.ignoreCase`).
+    pub ignore_case: bool,
+    /// The settings of the reftable format.
+    pub reftable: ReftableOptions,
+    /// Who is named in reflog entries.
+    pub committer: Identity,
+    /// Whether ref updates are forbidden, because objects are in quarantine
+    /// (`GIT_QUARANTINE_PATH`).
+    pub quarantined: bool,
+}
+
+impl Options {
+    /// Returns the defaults for a repository of that object format.
+    pub fn new(object_format: ObjectFormat) -> Self {
+        Options {
+            object_format,
+            log_refs: LogRefs::Normal,
+            fsync: true,
+            shared_repository: SharedRepository::Umask,
+            files_ref_lock_timeout: LockTimeout::from_millis(100),
+            packed_refs_timeout: LockTimeout::from_millis(1000),
+            lockfile_pid: false,
+            prefer_symlink_refs: false,
+            ignore_case: false,
+            reftable: ReftableOptions::default(),
+            committer: Identity::default(),
+            quarantined: false,
+        }
+    }
+}
+
+/// The settings of the reftable format.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ReftableOptions {
+    /// Bytes of a block (`reftable.blockSize`), at most 16777215.
+    pub block_size: u32,
+    /// Records between restart points (`reftable.restartInterval`).
+    pub restart_interval: u16,
+    /// Whether tables get an index from object ids to refs (`reftable.indexObjects`).
+    pub index_objects: bool,
+    /// How many times as large as all newer ones a table should be (`reftable.geometricFactor`).
+    pub geometric_factor: u8,
+    /// How long to wait for `tables.list.lock` (`reftable.lockTimeout`).
+    pub lock_timeout: LockTimeout,
+    /// Whether a commit may compact tables (`GIT_TEST_REFTABLE_AUTOCOMPACTION`).
+    pub auto_compaction: bool,
+}
+
+impl Default for ReftableOptions {
+    fn default() -> Self {
+        ReftableOptions {
+            block_size: 4096,
+            restart_interval: 16,
+            index_objects: true,
+            geometric_factor: 2,
+            lock_timeout: LockTimeout::from_millis(100),
+            auto_compaction: true,
+        }
+    }
+}
+
+/// Which refs get a reflog when they have none yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogRefs {
+    /// None; existing reflogs are still continued.
+    None,
+    /// `HEAD`, branches, remote-tracking branches and notes.
+    Normal,
+    /// Every ref.
+    Always,
+}
+
+/// How long to wait for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockTimeout(Option<Duration>);
+
+impl LockTimeout {
+    /// Waits without end.
+    pub const FOREVER: Self = LockTimeout(None);
+
+    /// Waits so many milliseconds; 0 means one attempt.
+    pub const fn from_millis(milliseconds: u64) -> Self {
+        LockTimeout(Some(Duration::from_millis(milliseconds)))
+    }
+
+    /// Returns whether one may go on waiting after having waited so long.
+    pub fn allows(self, waited: Duration) -> bool {
+        self.0.is_none_or(|limit| waited < limit)
+    }
+}
+
+/// Who may read and write the files of a repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharedRepository {
+    /// Whoever the umask lets.
+    Umask,
+    /// These bits are added to what the umask leaves (`group` is 0660, `all` is 0664).
+    Added(u32),
+    /// Exactly these bits, whatever the umask (`0xxx`).
+    Exactly(u32),
+}
+
+impl SharedRepository {
+    /// Gives a new file or directory the permissions that the setting asks for.
+    pub(crate) fn adjust(self, system: &dyn System, path: &Path) -> io::Result<()> {
+        let tweak = match self {
+            SharedRepository::Umask => return Ok(()),
+            SharedRepository::Added(bits) | SharedRepository::Exactly(bits) => bits,
+        };
+        let stat = system.lstat(path)?;
+        if stat.kind == FileKind::Symlink {
+            return Ok(());
+        }
+        let mut bits = tweak;
+        if stat.mode & 0o200 == 0 {
+            bits &= !0o222;
+        }
+        if stat.mode & 0o100 != 0 {
+            bits |= (bits & 0o444) >> 2;
+        }
+        let mut mode = match self {
+            SharedRepository::Exactly(_) => (stat.mode & !0o777) | bits,
+            _ => stat.mode | bits,
+        };
+        if stat.kind == FileKind::Directory {
+            // Directories can be entered by whoever may read them, and keep their group.
+            mode |= (mode & 0o444) >> 2;
+            if mode & 0o060 != 0 {
+                mode |= 0o2000;
+            }
+        }
+        if mode != stat.mode {
+            system.set_mode(path, mode)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Who is named in reflog entries, and when.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The name.
+    pub name: BString,
+    /// The email address.
+    pub email: BString,
+    /// The moment, in seconds since 1970 and with its zone as decimal `HHMM`; the present time in
+    /// [`Identity::zone`] if there is none.
+    pub date: Option<(u64, i16)>,
+    /// The local time zone as decimal `HHMM`, for entries that get the present time.
+    pub zone: i16,
+}

@@ -1,0 +1,1 @@
+//! Opening a repository as Git does.

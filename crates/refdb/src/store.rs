@@ -1,0 +1,356 @@
+//! The store: the refs of one repository, seen from one of its worktrees.
+//!
+//! ```no_run
+//! use refdb::{Edit, Expected, RefName, Repository};
+//!
+//! let repository = Repository::discover(".".as_ref())?;
+//! let store = repository.store();
+//! let main = RefName::new("refs/heads/main")?;
+//! if let Some(resolved) = store.resolve(main)? {
+//!     let topic = RefName::new("refs/heads/topic")?;
+//!     let mut transaction = store.transaction();
+//!     transaction.add(Edit::update(topic, resolved.oid).expecting(Expected::Missing))?;
+//!     transaction.commit()?;
+//! }
+//! # Ok::<(), refdb::Error>(())
+//! ```
+
+use std::sync::Arc;
+
+use crate::backend::cursor::{Cursor, RefRecord};
+use crate::backend::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat};
+use crate::error::Result;
+use crate::layout::Layout;
+use crate::name::{FormatOptions, RefName, RefNameBuf, SYMREF_DEPTH_MAX, is_well_formed};
+use crate::objects::Objects;
+use crate::oid::ObjectId;
+use crate::options::Options;
+use crate::reflog::LogEntry;
+use crate::system::System;
+use crate::target::Target;
+use crate::transaction::Transaction;
+
+/// The refs of one repository, seen from one of its worktrees.
+#[derive(Clone, Debug)]
+pub struct Store {
+    backend: Arc<dyn Backend>,
+    objects: Arc<dyn Objects>,
+    options: Arc<Options>,
+    system: Arc<dyn System>,
+}
+
+/// Where a name leads when symrefs are followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// The last name: the given one unless it is a symref.
+    pub name: RefNameBuf,
+    /// The object that it names.
+    pub oid: ObjectId,
+    /// What the object peels to, when that is stored.
+    pub peeled: Option<ObjectId>,
+}
+
+impl Store {
+    /// Opens the refs that `layout` describes.
+    ///
+    /// # Errors
+    /// None of the refs' state is read yet, so only for settings that cannot be met.
+    pub fn open(
+        system: Arc<dyn System>,
+        layout: Layout,
+        format: RefFormat,
+        objects: Arc<dyn Objects>,
+        options: Options,
+    ) -> Result<Store> {
+        let options = Arc::new(options);
+        let backend: Arc<dyn Backend> = match format {
+            RefFormat::Files => Arc::new(crate::backend::files::FilesBackend::new(
+                Arc::clone(&system),
+                layout,
+                Arc::clone(&options),
+            )),
+            RefFormat::Reftable => Arc::new(crate::backend::reftable::ReftableBackend::new(
+                Arc::clone(&system),
+                layout,
+                Arc::clone(&options),
+            )),
+        };
+        Ok(Store {
+            backend,
+            objects,
+            options,
+            system,
+        })
+    }
+
+    /// Returns the format that the refs are kept in.
+    pub fn format(&self) -> RefFormat {
+        self.backend.format()
+    }
+
+    /// Returns the settings.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Returns the object database that new values are checked against.
+    pub fn objects(&self) -> &Arc<dyn Objects> {
+        &self.objects
+    }
+
+    /// Reads one ref as it is stored; `None` if there is none.
+    ///
+    /// # Errors
+    /// `BrokenRef` when the ref is there and cannot be read; `Corrupt` or `Io` for the files.
+    pub fn read(&self, name: RefName<'_>) -> Result<Option<Ref>> {
+        self.backend.read(name)
+    }
+
+    /// Follows symrefs to an object; `None` if the name, or one that it leads to, does not exist,
+    /// is not well-formed, or lies deeper than Git follows.
+    ///
+    /// # Errors
+    /// As for [`Store::read`].
+    pub fn resolve(&self, name: RefName<'_>) -> Result<Option<Resolved>> {
+        let mut name = name.to_owned();
+        for _ in 0..SYMREF_DEPTH_MAX {
+            match self.backend.read(name.as_name())? {
+                None => return Ok(None),
+                Some(Ref {
+                    target: Target::Direct(oid),
+                    peeled,
+                    ..
+                }) => {
+                    return Ok(Some(Resolved { name, oid, peeled }));
+                }
+                Some(Ref {
+                    target: Target::Symbolic(target),
+                    ..
+                }) => {
+                    if !is_well_formed(target.as_bytes(), FormatOptions::ONE_LEVEL) {
+                        return Ok(None);
+                    }
+                    name = target;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes a cursor over all refs that this worktree sees, root refs included.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` for the files.
+    pub fn refs(&self) -> Result<Refs> {
+        Ok(Refs {
+            cursor: self.backend.cursor()?,
+            excluded: Vec::new(),
+            prefix: Vec::new(),
+        })
+    }
+
+    /// Begins a transaction. Nothing is read or locked before it is prepared.
+    pub fn transaction<'a>(&self) -> Transaction<'_, 'a> {
+        Transaction::new(
+            self.backend.as_ref(),
+            self.objects.as_ref(),
+            &self.options,
+            self.system.as_ref(),
+        )
+    }
+
+    /// Returns whether a ref has a reflog, possibly an empty one.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` for the files.
+    pub fn log_exists(&self, name: RefName<'_>) -> Result<bool> {
+        self.backend.log_exists(name)
+    }
+
+    /// Reads a reflog; `None` if there is none.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` for the files.
+    pub fn log(&self, name: RefName<'_>, order: LogOrder) -> Result<Option<Vec<LogEntry>>> {
+        let mut entries = Vec::new();
+        let exists = self.for_each_log_entry(name, order, |entry| {
+            entries.push(entry);
+            Ok(true)
+        })?;
+        Ok(exists.then_some(entries))
+    }
+
+    /// Calls `each` for the entries of a reflog until it gives `false`; returns whether there is a
+    /// reflog.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` for the files, and whatever `each` fails with.
+    pub fn for_each_log_entry(
+        &self,
+        name: RefName<'_>,
+        order: LogOrder,
+        mut each: impl FnMut(LogEntry) -> Result<bool>,
+    ) -> Result<bool> {
+        self.backend.for_each_log_entry(name, order, &mut each)
+    }
+
+    /// Returns the names that have a reflog, sorted.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` for the files.
+    pub fn log_names(&self) -> Result<Vec<RefNameBuf>> {
+        self.backend.log_names()
+    }
+
+    /// Returns the refs whose value, or peeled value, is `oid`, in name order.
+    ///
+    /// A reftable store answers from its object index; a files store reads every ref, and knows of
+    /// peeled values only what packed-refs says.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` for the files.
+    pub fn refs_by_oid(&self, oid: ObjectId) -> Result<Vec<(RefNameBuf, Ref)>> {
+        if let Some(found) = self.backend.refs_by_oid(oid)? {
+            return Ok(found);
+        }
+        let mut refs = self.refs()?;
+        let mut found = Vec::new();
+        while let Some(record) = refs.next()? {
+            if record.target.oid() == Some(oid) || record.peeled == Some(oid) {
+                let target = record.target.to_owned();
+                let (peeled, packed) = (record.peeled, record.packed);
+                found.push((
+                    record.name.to_owned(),
+                    Ref {
+                        target,
+                        peeled,
+                        packed,
+                    },
+                ));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Packs loose refs, or compacts tables: what `git pack-refs` does.
+    ///
+    /// # Errors
+    /// `Locked` when another process is at it; `Corrupt` or `Io` for the files.
+    pub fn optimize(&self, optimize: &Optimize<'_>) -> Result<()> {
+        self.backend.optimize(&OptimizeOptions {
+            auto: optimize.auto,
+            prune: optimize.prune,
+            include: optimize.include,
+            objects: self.objects.as_ref(),
+            warn: optimize.warn,
+        })
+    }
+}
+
+/// What [`Store::optimize`] shall do.
+pub struct Optimize<'a> {
+    /// Do it only if it is worth it.
+    pub auto: bool,
+    /// Remove loose refs that were packed (files).
+    pub prune: bool,
+    /// Which refs to pack (files).
+    pub include: &'a dyn Fn(RefName<'_>) -> bool,
+    /// Told of refs that could not be packed because their object is missing (files).
+    pub warn: &'a dyn Fn(String),
+}
+
+impl Default for Optimize<'_> {
+    fn default() -> Self {
+        Optimize {
+            auto: false,
+            prune: true,
+            include: &|_| true,
+            warn: &|_| {},
+        }
+    }
+}
+
+/// A cursor over the refs of a store, with ranges that it leaves out.
+pub struct Refs {
+    cursor: Box<dyn Cursor>,
+    // Sorted, and none a prefix of another.
+    excluded: Vec<Vec<u8>>,
+    prefix: Vec<u8>,
+}
+
+impl Refs {
+    /// Leaves out every ref whose name starts with one of `prefixes`, by jumping over the range.
+    pub fn excluding(mut self, prefixes: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        self.excluded.extend(prefixes);
+        self.excluded.sort();
+        self.excluded.dedup_by(|next, kept| next.starts_with(kept));
+        self
+    }
+
+    /// Stands before the first ref whose name is `name` or greater, and forgets any prefix.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` for the files.
+    pub fn seek(&mut self, name: &[u8]) -> Result<()> {
+        self.prefix.clear();
+        self.cursor.seek(name, b"")
+    }
+
+    /// Stands before the first ref whose name starts with `prefix` (no regard for `/`), and ends
+    /// behind the last such ref.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` for the files.
+    pub fn seek_prefix(&mut self, prefix: &[u8]) -> Result<()> {
+        self.prefix = prefix.to_vec();
+        self.cursor.seek(prefix, prefix)
+    }
+
+    /// Returns the next ref, borrowed from the cursor; `None` at the end.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` for the files.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "records borrow from the cursor"
+    )]
+    pub fn next(&mut self) -> Result<Option<RefRecord<'_>>> {
+        while self.cursor.advance()? {
+            match self.exclusion() {
+                None => return Ok(Some(self.cursor.record())),
+                Some(prefix) => match successor(prefix) {
+                    Some(end) if end.starts_with(&self.prefix) => {
+                        self.cursor.seek(&end, &self.prefix)?;
+                    }
+                    // The range reaches to the end of what the cursor was to show.
+                    _ => break,
+                },
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the excluded prefix that the ref has on which the cursor stands.
+    fn exclusion(&self) -> Option<&[u8]> {
+        if self.excluded.is_empty() {
+            return None;
+        }
+        let name = self.cursor.record().name.as_bytes();
+        let after = self
+            .excluded
+            .partition_point(|prefix| prefix.as_slice() <= name);
+        let prefix = self.excluded.get(after.checked_sub(1)?)?;
+        name.starts_with(prefix).then_some(prefix)
+    }
+}
+
+/// Returns the least string that is greater than every string starting with `prefix`; `None` if
+/// there is none.
+fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let keep = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut end = prefix.get(..=keep)?.to_vec();
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    Some(end)
+}

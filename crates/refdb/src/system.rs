@@ -1,0 +1,167 @@
+//! The one seam to the outside world: files, directories, the clock, random numbers.
+//!
+//! Invariants:
+//! 1. Nothing outside this module touches `std::fs`, the clock, or a random number generator.
+//! 2. Every operation that can make a difference to what survives a crash is a method of its own:
+//!    writing a file, making its content durable ([`WriteFile::sync`]), giving it a name
+//!    ([`System::rename`]), and making the name durable ([`System::sync_dir`]).
+//!
+//! [`OsSystem`] is the real one. With the feature `simulation` there is a simulated one that keeps
+//! apart what is on disk and what is only cached, and can fail or crash at any operation.
+//!
+//! ```
+//! use refdb::system::{OsSystem, System};
+//! let system = OsSystem::new();
+//! let error = system.read("/no/such/file".as_ref()).unwrap_err();
+//! assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+//! ```
+
+mod map;
+mod os;
+#[cfg(feature = "simulation")]
+pub mod simulation;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use os::OsSystem;
+pub(crate) use os::bytes_to_path;
+
+/// What a path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// Anything else: a socket, a device.
+    Other,
+}
+
+/// What tells one state of a file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// What the path names.
+    pub kind: FileKind,
+    /// The length in bytes.
+    pub len: u64,
+    /// The device.
+    pub dev: u64,
+    /// The inode.
+    pub ino: u64,
+    /// The time of the last change of the content, in nanoseconds.
+    pub mtime_ns: i128,
+    /// The time of the last change of the inode, in nanoseconds.
+    pub ctime_ns: i128,
+    /// The owner.
+    pub uid: u32,
+    /// The permission bits.
+    pub mode: u32,
+}
+
+/// One entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name, as bytes.
+    pub name: Vec<u8>,
+    /// What it names; links are not followed.
+    pub kind: FileKind,
+}
+
+/// The immutable content of a file, copied or mapped; cheap to share.
+#[derive(Clone)]
+pub struct Bytes(Arc<dyn AsRef<[u8]> + Send + Sync>);
+
+impl Bytes {
+    /// Takes any owner of bytes.
+    pub fn new(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
+        Bytes(Arc::new(owner))
+    }
+}
+
+impl AsRef<[u8]> for Bytes {
+    fn as_ref(&self) -> &[u8] {
+        (*self.0).as_ref()
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Bytes({})", self.as_ref().len())
+    }
+}
+
+/// A file open for writing. Dropping it closes it.
+///
+/// Its `Write` implementation writes at the end; nothing is buffered.
+pub trait WriteFile: io::Write + Send {
+    /// Makes the content durable (not the name: see [`System::sync_dir`]).
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// A file open for reading at any place.
+pub trait ReadFile: Send {
+    /// Reads up to `buffer.len()` bytes from `offset` on; fewer only at the end of the file.
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+    /// Returns the present length in bytes.
+    fn len(&mut self) -> io::Result<u64>;
+    /// Returns whether the file is empty.
+    fn is_empty(&mut self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+}
+
+/// The outside world, as far as refs need it.
+///
+/// Errors are those of the system; a method makes one attempt and does not retry, except that an
+/// interrupted call (`EINTR`) is repeated.
+pub trait System: Send + Sync + fmt::Debug {
+    /// Reads a whole file.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// Reads a whole file that nobody changes in place, mapping it where that is cheaper.
+    fn map(&self, path: &Path) -> io::Result<Bytes>;
+    /// Opens a file for reading at any place.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn ReadFile>>;
+    /// Describes what a path names, following links.
+    fn stat(&self, path: &Path) -> io::Result<Stat>;
+    /// Describes what a path names, not following a last link.
+    fn lstat(&self, path: &Path) -> io::Result<Stat>;
+    /// Reads the text of a symbolic link.
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
+    /// Lists a directory, without `.` and `..`, in no order.
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
+    /// Creates a file that does not exist yet (`O_EXCL`), with the permission bits `mode` less the
+    /// umask.
+    fn create_new(&self, path: &Path, mode: u32) -> io::Result<Box<dyn WriteFile>>;
+    /// Opens a file for appending; `create` makes it, with those permission bits, when missing.
+    fn append(&self, path: &Path, create: Option<u32>) -> io::Result<Box<dyn WriteFile>>;
+    /// Gives a file another name, replacing what had it.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives a file a second name that must not exist yet.
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Creates a symbolic link of the given text.
+    fn symlink(&self, text: &Path, path: &Path) -> io::Result<()>;
+    /// Removes a file or a link.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+    /// Creates one directory.
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
+    /// Removes one empty directory.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
+    /// Sets permission bits.
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()>;
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Returns the time since 1970-01-01 UTC.
+    fn now(&self) -> Duration;
+    /// Waits.
+    fn sleep(&self, duration: Duration);
+    /// Returns a random number, good enough for names that must not collide.
+    fn random(&self) -> u64;
+    /// Returns the process identifier.
+    fn process_id(&self) -> u32;
+}

@@ -1,0 +1,197 @@
+//! Edits: what a transaction is asked to do to one ref.
+
+use std::borrow::Cow;
+
+use bstr::BStr;
+
+use crate::name::RefName;
+use crate::oid::ObjectId;
+use crate::reflog::Signature;
+
+/// One edit of a transaction.
+///
+/// ```
+/// use refdb::{Edit, Expected, ObjectFormat, ObjectId, RefName};
+/// let name = RefName::new("refs/heads/topic").unwrap();
+/// let oid = ObjectId::from_hex(&[b'1'; 40]).unwrap();
+/// let edit = Edit::update(name, oid).expecting(Expected::Missing).message(b"branch: created");
+/// assert_eq!(edit.name(), name);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Edit<'a> {
+    pub(crate) name: Cow<'a, BStr>,
+    pub(crate) change: Change<'a>,
+    pub(crate) expected: Expected<'a>,
+    /// Whether a symref is followed and the ref at its end changed.
+    pub(crate) deref: bool,
+    pub(crate) create_log: bool,
+    pub(crate) skip_log: bool,
+    pub(crate) skip_object_check: bool,
+    pub(crate) message: Cow<'a, [u8]>,
+}
+
+/// What an edit does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// The ref is to name this object. The null id deletes.
+    Update(ObjectId),
+    /// The ref is to be a symref to this name.
+    Symbolic(Cow<'a, BStr>),
+    /// The ref and its reflog are to go.
+    Delete,
+    /// Nothing changes: only the expectation is checked.
+    Verify,
+    /// An entry is added to the reflog; the ref stays as it is.
+    Log {
+        /// The old value of the entry.
+        old: ObjectId,
+        /// The new value of the entry.
+        new: ObjectId,
+        /// Who is named in the entry; the store's committer if `None`.
+        who: Option<Signature>,
+    },
+}
+
+/// What the ref is expected to hold, as it is found under its lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expected<'a> {
+    /// Anything or nothing.
+    Any,
+    /// The ref does not exist.
+    Missing,
+    /// The ref resolves to this object.
+    Oid(ObjectId),
+    /// The ref is a symref to exactly this name.
+    Symbolic(Cow<'a, BStr>),
+}
+
+impl<'a> Edit<'a> {
+    fn new(name: Cow<'a, BStr>, change: Change<'a>) -> Self {
+        Edit {
+            name,
+            change,
+            expected: Expected::Any,
+            deref: true,
+            create_log: false,
+            skip_log: false,
+            skip_object_check: false,
+            message: Cow::Borrowed(b""),
+        }
+    }
+
+    /// Sets a ref to an object id, creating it if need be; the null id deletes it.
+    pub fn update(name: impl Into<RefName<'a>>, new: ObjectId) -> Self {
+        Edit::new(Cow::Borrowed(name.into().as_bstr()), Change::Update(new))
+    }
+
+    /// Makes a ref a symref to `target`.
+    pub fn symbolic(name: impl Into<RefName<'a>>, target: impl Into<RefName<'a>>) -> Self {
+        let target = Cow::Borrowed(target.into().as_bstr());
+        Edit::new(
+            Cow::Borrowed(name.into().as_bstr()),
+            Change::Symbolic(target),
+        )
+    }
+
+    /// Deletes a ref and its reflog; a missing ref is fine unless a value is expected.
+    pub fn delete(name: impl Into<RefName<'a>>) -> Self {
+        Edit::new(Cow::Borrowed(name.into().as_bstr()), Change::Delete)
+    }
+
+    /// Checks what a ref holds and changes nothing.
+    pub fn verify(name: impl Into<RefName<'a>>, expected: Expected<'a>) -> Self {
+        Edit::new(Cow::Borrowed(name.into().as_bstr()), Change::Verify).expecting(expected)
+    }
+
+    /// Adds an entry to a reflog, making the reflog if need be.
+    pub fn log(name: impl Into<RefName<'a>>, old: ObjectId, new: ObjectId) -> Self {
+        let change = Change::Log {
+            old,
+            new,
+            who: None,
+        };
+        Edit {
+            deref: false,
+            create_log: true,
+            ..Edit::new(Cow::Borrowed(name.into().as_bstr()), change)
+        }
+    }
+
+    /// Says who is named in the entry of [`Edit::log`] and when it was.
+    pub fn signed(mut self, signature: Signature) -> Self {
+        if let Change::Log { who, .. } = &mut self.change {
+            *who = Some(signature);
+        }
+        self
+    }
+
+    /// Requires the ref to hold something when it is locked.
+    pub fn expecting(mut self, expected: Expected<'a>) -> Self {
+        self.expected = expected;
+        self
+    }
+
+    /// Changes a symref itself and not the ref at its end.
+    pub fn no_deref(mut self) -> Self {
+        self.deref = false;
+        self
+    }
+
+    /// Gives the reason that the reflog records.
+    pub fn message(mut self, message: impl Into<Cow<'a, [u8]>>) -> Self {
+        self.message = message.into();
+        self
+    }
+
+    /// Makes a reflog even where the configuration asks for none.
+    pub fn create_log(mut self) -> Self {
+        self.create_log = true;
+        self
+    }
+
+    /// Takes the new value without looking for its object.
+    pub fn skip_object_check(mut self) -> Self {
+        self.skip_object_check = true;
+        self
+    }
+
+    /// Returns the name of the ref that the edit is about.
+    pub fn name(&self) -> RefName<'_> {
+        RefName::from_disk(&self.name)
+    }
+
+    /// Returns what the edit does.
+    pub fn change(&self) -> &Change<'a> {
+        &self.change
+    }
+
+    /// Returns what the ref is expected to hold.
+    pub fn expected(&self) -> &Expected<'a> {
+        &self.expected
+    }
+
+    /// Turns borrowed names and messages into owned ones.
+    pub fn into_owned(self) -> Edit<'static> {
+        Edit {
+            name: Cow::Owned(self.name.into_owned()),
+            change: match self.change {
+                Change::Update(oid) => Change::Update(oid),
+                Change::Symbolic(target) => Change::Symbolic(Cow::Owned(target.into_owned())),
+                Change::Delete => Change::Delete,
+                Change::Verify => Change::Verify,
+                Change::Log { old, new, who } => Change::Log { old, new, who },
+            },
+            expected: match self.expected {
+                Expected::Any => Expected::Any,
+                Expected::Missing => Expected::Missing,
+                Expected::Oid(oid) => Expected::Oid(oid),
+                Expected::Symbolic(target) => Expected::Symbolic(Cow::Owned(target.into_owned())),
+            },
+            message: Cow::Owned(self.message.into_owned()),
+            deref: self.deref,
+            create_log: self.create_log,
+            skip_log: self.skip_log,
+            skip_object_check: self.skip_object_check,
+        }
+    }
+}
