@@ -19,6 +19,7 @@
 //! }
 //! ```
 
+pub mod damage;
 pub mod format;
 pub mod objects;
 pub mod oracle;
