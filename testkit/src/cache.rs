@@ -46,16 +46,13 @@ pub(crate) fn copy(from: &Path, to: &Path) -> io::Result<()> {
         let entry = entry?;
         let (source, target) = (entry.path(), to.join(entry.file_name()));
         let kind = entry.file_type()?;
-        let is_object = || {
-            target
-                .components()
-                .any(|part| part.as_os_str() == "objects")
-        };
+        // Git makes nothing else read-only.
+        let is_object = entry.metadata()?.permissions().readonly();
         if kind.is_dir() {
             copy(&source, &target)?;
         } else if kind.is_symlink() {
             std::os::unix::fs::symlink(fs::read_link(&source)?, &target)?;
-        } else if !(is_object() && fs::hard_link(&source, &target).is_ok()) {
+        } else if !(is_object && fs::hard_link(&source, &target).is_ok()) {
             fs::copy(&source, &target)?;
         }
     }

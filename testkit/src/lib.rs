@@ -19,6 +19,7 @@
 //! }
 //! ```
 
+pub mod clone_like;
 pub mod damage;
 pub mod format;
 pub mod objects;
