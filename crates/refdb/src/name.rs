@@ -99,6 +99,11 @@ impl RefNameBuf {
         Ok(RefNameBuf(name))
     }
 
+    /// Takes a name that was read from a disk, or that is known to be well-formed, without a check.
+    pub fn from_disk(name: impl Into<Vec<u8>>) -> Self {
+        RefNameBuf(name.into())
+    }
+
     /// Borrows the name.
     pub fn as_name(&self) -> RefName<'_> {
         RefName(self.0.as_bstr())

@@ -51,6 +51,15 @@ pub fn normalize_message(message: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Returns whether `message` is as [`normalize_message`] would leave it.
+pub(crate) fn is_normalized(message: &[u8]) -> bool {
+    let spaced = |pair: &[u8]| matches!(pair, [b' ', b' ']);
+    !message.iter().any(|&byte| is_space(byte) && byte != b' ')
+        && !message.starts_with(b" ")
+        && !message.ends_with(b" ")
+        && !message.windows(2).any(spaced)
+}
+
 /// Returns whether Git takes `byte` for white space.
 pub(crate) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')

@@ -3,26 +3,50 @@
 //! The way of an edit: lock and read the current values, expand (symrefs, `HEAD`'s reflog), check
 //! (expected values, name conflicts, duplicates), prepare, publish. The rules stand here once, for
 //! both formats; a backend only locks, reads, prepares and publishes.
+//!
+//! Invariants:
+//! 1. Nothing is decided on a value that was not read under its lock.
+//! 2. A refused edit leaves no trace: not in its ref, not in the ref that its symref points to, and
+//!    not in the reflog of `HEAD`.
+//! 3. Name conflicts are found in passes over sorted names, never by a search for each name.
+//!
+//! ```no_run
+//! use refdb::{Edit, Expected, RefName};
+//! # fn f(store: &refdb::Store, old: refdb::ObjectId, new: refdb::ObjectId) -> refdb::Result<()> {
+//! let mut transaction = store.transaction();
+//! let topic = RefName::new("refs/heads/topic")?;
+//! transaction.add(Edit::update(topic, new).expecting(Expected::Oid(old)).message(b"move on"))?;
+//! let outcome = transaction.commit()?;
+//! assert!(outcome.rejections.is_empty(), "only a batch can be refused in parts");
+//! # Ok(()) }
+//! ```
 
 mod edit;
+mod expand;
+mod names;
+mod plan;
+mod queue;
 
 pub use edit::{Change, Edit, Expected};
 
-use crate::backend::{Backend, Session};
-use crate::error::{Error, Rejection, Result};
+use crate::backend::{Backend, Published, Session};
+use crate::error::{Error, ErrorKind, Rejection, Result};
 use crate::objects::Objects;
 use crate::options::Options;
 use crate::system::System;
+use expand::Expansion;
+use queue::Queue;
 
 /// Edits that will be applied together, or not at all.
 ///
 /// In a batch ([`Transaction::batch`]) single edits may be refused while the others go on.
 pub struct Transaction<'s, 'a> {
     backend: &'s dyn Backend,
-    objects: &'s dyn Objects,
     options: &'s Options,
     system: &'s dyn System,
-    edits: Vec<Edit<'a>>,
+    queue: Queue<'s, 'a>,
+    batch: bool,
+    initial: bool,
 }
 
 /// A transaction whose locks are held and whose edits are checked: only publishing is left.
@@ -49,39 +73,77 @@ impl<'s, 'a> Transaction<'s, 'a> {
         options: &'s Options,
         system: &'s dyn System,
     ) -> Self {
+        let queue = Queue::new(objects, options.object_format);
         Transaction {
             backend,
-            objects,
             options,
             system,
-            edits: Vec::new(),
+            queue,
+            batch: false,
+            initial: false,
         }
     }
 
     /// Lets single edits be refused while the others go on.
-    pub fn batch(self) -> Self {
+    pub fn batch(mut self) -> Self {
+        self.batch = true;
+        self
+    }
+
+    /// Declares that the store is empty and that nobody else writes to it (clone, migration).
+    pub fn initial(mut self) -> Self {
+        self.initial = true;
         self
     }
 
     /// Adds an edit, after checking its name and the object of its new value.
     ///
     /// # Errors
-    /// `Rejected` when the name or the object is refused; the transaction is as before, and in a
-    /// batch the caller may go on.
+    /// `InvalidName` when the name is refused; `Rejected` when the object of the new value is
+    /// missing, or no commit where one is needed. The transaction is as it was before, and in a
+    /// batch the caller may go on after a rejection.
     pub fn add(&mut self, edit: Edit<'a>) -> Result<()> {
-        self.edits.push(edit);
-        Ok(())
+        self.queue.add(edit)
+    }
+
+    /// Returns how many edits were added.
+    pub fn len(&self) -> usize {
+        self.queue.edits.len()
+    }
+
+    /// Returns whether no edit was added.
+    pub fn is_empty(&self) -> bool {
+        self.queue.edits.is_empty()
     }
 
     /// Takes the locks and checks every edit.
     ///
     /// # Errors
-    /// `Rejected` for the first refused edit, unless this is a batch.
+    /// `Rejected` for the first refused edit, unless this is a batch; `Locked`, `Corrupt` or `Io`
+    /// when the store cannot be read or locked.
     pub fn prepare(self) -> Result<Prepared<'s>> {
-        let _ = (self.objects, self.options, self.system, &self.edits);
+        if self.options.quarantined {
+            return Err(Error::new(
+                ErrorKind::Misuse,
+                "ref updates forbidden inside quarantine environment",
+            ));
+        }
+        let order = self.queue.sorted()?;
+        let mut session = self.backend.begin()?;
+        let mut expansion = Expansion::new(&self.queue, &order, self.batch);
+        expansion.run(session.as_mut())?;
+        names::check(
+            &mut expansion,
+            session.as_mut(),
+            self.initial,
+            self.backend.format(),
+        )?;
+        let draft = plan::draft(&expansion, session.as_mut(), self.options)?;
+        let who = plan::committer(self.options, self.system);
+        session.prepare(draft.plan(&expansion, who, self.initial))?;
         Ok(Prepared {
-            session: self.backend.begin()?,
-            rejections: Vec::new(),
+            session,
+            rejections: expansion.into_rejections(),
         })
     }
 
@@ -103,14 +165,19 @@ impl Prepared<'_> {
     /// Makes every edit visible and durable.
     ///
     /// # Errors
-    /// `Io` when the system refuses a write; nothing is visible then (reftable), or the message
-    /// says what is (files).
+    /// `Io` when the system refuses a write; `Locked` when another writer was faster in a store
+    /// that has no locks.
     pub fn commit(self) -> Result<Outcome> {
-        let _ = self.session.publish()?;
-        Ok(Outcome {
-            rejections: self.rejections,
-            afterwards: Vec::new(),
-        })
+        match self.session.publish()? {
+            Published::Done { afterwards } => Ok(Outcome {
+                rejections: self.rejections,
+                afterwards,
+            }),
+            Published::Moved => Err(Error::new(
+                ErrorKind::Locked,
+                "the refs were changed by another writer",
+            )),
+        }
     }
 
     /// Releases every lock and leaves everything as it was.

@@ -160,6 +160,11 @@ impl<'a> Edit<'a> {
         RefName::from_disk(&self.name)
     }
 
+    /// Returns whether the edit touches nothing but a reflog.
+    pub fn is_log_only(&self) -> bool {
+        matches!(self.change, Change::Log { .. })
+    }
+
     /// Returns what the edit does.
     pub fn change(&self) -> &Change<'a> {
         &self.change

@@ -1,0 +1,471 @@
+//! Expansion: from edits to updates, each with its lock and the value found under it.
+//!
+//! An edit of a symref becomes an update of the ref that it points to, and an entry for the
+//! symref's own reflog; an update of the branch that `HEAD` points to brings an entry for `HEAD`'s
+//! reflog. What is found here is also checked here against what the edit expects.
+
+use std::collections::HashMap;
+
+use crate::backend::{Locked, Refusal, Session};
+use crate::error::{Error, Reason, Rejection, Result};
+use crate::name::{FormatOptions, RefName, RefNameBuf, SYMREF_DEPTH_MAX, is_well_formed};
+use crate::oid::ObjectId;
+use crate::target::Target;
+
+use super::edit::{Change, Edit, Expected};
+use super::queue::Queue;
+
+/// All updates that the edits come to. The first ones are the edits themselves.
+pub(super) struct Expansion<'q, 's, 'a> {
+    pub(super) queue: &'q Queue<'s, 'a>,
+    /// The positions of the edits in the order of their names.
+    pub(super) order: &'q [usize],
+    pub(super) batch: bool,
+    pub(super) updates: Vec<Update>,
+    /// Names of the updates behind the edits.
+    derived: Vec<RefNameBuf>,
+    /// The first derived update of each name.
+    derived_first: HashMap<RefNameBuf, usize>,
+    /// Names that could not be locked.
+    refused: HashMap<usize, Refusal>,
+    /// Positions of derived updates that change values, by name.
+    derived_values: HashMap<RefNameBuf, usize>,
+    rejections: Vec<Rejection>,
+}
+
+/// One update.
+#[derive(Debug)]
+pub(super) struct Update {
+    /// The edit that it comes from.
+    pub(super) edit: usize,
+    /// The update whose symref led here.
+    parent: Option<usize>,
+    /// Whether only an entry is added to the reflog.
+    pub(super) log_only: bool,
+    /// Whether `HEAD` was the symref that led here.
+    via_head: bool,
+    /// Whether the ref itself is changed even if it is a symref.
+    no_deref: bool,
+    pub(super) rejected: bool,
+    pub(super) current: Current,
+    /// The value before, as the reflog records it: of the ref at the end of all symrefs.
+    pub(super) old: ObjectId,
+}
+
+/// What was found under the lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Current {
+    Missing,
+    Direct(ObjectId),
+    Symbolic(RefNameBuf),
+}
+
+impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
+    pub(super) fn new(queue: &'q Queue<'s, 'a>, order: &'q [usize], batch: bool) -> Self {
+        let null = ObjectId::null(queue.format());
+        let updates = queue.edits.iter().enumerate().map(|(index, edit)| Update {
+            edit: index,
+            parent: None,
+            log_only: edit.is_log_only(),
+            via_head: false,
+            no_deref: !edit.deref || edit.is_log_only(),
+            rejected: false,
+            current: Current::Missing,
+            old: null,
+        });
+        Expansion {
+            queue,
+            order,
+            batch,
+            updates: updates.collect(),
+            derived: Vec::new(),
+            derived_first: HashMap::new(),
+            refused: HashMap::new(),
+            derived_values: HashMap::new(),
+            rejections: Vec::new(),
+        }
+    }
+
+    /// Returns the name of an update.
+    pub(super) fn name(&self, update: usize) -> RefName<'_> {
+        match self.queue.edits.get(update) {
+            Some(edit) => edit.name(),
+            None => self.derived[update - self.queue.edits.len()].as_name(),
+        }
+    }
+
+    /// Returns the edit that an update comes from.
+    pub(super) fn edit(&self, update: usize) -> &'q Edit<'a> {
+        &self.queue.edits[self.updates[update].edit]
+    }
+
+    pub(super) fn into_rejections(self) -> Vec<Rejection> {
+        self.rejections
+    }
+
+    /// Returns whether the ref `name` is given a value, or verified, by an update that stands.
+    pub(super) fn has_value_for(&self, name: &[u8]) -> bool {
+        self.value_update(name)
+            .is_some_and(|update| !self.updates[update].rejected)
+    }
+
+    /// Returns the update that gives `name` a value, or verifies it.
+    pub(super) fn value_update(&self, name: &[u8]) -> Option<usize> {
+        if let Some(&update) = self.derived_values.get(name) {
+            return Some(update);
+        }
+        let edits = &self.queue.edits;
+        let start = self
+            .order
+            .partition_point(|&index| edits[index].name().as_bytes() < name);
+        let same = self.order[start..]
+            .iter()
+            .take_while(|&&i| edits[i].name().as_bytes() == name);
+        same.copied().find(|&index| !edits[index].is_log_only())
+    }
+
+    /// Refuses an update and with it the whole edit that it comes from.
+    ///
+    /// # Errors
+    /// The rejection itself, unless this is a batch and the reason a particular one.
+    pub(super) fn reject(&mut self, update: usize, reason: Reason, message: String) -> Result<()> {
+        let edit = self.updates[update].edit;
+        let rejection = Rejection {
+            index: edit,
+            name: self.name(update).to_owned(),
+            reason,
+            message,
+        };
+        if !self.batch || reason == Reason::Generic {
+            return Err(Error::rejected(rejection));
+        }
+        self.rejections.push(rejection);
+        self.updates[edit].rejected = true;
+        for derived in self.queue.edits.len()..self.updates.len() {
+            if self.updates[derived].edit == edit {
+                self.updates[derived].rejected = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses with Git's usual beginning, which names the ref as the caller gave it.
+    fn refuse_lock(&mut self, update: usize, reason: Reason, message: &str) -> Result<()> {
+        let given = self.edit(update).name();
+        self.reject(
+            update,
+            reason,
+            format!("cannot lock ref '{given}': {message}"),
+        )
+    }
+
+    /// Locks, expands and checks, round by round, until no new name comes up.
+    pub(super) fn run(&mut self, session: &mut dyn Session) -> Result<()> {
+        let head = RefName::from_disk(b"HEAD");
+        let head_target = match session.read(head)?.map(|found| found.target) {
+            Some(Target::Symbolic(target)) => Some(target),
+            _ => None,
+        };
+        let mut done = 0;
+        let mut by_name: Vec<usize> = self.order.to_vec();
+        while done < self.updates.len() {
+            let round_end = self.updates.len();
+            self.lock_round(session, &by_name, done)?;
+            for update in done..round_end {
+                if !self.updates[update].rejected {
+                    self.process(session, update, head_target.as_ref())?;
+                }
+            }
+            done = round_end;
+            by_name = (done..self.updates.len()).collect();
+            by_name.sort_by(|&low, &high| self.name(low).cmp(&self.name(high)));
+        }
+        Ok(())
+    }
+
+    /// Locks the names of the updates in `by_name`, each name once, and records what was found.
+    fn lock_round(
+        &mut self,
+        session: &mut dyn Session,
+        by_name: &[usize],
+        start: usize,
+    ) -> Result<()> {
+        let mut fresh: Vec<usize> = Vec::with_capacity(by_name.len());
+        let mut twins: Vec<(usize, usize)> = Vec::new();
+        for &update in by_name {
+            let name = self.name(update);
+            let neighbour = fresh
+                .last()
+                .copied()
+                .filter(|&last| self.name(last) == name);
+            match neighbour.or_else(|| self.locked_as(name.as_bytes(), start)) {
+                Some(twin) => twins.push((update, twin)),
+                None => fresh.push(update),
+            }
+        }
+        let names: Vec<RefName<'_>> = fresh.iter().map(|&update| self.name(update)).collect();
+        let locked = session.lock(&names, !self.batch)?;
+        for (&update, answer) in fresh.iter().zip(locked) {
+            match answer {
+                Locked::Found(found) => {
+                    self.updates[update].current = match found.target {
+                        Target::Direct(oid) => Current::Direct(oid),
+                        Target::Symbolic(target) => Current::Symbolic(target),
+                    };
+                }
+                Locked::Missing => {}
+                Locked::Refused(refusal) => {
+                    self.refused.insert(update, refusal);
+                }
+            }
+        }
+        for (update, twin) in twins {
+            self.updates[update].current = self.updates[twin].current.clone();
+            if let Some(refusal) = self.refused.get(&twin).cloned() {
+                self.refused.insert(update, refusal);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the update of an earlier round that locked `name`.
+    fn locked_as(&self, name: &[u8], start: usize) -> Option<usize> {
+        if start == 0 {
+            return None;
+        }
+        let edits = &self.queue.edits;
+        let at = self
+            .order
+            .partition_point(|&index| edits[index].name().as_bytes() < name);
+        let edit = self
+            .order
+            .get(at)
+            .copied()
+            .filter(|&i| edits[i].name().as_bytes() == name);
+        edit.or_else(|| {
+            self.derived_first
+                .get(name)
+                .copied()
+                .filter(|&first| first < start)
+        })
+    }
+
+    /// Expands and checks one update.
+    fn process(
+        &mut self,
+        session: &mut dyn Session,
+        update: usize,
+        head_target: Option<&RefNameBuf>,
+    ) -> Result<()> {
+        if head_target.is_some_and(|target| target.as_name() == self.name(update))
+            && !self.mirror_in_head(update)?
+        {
+            return Ok(());
+        }
+        if let Some(refusal) = self.refused.get(&update).cloned() {
+            return self.refuse_lock(update, refusal.reason, &refusal.message);
+        }
+        match self.updates[update].current.clone() {
+            Current::Symbolic(target) if !self.updates[update].no_deref => {
+                self.split(update, target)
+            }
+            Current::Symbolic(target) => self.check_symref(session, update, &target),
+            Current::Direct(oid) => self.check_value(update, Some(oid)),
+            Current::Missing => self.check_value(update, None),
+        }
+    }
+
+    /// Adds an update for the reflog of `HEAD`, which points to the ref of `update`. Returns
+    /// whether the update still stands.
+    fn mirror_in_head(&mut self, update: usize) -> Result<bool> {
+        let Update {
+            log_only,
+            via_head,
+            edit,
+            ..
+        } = self.updates[update];
+        if log_only || via_head || self.queue.edits[edit].skip_log {
+            return Ok(true);
+        }
+        if self.value_update(b"HEAD").is_some() {
+            let name = self.name(update);
+            let message = format!(
+                "multiple updates for 'HEAD' (including one via its referent '{name}') are not \
+                 allowed"
+            );
+            self.reject(update, Reason::NameConflict, message)?;
+            return Ok(false);
+        }
+        self.derive(update, RefNameBuf::from_disk(b"HEAD"), true);
+        Ok(true)
+    }
+
+    /// Moves an update of a symref to the ref that it points to; the symref's reflog gets an entry.
+    fn split(&mut self, update: usize, target: RefNameBuf) -> Result<()> {
+        if self.has_value_for(target.as_bytes()) {
+            let name = self.name(update);
+            let message = format!(
+                "multiple updates for '{target}' (including one via symref '{name}') are not \
+                 allowed"
+            );
+            return self.reject(update, Reason::NameConflict, message);
+        }
+        let via_head = self.updates[update].via_head || self.name(update).is_head();
+        let derived = self.derive(update, target, false);
+        self.updates[derived].via_head = via_head;
+        self.updates[update].log_only = true;
+        self.updates[update].no_deref = true;
+        Ok(())
+    }
+
+    /// Adds an update that follows from `origin`.
+    fn derive(&mut self, origin: usize, name: RefNameBuf, log_only: bool) -> usize {
+        let index = self.updates.len();
+        if !log_only {
+            self.derived_values.insert(name.clone(), index);
+        }
+        self.derived_first.entry(name.clone()).or_insert(index);
+        self.derived.push(name);
+        self.updates.push(Update {
+            edit: self.updates[origin].edit,
+            parent: Some(origin),
+            log_only,
+            via_head: false,
+            no_deref: log_only,
+            rejected: false,
+            current: Current::Missing,
+            old: ObjectId::null(self.queue.format()),
+        });
+        index
+    }
+
+    /// Checks a symref that is not followed against what its edit expects.
+    fn check_symref(
+        &mut self,
+        session: &mut dyn Session,
+        update: usize,
+        target: &RefNameBuf,
+    ) -> Result<()> {
+        if self.updates[update].parent.is_some() && self.updates[update].log_only {
+            // An entry for HEAD's reflog: its old value is that of the branch, filled in below.
+            return Ok(());
+        }
+        let resolved = self.resolve(session, target.clone())?;
+        if let Some(oid) = resolved {
+            self.updates[update].old = oid;
+        }
+        let given = self.edit(update).name();
+        match &self.edit(update).expected {
+            Expected::Any => Ok(()),
+            Expected::Symbolic(expected) if target.as_bytes() == expected.as_ref() => Ok(()),
+            Expected::Symbolic(expected) => {
+                let message = format!(
+                    "verifying symref target: '{given}': is at {target} but expected {expected}"
+                );
+                self.reject(update, Reason::IncorrectOldValue, message)
+            }
+            Expected::Missing if resolved.is_none() => self.refuse_lock(
+                update,
+                Reason::CreateExists,
+                "dangling symref already exists",
+            ),
+            Expected::Missing => {
+                self.refuse_lock(update, Reason::CreateExists, "reference already exists")
+            }
+            Expected::Oid(expected) => match resolved {
+                Some(oid) if oid == *expected => Ok(()),
+                Some(oid) => self.refuse_lock(
+                    update,
+                    Reason::IncorrectOldValue,
+                    &format!("is at {oid} but expected {expected}"),
+                ),
+                None => self.refuse_lock(
+                    update,
+                    Reason::NonexistentRef,
+                    &format!("reference is missing but expected {expected}"),
+                ),
+            },
+        }
+    }
+
+    /// Checks a ref that is no symref, or missing, against what its edit expects, and tells the
+    /// symrefs that led here its value.
+    fn check_value(&mut self, update: usize, value: Option<ObjectId>) -> Result<()> {
+        if let Some(oid) = value {
+            self.updates[update].old = oid;
+            let mut ancestor = self.updates[update].parent;
+            while let Some(parent) = ancestor {
+                self.updates[parent].old = oid;
+                ancestor = self.updates[parent].parent;
+            }
+        }
+        if self.updates[update].log_only && self.updates[update].parent.is_some() {
+            return Ok(());
+        }
+        let name = self.name(update).to_owned();
+        let missing = || format!("unable to resolve reference '{name}'");
+        match (&self.edit(update).expected, value) {
+            (Expected::Any, _) | (Expected::Missing, None) => Ok(()),
+            (Expected::Missing, Some(_)) => {
+                self.refuse_lock(update, Reason::CreateExists, "reference already exists")
+            }
+            (Expected::Oid(expected), Some(oid)) if *expected == oid => Ok(()),
+            (Expected::Oid(expected), Some(oid)) => self.refuse_lock(
+                update,
+                Reason::IncorrectOldValue,
+                &format!("is at {oid} but expected {expected}"),
+            ),
+            (Expected::Symbolic(expected), Some(_)) => self.refuse_lock(
+                update,
+                Reason::ExpectedSymref,
+                &format!("expected symref with target '{expected}': but is a regular ref"),
+            ),
+            (Expected::Oid(_) | Expected::Symbolic(_), None) => {
+                self.refuse_lock(update, Reason::NonexistentRef, &missing())
+            }
+        }
+    }
+
+    /// Follows symrefs to an object, by what the store holds before this transaction.
+    pub(super) fn resolve(
+        &self,
+        session: &mut dyn Session,
+        mut name: RefNameBuf,
+    ) -> Result<Option<ObjectId>> {
+        for _ in 0..SYMREF_DEPTH_MAX {
+            if !is_well_formed(name.as_bytes(), FormatOptions::ONE_LEVEL) {
+                return Ok(None);
+            }
+            match session.read(name.as_name())?.map(|found| found.target) {
+                Some(Target::Direct(oid)) => return Ok(Some(oid)),
+                Some(Target::Symbolic(target)) => name = target,
+                None => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives `HEAD`'s mirrored entries the old value of the branch that they mirror.
+    pub(super) fn settle_mirrors(&mut self) {
+        for update in self.queue.edits.len()..self.updates.len() {
+            let Update {
+                log_only: true,
+                parent: Some(parent),
+                ..
+            } = self.updates[update]
+            else {
+                continue;
+            };
+            self.updates[update].old = self.updates[parent].old;
+        }
+    }
+
+    /// Returns whether the edit behind an update deletes.
+    pub(super) fn deletes(&self, update: usize) -> bool {
+        match &self.edit(update).change {
+            Change::Delete => true,
+            Change::Update(oid) => oid.is_null(),
+            Change::Symbolic(_) | Change::Verify | Change::Log { .. } => false,
+        }
+    }
+}

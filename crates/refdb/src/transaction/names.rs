@@ -1,0 +1,293 @@
+//! Name conflicts: a ref `a` and a ref `a/b` cannot both exist.
+//!
+//! The whole transaction is checked in passes over sorted names. One pass walks the distinct
+//! parents of all new names, another what lies below the new names, each together with a cursor
+//! over the store that only moves forward: a stack full of tombstones is read through once and not
+//! once for each name. Only when a pass meets a conflict is it worked out, in Git's order, which
+//! updates are refused and with which words.
+
+use std::collections::{HashMap, HashSet};
+
+use bstr::ByteSlice;
+
+use crate::backend::cursor::Cursor;
+use crate::backend::{RefFormat, Session};
+use crate::error::{Reason, Result};
+
+use super::expand::{Current, Expansion};
+
+/// Refuses every update that would bring a ref into conflict with another.
+pub(super) fn check(
+    expansion: &mut Expansion<'_, '_, '_>,
+    session: &mut dyn Session,
+    initial: bool,
+    format: RefFormat,
+) -> Result<()> {
+    let new = new_names(expansion);
+    if new.is_empty() {
+        return Ok(());
+    }
+    let mut clashes = Clashes::default();
+    let parents = parents_of(expansion, &new);
+    if !initial {
+        let mut walk = Walk::new(session.names()?);
+        for &parent in &parents {
+            if walk
+                .first_from(parent)?
+                .is_some_and(|found| found == parent)
+            {
+                clashes.existing_parents.insert(parent.to_vec());
+            }
+        }
+        find_children(expansion, &new, &mut walk, &mut clashes)?;
+    }
+    let within = parents.iter().any(|parent| expansion.has_value_for(parent));
+    if clashes.is_empty() && !within {
+        return Ok(());
+    }
+    refuse(expansion, &clashes, format)
+}
+
+/// What the store holds that is in the way of new names.
+#[derive(Default)]
+struct Clashes {
+    /// Refs that are a parent of a new name.
+    existing_parents: HashSet<Vec<u8>>,
+    /// For an update: the first ref below its name.
+    children: HashMap<usize, Vec<u8>>,
+}
+
+impl Clashes {
+    fn is_empty(&self) -> bool {
+        self.existing_parents.is_empty() && self.children.is_empty()
+    }
+}
+
+/// Returns the updates of refs that do not exist, in the order of their names.
+fn new_names(expansion: &Expansion<'_, '_, '_>) -> Vec<usize> {
+    let is_new = |&update: &usize| {
+        let state = &expansion.updates[update];
+        state.current == Current::Missing && !state.log_only && !state.rejected
+    };
+    let edits = expansion.queue.edits.len();
+    let mut new: Vec<usize> = expansion.order.iter().copied().filter(is_new).collect();
+    let before = new.len();
+    new.extend((edits..expansion.updates.len()).filter(is_new));
+    if new.len() > before {
+        new.sort_by(|&low, &high| expansion.name(low).cmp(&expansion.name(high)));
+    }
+    new
+}
+
+/// Returns every proper parent of the new names, once and sorted.
+fn parents_of<'e>(expansion: &'e Expansion<'_, '_, '_>, new: &[usize]) -> Vec<&'e [u8]> {
+    let mut all: Vec<&[u8]> = Vec::new();
+    let mut previous: &[u8] = b"";
+    for &update in new {
+        let name = expansion.name(update).as_bytes();
+        let shared = name
+            .iter()
+            .zip(previous)
+            .take_while(|(a, b)| a == b)
+            .count();
+        // Parents that end within what this name shares with the one before are known already.
+        all.extend(parents(name).filter(|parent| parent.len() >= shared));
+        previous = name;
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Returns the proper parents of a name, shortest first.
+fn parents(name: &[u8]) -> impl Iterator<Item = &[u8]> {
+    name.iter()
+        .enumerate()
+        .filter(|(_, byte)| **byte == b'/')
+        .filter_map(|(end, _)| name.get(..end))
+}
+
+/// Finds the refs below new names.
+fn find_children(
+    expansion: &Expansion<'_, '_, '_>,
+    new: &[usize],
+    walk: &mut Walk,
+    clashes: &mut Clashes,
+) -> Result<()> {
+    // `a-b` sorts before `a/`, and `a` before both: the walk needs the order of `name/`.
+    let below = |update: usize| expansion.name(update).as_bytes().iter().chain(b"/");
+    let mut order = new.to_vec();
+    if !order.is_sorted_by(|&low, &high| below(low).le(below(high))) {
+        order.sort_by(|&low, &high| below(low).cmp(below(high)));
+    }
+    walk.restart();
+    let mut key = Vec::new();
+    for update in order {
+        key.clear();
+        key.extend(below(update));
+        if let Some(found) = walk
+            .first_from(&key)?
+            .filter(|found| found.starts_with(&key))
+        {
+            clashes.children.insert(update, found.to_vec());
+        }
+    }
+    Ok(())
+}
+
+/// A cursor that is asked for ascending names and remembers the gap in which it stands, so that
+/// names that fall into one gap cost nothing.
+struct Walk {
+    cursor: Box<dyn Cursor>,
+    state: Gap,
+}
+
+enum Gap {
+    /// Nothing is known.
+    Unknown,
+    /// There is no ref from the names asked for up to the cursor's.
+    BeforeRecord,
+    /// There is no ref from the names asked for on.
+    BeforeEnd,
+}
+
+impl Walk {
+    fn new(cursor: Box<dyn Cursor>) -> Self {
+        Walk {
+            cursor,
+            state: Gap::Unknown,
+        }
+    }
+
+    /// Allows names to be asked for from the start again.
+    fn restart(&mut self) {
+        self.state = Gap::Unknown;
+    }
+
+    /// Returns the first ref from `name` on; `name` must not be less than the one before.
+    fn first_from(&mut self, name: &[u8]) -> Result<Option<&[u8]>> {
+        let ahead = match self.state {
+            Gap::Unknown => false,
+            Gap::BeforeRecord => self.cursor.record().name.as_bytes() >= name,
+            Gap::BeforeEnd => true,
+        };
+        if !ahead {
+            self.cursor.seek(name, b"")?;
+            let found = self.cursor.advance()?;
+            self.state = if found {
+                Gap::BeforeRecord
+            } else {
+                Gap::BeforeEnd
+            };
+        }
+        Ok(match self.state {
+            Gap::BeforeRecord => Some(self.cursor.record().name.as_bytes()),
+            Gap::Unknown | Gap::BeforeEnd => None,
+        })
+    }
+}
+
+/// Refuses in Git's order: update by update as they were added, for each its parents from the
+/// shortest on, then what is below it.
+fn refuse(
+    expansion: &mut Expansion<'_, '_, '_>,
+    clashes: &Clashes,
+    format: RefFormat,
+) -> Result<()> {
+    let mut new = new_names(expansion);
+    new.sort_unstable();
+    if format == RefFormat::Files {
+        refuse_over_locks(expansion, &new)?;
+    }
+    for update in new {
+        if expansion.updates[update].rejected {
+            continue;
+        }
+        if let Some(message) = conflict_of(expansion, clashes, update) {
+            expansion.reject(update, Reason::NameConflict, message)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns why an update cannot stand beside the store and the rest of the transaction.
+fn conflict_of(
+    expansion: &Expansion<'_, '_, '_>,
+    clashes: &Clashes,
+    update: usize,
+) -> Option<String> {
+    let name = expansion.name(update);
+    for parent in parents(name.as_bytes()) {
+        if clashes.existing_parents.contains(parent) {
+            return Some(format!(
+                "'{}' exists; cannot create '{name}'",
+                parent.as_bstr()
+            ));
+        }
+        if expansion.has_value_for(parent) {
+            let parent = parent.as_bstr();
+            return Some(format!(
+                "cannot process '{name}' and '{parent}' at the same time"
+            ));
+        }
+    }
+    if let Some(child) = clashes.children.get(&update) {
+        return Some(format!(
+            "'{}' exists; cannot create '{name}'",
+            child.as_bstr()
+        ));
+    }
+    let child = child_within(expansion, name.as_bytes())?;
+    Some(format!(
+        "cannot process '{name}' and '{}' at the same time",
+        child.as_bstr()
+    ))
+}
+
+/// Returns the first name of the transaction below `name`.
+fn child_within(expansion: &Expansion<'_, '_, '_>, name: &[u8]) -> Option<Vec<u8>> {
+    let mut below = name.to_vec();
+    below.push(b'/');
+    let counts = |&update: &usize| {
+        let state = &expansion.updates[update];
+        !state.log_only && !state.rejected && expansion.name(update).as_bytes().starts_with(&below)
+    };
+    let start = expansion
+        .order
+        .partition_point(|&i| expansion.name(i).as_bytes() < &below[..]);
+    let mut edits = expansion.order[start..]
+        .iter()
+        .copied()
+        .take_while(|&update| expansion.name(update).as_bytes().starts_with(&below));
+    let edit = edits.find(counts);
+    let derived = (expansion.queue.edits.len()..expansion.updates.len()).filter(counts);
+    edit.into_iter()
+        .chain(derived)
+        .map(|update| expansion.name(update).as_bytes())
+        .min()
+        .map(<[u8]>::to_vec)
+}
+
+/// In the `files` format the lock of a ref lies below the locks' common directory, so that a name
+/// is refused as soon as it is met if one below it was met before: of `a/b` and `a`, in that order,
+/// `a` is the one that goes.
+fn refuse_over_locks(expansion: &mut Expansion<'_, '_, '_>, new: &[usize]) -> Result<()> {
+    let mut seen_parents: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
+    for &update in new {
+        let name = expansion.name(update);
+        if let Some(child) = seen_parents.get(name.as_bytes()) {
+            let message = format!(
+                "cannot process '{name}' and '{}' at the same time",
+                child.as_bstr()
+            );
+            expansion.reject(update, Reason::NameConflict, message)?;
+            continue;
+        }
+        for parent in parents(name.as_bytes()) {
+            seen_parents
+                .entry(parent.to_vec())
+                .or_insert_with(|| name.as_bytes().to_vec());
+        }
+    }
+    Ok(())
+}
