@@ -1,0 +1,193 @@
+//! One block: where its records and restart points are, and the search for a key inside it
+//! (docs/format.md, "Blocks").
+//!
+//! Invariants:
+//! 1. A `Block` that exists has its records and its restart table inside its body.
+//! 2. The next block always starts behind this one, so that walking over blocks comes to an end.
+//! 3. The body of the first block of a file starts at the file's first byte, as its offsets do.
+
+use crate::error::{Error, Result};
+use crate::header::read_be24;
+use crate::record::{Codec, Params, read_key, split_key};
+
+/// The type byte and the length that every block starts with.
+pub(crate) const HEAD_LEN: usize = 4;
+/// The width of one restart offset.
+pub(crate) const RESTART_LEN: usize = 3;
+/// The width of the number of restart offsets.
+pub(crate) const COUNT_LEN: usize = 2;
+
+/// The layout of one block. All positions except the file offsets are relative to the body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block {
+    pub(crate) kind: u8,
+    /// Where the block starts in the file; zero for the first one, header included.
+    pub(crate) offset: u64,
+    /// Where the next block would start in the file.
+    pub(crate) next: u64,
+    /// The length of the body, uncompressed and without padding.
+    pub(crate) len: usize,
+    /// Where the first record starts.
+    pub(crate) first: usize,
+    /// Where the records end and the restart table starts.
+    pub(crate) end: usize,
+    pub(crate) restart_count: usize,
+}
+
+/// The first bytes of a block, read before its body is there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockHead {
+    pub(crate) kind: u8,
+    pub(crate) len: usize,
+    /// Where the first record starts, relative to the body.
+    pub(crate) first: usize,
+}
+
+impl BlockHead {
+    /// Reads the head of the block at `offset`; `None` if the file ends there or a section of
+    /// another kind of data starts.
+    pub(crate) fn read(data: &[u8], offset: usize, header_len: usize) -> Result<Option<Self>> {
+        let skip = if offset == 0 { header_len } else { 0 };
+        let Some(&[kind, ref len @ ..]) = data.get(offset + skip..offset + skip + HEAD_LEN) else {
+            return Ok(None);
+        };
+        let first = skip + HEAD_LEN;
+        let len = read_be24(len)
+            .and_then(|len| usize::try_from(len).ok())
+            .unwrap_or_default();
+        if !matches!(kind, b'r' | b'o' | b'i' | b'g') {
+            return Ok(None);
+        }
+        if len < first + COUNT_LEN {
+            return Err(Error::corrupt(offset as u64, "the block is too short"));
+        }
+        Ok(Some(BlockHead { kind, len, first }))
+    }
+
+    /// Finishes the layout with the help of the body.
+    pub(crate) fn layout(self, body: &[u8], offset: u64, next: u64) -> Result<Block> {
+        let BlockHead { kind, len, first } = self;
+        let count = len
+            .checked_sub(COUNT_LEN)
+            .and_then(|at| body.get(at..len)?.try_into().ok())
+            .map(u16::from_be_bytes)
+            .ok_or_else(|| Error::corrupt(offset, "the block is longer than the file"))?;
+        let restart_count = usize::from(count);
+        let end = (len - COUNT_LEN)
+            .checked_sub(restart_count * RESTART_LEN)
+            .filter(|end| *end >= first)
+            .ok_or_else(|| Error::corrupt(offset, "the restart table does not fit the block"))?;
+        Ok(Block {
+            kind,
+            offset,
+            next,
+            len,
+            first,
+            end,
+            restart_count,
+        })
+    }
+}
+
+/// Where a record that has just been decoded lies in the body.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place {
+    /// Where its value starts.
+    pub(crate) value: usize,
+    /// Where the record after it starts.
+    pub(crate) next: usize,
+}
+
+impl Block {
+    /// Returns the restart offset with this number.
+    pub(crate) fn restart(&self, body: &[u8], index: usize) -> Result<usize> {
+        let at = self.end + index * RESTART_LEN;
+        body.get(at..at + RESTART_LEN)
+            .and_then(read_be24)
+            .and_then(|offset| usize::try_from(offset).ok())
+            .filter(|offset| (self.first..self.end).contains(offset))
+            .ok_or_else(|| self.corrupt("a restart offset points outside the records"))
+    }
+
+    /// Returns the key of the record at a restart offset, which is stored in full.
+    pub(crate) fn full_key<'a>(&self, body: &'a [u8], at: usize) -> Result<&'a [u8]> {
+        match body.get(at..self.end).and_then(split_key) {
+            Some((0, _, _, key)) => Ok(key),
+            _ => Err(self.corrupt("a record that starts a run has no full key")),
+        }
+    }
+
+    /// Decodes the record at `at`; `key` holds the key of the record before it.
+    #[inline]
+    pub(crate) fn read<C: Codec>(
+        &self,
+        body: &[u8],
+        at: usize,
+        key: &mut Vec<u8>,
+        codec: &mut C,
+        params: Params,
+    ) -> Result<Place> {
+        let input = body.get(at..self.end).unwrap_or_default();
+        let decoded = read_key(input, key).and_then(|(extra, used)| {
+            let value = codec.decode(params, extra, input.get(used..)?)?;
+            Some(Place {
+                value: at + used,
+                next: at + used + value,
+            })
+        });
+        decoded.ok_or_else(|| self.corrupt("a record cannot be decoded"))
+    }
+
+    /// Finds the first record whose key is not less than `target`.
+    ///
+    /// On success `key` and `codec` hold that record; `None` says that all keys are less. The
+    /// search goes on at `from`, the record after the one in `key`, if that saves work; the
+    /// caller vouches that the key in `key` is less than the target.
+    pub(crate) fn search<C: Codec>(
+        &self,
+        body: &[u8],
+        target: &[u8],
+        from: Option<usize>,
+        key: &mut Vec<u8>,
+        codec: &mut C,
+        params: Params,
+    ) -> Result<Option<Place>> {
+        let mut low = 0;
+        let mut high = self.restart_count;
+        let mut at = self.first;
+        // `at` is the start of the last run whose first key is known to be less than the target.
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let offset = self.restart(body, middle)?;
+            if self.full_key(body, offset)? < target {
+                at = offset;
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        match from {
+            Some(from) if from > at => at = from,
+            _ => key.clear(),
+        }
+        while at < self.end {
+            let place = self.read(body, at, key, codec, params)?;
+            if key.as_slice() >= target {
+                return Ok(Some(place));
+            }
+            at = place.next;
+        }
+        Ok(None)
+    }
+
+    #[cold]
+    pub(crate) fn corrupt(&self, message: &'static str) -> Error {
+        let kind = match self.kind {
+            b'r' => "ref",
+            b'o' => "object",
+            b'i' => "index",
+            _ => "log",
+        };
+        Error::corrupt(self.offset, format!("{message}, in a block of type {kind}"))
+    }
+}

@@ -1,0 +1,288 @@
+//! A cursor over one section of one table: seek, advance, read.
+//!
+//! Invariants:
+//! 1. A cursor owns its table, so nothing that happens to a stack invalidates it.
+//! 2. After an error the cursor stands at the end; another seek makes it usable again.
+//! 3. A cursor is either before a record, on a record, or at the end; only on a record may the
+//!    record be read.
+
+mod logs;
+mod refs;
+
+use std::sync::Arc;
+
+use flate2::Decompress;
+
+pub use logs::LogCursor;
+pub use refs::RefCursor;
+
+use crate::block::{Block, Place};
+use crate::error::Result;
+use crate::record::{Codec, LogCodec};
+use crate::table::{Section, Table};
+
+/// The moves that all cursors have below their public verbs, by key instead of by name.
+pub(crate) trait Source {
+    /// Moves before the first record whose key is not less than `target`.
+    fn seek(&mut self, target: &[u8]) -> Result<()>;
+    /// Moves onto the next record; false at the end.
+    fn advance(&mut self) -> Result<bool>;
+    /// Returns the key of the record the cursor is on.
+    fn key(&self) -> &[u8];
+}
+
+/// A cursor over the records of one kind in one table.
+pub(crate) struct SectionCursor<C> {
+    table: Arc<Table>,
+    section: Option<Section>,
+    pub(crate) codec: C,
+    block: Option<Block>,
+    place: Place,
+    key: Vec<u8>,
+    state: State,
+    inflate: Option<Decompress>,
+    inflated: Vec<u8>,
+}
+
+/// Where a cursor stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before the first record of the section.
+    Start,
+    /// Before the record that has already been decoded.
+    Before,
+    /// Before the record at `place.next`, or on the one before that.
+    On,
+    /// Behind the last record.
+    End,
+}
+
+impl<C: Codec + Default> SectionCursor<C> {
+    pub(crate) fn new(table: Arc<Table>, section: Option<Section>) -> Self {
+        SectionCursor {
+            table,
+            section,
+            codec: C::default(),
+            block: None,
+            place: Place::default(),
+            key: Vec::new(),
+            state: State::Start,
+            inflate: None,
+            inflated: Vec::new(),
+        }
+    }
+
+    /// Returns the bytes from the current record's value on.
+    #[inline]
+    pub(crate) fn value(&self) -> &[u8] {
+        let body = match &self.block {
+            Some(_) if C::KIND == LogCodec::KIND => &self.inflated,
+            Some(block) => self.table.block_body(block),
+            None => return &[],
+        };
+        body.get(self.place.value..self.place.next)
+            .unwrap_or_default()
+    }
+
+    /// Moves before the first record of the block at `offset`, without looking at any index.
+    pub(crate) fn seek_block(&mut self, offset: u64) -> Result<bool> {
+        let loaded = self.load(offset);
+        self.state = if matches!(loaded, Ok(true)) {
+            State::On
+        } else {
+            State::End
+        };
+        loaded
+    }
+
+    /// Returns the offset of the block that the cursor is in.
+    pub(crate) fn block_offset(&self) -> Option<u64> {
+        self.block.as_ref().map(|block| block.offset)
+    }
+
+    /// Loads the block at `offset` and stands before its first record; false if there is none.
+    fn load(&mut self, offset: u64) -> Result<bool> {
+        self.block = None;
+        self.block = if C::KIND == LogCodec::KIND {
+            self.table
+                .log_block(offset, &mut self.inflate, &mut self.inflated)?
+        } else {
+            self.table.block(offset, C::KIND)?
+        };
+        self.key.clear();
+        if let Some(block) = &self.block {
+            self.place = Place {
+                value: block.first,
+                next: block.first,
+            };
+        }
+        Ok(self.block.is_some())
+    }
+
+    fn step(&mut self) -> Result<bool> {
+        match self.state {
+            State::On => {}
+            State::Before => {
+                self.state = State::On;
+                return Ok(true);
+            }
+            State::End => return Ok(false),
+            State::Start => {
+                let Some(section) = self.section else {
+                    return Ok(false);
+                };
+                if !self.load(section.start)? {
+                    return Ok(false);
+                }
+                self.state = State::On;
+            }
+        }
+        loop {
+            let Some(block) = &self.block else {
+                return Ok(false);
+            };
+            if self.place.next < block.end {
+                let body = match C::KIND {
+                    LogCodec::KIND => &self.inflated,
+                    _ => self.table.block_body(block),
+                };
+                let params = self.table.params();
+                let at = self.place.next;
+                self.place = block.read(body, at, &mut self.key, &mut self.codec, params)?;
+                return Ok(true);
+            }
+            let next = block.next;
+            if !self.load(next)? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Searches the loaded block; on success the cursor stands before the record found.
+    fn search_block(&mut self, target: &[u8], from: Option<usize>) -> Result<bool> {
+        let Some(block) = &self.block else {
+            return Ok(false);
+        };
+        let body = match C::KIND {
+            LogCodec::KIND => &self.inflated,
+            _ => self.table.block_body(block),
+        };
+        let (key, codec) = (&mut self.key, &mut self.codec);
+        let found = block.search(body, target, from, key, codec, self.table.params())?;
+        if let Some(place) = found {
+            self.place = place;
+            self.state = State::Before;
+        }
+        Ok(found.is_some())
+    }
+
+    /// Searches the block at `offset` and those after it, one by one.
+    fn search_from(&mut self, offset: u64, target: &[u8]) -> Result<()> {
+        let mut offset = offset;
+        while self.load(offset)? {
+            if self.search_block(target, None)? {
+                return Ok(());
+            }
+            offset = self.block.as_ref().map_or(offset, |block| block.next);
+        }
+        self.state = State::End;
+        Ok(())
+    }
+
+    /// Finds the target from the block that the cursor is in, if that is cheap and certain.
+    fn seek_nearby(&mut self, target: &[u8]) -> Result<bool> {
+        let Some(block) = self.block else {
+            return Ok(false);
+        };
+        let body = match C::KIND {
+            LogCodec::KIND => &self.inflated,
+            _ => self.table.block_body(&block),
+        };
+        // Keys less than the first one may be in any block before this one.
+        if block.first >= block.end || block.full_key(body, block.first)? >= target {
+            return Ok(false);
+        }
+        // Another look at a raw block costs nothing; a log block would have to be inflated.
+        let next_head = self
+            .table
+            .head(block.next)?
+            .filter(|head| head.kind == C::KIND);
+        if C::KIND != LogCodec::KIND
+            && next_head.is_some()
+            && let Some(next) = self.table.block(block.next, C::KIND)?
+            && next.full_key(self.table.block_body(&next), next.first)? <= target
+        {
+            return Ok(false);
+        }
+        let on_record = matches!(self.state, State::On | State::Before);
+        let from = (on_record && self.key.as_slice() < target).then_some(self.place.next);
+        if self.search_block(target, from)? {
+            return Ok(true);
+        }
+        if next_head.is_none() {
+            self.state = State::End;
+            return Ok(true);
+        }
+        if C::KIND == LogCodec::KIND {
+            return Ok(false);
+        }
+        self.seek_block(block.next)
+    }
+
+    fn seek_key(&mut self, target: &[u8]) -> Result<()> {
+        let Some(section) = self.section else {
+            return Ok(());
+        };
+        if self.seek_nearby(target)? {
+            return Ok(());
+        }
+        let start = match section.index {
+            None => section.start,
+            Some(top) => match self.table.descend(top, C::KIND, target, &mut self.key)? {
+                Some(offset) => offset,
+                None => {
+                    self.fail(); // The key buffer is no longer that of the block.
+                    return Ok(());
+                }
+            },
+        };
+        self.search_from(start, target)
+    }
+
+    /// Stands at the end; the block is kept for seeks from there.
+    fn end(&mut self) {
+        self.state = State::End;
+    }
+
+    /// Forgets the block, so that the cursor stands at the end whatever it was doing.
+    fn fail(&mut self) {
+        self.block = None;
+        self.state = State::End;
+    }
+}
+
+impl<C: Codec + Default> Source for SectionCursor<C> {
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        let moved = self.seek_key(target);
+        if moved.is_err() {
+            self.fail();
+        }
+        moved
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<bool> {
+        let moved = self.step();
+        match moved {
+            Ok(true) => {}
+            Ok(false) => self.end(),
+            Err(_) => self.fail(),
+        }
+        moved
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
+}

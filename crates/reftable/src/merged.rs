@@ -1,0 +1,525 @@
+//! Several tables read as one: per key the record of the newest table.
+//!
+//! A heap holds the tables that stand on a record, least key first and newest table first among
+//! equal keys. Records that a newer table hides are passed over only when the next record is asked
+//! for, so the heap is never rebuilt while records are read, however many deletions there are.
+//!
+//! Invariants:
+//! 1. Every source in the heap is on a record; a source outside it has none left.
+//! 2. Every source that is on a record is on its first one not less than `floor`, unless records
+//!    have been read since the last seek.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use crate::cursor::{LogCursor, RefCursor, Source};
+use crate::error::{Error, Result};
+use crate::record::{LogRecord, RefRecord, make_log_key, split_log_key};
+use crate::table::Table;
+
+/// The merge of several sources by key.
+struct Merge<S> {
+    /// Oldest first.
+    sources: Vec<S>,
+    /// The numbers of the sources that are on a record.
+    heap: Vec<usize>,
+    state: State,
+    /// The target of the last seek.
+    floor: Vec<u8>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The sources stand before their records, the heap is not built.
+    Unbuilt,
+    /// The top of the heap is the next record.
+    Before,
+    /// The top of the heap is the current record.
+    On,
+}
+
+impl<S: Source> Merge<S> {
+    fn new(sources: Vec<S>) -> Self {
+        let heap = Vec::with_capacity(sources.len());
+        Merge {
+            sources,
+            heap,
+            state: State::Unbuilt,
+            floor: Vec::new(),
+        }
+    }
+
+    /// Returns the source that is on the current record.
+    #[inline]
+    fn top(&self) -> Option<&S> {
+        self.heap.first().and_then(|top| self.sources.get(*top))
+    }
+
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        let moved = if self.may_keep_heads(target) {
+            self.seek_forward(target)
+        } else {
+            self.heap.clear();
+            self.state = State::Unbuilt;
+            self.sources
+                .iter_mut()
+                .try_for_each(|source| source.seek(target))
+        };
+        if moved.is_err() {
+            self.fail();
+        }
+        self.floor.clear();
+        self.floor.extend_from_slice(target);
+        moved
+    }
+
+    /// Returns whether a source that is at or behind the target needs no seek: whether there is
+    /// certainly nothing between the target and the source's record.
+    fn may_keep_heads(&self, target: &[u8]) -> bool {
+        let Some(top) = self.top() else { return false };
+        match self.state {
+            State::Unbuilt => false,
+            State::Before => target >= self.floor.as_slice(),
+            State::On => target >= top.key(),
+        }
+    }
+
+    fn seek_forward(&mut self, target: &[u8]) -> Result<()> {
+        self.state = State::Before;
+        if self.top().is_some_and(|top| top.key() >= target) {
+            return Ok(());
+        }
+        for index in std::mem::take(&mut self.heap) {
+            let source = &mut self.sources[index];
+            let mut more = true;
+            if source.key() < target {
+                source.seek(target)?;
+                more = source.advance()?;
+            }
+            if more {
+                self.heap.push(index);
+            }
+        }
+        self.build_heap();
+        Ok(())
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<bool> {
+        let moved = self.step();
+        if moved.is_err() {
+            self.fail();
+        }
+        moved
+    }
+
+    fn step(&mut self) -> Result<bool> {
+        match self.state {
+            State::On => {
+                while let Some(child) = self.hidden_child() {
+                    self.advance_at(child)?;
+                }
+                if !self.heap.is_empty() {
+                    self.advance_at(0)?;
+                }
+            }
+            State::Before => {}
+            State::Unbuilt => {
+                self.heap.clear();
+                for (index, source) in self.sources.iter_mut().enumerate() {
+                    if source.advance()? {
+                        self.heap.push(index);
+                    }
+                }
+                self.build_heap();
+            }
+        }
+        self.state = State::On;
+        Ok(!self.heap.is_empty())
+    }
+
+    /// Returns the position of a record below the top that has the top's key.
+    #[inline]
+    fn hidden_child(&self) -> Option<usize> {
+        if self.heap.len() < 2 {
+            return None;
+        }
+        let key = self.top()?.key();
+        (1..self.heap.len().min(3)).find(|at| self.sources[self.heap[*at]].key() == key)
+    }
+
+    /// Moves the source at this position of the heap, and puts the heap in order again.
+    ///
+    /// The position is the top or one of its children, and the top's key is not greater than the
+    /// one moved to, so that the order above the position stays as it is.
+    #[inline]
+    fn advance_at(&mut self, at: usize) -> Result<()> {
+        if !self.sources[self.heap[at]].advance()? {
+            self.heap.swap_remove(at);
+        }
+        self.sift_down(at);
+        Ok(())
+    }
+
+    fn build_heap(&mut self) {
+        for at in (0..self.heap.len() / 2).rev() {
+            self.sift_down(at);
+        }
+    }
+
+    fn sift_down(&mut self, mut at: usize) {
+        loop {
+            let mut least = at;
+            for child in [2 * at + 1, 2 * at + 2] {
+                if child < self.heap.len() && self.less(child, least) {
+                    least = child;
+                }
+            }
+            if least == at {
+                return;
+            }
+            self.heap.swap(at, least);
+            at = least;
+        }
+    }
+
+    fn less(&self, left: usize, right: usize) -> bool {
+        let (left, right) = (self.heap[left], self.heap[right]);
+        match self.sources[left].key().cmp(self.sources[right].key()) {
+            Ordering::Less => true,
+            Ordering::Equal => left > right,
+            Ordering::Greater => false,
+        }
+    }
+
+    /// Makes the current record, the first one behind those that start with `prefix`, the next
+    /// one, so that a seek from here finds it without moving any source.
+    fn stop_behind(&mut self, prefix: &[u8]) {
+        let Some(top) = self.heap.first().and_then(|top| self.sources.get(*top)) else {
+            return;
+        };
+        let shared = top
+            .key()
+            .iter()
+            .zip(prefix)
+            .take_while(|(a, b)| a == b)
+            .count();
+        // The shortest key that is behind all keys with the prefix and not behind the record.
+        self.floor.clear();
+        self.floor.extend(top.key().iter().take(shared + 1));
+        self.state = State::Before;
+    }
+
+    /// Stands at the end until the next seek.
+    fn fail(&mut self) {
+        self.heap.clear();
+        self.state = State::On;
+    }
+}
+
+/// Moves over the refs of several tables in the order of their names: per name the record of the
+/// newest table that has one.
+///
+/// Deletions are records as well, unless [`live_only`](Self::live_only) leaves them out. A new
+/// cursor stands before the first ref; any number of seeks may follow in any direction, and a seek
+/// forwards does not touch tables that are already past the target.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use reftable::*;
+/// # fn table(update_index: u64, value: RefValue<'_>) -> Result<Arc<Table>> {
+/// #     let mut options = WriteOptions::new(HashId::Sha1);
+/// #     (options.min_update_index, options.max_update_index) = (update_index, update_index);
+/// #     let mut writer = Writer::new(Vec::new(), options)?;
+/// #     writer.add_ref(RefRecord { name: b"refs/heads/main", update_index, value })?;
+/// #     Ok(Arc::new(Table::open(writer.finish()?.sink)?))
+/// # }
+/// let tables = vec![table(1, RefValue::Direct(&[7; 20]))?, table(2, RefValue::Deletion)?];
+/// let mut refs = MergedRefs::new(tables.clone());
+/// assert_eq!(refs.next()?.unwrap().value, RefValue::Deletion);
+/// assert_eq!(refs.next()?, None);
+/// assert_eq!(MergedRefs::new(tables).live_only().next()?, None);
+/// # Ok::<(), Error>(())
+/// ```
+pub struct MergedRefs {
+    merge: Merge<RefCursor>,
+    live_only: bool,
+    prefix: Vec<u8>,
+}
+
+impl Source for RefCursor {
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        self.inner.seek(target)
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<bool> {
+        self.inner.advance()
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.inner.key()
+    }
+}
+
+impl MergedRefs {
+    /// Creates a cursor over these tables, oldest first, that stands before the first ref.
+    #[must_use]
+    pub fn new(tables: Vec<Arc<Table>>) -> Self {
+        let merge = Merge::new(tables.into_iter().map(RefCursor::new).collect());
+        MergedRefs {
+            merge,
+            live_only: false,
+            prefix: Vec::new(),
+        }
+    }
+
+    /// Leaves out deleted refs.
+    #[must_use]
+    pub fn live_only(mut self) -> Self {
+        self.live_only = true;
+        self
+    }
+
+    /// Moves before the first ref whose name is not less than `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if a block on the way is damaged. The
+    /// cursor then stands at the end.
+    pub fn seek(&mut self, name: &[u8]) -> Result<()> {
+        self.prefix.clear();
+        self.merge.seek(name)
+    }
+
+    /// Moves before the first ref whose name starts with `prefix`; the cursor ends after the last
+    /// such ref, until it is moved by another seek.
+    ///
+    /// # Errors
+    ///
+    /// As for [`seek`](Self::seek).
+    pub fn seek_prefix(&mut self, prefix: &[u8]) -> Result<()> {
+        self.prefix.clear();
+        self.prefix.extend_from_slice(prefix);
+        self.merge.seek(prefix)
+    }
+
+    /// Moves onto the next ref; false at the end.
+    ///
+    /// # Errors
+    ///
+    /// As for [`seek`](Self::seek).
+    pub fn advance(&mut self) -> Result<bool> {
+        while self.merge.advance()? {
+            let Some(top) = self.merge.top() else { break };
+            if !top.inner.key().starts_with(&self.prefix) {
+                self.merge.stop_behind(&self.prefix);
+                return Ok(false);
+            }
+            if !(self.live_only && top.inner.codec.is_deletion()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns the ref that the cursor is on. Only valid after `advance` gave true.
+    ///
+    /// # Panics
+    ///
+    /// If the cursor is on no ref.
+    #[must_use]
+    pub fn record(&self) -> RefRecord<'_> {
+        self.merge
+            .top()
+            .expect("the last advance gave true")
+            .record()
+    }
+
+    /// Moves onto the next ref and returns it; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// As for [`seek`](Self::seek).
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the record borrows from the cursor"
+    )]
+    pub fn next(&mut self) -> Result<Option<RefRecord<'_>>> {
+        Ok(self.advance()?.then(|| self.record()))
+    }
+}
+
+/// Moves over the reflog entries of several tables: by name, and from new to old under one name.
+/// Of entries with one name and update index the newest table's counts.
+///
+/// Deletions are records as well, unless [`live_only`](Self::live_only) leaves them out.
+pub struct MergedLogs {
+    merge: Merge<LogCursor>,
+    live_only: bool,
+    prefix: Vec<u8>,
+    target: Vec<u8>,
+}
+
+impl Source for LogCursor {
+    fn seek(&mut self, target: &[u8]) -> Result<()> {
+        self.inner.seek(target)
+    }
+
+    fn advance(&mut self) -> Result<bool> {
+        LogCursor::advance(self)
+    }
+
+    fn key(&self) -> &[u8] {
+        self.inner.key()
+    }
+}
+
+impl MergedLogs {
+    /// Creates a cursor over these tables, oldest first, that stands before the first entry.
+    #[must_use]
+    pub fn new(tables: Vec<Arc<Table>>) -> Self {
+        let merge = Merge::new(tables.into_iter().map(LogCursor::new).collect());
+        MergedLogs {
+            merge,
+            live_only: false,
+            prefix: Vec::new(),
+            target: Vec::new(),
+        }
+    }
+
+    /// Leaves out deleted entries.
+    #[must_use]
+    pub fn live_only(mut self) -> Self {
+        self.live_only = true;
+        self
+    }
+
+    /// Moves before the newest entry of `name`, or, if it has none, of the next name.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if a block on the way is damaged. The
+    /// cursor then stands at the end.
+    pub fn seek(&mut self, name: &[u8]) -> Result<()> {
+        self.seek_at(name, u64::MAX)
+    }
+
+    /// Moves before the newest entry of `name` whose update index is at most `update_index`, or,
+    /// if there is none, before the newest entry of the next name.
+    ///
+    /// # Errors
+    ///
+    /// As for [`seek`](Self::seek).
+    pub fn seek_at(&mut self, name: &[u8], update_index: u64) -> Result<()> {
+        self.prefix.clear();
+        make_log_key(&mut self.target, name, update_index);
+        self.merge.seek(&self.target)
+    }
+
+    /// Moves before the first entry whose name starts with `prefix`; the cursor ends after the
+    /// last such entry, until it is moved by another seek.
+    ///
+    /// # Errors
+    ///
+    /// As for [`seek`](Self::seek).
+    pub fn seek_prefix(&mut self, prefix: &[u8]) -> Result<()> {
+        self.prefix.clear();
+        self.prefix.extend_from_slice(prefix);
+        self.merge.seek(prefix)
+    }
+
+    /// Moves onto the next entry; false at the end.
+    ///
+    /// # Errors
+    ///
+    /// As for [`seek`](Self::seek).
+    pub fn advance(&mut self) -> Result<bool> {
+        while self.merge.advance()? {
+            let Some(top) = self.merge.top() else { break };
+            let name = split_log_key(top.inner.key()).map_or(&[][..], |(name, _)| name);
+            if !name.starts_with(&self.prefix) {
+                self.merge.stop_behind(&self.prefix);
+                return Ok(false);
+            }
+            if !(self.live_only && top.inner.codec.is_deletion()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns the entry that the cursor is on. Only valid after `advance` gave true.
+    ///
+    /// # Panics
+    ///
+    /// If the cursor is on no entry.
+    #[must_use]
+    pub fn record(&self) -> LogRecord<'_> {
+        self.merge
+            .top()
+            .expect("the last advance gave true")
+            .record()
+    }
+
+    /// Moves onto the next entry and returns it; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// As for [`seek`](Self::seek).
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the record borrows from the cursor"
+    )]
+    pub fn next(&mut self) -> Result<Option<LogRecord<'_>>> {
+        Ok(self.advance()?.then(|| self.record()))
+    }
+}
+
+/// Looks one ref up: calls `f` with the record of the newest table that has one, be it a deletion,
+/// and returns what `f` made of it. `None` if no table has the name.
+///
+/// # Errors
+///
+/// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if a block on the way is damaged.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use reftable::*;
+/// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(HashId::Sha1))?;
+/// # let value = RefValue::Symref(b"refs/heads/main");
+/// # writer.add_ref(RefRecord { name: b"HEAD", update_index: 1, value })?;
+/// let tables = [Arc::new(Table::open(writer.finish()?.sink)?)];
+/// assert_eq!(find_ref(&tables, b"HEAD", |record| record.update_index)?, Some(1));
+/// assert_eq!(find_ref(&tables, b"refs/heads/main", |_| ())?, None);
+/// # Ok::<(), Error>(())
+/// ```
+pub fn find_ref<R>(
+    tables: &[Arc<Table>],
+    name: &[u8],
+    f: impl FnOnce(RefRecord<'_>) -> R,
+) -> Result<Option<R>> {
+    for table in tables.iter().rev() {
+        let mut cursor = RefCursor::new(Arc::clone(table));
+        cursor.seek(name)?;
+        if let Some(record) = cursor.next()?
+            && record.name == name
+        {
+            return Ok(Some(f(record)));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the hash function that all tables use, if they agree on one.
+pub(crate) fn common_hash(tables: &[Arc<Table>]) -> Result<Option<crate::HashId>> {
+    let mut hashes = tables.iter().map(|table| table.hash());
+    let Some(first) = hashes.next() else {
+        return Ok(None);
+    };
+    if hashes.any(|hash| hash != first) {
+        return Err(Error::misuse("the tables have different hash functions"));
+    }
+    Ok(Some(first))
+}

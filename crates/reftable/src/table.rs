@@ -1,0 +1,307 @@
+//! An open table: its bytes, its header and footer, and the blocks in it.
+//!
+//! Opening checks header, footer and checksum and touches nothing between them. Blocks are
+//! checked when they are read, since a lookup shall cost only the blocks it needs.
+
+use std::fmt;
+
+use flate2::{Decompress, FlushDecompress, Status};
+
+use crate::block::{Block, BlockHead};
+use crate::error::{Error, Result};
+use crate::hash::HashId;
+use crate::header::{Footer, Header};
+use crate::record::{Codec, IndexCodec, LogCodec, Params};
+
+/// One table, open for reading.
+///
+/// Tables are shared as `Arc<Table>`. The bytes must not change as long as the table is open; if
+/// they do all the same, readers get wrong records or errors, never a panic.
+///
+/// ```
+/// use std::sync::Arc;
+/// use reftable::{RefCursor, RefRecord, RefValue, Table, WriteOptions, Writer, HashId};
+///
+/// let mut writer = Writer::new(Vec::new(), WriteOptions::new(HashId::Sha1))?;
+/// let value = RefValue::Symref(b"refs/heads/main");
+/// writer.add_ref(RefRecord { name: b"HEAD", update_index: 1, value })?;
+/// let table = Arc::new(Table::open(writer.finish()?.sink)?);
+///
+/// let mut refs = RefCursor::new(table);
+/// assert_eq!(refs.next()?.unwrap().name, b"HEAD");
+/// assert_eq!(refs.next()?, None);
+/// # Ok::<(), reftable::Error>(())
+/// ```
+pub struct Table {
+    data: Box<dyn AsRef<[u8]> + Send + Sync>,
+    header: Header,
+    pub(crate) footer: Footer,
+    body_len: usize,
+}
+
+/// Where the blocks of one kind start, and where the index over them does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Section {
+    pub(crate) start: u64,
+    pub(crate) index: Option<u64>,
+}
+
+impl Table {
+    /// Opens the table whose whole file `data` is.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if header or footer are damaged, or if
+    /// the file was cut.
+    pub fn open(data: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Table> {
+        let bytes = data.as_ref();
+        let header = Header::decode(bytes)?;
+        let footer = Footer::decode(bytes, &header)?;
+        let body_len = bytes.len() - header.footer_len();
+        Ok(Table {
+            data: Box::new(data),
+            header,
+            footer,
+            body_len,
+        })
+    }
+
+    /// Returns the hash function behind the object ids.
+    #[must_use]
+    pub fn hash(&self) -> HashId {
+        self.header.hash
+    }
+
+    /// Returns the format version, 1 or 2.
+    #[must_use]
+    pub fn version(&self) -> u8 {
+        self.header.version
+    }
+
+    /// Returns the block size in bytes that the table was written with; 0 if blocks are unaligned.
+    #[must_use]
+    pub fn block_size(&self) -> u32 {
+        self.header.block_size
+    }
+
+    /// Returns the least update index of the ref records.
+    #[must_use]
+    pub fn min_update_index(&self) -> u64 {
+        self.header.min_update_index
+    }
+
+    /// Returns the greatest update index of all records.
+    #[must_use]
+    pub fn max_update_index(&self) -> u64 {
+        self.header.max_update_index
+    }
+
+    /// Returns the length of the file in bytes.
+    #[must_use]
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "a file with header and footer is not empty"
+    )]
+    pub fn len(&self) -> u64 {
+        (self.body_len + self.header.footer_len()) as u64
+    }
+
+    /// Returns the size in bytes by which tables are chosen for compaction: that of the blocks,
+    /// plus one, so that no table weighs nothing.
+    #[must_use]
+    pub fn weight(&self) -> u64 {
+        (self.body_len - self.header.len() + 1) as u64
+    }
+
+    /// Returns the bytes of the whole file.
+    #[inline]
+    pub(crate) fn file(&self) -> &[u8] {
+        (*self.data).as_ref()
+    }
+
+    /// Returns the bytes before the footer.
+    #[inline]
+    pub(crate) fn body(&self) -> &[u8] {
+        self.file().get(..self.body_len).unwrap_or_default()
+    }
+
+    pub(crate) fn params(&self) -> Params {
+        Params {
+            hash_len: self.header.hash.len(),
+            min_update_index: self.header.min_update_index,
+        }
+    }
+
+    pub(crate) fn header_len(&self) -> usize {
+        self.header.len()
+    }
+
+    fn first_kind(&self) -> Option<u8> {
+        self.body().get(self.header.len()).copied()
+    }
+
+    /// Returns where the ref blocks are, if there are any.
+    pub(crate) fn ref_section(&self) -> Option<Section> {
+        (self.first_kind() == Some(b'r')).then_some(Section {
+            start: 0,
+            index: position(self.footer.ref_index),
+        })
+    }
+
+    /// Returns where the object blocks are, if there are any.
+    pub(crate) fn object_section(&self) -> Option<Section> {
+        position(self.footer.objects).map(|start| Section {
+            start,
+            index: position(self.footer.object_index),
+        })
+    }
+
+    /// Returns where the log blocks are, if there are any.
+    pub(crate) fn log_section(&self) -> Option<Section> {
+        let index = position(self.footer.log_index);
+        if self.first_kind() == Some(LogCodec::KIND) {
+            return Some(Section { start: 0, index });
+        }
+        position(self.footer.logs).map(|start| Section { start, index })
+    }
+
+    /// Reads the head of the block at `offset`; `None` at the end of the blocks.
+    pub(crate) fn head(&self, offset: u64) -> Result<Option<BlockHead>> {
+        match usize::try_from(offset) {
+            Ok(offset) if offset < self.body_len => {
+                BlockHead::read(self.body(), offset, self.header.len())
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns the layout of the block of this kind at `offset`; `None` if something else is
+    /// there. Not for log blocks, whose body has to be inflated.
+    pub(crate) fn block(&self, offset: u64, kind: u8) -> Result<Option<Block>> {
+        let Some(head) = self.head(offset)?.filter(|head| head.kind == kind) else {
+            return Ok(None);
+        };
+        let start = usize::try_from(offset).unwrap_or(self.body_len);
+        let rest = self.body().get(start..).unwrap_or_default();
+        head.layout(rest, offset, self.after_block(offset, &head, rest))
+            .map(Some)
+    }
+
+    /// Returns the body of a block other than a log block.
+    #[inline]
+    pub(crate) fn block_body(&self, block: &Block) -> &[u8] {
+        let start = usize::try_from(block.offset).unwrap_or(self.body_len);
+        self.body()
+            .get(start..start.saturating_add(block.len))
+            .unwrap_or_default()
+    }
+
+    /// Returns where the block after this one starts: behind the padding, if there is padding.
+    fn after_block(&self, offset: u64, head: &BlockHead, rest: &[u8]) -> u64 {
+        let block_size = usize::try_from(self.header.block_size).unwrap_or_default();
+        let unaligned = rest.get(head.len).is_none_or(|byte| *byte != 0);
+        if block_size == 0 || unaligned {
+            return offset + head.len as u64;
+        }
+        offset + (head.len.div_ceil(block_size) * block_size) as u64
+    }
+
+    /// Inflates the log block at `offset` into `out`, and returns its layout; `None` if something
+    /// else is there.
+    pub(crate) fn log_block(
+        &self,
+        offset: u64,
+        inflate: &mut Option<Decompress>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Block>> {
+        let Some(head) = self
+            .head(offset)?
+            .filter(|head| head.kind == LogCodec::KIND)
+        else {
+            return Ok(None);
+        };
+        let start = usize::try_from(offset).unwrap_or(self.body_len);
+        let rest = self.body().get(start..).unwrap_or_default();
+        let (raw, deflated) = rest.split_at_checked(head.first).unwrap_or_default();
+        let state = inflate.get_or_insert_with(|| Decompress::new(true));
+        state.reset(true);
+        out.clear();
+        // The claimed length has 24 bits, so this is at most 16 MiB.
+        out.reserve_exact(head.len);
+        out.extend_from_slice(raw);
+        let status = state
+            .decompress_vec(deflated, out, FlushDecompress::Finish)
+            .map_err(|_| Error::corrupt(offset, "a log block cannot be inflated"))?;
+        if status != Status::StreamEnd || out.len() != head.len {
+            return Err(Error::corrupt(
+                offset,
+                "a log block does not have its stated length",
+            ));
+        }
+        let next = offset + head.first as u64 + state.total_in();
+        head.layout(out, offset, next).map(Some)
+    }
+
+    /// Finds the block of this kind that holds the first key not less than `target`, by the index
+    /// whose top level starts at `top`. `None` if all keys are less.
+    pub(crate) fn descend(
+        &self,
+        top: u64,
+        kind: u8,
+        target: &[u8],
+        key: &mut Vec<u8>,
+    ) -> Result<Option<u64>> {
+        let mut codec = IndexCodec::default();
+        let mut offset = top;
+        let mut at_top = true;
+        loop {
+            let Some(block) = self.block(offset, IndexCodec::KIND)? else {
+                if offset != top && at_top {
+                    return Ok(None);
+                }
+                return Err(Error::corrupt(
+                    offset,
+                    "there is no index block where one should be",
+                ));
+            };
+            let body = self.block_body(&block);
+            let found = block.search(body, target, None, key, &mut codec, self.params())?;
+            match found {
+                // Only the top level may be searched block by block: the blocks after another
+                // level are its own parents.
+                None if at_top => offset = block.next,
+                None => {
+                    let message = "an index block ends before the key that its parent promises";
+                    return Err(Error::corrupt(offset, message));
+                }
+                // A child stands before its parent in the file, hence no way down is endless.
+                Some(_) if codec.offset >= block.offset => {
+                    return Err(block.corrupt("a record points forwards"));
+                }
+                Some(_) => {
+                    offset = codec.offset;
+                    at_top = false;
+                    match self.head(offset)? {
+                        Some(head) if head.kind == kind => return Ok(Some(offset)),
+                        Some(head) if head.kind == IndexCodec::KIND => {}
+                        _ => return Err(block.corrupt("a record points at no block")),
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table")
+            .field("header", &self.header)
+            .field("footer", &self.footer)
+            .field("len", &self.len())
+            .finish()
+    }
+}
+
+fn position(field: u64) -> Option<u64> {
+    (field > 0).then_some(field)
+}
