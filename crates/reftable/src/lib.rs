@@ -3,7 +3,8 @@
 //! This crate opens no file, takes no lock and knows no clock. A [`Table`] is read from bytes that
 //! the caller has, through cursors that borrow what they show; a [`Writer`] turns sorted records
 //! into the bytes that Git itself would write. Everything else is made of these two: merging
-//! tables ([`MergedRefs`], [`MergedLogs`]).
+//! tables ([`MergedRefs`], [`MergedLogs`]), [`compact`]ing them, finding refs by object id
+//! ([`refs_by_oid`]), and [`check`]ing a table in depth.
 //!
 //! Whatever the bytes of a table are, nothing here panics on them, loops without end, or allocates
 //! more than 16 MiB because of a number found in them.
@@ -30,6 +31,9 @@
 //! ```
 
 mod block;
+mod by_oid;
+mod compact;
+pub mod compaction;
 mod cursor;
 mod error;
 mod hash;
@@ -40,6 +44,8 @@ mod table;
 mod varint;
 mod writer;
 
+pub use by_oid::refs_by_oid;
+pub use compact::compact;
 pub use cursor::{LogCursor, RefCursor};
 pub use error::{Error, ErrorKind, Result};
 pub use hash::HashId;
