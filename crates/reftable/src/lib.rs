@@ -32,6 +32,7 @@
 
 mod block;
 mod by_oid;
+mod check;
 mod compact;
 pub mod compaction;
 mod cursor;
@@ -42,9 +43,11 @@ mod merged;
 mod record;
 mod table;
 mod varint;
+mod walk;
 mod writer;
 
 pub use by_oid::refs_by_oid;
+pub use check::{Finding, TableSection, check};
 pub use compact::compact;
 pub use cursor::{LogCursor, RefCursor};
 pub use error::{Error, ErrorKind, Result};
@@ -52,4 +55,5 @@ pub use hash::HashId;
 pub use merged::{MergedLogs, MergedRefs, find_ref};
 pub use record::{LogRecord, LogUpdate, LogValue, RefRecord, RefValue};
 pub use table::Table;
+pub use walk::{BlockInfo, BlockKind, Blocks};
 pub use writer::{Finished, Stats, WriteOptions, Writer};
