@@ -138,9 +138,6 @@ pub(crate) trait Session {
     /// all refs (reftable), or those that locking could not check (packed refs, files).
     fn names(&mut self) -> Result<Box<dyn Cursor>>;
 
-    /// Returns whether `name` has a reflog, with the locks held.
-    fn log_exists(&mut self, name: RefName<'_>) -> Result<bool>;
-
     /// Reads a ref that is not locked by this session: used to follow symrefs that are only read.
     fn read(&mut self, name: RefName<'_>) -> Result<Option<Ref>>;
 

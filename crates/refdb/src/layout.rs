@@ -85,7 +85,7 @@ impl Layout {
 }
 
 /// Which of a repository's ref directories a name belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// The common directory: shared refs and the main worktree's own.
     Common,

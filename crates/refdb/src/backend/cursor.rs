@@ -4,7 +4,7 @@
 //! and any number of seeks in any direction may follow. A record is borrowed from the cursor.
 
 use crate::error::Result;
-use crate::name::RefName;
+use crate::name::{RefName, is_per_worktree};
 use crate::oid::ObjectId;
 use crate::target::TargetRef;
 
@@ -38,4 +38,104 @@ pub(crate) trait Cursor: Send {
     ///
     /// Only to be called after [`Cursor::advance`] returned `true`.
     fn record(&self) -> RefRecord<'_>;
+}
+
+/// What a linked worktree sees: its own refs, and the shared ones of the common directory, whose
+/// per-worktree refs are the main worktree's and hidden.
+pub(crate) struct WorktreeCursor {
+    own: Side,
+    shared: Side,
+    /// Which side the present record is from.
+    on_own: bool,
+}
+
+/// One of two merged cursors, one record ahead.
+struct Side {
+    cursor: Box<dyn Cursor>,
+    state: SideState,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SideState {
+    /// The next record is still to be fetched.
+    Behind,
+    /// The next record is the cursor's.
+    Ahead,
+    Ended,
+}
+
+impl Side {
+    fn new(cursor: Box<dyn Cursor>) -> Self {
+        Side {
+            cursor,
+            state: SideState::Behind,
+        }
+    }
+
+    fn seek(&mut self, name: &[u8], prefix: &[u8]) -> Result<()> {
+        self.state = SideState::Behind;
+        self.cursor.seek(name, prefix)
+    }
+
+    /// Fetches the next record that `is_visible`, unless it is there already.
+    fn fetch(&mut self, is_visible: impl Fn(&[u8]) -> bool) -> Result<()> {
+        while self.state == SideState::Behind {
+            if !self.cursor.advance()? {
+                self.state = SideState::Ended;
+            } else if is_visible(self.cursor.record().name.as_bytes()) {
+                self.state = SideState::Ahead;
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> Option<RefName<'_>> {
+        (self.state == SideState::Ahead).then(|| self.cursor.record().name)
+    }
+}
+
+impl WorktreeCursor {
+    /// Merges a cursor over the worktree's own refs with one over the common directory.
+    pub(crate) fn new(own: Box<dyn Cursor>, shared: Box<dyn Cursor>) -> Self {
+        WorktreeCursor {
+            own: Side::new(own),
+            shared: Side::new(shared),
+            on_own: false,
+        }
+    }
+}
+
+impl Cursor for WorktreeCursor {
+    fn seek(&mut self, name: &[u8], prefix: &[u8]) -> Result<()> {
+        self.own.seek(name, prefix)?;
+        self.shared.seek(name, prefix)
+    }
+
+    fn advance(&mut self) -> Result<bool> {
+        self.own.fetch(|_| true)?;
+        self.shared.fetch(|name| !is_per_worktree(name))?;
+        let (own, shared) = (self.own.name(), self.shared.name());
+        let (take_own, take_shared) = match (own, shared) {
+            (None, None) => return Ok(false),
+            (Some(_), None) => (true, false),
+            (None, Some(_)) => (false, true),
+            (Some(own), Some(shared)) => (own <= shared, shared <= own),
+        };
+        self.on_own = take_own;
+        if take_own {
+            self.own.state = SideState::Behind;
+        }
+        if take_shared {
+            self.shared.state = SideState::Behind;
+        }
+        Ok(true)
+    }
+
+    fn record(&self) -> RefRecord<'_> {
+        if self.on_own {
+            self.own.cursor.record()
+        } else {
+            self.shared.cursor.record()
+        }
+    }
 }

@@ -1,22 +1,42 @@
-//! The `reftable` backend.
+//! The `reftable` backend: a stack of tables for the common directory, one more for each worktree.
+//!
+//! Records in a stack carry bare names; which stack a name belongs to is the layout's to say, for
+//! reading and for writing alike. (Git's writers put the long name of another worktree's ref into
+//! that worktree's stack, where no reader finds it.)
 
-use std::sync::Arc;
+mod cursor;
+mod logs;
+mod session;
+mod stack;
+mod tables;
 
-use super::cursor::Cursor;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use reftable::{HashId, RefRecord, RefValue};
+
+use self::cursor::StackCursor;
+use self::session::ReftableSession;
+use self::stack::{Added, Stack};
+use self::tables::{LocalTables, stack_dir};
+use super::cursor::{Cursor, WorktreeCursor};
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
 use crate::error::{Error, ErrorKind, Result};
-use crate::layout::Layout;
-use crate::name::{RefName, RefNameBuf};
-use crate::oid::ObjectId;
+use crate::layout::{Layout, Place};
+use crate::name::{RefName, RefNameBuf, is_per_worktree};
+use crate::oid::{ObjectFormat, ObjectId};
 use crate::options::Options;
 use crate::reflog::LogEntry;
 use crate::system::System;
+use crate::target::Target;
 
 #[derive(Debug)]
 pub(crate) struct ReftableBackend {
     system: Arc<dyn System>,
     layout: Layout,
     options: Arc<Options>,
+    stacks: Mutex<HashMap<Place, Arc<Stack>>>,
 }
 
 impl ReftableBackend {
@@ -25,46 +45,195 @@ impl ReftableBackend {
             system,
             layout,
             options,
+            stacks: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// Returns the stack of a place; it stays open for as long as the backend lives.
+    fn stack(&self, place: &Place) -> Arc<Stack> {
+        let mut stacks = self.stacks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stack) = stacks.get(place) {
+            return Arc::clone(stack);
+        }
+        let stack = Arc::new(self.open_stack(self.layout.dir(place)));
+        stacks.insert(place.clone(), Arc::clone(&stack));
+        stack
+    }
+
+    fn open_stack(&self, base: &Path) -> Stack {
+        let hash = match self.options.object_format {
+            ObjectFormat::Sha1 => HashId::Sha1,
+            ObjectFormat::Sha256 => HashId::Sha256,
+        };
+        let dir = stack_dir(base);
+        let tables = LocalTables::new(Arc::clone(&self.system), dir, &self.options);
+        Stack::new(
+            Box::new(tables),
+            Arc::clone(&self.system),
+            hash,
+            self.options.reftable,
+        )
+    }
+
+    /// Returns the stacks of this worktree: the common one, and its own if it is a linked one.
+    fn view(&self) -> (Arc<Stack>, Option<Arc<Stack>>) {
+        let own = self
+            .layout
+            .is_linked()
+            .then(|| self.stack(&Place::Worktree));
+        (self.stack(&Place::Common), own)
+    }
+
+    /// Calls `each` for the stacks of this worktree, with the names that are visible in each.
+    fn for_each_visible<T>(
+        &self,
+        mut each: impl FnMut(&Stack, &dyn Fn(&[u8]) -> bool) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let (common, own) = self.view();
+        match own {
+            None => Ok(vec![each(&common, &|_| true)?]),
+            Some(own) => Ok(vec![
+                each(&common, &|name| !is_per_worktree(name))?,
+                each(&own, &|_| true)?,
+            ]),
         }
     }
 }
 
-fn none<T>() -> Result<T> {
-    Err(Error::new(ErrorKind::Unsupported, "not here yet"))
-}
-
 impl Backend for ReftableBackend {
     fn format(&self) -> RefFormat {
-        let _ = (&self.system, &self.layout, &self.options);
         RefFormat::Reftable
     }
-    fn read(&self, _name: RefName<'_>) -> Result<Option<Ref>> {
-        none()
+
+    fn read(&self, name: RefName<'_>) -> Result<Option<Ref>> {
+        let (place, bare) = self.layout.locate(name);
+        let stack = self.stack(&place);
+        let snapshot = stack.snapshot()?;
+        find(&stack, &snapshot.tables, bare)
     }
+
     fn cursor(&self) -> Result<Box<dyn Cursor>> {
-        none()
+        let (common, own) = self.view();
+        let shared = StackCursor::new(&common, common.snapshot()?);
+        Ok(match own {
+            None => Box::new(shared),
+            Some(own) => {
+                let own = StackCursor::new(&own, own.snapshot()?);
+                Box::new(WorktreeCursor::new(Box::new(own), Box::new(shared)))
+            }
+        })
     }
-    fn log_exists(&self, _name: RefName<'_>) -> Result<bool> {
-        none()
+
+    fn log_exists(&self, name: RefName<'_>) -> Result<bool> {
+        let (place, bare) = self.layout.locate(name);
+        let stack = self.stack(&place);
+        let snapshot = stack.snapshot()?;
+        logs::exists(&stack, &mut logs::live(&snapshot), bare)
     }
+
     fn for_each_log_entry(
         &self,
-        _name: RefName<'_>,
-        _order: LogOrder,
-        _each: &mut dyn FnMut(LogEntry) -> Result<bool>,
+        name: RefName<'_>,
+        order: LogOrder,
+        each: &mut dyn FnMut(LogEntry) -> Result<bool>,
     ) -> Result<bool> {
-        none()
+        let (place, bare) = self.layout.locate(name);
+        let stack = self.stack(&place);
+        let snapshot = stack.snapshot()?;
+        logs::for_each(&stack, &snapshot, bare, order, each)
     }
+
     fn log_names(&self) -> Result<Vec<RefNameBuf>> {
-        none()
+        let lists = self.for_each_visible(|stack, is_visible| {
+            let mut names = logs::names(stack, &*stack.snapshot()?)?;
+            names.retain(|name| is_visible(name.as_bytes()));
+            Ok(names)
+        })?;
+        let mut names: Vec<RefNameBuf> = lists.into_iter().flatten().collect();
+        names.sort();
+        names.dedup();
+        Ok(names)
     }
+
     fn begin(&self) -> Result<Box<dyn Session + '_>> {
-        none()
+        Ok(Box::new(ReftableSession::new(self)))
     }
-    fn optimize(&self, _options: &OptimizeOptions<'_>) -> Result<()> {
-        none()
+
+    fn optimize(&self, options: &OptimizeOptions<'_>) -> Result<()> {
+        let place = if self.layout.is_linked() {
+            Place::Worktree
+        } else {
+            Place::Common
+        };
+        let stack = self.stack(&place);
+        let unable = |error: Error| match error.kind() {
+            ErrorKind::Locked => {
+                Error::new(ErrorKind::Locked, "unable to compact stack: data is locked")
+            }
+            _ => error,
+        };
+        if options.auto {
+            stack.snapshot()?;
+            stack.auto_compact(Added::default()).map_err(unable)?;
+        } else {
+            stack.compact_all().map_err(unable)?;
+        }
+        stack.clean().map_err(unable)
     }
-    fn refs_by_oid(&self, _oid: ObjectId) -> Result<Option<Vec<(RefNameBuf, Ref)>>> {
-        none()
+
+    fn refs_by_oid(&self, oid: ObjectId) -> Result<Option<Vec<(RefNameBuf, Ref)>>> {
+        let lists = self.for_each_visible(|stack, is_visible| {
+            let snapshot = stack.snapshot()?;
+            let mut found = Vec::new();
+            let mut broken = None;
+            reftable::refs_by_oid(&snapshot.tables, oid.as_bytes(), &mut |record| {
+                if is_visible(record.name) && cursor::is_listed(record.name) {
+                    match to_ref(stack, &record) {
+                        Ok(Some(value)) => found.push((RefNameBuf::from_disk(record.name), value)),
+                        Ok(None) => {}
+                        Err(error) => broken = Some(error),
+                    }
+                }
+            })
+            .map_err(|error| stack.format_error(error))?;
+            broken.map_or(Ok(found), Err)
+        })?;
+        let mut found: Vec<(RefNameBuf, Ref)> = lists.into_iter().flatten().collect();
+        found.sort_by(|low, high| low.0.cmp(&high.0));
+        Ok(Some(found))
     }
+}
+
+/// Finds one ref in a stack's tables.
+fn find(stack: &Stack, tables: &[Arc<reftable::Table>], name: RefName<'_>) -> Result<Option<Ref>> {
+    reftable::find_ref(tables, name.as_bytes(), |record| to_ref(stack, &record))
+        .map_err(|error| stack.format_error(error))?
+        .unwrap_or(Ok(None))
+}
+
+/// Turns a record into a ref; `None` for a deletion.
+fn to_ref(stack: &Stack, record: &RefRecord<'_>) -> Result<Option<Ref>> {
+    let (target, peeled) = match record.value {
+        RefValue::Deletion => return Ok(None),
+        RefValue::Direct(oid) => (Target::Direct(object_id(stack, oid)?), None),
+        RefValue::Peeled { oid, peeled } => (
+            Target::Direct(object_id(stack, oid)?),
+            Some(object_id(stack, peeled)?),
+        ),
+        RefValue::Symref(target) => (Target::Symbolic(RefNameBuf::from_disk(target)), None),
+    };
+    Ok(Some(Ref {
+        target,
+        peeled,
+        packed: false,
+    }))
+}
+
+fn object_id(stack: &Stack, raw: &[u8]) -> Result<ObjectId> {
+    ObjectId::from_bytes(raw).ok_or_else(|| {
+        Error::corrupt(
+            &stack.tables.path_of(""),
+            "an object id has the wrong length",
+        )
+    })
 }

@@ -1,0 +1,86 @@
+//! A cursor over the refs of one stack.
+
+use std::sync::Arc;
+
+use reftable::{MergedRefs, RefValue};
+
+use super::stack::{Snapshot, Stack};
+use crate::backend::cursor::{Cursor, RefRecord};
+use crate::error::Result;
+use crate::name::{FormatOptions, RefName, is_root_ref, is_well_formed};
+use crate::oid::{ObjectFormat, ObjectId};
+use crate::target::TargetRef;
+
+/// A cursor over one stack's live refs: those below `refs/`, and root refs.
+pub(super) struct StackCursor {
+    merged: MergedRefs,
+    stack: Arc<Stack>,
+    format: ObjectFormat,
+    prefix: Vec<u8>,
+}
+
+impl StackCursor {
+    pub(super) fn new(stack: &Arc<Stack>, snapshot: Arc<Snapshot>) -> Self {
+        StackCursor {
+            merged: MergedRefs::new(snapshot.tables.clone()).live_only(),
+            stack: Arc::clone(stack),
+            format: stack.object_format(),
+            prefix: Vec::new(),
+        }
+    }
+}
+
+/// Returns whether listings show a ref of that name: Git's iterators skip names that are neither
+/// below `refs/` nor root refs.
+pub(super) fn is_listed(name: &[u8]) -> bool {
+    name.starts_with(b"refs/") || is_root_ref(name)
+}
+
+impl Cursor for StackCursor {
+    fn seek(&mut self, name: &[u8], prefix: &[u8]) -> Result<()> {
+        self.prefix.clear();
+        self.prefix.extend_from_slice(prefix);
+        self.merged
+            .seek(name.max(prefix))
+            .map_err(|error| self.stack.format_error(error))
+    }
+
+    fn advance(&mut self) -> Result<bool> {
+        while self
+            .merged
+            .advance()
+            .map_err(|error| self.stack.format_error(error))?
+        {
+            let name = self.merged.record().name;
+            if !name.starts_with(&self.prefix) {
+                return Ok(false);
+            }
+            if is_listed(name) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn record(&self) -> RefRecord<'_> {
+        let record = self.merged.record();
+        let null = ObjectId::null(self.format);
+        let oid = |raw: &[u8]| ObjectId::from_bytes(raw).unwrap_or(null);
+        let (target, peeled) = match record.value {
+            RefValue::Deletion => (TargetRef::Direct(null), None),
+            RefValue::Direct(raw) => (TargetRef::Direct(oid(raw)), None),
+            RefValue::Peeled { oid: raw, peeled } => {
+                (TargetRef::Direct(oid(raw)), Some(oid(peeled)))
+            }
+            RefValue::Symref(target) => (TargetRef::Symbolic(RefName::from_disk(target)), None),
+        };
+        RefRecord {
+            name: RefName::from_disk(record.name),
+            target,
+            peeled,
+            packed: false,
+            broken: target == TargetRef::Direct(null),
+            bad_name: !is_well_formed(record.name, FormatOptions::ONE_LEVEL),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Reading reflogs from a stack.
+
+use bstr::BString;
+use reftable::{LogRecord, LogUpdate, LogValue, MergedLogs};
+
+use super::object_id;
+use super::stack::{Snapshot, Stack};
+use crate::backend::LogOrder;
+use crate::error::Result;
+use crate::name::{RefName, RefNameBuf};
+use crate::reflog::{LogEntry, Signature};
+
+/// Returns a cursor over the entries that no tombstone hides.
+pub(super) fn live(snapshot: &Snapshot) -> MergedLogs {
+    MergedLogs::new(snapshot.tables.clone()).live_only()
+}
+
+/// Returns whether a ref has a reflog: an entry, or the marker of an empty one.
+pub(super) fn exists(stack: &Stack, logs: &mut MergedLogs, name: RefName<'_>) -> Result<bool> {
+    let found = (|| {
+        logs.seek(name.as_bytes())?;
+        Ok(logs.advance()? && logs.record().name == name.as_bytes())
+    })();
+    found.map_err(|error| stack.format_error(error))
+}
+
+/// Calls `each` for the entries of a reflog; returns whether there is one.
+pub(super) fn for_each(
+    stack: &Stack,
+    snapshot: &Snapshot,
+    name: RefName<'_>,
+    order: LogOrder,
+    each: &mut dyn FnMut(LogEntry) -> Result<bool>,
+) -> Result<bool> {
+    let mut logs = live(snapshot);
+    logs.seek(name.as_bytes())
+        .map_err(|error| stack.format_error(error))?;
+    let mut found = false;
+    let mut kept = Vec::new();
+    while logs.advance().map_err(|error| stack.format_error(error))? {
+        let record = logs.record();
+        if record.name != name.as_bytes() {
+            break;
+        }
+        found = true;
+        let Some(entry) = entry(stack, &record)? else {
+            continue;
+        };
+        match order {
+            LogOrder::NewestFirst => {
+                if !each(entry)? {
+                    return Ok(true);
+                }
+            }
+            // Entries lie newest first, and the format has no way back.
+            LogOrder::OldestFirst => kept.push(entry),
+        }
+    }
+    for entry in kept.into_iter().rev() {
+        if !each(entry)? {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the names that have a reflog.
+pub(super) fn names(stack: &Stack, snapshot: &Snapshot) -> Result<Vec<RefNameBuf>> {
+    let mut logs = live(snapshot);
+    let mut names: Vec<RefNameBuf> = Vec::new();
+    let mut same = 0;
+    while logs.advance().map_err(|error| stack.format_error(error))? {
+        let name = logs.record().name;
+        if names.last().is_none_or(|last| last.as_bytes() != name) {
+            names.push(RefNameBuf::from_disk(name));
+            same = 0;
+            continue;
+        }
+        same += 1;
+        if same == 16 {
+            // A long reflog is jumped over: no name continues with a byte as low as 0x01.
+            let mut next = name.to_vec();
+            next.push(1);
+            logs.seek(&next)
+                .map_err(|error| stack.format_error(error))?;
+        }
+    }
+    Ok(names)
+}
+
+/// Returns whether a record only says that a reflog exists.
+fn is_marker(update: &LogUpdate<'_>) -> bool {
+    let is_null = |oid: &[u8]| oid.iter().all(|&byte| byte == 0);
+    update.name.is_empty()
+        && update.email.is_empty()
+        && update.message.is_empty()
+        && update.time == 0
+        && is_null(update.old)
+        && is_null(update.new)
+}
+
+/// Turns a record into an entry; `None` for what only marks that a reflog exists.
+fn entry(stack: &Stack, record: &LogRecord<'_>) -> Result<Option<LogEntry>> {
+    let LogValue::Update(update) = record.value else {
+        return Ok(None);
+    };
+    if is_marker(&update) {
+        return Ok(None);
+    }
+    let message = update.message.strip_suffix(b"\n").unwrap_or(update.message);
+    Ok(Some(LogEntry {
+        old: object_id(stack, update.old)?,
+        new: object_id(stack, update.new)?,
+        who: Signature {
+            name: BString::from(update.name),
+            email: BString::from(update.email),
+            time: update.time,
+            zone: update.tz,
+        },
+        message: BString::from(message),
+    }))
+}

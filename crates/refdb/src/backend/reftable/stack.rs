@@ -1,0 +1,449 @@
+//! A stack: its tables as they were at one moment, kept fresh, added to and compacted.
+//!
+//! Invariants:
+//! 1. A [`Snapshot`] never changes; cursors keep the one they were made from.
+//! 2. A table is whole, durable and named before a list names it, and dropped only after a list
+//!    without it is durable.
+//! 3. Compaction never changes what a reader sees; when it fails, the stack is as it was.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use reftable::{HashId, Table, WriteOptions};
+
+use super::tables::{Claim, Hold, Publication, Stamp, Tables, short_random};
+use crate::error::{Error, ErrorKind, Result};
+use crate::oid::ObjectFormat;
+use crate::options::{LockTimeout, ReftableOptions};
+use crate::system::System;
+
+/// How long a reader goes on looking for a table that a list names, while lists keep changing.
+const RELOAD_MAX: Duration = Duration::from_secs(3);
+
+/// Up to so many bytes are compacted under the lock that a commit holds anyway: giving it up and
+/// taking it again costs more.
+const COMPACT_UNDER_LOCK_MAX: u64 = 256 * 1024;
+
+#[derive(Debug)]
+pub(super) struct Stack {
+    pub(super) tables: Box<dyn Tables>,
+    system: Arc<dyn System>,
+    hash: HashId,
+    options: ReftableOptions,
+    current: Mutex<Option<Arc<Snapshot>>>,
+}
+
+/// The tables of a stack at one moment, oldest first.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    pub(super) stamp: Stamp,
+    pub(super) names: Vec<String>,
+    pub(super) tables: Vec<Arc<Table>>,
+}
+
+impl Snapshot {
+    /// Returns the update index of the next transaction.
+    pub(super) fn next_update_index(&self) -> u64 {
+        self.tables
+            .last()
+            .map_or(1, |table| table.max_update_index().saturating_add(1))
+    }
+
+    fn weights(&self) -> Vec<u64> {
+        self.tables.iter().map(|table| table.weight()).collect()
+    }
+}
+
+/// What a new table did to the stack, as far as compaction cares.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Added {
+    /// How many refs that existed were deleted.
+    pub(super) deleted: u64,
+}
+
+/// A stack that nobody else can publish to.
+pub(super) struct Held {
+    pub(super) hold: Box<dyn Hold>,
+    pub(super) snapshot: Arc<Snapshot>,
+}
+
+impl Stack {
+    pub(super) fn new(
+        tables: Box<dyn Tables>,
+        system: Arc<dyn System>,
+        hash: HashId,
+        options: ReftableOptions,
+    ) -> Self {
+        Stack {
+            tables,
+            system,
+            hash,
+            options,
+            current: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn object_format(&self) -> ObjectFormat {
+        match self.hash {
+            HashId::Sha1 => ObjectFormat::Sha1,
+            HashId::Sha256 => ObjectFormat::Sha256,
+        }
+    }
+
+    /// Returns how large the blocks of new tables are, in bytes.
+    pub(super) fn block_size(&self) -> u32 {
+        self.options.block_size
+    }
+
+    /// Returns the tables as they are now.
+    pub(super) fn snapshot(&self) -> Result<Arc<Snapshot>> {
+        let known = self.cached();
+        if let Some(known) = known {
+            if self.tables.is_current(&known.stamp)? {
+                return Ok(known);
+            }
+            return self.reload(Some(known));
+        }
+        self.reload(None)
+    }
+
+    fn cached(&self) -> Option<Arc<Snapshot>> {
+        self.current
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn cache(&self, snapshot: &Arc<Snapshot>) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = Some(Arc::clone(snapshot));
+    }
+
+    fn reload(&self, known: Option<Arc<Snapshot>>) -> Result<Arc<Snapshot>> {
+        let mut waited = Duration::ZERO;
+        let mut pause = Duration::from_millis(1);
+        loop {
+            let list = self.tables.list()?;
+            match self.open_all(&list.names, known.as_deref())? {
+                Ok(tables) => {
+                    let names = list.names;
+                    let snapshot = Arc::new(Snapshot {
+                        stamp: list.stamp,
+                        names,
+                        tables,
+                    });
+                    self.cache(&snapshot);
+                    return Ok(snapshot);
+                }
+                // A table is gone. Either a compaction has just replaced it, and there is a new
+                // list, or it is lost.
+                Err(gone) => {
+                    if self.tables.is_current(&list.stamp)? || waited >= RELOAD_MAX {
+                        return Err(Error::corrupt(
+                            &self.tables.path_of(&gone),
+                            "the table is missing, but tables.list names it",
+                        ));
+                    }
+                }
+            }
+            self.system.sleep(pause);
+            waited += pause;
+            pause *= 2;
+        }
+    }
+
+    /// Opens every table that `known` does not have; the inner error is a table that is gone.
+    fn open_all(
+        &self,
+        names: &[String],
+        known: Option<&Snapshot>,
+    ) -> Result<std::result::Result<Vec<Arc<Table>>, String>> {
+        let mut tables = Vec::with_capacity(names.len());
+        for name in names {
+            let at = known.and_then(|known| known.names.iter().position(|other| other == name));
+            if let Some(table) = at.and_then(|at| known?.tables.get(at)) {
+                tables.push(Arc::clone(table));
+                continue;
+            }
+            match self.tables.open(name)? {
+                Some(content) => tables.push(Arc::new(self.open_table(name, content)?)),
+                None => return Ok(Err(name.clone())),
+            }
+        }
+        Ok(Ok(tables))
+    }
+
+    fn open_table(
+        &self,
+        name: &str,
+        content: impl AsRef<[u8]> + Send + Sync + 'static,
+    ) -> Result<Table> {
+        let path = self.tables.path_of(name);
+        let table = Table::open(content).map_err(|error| Error::corrupt(&path, error))?;
+        if table.hash() != self.hash {
+            return Err(Error::corrupt(
+                &path,
+                "the table is of another object format",
+            ));
+        }
+        Ok(table)
+    }
+
+    /// Turns a failure of the format into one that says in which stack it was.
+    pub(super) fn format_error(&self, error: reftable::Error) -> Error {
+        match error.kind() {
+            reftable::ErrorKind::EntryTooLarge => Error::new(
+                ErrorKind::Misuse,
+                format!("reftable: transaction failure: entry too large ({error})"),
+            ),
+            _ => Error::corrupt(&self.tables.path_of(""), error),
+        }
+    }
+
+    /// Acquires the right to publish, and the tables as they are under it.
+    pub(super) fn hold(&self, timeout: LockTimeout) -> Result<Held> {
+        let hold = self.tables.hold(timeout)?;
+        let snapshot = self.snapshot()?;
+        Ok(Held { hold, snapshot })
+    }
+
+    /// Returns how new tables are to be written.
+    pub(super) fn write_options(
+        &self,
+        min_update_index: u64,
+        max_update_index: u64,
+    ) -> WriteOptions {
+        let mut options = WriteOptions::new(self.hash);
+        options.block_size = self.options.block_size;
+        options.restart_interval = self.options.restart_interval;
+        options.index_objects = self.options.index_objects;
+        options.min_update_index = min_update_index;
+        options.max_update_index = max_update_index;
+        options
+    }
+
+    fn new_name(&self, min: u64, max: u64) -> String {
+        format!(
+            "0x{min:012x}-0x{max:012x}-{:08x}.ref",
+            short_random(&*self.system)
+        )
+    }
+
+    /// Stores a table so that only a list is missing that names it; returns its name.
+    pub(super) fn store(&self, options: &WriteOptions, content: &[u8]) -> Result<String> {
+        let name = self.new_name(options.min_update_index, options.max_update_index);
+        let mut file = self.tables.create(&name)?;
+        let written = file.write_all(content);
+        written.map_err(|error| Error::io("cannot write", &self.tables.path_of(&name), error))?;
+        file.finish()?;
+        Ok(name)
+    }
+
+    /// Publishes the stack with one more table on top.
+    pub(super) fn publish_on_top(
+        &self,
+        held: &mut Held,
+        name: String,
+        content: Vec<u8>,
+    ) -> Result<bool> {
+        let table = Arc::new(self.open_table(&name, content)?);
+        let (mut names, mut tables) = (held.snapshot.names.clone(), held.snapshot.tables.clone());
+        names.push(name);
+        tables.push(table);
+        self.publish(held, names, tables)
+    }
+
+    /// Publishes a new list; returns `false` if another writer was faster.
+    fn publish(
+        &self,
+        held: &mut Held,
+        names: Vec<String>,
+        tables: Vec<Arc<Table>>,
+    ) -> Result<bool> {
+        match held.hold.publish(&held.snapshot.stamp, &names)? {
+            Publication::Moved => Ok(false),
+            Publication::Done(stamp) => {
+                held.snapshot = Arc::new(Snapshot {
+                    stamp,
+                    names,
+                    tables,
+                });
+                self.cache(&held.snapshot);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Compacts what is worth compacting after a commit. Somebody else's being at it is fine.
+    pub(super) fn auto_compact(&self, added: Added) -> Result<()> {
+        let Some(snapshot) = self.cached() else {
+            return Ok(());
+        };
+        if self.choose(&snapshot, added)?.is_none() {
+            return Ok(());
+        }
+        let held = match self.hold(LockTimeout::from_millis(0)) {
+            Err(error) if error.kind() == ErrorKind::Locked => return Ok(()),
+            held => held?,
+        };
+        let Some(range) = self.choose(&held.snapshot, added)? else {
+            return Ok(());
+        };
+        match self.compact(held, range, true) {
+            Err(error) if error.kind() == ErrorKind::Locked => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Returns the tables that are worth merging: by the sizes alone, as Git chooses, or all of
+    /// them if the last commit left more dead records than live ones.
+    fn choose(&self, snapshot: &Snapshot, added: Added) -> Result<Option<Range<usize>>> {
+        let count = snapshot.tables.len();
+        if count > 1 && added.deleted > 0 && self.is_mostly_dead(snapshot, added.deleted)? {
+            return Ok(Some(0..count));
+        }
+        Ok(reftable::compaction::choose(
+            &snapshot.weights(),
+            self.options.geometric_factor,
+        ))
+    }
+
+    /// Returns whether `deleted` records, the deletions of the newest table, are more than half of
+    /// those below. Counting reads every table, so it is done only if the deletions weigh enough
+    /// to make that likely: one weighs at least a sixteenth of the record that it deletes.
+    fn is_mostly_dead(&self, snapshot: &Snapshot, deleted: u64) -> Result<bool> {
+        let Some((newest, below)) = snapshot.tables.split_last() else {
+            return Ok(false);
+        };
+        let weight: u64 = below.iter().map(|table| table.weight()).sum();
+        if newest.weight().saturating_mul(16) < weight {
+            return Ok(false);
+        }
+        let mut records = reftable::MergedRefs::new(below.to_vec());
+        let mut count: u64 = 0;
+        while records
+            .advance()
+            .map_err(|error| self.format_error(error))?
+        {
+            count += 1;
+        }
+        Ok(deleted.saturating_mul(2) > count)
+    }
+
+    /// Merges all tables into one.
+    pub(super) fn compact_all(&self) -> Result<()> {
+        let held = self.hold(self.options.lock_timeout)?;
+        let count = held.snapshot.tables.len();
+        if count > 1 {
+            self.compact(held, 0..count, false)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Merges a range of tables into one: claim them, newest first, merge without the right to
+    /// publish unless it is quick, publish, drop.
+    fn compact(&self, held: Held, mut range: Range<usize>, best_effort: bool) -> Result<()> {
+        let snapshot = Arc::clone(&held.snapshot);
+        let mut claims: Vec<Box<dyn Claim>> = Vec::new();
+        for at in range.clone().rev() {
+            match self.tables.claim(&snapshot.names[at])? {
+                Some(claim) => claims.push(claim),
+                // Somebody is merging this one; what is newer can still be merged.
+                None if best_effort && claims.len() >= 2 => {
+                    range.start = at + 1;
+                    break;
+                }
+                None => return Err(locked()),
+            }
+        }
+        let merged = &snapshot.tables[range.clone()];
+        let weight: u64 = merged.iter().map(|table| table.weight()).sum();
+        let held = (weight <= COMPACT_UNDER_LOCK_MAX).then_some(held);
+        let (name, is_empty) = self.merge(merged, range.start == 0)?;
+        let mut held = match held {
+            Some(held) => held,
+            None => self.hold(self.options.lock_timeout)?,
+        };
+        // Others may have added tables meanwhile, or compacted others; ours were claimed.
+        let old = &snapshot.names[range.clone()];
+        let now = Arc::clone(&held.snapshot);
+        let Some(at) = now.names.windows(old.len()).position(|names| names == old) else {
+            drop(name);
+            return Err(locked());
+        };
+        let mut names = now.names.clone();
+        let mut tables = now.tables.clone();
+        let (mut new_names, mut new_tables) = (Vec::new(), Vec::new());
+        if !is_empty {
+            let name = name.finish(self)?;
+            let content = self.tables.open(&name)?.ok_or_else(|| {
+                Error::corrupt(&self.tables.path_of(&name), "the new table is missing")
+            })?;
+            new_tables.push(Arc::new(self.open_table(&name, content)?));
+            new_names.push(name);
+        }
+        names.splice(at..at + old.len(), new_names);
+        tables.splice(at..at + old.len(), new_tables);
+        if !self.publish(&mut held, names, tables)? {
+            return Err(locked());
+        }
+        drop(held);
+        for name in old {
+            self.tables.drop_table(name)?;
+        }
+        Ok(())
+    }
+
+    fn merge(&self, tables: &[Arc<Table>], to_the_bottom: bool) -> Result<(Merged, bool)> {
+        let min = tables.first().map_or(0, |table| table.min_update_index());
+        let max = tables.last().map_or(0, |table| table.max_update_index());
+        let options = self.write_options(min, max);
+        let name = self.new_name(min, max);
+        let file = self.tables.create(&name)?;
+        let sink = std::io::BufWriter::with_capacity(256 * 1024, file);
+        let finished = reftable::compact(tables, to_the_bottom, &options, sink)
+            .map_err(|error| self.format_error(error))?;
+        let is_empty = finished.stats.is_empty();
+        Ok((
+            Merged {
+                name,
+                file: finished.sink,
+            },
+            is_empty,
+        ))
+    }
+
+    /// Removes what dead writers left behind.
+    pub(super) fn clean(&self) -> Result<()> {
+        let mut held = self.hold(self.options.lock_timeout)?;
+        let max = held.snapshot.next_update_index().saturating_sub(1);
+        let names = held.snapshot.names.clone();
+        self.tables.clean(held.hold.as_mut(), &names, max)
+    }
+}
+
+fn locked() -> Error {
+    Error::new(ErrorKind::Locked, "data is locked")
+}
+
+/// A merged table that is written and not yet named.
+struct Merged {
+    name: String,
+    file: std::io::BufWriter<Box<dyn super::tables::NewTable>>,
+}
+
+impl Merged {
+    fn finish(self, stack: &Stack) -> Result<String> {
+        let file = self.file.into_inner().map_err(|error| {
+            Error::io(
+                "cannot write",
+                &stack.tables.path_of(&self.name),
+                error.into_error(),
+            )
+        })?;
+        file.finish()?;
+        Ok(self.name)
+    }
+}

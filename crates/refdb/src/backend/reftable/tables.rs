@@ -1,0 +1,480 @@
+//! Where the tables of a stack live.
+//!
+//! A stack is a list of tables, oldest first. [`Tables`] is all that a stack asks of the place that
+//! keeps them: read the list, open a table, store a new one, publish a new list, drop a table.
+//! Publishing requires the right to do so: here [`LocalTables`] takes `tables.list.lock`, as Git
+//! does. A place without locks may grant the right to anybody and answer
+//! [`Publication::Moved`] when somebody else published first.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::lockfile::{LockFile, LockOptions};
+use crate::options::{LockTimeout, Options, SharedRepository};
+use crate::system::{Bytes, Stat, System, WriteFile, bytes_to_path};
+
+/// How many tables a list may name; Git keeps a few dozen at most.
+const TABLES_MAX: usize = 100_000;
+
+/// Where the tables of one stack live.
+pub(super) trait Tables: Send + Sync + fmt::Debug {
+    /// Returns what to call the place, or a table of it, in messages.
+    fn path_of(&self, table: &str) -> PathBuf;
+
+    /// Reads the list.
+    fn list(&self) -> Result<List>;
+
+    /// Returns whether the list of that stamp is still the list. Cheap: one question, no reading.
+    fn is_current(&self, stamp: &Stamp) -> Result<bool>;
+
+    /// Opens a table; `None` if it is gone.
+    fn open(&self, table: &str) -> Result<Option<Bytes>>;
+
+    /// Acquires the right to publish.
+    ///
+    /// # Errors
+    /// `Locked` when somebody else has it for longer than the timeout.
+    fn hold(&self, timeout: LockTimeout) -> Result<Box<dyn Hold>>;
+
+    /// Claims a table for compaction; `None` if somebody else is at it.
+    fn claim(&self, table: &str) -> Result<Option<Box<dyn Claim>>>;
+
+    /// Begins to store a table. It is not found under its name before it is finished.
+    fn create(&self, table: &str) -> Result<Box<dyn NewTable>>;
+
+    /// Removes a table that no list names any more.
+    fn drop_table(&self, table: &str) -> Result<()>;
+
+    /// Removes what writers that died left behind: tables that no list names and no index of which
+    /// is above `max_update_index`. Asks for the right to publish as a witness.
+    fn clean(&self, hold: &mut dyn Hold, listed: &[String], max_update_index: u64) -> Result<()>;
+}
+
+/// The right to publish a new list. Dropping it gives the right back.
+pub(super) trait Hold {
+    /// Publishes a list in place of the one that the stamp belongs to, durably.
+    fn publish(&mut self, expected: &Stamp, tables: &[String]) -> Result<Publication>;
+}
+
+/// The exclusive right to compact one table. Dropping it gives the right back.
+pub(super) trait Claim {}
+
+/// A table that is being stored. Dropping it unfinished removes it.
+pub(super) trait NewTable: Write {
+    /// Makes the table durable and gives it its name.
+    fn finish(self: Box<Self>) -> Result<()>;
+}
+
+/// The names of a stack's tables, oldest first, and how to recognise that they are still it.
+#[derive(Clone, Debug)]
+pub(super) struct List {
+    pub(super) names: Vec<String>,
+    pub(super) stamp: Stamp,
+}
+
+/// What one version of a list is recognised by; `None` when there is no list yet.
+pub(super) type Stamp = Option<Stat>;
+
+/// What became of a list that was to be published.
+pub(super) enum Publication {
+    /// It stands.
+    Done(Stamp),
+    /// Another list was published before; nothing changed.
+    Moved,
+}
+
+/// Tables in the directory `reftable/`, published under `tables.list.lock`.
+#[derive(Debug)]
+pub(super) struct LocalTables {
+    system: Arc<dyn System>,
+    dir: PathBuf,
+    fsync: bool,
+    shared: SharedRepository,
+    pid_file: bool,
+}
+
+impl LocalTables {
+    pub(super) fn new(system: Arc<dyn System>, dir: PathBuf, options: &Options) -> Self {
+        LocalTables {
+            system,
+            dir,
+            fsync: options.fsync,
+            shared: options.shared_repository,
+            pid_file: options.lockfile_pid,
+        }
+    }
+
+    fn list_path(&self) -> PathBuf {
+        self.dir.join("tables.list")
+    }
+
+    fn lock(&self, target: &Path, timeout: LockTimeout) -> io::Result<LockFile> {
+        let options = LockOptions {
+            timeout,
+            shared: self.shared,
+            pid_file: self.pid_file,
+        };
+        LockFile::acquire(&self.system, target, options)
+    }
+
+    fn stamp(&self) -> Result<Stamp> {
+        let path = self.list_path();
+        match self.system.stat(&path) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("cannot read", &path, error)),
+        }
+    }
+
+    /// Returns the files in the directory that are named like tables.
+    fn files(&self) -> Result<Vec<String>> {
+        match self.system.read_dir(&self.dir) {
+            Ok(entries) => Ok(entries
+                .into_iter()
+                .filter_map(|entry| String::from_utf8(entry.name).ok())
+                .filter(|name| is_table_name(name))
+                .collect()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(Error::io("cannot read", &self.dir, error)),
+        }
+    }
+
+    /// Tells a stack that is empty from one that lost its list.
+    ///
+    /// The very first writer of a stack stores a table before there is a list, and one that merges
+    /// everything away publishes an empty list before it drops the tables: both pass quickly, so
+    /// that tables which stay without a list for a while are damage.
+    fn check_empty(&self, what: &str) -> Result<bool> {
+        for pause_ms in [0, 1, 4, 16, 64, 128] {
+            self.system.sleep(Duration::from_millis(pause_ms));
+            if self.files()?.is_empty() {
+                return Ok(true);
+            }
+            if self.stamp()?.is_some_and(|stat| stat.len > 0) {
+                return Ok(false);
+            }
+        }
+        Err(Error::corrupt(
+            &self.list_path(),
+            format_args!("the list of tables is {what}, but there are tables"),
+        ))
+    }
+}
+
+/// Returns whether a file is named like a table: hexadecimal numbers and `.ref` or `.log`.
+pub(super) fn is_table_name(name: &str) -> bool {
+    let stem = name
+        .strip_suffix(".ref")
+        .or_else(|| name.strip_suffix(".log"));
+    let is_number = |part: &str| {
+        let digits = part.strip_prefix("0x").unwrap_or(part);
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    stem.is_some_and(|stem| {
+        let parts: Vec<&str> = stem.split('-').collect();
+        parts.len() == 3 && parts.into_iter().all(is_number)
+    })
+}
+
+impl Tables for LocalTables {
+    fn path_of(&self, table: &str) -> PathBuf {
+        self.dir.join(table)
+    }
+
+    fn list(&self) -> Result<List> {
+        let path = self.list_path();
+        loop {
+            // The stamp is taken first: if the list is replaced in between, the stamp is the older
+            // one, and the next question whether it is current leads here again.
+            let stamp = self.stamp()?;
+            let content = match self.system.read(&path) {
+                Ok(content) => content,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    if self.check_empty("missing")? {
+                        return Ok(List {
+                            names: Vec::new(),
+                            stamp: None,
+                        });
+                    }
+                    continue;
+                }
+                Err(error) => return Err(Error::io("cannot read", &path, error)),
+            };
+            let names = parse_list(&path, &content)?;
+            if names.is_empty() && !self.check_empty("empty")? {
+                continue;
+            }
+            return Ok(List { names, stamp });
+        }
+    }
+
+    fn is_current(&self, stamp: &Stamp) -> Result<bool> {
+        Ok(self.stamp()? == *stamp)
+    }
+
+    fn open(&self, table: &str) -> Result<Option<Bytes>> {
+        let path = self.path_of(table);
+        match self.system.map(&path) {
+            Ok(content) => Ok(Some(content)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io("cannot open", &path, error)),
+        }
+    }
+
+    fn hold(&self, timeout: LockTimeout) -> Result<Box<dyn Hold>> {
+        let path = self.list_path();
+        match self.lock(&path, timeout) {
+            Ok(lock) => Ok(Box::new(LocalHold {
+                system: Arc::clone(&self.system),
+                dir: self.dir.clone(),
+                fsync: self.fsync,
+                lock: Some(lock),
+            })),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(Error::new(ErrorKind::Locked, "cannot lock references").with_source(error))
+            }
+            Err(error) => Err(Error::io("cannot lock", &path, error)),
+        }
+    }
+
+    fn claim(&self, table: &str) -> Result<Option<Box<dyn Claim>>> {
+        let path = self.path_of(table);
+        match self.lock(&path, LockTimeout::from_millis(0)) {
+            Ok(mut lock) => {
+                lock.close();
+                Ok(Some(Box::new(LocalClaim(lock))))
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+            Err(error) => Err(Error::io("cannot lock", &path, error)),
+        }
+    }
+
+    fn create(&self, table: &str) -> Result<Box<dyn NewTable>> {
+        let temporary = self
+            .dir
+            .join(format!("{table}.temp.{:08x}", short_random(&*self.system)));
+        let file = self
+            .system
+            .create_new(&temporary, 0o666)
+            .map_err(|error| Error::io("cannot create", &temporary, error))?;
+        Ok(Box::new(LocalNewTable {
+            system: Arc::clone(&self.system),
+            path: self.path_of(table),
+            dir: self.dir.clone(),
+            fsync: self.fsync,
+            shared: self.shared,
+            temporary: Some(temporary),
+            file: Some(file),
+        }))
+    }
+
+    fn drop_table(&self, table: &str) -> Result<()> {
+        let path = self.path_of(table);
+        match self.system.remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io("cannot remove", &path, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn clean(&self, _hold: &mut dyn Hold, listed: &[String], max_update_index: u64) -> Result<()> {
+        for name in self
+            .files()?
+            .into_iter()
+            .filter(|name| !listed.contains(name))
+        {
+            let Some(content) = self.open(&name)? else {
+                continue;
+            };
+            // Whoever publishes a table gives it its name while holding the right that this caller
+            // holds: an unlisted table is nobody's, and one that cannot be read is no table.
+            let max = reftable::Table::open(content).map(|table| table.max_update_index());
+            if max.is_ok_and(|max| max <= max_update_index) {
+                self.drop_table(&name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the lines of a list.
+fn parse_list(path: &Path, content: &[u8]) -> Result<Vec<String>> {
+    if content.last().is_some_and(|&last| last != b'\n') {
+        return Err(Error::corrupt(path, "the last line is not terminated"));
+    }
+    let lines = content.split(|&byte| byte == b'\n').enumerate();
+    let mut names: Vec<String> = Vec::new();
+    for (index, line) in lines.filter(|(_, line)| !line.is_empty()) {
+        let name = std::str::from_utf8(line)
+            .ok()
+            .filter(|name| is_file_name(name));
+        let Some(name) = name else {
+            let what = format_args!("line {} is not the name of a table", index + 1);
+            return Err(Error::corrupt(path, what));
+        };
+        if names.len() == TABLES_MAX {
+            return Err(Error::corrupt(
+                path,
+                format_args!("more than {TABLES_MAX} tables"),
+            ));
+        }
+        names.push(name.to_owned());
+    }
+    Ok(names)
+}
+
+/// Returns whether a line of a list is the name of a file in the stack's own directory.
+fn is_file_name(name: &str) -> bool {
+    !name.bytes().any(|byte| byte == b'/' || byte < b' ')
+        && name != "."
+        && name != ".."
+        && name.len() <= 255
+}
+
+/// Returns 32 random bits, as table names carry them.
+pub(super) fn short_random(system: &dyn System) -> u32 {
+    u32::try_from(system.random() >> 32).unwrap_or(u32::MAX)
+}
+
+struct LocalHold {
+    system: Arc<dyn System>,
+    dir: PathBuf,
+    fsync: bool,
+    lock: Option<LockFile>,
+}
+
+impl Hold for LocalHold {
+    fn publish(&mut self, _expected: &Stamp, tables: &[String]) -> Result<Publication> {
+        let Some(mut lock) = self.lock.take() else {
+            return Err(Error::new(ErrorKind::Misuse, "a lock publishes only once"));
+        };
+        let mut content = tables.join("\n");
+        if !tables.is_empty() {
+            content.push('\n');
+        }
+        let list = lock.target();
+        let written = lock.write_all(content.as_bytes());
+        written.map_err(|error| Error::io("cannot write", lock.path(), error))?;
+        if self.fsync {
+            lock.sync()
+                .map_err(|error| Error::io("cannot sync", lock.path(), error))?;
+        }
+        lock.close();
+        // A rename keeps what identifies a file but for the time of the change, so the stamp is
+        // taken afterwards; nobody can publish in between without the next lock.
+        lock.commit()
+            .map_err(|error| Error::io("cannot replace", &list, error))?;
+        if self.fsync {
+            let synced = self.system.sync_dir(&self.dir);
+            synced.map_err(|error| Error::io("cannot sync", &self.dir, error))?;
+        }
+        let stat = self.system.stat(&list);
+        Ok(Publication::Done(stat.ok()))
+    }
+}
+
+struct LocalClaim(#[expect(dead_code, reason = "held until it is dropped")] LockFile);
+
+impl Claim for LocalClaim {}
+
+struct LocalNewTable {
+    system: Arc<dyn System>,
+    path: PathBuf,
+    dir: PathBuf,
+    fsync: bool,
+    shared: SharedRepository,
+    temporary: Option<PathBuf>,
+    file: Option<Box<dyn WriteFile>>,
+}
+
+impl Write for LocalNewTable {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.file {
+            Some(file) => file.write(bytes),
+            None => Err(io::Error::other("the table is finished")),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl NewTable for LocalNewTable {
+    fn finish(mut self: Box<Self>) -> Result<()> {
+        let Some(temporary) = self.temporary.clone() else {
+            return Ok(());
+        };
+        let done = (|| {
+            if let Some(mut file) = self.file.take()
+                && self.fsync
+            {
+                file.sync()?;
+            }
+            self.shared.adjust(&*self.system, &temporary)?;
+            self.system.rename(&temporary, &self.path)?;
+            self.temporary = None;
+            if self.fsync {
+                self.system.sync_dir(&self.dir)
+            } else {
+                Ok(())
+            }
+        })();
+        done.map_err(|error| Error::io("cannot store", &self.path, error))
+    }
+}
+
+impl Drop for LocalNewTable {
+    fn drop(&mut self) {
+        self.file = None;
+        if let Some(temporary) = self.temporary.take() {
+            // At worst the file stays behind under a name that no reader looks at.
+            let _ = self.system.remove_file(&temporary);
+        }
+    }
+}
+
+/// Returns the directory of the stack in a directory of the layout.
+pub(super) fn stack_dir(base: &Path) -> PathBuf {
+    base.join(bytes_to_path(b"reftable"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_tables() {
+        assert!(is_table_name("0x000000000001-0x00000000000b-70a0facc.ref"));
+        assert!(is_table_name("000000000001-00000000000b-70a0facc.log"));
+        assert!(!is_table_name(
+            "0x000000000001-0x00000000000b-70a0facc.ref.lock"
+        ));
+        assert!(!is_table_name("0x1-0x2-.ref"));
+        assert!(!is_table_name("tables.list"));
+    }
+
+    #[test]
+    fn a_list_names_files_of_its_own_directory() {
+        let parse = |content: &[u8]| parse_list(Path::new("tables.list"), content);
+        assert_eq!(parse(b"a.ref\n\nb.ref\n").unwrap(), ["a.ref", "b.ref"]);
+        assert!(
+            parse(b"a.ref")
+                .unwrap_err()
+                .to_string()
+                .contains("not terminated")
+        );
+        assert!(
+            parse(b"a.ref\n../b.ref\n")
+                .unwrap_err()
+                .to_string()
+                .contains("line 2")
+        );
+        assert!(parse(b"a\0.ref\n").is_err());
+    }
+}
