@@ -161,16 +161,16 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
 
     /// Locks, expands and checks, round by round, until no new name comes up.
     pub(super) fn run(&mut self, session: &mut dyn Session) -> Result<()> {
-        let head = RefName::from_disk(b"HEAD");
-        let head_target = match session.read(head)?.map(|found| found.target) {
-            Some(Target::Symbolic(target)) => Some(target),
-            _ => None,
-        };
+        let mut head_target = None;
         let mut done = 0;
         let mut by_name: Vec<usize> = self.order.to_vec();
         while done < self.updates.len() {
             let round_end = self.updates.len();
             self.lock_round(session, &by_name, done)?;
+            if done == 0 {
+                // Read only now: where one lock covers the whole store, it covers HEAD as well.
+                head_target = self.head_target(session)?;
+            }
             for update in done..round_end {
                 if !self.updates[update].rejected {
                     self.process(session, update, head_target.as_ref())?;
@@ -181,6 +181,15 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
             by_name.sort_by(|&low, &high| self.name(low).cmp(&self.name(high)));
         }
         Ok(())
+    }
+
+    /// Returns the ref that `HEAD` points to.
+    fn head_target(&self, session: &mut dyn Session) -> Result<Option<RefNameBuf>> {
+        let head = session.read(RefName::from_disk(b"HEAD"))?;
+        Ok(head.and_then(|head| match head.target {
+            Target::Symbolic(target) => Some(target),
+            Target::Direct(_) => None,
+        }))
     }
 
     /// Locks the names of the updates in `by_name`, each name once, and records what was found.
@@ -347,7 +356,12 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
         target: &RefNameBuf,
     ) -> Result<()> {
         if self.updates[update].parent.is_some() && self.updates[update].log_only {
-            // An entry for HEAD's reflog: its old value is that of the branch, filled in below.
+            // An entry for HEAD's reflog. HEAD was read before it was locked: if it no longer points
+            // to the branch, the entry is not its own.
+            if let Some(branch) = self.updates[update].parent {
+                self.updates[update].rejected = self.name(branch) != target.as_name();
+                self.updates[update].old = self.updates[branch].old;
+            }
             return Ok(());
         }
         let resolved = self.resolve(session, target.clone())?;
@@ -443,21 +457,6 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
             }
         }
         Ok(None)
-    }
-
-    /// Gives `HEAD`'s mirrored entries the old value of the branch that they mirror.
-    pub(super) fn settle_mirrors(&mut self) {
-        for update in self.queue.edits.len()..self.updates.len() {
-            let Update {
-                log_only: true,
-                parent: Some(parent),
-                ..
-            } = self.updates[update]
-            else {
-                continue;
-            };
-            self.updates[update].old = self.updates[parent].old;
-        }
     }
 
     /// Returns whether the edit behind an update deletes.
