@@ -14,6 +14,9 @@
 #[cfg(feature = "git")]
 mod odb;
 
+#[cfg(feature = "git")]
+pub use odb::{ABBREVIATION_MIN, Header, Object, Odb, tag_target};
+
 use std::fmt;
 
 use crate::error::Result;

@@ -1,1 +1,374 @@
-//! The repository's own object database.
+//! The repository's own object database: loose objects, packs and alternates.
+//!
+//! 1. Nothing is opened before the first object is asked for.
+//! 2. What an object is said to be is not believed: a tag's target must have the type that the tag
+//!    claims.
+//! 3. An object that cannot be decoded counts as missing, as in Git; a database that cannot be
+//!    read is an error.
+//!
+//! ```no_run
+//! use refdb::objects::{Objects, Odb};
+//! use refdb::{ObjectFormat, ObjectId};
+//!
+//! let odb = Odb::new("/repo/.git/objects", [], ObjectFormat::Sha1);
+//! let id = ObjectId::from_hex(b"89abcdef0123456789abcdef0123456789abcdef").unwrap();
+//! if let Some(header) = odb.header(id)? {
+//!     println!("{} {}", header.kind.as_str(), header.size);
+//! }
+//! # Ok::<(), refdb::Error>(())
+//! ```
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use gix_object::Find;
+use gix_odb::Header as _;
+use gix_odb::store::init;
+
+use super::{ObjectKind, Objects, Peeled};
+use crate::error::{Error, ErrorKind, Result};
+use crate::oid::{ObjectFormat, ObjectId};
+
+/// The fewest digits that an abbreviated id can have.
+pub const ABBREVIATION_MIN: usize = 4;
+
+/// The fewest digits that Git abbreviates to of its own accord.
+const ABBREVIATION_AUTO_MIN: usize = 7;
+
+/// Tags that point to tags are followed no further than this: chains this long are damage.
+const TAG_DEPTH_MAX: usize = 4096;
+
+type Store = gix_odb::Store;
+type Handle = gix_odb::HandleArc;
+
+/// The objects of a repository.
+pub struct Odb {
+    format: ObjectFormat,
+    dirs: Vec<PathBuf>,
+    stores: OnceLock<Vec<Arc<Store>>>,
+    // Handles that no thread uses at the moment: they hold what was opened.
+    idle: Mutex<Vec<Vec<Handle>>>,
+}
+
+/// What can be told of an object without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The kind.
+    pub kind: ObjectKind,
+    /// The size of the content in bytes.
+    pub size: u64,
+}
+
+/// An object with its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// The kind.
+    pub kind: ObjectKind,
+    /// The content.
+    pub data: Vec<u8>,
+}
+
+impl Odb {
+    /// Names the directories: the repository's `objects`, and others to look in as well. Their own
+    /// alternates are followed. Nothing is opened yet.
+    pub fn new(
+        objects: impl Into<PathBuf>,
+        alternates: impl IntoIterator<Item = PathBuf>,
+        format: ObjectFormat,
+    ) -> Odb {
+        let mut dirs = vec![objects.into()];
+        dirs.extend(alternates);
+        Odb {
+            format,
+            dirs,
+            stores: OnceLock::new(),
+            idle: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Returns the object format.
+    pub fn format(&self) -> ObjectFormat {
+        self.format
+    }
+
+    /// Returns the repository's own `objects` directory.
+    pub fn dir(&self) -> &Path {
+        self.dirs.first().map_or(Path::new(""), PathBuf::as_path)
+    }
+
+    /// Returns kind and size of an object; `None` if it is missing.
+    ///
+    /// # Errors
+    /// `Io` when the database cannot be read.
+    pub fn header(&self, oid: ObjectId) -> Result<Option<Header>> {
+        self.with_handles(|handles| {
+            let id = to_gix(&oid);
+            for handle in handles {
+                match handle.try_header(id) {
+                    Ok(Some(header)) => {
+                        return Ok(Some(Header {
+                            kind: kind_from_gix(header.kind()),
+                            size: header.size(),
+                        }));
+                    }
+                    Ok(None) => {}
+                    Err(error) => missing_if_damaged(&error)?,
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    /// Reads an object; `None` if it is missing.
+    ///
+    /// # Errors
+    /// `Io` when the database cannot be read.
+    pub fn read(&self, oid: ObjectId) -> Result<Option<Object>> {
+        self.with_handles(|handles| {
+            let mut data = Vec::new();
+            for handle in handles {
+                let kind = match handle.try_find(to_gix(&oid), &mut data) {
+                    Ok(found) => found.map(|found| kind_from_gix(found.kind)),
+                    Err(error) => {
+                        missing_if_damaged(&error)?;
+                        None
+                    }
+                };
+                if let Some(kind) = kind {
+                    return Ok(Some(Object { kind, data }));
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    /// Returns the ids that begin with these hexadecimal digits, sorted. Fewer than
+    /// [`ABBREVIATION_MIN`] digits are no abbreviation and match nothing.
+    ///
+    /// # Errors
+    /// `Io` when the database cannot be read.
+    pub fn with_prefix(&self, hex: &[u8]) -> Result<Vec<ObjectId>> {
+        let text = std::str::from_utf8(hex).ok();
+        let text = text.filter(|text| text.len() <= self.format.hex_len());
+        let prefix = text.and_then(|text| gix_hash::Prefix::from_hex(text).ok());
+        let Some(prefix) = prefix.filter(|_| hex.len() >= ABBREVIATION_MIN) else {
+            return Ok(Vec::new());
+        };
+        let found = self.with_handles(|handles| {
+            let mut found = HashSet::new();
+            for handle in handles {
+                handle
+                    .lookup_prefix(prefix, Some(&mut found))
+                    .map_err(unreadable)?;
+            }
+            Ok(found)
+        })?;
+        let ids = found
+            .iter()
+            .filter_map(|id| ObjectId::from_bytes(id.as_bytes()));
+        let mut ids: Vec<_> = ids.filter(|id| has_prefix(id, hex)).collect();
+        ids.sort();
+        Ok(ids)
+    }
+
+    /// Returns how many digits of `oid` name it and no other object: at least `len`, or as many as
+    /// the number of objects calls for.
+    ///
+    /// # Errors
+    /// `Io` when the database cannot be read.
+    pub fn abbreviation_len(&self, oid: ObjectId, len: Option<usize>) -> Result<usize> {
+        let full = self.format.hex_len();
+        let len = match len {
+            Some(len) => len.max(ABBREVIATION_MIN),
+            None => {
+                // Half of all ids would share a beginning with another if it had half as many
+                // bits as it takes to number them.
+                let bits = (u64::BITS - self.packed_count()?.leading_zeros()) as usize;
+                bits.div_ceil(2).max(ABBREVIATION_AUTO_MIN)
+            }
+        };
+        if len >= full {
+            return Ok(full);
+        }
+        let hex = hex_of(oid);
+        let others = self.with_prefix(hex.get(..len).unwrap_or_default())?;
+        let shared = |other: &ObjectId| {
+            let other = hex_of(*other);
+            hex.iter().zip(&other).take_while(|(a, b)| a == b).count()
+        };
+        let others = others.iter().filter(|&&other| other != oid);
+        Ok(others
+            .map(|other| shared(other) + 1)
+            .max()
+            .unwrap_or(len)
+            .max(len))
+    }
+
+    fn packed_count(&self) -> Result<u64> {
+        self.with_handles(|handles| {
+            let mut count = 0;
+            for handle in handles {
+                count += handle.packed_object_count().map_err(unreadable)?;
+            }
+            Ok(count)
+        })
+    }
+
+    /// Lends handles to `run`: idle ones, or new ones when other threads have them all.
+    fn with_handles<T>(&self, run: impl FnOnce(&[Handle]) -> Result<T>) -> Result<T> {
+        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = idle().pop();
+        let handles = match taken {
+            Some(handles) => handles,
+            None => self.stores()?.iter().map(Store::to_cache_arc).collect(),
+        };
+        let result = run(&handles);
+        idle().push(handles);
+        result
+    }
+
+    fn stores(&self) -> Result<&[Arc<Store>]> {
+        if let Some(stores) = self.stores.get() {
+            return Ok(stores);
+        }
+        let mut stores = Vec::with_capacity(1);
+        for (index, dir) in self.dirs.iter().enumerate() {
+            match open(dir, self.format) {
+                Ok(store) => stores.push(Arc::new(store)),
+                // A directory that only adds objects need not exist.
+                Err(_) if index > 0 => {}
+                Err(error) => return Err(Error::io("unable to open object database", dir, error)),
+            }
+        }
+        Ok(self.stores.get_or_init(|| stores))
+    }
+}
+
+impl Objects for Odb {
+    fn kind(&self, oid: ObjectId) -> Result<Option<ObjectKind>> {
+        Ok(self.header(oid)?.map(|header| header.kind))
+    }
+
+    fn peel(&self, oid: ObjectId) -> Result<Peeled> {
+        match self.kind(oid)? {
+            None => return Ok(Peeled::Missing),
+            Some(ObjectKind::Tag) => {}
+            Some(_) => return Ok(Peeled::Itself),
+        }
+        let mut tag = oid;
+        for _ in 0..TAG_DEPTH_MAX {
+            let Some(object) = self.read(tag)? else {
+                // The tag itself was there; it is its content that cannot be read.
+                break;
+            };
+            let Some((target, claimed)) = tag_target(&object.data, self.format) else {
+                break;
+            };
+            match self.kind(target)? {
+                Some(kind) if kind != claimed => break,
+                None => break,
+                Some(ObjectKind::Tag) => tag = target,
+                Some(_) => return Ok(Peeled::To(target)),
+            }
+        }
+        Ok(Peeled::Nowhere)
+    }
+}
+
+impl fmt::Debug for Odb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Odb")
+            .field("format", &self.format)
+            .field("dirs", &self.dirs)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the object that a tag names and the kind that it claims for it; `None` if the content
+/// is no tag's.
+pub fn tag_target(content: &[u8], format: ObjectFormat) -> Option<(ObjectId, ObjectKind)> {
+    let rest = content.strip_prefix(b"object ")?;
+    let (hex, rest) = rest.split_at_checked(format.hex_len())?;
+    let oid = ObjectId::from_hex(hex)?;
+    let rest = rest.strip_prefix(b"\ntype ")?;
+    let end = rest.iter().position(|&byte| byte == b'\n')?;
+    let (kind, rest) = rest.split_at(end);
+    rest.strip_prefix(b"\ntag ")?;
+    let kinds = [
+        ObjectKind::Commit,
+        ObjectKind::Tree,
+        ObjectKind::Blob,
+        ObjectKind::Tag,
+    ];
+    let kind = kinds
+        .into_iter()
+        .find(|known| known.as_str().as_bytes() == kind)?;
+    Some((oid, kind))
+}
+
+fn open(dir: &Path, format: ObjectFormat) -> io::Result<Store> {
+    let kind = match format {
+        ObjectFormat::Sha1 => gix_hash::Kind::Sha1,
+        ObjectFormat::Sha256 => gix_hash::Kind::Sha256,
+    };
+    Store::at_opts(
+        dir.to_owned(),
+        kind,
+        &mut std::iter::empty(),
+        init::Options::default(),
+    )
+}
+
+fn to_gix(oid: &ObjectId) -> &gix_hash::oid {
+    gix_hash::oid::from_bytes_unchecked(oid.as_bytes())
+}
+
+fn kind_from_gix(kind: gix_object::Kind) -> ObjectKind {
+    match kind {
+        gix_object::Kind::Commit => ObjectKind::Commit,
+        gix_object::Kind::Tree => ObjectKind::Tree,
+        gix_object::Kind::Blob => ObjectKind::Blob,
+        gix_object::Kind::Tag => ObjectKind::Tag,
+    }
+}
+
+fn hex_of(oid: ObjectId) -> Vec<u8> {
+    let mut hex = Vec::with_capacity(oid.format().hex_len());
+    oid.push_hex(&mut hex);
+    hex
+}
+
+fn has_prefix(oid: &ObjectId, hex: &[u8]) -> bool {
+    let start = hex_of(*oid);
+    start
+        .get(..hex.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(hex))
+}
+
+/// Gives the system's error back if there is one behind `error`: else the object is damaged, and
+/// counts as missing.
+fn missing_if_damaged(error: &(dyn std::error::Error + 'static)) -> Result<()> {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    let system = causes.find_map(|cause| {
+        let kind = cause.downcast_ref::<io::Error>()?.kind();
+        let is_damage = matches!(
+            kind,
+            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof | io::ErrorKind::Other
+        );
+        (!is_damage).then_some(kind)
+    });
+    match system {
+        Some(_) => Err(unreadable(error)),
+        None => Ok(()),
+    }
+}
+
+fn unreadable(error: impl fmt::Display) -> Error {
+    Error::new(
+        ErrorKind::Io,
+        format!("unable to read object database: {error}"),
+    )
+}
