@@ -27,6 +27,8 @@ pub use name::{RefName, RefNameBuf};
 pub use oid::{ObjectFormat, ObjectId};
 pub use options::Options;
 pub use reflog::{LogEntry, Signature};
+#[cfg(feature = "git")]
+pub use repository::Repository;
 pub use store::{Optimize, Refs, Resolved, Store};
 pub use target::{Target, TargetRef};
 pub use transaction::{Change, Edit, Expected, Outcome, Prepared, Transaction};

@@ -1,1 +1,188 @@
-//! Opening a repository as Git does.
+//! Opening a repository as Git does: finding it, reading its format and configuration, and giving
+//! out its refs and objects.
+//!
+//! 1. What Git would refuse to open is refused, for the same reason in the same words: a version
+//!    or extension that is not understood, another user's directory.
+//! 2. The environment is read through [`Environment`] and files through the
+//!    [`System`](crate::system::System), so that a test can bring its own.
+//!
+//! ```no_run
+//! use refdb::repository::OpenOptions;
+//!
+//! let repository = OpenOptions::new()
+//!     .config("core.fsync=none")
+//!     .open("/srv/repo.git".as_ref())?;
+//! println!("{}", repository.git_dir().display());
+//! # Ok::<(), refdb::Error>(())
+//! ```
+
+pub mod config;
+mod discover;
+mod environment;
+mod format;
+mod identity;
+mod open;
+mod ownership;
+mod paths;
+mod settings;
+mod worktrees;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::backend::RefFormat;
+use crate::error::{Error, ErrorKind, Result};
+use crate::layout::Layout;
+use crate::objects::Odb;
+use crate::oid::ObjectFormat;
+use crate::options::Options;
+use crate::store::Store;
+use crate::system::System;
+use config::Config;
+pub use environment::Environment;
+pub use open::OpenOptions;
+pub use worktrees::Worktree;
+
+/// A repository, seen from one of its worktrees.
+#[derive(Clone, Debug)]
+pub struct Repository {
+    system: Arc<dyn System>,
+    environment: Environment,
+    git_dir: PathBuf,
+    common_dir: PathBuf,
+    refs_dir: Option<PathBuf>,
+    work_tree: Option<PathBuf>,
+    bare: bool,
+    config: Arc<Config>,
+    odb: Arc<Odb>,
+    store: Store,
+    warnings: Vec<String>,
+}
+
+impl Repository {
+    /// Finds the repository that `start` is in, with the process's environment.
+    ///
+    /// # Errors
+    /// `Repository` when there is none or it may not be opened, `Unsupported` for a format that is
+    /// not understood, `Config` for configuration that makes no sense.
+    pub fn discover(start: &Path) -> Result<Repository> {
+        OpenOptions::new().discover(start)
+    }
+
+    /// Opens the repository whose directory (or gitfile) is `git_dir`.
+    ///
+    /// # Errors
+    /// As for [`Repository::discover`].
+    pub fn open(git_dir: &Path) -> Result<Repository> {
+        OpenOptions::new().open(git_dir)
+    }
+
+    /// Returns the refs, as the current worktree sees them.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Returns the objects.
+    pub fn odb(&self) -> &Arc<Odb> {
+        &self.odb
+    }
+
+    /// Returns the directory of the current worktree's own state.
+    pub fn git_dir(&self) -> &Path {
+        &self.git_dir
+    }
+
+    /// Returns the directory that all worktrees share.
+    pub fn common_dir(&self) -> &Path {
+        &self.common_dir
+    }
+
+    /// Returns the top of the current work tree; `None` if there is none.
+    pub fn work_tree(&self) -> Option<&Path> {
+        self.work_tree.as_deref()
+    }
+
+    /// Returns whether the repository has no work tree and does not claim to have one.
+    pub fn is_bare(&self) -> bool {
+        self.bare
+    }
+
+    /// Returns the configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Returns the environment that the repository was opened in.
+    pub fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    /// Returns the system that files are read through.
+    pub fn system(&self) -> &Arc<dyn System> {
+        &self.system
+    }
+
+    /// Returns the object format.
+    pub fn object_format(&self) -> ObjectFormat {
+        self.odb.format()
+    }
+
+    /// Returns the format that refs are kept in.
+    pub fn ref_format(&self) -> RefFormat {
+        self.store.format()
+    }
+
+    /// Returns where refs are kept, if not in the repository's own directory.
+    pub fn refs_dir(&self) -> Option<&Path> {
+        self.refs_dir.as_deref()
+    }
+
+    /// Returns what was strange about the configuration and yet no reason to stop.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Returns the main worktree, then the linked ones in the order of their ids.
+    ///
+    /// # Errors
+    /// `Io` when the directory of linked worktrees cannot be read.
+    pub fn worktrees(&self) -> Result<Vec<Worktree>> {
+        worktrees::list(self.system.as_ref(), &self.common_dir)
+    }
+
+    /// Returns the refs as another worktree sees them.
+    ///
+    /// # Errors
+    /// As for [`Store::open`].
+    pub fn worktree_store(&self, worktree: &Worktree) -> Result<Store> {
+        let layout = open::layout(
+            &worktree.git_dir,
+            &self.common_dir,
+            self.refs_dir.as_deref(),
+        )?;
+        self.open_store(layout, self.store.options().clone())
+    }
+
+    /// Returns how many digits `core.abbrev` asks for; `None` for as many as it takes.
+    ///
+    /// # Errors
+    /// `Config` when the value is out of range.
+    pub fn abbreviation(&self) -> Result<Option<usize>> {
+        settings::abbreviation(&self.config, self.object_format())
+    }
+
+    fn open_store(&self, layout: Layout, options: Options) -> Result<Store> {
+        Store::open(
+            Arc::clone(&self.system),
+            layout,
+            self.store.format(),
+            Arc::clone(&self.odb) as _,
+            options,
+        )
+    }
+}
+
+/// Makes the error of a path that is no repository, or may not be opened.
+fn refused(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Repository, message)
+}

@@ -1,0 +1,235 @@
+//! The configuration of a repository: system, user, repository, worktree and command line, with
+//! `include` and `includeIf`.
+//!
+//! 1. Values stand in the order in which they were read; the last one of a key wins.
+//! 2. A file is read through the [`System`](crate::system::System) only, and an included file
+//!    takes effect at the very place of the line that includes it.
+//! 3. A value's meaning is decided when it is asked for, so that a value that nobody asks for
+//!    cannot fail.
+//!
+//! ```
+//! use refdb::repository::config::Config;
+//! let config = Config::parse(b"[core]\n\tbare\n[branch \"x\"]\n\tremote = origin\n").unwrap();
+//! assert_eq!(config.boolean("core.bare").unwrap(), Some(true));
+//! assert_eq!(config.string("branch.x.remote").unwrap(), "origin");
+//! assert_eq!(config.integer("core.abbrev").unwrap(), None);
+//! ```
+
+mod command;
+mod include;
+mod parse;
+mod sources;
+pub mod values;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bstr::{BStr, BString, ByteSlice};
+
+use crate::error::{Error, ErrorKind, Result};
+pub(crate) use command::Override;
+pub(crate) use include::Conditions;
+pub(crate) use sources::{LocalFile, Sources};
+
+/// Which kind of source a value comes from, in rising precedence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// The system's file (`/etc/gitconfig`).
+    System,
+    /// The user's files.
+    Global,
+    /// The repository's file.
+    Local,
+    /// The file of one worktree.
+    Worktree,
+    /// The command line and the environment.
+    Command,
+}
+
+/// One value of the configuration.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    key: BString,
+    value: Option<BString>,
+    scope: Scope,
+    file: Option<Arc<Path>>,
+}
+
+impl Entry {
+    /// Returns the key: section and variable in lower case.
+    pub fn key(&self) -> &BStr {
+        self.key.as_bstr()
+    }
+
+    /// Returns the value; `None` for a key without `=`.
+    pub fn value(&self) -> Option<&BStr> {
+        self.value.as_ref().map(|value| value.as_bstr())
+    }
+
+    /// Returns where the value comes from.
+    pub fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// Returns the file that the value stands in, unless it was given on the command line.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+}
+
+/// All values of a configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    entries: Vec<Entry>,
+    home: Option<PathBuf>,
+}
+
+impl Config {
+    /// Reads the text of one file, without regard for what it includes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] for a line that breaks the grammar.
+    pub fn parse(content: &[u8]) -> Result<Config> {
+        let variables = parse::parse(content)
+            .map_err(|line| Error::new(ErrorKind::Config, format!("bad config line {line}")))?;
+        let entries = variables.into_iter().map(|variable| Entry {
+            key: variable.key,
+            value: variable.value,
+            scope: Scope::Local,
+            file: None,
+        });
+        Ok(Config {
+            entries: entries.collect(),
+            home: None,
+        })
+    }
+
+    /// Returns all values, in rising precedence.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Returns the value of `key` (section and variable in lower case) that counts.
+    pub fn get(&self, key: &str) -> Option<&Entry> {
+        let key = key.as_bytes();
+        self.entries.iter().rev().find(|entry| entry.key == key)
+    }
+
+    /// Returns every value of `key`, in rising precedence.
+    pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a Entry> {
+        let key = key.as_bytes();
+        self.entries.iter().filter(move |entry| entry.key == key)
+    }
+
+    /// Returns the value of `key` as it stands; `None` if there is none or it has no `=`.
+    pub fn string(&self, key: &str) -> Option<&BStr> {
+        self.get(key)?.value()
+    }
+
+    /// Returns the value of `key` as a boolean.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] when it is none.
+    pub fn boolean(&self, key: &str) -> Result<Option<bool>> {
+        let Some(entry) = self.get(key) else {
+            return Ok(None);
+        };
+        let value = entry.value().map(|value| value.as_bytes());
+        match values::boolean(value) {
+            Some(answer) => Ok(Some(answer)),
+            None => Err(Error::new(
+                ErrorKind::Config,
+                format!(
+                    "bad boolean config value '{}' for '{}'",
+                    entry.value().unwrap_or_default(),
+                    entry.key
+                ),
+            )),
+        }
+    }
+
+    /// Returns the value of `key` as a number.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] when it is none, or one beyond 64 bits.
+    pub fn integer(&self, key: &str) -> Result<Option<i64>> {
+        self.number(key, |number| Ok(number))
+    }
+
+    /// Returns the value of `key` as a number of at most 32 bits, which most of Git's are.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] when it is none, or one beyond 32 bits.
+    pub fn small_integer(&self, key: &str) -> Result<Option<i32>> {
+        self.number(key, |number| {
+            i32::try_from(number).map_err(|_| values::BadNumber::OutOfRange)
+        })
+    }
+
+    /// Returns the value of `key` as a number that is not negative.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] when it is none.
+    pub fn unsigned_integer(&self, key: &str) -> Result<Option<u64>> {
+        self.number(key, |number| {
+            u64::try_from(number).map_err(|_| values::BadNumber::InvalidUnit)
+        })
+    }
+
+    fn number<T>(
+        &self,
+        key: &str,
+        narrow: impl FnOnce(i64) -> std::result::Result<T, values::BadNumber>,
+    ) -> Result<Option<T>> {
+        let Some(entry) = self.get(key) else {
+            return Ok(None);
+        };
+        let value = entry.value().unwrap_or_default();
+        match values::integer(value).and_then(narrow) {
+            Ok(number) => Ok(Some(number)),
+            Err(bad) => {
+                let place = match entry.file() {
+                    Some(file) => format!(" in file {}", file.display()),
+                    None => String::new(),
+                };
+                Err(Error::new(
+                    ErrorKind::Config,
+                    format!(
+                        "bad numeric config value '{value}' for '{}'{place}: {}",
+                        entry.key,
+                        bad.as_str()
+                    ),
+                ))
+            }
+        }
+    }
+
+    /// Returns the value of `key` as a path, with `~` and `~user` replaced.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] when the key has no `=`, or the home directory is unknown.
+    pub fn path(&self, key: &str) -> Result<Option<PathBuf>> {
+        let Some(entry) = self.get(key) else {
+            return Ok(None);
+        };
+        let Some(value) = entry.value() else {
+            return Err(Error::new(
+                ErrorKind::Config,
+                format!("missing value for '{}'", entry.key),
+            ));
+        };
+        match self.expand_home(value) {
+            Some(path) => Ok(Some(path)),
+            None => Err(Error::new(
+                ErrorKind::Config,
+                format!("failed to expand user dir in: '{value}'"),
+            )),
+        }
+    }
+
+    /// Returns `value` as a path with `~` replaced by the home directory; `None` when that is
+    /// unknown.
+    pub(crate) fn expand_home(&self, value: &BStr) -> Option<PathBuf> {
+        include::expand_home(value, self.home.as_deref())
+    }
+}

@@ -1,0 +1,227 @@
+//! `include` and `includeIf`: reading further files at the place of the line that names them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bstr::{BStr, BString, ByteSlice};
+use gix_glob::wildmatch::Mode;
+
+use super::parse::Variable;
+use super::sources::{entry, read};
+use super::{Config, Entry, Scope};
+use crate::error::{Error, ErrorKind, Result};
+use crate::repository::paths::{self, path_to_bytes};
+use crate::system::{System, bytes_to_path};
+
+/// How many files may include one another, as in Git.
+const DEPTH_MAX: usize = 10;
+
+/// What conditional includes are decided by.
+#[derive(Clone, Copy)]
+pub(crate) struct Conditions<'a> {
+    /// The repository's directory, if there is one, without symbolic links; and as it was found.
+    pub(crate) git_dirs: Option<(&'a Path, &'a Path)>,
+    /// Finds the branch that `HEAD` points to, without `refs/heads/`.
+    pub(crate) branch: &'a dyn Fn() -> Option<BString>,
+}
+
+impl Conditions<'_> {
+    /// Outside of any repository: nothing but the remotes' URLs can be asked for.
+    pub(crate) fn none() -> Self {
+        Conditions {
+            git_dirs: None,
+            branch: &|| None,
+        }
+    }
+}
+
+/// Adds values to a configuration and follows includes.
+pub(super) struct Includer<'a> {
+    system: &'a dyn System,
+    home: Option<&'a Path>,
+    conditions: Conditions<'a>,
+    remote_urls: Vec<BString>,
+}
+
+impl<'a> Includer<'a> {
+    pub(super) fn new(
+        system: &'a dyn System,
+        home: Option<&'a Path>,
+        conditions: Conditions<'a>,
+    ) -> Self {
+        Includer {
+            system,
+            home,
+            conditions,
+            remote_urls: Vec::new(),
+        }
+    }
+
+    /// Takes the URLs of all remotes for the condition `hasconfig`, which is false before.
+    pub(super) fn learn_remote_urls(&mut self, config: &Config) {
+        let is_url =
+            |entry: &&Entry| entry.key.starts_with(b"remote.") && entry.key.ends_with(b".url");
+        let urls = config.entries.iter().filter(is_url);
+        self.remote_urls = urls.filter_map(|entry| entry.value.clone()).collect();
+    }
+
+    /// Adds the values of a file.
+    pub(super) fn add_file(
+        &self,
+        config: &mut Config,
+        variables: Vec<Variable>,
+        scope: Scope,
+        path: &Arc<Path>,
+    ) -> Result<()> {
+        for variable in variables {
+            self.add(config, entry(variable, scope, path), 0)?;
+        }
+        Ok(())
+    }
+
+    /// Adds one value, and what it includes.
+    pub(super) fn add(&self, config: &mut Config, entry: Entry, depth: usize) -> Result<()> {
+        let included = match entry.value() {
+            Some(path) if self.includes(&entry) => Some(self.resolve(path, &entry)?),
+            _ => None,
+        };
+        let (scope, file) = (entry.scope, entry.file.clone());
+        config.entries.push(entry);
+        let Some(path) = included else {
+            return Ok(());
+        };
+        let Some(variables) = read(self.system, &path)? else {
+            return Ok(());
+        };
+        if depth == DEPTH_MAX {
+            let from = file.as_deref().unwrap_or(Path::new("the command line"));
+            return Err(Error::new(
+                ErrorKind::Config,
+                format!(
+                    "exceeded maximum include depth ({DEPTH_MAX}) while including\n\t{}\nfrom\n\t{}\n\
+                     This might be due to circular includes.",
+                    path.display(),
+                    from.display()
+                ),
+            ));
+        }
+        let path: Arc<Path> = path.into();
+        for variable in variables {
+            self.add(
+                config,
+                super::sources::entry(variable, scope, &path),
+                depth + 1,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether `entry` includes a file, and its condition holds.
+    fn includes(&self, entry: &Entry) -> bool {
+        if entry.key == "include.path" {
+            return true;
+        }
+        let condition = entry
+            .key
+            .strip_prefix(b"includeif.")
+            .and_then(|rest| rest.strip_suffix(b".path"));
+        let Some(condition) = condition else {
+            return false;
+        };
+        let file = entry.file();
+        if let Some(pattern) = condition.strip_prefix(b"gitdir:") {
+            self.is_git_dir(pattern, file, Mode::NO_MATCH_SLASH_LITERAL)
+        } else if let Some(pattern) = condition.strip_prefix(b"gitdir/i:") {
+            let mode = Mode::NO_MATCH_SLASH_LITERAL | Mode::IGNORE_CASE;
+            self.is_git_dir(pattern, file, mode)
+        } else if let Some(pattern) = condition.strip_prefix(b"onbranch:") {
+            let pattern = with_children(pattern.to_vec());
+            (self.conditions.branch)()
+                .is_some_and(|branch| matches(&pattern, &branch, Mode::NO_MATCH_SLASH_LITERAL))
+        } else if let Some(pattern) = condition.strip_prefix(b"hasconfig:remote.*.url:") {
+            self.remote_urls
+                .iter()
+                .any(|url| matches(pattern, url, Mode::NO_MATCH_SLASH_LITERAL))
+        } else {
+            false
+        }
+    }
+
+    /// Returns whether the repository's directory matches a pattern that stands in `file`.
+    fn is_git_dir(&self, pattern: &[u8], file: Option<&Path>, mode: Mode) -> bool {
+        let Some((real, found)) = self.conditions.git_dirs else {
+            return false;
+        };
+        let mut literal = Vec::new();
+        let mut pattern = match expand_home(pattern.as_bstr(), self.home) {
+            Some(path) => path_to_bytes(&path).to_vec(),
+            None => return false,
+        };
+        if let Some(rest) = pattern.strip_prefix(b"./") {
+            let Some(parent) = file.and_then(Path::parent) else {
+                return false;
+            };
+            let Ok(parent) = paths::real(self.system, parent) else {
+                return false;
+            };
+            literal = path_to_bytes(&parent).to_vec();
+            literal.push(b'/');
+            pattern = rest.to_vec();
+        } else if !pattern.starts_with(b"/") {
+            pattern.splice(0..0, *b"**/");
+        }
+        let pattern = with_children(pattern);
+        [real, found].iter().any(|dir| {
+            let dir = path_to_bytes(dir);
+            let starts = dir.get(..literal.len()).is_some_and(|start| {
+                start == literal
+                    || mode.contains(Mode::IGNORE_CASE) && start.eq_ignore_ascii_case(&literal)
+            });
+            starts && matches(&pattern, dir.get(literal.len()..).unwrap_or_default(), mode)
+        })
+    }
+
+    /// Returns the path of an included file.
+    fn resolve(&self, path: &BStr, entry: &Entry) -> Result<PathBuf> {
+        let expanded = expand_home(path, self.home).ok_or_else(|| {
+            Error::new(
+                ErrorKind::Config,
+                format!("could not expand include path '{path}'"),
+            )
+        })?;
+        if expanded.is_absolute() {
+            return Ok(expanded);
+        }
+        match entry.file() {
+            Some(file) => Ok(file.parent().unwrap_or(Path::new("")).join(expanded)),
+            None => Err(Error::new(
+                ErrorKind::Config,
+                "relative config includes must come from files",
+            )),
+        }
+    }
+}
+
+/// Replaces `~/` by the home directory; `None` when that is unknown, or another user's is meant.
+pub(super) fn expand_home(path: &BStr, home: Option<&Path>) -> Option<PathBuf> {
+    match path.strip_prefix(b"~") {
+        None => Some(bytes_to_path(path).to_owned()),
+        Some(b"") => home.map(Path::to_owned),
+        Some(rest) => {
+            let rest = rest.strip_prefix(b"/")?;
+            Some(home?.join(bytes_to_path(rest)))
+        }
+    }
+}
+
+/// A pattern that ends in a slash means everything below.
+fn with_children(mut pattern: Vec<u8>) -> Vec<u8> {
+    if pattern.ends_with(b"/") {
+        pattern.extend(b"**");
+    }
+    pattern
+}
+
+fn matches(pattern: &[u8], text: &[u8], mode: Mode) -> bool {
+    gix_glob::wildmatch(pattern.as_bstr(), text.as_bstr(), mode)
+}

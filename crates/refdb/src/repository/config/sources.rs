@@ -1,0 +1,191 @@
+//! Where configuration files are, and reading them in the order of their precedence.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::include::Includer;
+use super::parse::{self, Variable};
+use super::{Conditions, Config, Override, Scope, command};
+use crate::error::{Error, ErrorKind, Result};
+use crate::repository::environment::Environment;
+use crate::system::System;
+
+/// A configuration file of the repository that was read once, for its format and its values.
+#[derive(Debug)]
+pub(crate) struct LocalFile {
+    path: Arc<Path>,
+    variables: Vec<Variable>,
+}
+
+impl LocalFile {
+    /// Reads the file; a missing one is empty.
+    ///
+    /// # Errors
+    /// `Config` for a line that breaks the grammar, `Io` when it cannot be read.
+    pub(crate) fn read(system: &dyn System, path: &Path) -> Result<LocalFile> {
+        Ok(LocalFile {
+            path: path.into(),
+            variables: read(system, path)?.unwrap_or_default(),
+        })
+    }
+
+    /// Returns the values that stand in this file itself, without what it includes.
+    pub(crate) fn own_values(&self) -> Config {
+        let mut config = Config::default();
+        for variable in &self.variables {
+            config
+                .entries
+                .push(entry(variable.clone(), Scope::Local, &self.path));
+        }
+        config
+    }
+}
+
+/// What a configuration is put together from.
+pub(crate) struct Sources<'a> {
+    /// Where files are read.
+    pub(crate) system: &'a dyn System,
+    /// The variables that name files and values.
+    pub(crate) environment: &'a Environment,
+    /// The values of the command line.
+    pub(crate) overrides: &'a [Override],
+    /// The repository's file.
+    pub(crate) local: Option<&'a LocalFile>,
+    /// The worktree's own file.
+    pub(crate) worktree: Option<PathBuf>,
+    /// What conditional includes are decided by.
+    pub(crate) conditions: Conditions<'a>,
+}
+
+impl Sources<'_> {
+    /// Reads everything.
+    ///
+    /// # Errors
+    /// `Config` for a line that breaks the grammar, or includes without end.
+    pub(crate) fn read(self) -> Result<Config> {
+        let home = self.environment.path("HOME");
+        let mut files: Vec<(Scope, Arc<Path>, Vec<Variable>)> = Vec::new();
+        for (scope, path) in global_files(self.environment)? {
+            if let Some(variables) = read(self.system, &path)? {
+                files.push((scope, path.into(), variables));
+            }
+        }
+        if let Some(local) = self.local {
+            files.push((
+                Scope::Local,
+                Arc::clone(&local.path),
+                local.variables.clone(),
+            ));
+        }
+        if let Some(path) = self.worktree {
+            if let Some(variables) = read(self.system, &path)? {
+                files.push((Scope::Worktree, path.into(), variables));
+            }
+        }
+        let command = command::entries(self.environment, self.overrides)?;
+
+        let mut includer = Includer::new(self.system, home.as_deref(), self.conditions);
+        if files.iter().any(|(_, _, variables)| {
+            variables
+                .iter()
+                .any(|variable| variable.key.starts_with(b"includeif.hasconfig:"))
+        }) {
+            let mut urls = Config::default();
+            for (scope, path, variables) in &files {
+                includer.add_file(&mut urls, variables.clone(), *scope, path)?;
+            }
+            includer.learn_remote_urls(&urls);
+        }
+        let mut config = Config {
+            entries: Vec::new(),
+            home: home.clone(),
+        };
+        for (scope, path, variables) in files {
+            includer.add_file(&mut config, variables, scope, &path)?;
+        }
+        for entry in command {
+            includer.add(&mut config, entry, 0)?;
+        }
+        Ok(config)
+    }
+
+    /// Reads what a repository itself cannot have written: system, user and command line.
+    pub(crate) fn read_protected(
+        system: &dyn System,
+        environment: &Environment,
+        overrides: &[Override],
+    ) -> Result<Config> {
+        let sources = Sources {
+            system,
+            environment,
+            overrides,
+            local: None,
+            worktree: None,
+            conditions: Conditions::none(),
+        };
+        sources.read()
+    }
+}
+
+pub(super) fn entry(variable: Variable, scope: Scope, file: &Arc<Path>) -> super::Entry {
+    super::Entry {
+        key: variable.key,
+        value: variable.value,
+        scope,
+        file: Some(Arc::clone(file)),
+    }
+}
+
+/// Reads a file; `None` when there is none.
+pub(super) fn read(system: &dyn System, path: &Path) -> Result<Option<Vec<Variable>>> {
+    let content = match system.read(path) {
+        Ok(content) => content,
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound
+                    | io::ErrorKind::NotADirectory
+                    | io::ErrorKind::PermissionDenied
+            ) =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(Error::io("unable to access", path, error)),
+    };
+    match parse::parse(&content) {
+        Ok(variables) => Ok(Some(variables)),
+        Err(line) => Err(Error::new(
+            ErrorKind::Config,
+            format!("bad config line {line} in file {}", path.display()),
+        )),
+    }
+}
+
+/// Returns the system's and the user's files, whether or not they exist.
+fn global_files(environment: &Environment) -> Result<Vec<(Scope, PathBuf)>> {
+    let mut files = Vec::new();
+    if environment.boolean("GIT_CONFIG_NOSYSTEM")? != Some(true) {
+        let path = environment.path("GIT_CONFIG_SYSTEM");
+        files.push((
+            Scope::System,
+            path.unwrap_or_else(|| PathBuf::from("/etc/gitconfig")),
+        ));
+    }
+    if let Some(path) = environment.path("GIT_CONFIG_GLOBAL") {
+        files.push((Scope::Global, path));
+        return Ok(files);
+    }
+    let home = environment.path("HOME");
+    let xdg = environment
+        .path("XDG_CONFIG_HOME")
+        .filter(|path| !path.as_os_str().is_empty())
+        .or_else(|| Some(home.as_ref()?.join(".config")));
+    if let Some(xdg) = xdg {
+        files.push((Scope::Global, xdg.join("git/config")));
+    }
+    if let Some(home) = home {
+        files.push((Scope::Global, home.join(".gitconfig")));
+    }
+    Ok(files)
+}

@@ -1,0 +1,360 @@
+//! What a command line says about the repository to open, and opening it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bstr::{BString, ByteSlice};
+
+use super::config::{Conditions, LocalFile, Override, Sources};
+use super::discover::{Found, Location, Search};
+use super::environment::Environment;
+use super::format::Format;
+use super::paths::{self, absolute};
+use super::{Repository, identity, ownership, refused, settings};
+use crate::error::{Error, ErrorKind, Result};
+use crate::layout::Layout;
+use crate::name::RefName;
+use crate::objects::Odb;
+use crate::options::Options;
+use crate::store::Store;
+use crate::system::{OsSystem, System, bytes_to_path};
+use crate::target::Target;
+
+/// How to find and open a repository.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    system: Arc<dyn System>,
+    environment: Environment,
+    current_dir: Option<PathBuf>,
+    git_dir: Option<PathBuf>,
+    common_dir: Option<PathBuf>,
+    work_tree: Option<PathBuf>,
+    bare: bool,
+    namespace: Option<BString>,
+    overrides: Vec<Override>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        OpenOptions::new()
+    }
+}
+
+impl OpenOptions {
+    /// Nothing is said: the process's environment and the repository decide.
+    pub fn new() -> Self {
+        OpenOptions {
+            system: Arc::new(OsSystem::new()),
+            environment: Environment::process(),
+            current_dir: None,
+            git_dir: None,
+            common_dir: None,
+            work_tree: None,
+            bare: false,
+            namespace: None,
+            overrides: Vec::new(),
+        }
+    }
+
+    /// Reads files through another system.
+    pub fn system(mut self, system: Arc<dyn System>) -> Self {
+        self.system = system;
+        self
+    }
+
+    /// Takes another environment than the process's.
+    pub fn environment(mut self, environment: Environment) -> Self {
+        self.environment = environment;
+        self
+    }
+
+    /// Takes relative paths as seen from `dir`, not from the process's current directory.
+    pub fn current_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.current_dir = Some(dir.into());
+        self
+    }
+
+    /// Names the repository's directory (`--git-dir`), before `GIT_DIR`.
+    pub fn git_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.git_dir = Some(dir.into());
+        self
+    }
+
+    /// Names the directory that all worktrees share, before `GIT_COMMON_DIR`.
+    pub fn common_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.common_dir = Some(dir.into());
+        self
+    }
+
+    /// Names the work tree (`--work-tree`), before `GIT_WORK_TREE`.
+    pub fn work_tree(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.work_tree = Some(dir.into());
+        self
+    }
+
+    /// Takes the repository for bare (`--bare`): the current directory, unless one is named.
+    pub fn bare(mut self, bare: bool) -> Self {
+        self.bare = bare;
+        self
+    }
+
+    /// Names the namespace (`--namespace`), before `GIT_NAMESPACE`.
+    pub fn namespace(mut self, namespace: impl Into<BString>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Adds a configuration value, as `-c` does: `section.key=value`, or `section.key` for true.
+    pub fn config(mut self, argument: impl AsRef<[u8]>) -> Self {
+        self.overrides
+            .push(Override::from_argument(argument.as_ref()));
+        self
+    }
+
+    /// Adds a configuration value from the environment, as `--config-env` does: `section.key=NAME`.
+    ///
+    /// # Errors
+    /// `Config` when there is no such variable, or nothing like a variable's name.
+    pub fn config_env(mut self, argument: impl AsRef<[u8]>) -> Result<Self> {
+        let argument = argument.as_ref();
+        let refuse = |message: String| Error::new(ErrorKind::Config, message);
+        let Some((key, variable)) = argument.rsplit_once_str("=") else {
+            return Err(refuse(format!(
+                "invalid config format: {}",
+                argument.as_bstr()
+            )));
+        };
+        if variable.is_empty() {
+            let key = key.as_bstr();
+            return Err(refuse(format!(
+                "missing environment variable name for configuration '{key}'"
+            )));
+        }
+        let name = variable.to_str_lossy();
+        let value = self.environment.bytes(&name).ok_or_else(|| {
+            let key = key.as_bstr();
+            refuse(format!(
+                "missing environment variable '{name}' for configuration '{key}'"
+            ))
+        })?;
+        self.overrides.push(Override {
+            key: key.into(),
+            value: Some(value),
+        });
+        Ok(self)
+    }
+
+    /// Opens the repository that is named, by [`OpenOptions::git_dir`] or by `GIT_DIR`, else finds
+    /// the one that `start` is in.
+    ///
+    /// # Errors
+    /// As for [`Repository::discover`].
+    pub fn discover(self, start: &Path) -> Result<Repository> {
+        let start = self.absolute(start)?;
+        let named = self.git_dir.clone();
+        let mut named = named.or_else(|| self.environment.path("GIT_DIR"));
+        if named.is_none() && self.bare {
+            named = Some(start.clone());
+        }
+        if let Some(git_dir) = named {
+            return self.open_named(&git_dir, &start);
+        }
+        let common_dir = self.named_common_dir(&start);
+        let location = self.search(common_dir.as_deref()).walk_up(&start)?;
+        ownership::check(
+            self.system.as_ref(),
+            &self.environment,
+            &self.overrides,
+            &location,
+        )?;
+        self.finish(location, &start)
+    }
+
+    /// Opens the repository whose directory (or gitfile) is `git_dir`, whatever else is named.
+    ///
+    /// # Errors
+    /// As for [`Repository::discover`].
+    pub fn open(self, git_dir: &Path) -> Result<Repository> {
+        let start = self.absolute(Path::new(""))?;
+        self.open_named(git_dir, &start)
+    }
+
+    fn open_named(self, git_dir: &Path, start: &Path) -> Result<Repository> {
+        let common_dir = self.named_common_dir(start);
+        let search = self.search(common_dir.as_deref());
+        let location = search.explicit(git_dir, start)?;
+        self.finish(location, start)
+    }
+
+    fn search<'a>(&'a self, common_dir: Option<&'a Path>) -> Search<'a> {
+        Search {
+            system: self.system.as_ref(),
+            environment: &self.environment,
+            common_dir,
+        }
+    }
+
+    fn named_common_dir(&self, start: &Path) -> Option<PathBuf> {
+        let named = self.common_dir.clone();
+        let named = named.or_else(|| self.environment.path("GIT_COMMON_DIR"));
+        named.map(|dir| absolute(start, &dir))
+    }
+
+    fn absolute(&self, path: &Path) -> Result<PathBuf> {
+        if path.is_absolute() {
+            return Ok(path.to_owned());
+        }
+        let base = match &self.current_dir {
+            Some(dir) => dir.clone(),
+            None => super::environment::current_dir()?,
+        };
+        Ok(absolute(&base, path))
+    }
+
+    /// Reads format and configuration of the repository at `location`.
+    fn finish(self, location: Location, start: &Path) -> Result<Repository> {
+        let system = self.system.as_ref();
+        let Location {
+            git_dir,
+            common_dir,
+            found,
+        } = location;
+        let local = LocalFile::read(system, &common_dir.join("config"))?;
+        let mut format = Format::read(&local.own_values(), &common_dir, &self.environment)?;
+        let worktree_file = format
+            .worktree_config
+            .then(|| git_dir.join("config.worktree"));
+        if git_dir != common_dir {
+            // What the shared file says of bareness and work tree is about the main worktree.
+            (format.bare, format.work_tree) = (None, None);
+        }
+        if let Some(path) = &worktree_file {
+            let own = LocalFile::read(system, path)?.own_values();
+            format.bare = own.boolean("core.bare")?.or(format.bare);
+            format.work_tree = own.path("core.worktree")?.or(format.work_tree);
+        }
+        let (work_tree, bare) = self.work_tree_of(&git_dir, &found, &format, start)?;
+
+        let objects_dir = self.environment.path("GIT_OBJECT_DIRECTORY");
+        let objects_dir =
+            objects_dir.map_or_else(|| common_dir.join("objects"), |dir| absolute(start, &dir));
+        let odb = Arc::new(Odb::new(
+            objects_dir,
+            self.alternates(start),
+            format.objects,
+        ));
+        let layout = layout(&git_dir, &common_dir, format.refs_dir.as_deref())?;
+        let open_store = |options: Options| {
+            let system = Arc::clone(&self.system);
+            let odb = Arc::clone(&odb);
+            Store::open(system, layout.clone(), format.refs, odb, options)
+        };
+
+        let real_git_dir = paths::real(system, &git_dir).unwrap_or_else(|_| git_dir.clone());
+        let branch = || branch_of_head(&open_store(Options::new(format.objects)).ok()?);
+        let config = Sources {
+            system,
+            environment: &self.environment,
+            overrides: &self.overrides,
+            local: Some(&local),
+            worktree: worktree_file,
+            conditions: Conditions {
+                git_dirs: Some((&real_git_dir, &git_dir)),
+                branch: &branch,
+            },
+        };
+        let config = config.read()?;
+
+        let mut warnings = Vec::new();
+        let mut options = settings::options(
+            &config,
+            &self.environment,
+            format.objects,
+            bare,
+            &mut warnings,
+        )?;
+        options.committer = identity::committer(system, &self.environment, &config)?;
+        let store = open_store(options)?;
+        Ok(Repository {
+            store,
+            odb,
+            config: Arc::new(config),
+            system: self.system,
+            environment: self.environment,
+            git_dir,
+            common_dir,
+            refs_dir: format.refs_dir,
+            work_tree,
+            bare,
+            warnings,
+        })
+    }
+
+    /// Returns the work tree, and whether the repository is bare.
+    fn work_tree_of(
+        &self,
+        git_dir: &Path,
+        found: &Found,
+        format: &Format,
+        start: &Path,
+    ) -> Result<(Option<PathBuf>, bool)> {
+        let bare = if self.bare { Some(true) } else { format.bare };
+        let named = self.work_tree.clone();
+        let named = named.or_else(|| self.environment.path("GIT_WORK_TREE"));
+        let work_tree = if let Some(named) = named {
+            Some(absolute(start, &named))
+        } else if let Some(configured) = &format.work_tree {
+            if bare == Some(true) {
+                return Err(refused("core.bare and core.worktree do not make sense"));
+            }
+            Some(absolute(git_dir, configured))
+        } else if bare == Some(true) {
+            None
+        } else {
+            let implicit = self.environment.boolean("GIT_IMPLICIT_WORK_TREE")?;
+            match found {
+                Found::DotGit { parent, .. } => Some(parent.clone()),
+                Found::Explicit if implicit != Some(false) => Some(start.to_owned()),
+                Found::Explicit | Found::Bare => None,
+            }
+        };
+        let bare = work_tree.is_none() && bare != Some(false);
+        Ok((work_tree, bare))
+    }
+
+    /// Returns the directories of `GIT_ALTERNATE_OBJECT_DIRECTORIES`.
+    fn alternates(&self, start: &Path) -> Vec<PathBuf> {
+        let list = self.environment.bytes("GIT_ALTERNATE_OBJECT_DIRECTORIES");
+        let list = list.unwrap_or_default();
+        let dirs = list.split_str(":").filter(|dir| !dir.is_empty());
+        dirs.map(|dir| absolute(start, bytes_to_path(dir)))
+            .collect()
+    }
+}
+
+/// Returns where the refs of the worktree at `git_dir` are.
+pub(super) fn layout(git_dir: &Path, common_dir: &Path, refs_dir: Option<&Path>) -> Result<Layout> {
+    let base = refs_dir.unwrap_or(common_dir);
+    if git_dir == common_dir {
+        return Ok(Layout::main(base));
+    }
+    match refs_dir {
+        None => Ok(Layout::linked(git_dir, common_dir)),
+        Some(refs_dir) => {
+            let id = git_dir
+                .file_name()
+                .ok_or_else(|| refused(format!("not a git repository: '{}'", git_dir.display())))?;
+            Ok(Layout::linked(
+                refs_dir.join("worktrees").join(id),
+                refs_dir,
+            ))
+        }
+    }
+}
+
+fn branch_of_head(store: &Store) -> Option<BString> {
+    match store.read(RefName::from_disk(b"HEAD")).ok()??.target {
+        Target::Symbolic(name) => Some(name.as_bytes().strip_prefix(b"refs/heads/")?.into()),
+        Target::Direct(_) => None,
+    }
+}
