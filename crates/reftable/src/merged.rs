@@ -12,7 +12,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crate::cursor::{LogCursor, RefCursor, Source};
+use crate::cursor::{LogCursor, RefCursor, Source, has_prefix};
 use crate::error::{Error, Result};
 use crate::record::{LogRecord, RefRecord, make_log_key, split_log_key};
 use crate::table::Table;
@@ -313,7 +313,7 @@ impl MergedRefs {
     pub fn advance(&mut self) -> Result<bool> {
         while self.merge.advance()? {
             let Some(top) = self.merge.top() else { break };
-            if !top.inner.key().starts_with(&self.prefix) {
+            if !has_prefix(top.inner.key(), &self.prefix) {
                 self.merge.stop_behind(&self.prefix);
                 return Ok(false);
             }
@@ -439,7 +439,7 @@ impl MergedLogs {
         while self.merge.advance()? {
             let Some(top) = self.merge.top() else { break };
             let name = split_log_key(top.inner.key()).map_or(&[][..], |(name, _)| name);
-            if !name.starts_with(&self.prefix) {
+            if !has_prefix(name, &self.prefix) {
                 self.merge.stop_behind(&self.prefix);
                 return Ok(false);
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{SectionCursor, Source};
+use super::{SectionCursor, Source, has_prefix};
 use crate::error::{Error, Result};
 use crate::record::{LogCodec, LogRecord, make_log_key, split_log_key};
 use crate::table::Table;
@@ -90,7 +90,7 @@ impl LogCursor {
             return Ok(false);
         }
         match split_log_key(self.inner.key()) {
-            Some((name, _)) if name.starts_with(&self.prefix) => return Ok(true),
+            Some((name, _)) if has_prefix(name, &self.prefix) => return Ok(true),
             Some(_) => self.inner.end(),
             None => {
                 let offset = self.inner.block_offset().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{SectionCursor, Source};
+use super::{SectionCursor, Source, has_prefix};
 use crate::error::Result;
 use crate::record::{RefCodec, RefRecord};
 use crate::table::Table;
@@ -80,7 +80,7 @@ impl RefCursor {
         if !self.inner.advance()? {
             return Ok(false);
         }
-        if self.inner.key().starts_with(&self.prefix) {
+        if has_prefix(self.inner.key(), &self.prefix) {
             return Ok(true);
         }
         self.inner.end();

@@ -34,8 +34,9 @@ const BLOCK_SIZE_DEFAULT: u32 = 4096;
 const RESTART_INTERVAL_DEFAULT: u16 = 16;
 /// How many blocks a section of a padded table has before it gets an index.
 const UNINDEXED_BLOCKS_MAX: usize = 3;
-/// How strongly log blocks are compressed by default: as Git does.
-const DEFLATE_LEVEL_DEFAULT: u32 = 9;
+/// How strongly log blocks are compressed by default. Git uses 9, which takes three to four times
+/// as long for blocks that are 5 to 10 % smaller.
+const DEFLATE_LEVEL_DEFAULT: u32 = 1;
 
 /// How to write a table.
 ///
@@ -65,7 +66,7 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// Returns Git's defaults, and 1 as the only update index.
+    /// Returns Git's defaults, except for the compression, and 1 as the only update index.
     #[must_use]
     pub fn new(hash: HashId) -> Self {
         WriteOptions {
