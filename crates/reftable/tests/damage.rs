@@ -1,0 +1,269 @@
+//! Damaged tables: every operation ends with a result or an error, whatever the bytes are.
+//!
+//! The footer's checksum would catch most damage to header and footer before it gets anywhere, so
+//! it is put right again after the damage: what a broken writer or an attacker would do.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Entry, Model, Value, options};
+use reftable::{
+    BlockKind, ErrorKind, LogCursor, MergedLogs, MergedRefs, RefCursor, Result, Table,
+    WriteOptions, check, compact, find_ref, refs_by_oid,
+};
+
+/// A table with two index levels over refs, objects and logs in a few thousand bytes.
+fn dense() -> Vec<u8> {
+    let mut model = Model::default();
+    for n in 0..70_u8 {
+        let name = format!("refs/heads/{}/topic-{n:02}", n % 5).into_bytes();
+        let mut oid = vec![n; 20];
+        oid[0] = n / 3;
+        let value = match n % 7 {
+            0 => Value::Deletion,
+            1 => Value::Symref(b"refs/heads/main".to_vec()),
+            2 => Value::Peeled(oid.clone(), vec![0xee; 20]),
+            _ => Value::Direct(oid.clone()),
+        };
+        model.refs.insert(name.clone(), (u64::from(n) + 1, value));
+        let entry = if n % 9 == 0 {
+            Entry::Deletion
+        } else {
+            Entry::Update {
+                old: vec![0; 20],
+                new: oid,
+                who: b"A".to_vec(),
+                time: 1_700_000_000,
+                tz: 100,
+                message: b"x\n".to_vec(),
+            }
+        };
+        model.logs.insert((name, !u64::from(n)), entry);
+    }
+    model.write(options(256, 3))
+}
+
+fn fixture(name: &str) -> Vec<u8> {
+    let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    std::fs::read(data.join(name)).unwrap()
+}
+
+/// Does everything that can be done with a table, and returns how many refs it had.
+fn exercise(bytes: Vec<u8>) -> Result<u64> {
+    let table = Arc::new(Table::open(bytes)?);
+    let names = [
+        &b"HEAD"[..],
+        b"refs/heads/2/topic-32",
+        b"refs/heads/4/topic-69",
+        b"\xff",
+        b"",
+    ];
+    let mut first_error = None;
+    let mut note = |result: Result<()>| {
+        if let Err(error) = result {
+            first_error.get_or_insert(error);
+        }
+    };
+    let mut count = 0;
+    let mut refs = RefCursor::new(Arc::clone(&table));
+    note((|| {
+        while let Some(record) = refs.next()? {
+            count += 1;
+            std::hint::black_box(record);
+        }
+        Ok(())
+    })());
+    let mut logs = LogCursor::new(Arc::clone(&table));
+    note((|| {
+        while let Some(record) = logs.next()? {
+            std::hint::black_box(record);
+        }
+        Ok(())
+    })());
+    for name in names {
+        note(refs.seek(name).and_then(|()| refs.advance().map(drop)));
+        note(logs.seek(name).and_then(|()| logs.advance().map(drop)));
+        note(find_ref(&[Arc::clone(&table)], name, |_| ()).map(drop));
+    }
+    let oid = vec![0xee; table.hash().len()];
+    note(refs_by_oid(&[Arc::clone(&table)], &oid, &mut |_| ()));
+    note(table.blocks().try_for_each(|block| block.map(drop)));
+    std::hint::black_box(check(&table));
+    let twice = vec![Arc::clone(&table), Arc::clone(&table)];
+    note(MergedRefs::new(twice.clone()).advance().map(drop));
+    note(MergedLogs::new(twice.clone()).advance().map(drop));
+    let options = WriteOptions::new(table.hash());
+    note(compact(&twice, true, &options, Vec::new()).map(drop));
+    first_error.map_or(Ok(count), Err)
+}
+
+/// Puts the checksum of the footer right.
+fn repair(bytes: &mut [u8]) {
+    let footer_len = if bytes.get(4) == Some(&1) { 68 } else { 72 };
+    let Some(start) = bytes.len().checked_sub(footer_len) else {
+        return;
+    };
+    let (fields, crc) = bytes[start..].split_at_mut(footer_len - 4);
+    crc.copy_from_slice(&crc32fast::hash(fields).to_be_bytes());
+}
+
+#[test]
+fn a_cut_table_is_never_taken_for_a_whole_one() {
+    for bytes in [dense(), fixture("small.ref"), fixture("sha256.ref")] {
+        exercise(bytes.clone()).unwrap();
+        for len in 0..bytes.len() {
+            let error = Table::open(bytes[..len].to_vec()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+        }
+    }
+}
+
+#[test]
+fn a_cut_table_with_a_footer_is_survived() {
+    let bytes = dense();
+    let (body, footer) = bytes.split_at(bytes.len() - 68);
+    for len in 24..body.len() {
+        let _ = exercise([&body[..len], footer].concat());
+    }
+}
+
+#[test]
+fn any_byte_may_be_wrong() {
+    let mut refused = 0;
+    for bytes in [
+        dense(),
+        fixture("small.ref"),
+        fixture("sha256.ref"),
+        fixture("log-only.ref"),
+    ] {
+        for at in 0..bytes.len() {
+            for flip in [0x01, 0xff] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= flip;
+                repair(&mut damaged);
+                refused += usize::from(exercise(damaged).is_err());
+            }
+        }
+    }
+    assert!(refused > 1000, "{refused}");
+}
+
+#[test]
+fn what_is_wrong_with_the_structure_is_found() {
+    // Every byte of an object or index block matters.
+    let bytes = dense();
+    let sound = Arc::new(Table::open(bytes.clone()).unwrap());
+    let expected = answers(&sound);
+    assert_eq!(expected.len(), 50);
+    let mut unnoticed = 0;
+    for block in sound.blocks() {
+        let block = block.unwrap();
+        if block.kind != BlockKind::Index && block.kind != BlockKind::Object {
+            continue;
+        }
+        let start = usize::try_from(block.offset).unwrap();
+        let len = usize::try_from(block.len_on_disk).unwrap();
+        for at in start..start + len {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x01;
+            let table = Arc::new(Table::open(damaged).unwrap());
+            if check(&table).is_empty() {
+                // An object record may say that all blocks have to be searched.
+                assert_eq!(block.kind, BlockKind::Object, "{at}");
+                assert_eq!(answers(&table), expected, "{at}");
+                unnoticed += 1;
+            }
+        }
+    }
+    assert!(unnoticed < 20, "{unnoticed} of {} bytes", bytes.len());
+}
+
+/// What the object section is there for, asked about all objects that the refs name.
+fn answers(table: &Arc<Table>) -> Vec<(u8, Vec<u8>)> {
+    let mut answers = Vec::new();
+    for n in 0..70 {
+        let mut oid = [n; 20];
+        oid[0] = n / 3;
+        let tables = [Arc::clone(table)];
+        refs_by_oid(&tables, &oid, &mut |record| {
+            answers.push((n, record.name.to_vec()))
+        })
+        .unwrap();
+    }
+    answers
+}
+
+#[test]
+fn a_wrong_checksum_is_refused() {
+    let bytes = dense();
+    for at in bytes.len() - 68..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        assert_eq!(Table::open(damaged).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+}
+
+/// A table of one index block, in the place of the ref blocks' index, behind one ref block.
+fn with_index(child: u8) -> Vec<u8> {
+    let mut model = Model::default();
+    model
+        .refs
+        .insert(b"a".to_vec(), (1, Value::Symref(b"b".to_vec())));
+    let bytes = model.write(options(256, 16));
+    let (body, footer) = bytes.split_at(bytes.len() - 68);
+    let at = u8::try_from(body.len()).unwrap();
+    // One record with the key `z`, one restart.
+    let index = [b'i', 0, 0, 13, 0, 1 << 3, b'z', child, 0, 0, 4, 0, 1];
+    let mut footer = footer.to_vec();
+    footer[31] = at;
+    let mut bytes = [body, &index, &footer].concat();
+    repair(&mut bytes);
+    bytes
+}
+
+#[test]
+fn an_index_that_points_at_itself_is_refused() {
+    let seek = |child| {
+        let bytes = with_index(child);
+        let mut refs = RefCursor::new(Arc::new(Table::open(bytes).unwrap()));
+        refs.seek(b"a")?;
+        refs.advance()
+    };
+    assert!(seek(0).unwrap());
+    let own = 24 + 4 + 6 + 3 + 2;
+    for child in [own, own + 1, own - 1, 24, 0x7f] {
+        assert_eq!(
+            seek(child).unwrap_err().kind(),
+            ErrorKind::Corrupt,
+            "{child}"
+        );
+    }
+}
+
+#[test]
+fn a_log_block_that_claims_too_much_is_refused() {
+    let bytes = fixture("log-only.ref");
+    for len in [0_u32, 5, 29, 31, 0xff_ffff] {
+        let mut damaged = bytes.clone();
+        damaged[25..28].copy_from_slice(&len.to_be_bytes()[1..]);
+        let mut logs = LogCursor::new(Arc::new(Table::open(damaged).unwrap()));
+        assert_eq!(logs.advance().unwrap_err().kind(), ErrorKind::Corrupt);
+        // After an error the cursor is at the end, and stays there.
+        assert!(!logs.advance().unwrap());
+    }
+}
+
+#[test]
+fn a_table_without_records_is_read_and_found_empty() {
+    let bytes = Model::default().write(options(0, 0));
+    assert_eq!(bytes.len(), 24 + 68);
+    let table = Arc::new(Table::open(bytes).unwrap());
+    assert_eq!(table.weight(), 1);
+    assert_eq!(check(&table), []);
+    assert_eq!(table.blocks().count(), 0);
+    assert!(!RefCursor::new(Arc::clone(&table)).advance().unwrap());
+    assert!(!LogCursor::new(table).advance().unwrap());
+}
