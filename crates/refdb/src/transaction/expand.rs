@@ -405,6 +405,11 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
     /// Checks a ref that is no symref, or missing, against what its edit expects, and tells the
     /// symrefs that led here its value.
     fn check_value(&mut self, update: usize, value: Option<ObjectId>) -> Result<()> {
+        if self.updates[update].log_only && self.updates[update].parent.is_some() {
+            // An entry for HEAD's reflog, but HEAD is no symref any more.
+            self.updates[update].rejected = true;
+            return Ok(());
+        }
         if let Some(oid) = value {
             self.updates[update].old = oid;
             let mut ancestor = self.updates[update].parent;
@@ -412,9 +417,6 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
                 self.updates[parent].old = oid;
                 ancestor = self.updates[parent].parent;
             }
-        }
-        if self.updates[update].log_only && self.updates[update].parent.is_some() {
-            return Ok(());
         }
         let name = self.name(update).to_owned();
         let missing = || format!("unable to resolve reference '{name}'");
