@@ -158,6 +158,12 @@ impl GitRun {
         self
     }
 
+    /// Takes an environment variable away for this run.
+    pub fn unset(mut self, name: &str) -> GitRun {
+        self.command.env_remove(name);
+        self
+    }
+
     /// Sets the committer's time, in seconds since 1970, and zone for this run.
     pub fn at(self, time: u64, zone: &str) -> GitRun {
         self.env("GIT_COMMITTER_DATE", format!("{time} {zone}"))

@@ -153,7 +153,7 @@ impl Config {
     /// # Errors
     /// [`ErrorKind::Config`] when it is none, or one beyond 64 bits.
     pub fn integer(&self, key: &str) -> Result<Option<i64>> {
-        self.number(key, |number| Ok(number))
+        self.number(key, Ok)
     }
 
     /// Returns the value of `key` as a number of at most 32 bits, which most of Git's are.

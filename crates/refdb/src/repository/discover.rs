@@ -95,14 +95,14 @@ impl Search<'_> {
                     "not a git repository (or any of the parent directories): .git",
                 ));
             };
-            if let Some(start_device) = start_device {
-                if device(parent)? != start_device {
-                    return Err(not_a_repository(format!(
-                        "not a git repository (or any parent up to mount point {})\nStopping at \
-                         filesystem boundary (GIT_DISCOVERY_ACROSS_FILESYSTEM not set).",
-                        parent.display()
-                    )));
-                }
+            if let Some(start_device) = start_device
+                && device(parent)? != start_device
+            {
+                return Err(not_a_repository(format!(
+                    "not a git repository (or any parent up to mount point {})\nStopping at \
+                     filesystem boundary (GIT_DISCOVERY_ACROSS_FILESYSTEM not set).",
+                    parent.display()
+                )));
             }
             dir = parent;
         }

@@ -75,22 +75,22 @@ impl Format {
                     format.worktree_config = boolean(name, value)?;
                 }
                 b"noop-v1" | b"relativeworktrees" | b"submodulepathconfig" => {
-                    add_once(&mut needing_version_1, name);
+                    needing_version_1.push(name);
                 }
                 // Objects have a second id, which refs never hold.
-                b"compatobjectformat" => add_once(&mut needing_version_1, name),
+                b"compatobjectformat" => needing_version_1.push(name),
                 b"objectformat" => {
                     let known =
                         value.and_then(|value| ObjectFormat::from_name(value.to_str().ok()?));
                     format.objects = known.ok_or_else(|| invalid(name, value))?;
-                    add_once(&mut needing_version_1, name);
+                    needing_version_1.push(name);
                 }
                 b"refstorage" => {
                     let parsed = value.and_then(|value| ref_storage(value, common_dir));
                     (format.refs, format.refs_dir) = parsed.ok_or_else(|| invalid(name, value))?;
-                    add_once(&mut needing_version_1, name);
+                    needing_version_1.push(name);
                 }
-                _ => add_once(&mut unknown, name),
+                _ => unknown.push(name),
             }
         }
         check_version(version, &unknown, &needing_version_1)?;
@@ -176,12 +176,6 @@ fn invalid(name: &BStr, value: Option<&BStr>) -> Error {
         None => format!("missing value for 'extensions.{name}'"),
     };
     Error::new(ErrorKind::Config, message)
-}
-
-fn add_once<'a>(names: &mut Vec<&'a BStr>, name: &'a BStr) {
-    if !names.contains(&name) {
-        names.push(name);
-    }
 }
 
 #[cfg(test)]

@@ -85,7 +85,7 @@ fn clean(text: &[u8]) -> BString {
         byte <= b' '
             || matches!(
                 byte,
-                b'.' | b',' | b':' | b';' | b'<' | b'>' | b'"' | b'\\' | b'\''
+                b',' | b':' | b';' | b'<' | b'>' | b'"' | b'\\' | b'\''
             )
     };
     let start = text.iter().position(|byte| !is_crud(byte));
@@ -191,7 +191,7 @@ mod tests {
             (&b"C"[..], &b"u@x"[..])
         );
         let environment = [
-            ("GIT_COMMITTER_NAME", " .N <x>\n y;"),
+            ("GIT_COMMITTER_NAME", " ,N <x>\n y;"),
             ("GIT_COMMITTER_EMAIL", "<e@x>"),
             ("GIT_COMMITTER_DATE", "@12 -0530"),
         ];

@@ -224,6 +224,7 @@ impl OpenOptions {
         let worktree_file = format
             .worktree_config
             .then(|| git_dir.join("config.worktree"));
+        let claims_bare = format.bare;
         if git_dir != common_dir {
             // What the shared file says of bareness and work tree is about the main worktree.
             (format.bare, format.work_tree) = (None, None);
@@ -233,7 +234,8 @@ impl OpenOptions {
             format.bare = own.boolean("core.bare")?.or(format.bare);
             format.work_tree = own.path("core.worktree")?.or(format.work_tree);
         }
-        let (work_tree, bare) = self.work_tree_of(&git_dir, &found, &format, start)?;
+        let work_tree = self.work_tree_of(&git_dir, &found, &format, start)?;
+        let bare = work_tree.is_none() && format.bare.or(claims_bare) != Some(false);
 
         let objects_dir = self.environment.path("GIT_OBJECT_DIRECTORY");
         let objects_dir =
@@ -290,36 +292,35 @@ impl OpenOptions {
         })
     }
 
-    /// Returns the work tree, and whether the repository is bare.
+    /// Returns the top of the work tree, if there is one.
     fn work_tree_of(
         &self,
         git_dir: &Path,
         found: &Found,
         format: &Format,
         start: &Path,
-    ) -> Result<(Option<PathBuf>, bool)> {
-        let bare = if self.bare { Some(true) } else { format.bare };
+    ) -> Result<Option<PathBuf>> {
         let named = self.work_tree.clone();
         let named = named.or_else(|| self.environment.path("GIT_WORK_TREE"));
-        let work_tree = if let Some(named) = named {
-            Some(absolute(start, &named))
-        } else if let Some(configured) = &format.work_tree {
-            if bare == Some(true) {
+        if let Some(named) = named {
+            return Ok(Some(absolute(start, &named)));
+        }
+        if let Some(configured) = &format.work_tree {
+            if format.bare == Some(true) {
                 return Err(refused("core.bare and core.worktree do not make sense"));
             }
-            Some(absolute(git_dir, configured))
-        } else if bare == Some(true) {
-            None
-        } else {
-            let implicit = self.environment.boolean("GIT_IMPLICIT_WORK_TREE")?;
-            match found {
-                Found::DotGit { parent, .. } => Some(parent.clone()),
-                Found::Explicit if implicit != Some(false) => Some(start.to_owned()),
-                Found::Explicit | Found::Bare => None,
-            }
-        };
-        let bare = work_tree.is_none() && bare != Some(false);
-        Ok((work_tree, bare))
+            return Ok(Some(absolute(git_dir, configured)));
+        }
+        if format.bare == Some(true) {
+            return Ok(None);
+        }
+        let implicit = self.environment.boolean("GIT_IMPLICIT_WORK_TREE")?;
+        let implicit = !self.bare && implicit != Some(false);
+        Ok(match found {
+            Found::DotGit { parent, .. } => Some(parent.clone()),
+            Found::Explicit if implicit => Some(start.to_owned()),
+            Found::Explicit | Found::Bare => None,
+        })
     }
 
     /// Returns the directories of `GIT_ALTERNATE_OBJECT_DIRECTORIES`.

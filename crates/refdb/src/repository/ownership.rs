@@ -101,7 +101,7 @@ fn names(system: &dyn System, config: &Config, value: &BStr, dir: &Path) -> bool
         Some(base) => (bytes_to_path(base), true),
         None => (path.as_path(), false),
     };
-    if !base.is_absolute() && !(below && bytes == b"/*") {
+    if !path.is_absolute() {
         return false;
     }
     let base = paths::real(system, base).unwrap_or_else(|_| base.to_owned());

@@ -212,7 +212,7 @@ pub(super) fn abbreviation(config: &Config, format: ObjectFormat) -> Result<Opti
     if value.is_some_and(|value| value.eq_ignore_ascii_case(b"auto")) {
         return Ok(None);
     }
-    if value.is_some_and(|value| value.parse_false()) {
+    if value.is_some_and(is_word_for_false) {
         return Ok(Some(format.hex_len()));
     }
     let number = config.small_integer(KEY)?.unwrap_or_default();
@@ -225,15 +225,9 @@ pub(super) fn abbreviation(config: &Config, format: ObjectFormat) -> Result<Opti
     }
 }
 
-trait ParseFalse {
-    fn parse_false(&self) -> bool;
-}
-
-impl ParseFalse for &[u8] {
-    /// Returns whether this is a word for false; a number is none here.
-    fn parse_false(&self) -> bool {
-        values::boolean(Some(self)) == Some(false) && values::integer(self).is_err()
-    }
+/// Returns whether this is a word for false, not a number.
+fn is_word_for_false(value: &[u8]) -> bool {
+    values::boolean(Some(value)) == Some(false) && values::integer(value).is_err()
 }
 
 #[cfg(test)]

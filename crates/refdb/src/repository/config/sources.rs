@@ -78,10 +78,10 @@ impl Sources<'_> {
                 local.variables.clone(),
             ));
         }
-        if let Some(path) = self.worktree {
-            if let Some(variables) = read(self.system, &path)? {
-                files.push((Scope::Worktree, path.into(), variables));
-            }
+        if let Some(path) = self.worktree
+            && let Some(variables) = read(self.system, &path)?
+        {
+            files.push((Scope::Worktree, path.into(), variables));
         }
         let command = command::entries(self.environment, self.overrides)?;
 

@@ -1,0 +1,689 @@
+//! Opening a repository: the same one as Git finds, with the same settings, or the same refusal.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use refdb::objects::{ObjectKind, Objects, Peeled};
+use refdb::repository::{Environment, OpenOptions};
+use refdb::{ErrorKind, ObjectId, Repository};
+use refdb_testkit::oracle::{environment, git};
+use refdb_testkit::repo::Repo;
+use refdb_testkit::{Format, for_every_format};
+
+/// What is said on the command line and in the environment.
+#[derive(Clone, Copy, Default)]
+struct Said<'a> {
+    arguments: &'a [&'a str],
+    variables: &'a [(&'a str, &'a str)],
+}
+
+fn options(dir: &Path, said: Said<'_>) -> OpenOptions {
+    let mut variables = environment();
+    let more = said.variables.iter();
+    variables.extend(more.map(|&(name, value)| (name.into(), value.into())));
+    let mut options = OpenOptions::new()
+        .environment(Environment::from_pairs(variables))
+        .current_dir(dir);
+    let mut arguments = said.arguments.iter();
+    while let Some(&argument) = arguments.next() {
+        if argument == "-c" {
+            options = options.config(arguments.next().expect("a value"));
+        } else if let Some(value) = argument.strip_prefix("--git-dir=") {
+            options = options.git_dir(value);
+        } else if let Some(value) = argument.strip_prefix("--work-tree=") {
+            options = options.work_tree(value);
+        } else {
+            assert_eq!(argument, "--bare");
+            options = options.bare(true);
+        }
+    }
+    options
+}
+
+fn ask_git(dir: &Path, said: Said<'_>, question: &[&str]) -> refdb_testkit::oracle::Output {
+    let mut run = git(dir).args(said.arguments);
+    for (name, value) in said.variables {
+        run = run.env(name, value);
+    }
+    run.args(question).run()
+}
+
+/// Opens the repository in `dir` with Git and with refdb and compares what they see.
+#[track_caller]
+fn same(dir: &Path, said: Said<'_>) -> Repository {
+    let question = [
+        "rev-parse",
+        "--absolute-git-dir",
+        "--path-format=absolute",
+        "--git-common-dir",
+        "--is-bare-repository",
+        "--show-object-format",
+        "--show-ref-format",
+    ];
+    let expected = ask_git(dir, said, &question).text();
+    let repository = match options(dir, said).discover(dir) {
+        Ok(repository) => repository,
+        Err(error) => panic!("Git opens it: {expected}\n{error:?}"),
+    };
+    let real = |path: &Path| {
+        let real = path.canonicalize().expect("the repository is there");
+        real.to_str().expect("ASCII").to_owned()
+    };
+    let answer = [
+        real(repository.git_dir()),
+        real(repository.common_dir()),
+        repository.is_bare().to_string(),
+        repository.object_format().name().to_owned(),
+        repository.ref_format().name().to_owned(),
+    ];
+    assert_eq!(answer.join("\n"), expected);
+    let top = ask_git(dir, said, &["rev-parse", "--show-toplevel"]);
+    let expected = (top.code() == 0).then(|| top.text());
+    // Outside of its work tree, Git does not say where that is.
+    if let Some(expected) = expected {
+        assert_eq!(repository.work_tree().map(real), Some(expected));
+    }
+    repository
+}
+
+/// Has Git and refdb refuse to open what is in `dir`, and compares the reasons.
+#[track_caller]
+fn same_refusal(dir: &Path, said: Said<'_>) -> ErrorKind {
+    let out = ask_git(dir, said, &["for-each-ref"]);
+    assert_eq!(out.code(), 128);
+    let message = String::from_utf8(out.stderr).expect("text");
+    let start = message.find("fatal: ").expect("a fatal error") + "fatal: ".len();
+    let error = match options(dir, said).discover(dir) {
+        Err(error) => error,
+        Ok(repository) => panic!("Git refuses: {message}\nrefdb opens {repository:?}"),
+    };
+    assert_eq!(error.to_string(), message[start..].trim_end());
+    error.kind()
+}
+
+fn folder() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().canonicalize().expect("it is there");
+    (folder, path)
+}
+
+for_every_format! {
+    fn a_repository_is_found_from_anywhere_in_it(format) {
+        let repo = Repo::init(format);
+        let deep = repo.path().join("a/b/c");
+        fs::create_dir_all(&deep).expect("a folder");
+        for dir in [repo.path(), &deep, &repo.git_dir(), &repo.git_dir().join("objects")] {
+            same(dir, Said::default());
+        }
+        let bare = Repo::init_bare(format);
+        same(bare.path(), Said::default());
+        same(&bare.path().join("objects"), Said::default());
+    }
+
+    fn a_linked_worktree_shares_the_common_folder(format) {
+        let repo = Repo::init(format);
+        let worktree = repo.worktree("w");
+        let found = same(&worktree.path, Said::default());
+        assert_eq!(found.git_dir(), worktree.git_dir.canonicalize().expect("it is there"));
+        same(&worktree.git_dir, Said::default());
+        let worktrees = found.worktrees().expect("they can be listed");
+        let listed = repo.git(["worktree", "list", "--porcelain"]).run().text();
+        let paths: Vec<&str> = listed.lines().filter_map(|l| l.strip_prefix("worktree ")).collect();
+        let ours: Vec<_> = worktrees.iter().map(|w| w.path.to_str().expect("ASCII")).collect();
+        assert_eq!(ours, paths);
+        assert_eq!(worktrees[1].id.as_ref().expect("it is linked"), "w");
+    }
+}
+
+#[test]
+fn a_repository_is_named() {
+    let repo = Repo::init(Format::REFTABLE_SHA256);
+    let bare = Repo::init_bare(Format::FILES_SHA1);
+    let git_dir = repo.git_dir();
+    let git_dir = git_dir.to_str().expect("ASCII");
+    let (_folder, elsewhere) = folder();
+    let named = format!("--git-dir={git_dir}");
+    for (dir, arguments) in [
+        (elsewhere.as_path(), vec![named.as_str()]),
+        (&elsewhere, vec![&named, "--work-tree=."]),
+        (&elsewhere, vec!["--bare", &named]),
+        (repo.path(), vec!["--git-dir=.git"]),
+        (repo.path(), vec!["--git-dir=.git/.", "--work-tree=.git"]),
+        (bare.path(), vec!["--bare"]),
+        (bare.path(), vec!["--git-dir=."]),
+        (bare.path(), vec!["--work-tree=refs"]),
+    ] {
+        let arguments = arguments.as_slice();
+        same(
+            dir,
+            Said {
+                arguments,
+                ..Said::default()
+            },
+        );
+    }
+    for variables in [
+        &[("GIT_DIR", git_dir)][..],
+        &[("GIT_DIR", git_dir), ("GIT_IMPLICIT_WORK_TREE", "0")],
+        &[("GIT_DIR", git_dir), ("GIT_WORK_TREE", "/")],
+        &[("GIT_DIR", git_dir), ("GIT_COMMON_DIR", git_dir)],
+    ] {
+        same(
+            &elsewhere,
+            Said {
+                variables,
+                ..Said::default()
+            },
+        );
+    }
+}
+
+#[test]
+fn gitfiles_are_followed() {
+    let repo = Repo::init(Format::FILES_SHA1);
+    let git_dir = repo.git_dir();
+    let (_folder, dir) = folder();
+    fs::write(
+        dir.join(".git"),
+        format!("gitdir: {}\r\n", git_dir.display()),
+    )
+    .expect("a file");
+    same(&dir, Said::default());
+    same(
+        &dir,
+        Said {
+            arguments: &["--git-dir=.git"],
+            ..Said::default()
+        },
+    );
+    fs::rename(&git_dir, repo.path().join("real")).expect("it is there");
+    fs::write(&git_dir, "gitdir: ./real\n").expect("a file");
+    same(repo.path(), Said::default());
+    fs::remove_file(&git_dir).expect("a file");
+    symlink("real", &git_dir).expect("a link");
+    same(repo.path(), Said::default());
+}
+
+#[test]
+fn what_is_no_repository_is_refused() {
+    let (_folder, dir) = folder();
+    let refused = |said| assert_eq!(same_refusal(&dir, said), ErrorKind::Repository);
+    refused(Said::default());
+    refused(Said {
+        arguments: &["--git-dir=nowhere"],
+        ..Said::default()
+    });
+    for content in ["", "junk", "gitdir:", "gitdir: ", "gitdir: \n"] {
+        fs::write(dir.join(".git"), content).expect("a file");
+        refused(Said::default());
+    }
+    fs::remove_file(dir.join(".git")).expect("a file");
+    for head in ["", "ref: heads/main\n", "junk\n", "0123\n"] {
+        for sub in ["refs", "objects"] {
+            fs::create_dir_all(dir.join(".git").join(sub)).expect("a folder");
+        }
+        fs::write(dir.join(".git/HEAD"), head).expect("a file");
+        refused(Said::default());
+    }
+    for head in [
+        "ref:refs/x",
+        "ref: \t refs/",
+        "0123456789012345678901234567890123456789x",
+    ] {
+        fs::write(dir.join(".git/HEAD"), head).expect("a file");
+        same(&dir, Said::default());
+    }
+    fs::remove_file(dir.join(".git/HEAD")).expect("a file");
+    symlink("refs/heads/none", dir.join(".git/HEAD")).expect("a link");
+    same(&dir, Said::default());
+    fs::remove_dir(dir.join(".git/objects")).expect("a folder");
+    refused(Said::default());
+    let objects = dir.to_str().expect("ASCII");
+    same(
+        &dir,
+        Said {
+            variables: &[("GIT_OBJECT_DIRECTORY", objects)],
+            ..Said::default()
+        },
+    );
+}
+
+#[test]
+fn the_search_stops_at_a_ceiling() {
+    let repo = Repo::init(Format::FILES_SHA1);
+    let top = repo.path().canonicalize().expect("it is there");
+    let deep = top.join("a/b");
+    fs::create_dir_all(&deep).expect("a folder");
+    let link = top.join("link");
+    symlink(&top, &link).expect("a link");
+    let text = |path: &Path| path.to_str().expect("ASCII").to_owned();
+    let parent = text(top.parent().expect("a folder"));
+    for (list, found) in [
+        (text(&top), false),
+        (text(&top.join("a")), false),
+        (text(&deep), true),
+        (parent, true),
+        (format!("relative:{}", text(&link)), false),
+        (format!(":{}", text(&link)), true),
+        (format!("/nowhere:{}:", text(&top)), false),
+    ] {
+        let variables = [("GIT_CEILING_DIRECTORIES", list.as_str())];
+        let said = Said {
+            variables: &variables,
+            ..Said::default()
+        };
+        if found {
+            same(&deep, said);
+        } else {
+            same_refusal(&deep, said);
+        }
+    }
+}
+
+#[test]
+fn formats_that_are_not_understood_are_refused() {
+    let repo = Repo::init(Format::FILES_SHA1);
+    let refused = |config: &str| {
+        fs::write(repo.git_dir().join("config"), config).expect("a file");
+        same_refusal(repo.path(), Said::default())
+    };
+    for config in [
+        "[core]\nrepositoryformatversion = 2\n",
+        "[core]\nrepositoryformatversion = 1\n[extensions]\nfoo = 1\n",
+        "[core]\nrepositoryformatversion = 1\n[extensions]\nfoo = 1\nBar = 1\nfoo = 2\n",
+        "[core]\nrepositoryformatversion = 0\n[extensions]\nrefStorage = files\n",
+        "[core]\nrepositoryformatversion = 0\n[extensions]\nobjectFormat = sha1\nnoop-v1 = 1\n",
+    ] {
+        assert_eq!(refused(config), ErrorKind::Unsupported);
+    }
+    for config in [
+        "[core]\nrepositoryformatversion = x\n",
+        "[core]\nbare = x\n",
+        "[core]\nbare = false\n[core\n",
+        "[core]\n\n\nbare = \"\n",
+    ] {
+        // Git names the file as seen from the work tree.
+        fs::write(repo.git_dir().join("config"), config).expect("a file");
+        let error = options(repo.path(), Said::default()).discover(repo.path());
+        let error = error.expect_err("Git refuses it").to_string();
+        let path = format!("{}/", repo.path().display());
+        let out = repo.git(["for-each-ref"]).run();
+        let expected = String::from_utf8(out.stderr).expect("text");
+        assert_eq!(format!("fatal: {}\n", error.replace(&path, "")), expected);
+    }
+    for config in [
+        "",
+        "[extensions]\nobjectFormat = sha256\n",
+        "[core]\nbare\n",
+    ] {
+        fs::write(repo.git_dir().join("config"), config).expect("a file");
+        same(repo.path(), Said::default());
+    }
+}
+
+#[test]
+fn refs_may_be_kept_elsewhere() {
+    let repo = Repo::init(Format::REFTABLE_SHA1);
+    let elsewhere = repo.path().join("elsewhere");
+    let value = format!("reftable://{}", elsewhere.display());
+    let variables = [("GIT_REFERENCE_BACKEND", value.as_str())];
+    let found = same(
+        repo.path(),
+        Said {
+            variables: &variables,
+            ..Said::default()
+        },
+    );
+    assert_eq!(found.refs_dir(), Some(elsewhere.as_path()));
+    for variables in [
+        [("GIT_REFERENCE_BACKEND", "x://y")],
+        [("GIT_REFERENCE_BACKEND", "")],
+    ] {
+        same_refusal(
+            repo.path(),
+            Said {
+                variables: &variables,
+                ..Said::default()
+            },
+        );
+    }
+}
+
+#[test]
+fn the_repository_of_another_user_is_refused_unless_declared_safe() {
+    let repo = Repo::init(Format::FILES_SHA1);
+    let bare = Repo::init_bare(Format::FILES_SHA1);
+    let (_folder, home) = folder();
+    let global = home.join("config");
+    let global = global.to_str().expect("ASCII");
+    let home_text = home.to_str().expect("ASCII");
+    let other = [
+        ("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1"),
+        ("GIT_CONFIG_GLOBAL", global),
+        ("HOME", home_text),
+    ];
+    let said = Said {
+        variables: &other,
+        ..Said::default()
+    };
+    let top = repo.path().canonicalize().expect("it is there");
+    let top = top.to_str().expect("ASCII");
+    let parent = Path::new(top)
+        .parent()
+        .expect("a folder")
+        .to_str()
+        .expect("ASCII");
+    fs::write(global, "").expect("a file");
+    assert_eq!(same_refusal(repo.path(), said), ErrorKind::Repository);
+    same_refusal(bare.path(), said);
+    repo.config("safe.directory", "*");
+    same_refusal(repo.path(), said);
+    for (values, safe) in [
+        (vec![top], true),
+        (vec!["*"], true),
+        (vec!["*", ""], false),
+        (vec!["", top], true),
+        (vec![&format!("{parent}/*")], true),
+        (vec![parent], false),
+        (vec![&format!("{top}/.git")], false),
+        (vec![&format!("{top}/*")], false),
+        (vec![&format!("{top}/")], true),
+        (vec!["~"], false),
+        (vec!["relative"], false),
+    ] {
+        let lines: String = values
+            .iter()
+            .map(|v| format!("directory = {v}\n"))
+            .collect();
+        fs::write(global, format!("[safe]\n{lines}")).expect("a file");
+        if safe {
+            same(repo.path(), said);
+        } else {
+            same_refusal(repo.path(), said);
+        }
+    }
+    fs::write(global, "").expect("a file");
+    let arguments = ["-c", "safe.directory=*"];
+    same(
+        repo.path(),
+        Said {
+            arguments: &arguments,
+            variables: &other,
+        },
+    );
+    let git_dir = repo.git_dir();
+    let git_dir = format!("--git-dir={}", git_dir.display());
+    let arguments = [git_dir.as_str()];
+    same(
+        repo.path(),
+        Said {
+            arguments: &arguments,
+            variables: &other,
+        },
+    );
+}
+
+#[test]
+fn bare_repositories_can_be_forbidden() {
+    let bare = Repo::init_bare(Format::FILES_SHA1);
+    let repo = Repo::init(Format::FILES_SHA1);
+    let arguments = ["-c", "safe.bareRepository=explicit"];
+    let said = Said {
+        arguments: &arguments,
+        ..Said::default()
+    };
+    same_refusal(bare.path(), said);
+    same(repo.path(), said);
+    same(&repo.git_dir(), said);
+    let arguments = ["-c", "safe.bareRepository=explicit", "--git-dir=."];
+    same(
+        bare.path(),
+        Said {
+            arguments: &arguments,
+            ..Said::default()
+        },
+    );
+}
+
+#[test]
+fn configuration_is_read_as_git_reads_it() {
+    let repo = Repo::init(Format::REFTABLE_SHA1);
+    repo.git(["symbolic-ref", "HEAD", "refs/heads/topic/x"])
+        .run()
+        .ok();
+    let (_folder, home) = folder();
+    let top = repo.path().canonicalize().expect("it is there");
+    let write = |path: PathBuf, content: &str| {
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, content).expect("a file");
+    };
+    write(
+        home.join(".gitconfig"),
+        "[a]\nhome = 1\n[include]\npath = more\n[a]\nafter = 1\n",
+    );
+    write(
+        home.join("more"),
+        "[a]\nmore = 1\n[include]\npath = ~/deep/er\n",
+    );
+    write(home.join("deep/er"), "[a]\ndeeper = 1\n");
+    write(
+        home.join(".config/git/config"),
+        "[a \"Sub\"]\n\tX = xdg ; no\n",
+    );
+    write(home.join("yes"), "[cond]\nyes = 1\n");
+    let conditions = format!(
+        "[core]\nrepositoryformatversion = 1\n[extensions]\nrefStorage = reftable\n[z]\ny = \"a  b\" # c\n\timplicit\n\
+         [include]\npath = ../one\nother = 1\n[includeIf \"gitdir:{0}/\"]\npath = ../two\n\
+         [includeIf \"gitdir:{0}/no\"]\npath = ../not\n\
+         [includeIf \"gitdir/i:{1}/\"]\npath = ../three\n\
+         [includeIf \"gitdir:.git\"]\npath = ../four\n\
+         [includeIf \"gitdir:~/\"]\npath = ../not\n\
+         [includeIf \"gitdir:./\"]\npath = ../five\n\
+         [includeIf \"onbranch:topic/\"]\npath = ../six\n\
+         [includeIf \"onbranch:topic\"]\npath = ../not\n\
+         [includeIf \"hasconfig:remote.*.url:https://x/**\"]\npath = ../seven\n\
+         [includeIf \"hasconfig:remote.*.url:https://y/**\"]\npath = ../not\n\
+         [includeIf \"unknown:x\"]\npath = ../not\n[include]\npath = ../missing\n\
+         [remote \"o\"]\nurl = https://x/y/z\n",
+        top.display(),
+        top.display().to_string().to_uppercase(),
+    );
+    write(top.join(".git/config"), &conditions);
+    for name in ["one", "two", "three", "four", "five", "six", "seven", "not"] {
+        write(top.join(name), &format!("[inc]\n{name} = 1\n"));
+    }
+    let home_text = home.to_str().expect("ASCII");
+    let variables = [
+        ("HOME", home_text),
+        ("XDG_CONFIG_HOME", ""),
+        ("GIT_CONFIG_PARAMETERS", "'p.q=r' 'p.Q.s'='t u' 'p.v'"),
+    ];
+    let mut run = repo.git(["-c", "c.D=e=f", "-c", "g.h", "config", "--list", "-z"]);
+    let mut given = environment();
+    given.retain(|(name, _)| name != "GIT_CONFIG_GLOBAL");
+    given.extend(
+        variables
+            .iter()
+            .map(|&(name, value)| (name.into(), value.into())),
+    );
+    for (name, value) in variables {
+        run = run.env(name, value);
+    }
+    let expected = run.unset("GIT_CONFIG_GLOBAL").run().text();
+    let repository = OpenOptions::new()
+        .environment(Environment::from_pairs(given))
+        .config("c.D=e=f")
+        .config("g.h")
+        .discover(&top)
+        .expect("Git reads it");
+    let ours: String = repository
+        .config()
+        .entries()
+        .iter()
+        .map(|entry| match entry.value() {
+            Some(value) => format!("{}\n{value}\0", entry.key()),
+            None => format!("{}\0", entry.key()),
+        })
+        .collect();
+    let lines = |text: &str| text.split('\0').map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(lines(&ours), lines(&expected));
+    assert!(ours.contains("inc.seven\n1") && !ours.contains("inc.not"));
+}
+
+#[test]
+fn includes_without_end_are_refused() {
+    let repo = Repo::init(Format::FILES_SHA1);
+    repo.config("include.path", "config");
+    let out = repo.git(["config", "a.b"]).run();
+    assert_eq!(out.code(), 128);
+    let error = options(repo.path(), Said::default()).discover(repo.path());
+    let error = error.expect_err("Git refuses it").to_string();
+    assert!(error.starts_with("exceeded maximum include depth (10) while including"));
+}
+
+#[test]
+fn the_committer_is_who_git_says() {
+    let repo = Repo::init(Format::FILES_SHA1);
+    for variables in [
+        &[][..],
+        &[
+            ("GIT_COMMITTER_NAME", " .A <B>, "),
+            ("GIT_COMMITTER_EMAIL", "<x@y.z>"),
+        ],
+        &[("GIT_COMMITTER_DATE", "@1234567890 -0530")],
+        &[("GIT_COMMITTER_DATE", "1234567890 +0000")],
+        &[("GIT_COMMITTER_DATE", "1234567890 -0930")],
+        &[("GIT_COMMITTER_DATE", "2022-08-18 12:45:06 +0800")],
+        &[("GIT_COMMITTER_DATE", "2022-08-18T12:45:06Z")],
+        &[("GIT_COMMITTER_DATE", "2022-08-18T12:45:06")],
+        &[("GIT_COMMITTER_DATE", "Thu, 18 Aug 2022 12:45:06 +0800")],
+        &[("GIT_COMMITTER_DATE", "Thu Aug 18 12:45:06 2022 +0200")],
+        &[("GIT_COMMITTER_DATE", "2022-08-18 12:45:06")],
+    ] {
+        let said = Said {
+            variables,
+            ..Said::default()
+        };
+        let expected = ask_git(repo.path(), said, &["var", "GIT_COMMITTER_IDENT"]).text();
+        let repository = same(repo.path(), said);
+        let found = &repository.store().options().committer;
+        let (time, zone) = found.date.expect("it is given");
+        let ours = format!("{} <{}> {time} {zone:+05}", found.name, found.email);
+        assert_eq!(ours, expected);
+    }
+}
+
+for_every_format! {
+    fn objects_are_what_git_says(format) {
+        let repo = Repo::init(format);
+        let objects = repo.objects();
+        let repository = same(repo.path(), Said::default());
+        let odb = repository.odb();
+        let id = |hex: &str| ObjectId::from_hex(hex.as_bytes()).expect("an id");
+        let kind = |hex: &str| odb.kind(id(hex)).expect("the packs can be read");
+        let peel = |hex: &str| odb.peel(id(hex)).expect("the packs can be read");
+        assert_eq!(kind(&objects.commits[7]), Some(ObjectKind::Commit));
+        assert_eq!(kind(&objects.tree), Some(ObjectKind::Tree));
+        assert_eq!(kind(&objects.blob), Some(ObjectKind::Blob));
+        assert_eq!(kind(&objects.lying_tag), Some(ObjectKind::Tag));
+        assert_eq!(kind(&objects.missing), None);
+        assert_eq!(peel(&objects.commits[7]), Peeled::Itself);
+        assert_eq!(peel(&objects.missing), Peeled::Missing);
+        assert_eq!(peel(&objects.lying_tag), Peeled::Nowhere);
+        let tags = objects.tags.iter().chain(&objects.nested_tags);
+        for tag in tags.chain([&objects.tree_tag, &objects.blob_tag]) {
+            assert_eq!(peel(&tag.id), Peeled::To(id(&tag.peeled)));
+        }
+        let content = odb.read(id(&objects.blob)).expect("it can be read").expect("it is there");
+        assert_eq!(content.data, b"content 0\n");
+        // What another process writes meanwhile is found.
+        let hash = ["hash-object", "-w", "--stdin"];
+        let new = repo.git(hash).stdin("new").run().text();
+        assert_eq!(kind(&new), Some(ObjectKind::Blob));
+        repo.git(["update-ref", "refs/heads/new", &new]).run();
+        repo.git(["update-ref", "refs/blobs/new", &new]).run().ok();
+        repo.git(["repack", "-q", "-a", "-d"]).run().ok();
+        assert_eq!(kind(&new), Some(ObjectKind::Blob));
+    }
+
+    fn ids_are_abbreviated_as_git_does(format) {
+        let repo = Repo::init(format);
+        let repository = same(repo.path(), Said::default());
+        let objects = repo.objects();
+        let all = objects.commits.iter().chain(objects.tags.iter().map(|tag| &tag.id));
+        let all: Vec<&str> = all.map(String::as_str).chain([objects.missing.as_str()]).collect();
+        for (argument, len) in [("--short", None), ("--short=4", Some(4)), ("--short=9", Some(9))] {
+            for few in all.chunks(100) {
+                // Git takes one object at a time here.
+                for hex in few.iter().step_by(7) {
+                    let id = ObjectId::from_hex(hex.as_bytes()).expect("an id");
+                    let len = repository.odb().abbreviation_len(id, len).expect("packs");
+                    let arguments = ["-c", "core.abbrev=auto", "rev-parse", argument, hex];
+                    assert_eq!(hex[..len], repo.git(arguments).run().text());
+                }
+            }
+        }
+        for hex in &objects.commits {
+            let found = repository.odb().with_prefix(&hex.as_bytes()[..5]).expect("packs");
+            assert!(found.contains(&ObjectId::from_hex(hex.as_bytes()).expect("an id")));
+        }
+    }
+}
+
+#[test]
+fn objects_are_looked_for_in_alternates() {
+    let format = Format::FILES_SHA1;
+    let (first, second, third) = (Repo::init(format), Repo::init(format), Repo::init(format));
+    let add = |repo: &Repo, content: &str| {
+        let hash = ["hash-object", "-w", "--stdin"];
+        let hex = repo.git(hash).stdin(content).run().text();
+        ObjectId::from_hex(hex.as_bytes()).expect("an id")
+    };
+    let (a, b, c) = (add(&first, "a"), add(&second, "b"), add(&third, "c"));
+    let objects = |repo: &Repo| repo.git_dir().join("objects");
+    let list = format!("{}\n", objects(&second).display());
+    fs::write(objects(&first).join("info/alternates"), list).expect("a file");
+    let more = format!("/nowhere:{}", objects(&third).display());
+    let variables = [("GIT_ALTERNATE_OBJECT_DIRECTORIES", more.as_str())];
+    let repository = same(
+        first.path(),
+        Said {
+            variables: &variables,
+            ..Said::default()
+        },
+    );
+    for id in [a, b, c] {
+        let kind = repository.odb().kind(id).expect("it can be read");
+        assert_eq!(kind, Some(ObjectKind::Blob));
+    }
+    let repository = same(first.path(), Said::default());
+    assert_eq!(repository.odb().kind(c).expect("it can be read"), None);
+}
+
+#[test]
+fn a_damaged_object_counts_as_missing() {
+    let repo = Repo::init(Format::FILES_SHA1);
+    let hex = repo
+        .git(["hash-object", "-w", "--stdin"])
+        .stdin("content")
+        .run()
+        .text();
+    let path = repo
+        .git_dir()
+        .join("objects")
+        .join(&hex[..2])
+        .join(&hex[2..]);
+    fs::remove_file(&path).expect("it is there");
+    let id = ObjectId::from_hex(hex.as_bytes()).expect("an id");
+    for content in [&b""[..], b"junk", b"\x78\x01\x4b\xca\xc9\x4f"] {
+        fs::write(&path, content).expect("a file");
+        let repository = same(repo.path(), Said::default());
+        assert_eq!(
+            repository.odb().kind(id).expect("it counts as missing"),
+            None
+        );
+        let out = repo.git(["update-ref", "refs/heads/x", &hex]).run();
+        assert_eq!(out.code(), 128);
+    }
+}
