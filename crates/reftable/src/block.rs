@@ -135,7 +135,7 @@ impl Block {
                 next: at + used + value,
             })
         });
-        decoded.ok_or_else(|| self.corrupt("a record cannot be decoded"))
+        decoded.ok_or_else(|| self.corrupt("a record cannot be decoded or is out of order"))
     }
 
     /// Finds the first record whose key is not less than `target`.

@@ -39,6 +39,7 @@ struct Inner {
     offset: Option<u64>,
     message: Cow<'static, str>,
     source: Option<io::Error>,
+    table: Option<Box<str>>,
 }
 
 impl Error {
@@ -68,7 +69,30 @@ impl Error {
             offset,
             message,
             source,
+            table: None,
         }))
+    }
+
+    /// Says which table the error concerns, unless that has been said.
+    pub(crate) fn in_table(mut self, label: &str) -> Self {
+        if !label.is_empty() {
+            self.0.table.get_or_insert_with(|| label.into());
+        }
+        self
+    }
+
+    /// Forgets the label, for a caller that names the table in a way of its own.
+    #[must_use]
+    pub fn without_table(mut self) -> Self {
+        self.0.table = None;
+        self
+    }
+
+    /// Returns the label of the table that the error concerns, if it has one
+    /// ([`Table::labelled`](crate::Table::labelled)).
+    #[must_use]
+    pub fn table(&self) -> Option<&str> {
+        self.0.table.as_deref()
     }
 
     /// Returns what the caller can do about it.
@@ -106,6 +130,9 @@ impl fmt::Debug for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inner = &*self.0;
+        if let Some(table) = &inner.table {
+            write!(f, "{table}: ")?;
+        }
         match inner.kind {
             ErrorKind::Corrupt => write!(f, "corrupt reftable: {}", inner.message)?,
             ErrorKind::EntryTooLarge => write!(f, "entry too large: {}", inner.message)?,

@@ -121,10 +121,13 @@ pub(crate) trait Codec {
 
 /// Reads the key at the start of `input` into `key`, which holds the key before it, and returns
 /// the three extra bits and the length read.
+///
+/// `None` if the bytes are no key, or one that is not greater than the key before it: what is out
+/// of order would be missed by every search.
 #[inline]
 pub(crate) fn read_key(input: &[u8], key: &mut Vec<u8>) -> Option<(u8, usize)> {
     let (prefix_len, extra, suffix_at, suffix) = split_key(input)?;
-    if prefix_len > key.len() {
+    if suffix <= key.get(prefix_len..)? {
         return None;
     }
     key.truncate(prefix_len);

@@ -37,6 +37,7 @@ pub struct Table {
     header: Header,
     pub(crate) footer: Footer,
     body_len: usize,
+    label: Box<str>,
 }
 
 /// Where the blocks of one kind start, and where the index over them does.
@@ -63,7 +64,19 @@ impl Table {
             header,
             footer,
             body_len,
+            label: Box::default(),
         })
+    }
+
+    /// Gives the table a label, such as its file name, that errors of its cursors will carry.
+    #[must_use]
+    pub fn labelled(mut self, label: &str) -> Table {
+        self.label = label.into();
+        self
+    }
+
+    pub(crate) fn label(&self) -> &str {
+        &self.label
     }
 
     /// Returns the hash function behind the object ids.

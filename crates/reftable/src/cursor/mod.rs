@@ -17,7 +17,7 @@ pub use logs::LogCursor;
 pub use refs::RefCursor;
 
 use crate::block::{Block, Place};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::record::{Codec, LogCodec};
 use crate::table::{Section, Table};
 
@@ -162,10 +162,28 @@ impl<C: Codec + Default> SectionCursor<C> {
                 return Ok(true);
             }
             let next = block.next;
-            if !self.load(next)? {
+            if !self.load_behind(next)? {
                 return Ok(false);
             }
         }
+    }
+
+    /// Loads the block behind the one that has just been read to its end.
+    fn load_behind(&mut self, offset: u64) -> Result<bool> {
+        let last = std::mem::take(&mut self.key);
+        let loaded = self.load(offset)?;
+        if let Some(block) = self.block.filter(|block| block.first < block.end) {
+            let body = match C::KIND {
+                LogCodec::KIND => &self.inflated,
+                _ => self.table.block_body(&block),
+            };
+            if block.full_key(body, block.first)? <= last.as_slice() {
+                return Err(block.corrupt("the first record is out of order"));
+            }
+        }
+        self.key = last;
+        self.key.clear();
+        Ok(loaded)
     }
 
     /// Searches the loaded block; on success the cursor stands before the record found.
@@ -264,6 +282,13 @@ impl<C: Codec + Default> SectionCursor<C> {
         self.state = State::End;
     }
 
+    /// Stands at the end after an error, which is told with the table's label.
+    #[cold]
+    fn failed(&mut self, error: Error) -> Error {
+        self.fail();
+        error.in_table(self.table.label())
+    }
+
     /// Forgets the block, so that the cursor stands at the end whatever it was doing.
     fn fail(&mut self) {
         self.block = None;
@@ -273,22 +298,19 @@ impl<C: Codec + Default> SectionCursor<C> {
 
 impl<C: Codec + Default> Source for SectionCursor<C> {
     fn seek(&mut self, target: &[u8]) -> Result<()> {
-        let moved = self.seek_key(target);
-        if moved.is_err() {
-            self.fail();
-        }
-        moved
+        self.seek_key(target).map_err(|error| self.failed(error))
     }
 
     #[inline]
     fn advance(&mut self) -> Result<bool> {
-        let moved = self.step();
-        match moved {
-            Ok(true) => {}
-            Ok(false) => self.end(),
-            Err(_) => self.fail(),
+        match self.step() {
+            Ok(true) => Ok(true),
+            Ok(false) => {
+                self.end();
+                Ok(false)
+            }
+            Err(error) => Err(self.failed(error)),
         }
-        moved
     }
 
     #[inline]

@@ -187,17 +187,20 @@ impl Stack {
                 "the table is of another object format",
             ));
         }
-        Ok(table)
+        Ok(table.labelled(name))
     }
 
-    /// Turns a failure of the format into one that says in which stack it was.
+    /// Turns a failure of the format into one that names the table, or at least the stack.
     pub(super) fn format_error(&self, error: reftable::Error) -> Error {
         match error.kind() {
             reftable::ErrorKind::EntryTooLarge => Error::new(
                 ErrorKind::Misuse,
                 format!("reftable: transaction failure: entry too large ({error})"),
             ),
-            _ => Error::corrupt(&self.tables.path_of(""), error),
+            _ => {
+                let path = self.tables.path_of(error.table().unwrap_or_default());
+                Error::corrupt(&path, error.without_table())
+            }
         }
     }
 
