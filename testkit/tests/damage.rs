@@ -43,7 +43,9 @@ fn read(git_dir: &Path) -> Result<Reading> {
         }
     }
     for name in store.log_names()? {
-        let entries = store.log(name.as_name(), LogOrder::NewestFirst)?.unwrap_or_default();
+        let entries = store
+            .log(name.as_name(), LogOrder::NewestFirst)?
+            .unwrap_or_default();
         let lines = entries.iter().map(|entry| format!("{entry:?}")).collect();
         reading.logs.insert(name.as_bytes().to_vec(), lines);
     }
@@ -65,12 +67,20 @@ fn look_up(git_dir: &Path, names: &[Vec<u8>]) -> Result<()> {
 /// Returns the files that hold refs and reflogs.
 fn store_files(git_dir: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    let mut folders = vec![git_dir.join("refs"), git_dir.join("logs"), git_dir.join("reftable")];
+    let mut folders = vec![
+        git_dir.join("refs"),
+        git_dir.join("logs"),
+        git_dir.join("reftable"),
+    ];
     files.extend([git_dir.join("HEAD"), git_dir.join("packed-refs")]);
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten() {
             let path = entry.expect("an entry").path();
-            if path.is_dir() { folders.push(path) } else { files.push(path) }
+            if path.is_dir() {
+                folders.push(path)
+            } else {
+                files.push(path)
+            }
         }
     }
     files.retain(|file| file.is_file() && fs::metadata(file).is_ok_and(|data| data.len() > 0));
@@ -86,7 +96,10 @@ fn subject(format: Format) -> Repo {
     let mut script = String::new();
     for at in 0..150 {
         let commit = &objects.commits[at];
-        script.push_str(&format!("create refs/heads/team-{}/topic-{at} {commit}\n", at % 7));
+        script.push_str(&format!(
+            "create refs/heads/team-{}/topic-{at} {commit}\n",
+            at % 7
+        ));
     }
     for (at, tag) in objects.tags.iter().enumerate() {
         script.push_str(&format!("create refs/tags/v{at} {}\n", tag.id));
@@ -98,7 +111,11 @@ fn subject(format: Format) -> Repo {
         "create refs/heads/main {commit}\nupdate refs/heads/team-0/topic-0 {commit}\n\
          create refs/remotes/origin/main {commit}\ndelete refs/heads/team-1/topic-1\n"
     ));
-    let head = ["symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main"];
+    let head = [
+        "symbolic-ref",
+        "refs/remotes/origin/HEAD",
+        "refs/remotes/origin/main",
+    ];
     repo.git(head).run().ok();
     repo
 }
