@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::error::io_text;
 use crate::options::{LockTimeout, SharedRepository};
 use crate::system::{System, WriteFile};
 
@@ -80,11 +81,15 @@ impl LockFile {
     }
 
     /// Writes the content that a commit will give to the file, in one call if the system allows.
+    /// A file that was closed is opened again.
     pub(crate) fn write_all(&mut self, content: &[u8]) -> io::Result<()> {
-        match &mut self.file {
-            Some(file) => file.write_all(content),
-            None => Err(io::Error::other("the lock file is closed already")),
-        }
+        let mut file = match self.file.take() {
+            Some(file) => file,
+            None => self.system.append(&self.path, None)?,
+        };
+        file.write_all(content)?;
+        self.file = Some(file);
+        Ok(())
     }
 
     /// Makes the content durable.
@@ -99,6 +104,11 @@ impl LockFile {
 
     /// Renames the lock over the file it guards, which also releases it.
     pub(crate) fn commit(mut self) -> io::Result<()> {
+        self.rename_over()
+    }
+
+    /// As [`LockFile::commit`], but after a failure the lock is still held and may be tried again.
+    pub(crate) fn rename_over(&mut self) -> io::Result<()> {
         self.close();
         let target = self.target();
         self.system.rename(&self.path, &target)?;
@@ -136,6 +146,33 @@ impl Drop for LockFile {
         // A failure here leaves the lock file behind; there is nobody left to tell.
         let _ = self.unlock();
     }
+}
+
+/// Says why `<target>.lock` could not be created, in Git's words as far as scripts look for them.
+pub(crate) fn describe_refusal(system: &dyn System, target: &Path, error: &io::Error) -> String {
+    let target = std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
+    let path = suffixed(&target, ".lock");
+    let message = format!("Unable to create '{}': {}", path.display(), io_text(error));
+    if error.kind() != io::ErrorKind::AlreadyExists {
+        return message;
+    }
+    let advice = match holder(system, &target) {
+        Some(pid) => format!(
+            "Lock may be held by process {pid}; if no such process is running, the lock file may \
+             be stale"
+        ),
+        None => "Another git process seems to be running in this repository, or the lock file may \
+                 be stale"
+            .to_owned(),
+    };
+    format!("{message}.\n\n{advice}")
+}
+
+/// Returns the process that holds the lock of `target`, if it left its number.
+fn holder(system: &dyn System, target: &Path) -> Option<u32> {
+    let content = system.read(&suffixed(target, "~pid.lock")).ok()?;
+    let number = content.strip_prefix(b"pid ")?.trim_ascii_end();
+    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 /// Returns `path` with `suffix` behind its last component.
