@@ -1,70 +1,157 @@
-//! The `files` backend.
+//! The `files` backend: a file for each ref, and packed-refs for the many that seldom change.
+//!
+//! Invariants:
+//! 1. The order of reading is loose, then packed-refs; the order of packing is packed-refs, then
+//!    loose. So no ref is ever missing from a reader's view while it moves from one to the other.
+//! 2. A name that could lead out of the repository is never made a path.
+//!
+//! How the parts go together: `loose` and `packed` read the two kinds of files, `overlay` walks
+//! over both, `log` reads reflogs; `session` locks, `publish` writes, `rewrite` replaces
+//! packed-refs, `optimize` packs.
 
+mod directories;
+mod log;
+mod loose;
+mod optimize;
+mod overlay;
+mod packed;
+mod packed_cursor;
+mod publish;
+mod rewrite;
+mod session;
+
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::cursor::Cursor;
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
 use crate::error::{Error, ErrorKind, Result};
-use crate::layout::Layout;
-use crate::name::{RefName, RefNameBuf};
+use crate::layout::{Layout, Place};
+use crate::name::{RefName, RefNameBuf, is_safe};
 use crate::oid::ObjectId;
 use crate::options::Options;
 use crate::reflog::LogEntry;
-use crate::system::System;
+use crate::system::{System, bytes_to_path};
+use loose::Loose;
+use packed::PackedRefs;
 
+/// Refs in the `files` format.
 #[derive(Debug)]
 pub(crate) struct FilesBackend {
+    files: Arc<Files>,
+}
+
+/// What sessions and cursors share with their backend.
+#[derive(Debug)]
+struct Files {
     system: Arc<dyn System>,
     layout: Layout,
     options: Arc<Options>,
+    packed: PackedRefs,
 }
 
 impl FilesBackend {
     pub(crate) fn new(system: Arc<dyn System>, layout: Layout, options: Arc<Options>) -> Self {
+        let path = layout.common_dir().join("packed-refs");
+        let packed = PackedRefs::new(Arc::clone(&system), path, options.object_format);
         FilesBackend {
-            system,
-            layout,
-            options,
+            files: Arc::new(Files {
+                system,
+                layout,
+                options,
+                packed,
+            }),
         }
     }
 }
 
-fn none<T>() -> Result<T> {
-    Err(Error::new(ErrorKind::Unsupported, "not here yet"))
+impl Files {
+    /// Returns the path of the loose ref `name`.
+    fn path(&self, name: RefName<'_>) -> (Place, PathBuf) {
+        let (place, bare) = self.layout.locate(name);
+        let path = self.layout.dir(&place).join(bytes_to_path(bare.as_bytes()));
+        (place, path)
+    }
+
+    /// Returns `name` without the worktree that it may start with.
+    fn bare<'n>(&self, name: &'n RefNameBuf) -> &'n [u8] {
+        self.layout.locate(name.as_name()).1.as_bytes()
+    }
+
+    /// Reads one ref, without following symrefs.
+    fn read(&self, name: RefName<'_>) -> Result<Option<Ref>> {
+        if !name.is_well_formed() && !is_safe(name.as_bytes()) {
+            return Ok(None);
+        }
+        let (place, path) = self.path(name);
+        match loose::read(self.system.as_ref(), &path, self.options.object_format) {
+            Ok(Loose::Found(target)) => Ok(Some(Ref {
+                target,
+                peeled: None,
+                packed: false,
+            })),
+            Ok(Loose::Broken) => Err(Error::new(
+                ErrorKind::BrokenRef,
+                format!("unable to resolve reference '{name}': reference broken"),
+            )),
+            Ok(Loose::Missing | Loose::Directory) if place == Place::Common => {
+                let bare = self.layout.locate(name).1;
+                self.packed.snapshot()?.find_ref(bare.as_bytes())
+            }
+            Ok(Loose::Missing | Loose::Directory) => Ok(None),
+            // A name of more bytes than a file can have is that of no loose ref.
+            Err(error) if error.kind() == io::ErrorKind::InvalidFilename => Ok(None),
+            Err(error) => Err(Error::io("unable to read", &path, error)),
+        }
+    }
 }
 
 impl Backend for FilesBackend {
     fn format(&self) -> RefFormat {
-        let _ = (&self.system, &self.layout, &self.options);
         RefFormat::Files
     }
-    fn read(&self, _name: RefName<'_>) -> Result<Option<Ref>> {
-        none()
+
+    fn read(&self, name: RefName<'_>) -> Result<Option<Ref>> {
+        self.files.read(name)
     }
+
     fn cursor(&self) -> Result<Box<dyn Cursor>> {
-        none()
+        Ok(Box::new(overlay::Overlay::new(Arc::clone(&self.files))))
     }
-    fn log_exists(&self, _name: RefName<'_>) -> Result<bool> {
-        none()
+
+    fn log_exists(&self, name: RefName<'_>) -> Result<bool> {
+        self.files.log_exists(name)
     }
+
     fn for_each_log_entry(
         &self,
-        _name: RefName<'_>,
-        _order: LogOrder,
-        _each: &mut dyn FnMut(LogEntry) -> Result<bool>,
+        name: RefName<'_>,
+        order: LogOrder,
+        each: &mut dyn FnMut(LogEntry) -> Result<bool>,
     ) -> Result<bool> {
-        none()
+        self.files.for_each_log_entry(name, order, each)
     }
+
     fn log_names(&self) -> Result<Vec<RefNameBuf>> {
-        none()
+        self.files.log_names()
     }
+
     fn begin(&self) -> Result<Box<dyn Session + '_>> {
-        none()
+        Ok(Box::new(session::FilesSession::new(Arc::clone(
+            &self.files,
+        ))))
     }
-    fn optimize(&self, _options: &OptimizeOptions<'_>) -> Result<()> {
-        none()
+
+    fn optimize(&self, options: &OptimizeOptions<'_>) -> Result<()> {
+        optimize::optimize(&self.files, options)
     }
+
     fn refs_by_oid(&self, _oid: ObjectId) -> Result<Option<Vec<(RefNameBuf, Ref)>>> {
-        none()
+        // Neither kind of file knows its refs by object.
+        Ok(None)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,425 @@
+//! Reflogs: one file for each, one line for each entry.
+//!
+//! Invariants:
+//! 1. A line that is no entry is skipped, as if it were not there; it is never an error.
+//! 2. Reading needs memory for one chunk and the longest line, in either direction.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bstr::ByteSlice;
+
+use super::Files;
+use crate::backend::LogOrder;
+use crate::error::{Error, Result};
+use crate::name::{FormatOptions, RefName, RefNameBuf, is_per_worktree, is_well_formed};
+use crate::oid::{ObjectFormat, ObjectId};
+use crate::reflog::{LogEntry, Signature};
+use crate::system::{FileKind, ReadFile, bytes_to_path};
+
+/// Bytes that are read at once.
+const CHUNK_LEN: usize = 1 << 16;
+
+/// Returns whether an error says that there is no such file.
+pub(super) fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+impl Files {
+    /// Returns the directory below which the reflog of `name` is, and the path of its file.
+    pub(super) fn log_path(&self, name: RefName<'_>) -> (PathBuf, PathBuf) {
+        let (place, bare) = self.layout.locate(name);
+        let base = self.layout.dir(&place).join("logs");
+        let path = base.join(bytes_to_path(bare.as_bytes()));
+        (base, path)
+    }
+
+    /// Returns whether `name` has a reflog.
+    pub(super) fn log_exists(&self, name: RefName<'_>) -> Result<bool> {
+        let (_, path) = self.log_path(name);
+        match self.system.lstat(&path) {
+            Ok(stat) => Ok(stat.kind == FileKind::File),
+            Err(error) if is_absent(&error) => Ok(false),
+            Err(error) => Err(Error::io("unable to read", &path, error)),
+        }
+    }
+
+    /// Calls `each` for the entries of the reflog of `name`; returns whether there is one.
+    pub(super) fn for_each_log_entry(
+        &self,
+        name: RefName<'_>,
+        order: LogOrder,
+        each: &mut dyn FnMut(LogEntry) -> Result<bool>,
+    ) -> Result<bool> {
+        if !self.log_exists(name)? {
+            return Ok(false);
+        }
+        let (_, path) = self.log_path(name);
+        let failed = |error| Error::io("unable to read", &path, error);
+        let mut file = match self.system.open(&path) {
+            Err(error) if is_absent(&error) => return Ok(false),
+            file => file.map_err(failed)?,
+        };
+        let format = self.options.object_format;
+        let mut line = |line: &[u8]| match parse(line, format) {
+            Some(entry) => each(entry),
+            None => Ok(true),
+        };
+        match order {
+            LogOrder::OldestFirst => forward(file.as_mut(), &failed, CHUNK_LEN, &mut line)?,
+            LogOrder::NewestFirst => backward(file.as_mut(), &failed, CHUNK_LEN, &mut line)?,
+        }
+        Ok(true)
+    }
+
+    /// Returns the names of all reflogs that this worktree sees, sorted.
+    pub(super) fn log_names(&self) -> Result<Vec<RefNameBuf>> {
+        let mut names = Vec::new();
+        let linked = self.layout.is_linked();
+        let common = self.layout.common_dir().join("logs");
+        self.walk_logs(&common, &mut Vec::new(), &mut |name| {
+            if !linked || !is_per_worktree(name) {
+                names.push(RefName::from_disk(name).to_owned());
+            }
+        })?;
+        if linked {
+            let own = self.layout.worktree_dir().join("logs");
+            self.walk_logs(&own, &mut Vec::new(), &mut |name| {
+                if is_per_worktree(name) {
+                    names.push(RefName::from_disk(name).to_owned());
+                }
+            })?;
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn walk_logs(
+        &self,
+        dir: &Path,
+        name: &mut Vec<u8>,
+        found: &mut dyn FnMut(&[u8]),
+    ) -> Result<()> {
+        let entries = match self.system.read_dir(dir) {
+            Err(error) if is_absent(&error) => return Ok(()),
+            entries => entries.map_err(|error| Error::io("unable to list", dir, error))?,
+        };
+        let parent = name.len();
+        for entry in entries {
+            name.truncate(parent);
+            name.extend_from_slice(&entry.name);
+            match entry.kind {
+                FileKind::Directory => {
+                    name.push(b'/');
+                    self.walk_logs(&dir.join(bytes_to_path(&entry.name)), name, found)?;
+                }
+                FileKind::File if is_well_formed(&entry.name, FormatOptions::ONE_LEVEL) => {
+                    found(name);
+                }
+                _ => {}
+            }
+        }
+        name.truncate(parent);
+        Ok(())
+    }
+}
+
+/// Gives every complete line to `each`, the first one first, until it returns `false`.
+fn forward(
+    file: &mut dyn ReadFile,
+    failed: &dyn Fn(io::Error) -> Error,
+    chunk_len: usize,
+    each: &mut dyn FnMut(&[u8]) -> Result<bool>,
+) -> Result<()> {
+    let mut buffer = vec![0; chunk_len];
+    // The beginning of a line whose end was not read yet.
+    let mut begun: Vec<u8> = Vec::new();
+    let mut offset = 0;
+    loop {
+        let count = file.read_at(offset, &mut buffer).map_err(failed)?;
+        let Some(chunk) = buffer.get(..count).filter(|chunk| !chunk.is_empty()) else {
+            return Ok(());
+        };
+        offset += chunk.len() as u64;
+        let mut rest = chunk;
+        while let Some(end) = rest.find_byte(b'\n') {
+            let (line, after) = rest.split_at(end);
+            rest = after.get(1..).unwrap_or_default();
+            let go_on = if begun.is_empty() {
+                each(line)?
+            } else {
+                begun.extend_from_slice(line);
+                let go_on = each(&begun)?;
+                begun.clear();
+                go_on
+            };
+            if !go_on {
+                return Ok(());
+            }
+        }
+        begun.extend_from_slice(rest);
+    }
+}
+
+/// Gives every complete line to `each`, the last one first, until it returns `false`.
+fn backward(
+    file: &mut dyn ReadFile,
+    failed: &dyn Fn(io::Error) -> Error,
+    chunk_len: usize,
+    each: &mut dyn FnMut(&[u8]) -> Result<bool>,
+) -> Result<()> {
+    let mut buffer = vec![0; chunk_len];
+    // The pieces of a line whose beginning was not read yet, the last piece first; `None` while
+    // no line feed was met.
+    let mut pieces: Option<Vec<Vec<u8>>> = None;
+    let mut end = file.len().map_err(failed)?;
+    while end > 0 {
+        let want = usize::try_from(end).map_or(chunk_len, |end| end.min(chunk_len));
+        let start = end - want as u64;
+        let part = buffer.get_mut(..want).unwrap_or_default();
+        let count = file.read_at(start, part).map_err(failed)?;
+        let mut rest = part.get(..count).unwrap_or_default();
+        while let Some(lf) = rest.rfind_byte(b'\n') {
+            let (before, line) = rest.split_at(lf);
+            let line = line.get(1..).unwrap_or_default();
+            // What follows the last line feed is no line.
+            if let Some(mut pieces) = pieces.replace(Vec::new()) {
+                let go_on = if pieces.is_empty() {
+                    each(line)?
+                } else {
+                    pieces.push(line.to_vec());
+                    pieces.reverse();
+                    each(&pieces.concat())?
+                };
+                if !go_on {
+                    return Ok(());
+                }
+            }
+            rest = before;
+        }
+        if let Some(pieces) = &mut pieces
+            && !rest.is_empty()
+        {
+            pieces.push(rest.to_vec());
+        }
+        end = start;
+    }
+    if let Some(mut pieces) = pieces {
+        pieces.reverse();
+        each(&pieces.concat())?;
+    }
+    Ok(())
+}
+
+/// Returns the entry on a line, which comes without its line feed; `None` if it is none.
+fn parse(line: &[u8], format: ObjectFormat) -> Option<LogEntry> {
+    let hex_len = format.hex_len();
+    let oid = |hex: &[u8]| ObjectId::from_hex(hex).filter(|oid| oid.format() == format);
+    let (old, rest) = line.split_at_checked(hex_len)?;
+    let (new, rest) = rest.strip_prefix(b" ")?.split_at_checked(hex_len)?;
+    let rest = rest.strip_prefix(b" ")?;
+    let close = rest.find_byte(b'>')?;
+    let (who, rest) = rest.split_at(close);
+    let rest = rest.strip_prefix(b"> ")?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (time, rest) = rest.split_at_checked(digits)?;
+    let time = std::str::from_utf8(time).ok()?.parse().ok()?;
+    let (zone, rest) = rest.strip_prefix(b" ")?.split_at_checked(5)?;
+    let (sign, number) = zone.split_first()?;
+    let number = number.iter().try_fold(0_i16, |sum, digit| {
+        digit
+            .is_ascii_digit()
+            .then(|| sum * 10 + i16::from(digit - b'0'))
+    })?;
+    let zone = match sign {
+        b'+' => number,
+        b'-' => -number,
+        _ => return None,
+    };
+    let (name, email) = match who.find_byte(b'<') {
+        Some(open) => {
+            let (name, email) = who.split_at(open);
+            (name, email.get(1..).unwrap_or_default())
+        }
+        None => (who, &b""[..]),
+    };
+    Some(LogEntry {
+        old: oid(old)?,
+        new: oid(new)?,
+        who: Signature {
+            name: name.strip_suffix(b" ").unwrap_or(name).into(),
+            email: email.into(),
+            time,
+            zone,
+        },
+        message: rest.strip_prefix(b"\t").unwrap_or(rest).into(),
+    })
+}
+
+/// Appends the line of an entry to `out`.
+pub(super) fn push_line(
+    out: &mut Vec<u8>,
+    old: ObjectId,
+    new: ObjectId,
+    who: &Signature,
+    message: &[u8],
+) {
+    old.push_hex(out);
+    out.push(b' ');
+    new.push_hex(out);
+    out.push(b' ');
+    push_part(out, &who.name);
+    out.extend_from_slice(b" <");
+    push_part(out, &who.email);
+    let sign = if who.zone < 0 { '-' } else { '+' };
+    let zone = who.zone.unsigned_abs();
+    out.extend_from_slice(format!("> {} {sign}{zone:04}", who.time).as_bytes());
+    if !message.is_empty() {
+        out.push(b'\t');
+        out.extend(message.iter().filter(|&&byte| byte != b'\n'));
+    }
+    out.push(b'\n');
+}
+
+/// Appends a name or an address without the bytes that would end it early.
+fn push_part(out: &mut Vec<u8>, part: &[u8]) {
+    out.extend(
+        part.iter()
+            .filter(|byte| !matches!(byte, b'\n' | b'<' | b'>' | 0)),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    const B: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+
+    struct Memory(Vec<u8>);
+
+    impl ReadFile for Memory {
+        fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+            let rest = &self.0[usize::try_from(offset).unwrap().min(self.0.len())..];
+            let count = rest.len().min(buffer.len());
+            buffer[..count].copy_from_slice(&rest[..count]);
+            Ok(count)
+        }
+
+        fn len(&mut self) -> io::Result<u64> {
+            Ok(self.0.len() as u64)
+        }
+    }
+
+    fn lines(content: &str, chunk_len: usize, order: LogOrder) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut each = |line: &[u8]| {
+            found.push(line.to_str_lossy().into_owned());
+            Ok(true)
+        };
+        let failed = |error| Error::io("read", Path::new("x"), error);
+        let mut file = Memory(content.as_bytes().to_vec());
+        match order {
+            LogOrder::OldestFirst => forward(&mut file, &failed, chunk_len, &mut each).unwrap(),
+            LogOrder::NewestFirst => backward(&mut file, &failed, chunk_len, &mut each).unwrap(),
+        }
+        found
+    }
+
+    #[test]
+    fn lines_of_any_length_come_whole_in_both_directions() {
+        for content in [
+            "",
+            "\n",
+            "a",
+            "a\n",
+            "\n\na\nbcdefghijkl\n\nm\n",
+            "abc\ndef\nghi",
+            "\nabcdef\n",
+        ] {
+            let mut expected: Vec<&str> = content.split('\n').collect();
+            expected.pop();
+            for chunk_len in 1..20 {
+                assert_eq!(lines(content, chunk_len, LogOrder::OldestFirst), expected);
+                let mut backward = lines(content, chunk_len, LogOrder::NewestFirst);
+                backward.reverse();
+                assert_eq!(backward, expected, "{content:?} by {chunk_len}");
+            }
+        }
+    }
+
+    fn entry(line: &str) -> Option<LogEntry> {
+        parse(line.as_bytes(), ObjectFormat::Sha1)
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let (a, b) = (A.parse_oid(), B.parse_oid());
+        for (zone, time, message) in [
+            (-530, 1_700_000_000, "commit: x"),
+            (0, 0, ""),
+            (1400, 1, "a\tb"),
+        ] {
+            let who = Signature {
+                name: "A U Thor".into(),
+                email: "a@example.org".into(),
+                time,
+                zone,
+            };
+            let mut line = Vec::new();
+            push_line(&mut line, a, b, &who, message.as_bytes());
+            assert_eq!(line.pop(), Some(b'\n'));
+            let found = parse(&line, ObjectFormat::Sha1).unwrap();
+            assert_eq!(found.who, who);
+            assert_eq!((found.old, found.new), (a, b));
+            assert_eq!(found.message, message);
+        }
+    }
+
+    #[test]
+    fn an_entry_stays_one_line_whatever_the_name_is() {
+        let who = Signature {
+            name: "A\n<B>".into(),
+            email: "a>\n".into(),
+            time: 5,
+            zone: 100,
+        };
+        let mut line = Vec::new();
+        push_line(&mut line, A.parse_oid(), B.parse_oid(), &who, b"x\ny");
+        assert_eq!(line, format!("{A} {B} AB <a> 5 +0100\txy\n").into_bytes());
+    }
+
+    #[test]
+    fn what_is_no_entry() {
+        assert!(entry(&format!("{A} {B} a <b> 1 +0000")).is_some());
+        let joined = entry(&format!("{A} {B} a <b> 1 +0000rest")).unwrap();
+        assert_eq!(joined.message, "rest");
+        for line in [
+            String::new(),
+            format!("{A}  {B} a <b> 1 +0000"),
+            format!("{A} {B}x a <b> 1 +0000"),
+            format!("{A} {} a <b> 1 +0000", &B[1..]),
+            format!("{A} {B} a b 1 +0000"),
+            format!("{A} {B} a <b>1 +0000"),
+            format!("{A} {B} a <b> x +0000"),
+            format!("{A} {B} a <b> 1 0000"),
+            format!("{A} {B} a <b> 1 +000"),
+            format!("{A} {B} a <b> 99999999999999999999999 +0000"),
+        ] {
+            assert!(entry(&line).is_none(), "{line}");
+        }
+    }
+
+    trait ParseOid {
+        fn parse_oid(&self) -> ObjectId;
+    }
+
+    impl ParseOid for str {
+        fn parse_oid(&self) -> ObjectId {
+            ObjectId::from_hex(self.as_bytes()).unwrap()
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! One loose ref: a file that holds an object id or `ref: <name>`, or a symbolic link.
+//!
+//! Invariants:
+//! 1. A link whose text is a ref name is a symref and is never followed; any other link is.
+//! 2. No content makes the reader fail: what is neither an id nor a symref is [`Loose::Broken`].
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::name::{FormatOptions, RefName, is_well_formed};
+use crate::oid::{ObjectFormat, ObjectId};
+use crate::reflog::is_space;
+use crate::system::{FileKind, System};
+use crate::target::Target;
+
+/// A file longer than this is no ref, whatever it starts with.
+const LEN_MAX: u64 = 1 << 20;
+
+/// How often a file that vanishes between two calls is looked for again.
+const ATTEMPTS: usize = 3;
+
+/// What there is at the path of a loose ref.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Loose {
+    /// Nothing.
+    Missing,
+    /// A directory: no ref, but perhaps refs below it.
+    Directory,
+    /// A ref.
+    Found(Target),
+    /// Something that is no ref.
+    Broken,
+}
+
+/// Reads the loose ref at `path`.
+///
+/// # Errors
+/// Those of the system, `NotADirectory` among them when a parent of `path` is a file.
+pub(super) fn read(system: &dyn System, path: &Path, format: ObjectFormat) -> io::Result<Loose> {
+    for _ in 0..ATTEMPTS {
+        let mut stat = match system.lstat(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Loose::Missing),
+            stat => stat?,
+        };
+        if stat.kind == FileKind::Symlink {
+            match read_symlink(system, path) {
+                Ok(Some(target)) => return Ok(Loose::Found(target)),
+                Ok(None) => {}
+                // Replaced by something else meanwhile.
+                Err(error) if changed(&error) => continue,
+                Err(error) => return Err(error),
+            }
+            stat = match system.stat(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Loose::Missing),
+                stat => stat?,
+            };
+        }
+        match stat.kind {
+            FileKind::Directory => return Ok(Loose::Directory),
+            FileKind::File if stat.len <= LEN_MAX => {}
+            _ => return Ok(Loose::Broken),
+        }
+        match system.read(path) {
+            Ok(content) => return Ok(parse(&content, format).map_or(Loose::Broken, Loose::Found)),
+            Err(error) if changed(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Loose::Missing)
+}
+
+/// Reads the loose ref at `path`, which a listing said to be a regular file.
+pub(super) fn read_listed(
+    system: &dyn System,
+    path: &Path,
+    format: ObjectFormat,
+) -> io::Result<Loose> {
+    match system.read(path) {
+        Ok(content) => Ok(parse(&content, format).map_or(Loose::Broken, Loose::Found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Loose::Missing),
+        Err(_) => read(system, path, format),
+    }
+}
+
+fn changed(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory
+    )
+}
+
+fn read_symlink(system: &dyn System, path: &Path) -> io::Result<Option<Target>> {
+    let text = system.read_link(path)?;
+    let text = text.as_os_str().as_bytes();
+    let is_ref = text.starts_with(b"refs/") && is_well_formed(text, FormatOptions::FULL);
+    Ok(is_ref.then(|| Target::Symbolic(RefName::from_disk(text).to_owned())))
+}
+
+/// Returns what the content of a loose ref says; `None` if it is no ref.
+pub(super) fn parse(content: &[u8], format: ObjectFormat) -> Option<Target> {
+    let end = content.iter().rposition(|&byte| !is_space(byte))?;
+    let content = content.get(..=end)?;
+    if let Some(rest) = content.strip_prefix(b"ref:") {
+        let start = rest.iter().position(|&byte| !is_space(byte))?;
+        let target = rest.get(start..)?;
+        return Some(Target::Symbolic(RefName::from_disk(target).to_owned()));
+    }
+    let (hex, rest) = content.split_at_checked(format.hex_len())?;
+    if rest.first().is_some_and(|&byte| !is_space(byte)) {
+        return None;
+    }
+    ObjectId::from_hex(hex).map(Target::Direct)
+}
+
+/// Returns the content of the loose ref that holds `oid`.
+pub(super) fn direct(oid: ObjectId) -> Vec<u8> {
+    let mut content = Vec::with_capacity(oid.format().hex_len() + 1);
+    oid.push_hex(&mut content);
+    content.push(b'\n');
+    content
+}
+
+/// Returns the content of the loose ref that is a symref to `target`.
+pub(super) fn symbolic(target: RefName<'_>) -> Vec<u8> {
+    [b"ref: ", target.as_bytes(), b"\n"].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEX: &[u8] = b"89abcdef0123456789abcdef0123456789abcdef";
+
+    fn target(content: &[u8]) -> Option<Target> {
+        parse(content, ObjectFormat::Sha1)
+    }
+
+    fn symref(name: &[u8]) -> Option<Target> {
+        Some(Target::Symbolic(RefName::from_disk(name).to_owned()))
+    }
+
+    #[test]
+    fn an_id_may_be_followed_by_space_and_anything() {
+        let id = Some(Target::Direct(ObjectId::from_hex(HEX).unwrap()));
+        for tail in [
+            &b""[..],
+            b"\n",
+            b" junk",
+            b"\t\tbranch 'x' of y\nmore\n",
+            b" \r\n",
+        ] {
+            assert_eq!(target(&[HEX, tail].concat()), id, "{tail:?}");
+        }
+        assert_eq!(target(&HEX.to_ascii_uppercase()), id);
+    }
+
+    #[test]
+    fn what_is_no_ref() {
+        let long = [HEX, b"X"].concat();
+        for content in [
+            &b""[..],
+            b"\n \n",
+            b"ref:",
+            b"ref: \n",
+            &HEX[..39],
+            &long,
+            b"zz",
+        ] {
+            assert_eq!(target(content), None, "{content:?}");
+        }
+        assert_eq!(parse(HEX, ObjectFormat::Sha256), None);
+    }
+
+    #[test]
+    fn a_symref_needs_no_space() {
+        assert_eq!(
+            target(b"ref: refs/heads/main\n"),
+            symref(b"refs/heads/main")
+        );
+        assert_eq!(target(b"ref:refs/x"), symref(b"refs/x"));
+        assert_eq!(target(b"ref:\t \n refs/x y \n"), symref(b"refs/x y"));
+    }
+}

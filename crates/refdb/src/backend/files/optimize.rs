@@ -1,0 +1,150 @@
+//! Packing: loose refs are copied into packed-refs, and then removed.
+//!
+//! Invariants:
+//! 1. Only shared, direct, well-formed refs whose object exists are packed.
+//! 2. A loose ref is removed only after the packed-refs that holds its value is in place, under
+//!    the ref's lock, and only if it still has the packed value.
+
+use std::io;
+
+use super::Files;
+use super::directories::EmptyDirs;
+use super::loose::{self, Loose};
+use super::overlay::{self, LooseRef};
+use super::rewrite::{PackedEdit, PackedLock, PackedValue};
+use crate::backend::OptimizeOptions;
+use crate::error::{Error, Result};
+use crate::lockfile::{LockFile, LockOptions};
+use crate::name::{FormatOptions, RefName, is_per_worktree, is_well_formed};
+use crate::objects::{Objects, Peeled};
+use crate::oid::ObjectId;
+use crate::target::Target;
+
+/// Packs the loose refs that the options include.
+///
+/// # Errors
+/// `Locked` when packed-refs is being written, `Corrupt` or `Io` for the files. What was packed
+/// stays packed when removing loose refs fails.
+pub(super) fn optimize(files: &Files, options: &OptimizeOptions<'_>) -> Result<()> {
+    if options.auto && !is_worth_it(files, options)? {
+        return Ok(());
+    }
+    let mut lock = PackedLock::acquire(&files.system, &files.packed, &files.options)?;
+    // Listed under the lock: nobody else packs or removes meanwhile.
+    let packed = to_pack(files, options)?;
+    let old = files.packed.snapshot()?;
+    let edits: Vec<PackedEdit<'_>> = packed
+        .iter()
+        .map(|(name, value)| PackedEdit {
+            name,
+            value: Some(*value),
+        })
+        .collect();
+    if !edits.is_empty() || (old.len() > 0 && !old.is_tidy()) {
+        let peel = |oid| peel(options.objects, oid);
+        lock.write(&old, &edits, Some(&peel), &files.options)?;
+        lock.publish(&files.packed)?;
+        if files.options.fsync {
+            // No loose ref may go before this is durable.
+            lock.sync_name()?;
+        }
+    }
+    lock.release()?;
+    if options.prune {
+        prune(files, &packed)?;
+    }
+    Ok(())
+}
+
+fn peel(objects: &dyn Objects, oid: ObjectId) -> Result<Option<ObjectId>> {
+    Ok(match objects.peel(oid)? {
+        Peeled::To(oid) => Some(oid),
+        Peeled::Itself | Peeled::Nowhere | Peeled::Missing => None,
+    })
+}
+
+/// Returns the object id of a loose ref that may be packed.
+fn packable(found: &LooseRef, options: &OptimizeOptions<'_>) -> Option<ObjectId> {
+    let Some(Target::Direct(oid)) = found.target else {
+        return None;
+    };
+    let name = &found.name;
+    let shared = !is_per_worktree(name) && is_well_formed(name, FormatOptions::FULL);
+    let included = shared && !oid.is_null() && (options.include)(RefName::from_disk(name));
+    included.then_some(oid)
+}
+
+/// Returns whether there are so many loose refs that packing them pays: five for each doubling of
+/// packed-refs, counted in refs of 100 bytes, and 16 at least.
+fn is_worth_it(files: &Files, options: &OptimizeOptions<'_>) -> Result<bool> {
+    let refs = overlay::list(files, b"refs/")?;
+    let count = refs
+        .iter()
+        .filter(|found| packable(found, options).is_some())
+        .count();
+    let refs_guessed = files.packed.snapshot()?.len() / 100;
+    let doublings = refs_guessed.checked_ilog2().unwrap_or(0);
+    Ok(count >= usize::try_from(doublings * 5).unwrap_or(usize::MAX).max(16))
+}
+
+/// Returns the refs to pack with their values, in the order of their names.
+fn to_pack(files: &Files, options: &OptimizeOptions<'_>) -> Result<Vec<(Vec<u8>, PackedValue)>> {
+    let mut packed = Vec::new();
+    for found in overlay::list(files, b"refs/")? {
+        let Some(oid) = packable(&found, options) else {
+            continue;
+        };
+        let peeled = match options.objects.peel(oid)? {
+            Peeled::Missing => {
+                let name = RefName::from_disk(&found.name);
+                (options.warn)(format!("{name} does not point to a valid object!"));
+                continue;
+            }
+            Peeled::To(oid) => Some(oid),
+            Peeled::Itself | Peeled::Nowhere => None,
+        };
+        packed.push((found.name, PackedValue { oid, peeled }));
+    }
+    Ok(packed)
+}
+
+/// Removes the loose refs that still have the value that was packed.
+fn prune(files: &Files, packed: &[(Vec<u8>, PackedValue)]) -> Result<()> {
+    let system = files.system.as_ref();
+    let mut empty_dirs = EmptyDirs::default();
+    let mut first_error = None;
+    for (name, value) in packed {
+        match prune_one(files, name, value.oid) {
+            Ok(()) => empty_dirs.add_parent(files.layout.common_dir(), name),
+            // Somebody is writing it: it stays loose.
+            Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => {}
+            Err(error) => first_error = first_error.or(Some(error)),
+        }
+    }
+    empty_dirs.remove(system);
+    first_error.map_or(Ok(()), Err)
+}
+
+fn prune_one(files: &Files, name: &[u8], oid: ObjectId) -> Result<()> {
+    let (_, path) = files.path(RefName::from_disk(name));
+    let system = files.system.as_ref();
+    let lock_options = LockOptions {
+        timeout: files.options.files_ref_lock_timeout,
+        shared: files.options.shared_repository,
+        pid_file: files.options.lockfile_pid,
+    };
+    let lock = match LockFile::acquire(&files.system, &path, lock_options) {
+        // The directory went, and the ref with it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        lock => lock.map_err(|error| Error::io("unable to lock", &path, error))?,
+    };
+    let found = loose::read(system, &path, files.options.object_format)
+        .map_err(|error| Error::io("unable to read", &path, error))?;
+    if found == Loose::Found(Target::Direct(oid)) {
+        system
+            .remove_file(&path)
+            .map_err(|error| Error::io("unable to remove", &path, error))?;
+    }
+    lock.release()
+        .map_err(|error| Error::io("unable to unlock", &path, error))
+}

@@ -1,0 +1,327 @@
+//! The cursor of the `files` backend: loose refs over packed-refs.
+//!
+//! Invariants:
+//! 1. The loose refs of a range are read before packed-refs is opened for it. A ref that is packed
+//!    in between is then seen in packed-refs, perhaps in both places, and never in neither.
+//! 2. A loose ref shadows the packed one of its name.
+//! 3. What was read once is not read again: the cursor shows one moment of each range.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::loose::{self, Loose};
+use super::packed_cursor::PackedCursor;
+use super::{Files, log};
+use crate::backend::cursor::{Cursor, RefRecord};
+use crate::error::{Error, Result};
+use crate::name::{FormatOptions, RefName, is_root_ref, is_well_formed};
+use crate::oid::ObjectId;
+use crate::system::{DirEntry, FileKind, bytes_to_path};
+use crate::target::{Target, TargetRef};
+
+/// The directories of per-worktree refs, which a linked worktree has for itself.
+const PER_WORKTREE_DIRS: [&[u8]; 3] = [b"bisect", b"rewritten", b"worktree"];
+
+/// One loose ref as it was found.
+#[derive(Clone, Debug)]
+pub(super) struct LooseRef {
+    pub(super) name: Vec<u8>,
+    /// The value; `None` if the ref is broken.
+    pub(super) target: Option<Target>,
+}
+
+/// The loose refs whose names start with `prefix`, sorted.
+#[derive(Debug)]
+struct Range {
+    prefix: Vec<u8>,
+    refs: Vec<LooseRef>,
+}
+
+/// Walks over loose and packed refs together.
+#[derive(Debug)]
+pub(super) struct Overlay {
+    files: Arc<Files>,
+    null: ObjectId,
+    // None is a part of another.
+    ranges: Vec<Range>,
+    // Which range the cursor is in, and the next loose ref in it.
+    range: usize,
+    next: usize,
+    packed: Option<PackedCursor>,
+    // Whether the packed cursor stands on a ref that was not shown yet.
+    packed_ready: bool,
+    prefix: Vec<u8>,
+    current: Current,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Current {
+    Before,
+    Loose(usize),
+    Packed,
+}
+
+impl Overlay {
+    pub(super) fn new(files: Arc<Files>) -> Self {
+        Overlay {
+            null: ObjectId::null(files.options.object_format),
+            files,
+            ranges: Vec::new(),
+            range: 0,
+            next: 0,
+            packed: None,
+            packed_ready: false,
+            prefix: Vec::new(),
+            current: Current::Before,
+        }
+    }
+
+    /// Makes sure that the loose refs below `prefix` are read, and returns in which range they are.
+    fn load(&mut self, prefix: &[u8]) -> Result<usize> {
+        let covers = |range: &Range| prefix.starts_with(&range.prefix);
+        if let Some(found) = self.ranges.iter().position(covers) {
+            return Ok(found);
+        }
+        let refs = list(&self.files, prefix)?;
+        let snapshot = self.files.packed.snapshot()?;
+        let linked = self.files.layout.is_linked();
+        self.packed = Some(PackedCursor::new(snapshot, self.null, linked));
+        self.ranges
+            .retain(|range| !range.prefix.starts_with(prefix));
+        self.ranges.push(Range {
+            prefix: prefix.to_vec(),
+            refs,
+        });
+        Ok(self.ranges.len() - 1)
+    }
+
+    fn loose(&self, index: usize) -> Option<&LooseRef> {
+        self.ranges.get(self.range)?.refs.get(index)
+    }
+
+    fn step_packed(&mut self) -> Result<()> {
+        self.packed_ready = match &mut self.packed {
+            Some(packed) => packed.advance()?,
+            None => false,
+        };
+        Ok(())
+    }
+}
+
+impl Cursor for Overlay {
+    fn seek(&mut self, name: &[u8], prefix: &[u8]) -> Result<()> {
+        self.current = Current::Before;
+        self.range = self.load(prefix)?;
+        self.prefix = prefix.to_vec();
+        let start = name.max(prefix);
+        self.next = match self.ranges.get(self.range) {
+            Some(range) => range
+                .refs
+                .partition_point(|found| found.name.as_slice() < start),
+            None => 0,
+        };
+        if let Some(packed) = &mut self.packed {
+            packed.seek(start, prefix)?;
+        }
+        self.step_packed()
+    }
+
+    fn advance(&mut self) -> Result<bool> {
+        if self.ranges.is_empty() {
+            self.seek(b"", b"")?;
+        }
+        if self.current == Current::Packed {
+            self.step_packed()?;
+        }
+        let packed = match &self.packed {
+            Some(packed) if self.packed_ready => packed.name(),
+            _ => None,
+        };
+        let loose = self
+            .loose(self.next)
+            .map(|found| found.name.as_slice())
+            .filter(|name| name.starts_with(&self.prefix));
+        self.current = match (loose, packed) {
+            (None, None) => {
+                self.current = Current::Before;
+                return Ok(false);
+            }
+            (Some(loose), Some(packed)) if loose > packed => Current::Packed,
+            (None, Some(_)) => Current::Packed,
+            (Some(loose), packed) => {
+                if packed == Some(loose) {
+                    self.step_packed()?;
+                }
+                self.next += 1;
+                Current::Loose(self.next - 1)
+            }
+        };
+        Ok(true)
+    }
+
+    fn record(&self) -> RefRecord<'_> {
+        let index = match self.current {
+            Current::Loose(index) => index,
+            _ => {
+                let packed = self.packed.as_ref().expect("advance returned true");
+                return packed.record();
+            }
+        };
+        let found = self.loose(index).expect("advance returned true");
+        let bad_name = !is_well_formed(&found.name, FormatOptions::ONE_LEVEL);
+        let target = match &found.target {
+            Some(target) if !bad_name => target.as_ref(),
+            _ => TargetRef::Direct(self.null),
+        };
+        RefRecord {
+            name: RefName::from_disk(&found.name),
+            target,
+            peeled: None,
+            packed: false,
+            broken: target == TargetRef::Direct(self.null),
+            bad_name,
+        }
+    }
+}
+
+/// Reads all loose refs whose names start with `prefix`, sorted.
+///
+/// # Errors
+/// `Io` when a directory cannot be listed or a file not be read.
+pub(super) fn list(files: &Files, prefix: &[u8]) -> Result<Vec<LooseRef>> {
+    let mut refs = Vec::new();
+    if !prefix.starts_with(b"refs/") {
+        root_refs(files, prefix, &mut refs)?;
+    }
+    if prefix.starts_with(b"refs/") || b"refs/".starts_with(prefix) {
+        let dir = match prefix.iter().rposition(|&byte| byte == b'/') {
+            Some(slash) => prefix.get(..=slash).unwrap_or_default(),
+            None => b"refs/",
+        };
+        let mut walk = Walk {
+            files,
+            prefix,
+            refs: &mut refs,
+        };
+        walk.dir(dir)?;
+    }
+    // Each directory is walked in order; only links and odd listings can break the order.
+    if !refs.is_sorted_by(|a, b| a.name <= b.name) {
+        refs.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+    Ok(refs)
+}
+
+fn root_refs(files: &Files, prefix: &[u8], refs: &mut Vec<LooseRef>) -> Result<()> {
+    let dir = files.layout.worktree_dir();
+    let first = refs.len();
+    for entry in entries(files, dir)? {
+        let is_file = matches!(entry.kind, FileKind::File | FileKind::Symlink);
+        if is_file && entry.name.starts_with(prefix) && is_root_ref(&entry.name) {
+            let path = dir.join(bytes_to_path(&entry.name));
+            read(files, &path, entry.kind, &entry.name, refs)?;
+        }
+    }
+    if let Some(found) = refs.get_mut(first..) {
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+    Ok(())
+}
+
+/// Lists a directory; one that is not there is empty.
+fn entries(files: &Files, dir: &Path) -> Result<Vec<DirEntry>> {
+    match files.system.read_dir(dir) {
+        Ok(entries) => Ok(entries),
+        Err(error) if log::is_absent(&error) => Ok(Vec::new()),
+        Err(error) => Err(Error::io("unable to list", dir, error)),
+    }
+}
+
+/// Reads one loose ref that a listing told of.
+fn read(
+    files: &Files,
+    path: &Path,
+    kind: FileKind,
+    name: &[u8],
+    refs: &mut Vec<LooseRef>,
+) -> Result<()> {
+    let format = files.options.object_format;
+    let found = match kind {
+        FileKind::File => loose::read_listed(files.system.as_ref(), path, format),
+        _ => loose::read(files.system.as_ref(), path, format),
+    };
+    let target = match found {
+        Ok(Loose::Found(target)) => Some(target),
+        Ok(Loose::Broken) => None,
+        // Packed or deleted since the directory was listed.
+        Ok(Loose::Missing | Loose::Directory) => return Ok(()),
+        Err(error) if log::is_absent(&error) => return Ok(()),
+        Err(error) => return Err(Error::io("unable to read", path, error)),
+    };
+    refs.push(LooseRef {
+        name: name.to_vec(),
+        target,
+    });
+    Ok(())
+}
+
+/// A walk over the directories below `refs/`.
+struct Walk<'a> {
+    files: &'a Files,
+    prefix: &'a [u8],
+    refs: &'a mut Vec<LooseRef>,
+}
+
+impl Walk<'_> {
+    /// Reads the refs in the directory `dir`, a name with a slash at the end, and below it.
+    fn dir(&mut self, dir: &[u8]) -> Result<()> {
+        let (place, bare) = self.files.layout.locate(RefName::from_disk(dir));
+        let base = self.files.layout.dir(&place).to_owned();
+        let path = base.join(bytes_to_path(bare.as_bytes()));
+        let mut entries = entries(self.files, &path)?;
+        if dir == b"refs/" && self.files.layout.is_linked() {
+            entries.retain(|entry| !PER_WORKTREE_DIRS.contains(&entry.name.as_slice()));
+            entries.extend(PER_WORKTREE_DIRS.map(|name| DirEntry {
+                name: name.to_vec(),
+                kind: FileKind::Directory,
+            }));
+        }
+        for entry in &mut entries {
+            if entry.kind == FileKind::Symlink {
+                self.resolve_kind(&path, entry);
+            }
+            if entry.kind == FileKind::Directory {
+                // So that the order of the entries is that of the full names.
+                entry.name.push(b'/');
+            }
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut name = dir.to_vec();
+        for entry in entries {
+            name.truncate(dir.len());
+            name.extend_from_slice(&entry.name);
+            if entry.name.starts_with(b".") {
+                continue;
+            }
+            if entry.kind == FileKind::Directory {
+                if name.starts_with(self.prefix) || self.prefix.starts_with(&name) {
+                    self.dir(&name)?;
+                }
+            } else if name.starts_with(self.prefix) && !name.ends_with(b".lock") {
+                let path = path.join(bytes_to_path(&entry.name));
+                read(self.files, &path, entry.kind, &name, self.refs)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds out whether a link is a ref or leads to a directory of refs. One that leads nowhere
+    /// is no ref: it stays a link, and reading it finds nothing, unless its text is a ref's name.
+    fn resolve_kind(&self, dir: &Path, entry: &mut DirEntry) {
+        let path = dir.join(bytes_to_path(&entry.name));
+        let stat = self.files.system.stat(&path);
+        if stat.is_ok_and(|stat| stat.kind == FileKind::Directory) {
+            entry.kind = FileKind::Directory;
+        }
+    }
+}

@@ -1,0 +1,598 @@
+//! packed-refs: one file of direct refs in byte order, with what they peel to.
+//!
+//! Invariants:
+//! 1. A [`Snapshot`] never changes. The file is only ever replaced as a whole, so the snapshot is
+//!    one moment of it, for as long as anybody holds it.
+//! 2. Its records are in order: a file that does not claim so is checked, and sorted in memory.
+//! 3. No byte of the file can make a reader panic, and damage is an error that names the line.
+//! 4. Reading needs no memory beyond the map of the file, however many refs there are.
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bstr::ByteSlice;
+
+use crate::backend::Ref;
+use crate::error::{Error, ErrorKind, Result};
+use crate::oid::{ObjectFormat, ObjectId};
+use crate::reflog::is_space;
+use crate::system::{Bytes, FileKind, Stat, System};
+use crate::target::Target;
+
+/// How every header starts.
+pub(super) const HEADER: &[u8] = b"# pack-refs with: ";
+
+/// A file that changed less than this before it was read may change again without its times
+/// telling: the clocks of file systems tick every few milliseconds.
+const SETTLED_AFTER: Duration = Duration::from_millis(50);
+
+/// How many symbolic links the name of packed-refs is followed through.
+const LINKS_MAX: usize = 5;
+
+/// Which records of a file are followed by what they peel to, where there is something to peel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Peeling {
+    /// Nobody knows.
+    Unknown,
+    /// Those below `refs/tags/`.
+    Tags,
+    /// All.
+    Fully,
+}
+
+/// The packed-refs of a repository: reads the file again whenever it changed.
+#[derive(Debug)]
+pub(super) struct PackedRefs {
+    system: Arc<dyn System>,
+    path: PathBuf,
+    format: ObjectFormat,
+    cached: Mutex<Option<Cached>>,
+}
+
+#[derive(Debug)]
+struct Cached {
+    stat: Stat,
+    settled: bool,
+    snapshot: Arc<Snapshot>,
+}
+
+/// One moment of packed-refs.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    path: PathBuf,
+    format: ObjectFormat,
+    bytes: Bytes,
+    // Where the records start, behind the header.
+    start: usize,
+    peeling: Peeling,
+    // Whether the bytes are those of the file, or a sorted copy.
+    as_on_disk: bool,
+}
+
+/// One record, and where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Record {
+    pub(super) name: Range<usize>,
+    pub(super) oid: ObjectId,
+    pub(super) peeled: Option<ObjectId>,
+    /// The record with the line of its peeled value.
+    pub(super) all: Range<usize>,
+}
+
+impl PackedRefs {
+    pub(super) fn new(system: Arc<dyn System>, path: PathBuf, format: ObjectFormat) -> Self {
+        PackedRefs {
+            system,
+            path,
+            format,
+            cached: Mutex::new(None),
+        }
+    }
+
+    /// Returns the present state of the file; one `stat` if it did not change.
+    ///
+    /// # Errors
+    /// `Corrupt` for damage that every reader must know of, `Io` for the system's.
+    pub(super) fn snapshot(&self) -> Result<Arc<Snapshot>> {
+        let io = |error| Error::io("unable to read", &self.path, error);
+        let stat = match self.system.stat(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.forget();
+                let empty = Bytes::new(Vec::new());
+                return Snapshot::new(self.path.clone(), self.format, empty).map(Arc::new);
+            }
+            stat => stat.map_err(io)?,
+        };
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cached) = &*cached
+            && cached.settled
+            && cached.stat == stat
+        {
+            return Ok(Arc::clone(&cached.snapshot));
+        }
+        let settled = is_settled(self.system.now(), stat.mtime_ns);
+        // Should the file be replaced in this moment, the next look finds another inode.
+        let bytes = self.system.map(&self.path).map_err(io)?;
+        let snapshot = Arc::new(Snapshot::new(self.path.clone(), self.format, bytes)?);
+        *cached = Some(Cached {
+            stat,
+            settled,
+            snapshot: Arc::clone(&snapshot),
+        });
+        Ok(snapshot)
+    }
+
+    /// Forgets what was read, because the file was replaced or is about to be.
+    pub(super) fn forget(&self) {
+        *self.cached.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Returns the path of the file itself, should `packed-refs` be a symbolic link.
+    pub(super) fn resolved_path(&self) -> Result<PathBuf> {
+        let io = |path: &Path, error| Error::io("unable to read", path, error);
+        let mut path = self.path.clone();
+        for _ in 0..LINKS_MAX {
+            match self.system.lstat(&path) {
+                Ok(stat) if stat.kind == FileKind::Symlink => {}
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(io(&path, error));
+                }
+                _ => return Ok(path),
+            }
+            let text = self
+                .system
+                .read_link(&path)
+                .map_err(|error| io(&path, error))?;
+            path = path.parent().unwrap_or(Path::new("")).join(text);
+        }
+        Err(io(&self.path, io::Error::other("too many symbolic links")))
+    }
+}
+
+fn is_settled(now: Duration, mtime_ns: i128) -> bool {
+    let now_ns = i128::try_from(now.as_nanos()).unwrap_or(i128::MAX);
+    let settled_ns = i128::try_from(SETTLED_AFTER.as_nanos()).unwrap_or(i128::MAX);
+    now_ns.saturating_sub(mtime_ns) >= settled_ns
+}
+
+impl Snapshot {
+    /// Takes the content of the file at `path`, and checks what every reader relies on.
+    ///
+    /// # Errors
+    /// `Corrupt` for a bad header or a bad end, and for any bad record of an unsorted file.
+    pub(super) fn new(path: PathBuf, format: ObjectFormat, bytes: Bytes) -> Result<Snapshot> {
+        let mut snapshot = Snapshot {
+            path,
+            format,
+            bytes,
+            start: 0,
+            peeling: Peeling::Unknown,
+            as_on_disk: true,
+        };
+        if snapshot.content().is_empty() {
+            snapshot.peeling = Peeling::Fully;
+            return Ok(snapshot);
+        }
+        if !snapshot.content().ends_with(b"\n") {
+            let line = snapshot.content().rfind_byte(b'\n').map_or(0, |lf| lf + 1);
+            return Err(snapshot.bad_line("unterminated line", line));
+        }
+        let sorted = snapshot.read_header()?;
+        if snapshot.start < snapshot.len() {
+            let last = snapshot.record_start(snapshot.len() - 1, snapshot.start);
+            snapshot.name_at(last)?;
+        }
+        if !sorted {
+            snapshot.sort()?;
+        }
+        Ok(snapshot)
+    }
+
+    /// Reads the first line, if it is a header; returns whether the file claims to be sorted.
+    fn read_header(&mut self) -> Result<bool> {
+        let line = self.line(0);
+        if !line.starts_with(b"#") {
+            return Ok(false);
+        }
+        let Some(traits) = line.strip_prefix(HEADER) else {
+            return Err(self.bad_line("unexpected line", 0));
+        };
+        let has = |name: &str| traits.split_str(" ").any(|found| found == name.as_bytes());
+        let peeling = if has("fully-peeled") {
+            Peeling::Fully
+        } else if has("peeled") {
+            Peeling::Tags
+        } else {
+            Peeling::Unknown
+        };
+        let (sorted, start) = (has("sorted"), line.len() + 1);
+        self.peeling = peeling;
+        self.start = start;
+        Ok(sorted)
+    }
+
+    /// Checks the order of the records, and makes a sorted copy if they are in none.
+    fn sort(&mut self) -> Result<()> {
+        let mut records = Vec::new();
+        let (mut sorted, mut last, mut at) = (true, None::<Range<usize>>, self.start);
+        while at < self.len() {
+            let record = self.record(at)?;
+            if let Some(last) = last.replace(record.name.clone()) {
+                sorted &= self.slice(&last) <= self.slice(&record.name);
+            }
+            at = record.all.end;
+        }
+        if sorted {
+            return Ok(());
+        }
+        at = self.start;
+        while at < self.len() {
+            let record = self.record(at)?;
+            at = record.all.end;
+            records.push((record.name, record.all));
+        }
+        records.sort_by(|a, b| self.slice(&a.0).cmp(self.slice(&b.0)));
+        let mut copy = Vec::with_capacity(self.len() - self.start);
+        for (_, all) in &records {
+            copy.extend_from_slice(self.slice(all));
+        }
+        self.bytes = Bytes::new(copy);
+        self.start = 0;
+        self.as_on_disk = false;
+        Ok(())
+    }
+
+    /// Returns the length of the content in bytes.
+    pub(super) fn len(&self) -> usize {
+        self.content().len()
+    }
+
+    /// Returns where the first record starts.
+    pub(super) fn start(&self) -> usize {
+        self.start
+    }
+
+    /// Returns which records have their peeled values.
+    pub(super) fn peeling(&self) -> Peeling {
+        self.peeling
+    }
+
+    /// Returns whether the file holds at least one ref and is as this library would write it.
+    pub(super) fn is_tidy(&self) -> bool {
+        self.as_on_disk && self.peeling == Peeling::Fully && self.start > 0
+    }
+
+    pub(super) fn content(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+
+    /// Returns a part of the content; a range that this snapshot made is always within it.
+    pub(super) fn slice(&self, range: &Range<usize>) -> &[u8] {
+        self.content().get(range.clone()).unwrap_or_default()
+    }
+
+    /// Returns the line that starts at `at`, without its line feed.
+    fn line(&self, at: usize) -> &[u8] {
+        let rest = self.content().get(at..).unwrap_or_default();
+        let end = rest.find_byte(b'\n').unwrap_or(rest.len());
+        rest.get(..end).unwrap_or_default()
+    }
+
+    /// Returns where the name stands of the record that starts at `at`.
+    fn name_at(&self, at: usize) -> Result<Range<usize>> {
+        let hex_len = self.format.hex_len();
+        let line = self.line(at);
+        match line.get(hex_len) {
+            Some(&byte) if is_space(byte) && line.len() > hex_len + 1 => {
+                Ok(at + hex_len + 1..at + line.len())
+            }
+            _ => Err(self.bad_line("unexpected line", at)),
+        }
+    }
+
+    /// Reads the record that starts at `at`.
+    ///
+    /// # Errors
+    /// `Corrupt` when there is no record.
+    pub(super) fn record(&self, at: usize) -> Result<Record> {
+        let name = self.name_at(at)?;
+        let hex = at..at + self.format.hex_len();
+        let oid = ObjectId::from_hex(self.slice(&hex))
+            .ok_or_else(|| self.bad_line("unexpected line", at))?;
+        if self.slice(&name).contains(&0) {
+            let text = self.slice(&name).as_bstr();
+            return Err(self.corrupt(format!("packed refname contains embedded NULL: {text}")));
+        }
+        let mut end = name.end + 1;
+        let mut peeled = None;
+        if self.content().get(end) == Some(&b'^') {
+            let line = self.line(end).get(1..).unwrap_or_default();
+            let hex = ObjectId::from_hex(line).filter(|oid| oid.format() == self.format);
+            peeled = Some(hex.ok_or_else(|| self.bad_line("unexpected line", end))?);
+            end += self.format.hex_len() + 2;
+        }
+        let all = at..end;
+        Ok(Record {
+            name,
+            oid,
+            peeled,
+            all,
+        })
+    }
+
+    /// Returns where the record starts to which the byte at `at` belongs; `low` is the start of
+    /// some record before it.
+    fn record_start(&self, at: usize, low: usize) -> usize {
+        let mut at = at;
+        while at > low {
+            let before = self.slice(&(low..at));
+            let start = before.rfind_byte(b'\n').map_or(low, |lf| low + lf + 1);
+            if self.content().get(start) != Some(&b'^') {
+                return start;
+            }
+            at = start.saturating_sub(1);
+        }
+        low
+    }
+
+    /// Returns the end of the record that starts at `at` and whose name ends at `name_end`.
+    fn after(&self, name_end: usize) -> usize {
+        let mut end = name_end + 1;
+        while self.content().get(end) == Some(&b'^') {
+            end += self.line(end).len() + 1;
+        }
+        end
+    }
+
+    /// Returns where the first record starts whose name is `name` or greater, looking from the
+    /// record at `from` on: near records are found in fewer steps than far ones.
+    ///
+    /// # Errors
+    /// `Corrupt` when the search meets a line that is no record.
+    pub(super) fn lower_bound(&self, name: &[u8], from: usize) -> Result<usize> {
+        let (mut low, mut high, mut step) = (from, self.len(), 256);
+        while low < high {
+            let probe = low.saturating_add(step);
+            if probe >= high {
+                break;
+            }
+            let start = self.record_start(probe, low);
+            let found = self.name_at(start)?;
+            if self.slice(&found) < name {
+                low = self.after(found.end);
+                step = step.saturating_mul(4);
+            } else {
+                high = start;
+                break;
+            }
+        }
+        while low < high {
+            let start = self.record_start(low + (high - low) / 2, low);
+            let found = self.name_at(start)?;
+            if self.slice(&found) < name {
+                low = self.after(found.end);
+            } else {
+                high = start;
+            }
+        }
+        Ok(low)
+    }
+
+    /// Returns the record of `name`.
+    ///
+    /// # Errors
+    /// `Corrupt` when the search meets a line that is no record.
+    pub(super) fn find(&self, name: &[u8]) -> Result<Option<Record>> {
+        let at = self.lower_bound(name, self.start)?;
+        if at >= self.len() {
+            return Ok(None);
+        }
+        let found = self.name_at(at)?;
+        if self.slice(&found) == name {
+            self.record(at).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// Returns the ref of that name.
+    ///
+    /// # Errors
+    /// As for [`Snapshot::find`].
+    pub(super) fn find_ref(&self, name: &[u8]) -> Result<Option<Ref>> {
+        Ok(self.find(name)?.map(|record| Ref {
+            target: Target::Direct(record.oid),
+            peeled: record.peeled,
+            packed: true,
+        }))
+    }
+
+    fn bad_line(&self, what: &str, at: usize) -> Error {
+        let line = self.line(at);
+        let text = match line.get(..75) {
+            Some(head) if line.len() > 79 => format!("{}...", head.as_bstr()),
+            _ => line.as_bstr().to_string(),
+        };
+        let number = self.slice(&(0..at)).find_iter("\n").count() + 1;
+        let place = if self.as_on_disk {
+            format!(" (line {number})")
+        } else {
+            String::new()
+        };
+        let path = self.path.display();
+        self.corrupt(format!("{what} in {path}: {text}{place}"))
+    }
+
+    fn corrupt(&self, what: String) -> Error {
+        Error::new(
+            ErrorKind::Corrupt,
+            format!("{what}; run 'refdb refs verify'"),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(content: &str) -> Result<Snapshot> {
+        let bytes = Bytes::new(content.as_bytes().to_vec());
+        Snapshot::new("packed-refs".into(), ObjectFormat::Sha1, bytes)
+    }
+
+    fn names(snapshot: &Snapshot) -> Vec<String> {
+        let mut at = snapshot.start();
+        let mut names = Vec::new();
+        while at < snapshot.len() {
+            let record = snapshot.record(at).unwrap();
+            names.push(snapshot.slice(&record.name).as_bstr().to_string());
+            at = record.all.end;
+        }
+        names
+    }
+
+    fn hex(digit: char) -> String {
+        digit.to_string().repeat(40)
+    }
+
+    #[test]
+    fn every_name_and_every_gap_is_found() {
+        let mut content = String::from("# pack-refs with: peeled fully-peeled sorted \n");
+        for number in (0..3000).step_by(2) {
+            content += &format!("{} refs/tags/{number:05}\n", hex('a'));
+            if number % 3 == 0 {
+                content += &format!("^{}\n", hex('b'));
+            }
+        }
+        let snapshot = snapshot(&content).unwrap();
+        for number in 0..3000 {
+            let name = format!("refs/tags/{number:05}");
+            let found = snapshot.find_ref(name.as_bytes()).unwrap();
+            assert_eq!(found.is_some(), number % 2 == 0, "{name}");
+            let peeled = found.and_then(|found| found.peeled);
+            assert_eq!(peeled.is_some(), number % 6 == 0, "{name}");
+            for from in [0, 17, 1498] {
+                let from = format!("refs/tags/{:05}", from * 2);
+                let from = snapshot
+                    .lower_bound(from.as_bytes(), snapshot.start())
+                    .unwrap();
+                let bound = snapshot
+                    .lower_bound(name.as_bytes(), snapshot.start())
+                    .unwrap();
+                let near = snapshot.lower_bound(name.as_bytes(), from).unwrap();
+                assert_eq!(near, bound.max(from), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unsorted_file_is_sorted_in_memory() {
+        let content = format!(
+            "{a} refs/heads/b\n^{b}\n{b} refs/heads/a\n{a} refs/heads/c\n",
+            a = hex('a'),
+            b = hex('b')
+        );
+        let snapshot = snapshot(&content).unwrap();
+        assert_eq!(
+            names(&snapshot),
+            ["refs/heads/a", "refs/heads/b", "refs/heads/c"]
+        );
+        assert!(
+            snapshot
+                .find_ref(b"refs/heads/b")
+                .unwrap()
+                .unwrap()
+                .peeled
+                .is_some()
+        );
+        assert_eq!(snapshot.peeling(), Peeling::Unknown);
+        assert!(!snapshot.is_tidy());
+    }
+
+    #[test]
+    fn damage_is_told_with_its_line() {
+        let good = format!("{} refs/heads/a\n", hex('a'));
+        let long = format!("{} refs/heads/{}\n", hex('g'), "x".repeat(60));
+        for (content, message) in [
+            (
+                format!("# other\n{good}"),
+                "unexpected line in packed-refs: # other (line 1)",
+            ),
+            (
+                format!("{good}{}", hex('a')),
+                "unterminated line in packed-refs: ",
+            ),
+            (
+                format!("{good}abc\n"),
+                "unexpected line in packed-refs: abc (line 2)",
+            ),
+            (
+                format!("{good}{}\n", hex('a')),
+                "unexpected line in packed-refs: ",
+            ),
+            (
+                format!("{good}{}x refs/heads/b\n", hex('a')),
+                "unexpected line in packed-refs: ",
+            ),
+            (
+                format!("{good}^{}\n^{}\n", hex('a'), hex('a')),
+                "unexpected line in packed-refs: ^",
+            ),
+            (
+                format!("{good}# no comment\n"),
+                "unexpected line in packed-refs: # no comment",
+            ),
+            (
+                format!("^{}\n{good}", hex('a')),
+                "unexpected line in packed-refs: ^",
+            ),
+            (long, "xxx... (line 1)"),
+            (
+                format!("{good}{} refs/heads/\0b\n", hex('a')),
+                "packed refname contains embedded NULL",
+            ),
+        ] {
+            let error = snapshot(&content).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+            assert!(
+                error.to_string().contains(message),
+                "{error} for {content:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn damage_within_a_sorted_file_is_found_where_it_is_met() {
+        let content = format!(
+            "# pack-refs with: peeled fully-peeled sorted \n{} refs/heads/a\n{} refs/heads/b\n",
+            hex('z'),
+            hex('a')
+        );
+        let snapshot = snapshot(&content).unwrap();
+        assert!(snapshot.find_ref(b"refs/heads/b").unwrap().is_some());
+        assert_eq!(
+            snapshot.find_ref(b"refs/heads/a").unwrap_err().kind(),
+            ErrorKind::Corrupt
+        );
+    }
+
+    #[test]
+    fn a_tab_may_separate_and_a_missing_file_is_empty() {
+        let found = snapshot(&format!("{}\trefs/heads/a\n", hex('a'))).unwrap();
+        assert!(found.find(b"refs/heads/a").unwrap().is_some());
+        let empty = snapshot("").unwrap();
+        assert_eq!(empty.peeling(), Peeling::Fully);
+        assert!(empty.find(b"refs/heads/a").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_file_that_has_just_changed_is_not_trusted_to_stay() {
+        let second = Duration::from_secs(1);
+        assert!(!is_settled(second, 999_000_000));
+        assert!(is_settled(second, 900_000_000));
+        assert!(!is_settled(second, 2_000_000_000));
+    }
+}

@@ -1,0 +1,443 @@
+//! Carrying out a plan: first everything that nobody sees yet, then everything at once.
+//!
+//! A large batch of direct refs goes into packed-refs, under the same locks as ever: one file to
+//! write, one rename, and then the loose copies that shadow it are removed.
+//!
+//! Invariants:
+//! 1. packed-refs is renamed, and durable, before a loose file that shadows it is removed: a
+//!    reader sees an old value or the new one, and once it has seen the new one never an old one.
+//! 2. A ref's lock is held until its new value is visible.
+//! 3. With fsync, every file is durable before it gets its name, and every name before the write
+//!    is acknowledged.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::directories::{self, remove_empty_tree};
+use super::log;
+use super::loose;
+use super::rewrite::{PackedEdit, PackedLock, PackedValue};
+use super::session::FilesSession;
+use crate::backend::{NewValue, Plan, Published};
+use crate::error::{Error, ErrorKind, Result, io_text};
+use crate::layout::Place;
+use crate::lockfile::suffixed;
+use crate::name::{RefName, RefNameBuf, is_per_worktree};
+use crate::reflog::Signature;
+use crate::system::{System, bytes_to_path};
+
+/// From so many direct refs on, packed-refs is considered.
+const BATCH_MIN: usize = 64;
+
+/// Writing one loose ref takes about as long as copying so many bytes of packed-refs, without
+/// fsync and with it.
+const LOOSE_COST_BYTES: usize = 16 << 10;
+const LOOSE_COST_SYNCED_BYTES: usize = 256 << 10;
+
+/// What is ready to become visible.
+#[derive(Default)]
+pub(super) struct Planned {
+    packed: Option<PackedLock>,
+    logs: Vec<LogAppend>,
+    // Indices of locks whose content becomes the ref.
+    renames: Vec<usize>,
+    // Indices of locks, and the symbolic link that becomes the ref.
+    links: Vec<(usize, PathBuf)>,
+    // Indices of locks whose loose ref goes, because the ref is deleted or was packed.
+    unlinks: Vec<usize>,
+    // Indices of locks whose reflog goes.
+    log_unlinks: Vec<usize>,
+}
+
+/// The lines that are appended to one reflog.
+struct LogAppend {
+    name: RefNameBuf,
+    lines: Vec<u8>,
+    create: bool,
+}
+
+impl Planned {
+    /// Removes what was written and has not become visible.
+    pub(super) fn discard(&mut self, system: &dyn System) {
+        for (_, link) in self.links.drain(..) {
+            // At worst a file stays that every reader ignores.
+            let _ = system.remove_file(&link);
+        }
+        self.packed = None;
+    }
+}
+
+/// A write of the plan and the lock that it is made under; none for what is packed without one.
+struct Assigned<'a> {
+    name: RefName<'a>,
+    value: NewValue<'a>,
+    held: Option<usize>,
+}
+
+impl Assigned<'_> {
+    /// Returns whether packed-refs may hold this: direct refs that all worktrees share.
+    fn may_be_packed(&self) -> bool {
+        let name = self.name.as_bytes();
+        matches!(self.value, NewValue::Direct { .. })
+            && name.starts_with(b"refs/")
+            && !is_per_worktree(name)
+    }
+}
+
+impl FilesSession {
+    pub(super) fn prepare_plan(&mut self, plan: &Plan<'_>) -> Result<()> {
+        self.planned.logs = log_appends(plan)?;
+        let writes = self.assign(plan)?;
+        let packable = writes.iter().filter(|write| write.may_be_packed()).count();
+        let is_delete = |write: &Assigned<'_>| matches!(write.value, NewValue::Deleted);
+        let batch = packable > 0 && (plan.initial || self.is_worth_packing(packable)?);
+        if batch || writes.iter().any(is_delete) {
+            self.rewrite_packed(&writes, batch)?;
+        }
+        for write in &writes {
+            let Some(held) = write.held else { continue };
+            if is_delete(write) {
+                self.planned.log_unlinks.push(held);
+                self.unlink_later(held);
+            } else if batch && write.may_be_packed() {
+                self.unlink_later(held);
+            } else {
+                self.write_loose(held, write.value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the lock of every write, and takes those that are missing.
+    fn assign<'a>(&mut self, plan: &Plan<'a>) -> Result<Vec<Assigned<'a>>> {
+        let mut by_name: Vec<usize> = (0..self.held.len()).collect();
+        by_name.sort_by(|&low, &high| self.held_name(low).cmp(&self.held_name(high)));
+        let mut writes = Vec::with_capacity(plan.writes.len());
+        for write in &plan.writes {
+            let name = Some(write.name.as_bytes());
+            let found = by_name.binary_search_by(|&index| self.held_name(index).cmp(&name));
+            let mut assigned = Assigned {
+                name: write.name,
+                value: write.value,
+                held: found.ok().and_then(|at| by_name.get(at).copied()),
+            };
+            if assigned.held.is_none() && !(plan.initial && assigned.may_be_packed()) {
+                assigned.held = Some(self.take_unseen(write.name)?);
+            }
+            writes.push(assigned);
+        }
+        Ok(writes)
+    }
+
+    fn held_name(&self, index: usize) -> Option<&[u8]> {
+        self.held.get(index).map(|held| held.name.as_bytes())
+    }
+
+    /// Returns whether so many direct refs are better written into packed-refs than one by one.
+    fn is_worth_packing(&self, count: usize) -> Result<bool> {
+        let cost = match self.files.options.fsync {
+            true => LOOSE_COST_SYNCED_BYTES,
+            false => LOOSE_COST_BYTES,
+        };
+        Ok(count >= BATCH_MIN && self.files.packed.snapshot()?.len() <= count.saturating_mul(cost))
+    }
+
+    /// Takes `packed-refs.lock`, and writes a new file if the plan changes what is packed.
+    fn rewrite_packed(&mut self, writes: &[Assigned<'_>], batch: bool) -> Result<()> {
+        let files = &self.files;
+        let mut lock = PackedLock::acquire(&files.system, &files.packed, &files.options)?;
+        let old = files.packed.snapshot()?;
+        let mut edits = Vec::new();
+        for write in writes {
+            let (place, bare) = files.layout.locate(write.name);
+            let name = bare.as_bytes();
+            match write.value {
+                NewValue::Deleted => {
+                    if place == Place::Common && old.find(name)?.is_some() {
+                        edits.push(PackedEdit { name, value: None });
+                    }
+                }
+                NewValue::Direct { oid, peeled } if batch && write.may_be_packed() => {
+                    let value = Some(PackedValue { oid, peeled });
+                    edits.push(PackedEdit { name, value });
+                }
+                NewValue::Direct { .. } | NewValue::Symbolic(_) => {}
+            }
+        }
+        if !edits.is_empty() {
+            // Names with a worktree before them are sorted by what is behind it.
+            edits.sort_by_key(|edit| edit.name);
+            lock.write(&old, &edits, None, &files.options)?;
+        }
+        self.planned.packed = Some(lock);
+        Ok(())
+    }
+
+    fn unlink_later(&mut self, index: usize) {
+        if self.held.get(index).is_some_and(|held| held.loose) {
+            self.planned.unlinks.push(index);
+        }
+    }
+
+    /// Writes a new value into the lock of a ref.
+    fn write_loose(&mut self, index: usize, value: NewValue<'_>) -> Result<()> {
+        let options = &self.files.options;
+        let Some(held) = self.held.get_mut(index) else {
+            return Ok(());
+        };
+        if held.blocked {
+            let (path, name) = (held.path.display(), &held.name);
+            let message = format!(
+                "cannot lock ref '{name}': there is a non-empty directory '{path}' blocking \
+                 reference '{name}'"
+            );
+            return Err(Error::new(ErrorKind::Io, message));
+        }
+        let content = match value {
+            NewValue::Direct { oid, .. } => loose::direct(oid),
+            NewValue::Symbolic(target) => {
+                if options.prefer_symlink_refs {
+                    let link = link_path(&held.path);
+                    let text = bytes_to_path(target.as_bytes());
+                    if self.files.system.symlink(text, &link).is_ok() {
+                        self.planned.links.push((index, link));
+                        return Ok(());
+                    }
+                }
+                loose::symbolic(target)
+            }
+            NewValue::Deleted => return Ok(()),
+        };
+        let Some(lock) = &mut held.lock else {
+            return Ok(());
+        };
+        let mut written = lock.write_all(&content);
+        if options.fsync {
+            written = written.and_then(|()| lock.sync());
+        }
+        lock.close();
+        if let Err(error) = written {
+            let message = format!(
+                "cannot update ref '{}': couldn't write '{}': {}",
+                held.name,
+                lock.path().display(),
+                io_text(&error)
+            );
+            return Err(Error::new(ErrorKind::Io, message).with_source(error));
+        }
+        self.planned.renames.push(index);
+        Ok(())
+    }
+
+    pub(super) fn publish_plan(&mut self) -> Result<Published> {
+        let mut sync = BTreeSet::new();
+        for append in std::mem::take(&mut self.planned.logs) {
+            self.append_log(&append, &mut sync)?;
+        }
+        self.remove_logs(&mut sync)?;
+        let mut afterwards = Vec::new();
+        if let Some(packed) = &mut self.planned.packed {
+            packed.publish(&self.files.packed)?;
+            if self.files.options.fsync {
+                afterwards.extend(packed.sync_name().err());
+            }
+        }
+        self.rename_loose(&mut sync)?;
+        self.unlink_loose(&mut sync)?;
+        if self.files.options.fsync {
+            self.sync_dirs(sync, &mut afterwards);
+        }
+        self.tidy();
+        if let Some(packed) = self.planned.packed.take() {
+            afterwards.extend(packed.release().err());
+        }
+        Ok(Published::Done { afterwards })
+    }
+
+    /// Makes the names in `dirs` durable, and those of the directories that were created.
+    fn sync_dirs(&self, mut dirs: BTreeSet<PathBuf>, afterwards: &mut Vec<Error>) {
+        let created = self.created_dirs.iter();
+        dirs.extend(created.filter_map(|dir| Some(dir.parent()?.to_owned())));
+        for dir in dirs {
+            match self.files.system.sync_dir(&dir) {
+                Ok(()) => {}
+                // Removed by another writer, when nothing of ours was left in it.
+                Err(error) if log::is_absent(&error) => {}
+                Err(error) => afterwards.push(Error::io("unable to sync", &dir, error)),
+            }
+        }
+    }
+
+    /// Appends lines to a reflog, creating it if that is asked for.
+    fn append_log(&mut self, append: &LogAppend, sync: &mut BTreeSet<PathBuf>) -> Result<()> {
+        let name = append.name.as_name();
+        let (base, path) = self.files.log_path(name);
+        let failed = |what: String, error: io::Error| {
+            let message = format!(
+                "cannot update the ref '{name}': {what}: {}",
+                io_text(&error)
+            );
+            Error::new(ErrorKind::Io, message).with_source(error)
+        };
+        let to_append = |error| failed(format!("unable to append to '{}'", path.display()), error);
+        let system = self.files.system.as_ref();
+        let mut file = match system.append(&path, None) {
+            Ok(file) => file,
+            Err(error) if !append.create && is_missing_log(&error) => return Ok(()),
+            Err(error) if is_missing_log(&error) => {
+                if error.kind() == io::ErrorKind::IsADirectory && !remove_empty_tree(system, &path)
+                {
+                    let path = path.display();
+                    let message = format!(
+                        "cannot update the ref '{name}': there are still logs under '{path}'"
+                    );
+                    return Err(Error::new(ErrorKind::Io, message));
+                }
+                let shared = self.files.options.shared_repository;
+                let floor = base.parent().unwrap_or(&base);
+                if let Some(dir) = path.parent() {
+                    directories::create(system, shared, floor, dir, &mut self.created_dirs)
+                        .map_err(|error| {
+                            let path = path.display();
+                            failed(format!("unable to create directory for '{path}'"), error)
+                        })?;
+                    sync.insert(dir.to_owned());
+                }
+                let file = system.append(&path, Some(0o666)).map_err(to_append)?;
+                shared.adjust(system, &path).map_err(to_append)?;
+                file
+            }
+            Err(error) => return Err(to_append(error)),
+        };
+        file.write_all(&append.lines).map_err(to_append)?;
+        if self.files.options.fsync {
+            file.sync().map_err(to_append)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the reflogs of deleted refs.
+    fn remove_logs(&mut self, sync: &mut BTreeSet<PathBuf>) -> Result<()> {
+        for index in std::mem::take(&mut self.planned.log_unlinks) {
+            let Some(held) = self.held.get(index) else {
+                continue;
+            };
+            let name = held.name.as_name();
+            let (base, path) = self.files.log_path(name);
+            match self.files.system.remove_file(&path) {
+                Err(error) if is_missing_log(&error) || log::is_absent(&error) => continue,
+                removed => removed.map_err(|error| Error::io("unable to remove", &path, error))?,
+            }
+            add_parent(sync, &path);
+            let (_, bare) = self.files.layout.locate(name);
+            self.empty_dirs.add_parent(&base, bare.as_bytes());
+        }
+        Ok(())
+    }
+
+    /// Renames the locks that hold new values.
+    fn rename_loose(&mut self, sync: &mut BTreeSet<PathBuf>) -> Result<()> {
+        let system = self.files.system.as_ref();
+        for index in std::mem::take(&mut self.planned.renames) {
+            let Some(held) = self.held.get_mut(index) else {
+                continue;
+            };
+            let Some(lock) = &mut held.lock else { continue };
+            let mut renamed = lock.rename_over();
+            if renamed.is_err() && remove_empty_tree(system, &held.path) {
+                renamed = lock.rename_over();
+            }
+            renamed.map_err(|error| unable_to_set(&held.name, error))?;
+            add_parent(sync, &held.path);
+        }
+        while let Some((index, link)) = self.planned.links.pop() {
+            let Some(held) = self.held.get(index) else {
+                continue;
+            };
+            if let Err(error) = system.rename(&link, &held.path) {
+                let error = unable_to_set(&held.name, error);
+                self.planned.links.push((index, link));
+                return Err(error);
+            }
+            add_parent(sync, &held.path);
+        }
+        Ok(())
+    }
+
+    /// Removes loose refs that are deleted, or shadow the new value in packed-refs. One that cannot
+    /// be removed does not keep the others.
+    fn unlink_loose(&mut self, sync: &mut BTreeSet<PathBuf>) -> Result<()> {
+        let mut first_error = None;
+        for index in std::mem::take(&mut self.planned.unlinks) {
+            let Some(held) = self.held.get(index) else {
+                continue;
+            };
+            match self.files.system.remove_file(&held.path) {
+                Ok(()) => add_parent(sync, &held.path),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    let error = Error::io("unable to remove", &held.path, error);
+                    first_error = first_error.or(Some(error));
+                }
+            }
+        }
+        first_error.map_or(Ok(()), Err)
+    }
+}
+
+/// Returns whether there is no reflog at a path, for want of the file or of a directory, or because
+/// a directory has its place.
+fn is_missing_log(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::IsADirectory
+    )
+}
+
+fn unable_to_set(name: &RefNameBuf, error: io::Error) -> Error {
+    let message = format!("couldn't set '{name}': {}", io_text(&error));
+    Error::new(ErrorKind::Io, message).with_source(error)
+}
+
+/// Adds the directory of `path`.
+fn add_parent(dirs: &mut BTreeSet<PathBuf>, path: &Path) {
+    if let Some(parent) = path.parent()
+        && !dirs.contains(parent)
+    {
+        dirs.insert(parent.to_owned());
+    }
+}
+
+/// Returns where a symbolic link is made before it gets the name of the ref. Readers pass over
+/// names that start with a dot, and only the holder of the lock uses this one.
+fn link_path(path: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    suffixed(&path.with_file_name(name), ".lock")
+}
+
+/// Puts the entries of the plan together by reflog, each reflog's in order.
+fn log_appends(plan: &Plan<'_>) -> Result<Vec<LogAppend>> {
+    let mut appends: Vec<LogAppend> = Vec::with_capacity(plan.logs.len());
+    let mut known: HashMap<&[u8], usize> = HashMap::new();
+    for entry in &plan.logs {
+        let who: &Signature = entry
+            .who
+            .or(plan.who.as_ref())
+            .ok_or_else(|| Error::new(ErrorKind::Misuse, "a reflog entry needs a committer"))?;
+        let index = *known.entry(entry.name.as_bytes()).or_insert(appends.len());
+        if index == appends.len() {
+            appends.push(LogAppend {
+                name: entry.name.to_owned(),
+                lines: Vec::new(),
+                create: false,
+            });
+        }
+        if let Some(append) = appends.get_mut(index) {
+            append.create |= entry.create;
+            log::push_line(&mut append.lines, entry.old, entry.new, who, entry.message);
+        }
+    }
+    Ok(appends)
+}

@@ -1,0 +1,360 @@
+//! Replacing packed-refs: one merge of the old file and the edits, streamed into a new one.
+//!
+//! Invariants:
+//! 1. Whoever rewrites holds `packed-refs.lock`, so a `packed-refs.new` that is already there was
+//!    left by a process that died.
+//! 2. Records that no edit names are carried through byte for byte, whatever is in them.
+//! 3. The header claims no more than is true: peeled values that the old file left open are looked
+//!    up, or stay open.
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::packed::{HEADER, PackedRefs, Peeling, Snapshot};
+use crate::error::{Error, ErrorKind, Result};
+use crate::lockfile::{LockFile, LockOptions, describe_refusal, suffixed};
+use crate::oid::ObjectId;
+use crate::options::Options;
+use crate::system::System;
+
+/// Bytes that are gathered before they are written.
+const BUFFER_LEN: usize = 1 << 18;
+
+/// What a name is to hold in packed-refs.
+#[derive(Clone, Debug)]
+pub(super) struct PackedEdit<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) value: Option<PackedValue>,
+}
+
+/// The value of a packed ref.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PackedValue {
+    pub(super) oid: ObjectId,
+    pub(super) peeled: Option<ObjectId>,
+}
+
+/// Finds out what an object peels to, if it is a tag.
+pub(super) type Peel<'a> = &'a dyn Fn(ObjectId) -> Result<Option<ObjectId>>;
+
+/// The lock of packed-refs, and the new file once it is written.
+pub(super) struct PackedLock {
+    system: Arc<dyn System>,
+    lock: Option<LockFile>,
+    path: PathBuf,
+    new: Option<PathBuf>,
+    replaced: bool,
+}
+
+impl PackedLock {
+    /// Takes `packed-refs.lock`.
+    ///
+    /// # Errors
+    /// `Locked` when somebody else holds it for longer than the timeout; `Io`.
+    pub(super) fn acquire(
+        system: &Arc<dyn System>,
+        packed: &PackedRefs,
+        options: &Options,
+    ) -> Result<PackedLock> {
+        let path = packed.resolved_path()?;
+        let lock = LockFile::acquire(
+            system,
+            &path,
+            LockOptions {
+                timeout: options.packed_refs_timeout,
+                shared: options.shared_repository,
+                pid_file: options.lockfile_pid,
+            },
+        );
+        let mut lock = lock.map_err(|error| {
+            let kind = match error.kind() {
+                io::ErrorKind::AlreadyExists => ErrorKind::Locked,
+                _ => ErrorKind::Io,
+            };
+            let message = describe_refusal(system.as_ref(), &path, &error);
+            Error::new(kind, message).with_source(error)
+        })?;
+        lock.close();
+        packed.forget();
+        Ok(PackedLock {
+            system: Arc::clone(system),
+            lock: Some(lock),
+            path,
+            new: None,
+            replaced: false,
+        })
+    }
+
+    /// Writes the new file beside the old one; it becomes visible with [`PackedLock::publish`].
+    ///
+    /// # Errors
+    /// `Io`; `Corrupt` when the old file is damaged where it must be read.
+    pub(super) fn write(
+        &mut self,
+        old: &Snapshot,
+        edits: &[PackedEdit<'_>],
+        peel: Option<Peel<'_>>,
+        options: &Options,
+    ) -> Result<()> {
+        let path = suffixed(&self.path, ".new");
+        let failed = |error| unable_to_write(&path, error);
+        let mut create = self.system.create_new(&path, 0o666);
+        if matches!(&create, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
+            self.system.remove_file(&path).map_err(failed)?;
+            create = self.system.create_new(&path, 0o666);
+        }
+        let file = create.map_err(failed)?;
+        self.new = Some(path.clone());
+        options
+            .shared_repository
+            .adjust(self.system.as_ref(), &path)
+            .map_err(failed)?;
+        let mut out = BufWriter::with_capacity(BUFFER_LEN, file);
+        merge(&mut Sink::new(&mut out, &path), old, edits, peel)?;
+        let mut file = out
+            .into_inner()
+            .map_err(|error| failed(error.into_error()))?;
+        if options.fsync {
+            file.sync().map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the new file the name `packed-refs`, if one was written. The lock stays held.
+    ///
+    /// # Errors
+    /// `Io`; nothing is visible then.
+    pub(super) fn publish(&mut self, packed: &PackedRefs) -> Result<()> {
+        let Some(new) = &self.new else { return Ok(()) };
+        self.system
+            .rename(new, &self.path)
+            .map_err(|error| Error::io("unable to replace", &self.path, error))?;
+        self.new = None;
+        self.replaced = true;
+        packed.forget();
+        Ok(())
+    }
+
+    /// Makes the new name durable, if there is one.
+    ///
+    /// # Errors
+    /// `Io`; the new file is visible all the same.
+    pub(super) fn sync_name(&self) -> Result<()> {
+        if !self.replaced {
+            return Ok(());
+        }
+        let dir = self.path.parent().unwrap_or(Path::new("."));
+        self.system
+            .sync_dir(dir)
+            .map_err(|error| Error::io("unable to sync", dir, error))
+    }
+
+    /// Releases the lock.
+    ///
+    /// # Errors
+    /// `Io` when the lock file cannot be removed.
+    pub(super) fn release(mut self) -> Result<()> {
+        match self.lock.take() {
+            Some(lock) => {
+                let path = lock.path().to_owned();
+                lock.release()
+                    .map_err(|error| Error::io("unable to remove", &path, error))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for PackedLock {
+    fn drop(&mut self) {
+        if let Some(new) = &self.new {
+            // Should it stay, the next writer replaces it.
+            let _ = self.system.remove_file(new);
+        }
+    }
+}
+
+fn unable_to_write(path: &Path, error: io::Error) -> Error {
+    Error::io("unable to write", path, error)
+}
+
+/// Where the new file goes, with errors that name it.
+struct Sink<'a> {
+    out: &'a mut dyn Write,
+    path: &'a Path,
+    record: Vec<u8>,
+}
+
+impl<'a> Sink<'a> {
+    fn new(out: &'a mut dyn Write, path: &'a Path) -> Self {
+        Sink {
+            out,
+            path,
+            record: Vec::new(),
+        }
+    }
+
+    fn raw(&mut self, bytes: &[u8]) -> Result<()> {
+        self.out
+            .write_all(bytes)
+            .map_err(|error| unable_to_write(self.path, error))
+    }
+
+    fn value(&mut self, name: &[u8], value: PackedValue) -> Result<()> {
+        let mut record = std::mem::take(&mut self.record);
+        record.clear();
+        value.oid.push_hex(&mut record);
+        record.push(b' ');
+        record.extend_from_slice(name);
+        record.push(b'\n');
+        push_peeled(&mut record, value.peeled);
+        let written = self.raw(&record);
+        self.record = record;
+        written
+    }
+
+    fn peeled(&mut self, oid: Option<ObjectId>) -> Result<()> {
+        let mut line = Vec::new();
+        push_peeled(&mut line, oid);
+        self.raw(&line)
+    }
+}
+
+fn push_peeled(out: &mut Vec<u8>, peeled: Option<ObjectId>) {
+    if let Some(peeled) = peeled {
+        out.push(b'^');
+        peeled.push_hex(out);
+        out.push(b'\n');
+    }
+}
+
+/// Writes the header, and the records of `old` with `edits` applied, which are in name order.
+fn merge(
+    out: &mut Sink<'_>,
+    old: &Snapshot,
+    edits: &[PackedEdit<'_>],
+    peel: Option<Peel<'_>>,
+) -> Result<()> {
+    let missing = peel.filter(|_| old.peeling() != Peeling::Fully);
+    let peeling = match missing {
+        Some(_) => Peeling::Fully,
+        None => old.peeling(),
+    };
+    out.raw(HEADER)?;
+    out.raw(match peeling {
+        Peeling::Fully => b"peeled fully-peeled sorted \n",
+        Peeling::Tags => b"peeled sorted \n",
+        Peeling::Unknown => b"sorted \n",
+    })?;
+    let mut at = old.start();
+    for edit in edits {
+        let bound = old.lower_bound(edit.name, at)?;
+        carry(out, old, at, bound, missing)?;
+        at = bound;
+        // Every record of the name is replaced, should there be several.
+        while at < old.len() {
+            let record = old.record(at)?;
+            if old.slice(&record.name) != edit.name {
+                break;
+            }
+            at = record.all.end;
+        }
+        if let Some(value) = edit.value {
+            out.value(edit.name, value)?;
+        }
+    }
+    carry(out, old, at, old.len(), missing)
+}
+
+/// Writes the records between `from` and `to` as they are; with `missing`, adds the peeled values
+/// that they lack.
+fn carry(
+    out: &mut Sink<'_>,
+    old: &Snapshot,
+    from: usize,
+    to: usize,
+    missing: Option<Peel<'_>>,
+) -> Result<()> {
+    let Some(peel) = missing else {
+        return out.raw(old.slice(&(from..to)));
+    };
+    let mut at = from;
+    while at < to {
+        let record = old.record(at)?;
+        out.raw(old.slice(&record.all))?;
+        if record.peeled.is_none() {
+            out.peeled(peel(record.oid)?)?;
+        }
+        at = record.all.end;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oid::ObjectFormat;
+    use crate::system::Bytes;
+
+    fn oid(digit: char) -> ObjectId {
+        ObjectId::from_hex(digit.to_string().repeat(40).as_bytes()).unwrap()
+    }
+
+    fn merged(old: &str, edits: &[PackedEdit<'_>], peel: Option<Peel<'_>>) -> String {
+        let bytes = Bytes::new(old.as_bytes().to_vec());
+        let old = Snapshot::new("packed-refs".into(), ObjectFormat::Sha1, bytes).unwrap();
+        let mut out = Vec::new();
+        merge(&mut Sink::new(&mut out, Path::new("x")), &old, edits, peel).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn set(name: &str, value: Option<(char, Option<char>)>) -> PackedEdit<'_> {
+        let value = value.map(|(to, peeled)| PackedValue {
+            oid: oid(to),
+            peeled: peeled.map(oid),
+        });
+        PackedEdit {
+            name: name.as_bytes(),
+            value,
+        }
+    }
+
+    #[test]
+    fn edits_and_records_are_merged_in_order() {
+        let (a, b, c) = (oid('a'), oid('b'), oid('c'));
+        let header = "# pack-refs with: peeled fully-peeled sorted \n";
+        let old = format!("{header}{a} refs/b\n{a} refs/d\n^{b}\n{a} refs/x..y\n{a} refs/z\n");
+        let edits = [
+            set("refs/a", Some(('c', None))),
+            set("refs/b", Some(('c', Some('b')))),
+            set("refs/c", None),
+            set("refs/d", None),
+            set("refs/zz", Some(('c', None))),
+        ];
+        let expected = format!(
+            "{header}{c} refs/a\n{c} refs/b\n^{b}\n{a} refs/x..y\n{a} refs/z\n{c} refs/zz\n"
+        );
+        assert_eq!(merged(&old, &edits, None), expected);
+        assert_eq!(merged(&old, &[], None), old);
+    }
+
+    #[test]
+    fn the_header_does_not_claim_peeled_values_that_nobody_looked_up() {
+        let (a, b) = (oid('a'), oid('b'));
+        let old = format!("{a} refs/b\n{b} refs/c\n");
+        assert_eq!(
+            merged(&old, &[], None),
+            format!("# pack-refs with: sorted \n{old}")
+        );
+        let tags = format!("# pack-refs with: peeled \n{old}");
+        let kept = format!("# pack-refs with: peeled sorted \n{old}");
+        assert_eq!(merged(&tags, &[], None), kept);
+        let peel = |found: ObjectId| Ok((found == a).then_some(b));
+        let full = format!(
+            "# pack-refs with: peeled fully-peeled sorted \n{a} refs/b\n^{b}\n{b} refs/c\n"
+        );
+        assert_eq!(merged(&old, &[], Some(&peel)), full);
+        assert_eq!(merged(&tags, &[], Some(&peel)), full);
+    }
+}

@@ -1,0 +1,364 @@
+//! Taking the locks of a write, and reading values under them.
+//!
+//! Invariants:
+//! 1. Every `<ref>.lock` that was created is removed or renamed on every path.
+//! 2. packed-refs is looked into only after the loose file was found missing under the lock: a
+//!    concurrent packing renames the new packed-refs before it removes a loose file, and to remove
+//!    it needs the lock.
+//! 3. Few locks are open files: a large write needs no more descriptors than a small one.
+//! 4. Directories are not looked at before a lock fails for want of one; so each is created once.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bstr::ByteSlice;
+
+use super::directories::{self, EmptyDirs};
+use super::loose::{self, Loose};
+use super::packed_cursor::PackedCursor;
+use super::publish::Planned;
+use super::{Files, overlay};
+use crate::backend::cursor::Cursor;
+use crate::backend::{Locked, Plan, Published, Ref, Refusal, Session};
+use crate::error::{Error, ErrorKind, Reason, Result, io_text};
+use crate::layout::Place;
+use crate::lockfile::{LockFile, LockOptions, describe_refusal};
+use crate::name::{RefName, RefNameBuf};
+use crate::oid::ObjectId;
+use crate::system::{FileKind, bytes_to_path};
+
+/// How many locks keep their file open until it is written.
+const OPEN_MAX: usize = 32;
+
+/// How often directories that vanish are created again.
+const ATTEMPTS: usize = 3;
+
+/// A running write.
+pub(super) struct FilesSession {
+    pub(super) files: Arc<Files>,
+    pub(super) held: Vec<Held>,
+    pub(super) created_dirs: Vec<PathBuf>,
+    pub(super) empty_dirs: EmptyDirs,
+    pub(super) planned: Planned,
+}
+
+/// A name whose lock is held.
+pub(super) struct Held {
+    pub(super) name: RefNameBuf,
+    pub(super) place: Place,
+    /// The path of the loose ref.
+    pub(super) path: PathBuf,
+    /// `None` once it is released.
+    pub(super) lock: Option<LockFile>,
+    /// Whether there is a loose ref.
+    pub(super) loose: bool,
+    /// Whether a directory that is not empty is in the way of a loose ref.
+    pub(super) blocked: bool,
+}
+
+/// What came of taking one lock.
+enum Taken {
+    Found(Ref),
+    // There is no loose ref: packed-refs has to be asked.
+    NotLoose,
+    Refused(Refusal),
+}
+
+impl FilesSession {
+    pub(super) fn new(files: Arc<Files>) -> Self {
+        FilesSession {
+            files,
+            held: Vec::new(),
+            created_dirs: Vec::new(),
+            empty_dirs: EmptyDirs::default(),
+            planned: Planned::default(),
+        }
+    }
+
+    /// Locks one name and reads its loose ref; on success the lock is the last in `held`.
+    fn take(&mut self, name: RefName<'_>) -> Taken {
+        let (place, bare) = self.files.layout.locate(name);
+        let base = self.files.layout.dir(&place).to_owned();
+        let path = base.join(bytes_to_path(bare.as_bytes()));
+        let mut lock = match self.acquire(&base, &path) {
+            Ok(lock) => lock,
+            Err(error) => return Taken::Refused(self.refuse(name, &base, bare, &path, &error)),
+        };
+        if self.held.len() >= OPEN_MAX {
+            lock.close();
+        }
+        let mut held = Held {
+            name: name.to_owned(),
+            place,
+            path,
+            lock: Some(lock),
+            loose: false,
+            blocked: false,
+        };
+        let format = self.files.options.object_format;
+        let taken = match loose::read(self.files.system.as_ref(), &held.path, format) {
+            Ok(Loose::Found(target)) => {
+                held.loose = true;
+                Taken::Found(Ref {
+                    target,
+                    peeled: None,
+                    packed: false,
+                })
+            }
+            Ok(Loose::Missing) => Taken::NotLoose,
+            Ok(Loose::Directory) => {
+                let system = self.files.system.as_ref();
+                held.blocked = !directories::remove_empty_tree(system, &held.path);
+                Taken::NotLoose
+            }
+            Ok(Loose::Broken) => unable_to_resolve(name, "reference broken"),
+            Err(error) => unable_to_resolve(name, &io_text(&error)),
+        };
+        if let Taken::Refused(_) = taken {
+            self.empty_dirs.add_parent(&base, bare.as_bytes());
+        } else {
+            self.held.push(held);
+        }
+        taken
+    }
+
+    /// Creates the lock of the loose ref at `path`, and the directories that it needs.
+    fn acquire(&mut self, base: &Path, path: &Path) -> io::Result<LockFile> {
+        let options = &self.files.options;
+        let lock_options = LockOptions {
+            timeout: options.files_ref_lock_timeout,
+            shared: options.shared_repository,
+            pid_file: options.lockfile_pid,
+        };
+        let mut attempts = 0;
+        loop {
+            match LockFile::acquire(&self.files.system, path, lock_options) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < ATTEMPTS => {
+                    attempts += 1;
+                    let dir = path.parent().ok_or(error)?;
+                    let system = self.files.system.as_ref();
+                    let shared = options.shared_repository;
+                    match directories::create(system, shared, base, dir, &mut self.created_dirs) {
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                        created => created?,
+                    }
+                }
+                lock => return lock,
+            }
+        }
+    }
+
+    /// Says why the lock of `name` could not be created.
+    fn refuse(
+        &self,
+        name: RefName<'_>,
+        base: &Path,
+        bare: RefName<'_>,
+        path: &Path,
+        error: &io::Error,
+    ) -> Refusal {
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => Refusal {
+                reason: if self.holds_in_other_case(name) {
+                    Reason::CaseConflict
+                } else {
+                    Reason::CreateExists
+                },
+                message: describe_refusal(self.files.system.as_ref(), path, error),
+            },
+            io::ErrorKind::NotADirectory => match self.parent_ref(name, base, bare) {
+                Some(parent) => name_conflict(name, parent),
+                None => Refusal {
+                    reason: Reason::Generic,
+                    message: format!(
+                        "unable to create lock file {}.lock; non-directory in the way",
+                        path.display()
+                    ),
+                },
+            },
+            _ => Refusal {
+                reason: Reason::Generic,
+                message: describe_refusal(self.files.system.as_ref(), path, error),
+            },
+        }
+    }
+
+    /// Returns whether this session itself has the lock in the way, because the file system takes
+    /// both names for one.
+    fn holds_in_other_case(&self, name: RefName<'_>) -> bool {
+        self.files.options.ignore_case
+            && self
+                .held
+                .iter()
+                .any(|held| held.name.as_bytes().eq_ignore_ascii_case(name.as_bytes()))
+    }
+
+    /// Returns the loose ref that is a parent of `name`, if there is one.
+    fn parent_ref<'n>(
+        &self,
+        name: RefName<'n>,
+        base: &Path,
+        bare: RefName<'_>,
+    ) -> Option<&'n [u8]> {
+        let format = self.files.options.object_format;
+        let prefix_len = name.as_bytes().len() - bare.as_bytes().len();
+        let slashes = bare.as_bytes().find_iter("/");
+        let mut parents = slashes.filter_map(|slash| bare.as_bytes().get(..slash));
+        let found = parents.find(|parent| {
+            let path = base.join(bytes_to_path(parent));
+            let read = loose::read(self.files.system.as_ref(), &path, format);
+            matches!(read, Ok(Loose::Found(_)))
+        })?;
+        name.as_bytes().get(..prefix_len + found.len())
+    }
+
+    /// Decides about a name that is neither loose nor packed while a directory has its place.
+    ///
+    /// The locks of this session are no reason to refuse: whether the names of one transaction go
+    /// together is for the transaction to say.
+    fn below(&self, held: &Held) -> Result<Option<Refusal>> {
+        let name = held.name.as_name();
+        let prefix = [name.as_bytes(), b"/"].concat();
+        if let Some(found) = overlay::list(&self.files, &prefix)?.first() {
+            return Ok(Some(name_conflict(name, &found.name)));
+        }
+        if self.only_own_locks(&held.path) {
+            return Ok(None);
+        }
+        let path = held.path.display();
+        Ok(Some(Refusal {
+            reason: Reason::Generic,
+            message: format!("there is a non-empty directory '{path}' blocking reference '{name}'"),
+        }))
+    }
+
+    fn only_own_locks(&self, dir: &Path) -> bool {
+        let Ok(entries) = self.files.system.read_dir(dir) else {
+            return false;
+        };
+        entries.iter().all(|entry| {
+            let path = dir.join(bytes_to_path(&entry.name));
+            let is_own = |held: &Held| held.lock.as_ref().is_some_and(|lock| lock.path() == path);
+            match entry.kind {
+                FileKind::Directory => self.only_own_locks(&path),
+                _ => self.held.iter().any(is_own),
+            }
+        })
+    }
+}
+
+fn unable_to_resolve(name: RefName<'_>, why: &str) -> Taken {
+    Taken::Refused(Refusal {
+        reason: Reason::Generic,
+        message: format!("unable to resolve reference '{name}': {why}"),
+    })
+}
+
+fn name_conflict(name: RefName<'_>, existing: &[u8]) -> Refusal {
+    Refusal {
+        reason: Reason::NameConflict,
+        message: format!("'{}' exists; cannot create '{name}'", existing.as_bstr()),
+    }
+}
+
+impl Session for FilesSession {
+    fn lock(&mut self, names: &[RefName<'_>], stop_at_refusal: bool) -> Result<Vec<Locked>> {
+        let mut answers = Vec::with_capacity(names.len());
+        self.held.reserve(names.len());
+        // Where the answer is, and the lock, of names that have no loose ref.
+        let mut open: Vec<(usize, usize)> = Vec::new();
+        for &name in names {
+            let answer = match self.take(name) {
+                Taken::Found(found) => Locked::Found(found),
+                Taken::NotLoose => {
+                    open.push((answers.len(), self.held.len() - 1));
+                    Locked::Missing
+                }
+                Taken::Refused(refusal) => Locked::Refused(refusal),
+            };
+            let refused = matches!(answer, Locked::Refused(_));
+            answers.push(answer);
+            if refused && stop_at_refusal {
+                break;
+            }
+        }
+        if open.is_empty() {
+            return Ok(answers);
+        }
+        let packed = self.files.packed.snapshot()?;
+        for (answer, index) in open {
+            let Some(held) = self.held.get(index) else {
+                continue;
+            };
+            let found = match &held.place {
+                Place::Common => packed.find_ref(self.files.bare(&held.name))?,
+                _ => None,
+            };
+            let decided = match found {
+                Some(found) => Locked::Found(found),
+                None if held.blocked => match self.below(held)? {
+                    Some(refusal) => Locked::Refused(refusal),
+                    None => continue,
+                },
+                None => continue,
+            };
+            if let (Locked::Refused(_), Some(held)) = (&decided, self.held.get_mut(index)) {
+                held.lock = None;
+            }
+            if let Some(answer) = answers.get_mut(answer) {
+                *answer = decided;
+            }
+        }
+        Ok(answers)
+    }
+
+    fn names(&mut self) -> Result<Box<dyn Cursor>> {
+        let snapshot = self.files.packed.snapshot()?;
+        let null = ObjectId::null(self.files.options.object_format);
+        let linked = self.files.layout.is_linked();
+        Ok(Box::new(PackedCursor::new(snapshot, null, linked)))
+    }
+
+    fn read(&mut self, name: RefName<'_>) -> Result<Option<Ref>> {
+        self.files.read(name)
+    }
+
+    fn prepare(&mut self, plan: Plan<'_>) -> Result<()> {
+        self.prepare_plan(&plan)
+    }
+
+    fn publish(mut self: Box<Self>) -> Result<Published> {
+        self.publish_plan()
+    }
+}
+
+impl FilesSession {
+    /// Takes the lock of a name that the transaction did not lock beforehand.
+    pub(super) fn take_unseen(&mut self, name: RefName<'_>) -> Result<usize> {
+        match self.take(name) {
+            Taken::Refused(refusal) => Err(Error::new(
+                ErrorKind::Locked,
+                format!("cannot lock ref '{name}': {}", refusal.message),
+            )),
+            Taken::Found(_) | Taken::NotLoose => Ok(self.held.len() - 1),
+        }
+    }
+
+    /// Releases every lock that is still held and removes directories that are empty.
+    pub(super) fn tidy(&mut self) {
+        for held in self.held.drain(..) {
+            let base = self.files.layout.dir(&held.place);
+            let (_, bare) = self.files.layout.locate(held.name.as_name());
+            self.empty_dirs.add_parent(base, bare.as_bytes());
+        }
+        self.empty_dirs.remove(self.files.system.as_ref());
+    }
+}
+
+impl Drop for FilesSession {
+    fn drop(&mut self) {
+        self.planned.discard(self.files.system.as_ref());
+        self.tidy();
+    }
+}

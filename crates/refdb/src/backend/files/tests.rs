@@ -1,0 +1,862 @@
+use std::fs;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::backend::{Locked, LogWrite, NewValue, Plan, Published, Refusal, Write};
+use crate::error::Reason;
+use crate::objects::{NoObjects, ObjectKind, Objects, Peeled};
+use crate::oid::ObjectFormat;
+use crate::options::LockTimeout;
+use crate::reflog::Signature;
+use crate::system::OsSystem;
+use crate::target::Target;
+
+/// A repository in a directory of its own.
+struct Fixture {
+    dir: TempDir,
+    backend: FilesBackend,
+}
+
+fn fixture() -> Fixture {
+    fixture_with(|_| {})
+}
+
+fn fixture_with(settings: impl FnOnce(&mut Options)) -> Fixture {
+    let dir = tempfile::tempdir().unwrap();
+    for path in ["refs", "refs/heads", "refs/tags"] {
+        fs::create_dir(dir.path().join(path)).unwrap();
+    }
+    fs::write(dir.path().join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    let mut options = Options::new(ObjectFormat::Sha1);
+    options.fsync = false;
+    options.files_ref_lock_timeout = LockTimeout::from_millis(0);
+    options.packed_refs_timeout = LockTimeout::from_millis(0);
+    settings(&mut options);
+    let layout = Layout::main(dir.path());
+    let backend = FilesBackend::new(Arc::new(OsSystem::new()), layout, Arc::new(options));
+    Fixture { dir, backend }
+}
+
+fn oid(number: usize) -> ObjectId {
+    ObjectId::from_hex(format!("{number:040x}").as_bytes()).unwrap()
+}
+
+fn name(name: &str) -> RefName<'_> {
+    RefName::from_disk(name.as_bytes())
+}
+
+fn who() -> Signature {
+    Signature {
+        name: "A".into(),
+        email: "a@b".into(),
+        time: 1,
+        zone: 0,
+    }
+}
+
+fn direct(number: usize) -> NewValue<'static> {
+    NewValue::Direct {
+        oid: oid(number),
+        peeled: None,
+    }
+}
+
+impl Fixture {
+    fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    fn write(&self, path: &str, content: &str) {
+        fs::create_dir_all(self.path(path).parent().unwrap()).unwrap();
+        fs::write(self.path(path), content).unwrap();
+    }
+
+    fn text(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap()
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        self.path(path).symlink_metadata().is_ok()
+    }
+
+    fn read(&self, ref_name: &str) -> Option<Target> {
+        self.backend
+            .read(name(ref_name))
+            .unwrap()
+            .map(|found| found.target)
+    }
+
+    /// Locks the names and writes the values; panics when a name is refused.
+    fn apply(&self, writes: &[(&str, NewValue<'_>)]) {
+        self.apply_logged(writes, &[]);
+    }
+
+    fn apply_logged(&self, writes: &[(&str, NewValue<'_>)], logs: &[LogWrite<'_>]) {
+        let mut session = self.backend.begin().unwrap();
+        let names: Vec<_> = writes.iter().map(|write| name(write.0)).collect();
+        for locked in session.lock(&names, false).unwrap() {
+            assert!(!matches!(locked, Locked::Refused(_)), "{locked:?}");
+        }
+        session.prepare(plan(writes, logs)).unwrap();
+        let Published::Done { afterwards } = session.publish().unwrap() else {
+            panic!("only a shared store moves")
+        };
+        assert!(afterwards.is_empty(), "{afterwards:?}");
+    }
+
+    /// Returns why the last of the names cannot be locked.
+    fn refusal(&self, names: &[&str]) -> Refusal {
+        let mut session = self.backend.begin().unwrap();
+        let names: Vec<_> = names.iter().map(|text| name(text)).collect();
+        match session.lock(&names, false).unwrap().pop() {
+            Some(Locked::Refused(refusal)) => refusal,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn names(&self, from: &str, prefix: &str) -> Vec<String> {
+        let mut cursor = self.backend.cursor().unwrap();
+        cursor.seek(from.as_bytes(), prefix.as_bytes()).unwrap();
+        rest(cursor.as_mut())
+    }
+
+    /// Returns every file below the directory that ends in `.lock` or `.new`.
+    fn leftovers(&self) -> Vec<PathBuf> {
+        let mut dirs = vec![self.dir.path().to_owned()];
+        let mut found = Vec::new();
+        while let Some(dir) = dirs.pop() {
+            for entry in fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                let text = path.to_str().unwrap();
+                if text.ends_with(".lock") || text.ends_with(".new") {
+                    found.push(path.clone());
+                }
+                if path.symlink_metadata().unwrap().is_dir() {
+                    dirs.push(path);
+                }
+            }
+        }
+        found
+    }
+}
+
+fn rest(cursor: &mut dyn Cursor) -> Vec<String> {
+    let mut names = Vec::new();
+    while cursor.advance().unwrap() {
+        names.push(cursor.record().name.to_string());
+    }
+    names
+}
+
+fn plan<'a>(writes: &[(&'a str, NewValue<'a>)], logs: &[LogWrite<'a>]) -> Plan<'a> {
+    let mut writes: Vec<_> = writes
+        .iter()
+        .map(|(text, value)| Write {
+            name: name(text),
+            value: *value,
+        })
+        .collect();
+    writes.sort_by(|a, b| a.name.cmp(&b.name));
+    Plan {
+        writes,
+        logs: logs.to_vec(),
+        who: Some(who()),
+        initial: false,
+    }
+}
+
+fn log<'a>(text: &'a str, message: &'a str, create: bool) -> LogWrite<'a> {
+    LogWrite {
+        name: name(text),
+        old: oid(1),
+        new: oid(2),
+        message: message.as_bytes(),
+        who: None,
+        create,
+    }
+}
+
+fn packed_refs(records: &[(&str, usize)]) -> String {
+    let mut text = String::from("# pack-refs with: peeled fully-peeled sorted \n");
+    for (name, number) in records {
+        text += &format!("{} {name}\n", oid(*number));
+    }
+    text
+}
+
+#[test]
+fn a_ref_is_created_updated_and_deleted() {
+    let fixture = fixture();
+    fixture.apply(&[("refs/heads/a/b/c", direct(1))]);
+    assert_eq!(fixture.text("refs/heads/a/b/c"), format!("{}\n", oid(1)));
+    fixture.apply(&[("refs/heads/a/b/c", direct(2)), ("refs/heads/d", direct(3))]);
+    assert_eq!(
+        fixture.read("refs/heads/a/b/c"),
+        Some(Target::Direct(oid(2)))
+    );
+    fixture.apply(&[("refs/heads/a/b/c", NewValue::Deleted)]);
+    assert_eq!(fixture.read("refs/heads/a/b/c"), None);
+    assert!(!fixture.exists("refs/heads/a"));
+    assert!(!fixture.exists("packed-refs"));
+    assert_eq!(fixture.leftovers(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn symrefs_are_text_or_links() {
+    let fixture = fixture();
+    let target = NewValue::Symbolic(name("refs/heads/x"));
+    fixture.apply(&[("HEAD", target), ("refs/remotes/o/HEAD", target)]);
+    assert_eq!(fixture.text("HEAD"), "ref: refs/heads/x\n");
+    let links = fixture_with(|options| options.prefer_symlink_refs = true);
+    links.apply(&[("HEAD", target), ("refs/remotes/o/HEAD", target)]);
+    for link in ["HEAD", "refs/remotes/o/HEAD"] {
+        let text = fs::read_link(links.path(link)).unwrap();
+        assert_eq!(text.to_str(), Some("refs/heads/x"));
+        assert_eq!(
+            links.read(link),
+            Some(Target::Symbolic(name("refs/heads/x").to_owned()))
+        );
+    }
+    links.apply(&[("HEAD", direct(1))]);
+    assert_eq!(links.text("HEAD"), format!("{}\n", oid(1)));
+    assert_eq!(links.leftovers(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_session_that_is_dropped_leaves_nothing() {
+    let fixture = fixture_with(|options| options.lockfile_pid = true);
+    fixture.write("packed-refs", &packed_refs(&[("refs/heads/p", 1)]));
+    let before = fixture.text("packed-refs");
+    let mut session = fixture.backend.begin().unwrap();
+    let names = [name("refs/heads/n/e/w"), name("refs/heads/p")];
+    session.lock(&names, true).unwrap();
+    let writes = [
+        ("refs/heads/n/e/w", direct(1)),
+        ("refs/heads/p", NewValue::Deleted),
+    ];
+    session.prepare(plan(&writes, &[])).unwrap();
+    assert!(fixture.exists("packed-refs.new"));
+    assert!(fixture.exists("refs/heads/n/e/w.lock"));
+    drop(session);
+    assert_eq!(fixture.leftovers(), Vec::<PathBuf>::new());
+    assert!(!fixture.exists("refs/heads/n"));
+    assert_eq!(fixture.text("packed-refs"), before);
+}
+
+#[test]
+fn locking_reads_loose_refs_before_packed_ones() {
+    let fixture = fixture();
+    let packed = packed_refs(&[("refs/heads/a", 1), ("refs/heads/b", 2)]);
+    fixture.write("packed-refs", &packed);
+    fixture.write("refs/heads/b", &format!("{}\n", oid(3)));
+    let mut session = fixture.backend.begin().unwrap();
+    let names = ["refs/heads/a", "refs/heads/b", "refs/heads/c"].map(name);
+    let locked = session.lock(&names, true).unwrap();
+    let values: Vec<_> = locked
+        .iter()
+        .map(|locked| match locked {
+            Locked::Found(found) => Some((found.target.clone(), found.packed)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        values,
+        [
+            Some((Target::Direct(oid(1)), true)),
+            Some((Target::Direct(oid(3)), false)),
+            None
+        ]
+    );
+    assert!(fixture.exists("refs/heads/c.lock"));
+}
+
+#[test]
+fn refusals_say_what_is_in_the_way() {
+    let fixture = fixture();
+    fixture.write("refs/heads/a", &format!("{}\n", oid(1)));
+    fixture.write("refs/heads/d/e/f", &format!("{}\n", oid(1)));
+    fixture.write("refs/heads/junk", "junk");
+    fixture.write("refs/heads/dir/.hidden", "");
+    fixture.write("refs/heads/held.lock", "");
+    let at = |path: &str| fixture.path(path).display().to_string();
+    for (ref_name, reason, message) in [
+        (
+            "refs/heads/a/b/c",
+            Reason::NameConflict,
+            "'refs/heads/a' exists; cannot create 'refs/heads/a/b/c'".to_owned(),
+        ),
+        (
+            "refs/heads/d",
+            Reason::NameConflict,
+            "'refs/heads/d/e/f' exists; cannot create 'refs/heads/d'".to_owned(),
+        ),
+        (
+            "refs/heads/junk",
+            Reason::Generic,
+            "unable to resolve reference 'refs/heads/junk': reference broken".to_owned(),
+        ),
+        (
+            "refs/heads/junk/x",
+            Reason::Generic,
+            format!(
+                "unable to create lock file {}.lock; non-directory in the way",
+                at("refs/heads/junk/x")
+            ),
+        ),
+        (
+            "refs/heads/dir",
+            Reason::Generic,
+            format!(
+                "there is a non-empty directory '{}' blocking reference 'refs/heads/dir'",
+                at("refs/heads/dir")
+            ),
+        ),
+        (
+            "refs/heads/held",
+            Reason::CreateExists,
+            format!(
+                "Unable to create '{}.lock': File exists.\n\nAnother git process seems to be \
+                 running in this repository, or the lock file may be stale",
+                at("refs/heads/held")
+            ),
+        ),
+    ] {
+        let refusal = fixture.refusal(&["refs/heads/ok", ref_name]);
+        assert_eq!(refusal.message, message);
+        assert_eq!(refusal.reason, reason, "{message}");
+    }
+    fixture.write("refs/heads/held~pid.lock", "pid 4711\n");
+    assert!(
+        fixture
+            .refusal(&["refs/heads/held"])
+            .message
+            .contains("process 4711")
+    );
+}
+
+#[test]
+fn empty_directories_give_way_to_a_ref() {
+    let fixture = fixture();
+    fs::create_dir_all(fixture.path("refs/heads/a/b/c")).unwrap();
+    fs::create_dir_all(fixture.path("logs/refs/heads/a/b")).unwrap();
+    fixture.apply_logged(
+        &[("refs/heads/a", direct(1))],
+        &[log("refs/heads/a", "x", true)],
+    );
+    assert_eq!(fixture.text("refs/heads/a"), format!("{}\n", oid(1)));
+    assert!(fixture.text("logs/refs/heads/a").ends_with("\tx\n"));
+}
+
+#[test]
+fn names_of_one_session_are_not_in_each_others_way() {
+    let fixture = fixture();
+    for names in [
+        ["refs/heads/a", "refs/heads/a/b"],
+        ["refs/heads/a/b", "refs/heads/a"],
+    ] {
+        let mut session = fixture.backend.begin().unwrap();
+        let locked = session.lock(&names.map(name), true).unwrap();
+        assert!(
+            locked
+                .iter()
+                .all(|locked| matches!(locked, Locked::Missing)),
+            "{locked:?}"
+        );
+        drop(session);
+        assert!(!fixture.exists("refs/heads/a"));
+    }
+}
+
+#[test]
+fn a_case_conflict_within_a_session_is_told_apart() {
+    let fixture = fixture_with(|options| options.ignore_case = true);
+    let mut session = fixture.backend.begin().unwrap();
+    session.lock(&[name("refs/heads/a")], true).unwrap();
+    // What a file system that ignores case would answer.
+    fixture.write("refs/heads/A.lock", "");
+    let locked = session.lock(&[name("refs/heads/A")], true).unwrap();
+    let [Locked::Refused(refusal)] = locked.as_slice() else {
+        panic!("{locked:?}")
+    };
+    assert_eq!(refusal.reason, Reason::CaseConflict);
+}
+
+#[test]
+fn a_large_batch_is_packed_and_shadows_nothing() {
+    let fixture = fixture();
+    fixture.write("refs/heads/x/0003", &format!("{}\n", oid(9)));
+    fixture.write(
+        "packed-refs",
+        &packed_refs(&[("refs/heads/a", 1), ("refs/heads/x/0004", 9)]),
+    );
+    let names: Vec<String> = (0..200)
+        .map(|number| format!("refs/heads/x/{number:04}"))
+        .collect();
+    let mut writes: Vec<_> = names
+        .iter()
+        .map(|text| (text.as_str(), direct(7)))
+        .collect();
+    let link = NewValue::Symbolic(name("refs/heads/a"));
+    writes.push(("refs/heads/link", link));
+    writes.push(("refs/bisect/bad", direct(7)));
+    fixture.apply(&writes);
+    assert!(!fixture.exists("refs/heads/x"));
+    assert!(fixture.exists("refs/heads/link"));
+    assert!(fixture.exists("refs/bisect/bad"));
+    for text in &names {
+        let found = fixture.backend.read(name(text)).unwrap().unwrap();
+        assert_eq!((found.target, found.packed), (Target::Direct(oid(7)), true));
+    }
+    assert_eq!(fixture.read("refs/heads/a"), Some(Target::Direct(oid(1))));
+    assert_eq!(fixture.leftovers(), Vec::<PathBuf>::new());
+    let deletes: Vec<_> = names
+        .iter()
+        .map(|text| (text.as_str(), NewValue::Deleted))
+        .collect();
+    fixture.apply(&deletes);
+    assert_eq!(
+        fixture.text("packed-refs"),
+        packed_refs(&[("refs/heads/a", 1)])
+    );
+    assert!(!fixture.exists("refs/heads/x"));
+}
+
+#[test]
+fn a_batch_that_is_small_against_packed_refs_stays_loose() {
+    let fixture = fixture();
+    let many: Vec<String> = (0..40_000)
+        .map(|number| format!("refs/tags/{number:06}"))
+        .collect();
+    let records: Vec<_> = many.iter().map(|text| (text.as_str(), 1)).collect();
+    fixture.write("packed-refs", &packed_refs(&records));
+    let names: Vec<String> = (0..70)
+        .map(|number| format!("refs/heads/{number:04}"))
+        .collect();
+    let writes: Vec<_> = names
+        .iter()
+        .map(|text| (text.as_str(), direct(7)))
+        .collect();
+    fixture.apply(&writes);
+    assert!(fixture.exists("refs/heads/0069"));
+    assert_eq!(fixture.names("refs/heads/", "refs/heads/").len(), 70);
+}
+
+#[test]
+fn an_initial_plan_packs_shared_refs_only() {
+    let fixture = fixture();
+    let session = fixture.backend.begin();
+    let mut session = session.unwrap();
+    let mut plan = plan(
+        &[
+            ("HEAD", NewValue::Symbolic(name("refs/heads/main"))),
+            ("ORIG_HEAD", direct(4)),
+            ("refs/bisect/bad", direct(3)),
+            ("refs/heads/main", direct(1)),
+            (
+                "refs/tags/v1",
+                NewValue::Direct {
+                    oid: oid(2),
+                    peeled: Some(oid(1)),
+                },
+            ),
+        ],
+        &[],
+    );
+    plan.initial = true;
+    session.prepare(plan).unwrap();
+    session.publish().unwrap();
+    let mut expected = packed_refs(&[("refs/heads/main", 1), ("refs/tags/v1", 2)]);
+    expected += &format!("^{}\n", oid(1));
+    assert_eq!(fixture.text("packed-refs"), expected);
+    assert!(fixture.exists("refs/bisect/bad") && fixture.exists("ORIG_HEAD"));
+    assert_eq!(fixture.leftovers(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_left_over_new_file_is_replaced_and_a_held_lock_is_respected() {
+    let fixture = fixture();
+    fixture.write(
+        "packed-refs",
+        &packed_refs(&[("refs/heads/a", 1), ("refs/heads/b", 1)]),
+    );
+    fixture.write("packed-refs.new", "left over");
+    fixture.apply(&[("refs/heads/a", NewValue::Deleted)]);
+    assert_eq!(
+        fixture.text("packed-refs"),
+        packed_refs(&[("refs/heads/b", 1)])
+    );
+    fixture.write("packed-refs.lock", "");
+    let mut session = fixture.backend.begin().unwrap();
+    session.lock(&[name("refs/heads/b")], true).unwrap();
+    let writes = [("refs/heads/b", NewValue::Deleted)];
+    let error = session.prepare(plan(&writes, &[])).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Locked);
+    assert!(
+        error
+            .to_string()
+            .contains("packed-refs.lock': File exists."),
+        "{error}"
+    );
+    drop(session);
+    assert!(fixture.exists("packed-refs.lock"));
+}
+
+#[test]
+fn a_linked_packed_refs_is_replaced_where_it_is() {
+    let fixture = fixture();
+    fixture.write(
+        "elsewhere/packed",
+        &packed_refs(&[("refs/heads/a", 1), ("refs/heads/b", 1)]),
+    );
+    std::os::unix::fs::symlink("elsewhere/packed", fixture.path("packed-refs")).unwrap();
+    fixture.apply(&[("refs/heads/a", NewValue::Deleted)]);
+    assert!(
+        fixture
+            .path("packed-refs")
+            .symlink_metadata()
+            .unwrap()
+            .is_symlink()
+    );
+    assert_eq!(
+        fixture.text("elsewhere/packed"),
+        packed_refs(&[("refs/heads/b", 1)])
+    );
+}
+
+#[test]
+fn changes_of_packed_refs_by_others_are_seen() {
+    let fixture = fixture();
+    for number in 0..50 {
+        let path = fixture.path("packed-refs.other");
+        fs::write(&path, packed_refs(&[("refs/heads/a", number)])).unwrap();
+        fs::rename(&path, fixture.path("packed-refs")).unwrap();
+        let found = fixture.read("refs/heads/a");
+        assert_eq!(found, Some(Target::Direct(oid(number))));
+    }
+    fs::remove_file(fixture.path("packed-refs")).unwrap();
+    assert_eq!(fixture.read("refs/heads/a"), None);
+}
+
+#[test]
+fn the_cursor_merges_loose_and_packed_refs() {
+    let fixture = fixture();
+    let packed = [
+        ("refs/heads/a", 1),
+        ("refs/heads/b/c", 1),
+        ("refs/heads/z", 1),
+        ("refs/tags/t", 1),
+    ];
+    fixture.write("packed-refs", &packed_refs(&packed));
+    for path in [
+        "refs/heads/a",
+        "refs/heads/a-b",
+        "refs/heads/b/d",
+        "refs/x/y",
+        "ORIG_HEAD",
+    ] {
+        fixture.write(path, &format!("{}\n", oid(2)));
+    }
+    for path in [
+        "refs/heads/.hidden",
+        "refs/heads/q.lock",
+        "FETCH_HEAD",
+        "config",
+    ] {
+        fixture.write(path, &format!("{}\n", oid(2)));
+    }
+    let all = [
+        "HEAD",
+        "ORIG_HEAD",
+        "refs/heads/a",
+        "refs/heads/a-b",
+        "refs/heads/b/c",
+        "refs/heads/b/d",
+        "refs/heads/z",
+        "refs/tags/t",
+        "refs/x/y",
+    ];
+    assert_eq!(fixture.names("", ""), all);
+    assert_eq!(fixture.names("refs/heads/b", ""), all[4..]);
+    assert_eq!(fixture.names("", "refs/heads/b"), all[4..6]);
+    assert_eq!(fixture.names("refs/heads/b/d", "refs/heads/"), all[5..7]);
+    assert_eq!(fixture.names("", "O"), ["ORIG_HEAD"]);
+    assert_eq!(fixture.names("", "refs/none/"), Vec::<String>::new());
+    let mut cursor = fixture.backend.cursor().unwrap();
+    assert_eq!(rest(cursor.as_mut()), all);
+    for from in (0..all.len()).rev() {
+        cursor.seek(all[from].as_bytes(), b"").unwrap();
+        assert_eq!(rest(cursor.as_mut()), all[from..]);
+    }
+    cursor.seek(b"refs/heads/a", b"refs/heads/a").unwrap();
+    assert!(cursor.advance().unwrap());
+    assert_eq!(cursor.record().target.oid(), Some(oid(2)));
+    assert!(!cursor.record().packed);
+}
+
+#[test]
+fn a_cursor_keeps_its_moment() {
+    let fixture = fixture();
+    fixture.write(
+        "packed-refs",
+        &packed_refs(&[("refs/heads/a", 1), ("refs/heads/b", 1)]),
+    );
+    fixture.write("refs/heads/c", &format!("{}\n", oid(1)));
+    let mut cursor = fixture.backend.cursor().unwrap();
+    cursor.seek(b"", b"refs/").unwrap();
+    let deleted = ["refs/heads/a", "refs/heads/b", "refs/heads/c"];
+    fixture.apply(&deleted.map(|text| (text, NewValue::Deleted)));
+    assert_eq!(rest(cursor.as_mut()), deleted);
+    cursor.seek(b"refs/heads/b", b"refs/heads/").unwrap();
+    assert_eq!(rest(cursor.as_mut()), deleted[1..]);
+}
+
+#[test]
+fn broken_refs_and_bad_names_are_flagged() {
+    let fixture = fixture();
+    fixture.write("refs/heads/bad..name", &format!("{}\n", oid(1)));
+    fixture.write("refs/heads/junk", "");
+    fixture.write("refs/heads/null", &format!("{}\n", oid(0)));
+    fixture.write("refs/heads/sym", "ref: refs/heads/nowhere\n");
+    let mut cursor = fixture.backend.cursor().unwrap();
+    cursor.seek(b"", b"refs/").unwrap();
+    let mut found = Vec::new();
+    while cursor.advance().unwrap() {
+        let record = cursor.record();
+        assert!(record.target.oid().is_none_or(|oid| oid.is_null()));
+        found.push((record.name.to_string(), record.broken, record.bad_name));
+    }
+    let expected = [
+        ("refs/heads/bad..name", true, true),
+        ("refs/heads/junk", true, false),
+        ("refs/heads/null", true, false),
+        ("refs/heads/sym", false, false),
+    ];
+    assert_eq!(
+        found,
+        expected.map(|(name, broken, bad)| (name.to_owned(), broken, bad))
+    );
+    let error = fixture.backend.read(name("refs/heads/junk")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BrokenRef);
+    let error = fixture.backend.read(name("HEAD/x")).unwrap_err();
+    assert_eq!(error.io_kind(), Some(io::ErrorKind::NotADirectory));
+    assert_eq!(fixture.read("refs/../HEAD"), None);
+}
+
+#[test]
+fn a_linked_worktree_sees_its_own_refs_and_the_shared_ones() {
+    let fixture = fixture();
+    fixture.write(
+        "packed-refs",
+        &packed_refs(&[("refs/bisect/strayed", 1), ("refs/heads/p", 1)]),
+    );
+    for path in [
+        "refs/heads/a",
+        "refs/bisect/main",
+        "worktrees/w/refs/bisect/own",
+        "logs/HEAD",
+    ] {
+        fixture.write(path, &format!("{}\n", oid(2)));
+    }
+    for path in [
+        "logs/refs/heads/a",
+        "worktrees/w/logs/HEAD",
+        "worktrees/w/HEAD",
+    ] {
+        fixture.write(path, &format!("{}\n", oid(3)));
+    }
+    let layout = Layout::linked(fixture.path("worktrees/w"), fixture.dir.path());
+    let options = Arc::clone(&fixture.backend.files.options);
+    let linked = FilesBackend::new(Arc::new(OsSystem::new()), layout, options);
+    let mut cursor = linked.cursor().unwrap();
+    let names = ["HEAD", "refs/bisect/own", "refs/heads/a", "refs/heads/p"];
+    assert_eq!(rest(cursor.as_mut()), names);
+    cursor.seek(b"", b"refs/bisect/").unwrap();
+    assert_eq!(rest(cursor.as_mut()), ["refs/bisect/own"]);
+    let read = |text| linked.read(name(text)).unwrap().map(|found| found.target);
+    assert_eq!(read("HEAD"), Some(Target::Direct(oid(3))));
+    assert_eq!(
+        read("main-worktree/refs/bisect/main"),
+        Some(Target::Direct(oid(2)))
+    );
+    assert_eq!(read("refs/bisect/strayed"), None);
+    assert_eq!(
+        fixture.read("worktrees/w/HEAD"),
+        Some(Target::Direct(oid(3)))
+    );
+    let logs: Vec<_> = linked
+        .log_names()
+        .unwrap()
+        .iter()
+        .map(|name| name.to_string())
+        .collect();
+    assert_eq!(logs, ["HEAD", "refs/heads/a"]);
+    let mut session = linked.begin().unwrap();
+    session.lock(&[name("refs/bisect/own")], true).unwrap();
+    let writes = [("refs/bisect/own", NewValue::Deleted)];
+    session.prepare(plan(&writes, &[])).unwrap();
+    session.publish().unwrap();
+    assert!(!fixture.exists("worktrees/w/refs/bisect/own"));
+}
+
+#[test]
+fn reflogs_are_appended_in_order_and_go_with_their_ref() {
+    let fixture = fixture();
+    let logs = [
+        log("HEAD", "first", true),
+        log("refs/heads/a/b", "second", true),
+        log("HEAD", "", true),
+        log("refs/tags/t", "not there", false),
+    ];
+    fixture.apply_logged(&[("refs/heads/a/b", direct(2))], &logs);
+    let line = format!("{} {} A <a@b> 1 +0000", oid(1), oid(2));
+    assert_eq!(
+        fixture.text("logs/HEAD"),
+        format!("{line}\tfirst\n{line}\n")
+    );
+    assert_eq!(
+        fixture.text("logs/refs/heads/a/b"),
+        format!("{line}\tsecond\n")
+    );
+    let names = fixture.backend.log_names().unwrap();
+    let names: Vec<_> = names.iter().map(|name| name.to_string()).collect();
+    assert_eq!(names, ["HEAD", "refs/heads/a/b"]);
+    let mut messages = Vec::new();
+    let each = &mut |entry: LogEntry| {
+        messages.push(entry.message.to_string());
+        Ok(messages.len() < 2)
+    };
+    assert!(
+        fixture
+            .backend
+            .for_each_log_entry(name("HEAD"), LogOrder::NewestFirst, each)
+            .unwrap()
+    );
+    assert_eq!(messages, ["", "first"]);
+    assert!(fixture.backend.log_exists(name("HEAD")).unwrap());
+    assert!(!fixture.backend.log_exists(name("refs/tags/t")).unwrap());
+    fixture.apply(&[("refs/heads/a/b", NewValue::Deleted)]);
+    assert!(!fixture.exists("logs/refs/heads/a"));
+}
+
+#[test]
+fn logs_below_a_new_ref_are_an_error_before_anything_is_visible() {
+    let fixture = fixture();
+    fixture.write("logs/refs/heads/a/b", "");
+    let mut session = fixture.backend.begin().unwrap();
+    session.lock(&[name("refs/heads/a")], true).unwrap();
+    let writes = [("refs/heads/a", direct(1))];
+    session
+        .prepare(plan(&writes, &[log("refs/heads/a", "x", true)]))
+        .unwrap();
+    let error = session.publish().unwrap_err();
+    let path = fixture.path("logs/refs/heads/a");
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "cannot update the ref 'refs/heads/a': there are still logs under '{}'",
+            path.display()
+        )
+    );
+    assert_eq!(fixture.read("refs/heads/a"), None);
+    assert_eq!(fixture.leftovers(), Vec::<PathBuf>::new());
+}
+
+/// Objects of which the one numbered 9 is missing, and 5 a tag of 4.
+#[derive(Debug)]
+struct SomeObjects;
+
+impl Objects for SomeObjects {
+    fn kind(&self, _oid: ObjectId) -> Result<Option<ObjectKind>> {
+        Ok(Some(ObjectKind::Commit))
+    }
+
+    fn peel(&self, found: ObjectId) -> Result<Peeled> {
+        Ok(match found {
+            found if found == oid(9) => Peeled::Missing,
+            found if found == oid(5) => Peeled::To(oid(4)),
+            _ => Peeled::Itself,
+        })
+    }
+}
+
+fn optimize(fixture: &Fixture, auto: bool, prune: bool, objects: &dyn Objects) -> Vec<String> {
+    let warnings = std::cell::RefCell::new(Vec::new());
+    fixture
+        .backend
+        .optimize(&OptimizeOptions {
+            auto,
+            prune,
+            include: &|name| !name.as_bytes().starts_with(b"refs/keep/"),
+            objects,
+            warn: &|warning| warnings.borrow_mut().push(warning),
+        })
+        .unwrap();
+    warnings.into_inner()
+}
+
+#[test]
+fn packing_takes_what_can_be_packed_and_prunes_it() {
+    let fixture = fixture();
+    fixture.write("packed-refs", &format!("{} refs/tags/old\n", oid(5)));
+    for (path, number) in [
+        ("refs/heads/a/b", 1),
+        ("refs/tags/new", 5),
+        ("refs/bisect/bad", 1),
+        ("refs/heads/missing", 9),
+        ("refs/keep/x", 1),
+        ("refs/heads/held", 1),
+    ] {
+        fixture.write(path, &format!("{}\n", oid(number)));
+    }
+    fixture.write("refs/heads/sym", "ref: refs/heads/held\n");
+    fixture.write("refs/heads/junk", "junk");
+    fixture.write("refs/heads/held.lock", "");
+    let warnings = optimize(&fixture, false, true, &SomeObjects);
+    assert_eq!(
+        warnings,
+        ["refs/heads/missing does not point to a valid object!"]
+    );
+    let expected = format!(
+        "# pack-refs with: peeled fully-peeled sorted \n{} refs/heads/a/b\n{} refs/heads/held\n\
+         {tag} refs/tags/new\n^{to}\n{tag} refs/tags/old\n^{to}\n",
+        oid(1),
+        oid(1),
+        tag = oid(5),
+        to = oid(4)
+    );
+    assert_eq!(fixture.text("packed-refs"), expected);
+    for gone in ["refs/heads/a", "refs/tags/new"] {
+        assert!(!fixture.exists(gone), "{gone}");
+    }
+    for kept in ["sym", "junk", "missing", "held", "held.lock"] {
+        assert!(fixture.exists(&format!("refs/heads/{kept}")), "{kept}");
+    }
+    assert!(fixture.exists("refs/bisect/bad") && fixture.exists("refs/keep/x"));
+}
+
+#[test]
+fn packing_without_pruning_keeps_the_loose_refs() {
+    let fixture = fixture();
+    fixture.write("refs/heads/a", &format!("{}\n", oid(1)));
+    optimize(&fixture, false, false, &NoObjects);
+    assert!(fixture.exists("refs/heads/a"));
+    assert_eq!(
+        fixture.text("packed-refs"),
+        packed_refs(&[("refs/heads/a", 1)])
+    );
+}
+
+#[test]
+fn automatic_packing_waits_for_sixteen_refs() {
+    let fixture = fixture();
+    for number in 0..15 {
+        fixture.write(&format!("refs/heads/{number}"), &format!("{}\n", oid(1)));
+    }
+    optimize(&fixture, true, true, &NoObjects);
+    assert!(!fixture.exists("packed-refs"));
+    fixture.write("refs/heads/15", &format!("{}\n", oid(1)));
+    optimize(&fixture, true, true, &NoObjects);
+    assert!(fixture.exists("packed-refs") && !fixture.exists("refs/heads/0"));
+}
