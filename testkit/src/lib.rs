@@ -22,6 +22,8 @@
 pub mod clone_like;
 pub mod damage;
 pub mod format;
+pub mod generate;
+pub mod model;
 pub mod objects;
 pub mod oracle;
 pub mod repo;

@@ -108,6 +108,29 @@ impl State {
         self.logs.get(key).map_or(&[], Vec::as_slice)
     }
 
+    /// Returns what differs, line by line: `-` is in this state only, `+` in the other only. Empty
+    /// if they are equal.
+    pub fn difference(&self, other: &State) -> String {
+        let lines = |state: &State| -> Vec<String> {
+            let refs = state.refs.iter().map(|(name, target)| match target {
+                Target::Direct(id) => format!("{name} {id}"),
+                Target::Symbolic(target) => format!("{name} -> {target}"),
+            });
+            let logs = state.logs.iter().flat_map(|(name, entries)| {
+                let line = move |(i, entry)| format!("log of {name}, entry {i}: {entry:?}");
+                let all = entries.iter().enumerate().map(line);
+                all.chain([format!("log of {name}: {} entries", entries.len())])
+            });
+            refs.chain(logs).collect()
+        };
+        let (ours, theirs) = (lines(self), lines(other));
+        let only = |one: &[String], other: &[String], sign: char| -> String {
+            let missing = one.iter().filter(|line| !other.contains(line));
+            missing.map(|line| format!("{sign} {line}\n")).collect()
+        };
+        only(&ours, &theirs, '-') + &only(&theirs, &ours, '+')
+    }
+
     /// Has Git write a copy of the stack out as files.
     fn read_stack(dir: &Path, stack: &Path) -> State {
         let copy = tempfile::tempdir().expect("a folder for the copy");

@@ -1,0 +1,73 @@
+//! What Git is known to do wrong, or in an order of its own, foretold for a transaction.
+
+use std::collections::BTreeSet;
+
+use bstr::{BString, ByteSlice};
+
+use super::Model;
+use super::edit::Transaction;
+use super::names::conflict;
+use super::prepare::{New, Step};
+use crate::format::RefFormat;
+use crate::state::Target;
+
+/// A mistake of Git that the model does not make.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mistake {
+    /// A batch rejects an edit, and yet this reflog, of HEAD or of a symref on the way, may get an
+    /// entry for it.
+    LogOfRejected(BString),
+    /// In the `files` format an edit that only verifies a symref, or the branch that HEAD names,
+    /// may add an entry to this reflog, of the symref or of HEAD, as if it had been deleted.
+    LogOfVerified(BString),
+    /// In the `reftable` format a symref is deleted, and this reflog, its own, is left with an entry
+    /// for it.
+    LogOfDeletedSymref(BString),
+    /// In the `files` format HEAD names a symref, that symref itself is changed, and the entry in
+    /// the reflog of HEAD may have a wrong old value.
+    OldValueInLogOfHead,
+    /// Two edits reach the same ref, through symrefs or because HEAD names it. Git refuses one of
+    /// them for one of several reasons, and in the `files` format may end a whole batch.
+    ReachedTwice,
+    /// Two names of a batch conflict. After other rejections Git may refuse another one than it
+    /// would else, or none; in the `files` format it may stop with a part of the batch done.
+    ConflictInBatch,
+}
+
+impl Model {
+    /// Tells what Git may do wrong with a transaction.
+    pub fn mistakes(&self, transaction: &Transaction) -> Vec<Mistake> {
+        let plan = self.prepare(transaction);
+        let files = self.rules.format.refs == RefFormat::Files;
+        let mut mistakes = Vec::new();
+        for step in &plan.steps {
+            let name = step.name.clone();
+            let current = self.state.refs.get(name.as_bstr());
+            let deletes = !step.log_only && step.new == Some(New::Nothing);
+            if step.log_only && plan.rejects(step.edit) {
+                mistakes.push(Mistake::LogOfRejected(name));
+            } else if files && step.log_only && step.new.is_none() {
+                mistakes.push(Mistake::LogOfVerified(name));
+            } else if !files && deletes && matches!(current, Some(Target::Symbolic(_))) {
+                mistakes.push(Mistake::LogOfDeletedSymref(name));
+            }
+        }
+        let head = self.head_target();
+        let branch = head.and_then(|name| self.state.refs.get(name));
+        let mirrored = plan.steps.iter().any(|step| step.mirrors);
+        if files && mirrored && matches!(branch, Some(Target::Symbolic(_))) {
+            mistakes.push(Mistake::OldValueInLogOfHead);
+        }
+        let at_head = |s: &&Step| s.name == "HEAD" || Some(s.name.as_bstr()) == head;
+        let at_head: BTreeSet<usize> = plan.steps.iter().filter(at_head).map(|s| s.edit).collect();
+        if plan.reached_twice || at_head.len() > 1 {
+            mistakes.push(Mistake::ReachedTwice);
+        }
+        let names: Vec<_> = plan.steps.iter().map(|step| step.name.as_bstr()).collect();
+        let conflicts = |one| names.iter().any(|other| conflict(one, other));
+        if transaction.batch && names.iter().any(|one| conflicts(one)) {
+            mistakes.push(Mistake::ConflictInBatch);
+        }
+        mistakes
+    }
+}

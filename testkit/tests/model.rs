@@ -1,0 +1,189 @@
+//! The model against real Git: the same transactions, the same verdicts, refs and reflogs.
+//!
+//! `REFDB_SEEDS=first..last` runs other seeds than the usual ones.
+
+use std::ops::Range;
+
+use bstr::{BStr, BString, ByteSlice};
+use refdb_testkit::generate::Generator;
+use refdb_testkit::model::{Mistake, Model, Reason, Rules, Transaction, Verdict};
+use refdb_testkit::repo::Repo;
+use refdb_testkit::rng::Rng;
+use refdb_testkit::state::State;
+use refdb_testkit::{Format, for_every_format};
+
+/// Transactions per repository.
+const STEPS: usize = 12;
+
+for_every_format! {
+    fn the_model_does_what_git_does(format) {
+        let seeds = seeds();
+        let complete = seeds.clone().filter(|seed| run(*seed, format)).count();
+        let all = seeds.count();
+        assert!(complete * 10 >= all * 7, "only {complete} of {all} seeds came to their end");
+    }
+}
+
+fn seeds() -> Range<u64> {
+    let Ok(text) = std::env::var("REFDB_SEEDS") else {
+        return 0..20;
+    };
+    let (first, last) = text.split_once("..").expect("REFDB_SEEDS=first..last");
+    first.parse().expect("a number")..last.parse().expect("a number")
+}
+
+/// Returns false if it ended early, since Git did what the model foretold as uncertain.
+fn run(seed: u64, format: Format) -> bool {
+    let repo = Repo::init(format);
+    let mut model = Model::new(Rules::new(format));
+    let mut generator = Generator::new(seed, format);
+    let mut rng = Rng::new(seed ^ 0xffff);
+    let mut history = String::new();
+    for step in 0..STEPS {
+        if rng.percent(20) {
+            // Through a symref a branch can be set to what is no commit, and then packing fails.
+            let out = repo.git(["pack-refs", "--all"]).run();
+            assert!(out.code() == 0 || out.stderr.contains_str("non-commit object"));
+            history.push_str("--- pack-refs\n");
+        }
+        let transaction = generator.next(&model);
+        let before = model.state().clone();
+        let case = || {
+            format!(
+                "seed {seed}, {format}, transaction {step}: git {}\n{}before:\n{before:?}\n{history}",
+                transaction.arguments().join(" "),
+                transaction.script()
+            )
+        };
+        let mistakes = model.mistakes(&transaction);
+        let (said, text) = git_says(&repo, &transaction);
+        let expected = model.apply(&transaction);
+        let uncertain = mistakes.contains(&Mistake::ReachedTwice)
+            || mistakes.contains(&Mistake::ConflictInBatch);
+        let refused = matches!(
+            (&said, &expected),
+            (Answer::Refused(_), Verdict::Refused { .. })
+        );
+        if uncertain && transaction.batch && !agree(&said, &expected) {
+            // What Git has stored now is beyond the model.
+            return false;
+        }
+        assert!(
+            agree(&said, &expected) || (uncertain && refused),
+            "Git: {said:?}\nmodel: {expected:?}\n{text}\n{}",
+            case()
+        );
+        let state = repo.state();
+        let mut mended = model.state().clone();
+        for mistake in &mistakes {
+            match mistake {
+                Mistake::LogOfRejected(name)
+                | Mistake::LogOfVerified(name)
+                | Mistake::LogOfDeletedSymref(name) => {
+                    take_over_log(name.as_ref(), &state, &mut mended);
+                }
+                Mistake::OldValueInLogOfHead => take_over_old_value(&state, &mut mended),
+                Mistake::ReachedTwice | Mistake::ConflictInBatch => (),
+            }
+        }
+        model = Model::with_state(model.rules(), mended);
+        let difference = model.state().difference(&state);
+        assert!(
+            difference.is_empty(),
+            "- model, + Git:\n{difference}\nGit: {said:?} {text}\n{}",
+            case()
+        );
+        history.push_str(&format!(
+            "--- {}\n{}",
+            transaction.arguments().join(" "),
+            transaction.script()
+        ));
+    }
+    true
+}
+
+/// Accepts what Git has written too much into a reflog: all that should be there is there in the
+/// same order.
+fn take_over_log(name: &BStr, git: &State, model: &mut State) {
+    let Some(found) = git.logs.get(name) else {
+        return;
+    };
+    let mut rest = found.iter();
+    if model
+        .log(name)
+        .iter()
+        .all(|entry| rest.any(|other| other == entry))
+    {
+        model.logs.insert(name.to_owned(), found.clone());
+    }
+}
+
+/// Accepts another old value in the last entry of the reflog of HEAD.
+fn take_over_old_value(git: &State, model: &mut State) {
+    let found = git.log("HEAD").last();
+    let last = model
+        .logs
+        .get_mut("HEAD".as_bytes())
+        .and_then(|entries| entries.last_mut());
+    if let (Some(found), Some(last)) = (found, last) {
+        last.old.clone_from(&found.old);
+    }
+}
+
+/// What Git told: the rejected refs of a batch, or what ended the transaction.
+#[derive(Debug)]
+enum Answer {
+    Done(Vec<(BString, Reason)>),
+    Refused(Reason),
+    /// In another way than the model knows.
+    Failed,
+}
+
+/// Of several things that are wrong Git reports one.
+fn agree(git: &Answer, model: &Verdict) -> bool {
+    match (git, model) {
+        (Answer::Refused(reason), Verdict::Refused { reasons }) => reasons.contains(reason),
+        (Answer::Done(told), Verdict::Done { rejections }) => {
+            let mut expected: Vec<_> = rejections
+                .iter()
+                .map(|r| (r.name.clone(), r.reason))
+                .collect();
+            expected.sort_unstable();
+            *told == expected
+        }
+        _ => false,
+    }
+}
+
+fn git_says(repo: &Repo, transaction: &Transaction) -> (Answer, String) {
+    let out = repo
+        .git(transaction.arguments())
+        .stdin(transaction.script())
+        .run();
+    let text = format!("{}{}", out.stdout.as_bstr(), out.stderr.as_bstr());
+    if out.code() != 0 {
+        return match Reason::of_message(&out.stderr) {
+            Some(reason) => (Answer::Refused(reason), text),
+            None => (Answer::Failed, text),
+        };
+    }
+    let mut rejections: Vec<(BString, Reason)> = out
+        .stdout
+        .lines()
+        .map(|line| {
+            let mut words = line.splitn_str(5, " ");
+            assert_eq!(words.next(), Some(b"rejected".as_slice()), "{text}");
+            let name = words.next().expect("a name").into();
+            let reason = words.nth(2).expect("a reason").to_str().expect("ASCII");
+            let known = Reason::REJECTIONS
+                .into_iter()
+                .find(|known| known.text() == reason);
+            (
+                name,
+                known.unwrap_or_else(|| panic!("unknown reason: {reason}")),
+            )
+        })
+        .collect();
+    rejections.sort_unstable();
+    (Answer::Done(rejections), text)
+}
