@@ -75,11 +75,6 @@ impl BlockBuilder {
         self.entries == 0
     }
 
-    /// Returns the last key that was added to the section.
-    pub(super) fn last_key(&self) -> &[u8] {
-        &self.last_key
-    }
-
     /// Adds a record, if it fits. `value` appends the bytes of the value.
     #[inline]
     pub(super) fn add(&mut self, key: &[u8], extra: u8, value: impl FnOnce(&mut Vec<u8>)) -> Added {
@@ -124,9 +119,9 @@ impl BlockBuilder {
         Added::Yes
     }
 
-    /// Appends the restart table, fills in the length, and returns the block and where its
-    /// records start.
-    pub(super) fn seal(&mut self) -> (&[u8], usize) {
+    /// Appends the restart table, fills in the length, and returns the block, where its records
+    /// start, and its last key.
+    pub(super) fn seal(&mut self) -> (&[u8], usize, &[u8]) {
         for restart in &self.restarts {
             self.bytes.extend_from_slice(&be24(in_block(*restart)));
         }
@@ -134,7 +129,7 @@ impl BlockBuilder {
         self.bytes.extend_from_slice(&count.to_be_bytes());
         let len = be24(in_block(self.bytes.len()));
         self.bytes[self.start + 1..self.start + 4].copy_from_slice(&len);
-        (&self.bytes, self.start + 4)
+        (&self.bytes, self.start + 4, &self.last_key)
     }
 }
 

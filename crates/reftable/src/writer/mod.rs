@@ -6,8 +6,8 @@
 //! Invariants:
 //! 1. Sections follow each other in the format's order: refs, their index, objects, their index,
 //!    logs, their index, footer. Each of them is finished before the next one starts.
-//! 2. Memory is bounded by one block, the keys of the index, and, if objects are indexed, the
-//!    object ids.
+//! 2. Memory is bounded by the keys of the index, the log blocks that wait to be compressed, one
+//!    block, and, if objects are indexed, the object ids.
 
 mod block;
 mod deflate;
@@ -63,6 +63,9 @@ pub struct WriteOptions {
     pub max_update_index: u64,
     /// How strongly log blocks are compressed, 0 to 9. Costs time, saves space.
     pub deflate_level: u32,
+    /// How many threads may compress log blocks side by side, in a table with enough of them. The
+    /// bytes do not depend on it. 0 stands for 1.
+    pub deflate_threads: usize,
 }
 
 impl WriteOptions {
@@ -78,6 +81,7 @@ impl WriteOptions {
             min_update_index: 1,
             max_update_index: 1,
             deflate_level: DEFLATE_LEVEL_DEFAULT,
+            deflate_threads: 1,
         }
     }
 }
@@ -332,6 +336,9 @@ impl<W: Write> Writer<W> {
     pub fn finish(mut self) -> Result<Finished<W>> {
         if self.block.kind() == LogCodec::KIND {
             self.footer.log_index = self.finish_section()?;
+            if self.stats.logs == 0 {
+                self.footer.logs = 0; // The only entry that was tried did not fit.
+            }
         } else {
             self.finish_refs()?;
         }
@@ -439,34 +446,56 @@ impl<W: Write> Writer<W> {
             return Ok(());
         }
         let kind = self.block.kind();
-        self.index.push(self.block.last_key(), self.offset);
-        write_zeros(&mut self.sink, self.padding)?;
-        self.padding = 0;
-        let (bytes, first) = self.block.seal();
-        let len = if kind == LogCodec::KIND {
-            let level = self.options.deflate_level.min(9);
-            let deflate = self.deflate.get_or_insert_with(|| Deflate::new(level));
-            let (head, records) = bytes.split_at(first);
-            let block = deflate.run(head, records)?;
-            self.sink.write_all(block)?;
-            block.len()
-        } else {
-            self.sink.write_all(bytes)?;
-            if !self.options.unpadded {
-                let block_size = usize::try_from(self.options.block_size).unwrap_or_default();
-                self.padding = block_size.saturating_sub(bytes.len());
+        if kind == LogCodec::KIND {
+            let WriteOptions {
+                deflate_level,
+                deflate_threads,
+                ..
+            } = self.options;
+            let deflate = self
+                .deflate
+                .get_or_insert_with(|| Deflate::new(deflate_level, deflate_threads));
+            let (bytes, first, last_key) = self.block.seal();
+            deflate.push(bytes, first, last_key);
+            if deflate.is_due() {
+                self.write_log_blocks()?;
             }
-            bytes.len()
-        };
-        self.offset += (len + self.padding) as u64;
+        } else {
+            write_zeros(&mut self.sink, self.padding)?;
+            let (bytes, _, last_key) = self.block.seal();
+            self.index.push(last_key, self.offset);
+            self.sink.write_all(bytes)?;
+            let block_size = usize::try_from(self.options.block_size).unwrap_or_default();
+            let padded = if self.options.unpadded {
+                bytes.len()
+            } else {
+                block_size
+            };
+            self.padding = padded.saturating_sub(bytes.len());
+            self.offset += (bytes.len() + self.padding) as u64;
+        }
         self.block.begin(kind, &[]);
         Ok(())
+    }
+
+    /// Compresses and writes the log blocks that are complete.
+    fn write_log_blocks(&mut self) -> Result<()> {
+        let Some(deflate) = &mut self.deflate else {
+            return Ok(());
+        };
+        deflate.drain(|last_key, block| {
+            self.index.push(last_key, self.offset);
+            self.sink.write_all(block)?;
+            self.offset += block.len() as u64;
+            Ok(())
+        })
     }
 
     /// Finishes the section: writes its last block and an index over its blocks, if there are
     /// enough of them. Returns where the top level of the index starts, 0 if there is none.
     fn finish_section(&mut self) -> Result<u64> {
         self.flush_block()?;
+        self.write_log_blocks()?;
         let unindexed_max = if self.options.unpadded {
             1
         } else {
