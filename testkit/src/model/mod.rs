@@ -153,10 +153,7 @@ impl Reason {
     pub fn of_message(message: &[u8]) -> Option<Reason> {
         const PATTERNS: [(&str, Reason); 20] = [
             ("couldn't set", Reason::HalfDone),
-            (
-                "cannot update ref 'HEAD': couldn't write",
-                Reason::RacilyUpdated,
-            ),
+            ("couldn't write '", Reason::RacilyUpdated),
             ("error reading reference", Reason::Unresolvable),
             ("racily updated", Reason::RacilyUpdated),
             ("multiple updates for ref", Reason::Duplicate),
