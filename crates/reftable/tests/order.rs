@@ -1,5 +1,7 @@
 //! Records out of order are told: a search would silently miss them.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::sync::Arc;
 
 use reftable::{HashId, RefCursor, RefRecord, RefValue, Table, WriteOptions, Writer};
