@@ -89,7 +89,9 @@ impl<S: Source> Merge<S> {
         if self.top().is_some_and(|top| top.key() >= target) {
             return Ok(());
         }
-        for index in std::mem::take(&mut self.heap) {
+        let mut kept = 0;
+        for at in 0..self.heap.len() {
+            let index = self.heap[at];
             let source = &mut self.sources[index];
             let mut more = true;
             if source.key() < target {
@@ -97,9 +99,11 @@ impl<S: Source> Merge<S> {
                 more = source.advance()?;
             }
             if more {
-                self.heap.push(index);
+                self.heap[kept] = index;
+                kept += 1;
             }
         }
+        self.heap.truncate(kept);
         self.build_heap();
         Ok(())
     }

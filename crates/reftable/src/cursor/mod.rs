@@ -54,6 +54,10 @@ pub(crate) struct SectionCursor<C> {
     inflated: Vec<u8>,
 }
 
+/// How many records a seek tries one by one before it bisects: whoever walks over sorted names seeks
+/// to the next record or one soon after it.
+const AHEAD: usize = 4;
+
 /// Where a cursor stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -148,17 +152,11 @@ impl<C: Codec + Default> SectionCursor<C> {
             }
         }
         loop {
-            let Some(block) = &self.block else {
+            let Some(block) = self.block else {
                 return Ok(false);
             };
             if self.place.next < block.end {
-                let body = match C::KIND {
-                    LogCodec::KIND => &self.inflated,
-                    _ => self.table.block_body(block),
-                };
-                let params = self.table.params();
-                let at = self.place.next;
-                self.place = block.read(body, at, &mut self.key, &mut self.codec, params)?;
+                self.read_next(&block)?;
                 return Ok(true);
             }
             let next = block.next;
@@ -166,6 +164,37 @@ impl<C: Codec + Default> SectionCursor<C> {
                 return Ok(false);
             }
         }
+    }
+
+    /// Decodes the record at `place.next` of the loaded block.
+    #[inline]
+    fn read_next(&mut self, block: &Block) -> Result<()> {
+        let body = match C::KIND {
+            LogCodec::KIND => &self.inflated,
+            _ => self.table.block_body(block),
+        };
+        let (key, codec) = (&mut self.key, &mut self.codec);
+        self.place = block.read(body, self.place.next, key, codec, self.table.params())?;
+        Ok(())
+    }
+
+    /// Looks for the target among the next few records of the block, if it is ahead.
+    fn seek_ahead(&mut self, block: &Block, target: &[u8]) -> Result<bool> {
+        let on_record = matches!(self.state, State::On | State::Before) && !self.key.is_empty();
+        if !on_record || self.key.as_slice() >= target {
+            return Ok(false);
+        }
+        for _ in 0..AHEAD {
+            if self.place.next >= block.end {
+                break;
+            }
+            self.read_next(block)?;
+            if self.key.as_slice() >= target {
+                self.state = State::Before;
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Loads the block behind the one that has just been read to its end.
@@ -222,6 +251,9 @@ impl<C: Codec + Default> SectionCursor<C> {
         let Some(block) = self.block else {
             return Ok(false);
         };
+        if self.seek_ahead(&block, target)? {
+            return Ok(true);
+        }
         let body = match C::KIND {
             LogCodec::KIND => &self.inflated,
             _ => self.table.block_body(&block),
