@@ -18,7 +18,7 @@
 
 mod map;
 mod os;
-#[cfg(feature = "simulation")]
+#[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
 
 use std::fmt;

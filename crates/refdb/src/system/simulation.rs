@@ -1,1 +1,401 @@
-//! The simulated system.
+//! The simulated system: a disk in memory that can fail, stop and lose power at any operation.
+//!
+//! Invariants:
+//! 1. The same seed and the same calls give the same answers: time passes with operations and
+//!    [`System::sleep`] only, and random numbers come from the seed.
+//! 2. What was not made durable may be lost in a crash, in every way that
+//!    [`Crash`] can say; what was made durable never is.
+//! 3. An operation that fails has no effect.
+//!
+//! A clone is the same process on the same disk. [`SimSystem::process`] is another process on the
+//! same disk, [`SimSystem::fork`] a copy of the disk that goes its own way, and
+//! [`SimSystem::crash`] the disk that is found after a power failure.
+//!
+//! ```
+//! use refdb::system::System;
+//! use refdb::system::simulation::{Crash, Content, Names, SimSystem};
+//! let system = SimSystem::new(1);
+//! let mut file = system.create_new("/a".as_ref(), 0o666).unwrap();
+//! file.write_all(b"text").unwrap();
+//! system.sync_dir("/".as_ref()).unwrap();
+//! // The name was made durable, and the content was not.
+//! let crash = Crash { names: Names::Durable, content: Content::Durable, seed: 1 };
+//! assert_eq!(system.crash(crash).read("/a".as_ref()).unwrap(), b"");
+//! file.sync().unwrap();
+//! assert_eq!(system.crash(crash).read("/a".as_ref()).unwrap(), b"text");
+//! ```
+
+mod copy;
+mod crash;
+mod disk;
+mod fault;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+pub use crash::{Content, Crash, Names};
+pub use fault::{Failure, Fault, Op};
+
+use super::{Bytes, DirEntry, ReadFile, Stat, System, WriteFile};
+use disk::{Disk, Ino, NameChange, Node};
+
+/// One process on a simulated disk.
+#[derive(Clone, Debug)]
+pub struct SimSystem {
+    disk: Arc<Mutex<Disk>>,
+    process: Arc<Mutex<Process>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Process {
+    pid: u32,
+    ops: u64,
+    fault: Option<Fault>,
+    trace: Option<Vec<Op>>,
+}
+
+/// The process that a new disk starts with.
+const FIRST_PID: u32 = 1000;
+
+impl SimSystem {
+    /// Makes an empty disk, whose random numbers come from `seed`.
+    pub fn new(seed: u64) -> Self {
+        SimSystem::on(Disk::new(seed), FIRST_PID)
+    }
+
+    fn on(disk: Disk, pid: u32) -> Self {
+        SimSystem {
+            disk: Arc::new(Mutex::new(disk)),
+            process: Arc::new(Mutex::new(Process {
+                pid,
+                ..Process::default()
+            })),
+        }
+    }
+
+    /// Returns another process on the same disk, with a count of operations and faults of its own.
+    pub fn process(&self, pid: u32) -> Self {
+        SimSystem {
+            disk: Arc::clone(&self.disk),
+            ..SimSystem::on(Disk::new(0), pid)
+        }
+    }
+
+    /// Returns a copy of the disk as it is, with a process that no fault awaits.
+    pub fn fork(&self) -> Self {
+        SimSystem::on(self.disk().clone(), FIRST_PID)
+    }
+
+    /// Returns what is found on the disk after a power failure in this moment.
+    pub fn crash(&self, crash: Crash) -> Self {
+        SimSystem::on(self.disk().after(crash), FIRST_PID)
+    }
+
+    /// Returns how many changes to names are not durable: what [`Names::First`] chooses from.
+    pub fn pending_names(&self) -> usize {
+        self.disk().pending.len()
+    }
+
+    /// Makes everything durable, as `sync(1)` does.
+    pub fn sync_all(&self) {
+        let mut disk = self.disk();
+        let pending = std::mem::take(&mut disk.pending);
+        disk.make_durable(pending);
+        for inode in disk.inodes.values_mut() {
+            if let Node::File {
+                content,
+                durable_len,
+            } = &mut inode.node
+            {
+                *durable_len = content.len();
+            }
+        }
+    }
+
+    /// Lets operations of this process fail; `None` ends that.
+    pub fn set_fault(&self, fault: Option<Fault>) {
+        self.this().fault = fault;
+    }
+
+    /// Returns how many operations this process has tried.
+    pub fn op_count(&self) -> u64 {
+        self.this().ops
+    }
+
+    /// Begins to record the operations of this process, forgetting earlier records.
+    pub fn start_trace(&self) {
+        self.this().trace = Some(Vec::new());
+    }
+
+    /// Ends recording, and returns what was recorded.
+    pub fn take_trace(&self) -> Vec<Op> {
+        self.this().trace.take().unwrap_or_default()
+    }
+
+    fn disk(&self) -> MutexGuard<'_, Disk> {
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn this(&self) -> MutexGuard<'_, Process> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts an operation and lets its time pass; gives the disk, and how much may be written.
+    fn begin(
+        &self,
+        name: &'static str,
+        path: &Path,
+        changes: bool,
+    ) -> io::Result<(MutexGuard<'_, Disk>, usize)> {
+        let mut this = self.this();
+        let number = this.ops;
+        this.ops += 1;
+        if let Some(trace) = &mut this.trace {
+            trace.push(Op {
+                name,
+                path: path.to_owned(),
+                changes,
+            });
+        }
+        let limit = match this.fault.filter(|fault| fault.applies(number)) {
+            Some(Fault {
+                failure: Failure::Error(kind),
+                ..
+            }) => return Err(kind.into()),
+            Some(Fault {
+                failure: Failure::Short(len),
+                ..
+            }) => len,
+            None => usize::MAX,
+        };
+        drop(this);
+        let mut disk = self.disk();
+        disk.tick();
+        Ok((disk, limit))
+    }
+
+    fn reading(&self, name: &'static str, path: &Path) -> io::Result<MutexGuard<'_, Disk>> {
+        Ok(self.begin(name, path, false)?.0)
+    }
+
+    fn changing(&self, name: &'static str, path: &Path) -> io::Result<MutexGuard<'_, Disk>> {
+        Ok(self.begin(name, path, true)?.0)
+    }
+
+    fn handle(&self, path: &Path, ino: Ino) -> SimFile {
+        SimFile {
+            system: self.clone(),
+            path: path.to_owned(),
+            ino,
+        }
+    }
+
+    /// Gives a new inode the name `path`, which must be free.
+    fn add(disk: &mut Disk, path: &Path, node: Node, mode: u32) -> io::Result<Ino> {
+        let free = disk.free(path)?;
+        let ino = disk.new_inode(node, mode);
+        disk.change_names(NameChange {
+            removed: None,
+            added: Some((free.dir, free.name, ino)),
+        })?;
+        Ok(ino)
+    }
+}
+
+/// An open file: it stays what it is when its name goes.
+struct SimFile {
+    system: SimSystem,
+    path: PathBuf,
+    ino: Ino,
+}
+
+impl Write for SimFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let (mut disk, limit) = self.system.begin("write", &self.path, true)?;
+        let part = bytes.get(..limit).unwrap_or(bytes);
+        disk.append(self.ino, part)?;
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl WriteFile for SimFile {
+    fn sync(&mut self) -> io::Result<()> {
+        self.system
+            .changing("sync", &self.path)?
+            .sync_content(self.ino)
+    }
+}
+
+impl ReadFile for SimFile {
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let disk = self.system.reading("read_at", &self.path)?;
+        let content = disk.content(self.ino)?;
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        let rest = content.get(offset..).unwrap_or_default();
+        let count = rest.len().min(buffer.len());
+        if let (Some(to), Some(from)) = (buffer.get_mut(..count), rest.get(..count)) {
+            to.copy_from_slice(from);
+        }
+        Ok(count)
+    }
+
+    fn len(&mut self) -> io::Result<u64> {
+        let disk = self.system.reading("len", &self.path)?;
+        Ok(disk.content(self.ino)?.len() as u64)
+    }
+}
+
+/// The content of a file as it was when it was mapped.
+struct Mapped(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Mapped {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl System for SimSystem {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let disk = self.reading("read", path)?;
+        let ino = disk.existing(path, true)?;
+        disk.content(ino).map(|content| content.to_vec())
+    }
+
+    fn map(&self, path: &Path) -> io::Result<Bytes> {
+        let disk = self.reading("map", path)?;
+        let ino = disk.existing(path, true)?;
+        let content = disk.content(ino)?;
+        Ok(Bytes::new(Mapped(Arc::clone(content))))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn ReadFile>> {
+        let ino = self.reading("open", path)?.existing(path, true)?;
+        Ok(Box::new(self.handle(path, ino)))
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        let disk = self.reading("stat", path)?;
+        disk.stat(disk.existing(path, true)?)
+    }
+
+    fn lstat(&self, path: &Path) -> io::Result<Stat> {
+        let disk = self.reading("lstat", path)?;
+        disk.stat(disk.existing(path, false)?)
+    }
+
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
+        let disk = self.reading("read_link", path)?;
+        match &disk.inode(disk.existing(path, false)?)?.node {
+            Node::Symlink(text) => Ok(std::ffi::OsString::from_vec(text.clone()).into()),
+            _ => Err(Errno::INVAL.into()),
+        }
+    }
+
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        let disk = self.reading("read_dir", path)?;
+        disk.list(disk.existing(path, true)?)
+    }
+
+    fn create_new(&self, path: &Path, mode: u32) -> io::Result<Box<dyn WriteFile>> {
+        let mut disk = self.changing("create_new", path)?;
+        let ino = Self::add(&mut disk, path, Node::empty_file(), mode & !0o022)?;
+        Ok(Box::new(self.handle(path, ino)))
+    }
+
+    fn append(&self, path: &Path, create: Option<u32>) -> io::Result<Box<dyn WriteFile>> {
+        let mut disk = self.changing("append", path)?;
+        let found = disk.find(path, true)?;
+        let ino = match (found.ino, create) {
+            (Some(ino), _) => {
+                disk.content(ino)?;
+                ino
+            }
+            (None, Some(mode)) => {
+                let ino = disk.new_inode(Node::empty_file(), mode & !0o022);
+                disk.change_names(NameChange {
+                    removed: None,
+                    added: Some((found.dir, found.name, ino)),
+                })?;
+                ino
+            }
+            (None, None) => return Err(Errno::NOENT.into()),
+        };
+        Ok(Box::new(self.handle(path, ino)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.changing("rename", to)?.rename(from, to)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut disk = self.changing("hard_link", to)?;
+        let ino = disk.existing(from, false)?;
+        if matches!(disk.inode(ino)?.node, Node::Directory { .. }) {
+            return Err(Errno::PERM.into());
+        }
+        let free = disk.free(to)?;
+        disk.change_names(NameChange {
+            removed: None,
+            added: Some((free.dir, free.name, ino)),
+        })
+    }
+
+    fn symlink(&self, text: &Path, path: &Path) -> io::Result<()> {
+        let mut disk = self.changing("symlink", path)?;
+        let text = text.as_os_str().as_bytes().to_vec();
+        Self::add(&mut disk, path, Node::Symlink(text), 0o777).map(drop)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.changing("remove_file", path)?.remove(path, false)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        let mut disk = self.changing("create_dir", path)?;
+        Self::add(&mut disk, path, Node::empty_dir(), 0o755).map(drop)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.changing("remove_dir", path)?.remove(path, true)
+    }
+
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        let mut disk = self.changing("set_mode", path)?;
+        let ino = disk.existing(path, true)?;
+        disk.inode_mut(ino)?.mode = mode;
+        Ok(())
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let mut disk = self.changing("sync_dir", path)?;
+        let dir = disk.existing(path, true)?;
+        disk.sync_names(dir)
+    }
+
+    fn now(&self) -> Duration {
+        self.disk().clock
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.disk().clock += duration;
+    }
+
+    fn random(&self) -> u64 {
+        self.disk().random()
+    }
+
+    fn process_id(&self) -> u32 {
+        self.this().pid
+    }
+}

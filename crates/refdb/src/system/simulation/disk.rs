@@ -1,0 +1,418 @@
+//! What a simulated disk holds: as processes see it, and as it would be after a power failure.
+//!
+//! Every file knows how much of it is durable, every directory the names that are, and between the
+//! two stands the list of changes to names in the order in which they were made.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::system::{DirEntry, FileKind, Stat};
+
+/// The number of an inode.
+pub(super) type Ino = u64;
+
+/// The inode of `/`.
+pub(super) const ROOT: Ino = 1;
+
+/// How many symbolic links a path is followed through, and how long a name may be, as in Linux.
+const LINKS_MAX: usize = 40;
+const NAME_MAX: usize = 255;
+
+/// What one operation takes.
+const TICK: Duration = Duration::from_micros(1);
+
+#[derive(Clone, Debug)]
+pub(super) struct Disk {
+    pub(super) inodes: BTreeMap<Ino, Inode>,
+    /// The changes to names that are not durable, the oldest first.
+    pub(super) pending: Vec<NameChange>,
+    pub(super) next_ino: Ino,
+    pub(super) clock: Duration,
+    pub(super) random: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Inode {
+    pub(super) node: Node,
+    pub(super) mode: u32,
+    pub(super) mtime: Duration,
+    pub(super) ctime: Duration,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Node {
+    File {
+        content: Arc<Vec<u8>>,
+        /// How many bytes are durable; files only grow.
+        durable_len: usize,
+    },
+    Directory {
+        names: BTreeMap<Vec<u8>, Ino>,
+        durable: BTreeMap<Vec<u8>, Ino>,
+    },
+    Symlink(Vec<u8>),
+}
+
+/// A change to the names in one directory or two.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NameChange {
+    pub(super) removed: Option<(Ino, Vec<u8>)>,
+    pub(super) added: Option<(Ino, Vec<u8>, Ino)>,
+}
+
+impl NameChange {
+    fn concerns(&self, dir: Ino) -> bool {
+        self.removed
+            .as_ref()
+            .is_some_and(|removed| removed.0 == dir)
+            || self.added.as_ref().is_some_and(|added| added.0 == dir)
+    }
+}
+
+/// Where a path leads: the directory, the last name in it, and what has that name.
+pub(super) struct Found {
+    pub(super) dir: Ino,
+    pub(super) name: Vec<u8>,
+    pub(super) ino: Option<Ino>,
+}
+
+impl Disk {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut disk = Disk {
+            inodes: BTreeMap::new(),
+            pending: Vec::new(),
+            next_ino: ROOT,
+            clock: Duration::from_secs(1_700_000_000),
+            random: seed,
+        };
+        disk.new_inode(Node::empty_dir(), 0o755);
+        disk
+    }
+
+    /// Lets the time of one operation pass.
+    pub(super) fn tick(&mut self) {
+        self.clock += TICK;
+    }
+
+    pub(super) fn new_inode(&mut self, node: Node, mode: u32) -> Ino {
+        let ino = self.next_ino;
+        self.next_ino += 1;
+        let inode = Inode {
+            node,
+            mode,
+            mtime: self.clock,
+            ctime: self.clock,
+        };
+        self.inodes.insert(ino, inode);
+        ino
+    }
+
+    pub(super) fn inode(&self, ino: Ino) -> io::Result<&Inode> {
+        self.inodes.get(&ino).ok_or_else(|| Errno::STALE.into())
+    }
+
+    pub(super) fn inode_mut(&mut self, ino: Ino) -> io::Result<&mut Inode> {
+        self.inodes.get_mut(&ino).ok_or_else(|| Errno::STALE.into())
+    }
+
+    pub(super) fn names(&self, dir: Ino) -> io::Result<&BTreeMap<Vec<u8>, Ino>> {
+        match &self.inode(dir)?.node {
+            Node::Directory { names, .. } => Ok(names),
+            _ => Err(Errno::NOTDIR.into()),
+        }
+    }
+
+    /// Follows a path to its last name; `follow` says whether a link of that name is followed too.
+    pub(super) fn find(&self, path: &Path, follow: bool) -> io::Result<Found> {
+        self.find_from(ROOT, path, follow, &mut 0)
+    }
+
+    fn find_from(
+        &self,
+        start: Ino,
+        path: &Path,
+        follow: bool,
+        links: &mut usize,
+    ) -> io::Result<Found> {
+        let mut dirs = vec![start];
+        let mut found = Found {
+            dir: start,
+            name: b".".to_vec(),
+            ino: Some(start),
+        };
+        let mut components = path.components().peekable();
+        while let Some(component) = components.next() {
+            let dir = dirs.last().copied().unwrap_or(ROOT);
+            let last = components.peek().is_none();
+            let name = match component {
+                Component::Normal(name) => name.as_bytes(),
+                Component::ParentDir => {
+                    dirs.pop();
+                    let ino = dirs.last().copied().unwrap_or(ROOT);
+                    found = Found {
+                        dir: ino,
+                        name: b".".to_vec(),
+                        ino: Some(ino),
+                    };
+                    continue;
+                }
+                Component::RootDir => {
+                    dirs = vec![ROOT];
+                    found = Found {
+                        dir: ROOT,
+                        name: b".".to_vec(),
+                        ino: Some(ROOT),
+                    };
+                    continue;
+                }
+                Component::CurDir | Component::Prefix(_) => continue,
+            };
+            if name.len() > NAME_MAX {
+                return Err(Errno::NAMETOOLONG.into());
+            }
+            let ino = self.names(dir)?.get(name).copied();
+            found = Found {
+                dir,
+                name: name.to_vec(),
+                ino,
+            };
+            if let Some(ino) = ino
+                && let Node::Symlink(text) = &self.inode(ino)?.node
+                && (follow || !last)
+            {
+                *links += 1;
+                if *links > LINKS_MAX {
+                    return Err(Errno::LOOP.into());
+                }
+                let text = Path::new(std::ffi::OsStr::from_bytes(text));
+                found = self.find_from(dir, text, true, links)?;
+            }
+            if !last {
+                dirs.push(found.ino.ok_or(Errno::NOENT)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Follows a path to something that exists.
+    pub(super) fn existing(&self, path: &Path, follow: bool) -> io::Result<Ino> {
+        Ok(self.find(path, follow)?.ino.ok_or(Errno::NOENT)?)
+    }
+
+    /// Follows a path to a name that is still free.
+    pub(super) fn free(&self, path: &Path) -> io::Result<Found> {
+        let found = self.find(path, false)?;
+        match found.ino {
+            Some(_) => Err(Errno::EXIST.into()),
+            None => Ok(found),
+        }
+    }
+
+    /// Gives an inode a name, takes one away, or both at once.
+    pub(super) fn change_names(&mut self, change: NameChange) -> io::Result<()> {
+        let clock = self.clock;
+        if let Some((dir, name)) = &change.removed {
+            let inode = self.inode_mut(*dir)?;
+            inode.mtime = clock;
+            inode.names_mut()?.remove(name);
+        }
+        if let Some((dir, name, ino)) = &change.added {
+            let inode = self.inode_mut(*dir)?;
+            inode.mtime = clock;
+            inode.names_mut()?.insert(name.clone(), *ino);
+            self.inode_mut(*ino)?.ctime = clock;
+        }
+        self.pending.push(change);
+        Ok(())
+    }
+
+    /// Makes the names in a directory durable.
+    pub(super) fn sync_names(&mut self, dir: Ino) -> io::Result<()> {
+        self.names(dir)?;
+        let (done, left) = std::mem::take(&mut self.pending)
+            .into_iter()
+            .partition(|change| change.concerns(dir));
+        self.pending = left;
+        self.make_durable(done);
+        Ok(())
+    }
+
+    /// Applies changes to what would be there after a power failure.
+    pub(super) fn make_durable(&mut self, changes: Vec<NameChange>) {
+        for change in changes {
+            if let Some((dir, name)) = change.removed
+                && let Some(durable) = self.durable_mut(dir)
+            {
+                durable.remove(&name);
+            }
+            if let Some((dir, name, ino)) = change.added
+                && let Some(durable) = self.durable_mut(dir)
+            {
+                durable.insert(name, ino);
+            }
+        }
+    }
+
+    fn durable_mut(&mut self, dir: Ino) -> Option<&mut BTreeMap<Vec<u8>, Ino>> {
+        match &mut self.inodes.get_mut(&dir)?.node {
+            Node::Directory { durable, .. } => Some(durable),
+            _ => None,
+        }
+    }
+
+    pub(super) fn stat(&self, ino: Ino) -> io::Result<Stat> {
+        let inode = self.inode(ino)?;
+        let nanoseconds = |time: Duration| i128::try_from(time.as_nanos()).unwrap_or(i128::MAX);
+        let len = match &inode.node {
+            Node::File { content, .. } => content.len(),
+            Node::Directory { names, .. } => names.len(),
+            Node::Symlink(text) => text.len(),
+        };
+        Ok(Stat {
+            kind: inode.node.kind(),
+            len: len as u64,
+            dev: 1,
+            ino,
+            mtime_ns: nanoseconds(inode.mtime),
+            ctime_ns: nanoseconds(inode.ctime),
+            uid: 0,
+            mode: inode.mode,
+        })
+    }
+
+    pub(super) fn list(&self, dir: Ino) -> io::Result<Vec<DirEntry>> {
+        self.names(dir)?
+            .iter()
+            .map(|(name, ino)| {
+                Ok(DirEntry {
+                    name: name.clone(),
+                    kind: self.inode(*ino)?.node.kind(),
+                })
+            })
+            .collect()
+    }
+
+    pub(super) fn content(&self, ino: Ino) -> io::Result<&Arc<Vec<u8>>> {
+        match &self.inode(ino)?.node {
+            Node::File { content, .. } => Ok(content),
+            Node::Directory { .. } => Err(Errno::ISDIR.into()),
+            Node::Symlink(_) => Err(Errno::LOOP.into()),
+        }
+    }
+
+    /// Adds bytes to the end of a file.
+    pub(super) fn append(&mut self, ino: Ino, bytes: &[u8]) -> io::Result<()> {
+        let clock = self.clock;
+        let inode = self.inode_mut(ino)?;
+        inode.mtime = clock;
+        inode.ctime = clock;
+        if let Node::File { content, .. } = &mut inode.node {
+            Arc::make_mut(content).extend_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    /// Makes the content of a file durable.
+    pub(super) fn sync_content(&mut self, ino: Ino) -> io::Result<()> {
+        if let Node::File {
+            content,
+            durable_len,
+        } = &mut self.inode_mut(ino)?.node
+        {
+            *durable_len = content.len();
+        }
+        Ok(())
+    }
+
+    /// Renames as `rename(2)` does.
+    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        let from = self.find(from, false)?;
+        let ino = from.ino.ok_or(Errno::NOENT)?;
+        let to = self.find(to, false)?;
+        if to.ino == Some(ino) {
+            return Ok(());
+        }
+        let is_dir = self.inode(ino)?.node.kind() == FileKind::Directory;
+        if let Some(replaced) = to.ino {
+            match &self.inode(replaced)?.node {
+                Node::Directory { .. } if !is_dir => return Err(Errno::ISDIR.into()),
+                Node::Directory { names, .. } if !names.is_empty() => {
+                    return Err(Errno::NOTEMPTY.into());
+                }
+                Node::File { .. } | Node::Symlink(_) if is_dir => {
+                    return Err(Errno::NOTDIR.into());
+                }
+                _ => {}
+            }
+        }
+        self.change_names(NameChange {
+            removed: Some((from.dir, from.name)),
+            added: Some((to.dir, to.name, ino)),
+        })
+    }
+
+    /// Takes a name away from a file, or from an empty directory.
+    pub(super) fn remove(&mut self, path: &Path, directory: bool) -> io::Result<()> {
+        let found = self.find(path, false)?;
+        match &self.inode(found.ino.ok_or(Errno::NOENT)?)?.node {
+            Node::Directory { .. } if !directory => return Err(Errno::ISDIR.into()),
+            Node::Directory { names, .. } if !names.is_empty() => {
+                return Err(Errno::NOTEMPTY.into());
+            }
+            Node::File { .. } | Node::Symlink(_) if directory => return Err(Errno::NOTDIR.into()),
+            _ => {}
+        }
+        self.change_names(NameChange {
+            removed: Some((found.dir, found.name)),
+            added: None,
+        })
+    }
+
+    /// Returns the next random number (SplitMix64).
+    pub(super) fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+impl Inode {
+    fn names_mut(&mut self) -> io::Result<&mut BTreeMap<Vec<u8>, Ino>> {
+        match &mut self.node {
+            Node::Directory { names, .. } => Ok(names),
+            _ => Err(Errno::NOTDIR.into()),
+        }
+    }
+}
+
+impl Node {
+    pub(super) fn empty_dir() -> Self {
+        Node::Directory {
+            names: BTreeMap::new(),
+            durable: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn empty_file() -> Self {
+        Node::File {
+            content: Arc::default(),
+            durable_len: 0,
+        }
+    }
+
+    pub(super) fn kind(&self) -> FileKind {
+        match self {
+            Node::File { .. } => FileKind::File,
+            Node::Directory { .. } => FileKind::Directory,
+            Node::Symlink(_) => FileKind::Symlink,
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Failures on demand, and what a process did.
+
+use std::io;
+use std::path::PathBuf;
+
+/// One operation of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Op {
+    /// The method of [`System`](crate::system::System), `write` or `sync`.
+    pub name: &'static str,
+    /// The path that it was given.
+    pub path: PathBuf,
+    /// Whether it changes what is on the disk, or makes it durable.
+    pub changes: bool,
+}
+
+/// Which operation fails, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The number of the operation, counted from 0.
+    pub at: u64,
+    /// How it fails.
+    pub failure: Failure,
+    /// Whether all that come after it fail too.
+    pub persistent: bool,
+}
+
+/// How an operation fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It has no effect and gives this error.
+    Error(io::ErrorKind),
+    /// If it is a write, it writes no more than so many bytes; otherwise it succeeds.
+    Short(usize),
+}
+
+impl Fault {
+    /// The process dies before the operation `at`: nothing has an effect from then on.
+    pub fn dies_at(at: u64) -> Self {
+        Fault {
+            at,
+            failure: Failure::Error(io::ErrorKind::BrokenPipe),
+            persistent: true,
+        }
+    }
+
+    /// The operation `at` fails once.
+    pub fn once(at: u64, kind: io::ErrorKind) -> Self {
+        Fault {
+            at,
+            failure: Failure::Error(kind),
+            persistent: false,
+        }
+    }
+
+    pub(super) fn applies(&self, number: u64) -> bool {
+        number == self.at || (self.persistent && number > self.at)
+    }
+}

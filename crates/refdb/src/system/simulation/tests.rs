@@ -1,0 +1,319 @@
+use super::*;
+use crate::system::{FileKind, OsSystem};
+
+fn path(text: &str) -> &Path {
+    Path::new(text)
+}
+
+fn write(system: &dyn System, to: &str, content: &[u8], sync: bool) {
+    let mut file = system.create_new(path(to), 0o666).unwrap();
+    file.write_all(content).unwrap();
+    if sync {
+        file.sync().unwrap();
+    }
+}
+
+fn lost() -> Crash {
+    Crash {
+        names: Names::Durable,
+        content: Content::Durable,
+        seed: 0,
+    }
+}
+
+#[test]
+fn a_file_renamed_but_not_synced_can_come_back_empty() {
+    let system = SimSystem::new(1);
+    write(&system, "/old", b"old", true);
+    system.sync_dir(path("/")).unwrap();
+    write(&system, "/new", b"new", false);
+    system.rename(path("/new"), path("/old")).unwrap();
+    system.sync_dir(path("/")).unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..200 {
+        seen.insert(
+            system
+                .crash(Crash::seeded(seed))
+                .read(path("/old"))
+                .unwrap(),
+        );
+    }
+    let expected: [&[u8]; 5] = [b"", b"\0\0\0", b"n", b"ne", b"new"];
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_synced_file_without_a_synced_name_can_vanish_or_leave_the_old_one() {
+    let system = SimSystem::new(1);
+    write(&system, "/ref", b"old", true);
+    system.sync_dir(path("/")).unwrap();
+    write(&system, "/ref.lock", b"new", true);
+    system.rename(path("/ref.lock"), path("/ref")).unwrap();
+    assert_eq!(system.pending_names(), 2);
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..100 {
+        let after = system.crash(Crash::seeded(seed));
+        let lock = after.lstat(path("/ref.lock")).is_ok();
+        seen.insert((after.read(path("/ref")).unwrap(), lock));
+    }
+    let all = [
+        (b"new".to_vec(), false),
+        (b"old".to_vec(), false),
+        (b"old".to_vec(), true),
+    ];
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), all);
+}
+
+#[test]
+fn changes_survive_in_order_or_in_any_choice() {
+    let system = SimSystem::new(1);
+    for name in ["/a", "/b", "/c"] {
+        write(&system, name, b"", true);
+    }
+    let names = |system: &SimSystem| {
+        let entries = system.read_dir(path("/")).unwrap();
+        entries
+            .into_iter()
+            .map(|entry| entry.name)
+            .collect::<Vec<_>>()
+    };
+    for count in 0..4 {
+        let crash = Crash {
+            names: Names::First(count),
+            ..lost()
+        };
+        assert_eq!(names(&system.crash(crash)).len(), count);
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..100 {
+        let crash = Crash {
+            names: Names::Subset,
+            seed,
+            ..lost()
+        };
+        seen.insert(names(&system.crash(crash)));
+    }
+    assert_eq!(seen.len(), 8);
+}
+
+#[test]
+fn a_directory_whose_name_is_lost_takes_its_files_with_it() {
+    let system = SimSystem::new(1);
+    system.create_dir(path("/d")).unwrap();
+    write(&system, "/d/file", b"x", true);
+    system.sync_dir(path("/d")).unwrap();
+    assert!(system.crash(lost()).read(path("/d/file")).is_err());
+    system.sync_dir(path("/")).unwrap();
+    assert_eq!(system.crash(lost()).read(path("/d/file")).unwrap(), b"x");
+}
+
+#[test]
+fn faults_hit_the_chosen_operation() {
+    let system = SimSystem::new(1);
+    let kind = io::ErrorKind::StorageFull;
+    system.set_fault(Some(Fault::once(1, kind)));
+    write(&system, "/a", b"", false);
+    assert_eq!(system.create_dir(path("/d")).unwrap_err().kind(), kind);
+    system.create_dir(path("/d")).unwrap();
+    system.set_fault(Some(Fault::dies_at(system.op_count() + 1)));
+    system.remove_dir(path("/d")).unwrap();
+    assert!(system.remove_file(path("/a")).is_err());
+    assert!(system.remove_file(path("/a")).is_err());
+    let other = system.process(7);
+    assert!(other.lstat(path("/a")).is_ok());
+    assert_eq!(other.process_id(), 7);
+}
+
+#[test]
+fn a_short_write_writes_a_part() {
+    let system = SimSystem::new(1);
+    let mut file = system.create_new(path("/a"), 0o666).unwrap();
+    system.set_fault(Some(Fault {
+        at: system.op_count(),
+        failure: Failure::Short(2),
+        persistent: false,
+    }));
+    assert_eq!(file.write(b"abcd").unwrap(), 2);
+    assert_eq!(file.write(b"cd").unwrap(), 2);
+    assert_eq!(system.read(path("/a")).unwrap(), b"abcd");
+}
+
+#[test]
+fn the_trace_names_every_operation() {
+    let system = SimSystem::new(1);
+    system.start_trace();
+    write(&system, "/a", b"x", true);
+    system.lstat(path("/a")).unwrap();
+    let trace = system.take_trace();
+    let names: Vec<_> = trace.iter().map(|op| (op.name, op.changes)).collect();
+    let expected = [
+        ("create_new", true),
+        ("write", true),
+        ("sync", true),
+        ("lstat", false),
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(system.op_count(), 4);
+}
+
+#[test]
+fn a_fork_goes_its_own_way() {
+    let system = SimSystem::new(1);
+    write(&system, "/a", b"x", false);
+    let fork = system.fork();
+    fork.remove_file(path("/a")).unwrap();
+    assert!(system.lstat(path("/a")).is_ok());
+    assert_eq!(system.random(), fork.random());
+}
+
+#[test]
+fn time_passes_with_operations_and_sleep() {
+    let system = SimSystem::new(1);
+    let start = system.now();
+    write(&system, "/a", b"x", false);
+    let written = system.stat(path("/a")).unwrap();
+    assert!(system.now() > start);
+    system.sleep(Duration::from_secs(5));
+    assert!(system.now() - start > Duration::from_secs(5));
+    write(&system, "/b", b"x", false);
+    assert!(system.stat(path("/b")).unwrap().mtime_ns > written.mtime_ns + 5_000_000_000);
+}
+
+/// What a sequence of operations answers, on any system below any directory.
+fn behaviour(system: &dyn System, base: &Path) -> Vec<String> {
+    let at = |text: &str| base.join(text);
+    let mut answers = Vec::new();
+    let mut note = |what: &str, answer: io::Result<String>| {
+        let answer = answer.unwrap_or_else(|error| format!("{:?}", error.kind()));
+        answers.push(format!("{what}: {answer}"));
+    };
+    let kind = |stat: Stat| format!("{:?} {}", stat.kind, stat.len);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    for dir in ["d", "o"] {
+        system.create_dir(&at(dir)).unwrap();
+    }
+    let mut file = system.create_new(&at("d/f"), 0o666).unwrap();
+    file.write_all(b"one").unwrap();
+    note(
+        "create in nothing",
+        system.create_new(&at("x/y"), 0o666).map(|_| String::new()),
+    );
+    note(
+        "create below a file",
+        system
+            .create_new(&at("d/f/y"), 0o666)
+            .map(|_| String::new()),
+    );
+    note(
+        "create again",
+        system.create_new(&at("d/f"), 0o666).map(|_| String::new()),
+    );
+    note(
+        "mkdir again",
+        system.create_dir(&at("d")).map(|()| String::new()),
+    );
+    note(
+        "mkdir over a file",
+        system.create_dir(&at("d/f")).map(|()| String::new()),
+    );
+    note("read a directory", system.read(&at("d")).map(text));
+    note(
+        "append to a directory",
+        system.append(&at("d"), None).map(|_| String::new()),
+    );
+    note(
+        "append to nothing",
+        system.append(&at("n"), None).map(|_| String::new()),
+    );
+    note(
+        "rmdir not empty",
+        system.remove_dir(&at("d")).map(|()| String::new()),
+    );
+    note(
+        "rmdir a file",
+        system.remove_dir(&at("d/f")).map(|()| String::new()),
+    );
+    note(
+        "unlink a directory",
+        system.remove_file(&at("d")).map(|()| String::new()),
+    );
+    note(
+        "rename over a directory",
+        system.rename(&at("d/f"), &at("o")).map(|()| String::new()),
+    );
+    note("lstat below a file", system.lstat(&at("d/f/x")).map(kind));
+    note("lstat of nothing", system.lstat(&at("n")).map(kind));
+    let long = "x".repeat(300);
+    note(
+        "too long a name",
+        system.create_new(&at(&long), 0o666).map(|_| String::new()),
+    );
+    system.symlink(path("d/f"), &at("link")).unwrap();
+    system.symlink(path("loop"), &at("loop")).unwrap();
+    system.symlink(path("d"), &at("dirlink")).unwrap();
+    note("lstat a link", system.lstat(&at("link")).map(kind));
+    note("stat a link", system.stat(&at("link")).map(kind));
+    note("read a link", system.read(&at("link")).map(text));
+    note(
+        "read by a linked directory",
+        system.read(&at("dirlink/f")).map(text),
+    );
+    note("a loop of links", system.read(&at("loop")).map(text));
+    note(
+        "create over a link",
+        system.create_new(&at("loop"), 0o666).map(|_| String::new()),
+    );
+    note(
+        "read_link of a file",
+        system.read_link(&at("d/f")).map(|_| String::new()),
+    );
+    system.hard_link(&at("d/f"), &at("second")).unwrap();
+    system.remove_file(&at("d/f")).unwrap();
+    file.write_all(b" two").unwrap();
+    note("second name", system.read(&at("second")).map(text));
+    note("link left over", system.stat(&at("link")).map(kind));
+    note(
+        "rename of nothing",
+        system.rename(&at("n"), &at("m")).map(|()| String::new()),
+    );
+    system.create_dir(&at("e")).unwrap();
+    note(
+        "rename a directory",
+        system.rename(&at("d"), &at("e")).map(|()| String::new()),
+    );
+    let mut entries = system.read_dir(base).unwrap();
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    answers.extend(entries.iter().map(|entry| format!("{entry:?}")));
+    answers
+}
+
+#[test]
+fn the_simulated_system_answers_as_the_real_one() {
+    let temp = tempfile::tempdir().unwrap();
+    let real = behaviour(&OsSystem::new(), temp.path());
+    let system = SimSystem::new(1);
+    system.create_dir(path("/base")).unwrap();
+    assert_eq!(behaviour(&system, path("/base")), real);
+}
+
+#[test]
+fn directories_come_in_and_go_out() {
+    let temp = tempfile::tempdir().unwrap();
+    let source = temp.path().join("source");
+    let system = OsSystem::new();
+    system.create_dir(&source).unwrap();
+    system.create_dir(&source.join("d")).unwrap();
+    write(&system, source.join("d/f").to_str().unwrap(), b"x", false);
+    system.symlink(path("d/f"), &source.join("link")).unwrap();
+    let simulated = SimSystem::new(1);
+    simulated.import(&source, path("/in/side")).unwrap();
+    let after = simulated.crash(lost());
+    assert_eq!(after.read(path("/in/side/link")).unwrap(), b"x");
+    let target = temp.path().join("target");
+    after.export(path("/in/side"), &target).unwrap();
+    assert_eq!(system.read(&target.join("d/f")).unwrap(), b"x");
+    assert_eq!(
+        system.lstat(&target.join("link")).unwrap().kind,
+        FileKind::Symlink
+    );
+}
