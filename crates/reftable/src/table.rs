@@ -172,10 +172,10 @@ impl Table {
     /// Returns where the log blocks are, if there are any.
     pub(crate) fn log_section(&self) -> Option<Section> {
         let index = position(self.footer.log_index);
-        if self.first_kind() == Some(LogCodec::KIND) {
-            return Some(Section { start: 0, index });
-        }
-        position(self.footer.logs).map(|start| Section { start, index })
+        let begins_file = (self.first_kind() == Some(LogCodec::KIND)).then_some(0);
+        position(self.footer.logs)
+            .or(begins_file)
+            .map(|start| Section { start, index })
     }
 
     /// Reads the head of the block at `offset`; `None` at the end of the blocks.

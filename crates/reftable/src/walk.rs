@@ -134,9 +134,16 @@ pub(crate) struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     pub(crate) fn new(table: &'a Table) -> Self {
+        // Log blocks right behind the header may or may not count it as theirs.
+        let behind_header = table.header_len() as u64;
+        let offset = if table.footer.logs == behind_header {
+            behind_header
+        } else {
+            0
+        };
         Walk {
             table,
-            offset: 0,
+            offset,
             inflate: None,
             inflated: Vec::new(),
         }

@@ -138,14 +138,14 @@ fn any_byte_may_be_wrong() {
         fixture("small.ref"),
         fixture("sha256.ref"),
         fixture("log-only.ref"),
+        fixture("jgit-small.ref"),
+        fixture("jgit-log-only.ref"),
     ] {
         for at in 0..bytes.len() {
-            for flip in [0x01, 0xff] {
-                let mut damaged = bytes.clone();
-                damaged[at] ^= flip;
-                repair(&mut damaged);
-                refused += usize::from(exercise(damaged).is_err());
-            }
+            let mut damaged = bytes.clone();
+            damaged[at] ^= if at % 9 == 8 { 0xff } else { 1 << (at % 9) };
+            repair(&mut damaged);
+            refused += usize::from(exercise(damaged).is_err());
         }
     }
     assert!(refused > 1000, "{refused}");
