@@ -23,6 +23,7 @@ pub mod clone_like;
 pub mod damage;
 pub mod format;
 pub mod generate;
+pub mod jgit;
 pub mod model;
 pub mod objects;
 pub mod oracle;
