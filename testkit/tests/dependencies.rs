@@ -1,0 +1,152 @@
+//! What the workspace is built from: licences that go with ours, one source, no needless second
+//! version, and a reason for each dependency.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::process::Command;
+
+use refdb_testkit::oracle::workspace_root;
+use serde_json::Value;
+
+/// Licences that ask for no more than a notice.
+const LICENCES: [&str; 6] = [
+    "Apache-2.0",
+    "MIT",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+    "Apache-2.0 WITH LLVM-exception",
+];
+/// Packages of which two versions are accepted, since others ask for an old one. None of them is
+/// in what is shipped.
+const TWICE: [&str; 3] = ["bitflags", "defmt", "syn"];
+/// All that the format crate may need beside the standard library.
+const FORMAT_CRATE: [&str; 2] = ["crc32fast", "flate2"];
+
+#[test]
+fn every_licence_is_accepted() {
+    for package in packages() {
+        let licence = text(&package, "license");
+        assert!(
+            is_accepted(&licence),
+            "{}: {licence}",
+            text(&package, "name")
+        );
+    }
+}
+
+#[test]
+fn everything_comes_from_the_registry_or_from_here() {
+    for package in packages() {
+        let source = text(&package, "source");
+        assert!(
+            source.is_empty() || source.starts_with("registry+"),
+            "{}: {source}",
+            text(&package, "name")
+        );
+    }
+}
+
+#[test]
+fn nothing_is_there_in_two_versions() {
+    let mut versions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for package in packages() {
+        versions
+            .entry(text(&package, "name"))
+            .or_default()
+            .insert(text(&package, "version"));
+    }
+    versions.retain(|name, versions| versions.len() > 1 && !TWICE.contains(&name.as_str()));
+    assert_eq!(versions, BTreeMap::new());
+}
+
+#[test]
+fn the_format_crate_needs_two_packages() {
+    let package = packages()
+        .into_iter()
+        .find(|p| text(p, "name") == "refdb-reftable");
+    let package = package.expect("the workspace has a format crate");
+    let dependencies = package["dependencies"].as_array().expect("a list");
+    let mut names: Vec<String> = dependencies
+        .iter()
+        .filter(|dependency| dependency["kind"].is_null())
+        .map(|dependency| text(dependency, "name"))
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, FORMAT_CRATE);
+}
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let manifest = fs::read_to_string(workspace_root().join("Cargo.toml")).expect("a manifest");
+    assert_eq!(without_reason(&manifest), Vec::<&str>::new());
+}
+
+/// Tells whether a licence expression can be met with accepted licences alone.
+fn is_accepted(expression: &str) -> bool {
+    // `/` is the old way to write OR. AND binds tighter, as in SPDX.
+    let expression = expression.replace('/', " OR ").replace(['(', ')'], " ");
+    let all = |part: &str| {
+        part.split(" AND ")
+            .all(|name| LICENCES.contains(&name.trim()))
+    };
+    // In "(A OR B) AND C" C belongs to both: the brackets are gone, so C is asked for with each.
+    match expression.rsplit_once(" AND ") {
+        Some((choice, also)) => LICENCES.contains(&also.trim()) && choice.split(" OR ").any(all),
+        None => expression.split(" OR ").any(all),
+    }
+}
+
+/// Returns the third-party lines of the workspace's list that say nothing behind a `#`.
+fn without_reason(manifest: &str) -> Vec<&str> {
+    let list = manifest
+        .split("[workspace.dependencies]")
+        .nth(1)
+        .unwrap_or_default();
+    let list = list.split("\n[").next().unwrap_or_default();
+    let entries = list
+        .lines()
+        .filter(|line| line.contains(" = ") && !line.contains("path = "));
+    entries.filter(|line| !line.contains(" # ")).collect()
+}
+
+fn packages() -> Vec<Value> {
+    let cargo = std::env::var_os("CARGO").expect("cargo runs the tests");
+    let out = Command::new(cargo)
+        .args(["metadata", "--locked", "--format-version", "1"])
+        .current_dir(workspace_root())
+        .output()
+        .expect("cargo can be run");
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    let metadata: Value = serde_json::from_slice(&out.stdout).expect("cargo writes JSON");
+    metadata["packages"].as_array().expect("a list").clone()
+}
+
+fn text(value: &Value, key: &str) -> String {
+    value[key].as_str().unwrap_or_default().to_owned()
+}
+
+mod the_checkers {
+    use super::*;
+
+    #[test]
+    fn refuse_licences_that_ask_for_more() {
+        assert!(!is_accepted("GPL-3.0"));
+        assert!(!is_accepted("MIT AND GPL-3.0"));
+        assert!(!is_accepted("(MIT OR Apache-2.0) AND OpenSSL"));
+        assert!(!is_accepted(""));
+        assert!(is_accepted("MIT OR Apache-2.0 OR LGPL-2.1-or-later"));
+        assert!(is_accepted("Unlicense/MIT"));
+        assert!(is_accepted("(MIT OR Apache-2.0) AND Unicode-3.0"));
+    }
+
+    #[test]
+    fn find_a_dependency_without_a_reason() {
+        let manifest = "[workspace.dependencies]\na = \"1\" # why\nb = \"2\"\nc = { path = \"c\" }\n\n[x]\nd = 1\n";
+        assert_eq!(without_reason(manifest), ["b = \"2\""]);
+    }
+}
