@@ -183,9 +183,10 @@ fn assert_same(theirs: &[u8], ours: &[u8]) {
     assert_eq!(right.next().unwrap(), None);
 }
 
+#[expect(clippy::print_stdout, reason = "names the case when a test fails")]
 fn stacks(format: Format, seeds: std::ops::Range<u64>, mut test: impl FnMut(Case)) {
     for seed in seeds {
-        println!("{format} seed {seed}"); // Shown if the test fails.
+        println!("{format} seed {seed}");
         let mut case = Case::new(format, seed);
         for _ in 0..=case.rng.below(5) {
             let max = *case.rng.pick(&[3, 40, 400]);
