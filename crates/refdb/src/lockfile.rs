@@ -128,7 +128,13 @@ impl LockFile {
             return Ok(());
         }
         self.remove_pid_file();
-        self.system.remove_file(&self.path)
+        match self.system.remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                // A lock that stays is in everybody's way: worth a second attempt.
+                self.system.remove_file(&self.path)
+            }
+            removed => removed,
+        }
     }
 
     fn remove_pid_file(&self) {
