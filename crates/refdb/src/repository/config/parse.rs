@@ -54,6 +54,9 @@ pub(super) fn parse(content: &[u8]) -> Result<Vec<Variable>, usize> {
 /// What is wrong with it, in Git's words.
 pub(super) fn canonical_key(key: &[u8]) -> Result<BString, String> {
     let shown = BString::from(key);
+    if key.is_empty() {
+        return Err("empty config key".to_owned());
+    }
     let Some(last) = key
         .iter()
         .rposition(|&byte| byte == b'.')
