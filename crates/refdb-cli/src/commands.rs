@@ -1,0 +1,151 @@
+//! The commands: a table with a line for each, and what leads to them.
+
+mod pack_refs;
+mod refs;
+mod show_ref;
+mod symbolic_ref;
+mod update_ref;
+
+use std::fmt::Write;
+
+use crate::context::Context;
+use crate::failure::{Failure, Result, say};
+use crate::global::{self, Request};
+use crate::output::Output;
+use crate::suggest;
+
+/// One command.
+struct Command {
+    name: &'static str,
+    summary: &'static str,
+    run: fn(&Context, &mut Output, &[Vec<u8>]) -> Result<()>,
+}
+
+/// Every command, in the order in which they are listed.
+const COMMANDS: &[Command] = &[
+    Command {
+        name: "update-ref",
+        summary: "Create, move and delete refs, one or a hundred thousand at once",
+        run: update_ref::run,
+    },
+    Command {
+        name: "symbolic-ref",
+        summary: "Read, set and delete symrefs such as HEAD",
+        run: symbolic_ref::run,
+    },
+    Command {
+        name: "show-ref",
+        summary: "List refs with their object ids, or check that one exists",
+        run: show_ref::run,
+    },
+    Command {
+        name: "pack-refs",
+        summary: "Store refs compactly",
+        run: pack_refs::run,
+    },
+    Command {
+        name: "refs",
+        summary: "All of this under one name: list, exists, create, update, delete, optimize",
+        run: refs::run,
+    },
+];
+
+/// Runs the command line.
+///
+/// # Errors
+/// Whatever ends the command; nothing of it has been said yet.
+pub(crate) fn run(args: &[Vec<u8>]) -> Result<()> {
+    let (globals, request) = global::parse(args)?;
+    let context = Context::new(globals);
+    let mut out = Output::default();
+    let result = match request {
+        Request::Version => out.put(format!("refdb version {}\n", env!("CARGO_PKG_VERSION"))),
+        Request::Help => out.put(overview()),
+        Request::Nothing => out.put(overview()).and(Err(Failure::Exit(1))),
+        Request::Command(at) => match args.get(at..).and_then(<[_]>::split_first) {
+            Some((name, rest)) => dispatch(&context, &mut out, name, rest),
+            None => Ok(()),
+        },
+    };
+    // What was printed before a failure is still to be seen.
+    let flushed = out.flush();
+    result.and(flushed)
+}
+
+fn dispatch(context: &Context, out: &mut Output, name: &[u8], args: &[Vec<u8>]) -> Result<()> {
+    let help_of = |name: &[u8]| find(name).map(|command| (command, vec![b"-h".to_vec()]));
+    match (name, args) {
+        (b"help", []) => out.put(overview()),
+        (b"help", [name, ..]) => match help_of(name) {
+            Some((command, args)) => help(context, out, command, &args),
+            None => Err(unknown(name)),
+        },
+        (name, [first, ..]) if first == b"--help" => match help_of(name) {
+            Some((command, args)) => help(context, out, command, &args),
+            None => Err(unknown(name)),
+        },
+        (name, args) => match find(name) {
+            Some(command) => {
+                // Asking how to call a command needs no repository; all else does.
+                if !matches!(args, [only] if only == b"-h") {
+                    context.repository()?;
+                }
+                (command.run)(context, out, args)
+            }
+            None => Err(unknown(name)),
+        },
+    }
+}
+
+fn find(name: &[u8]) -> Option<&'static Command> {
+    COMMANDS
+        .iter()
+        .find(|command| command.name.as_bytes() == name)
+}
+
+/// Prints what a command does and how it is called.
+fn help(context: &Context, out: &mut Output, command: &Command, args: &[Vec<u8>]) -> Result<()> {
+    let about = format!("refdb {}: {}\n\n", command.name, command.summary);
+    out.put(about)?;
+    match (command.run)(context, out, args) {
+        Err(Failure::Usage { text, .. }) => out.put(text),
+        other => other,
+    }
+}
+
+fn unknown(name: &[u8]) -> Failure {
+    let name = String::from_utf8_lossy(name);
+    let mut text = format!("refdb: '{name}' is not a refdb command. See 'refdb --help'.\n");
+    let names = COMMANDS.iter().map(|command| command.name.to_owned());
+    if let Some(nearest) = suggest::nearest(&name, names) {
+        let _ = write!(text, "\nThe most similar command is\n\t{nearest}\n");
+    }
+    crate::failure::complain(&text);
+    Failure::Exit(1)
+}
+
+/// Returns how the command as a whole is called.
+pub(crate) fn usage() -> String {
+    "usage: refdb [-v | --version] [-h | --help] [-C <path>] [-c <name>=<value>]\n\
+     \x20            [--bare] [--git-dir=<path>] [--work-tree=<path>] [--namespace=<name>]\n\
+     \x20            [--config-env=<name>=<envvar>]\n\
+     \x20            <command> [<args>]\n"
+        .to_owned()
+}
+
+fn overview() -> String {
+    let mut text = usage();
+    text.push_str("\nThe commands are:\n\n");
+    for command in COMMANDS {
+        let _ = writeln!(text, "    {:<14} {}", command.name, command.summary);
+    }
+    text.push_str("\n'refdb help <command>' tells how each is called.\n");
+    text
+}
+
+/// Tells what went wrong behind a commit that stands.
+fn tell_afterwards(outcome: &refdb::Outcome) {
+    for error in &outcome.afterwards {
+        say("warning", error.to_string().as_bytes());
+    }
+}

@@ -1,0 +1,103 @@
+//! `refdb refs`: everything about refs under one name.
+
+use refdb::ErrorKind;
+use refdb::RefName;
+
+use super::pack_refs;
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::options::{Opt, Spec};
+use crate::output::Output;
+use crate::suggest;
+
+/// A subcommand and how it is called.
+struct Subcommand {
+    name: &'static str,
+    form: &'static str,
+    run: fn(&Context, &mut Output, &[Vec<u8>]) -> Result<()>,
+}
+
+const SUBCOMMANDS: &[Subcommand] = &[
+    Subcommand {
+        name: "exists",
+        form: "exists <ref>",
+        run: exists,
+    },
+    Subcommand {
+        name: "optimize",
+        form: concat!(
+            "optimize [--all] [--no-prune] [--auto] [--include <pattern>]\n",
+            "         [--exclude <pattern>]"
+        ),
+        run: pack_refs::optimize,
+    },
+];
+
+/// Options that stand before the subcommand: there are none but `-h`.
+const NO_OPTIONS: &[Opt<()>] = &[];
+
+const FORMS: [&str; SUBCOMMANDS.len()] = {
+    let mut forms = [""; SUBCOMMANDS.len()];
+    let mut index = 0;
+    while index < forms.len() {
+        forms[index] = SUBCOMMANDS[index].form;
+        index += 1;
+    }
+    forms
+};
+
+const SPEC: Spec<()> = Spec {
+    name: "refs",
+    forms: &FORMS,
+    options: NO_OPTIONS,
+};
+
+/// Runs `refs`.
+pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    let Some((name, rest)) = args.split_first() else {
+        return Err(SPEC.mistake("need a subcommand", None));
+    };
+    if name.starts_with(b"-") && name != b"-" {
+        SPEC.parse(std::slice::from_ref(name), |(), _| Ok(()))?;
+        return Err(SPEC.mistake("need a subcommand", None));
+    }
+    let found = SUBCOMMANDS
+        .iter()
+        .find(|subcommand| subcommand.name.as_bytes() == name);
+    match found {
+        Some(subcommand) => (subcommand.run)(context, out, rest),
+        None => {
+            let name = String::from_utf8_lossy(name);
+            let names = SUBCOMMANDS.iter().map(|sub| sub.name.to_owned());
+            let hint = suggest::nearest(&name, names).map(|it| format!("did you mean {it}?"));
+            Err(SPEC.mistake(&format!("unknown subcommand: `{name}'"), hint))
+        }
+    }
+}
+
+const EXISTS: Spec<()> = Spec {
+    name: "refs exists",
+    forms: &["<ref>"],
+    options: NO_OPTIONS,
+};
+
+fn exists(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    match EXISTS.parse(args, |(), _| Ok(()))?.as_slice() {
+        [name] => check_exists(context, name),
+        _ => Err(Failure::fatal("'refdb refs exists' requires a reference")),
+    }
+}
+
+/// Fails with Git's exit codes unless a ref of that name is stored, whatever it holds.
+pub(super) fn check_exists(context: &Context, name: &[u8]) -> Result<()> {
+    let failed = |text: &str| Failure::error(format!("failed to look up reference: {text}"), 1);
+    match context.store()?.read(RefName::from_disk(name)) {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err(Failure::error("reference does not exist", 2)),
+        Err(error) if error.io_kind() == Some(std::io::ErrorKind::NotADirectory) => {
+            Err(failed("Not a directory"))
+        }
+        Err(error) if error.kind() == ErrorKind::BrokenRef => Err(failed("Invalid argument")),
+        Err(error) => Err(failed(&error.to_string())),
+    }
+}

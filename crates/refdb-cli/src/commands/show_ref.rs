@@ -1,0 +1,380 @@
+//! `refdb show-ref`: lists refs with their object ids, or checks single ones.
+
+use std::collections::HashSet;
+use std::io::BufRead;
+
+use bstr::ByteSlice;
+use refdb::name::{FormatOptions, is_safe, is_well_formed};
+use refdb::objects::Peeled;
+use refdb::{ObjectId, RefName, Store, TargetRef};
+
+use super::refs::check_exists;
+use crate::context::{Context, Digits};
+use crate::failure::{Failure, Result, say};
+use crate::options::{Opt, Spec, Value};
+use crate::output::Output;
+
+#[derive(Clone, Copy)]
+enum Id {
+    Tags,
+    Branches,
+    Exists,
+    Verify,
+    Head,
+    Dereference,
+    Hash,
+    Abbrev,
+    Quiet,
+    ExcludeExisting,
+}
+
+const SPEC: Spec<Id> = Spec {
+    name: "show-ref",
+    forms: &[
+        "[--head] [-d | --dereference]\n[-s | --hash[=<n>]] [--abbrev[=<n>]] [--branches] \
+         [--tags]\n[--] [<pattern>...]",
+        "--verify [-q | --quiet] [-d | --dereference]\n[-s | --hash[=<n>]] [--abbrev[=<n>]]\n\
+         [--] [<ref>...]",
+        "--exclude-existing[=<pattern>]",
+        "--exists <ref>",
+    ],
+    options: &[
+        Opt::flag(
+            Id::Tags,
+            "tags",
+            "only tags (and branches, with --branches)",
+        ),
+        Opt::flag(
+            Id::Branches,
+            "branches",
+            "only branches (and tags, with --tags)",
+        ),
+        Opt::flag(Id::Branches, "heads", "the old name of --branches").hidden(),
+        Opt::flag(Id::Exists, "exists", "tell only whether the ref is stored"),
+        Opt::flag(
+            Id::Verify,
+            "verify",
+            "take full names of refs, not patterns",
+        ),
+        Opt::flag(Id::Head, "", "HEAD first, whatever the patterns are")
+            .short(b'h')
+            .hidden(),
+        Opt::flag(Id::Head, "head", "HEAD first, whatever the patterns are"),
+        Opt::flag(Id::Dereference, "dereference", "also what tags point to").short(b'd'),
+        Opt::number(
+            Id::Hash,
+            "hash",
+            "n",
+            "only the object ids, with <n> digits",
+        )
+        .optional()
+        .short(b's'),
+        Opt::number(Id::Abbrev, "abbrev", "n", "object ids with <n> digits").optional(),
+        Opt::flag(
+            Id::Quiet,
+            "quiet",
+            "print nothing: the exit code is the answer",
+        )
+        .short(b'q'),
+        Opt::text(
+            Id::ExcludeExisting,
+            "exclude-existing",
+            "pattern",
+            "of the refs on standard input, those that do not exist",
+        )
+        .optional()
+        .positive(),
+    ],
+};
+
+/// What the options say.
+#[derive(Debug, Default)]
+struct Settings {
+    tags: bool,
+    branches: bool,
+    head: bool,
+    dereference: bool,
+    hash_only: bool,
+    quiet: bool,
+    digits: Digits,
+}
+
+/// Runs `show-ref`.
+pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    let mut settings = Settings::default();
+    let (mut exists, mut verify) = (false, false);
+    let mut exclude_existing: Option<Vec<u8>> = None;
+    let operands = SPEC.parse(args, |id, value| {
+        match id {
+            Id::Tags => settings.tags = value.is_set(),
+            Id::Branches => settings.branches = value.is_set(),
+            Id::Exists => exists = value.is_set(),
+            Id::Verify => verify = value.is_set(),
+            Id::Head => settings.head = value.is_set(),
+            Id::Dereference => settings.dereference = value.is_set(),
+            Id::Quiet => settings.quiet = value.is_set(),
+            Id::Hash => {
+                settings.hash_only = true;
+                if let Value::Number(number) = value {
+                    settings.digits = digits(number);
+                }
+            }
+            Id::Abbrev => {
+                settings.digits = match value {
+                    Value::Number(number) => digits(number),
+                    Value::Set | Value::Text(_) => Digits::Configured,
+                    Value::Unset => Digits::All,
+                }
+            }
+            Id::ExcludeExisting => {
+                exclude_existing = Some(value.into_text().unwrap_or_default());
+            }
+        }
+        Ok(())
+    })?;
+    check_modes(exclude_existing.is_some(), verify, exists)?;
+    let store = context.store()?;
+    let mut printer = Printer {
+        context,
+        store,
+        settings: &settings,
+        out,
+    };
+    if let Some(prefix) = exclude_existing {
+        printer.exclude_existing(&prefix)
+    } else if verify {
+        printer.verify(&operands)
+    } else if exists {
+        match operands.as_slice() {
+            [name] => check_exists(context, name),
+            [] => Err(Failure::fatal("--exists requires a reference")),
+            _ => Err(Failure::fatal("--exists requires exactly one reference")),
+        }
+    } else {
+        printer.list(&operands)
+    }
+}
+
+fn digits(number: i64) -> Digits {
+    match number {
+        0 => Digits::All,
+        number => Digits::Least(usize::try_from(number).unwrap_or(0)),
+    }
+}
+
+/// Refuses two ways of working at once.
+fn check_modes(exclude_existing: bool, verify: bool, exists: bool) -> Result<()> {
+    let given: Vec<&str> = [
+        (exclude_existing, "'--exclude-existing'"),
+        (verify, "'--verify'"),
+        (exists, "'--exists'"),
+    ]
+    .into_iter()
+    .filter_map(|(given, name)| given.then_some(name))
+    .collect();
+    let list = match given.as_slice() {
+        [one, two] => format!("{one} and {two}"),
+        [one, two, three] => format!("{one}, {two}, and {three}"),
+        _ => return Ok(()),
+    };
+    let text = format!("options {list} cannot be used together");
+    Err(Failure::fatal(text))
+}
+
+struct Printer<'a> {
+    context: &'a Context,
+    store: &'a Store,
+    settings: &'a Settings,
+    out: &'a mut Output,
+}
+
+impl Printer<'_> {
+    /// Lists the refs that match a pattern; fails quietly if there is none.
+    fn list(&mut self, patterns: &[Vec<u8>]) -> Result<()> {
+        let mut found = false;
+        if self.settings.head {
+            let head = RefName::from_disk(b"HEAD");
+            if let Some(resolved) = self.store.resolve(head)? {
+                self.show(head, resolved.oid, resolved.peeled)?;
+                found = true;
+            }
+        }
+        let prefixes: &[&[u8]] = match (self.settings.branches, self.settings.tags) {
+            (true, true) => &[b"refs/heads/", b"refs/tags/"],
+            (true, false) => &[b"refs/heads/"],
+            (false, true) => &[b"refs/tags/"],
+            (false, false) => &[b"refs/"],
+        };
+        for prefix in prefixes {
+            self.each_ref(prefix, |printer, name, oid, peeled| {
+                if matches(name, patterns) {
+                    found = true;
+                    printer.show(name, oid, peeled)?;
+                }
+                Ok(())
+            })?;
+        }
+        if found { Ok(()) } else { Err(Failure::Exit(1)) }
+    }
+
+    /// Calls `each` for every ref below `prefix` that is not a dangling symref.
+    fn each_ref(
+        &mut self,
+        prefix: &[u8],
+        mut each: impl FnMut(&mut Self, RefName<'_>, ObjectId, Option<ObjectId>) -> Result<()>,
+    ) -> Result<()> {
+        let mut refs = self.store.refs()?;
+        refs.seek_prefix(prefix)?;
+        while let Some(record) = refs.next()? {
+            let (oid, peeled) = match record.target {
+                TargetRef::Direct(oid) => (oid, record.peeled),
+                TargetRef::Symbolic(_) => match self.store.resolve(record.name)? {
+                    Some(resolved) => (resolved.oid, resolved.peeled),
+                    None => continue,
+                },
+            };
+            each(self, record.name, oid, peeled)?;
+        }
+        Ok(())
+    }
+
+    /// Prints one ref, whose object must exist.
+    fn show(&mut self, name: RefName<'_>, oid: ObjectId, peeled: Option<ObjectId>) -> Result<()> {
+        let objects = self.store.objects();
+        if oid.is_null() || objects.kind(oid)?.is_none() {
+            let text = format!("refdb show-ref: bad ref {name} ({oid})");
+            return Err(Failure::fatal(text));
+        }
+        if self.settings.quiet {
+            return Ok(());
+        }
+        let name_of_ref = (!self.settings.hash_only).then_some(name);
+        self.line(oid, name_of_ref, b"")?;
+        if !self.settings.dereference {
+            return Ok(());
+        }
+        let peeled = match peeled {
+            Some(peeled) => Some(peeled),
+            None => match objects.peel(oid)? {
+                Peeled::To(peeled) => Some(peeled),
+                Peeled::Itself | Peeled::Nowhere | Peeled::Missing => None,
+            },
+        };
+        peeled.map_or(Ok(()), |peeled| self.line(peeled, Some(name), b"^{}"))
+    }
+
+    fn line(&mut self, oid: ObjectId, name: Option<RefName<'_>>, suffix: &[u8]) -> Result<()> {
+        let buffer = self.out.buffer();
+        self.context.push_oid(oid, self.settings.digits, buffer)?;
+        if let Some(name) = name {
+            buffer.push(b' ');
+            buffer.extend_from_slice(name.as_bytes());
+            buffer.extend_from_slice(suffix);
+        }
+        buffer.push(b'\n');
+        self.out.line_done()
+    }
+
+    /// Shows refs by their full names, each of which must resolve.
+    fn verify(&mut self, names: &[Vec<u8>]) -> Result<()> {
+        if names.is_empty() {
+            return Err(Failure::fatal("--verify requires a reference"));
+        }
+        for name in names {
+            let full = name.starts_with(b"refs/") || is_safe(name);
+            let well_formed = is_well_formed(name, FormatOptions::ONE_LEVEL);
+            let resolved = match full && well_formed {
+                true => self.store.resolve(RefName::from_disk(name)).unwrap_or(None),
+                false => None,
+            };
+            match resolved {
+                Some(found) => self.show(RefName::from_disk(name), found.oid, found.peeled)?,
+                None if self.settings.quiet => return Err(Failure::Exit(1)),
+                None => {
+                    let text = [b"'", name.as_slice(), b"' - not a valid ref"].concat();
+                    return Err(Failure::fatal(text));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Prints those lines of standard input whose last word is no existing ref.
+    fn exclude_existing(&mut self, prefix: &[u8]) -> Result<()> {
+        let mut existing: HashSet<Vec<u8>> = HashSet::new();
+        self.each_ref(b"refs/", |_, name, _, _| {
+            existing.insert(name.as_bytes().to_vec());
+            Ok(())
+        })?;
+        let mut input = std::io::stdin().lock();
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = input.read_until(b'\n', &mut line);
+            let count = read
+                .map_err(|error| Failure::fatal(format!("cannot read standard input: {error}")))?;
+            if count == 0 {
+                return Ok(());
+            }
+            // Git reads so many bytes at once, and takes what is longer for several lines.
+            for line in line.chunks(1023) {
+                self.unless_existing(line, prefix, &existing)?;
+            }
+        }
+    }
+
+    fn unless_existing(
+        &mut self,
+        line: &[u8],
+        prefix: &[u8],
+        existing: &HashSet<Vec<u8>>,
+    ) -> Result<()> {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = line.strip_suffix(b"^{}").unwrap_or(line);
+        let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+        let start = line.iter().rposition(is_space).map_or(0, |at| at + 1);
+        let name = line.get(start..).unwrap_or_default();
+        if !name.starts_with(prefix) {
+            return Ok(());
+        }
+        if !is_well_formed(name, FormatOptions::FULL) {
+            say(
+                "warning",
+                format!("ref '{}' ignored", name.as_bstr()).as_bytes(),
+            );
+            return Ok(());
+        }
+        if !existing.contains(name) {
+            self.out.put(line)?;
+            self.out.put("\n")?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether a pattern is the end of `name`, from the start of a component on.
+fn matches(name: RefName<'_>, patterns: &[Vec<u8>]) -> bool {
+    let name = name.as_bytes();
+    patterns.is_empty()
+        || patterns.iter().any(|pattern| {
+            name.strip_suffix(pattern.as_slice())
+                .is_some_and(|before| before.is_empty() || before.ends_with(b"/"))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_whole_components_from_the_end() {
+        let name = RefName::from_disk(b"refs/heads/topic/main");
+        let matches = |pattern: &str| matches(name, &[pattern.as_bytes().to_vec()]);
+        assert!(matches("main"));
+        assert!(matches("topic/main"));
+        assert!(matches("refs/heads/topic/main"));
+        assert!(!matches("ain"));
+        assert!(!matches("topic"));
+        assert!(!matches("/refs/heads/topic/main"));
+    }
+}

@@ -1,0 +1,162 @@
+//! `refdb symbolic-ref`: reads, sets and deletes symrefs.
+
+use std::io::ErrorKind;
+
+use refdb::name::{FormatOptions, SYMREF_DEPTH_MAX, is_well_formed};
+use refdb::{Edit, RefName, RefNameBuf, Store, Target};
+
+use super::tell_afterwards;
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::options::{Opt, Spec};
+use crate::output::Output;
+
+#[derive(Clone, Copy)]
+enum Id {
+    Quiet,
+    Delete,
+    Short,
+    Recurse,
+    Message,
+}
+
+const SPEC: Spec<Id> = Spec {
+    name: "symbolic-ref",
+    forms: &[
+        "[-m <reason>] <name> <ref>",
+        "[-q] [--short] [--no-recurse] <name>",
+        "--delete [-q] <name>",
+    ],
+    options: &[
+        Opt::flag(Id::Quiet, "quiet", "say nothing when the ref is no symref").short(b'q'),
+        Opt::flag(Id::Delete, "delete", "delete the symref").short(b'd'),
+        Opt::flag(Id::Short, "short", "shorten the name that is printed"),
+        Opt::flag(
+            Id::Recurse,
+            "recurse",
+            "follow symrefs to their end (default)",
+        ),
+        Opt::text(Id::Message, "", "reason", "reason of the update").short(b'm'),
+    ],
+};
+
+/// Runs `symbolic-ref`.
+pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    let (mut quiet, mut delete, mut short, mut recurse) = (false, false, false, true);
+    let mut message = Vec::new();
+    let operands = SPEC.parse(args, |id, value| {
+        match id {
+            Id::Quiet => quiet = value.is_set(),
+            Id::Delete => delete = value.is_set(),
+            Id::Short => short = value.is_set(),
+            Id::Recurse => recurse = value.is_set(),
+            Id::Message => {
+                message = value.into_text().unwrap_or_default();
+                if message.is_empty() {
+                    let text = "Refusing to perform update with empty message";
+                    return Err(Failure::fatal(text));
+                }
+            }
+        }
+        Ok(())
+    })?;
+    match (delete, operands.as_slice()) {
+        (true, [name]) => remove(context, name),
+        (false, [name]) => show(context, out, name, quiet, short, recurse),
+        (false, [name, target]) => set(context, name, target, message),
+        _ => Err(SPEC.misuse()),
+    }
+}
+
+fn show(
+    context: &Context,
+    out: &mut Output,
+    name: &[u8],
+    quiet: bool,
+    short: bool,
+    recurse: bool,
+) -> Result<()> {
+    match target(context.store()?, name, recurse)? {
+        Some(target) if short => {
+            out.put(context.shorten(target.as_name(), false)?)?;
+            out.put("\n")
+        }
+        Some(target) => {
+            out.put(target.as_bytes())?;
+            out.put("\n")
+        }
+        None if quiet => Err(Failure::Exit(1)),
+        None => Err(named("ref ", name, " is not a symbolic ref")),
+    }
+}
+
+/// Returns where the symref `name` leads, to the last name or only to the next; `None` if it is no
+/// symref.
+fn target(store: &Store, name: &[u8], recurse: bool) -> Result<Option<RefNameBuf>> {
+    let missing = || named("No such ref: ", name, "");
+    let fine = |name: &[u8]| is_well_formed(name, FormatOptions::ONE_LEVEL);
+    if !fine(name) {
+        return Err(missing());
+    }
+    let mut last: Option<RefNameBuf> = None;
+    for _ in 0..SYMREF_DEPTH_MAX {
+        let current = last
+            .as_ref()
+            .map_or(RefName::from_disk(name), RefNameBuf::as_name);
+        match store.read(current) {
+            Ok(Some(found)) => match found.target {
+                Target::Direct(_) => return Ok(last),
+                Target::Symbolic(target) if !recurse => return Ok(Some(target)),
+                Target::Symbolic(target) if fine(target.as_bytes()) => last = Some(target),
+                Target::Symbolic(_) => return Err(missing()),
+            },
+            Ok(None) => return Ok(last),
+            Err(error) if error.io_kind() == Some(ErrorKind::NotADirectory) => return Ok(last),
+            Err(error) if error.kind() == refdb::ErrorKind::BrokenRef => return Err(missing()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(missing())
+}
+
+fn set(context: &Context, name: &[u8], target: &[u8], message: Vec<u8>) -> Result<()> {
+    if name == b"HEAD" && !target.starts_with(b"refs/") {
+        return Err(Failure::fatal("Refusing to point HEAD outside of refs/"));
+    }
+    if !is_well_formed(target, FormatOptions::ONE_LEVEL) {
+        let text = [
+            b"Refusing to set '",
+            name,
+            b"' to invalid ref '",
+            target,
+            b"'",
+        ];
+        return Err(Failure::fatal(text.concat()));
+    }
+    let edit = Edit::symbolic(RefName::from_disk(name), RefName::from_disk(target))
+        .no_deref()
+        .message(message);
+    apply(context, edit)
+}
+
+fn remove(context: &Context, name: &[u8]) -> Result<()> {
+    if target(context.store()?, name, false)?.is_none() {
+        return Err(named("Cannot delete ", name, ", not a symbolic ref"));
+    }
+    if name == b"HEAD" {
+        return Err(Failure::fatal("deleting 'HEAD' is not allowed"));
+    }
+    apply(context, Edit::delete(RefName::from_disk(name)).no_deref())
+}
+
+fn apply(context: &Context, edit: Edit<'_>) -> Result<()> {
+    let mut transaction = context.store()?.transaction();
+    let done = transaction.add(edit).and_then(|()| transaction.commit());
+    let outcome = done.map_err(|error| Failure::error(error.to_string(), 1))?;
+    tell_afterwards(&outcome);
+    Ok(())
+}
+
+fn named(before: &str, name: &[u8], after: &str) -> Failure {
+    Failure::fatal([before.as_bytes(), name, after.as_bytes()].concat())
+}

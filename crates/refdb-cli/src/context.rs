@@ -1,0 +1,169 @@
+//! What a command works with: the options before its name and the repository.
+//!
+//! Everything is opened when it is first asked for, so that a command pays only for what it uses.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use refdb::objects::{ABBREVIATION_MIN, Odb};
+use refdb::repository::OpenOptions;
+use refdb::{ObjectFormat, ObjectId, RefName, Repository, Store, Target};
+
+use crate::failure::{Failure, Result, say};
+use crate::global::Globals;
+
+/// How many digits of an object id are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Digits {
+    /// All of them.
+    #[default]
+    All,
+    /// As many as the configuration asks for.
+    Configured,
+    /// At least so many, and never fewer than four.
+    Least(usize),
+}
+
+/// What a command works with.
+#[derive(Debug)]
+pub(crate) struct Context {
+    globals: Globals,
+    repository: OnceCell<Repository>,
+}
+
+impl Context {
+    /// Remembers the options before the command word, and opens nothing yet.
+    pub(crate) fn new(globals: Globals) -> Self {
+        Context {
+            globals,
+            repository: OnceCell::new(),
+        }
+    }
+
+    /// Returns the repository, which is found and opened by the first call.
+    pub(crate) fn repository(&self) -> Result<&Repository> {
+        if let Some(repository) = self.repository.get() {
+            return Ok(repository);
+        }
+        let globals = &self.globals;
+        let mut options = OpenOptions::new().bare(globals.bare);
+        if let Some(dir) = &globals.git_dir {
+            options = options.git_dir(dir);
+        }
+        if let Some(dir) = &globals.work_tree {
+            options = options.work_tree(dir);
+        }
+        if let Some(namespace) = &globals.namespace {
+            options = options.namespace(namespace.clone());
+        }
+        for argument in &globals.config {
+            options = options.config(argument);
+        }
+        for argument in &globals.config_env {
+            options = options.config_env(argument)?;
+        }
+        let repository = options.discover(Path::new("")).map_err(refused)?;
+        for warning in repository.warnings() {
+            say("warning", warning.as_bytes());
+        }
+        Ok(self.repository.get_or_init(|| repository))
+    }
+
+    /// Returns the refs of the repository.
+    pub(crate) fn store(&self) -> Result<&Store> {
+        Ok(self.repository()?.store())
+    }
+
+    /// Returns the objects of the repository.
+    pub(crate) fn odb(&self) -> Result<&Odb> {
+        Ok(self.repository()?.odb())
+    }
+
+    /// Returns the object format of the repository.
+    pub(crate) fn object_format(&self) -> Result<ObjectFormat> {
+        Ok(self.repository()?.object_format())
+    }
+
+    /// Returns the object that a revision expression names.
+    ///
+    /// A full-length id is taken as it stands: neither a ref nor the object is looked up.
+    pub(crate) fn object_id(&self, expression: &[u8]) -> Result<Option<ObjectId>> {
+        let repository = self.repository()?;
+        if expression.len() == repository.object_format().hex_len()
+            && let Some(oid) = ObjectId::from_hex(expression)
+        {
+            return Ok(Some(oid));
+        }
+        let rules: [(&[u8], &[u8]); 6] = [
+            (b"", b""),
+            (b"refs/", b""),
+            (b"refs/tags/", b""),
+            (b"refs/heads/", b""),
+            (b"refs/remotes/", b""),
+            (b"refs/remotes/", b"/HEAD"),
+        ];
+        for (before, after) in rules {
+            let name = [before, expression, after].concat();
+            if let Ok(name) = RefName::new(&name)
+                && let Some(found) = repository.store().resolve(name)?
+            {
+                return Ok(Some(found.oid));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the shortest name that still means `name`.
+    pub(crate) fn shorten(&self, name: RefName<'_>, _strict: bool) -> Result<Vec<u8>> {
+        let name = name.as_bytes();
+        Ok(name.strip_prefix(b"refs/heads/").unwrap_or(name).to_vec())
+    }
+
+    /// Appends an object id to `out`, with so many digits, or more where it takes more to name no
+    /// other object.
+    pub(crate) fn push_oid(&self, oid: ObjectId, digits: Digits, out: &mut Vec<u8>) -> Result<()> {
+        let start = out.len();
+        oid.push_hex(out);
+        let least = match digits {
+            Digits::All => return Ok(()),
+            Digits::Configured => self.repository()?.abbreviation()?,
+            Digits::Least(least) => Some(least.max(ABBREVIATION_MIN)),
+        };
+        let len = self.odb()?.abbreviation_len(oid, least)?;
+        out.truncate(start + len);
+        Ok(())
+    }
+
+    /// Returns the branches that are checked out, each with the path of its worktree.
+    pub(crate) fn checked_out(&self) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
+        let repository = self.repository()?;
+        let mut branches = HashMap::new();
+        for worktree in repository.worktrees()? {
+            let store = repository.worktree_store(&worktree)?;
+            let head = store.read(RefName::from_disk(b"HEAD"))?;
+            if let Some(Target::Symbolic(branch)) = head.map(|head| head.target) {
+                let path = worktree.path.as_os_str().as_bytes().to_vec();
+                branches.entry(branch.as_bytes().to_vec()).or_insert(path);
+            }
+        }
+        Ok(branches)
+    }
+}
+
+/// Tells what is wrong with the command line's configuration apart from what comes of it.
+fn refused(error: refdb::Error) -> Failure {
+    let text = error.to_string();
+    let command_line = "unable to parse command-line config";
+    match text
+        .strip_prefix(command_line)
+        .and_then(|rest| rest.strip_prefix(": "))
+    {
+        Some(what) => {
+            say("error", what.as_bytes());
+            Failure::fatal(command_line)
+        }
+        None => Failure::from(error),
+    }
+}

@@ -1,0 +1,117 @@
+//! How a command ends when it does not succeed: what is said, and the exit code.
+//!
+//! Words and codes are those of Git's commands, so that a script can take one for the other:
+//! `fatal:` with 128, usage with 129, and the rest as the command decides.
+
+use std::io::{IsTerminal, Write};
+
+/// The result of a command or a part of one.
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+/// Why a command ends early.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It cannot go on: exit code 128.
+    Fatal(Vec<u8>),
+    /// It failed, with the exit code of its kind.
+    Error {
+        /// What went wrong.
+        message: Vec<u8>,
+        /// The exit code.
+        code: u8,
+    },
+    /// It was called in a wrong way, or asked for its usage text: exit code 129.
+    Usage {
+        /// What is wrong with the call.
+        error: Option<String>,
+        /// What was probably meant; shown to people only.
+        hint: Option<String>,
+        /// The usage text.
+        text: String,
+        /// Whether the text goes to standard output.
+        on_stdout: bool,
+    },
+    /// Everything has been said.
+    Exit(u8),
+    /// Nobody reads standard output any more.
+    OutputClosed,
+}
+
+impl Failure {
+    /// Makes the failure of something that ends the command.
+    pub(crate) fn fatal(message: impl Into<Vec<u8>>) -> Self {
+        Failure::Fatal(message.into())
+    }
+
+    /// Makes a failure with an exit code.
+    pub(crate) fn error(message: impl Into<Vec<u8>>, code: u8) -> Self {
+        Failure::Error {
+            message: message.into(),
+            code,
+        }
+    }
+
+    /// Says what is to be said, and returns the exit code.
+    pub(crate) fn report(self) -> u8 {
+        match self {
+            Failure::Fatal(message) => {
+                say("fatal", &message);
+                128
+            }
+            Failure::Error { message, code } => {
+                say("error", &message);
+                code
+            }
+            Failure::Usage {
+                error,
+                hint,
+                text,
+                on_stdout,
+            } => {
+                if let Some(error) = error {
+                    say("error", error.as_bytes());
+                }
+                if let (Some(hint), true) = (hint, std::io::stderr().is_terminal()) {
+                    say("hint", hint.as_bytes());
+                }
+                // Whoever closed the stream does not want to read it.
+                let _ = if on_stdout {
+                    std::io::stdout().write_all(text.as_bytes())
+                } else {
+                    std::io::stderr().write_all(text.as_bytes())
+                };
+                129
+            }
+            Failure::Exit(code) => code,
+            // What a shell reports of a program that the closed pipe has ended.
+            Failure::OutputClosed => 141,
+        }
+    }
+}
+
+impl From<refdb::Error> for Failure {
+    fn from(error: refdb::Error) -> Self {
+        Failure::Fatal(error.to_string().into_bytes())
+    }
+}
+
+/// Writes `text` to standard error as it is.
+pub(crate) fn complain(text: &str) {
+    // Where standard error is closed there is nobody to tell.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Writes a line to standard error, with a word before it that says how bad it is.
+///
+/// Control characters are replaced, so that a name cannot paint the terminal.
+pub(crate) fn say(severity: &str, message: &[u8]) {
+    let mut line = format!("{severity}: ").into_bytes();
+    line.extend(message.iter().map(|&byte| match byte {
+        b'\t' | b'\n' => byte,
+        byte if byte.is_ascii_control() => b'?',
+        byte => byte,
+    }));
+    line.push(b'\n');
+    // Where standard error is closed there is nobody to tell.
+    let _ = std::io::stderr().write_all(&line);
+}

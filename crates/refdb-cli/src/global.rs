@@ -1,0 +1,180 @@
+//! Options before the command word: where the repository is, and what overrides its configuration.
+//!
+//! They take effect in their order, as `-C a -C b` shows: the second starts from the first.
+
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use crate::failure::{Failure, Result};
+
+/// What the options before the command word say.
+#[derive(Debug, Default)]
+pub(crate) struct Globals {
+    /// `--git-dir`.
+    pub(crate) git_dir: Option<PathBuf>,
+    /// `--work-tree`.
+    pub(crate) work_tree: Option<PathBuf>,
+    /// `--namespace`.
+    pub(crate) namespace: Option<Vec<u8>>,
+    /// `--bare`.
+    pub(crate) bare: bool,
+    /// `-c`, each `key=value` or only `key`.
+    pub(crate) config: Vec<Vec<u8>>,
+    /// `--config-env`, each `key=variable`.
+    pub(crate) config_env: Vec<Vec<u8>>,
+}
+
+/// What the first words of the command line ask for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// A command, whose position in the arguments is given.
+    Command(usize),
+    /// The version.
+    Version,
+    /// An overview of the commands.
+    Help,
+    /// Nothing was asked for.
+    Nothing,
+}
+
+/// Options that take a value: the name, whether it may follow a `=`, and what is missing if there
+/// is none.
+const WITH_VALUE: &[(&str, bool, &str)] = &[
+    ("-C", false, "no directory given for '-C' option"),
+    ("-c", false, "-c expects a configuration string"),
+    (
+        "--git-dir",
+        true,
+        "no directory given for '--git-dir' option",
+    ),
+    (
+        "--work-tree",
+        true,
+        "no directory given for '--work-tree' option",
+    ),
+    ("--namespace", true, "no namespace given for --namespace"),
+    ("--config-env", true, "no config key given for --config-env"),
+];
+
+/// Options that speak of what this command never does: pages, locks of the index, advice.
+const WITHOUT_EFFECT: &[&str] = &[
+    "-p",
+    "-P",
+    "--paginate",
+    "--no-pager",
+    "--no-optional-locks",
+    "--no-lazy-fetch",
+    "--no-advice",
+    "--no-replace-objects",
+];
+
+/// Reads the options before the command word.
+///
+/// # Errors
+/// A usage failure for an unknown option; a fatal one for a directory that cannot be entered.
+pub(crate) fn parse(args: &[Vec<u8>]) -> Result<(Globals, Request)> {
+    let mut globals = Globals::default();
+    let mut at = 0;
+    while let Some(arg) = args.get(at) {
+        let text = String::from_utf8_lossy(arg);
+        match &*text {
+            "-v" | "--version" => return Ok((globals, Request::Version)),
+            "-h" | "--help" => return Ok((globals, Request::Help)),
+            "--bare" => globals.bare = true,
+            known if WITHOUT_EFFECT.contains(&known) => {}
+            known if known.starts_with('-') => {
+                let (name, value) = split(arg);
+                let option = WITH_VALUE.iter().find(|(option, by_equals, _)| {
+                    option.as_bytes() == name && (value.is_none() || *by_equals)
+                });
+                let Some((name, _, missing)) = option else {
+                    return Err(misuse(&format!("unknown option: {text}")));
+                };
+                let value = match value {
+                    Some(value) => value.to_vec(),
+                    None => {
+                        at += 1;
+                        args.get(at).cloned().ok_or_else(|| misuse(missing))?
+                    }
+                };
+                globals.set(name, value)?;
+            }
+            _ => return Ok((globals, Request::Command(at))),
+        }
+        at += 1;
+    }
+    Ok((globals, Request::Nothing))
+}
+
+fn split(arg: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match arg.iter().position(|&byte| byte == b'=') {
+        Some(at) => (arg.get(..at).unwrap_or(arg), arg.get(at + 1..)),
+        None => (arg, None),
+    }
+}
+
+fn misuse(what: &str) -> Failure {
+    Failure::Usage {
+        error: None,
+        hint: None,
+        text: format!("{what}\n{}", crate::commands::usage()),
+        on_stdout: false,
+    }
+}
+
+impl Globals {
+    fn set(&mut self, name: &str, value: Vec<u8>) -> Result<()> {
+        let path = || PathBuf::from(std::ffi::OsString::from_vec(value.clone()));
+        match name {
+            "-C" if value.is_empty() => {}
+            "-C" => std::env::set_current_dir(path()).map_err(|error| {
+                Failure::fatal(format!(
+                    "cannot change to '{}': {}",
+                    path().display(),
+                    refdb::error::io_text(&error)
+                ))
+            })?,
+            "-c" => self.config.push(value),
+            "--git-dir" => self.git_dir = Some(path()),
+            "--work-tree" => self.work_tree = Some(path()),
+            "--namespace" => self.namespace = Some(value),
+            _ => self.config_env.push(value),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(args: &[&str]) -> Vec<Vec<u8>> {
+        args.iter().map(|arg| arg.as_bytes().to_vec()).collect()
+    }
+
+    #[test]
+    fn values_follow_an_equals_sign_or_stand_alone() {
+        let args = args(&[
+            "--git-dir=a",
+            "-c",
+            "x.y=1",
+            "--work-tree",
+            "b",
+            "refs",
+            "-c",
+        ]);
+        let (globals, request) = parse(&args).unwrap();
+        assert_eq!(globals.git_dir.unwrap(), PathBuf::from("a"));
+        assert_eq!(globals.work_tree.unwrap(), PathBuf::from("b"));
+        assert_eq!(globals.config, [b"x.y=1"]);
+        assert_eq!(request, Request::Command(5));
+    }
+
+    #[test]
+    fn an_unknown_option_is_a_mistake() {
+        assert!(matches!(
+            parse(&args(&["--gitdir"])),
+            Err(Failure::Usage { .. })
+        ));
+    }
+}

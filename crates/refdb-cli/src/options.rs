@@ -1,0 +1,545 @@
+//! Options of commands, read from tables with the manners of Git's own commands.
+//!
+//! 1. Long names may be shortened as long as they stay unique; most have a `--no-` form; options
+//!    and operands may be mixed; `--` ends the options.
+//! 2. Options are told to the command one by one and in their order, so that the first mistake is
+//!    the one that is reported.
+//! 3. The tables know every word that the usage text shows: there is no second place for it.
+
+mod usage;
+
+use crate::failure::{Failure, Result};
+
+/// What a command takes: its usage lines and its options.
+pub(crate) struct Spec<Id: 'static> {
+    /// The name with which the command is called, such as `refs list`.
+    pub(crate) name: &'static str,
+    /// What follows the name, one string for each form; line feeds break long forms.
+    pub(crate) forms: &'static [&'static str],
+    /// The options, in the order of the usage text.
+    pub(crate) options: &'static [Opt<Id>],
+}
+
+/// One option.
+#[derive(Clone, Copy)]
+pub(crate) struct Opt<Id: 'static> {
+    id: Id,
+    short: Option<u8>,
+    long: &'static str,
+    takes: Takes,
+    argument: &'static str,
+    help: &'static str,
+    negatable: bool,
+    hidden: bool,
+    group: bool,
+}
+
+/// What an option takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    Nothing,
+    Text,
+    OptionalText,
+    /// A text that stands in for a missing one when the option is the last argument.
+    LastDefault,
+    Number,
+    OptionalNumber,
+}
+
+/// How an option was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// Without an argument.
+    Set,
+    /// In its `--no-` form.
+    Unset,
+    /// With a text.
+    Text(Vec<u8>),
+    /// With a number.
+    Number(i64),
+}
+
+impl Value {
+    /// Returns whether the option was given in its positive form.
+    pub(crate) fn is_set(&self) -> bool {
+        *self != Value::Unset
+    }
+
+    /// Returns the text that came with the option.
+    pub(crate) fn into_text(self) -> Option<Vec<u8>> {
+        match self {
+            Value::Text(text) => Some(text),
+            Value::Set | Value::Unset | Value::Number(_) => None,
+        }
+    }
+
+    /// Adds the text to a list; the `--no-` form empties the list.
+    pub(crate) fn add_or_clear(self, list: &mut Vec<Vec<u8>>) {
+        match self.into_text() {
+            Some(text) => list.push(text),
+            None => list.clear(),
+        }
+    }
+}
+
+impl<Id: Copy> Opt<Id> {
+    const fn new(id: Id, takes: Takes, long: &'static str, help: &'static str) -> Self {
+        Opt {
+            id,
+            short: None,
+            long,
+            takes,
+            argument: "",
+            help,
+            negatable: true,
+            hidden: false,
+            group: false,
+        }
+    }
+
+    /// An option without an argument. An empty `long` leaves it a short one.
+    pub(crate) const fn flag(id: Id, long: &'static str, help: &'static str) -> Self {
+        Opt::new(id, Takes::Nothing, long, help)
+    }
+
+    /// An option with a text.
+    pub(crate) const fn text(
+        id: Id,
+        long: &'static str,
+        argument: &'static str,
+        help: &'static str,
+    ) -> Self {
+        Opt {
+            argument,
+            ..Opt::new(id, Takes::Text, long, help)
+        }
+    }
+
+    /// An option with a number.
+    pub(crate) const fn number(
+        id: Id,
+        long: &'static str,
+        argument: &'static str,
+        help: &'static str,
+    ) -> Self {
+        Opt {
+            argument,
+            ..Opt::new(id, Takes::Number, long, help)
+        }
+    }
+
+    /// Makes the argument one that may be left out.
+    pub(crate) const fn optional(self) -> Self {
+        let takes = match self.takes {
+            Takes::Number => Takes::OptionalNumber,
+            _ => Takes::OptionalText,
+        };
+        Opt { takes, ..self }
+    }
+
+    /// Makes the argument one that may be left out where nothing follows.
+    pub(crate) const fn last_default(self) -> Self {
+        Opt {
+            takes: Takes::LastDefault,
+            ..self
+        }
+    }
+
+    /// Gives the option a short name.
+    pub(crate) const fn short(self, short: u8) -> Self {
+        Opt {
+            short: Some(short),
+            ..self
+        }
+    }
+
+    /// Takes the `--no-` form away.
+    pub(crate) const fn positive(self) -> Self {
+        Opt {
+            negatable: false,
+            ..self
+        }
+    }
+
+    /// Leaves the option out of the usage text.
+    pub(crate) const fn hidden(self) -> Self {
+        Opt {
+            hidden: true,
+            ..self
+        }
+    }
+
+    /// Sets the option, and those after it, apart in the usage text.
+    pub(crate) const fn group(self) -> Self {
+        Opt {
+            group: true,
+            ..self
+        }
+    }
+}
+
+/// An option as it was named: which one, and in which of its forms.
+#[derive(Clone, Copy)]
+struct Named<'a, Id: 'static> {
+    option: &'a Opt<Id>,
+    unset: bool,
+    by_short: bool,
+}
+
+impl<Id> Named<'_, Id> {
+    /// Returns how messages speak of the option.
+    fn describe(&self) -> String {
+        match (self.by_short, self.option.short) {
+            (true, Some(short)) => format!("switch `{}'", char::from(short)),
+            _ => format!("option `{}'", self.spelled()),
+        }
+    }
+
+    fn spelled(&self) -> String {
+        let no = if self.unset { "no-" } else { "" };
+        format!("{no}{}", self.option.long)
+    }
+}
+
+impl<Id: Copy> Spec<Id> {
+    /// Reads `args`: calls `on` for each option and returns the operands.
+    ///
+    /// # Errors
+    /// A usage failure for what is no option of the command, and whatever `on` fails with.
+    pub(crate) fn parse(
+        &self,
+        args: &[Vec<u8>],
+        mut on: impl FnMut(Id, Value) -> Result<()>,
+    ) -> Result<Vec<Vec<u8>>> {
+        if matches!(args, [only] if only == b"-h") {
+            return Err(self.help(false));
+        }
+        let mut operands = Vec::new();
+        let mut rest = args.iter();
+        while let Some(arg) = rest.next() {
+            match arg.as_slice() {
+                b"--" | b"--end-of-options" => {
+                    operands.extend(rest.cloned());
+                    break;
+                }
+                b"--help-all" => return Err(self.help(true)),
+                [b'-', b'-', long @ ..] => self.long(long, &mut rest, &mut on)?,
+                [b'-', shorts @ ..] if !shorts.is_empty() => {
+                    self.shorts(shorts, &mut rest, &mut on)?;
+                }
+                operand => operands.push(operand.to_vec()),
+            }
+        }
+        Ok(operands)
+    }
+
+    fn long(
+        &self,
+        arg: &[u8],
+        rest: &mut std::slice::Iter<'_, Vec<u8>>,
+        on: &mut impl FnMut(Id, Value) -> Result<()>,
+    ) -> Result<()> {
+        let (name, value) = match arg.iter().position(|&byte| byte == b'=') {
+            Some(at) => (arg.get(..at).unwrap_or(arg), arg.get(at + 1..)),
+            None => (arg, None),
+        };
+        let named = self.find(name)?.ok_or_else(|| {
+            let text = format!("unknown option `{}'", String::from_utf8_lossy(arg));
+            self.mistake(&text, self.nearest(name))
+        })?;
+        let value = value_of(&named, value, rest)?;
+        on(named.option.id, value)
+    }
+
+    /// Finds the option with the long name `name`, which may be shortened.
+    fn find(&self, name: &[u8]) -> Result<Option<Named<'_, Id>>> {
+        let mut found: Option<Named<'_, Id>> = None;
+        let mut other: Option<Named<'_, Id>> = None;
+        for option in self.options.iter().filter(|option| !option.long.is_empty()) {
+            let positive = option.long.as_bytes();
+            let mut negative: Vec<&[u8]> = Vec::new();
+            let prefixed = [b"no-", positive].concat();
+            if option.negatable {
+                negative.extend(positive.strip_prefix(b"no-"));
+                negative.push(&prefixed);
+            }
+            let named = |unset| Named {
+                option,
+                unset,
+                by_short: false,
+            };
+            if positive == name {
+                return Ok(Some(named(false)));
+            }
+            if negative.contains(&name) {
+                return Ok(Some(named(true)));
+            }
+            let shortened = if positive.starts_with(name) {
+                named(false)
+            } else if negative.iter().any(|form| form.starts_with(name)) {
+                named(true)
+            } else {
+                continue;
+            };
+            other = found.replace(shortened).or(other);
+        }
+        match (found, other) {
+            (Some(found), Some(other)) => Err(Failure::Usage {
+                error: Some(format!(
+                    "ambiguous option: {} (could be --{} or --{})",
+                    String::from_utf8_lossy(name),
+                    other.spelled(),
+                    found.spelled()
+                )),
+                hint: None,
+                text: self.usage(false),
+                on_stdout: true,
+            }),
+            (found, _) => Ok(found),
+        }
+    }
+
+    fn shorts(
+        &self,
+        arg: &[u8],
+        rest: &mut std::slice::Iter<'_, Vec<u8>>,
+        on: &mut impl FnMut(Id, Value) -> Result<()>,
+    ) -> Result<()> {
+        let mut letters = arg;
+        while let Some((&letter, after)) = letters.split_first() {
+            let option = self
+                .options
+                .iter()
+                .find(|option| option.short == Some(letter));
+            let Some(option) = option else {
+                if letters.len() == arg.len() || !after.is_empty() {
+                    self.check_typo(arg)?;
+                }
+                if letter == b'h' {
+                    return Err(self.help(false));
+                }
+                let text = format!("unknown switch `{}'", String::from_utf8_lossy(&[letter]));
+                return Err(self.mistake(&text, None));
+            };
+            let named = Named {
+                option,
+                unset: false,
+                by_short: true,
+            };
+            let stuck = (option.takes != Takes::Nothing && !after.is_empty()).then_some(after);
+            let value = value_of(&named, stuck, rest)?;
+            on(option.id, value)?;
+            if stuck.is_some() {
+                return Ok(());
+            }
+            if letters.len() == arg.len() && !after.is_empty() {
+                self.check_typo(arg)?;
+            }
+            letters = after;
+        }
+        Ok(())
+    }
+
+    /// Fails when `-word` looks like `--word`.
+    fn check_typo(&self, arg: &[u8]) -> Result<()> {
+        let known =
+            |option: &Opt<Id>| !option.long.is_empty() && option.long.as_bytes().starts_with(arg);
+        if arg.len() >= 3 && (arg.starts_with(b"no-") || self.options.iter().any(known)) {
+            return Err(Failure::error(
+                format!(
+                    "did you mean `--{}` (with two dashes)?",
+                    String::from_utf8_lossy(arg)
+                ),
+                129,
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns the long name that `name` was probably meant to be.
+    fn nearest(&self, name: &[u8]) -> Option<String> {
+        let name = String::from_utf8_lossy(name);
+        let forms = self.options.iter().filter(|option| !option.long.is_empty());
+        let forms = forms.flat_map(|option| {
+            let negative = option.negatable.then(|| format!("no-{}", option.long));
+            [Some(option.long.to_owned()), negative]
+                .into_iter()
+                .flatten()
+        });
+        let nearest = crate::suggest::nearest(&name, forms)?;
+        Some(format!("did you mean --{nearest}?"))
+    }
+
+    /// Returns the failure of a mistake in the options: the error, then how it is done.
+    pub(crate) fn mistake(&self, error: &str, hint: Option<String>) -> Failure {
+        Failure::Usage {
+            error: Some(error.to_owned()),
+            hint,
+            text: self.usage(false),
+            on_stdout: false,
+        }
+    }
+
+    /// Returns the failure of a wrong call that needs no other words than how it is done.
+    pub(crate) fn misuse(&self) -> Failure {
+        Failure::Usage {
+            error: None,
+            hint: None,
+            text: self.usage(false),
+            on_stdout: false,
+        }
+    }
+
+    /// Returns the answer to `-h`.
+    pub(crate) fn help(&self, all: bool) -> Failure {
+        Failure::Usage {
+            error: None,
+            hint: None,
+            text: self.usage(all),
+            on_stdout: true,
+        }
+    }
+}
+
+/// Returns the value that comes with an option, from behind its `=` or from the next argument.
+fn value_of<Id>(
+    named: &Named<'_, Id>,
+    stuck: Option<&[u8]>,
+    rest: &mut std::slice::Iter<'_, Vec<u8>>,
+) -> Result<Value> {
+    let refuse = |what: &str| Failure::error(format!("{} {what}", named.describe()), 129);
+    if named.unset || named.option.takes == Takes::Nothing {
+        return match stuck {
+            Some(_) => Err(refuse("takes no value")),
+            None if named.unset => Ok(Value::Unset),
+            None => Ok(Value::Set),
+        };
+    }
+    let text = match (named.option.takes, stuck) {
+        (_, Some(text)) => text.to_vec(),
+        (Takes::OptionalText | Takes::OptionalNumber, None) => return Ok(Value::Set),
+        (takes, None) => match rest.next() {
+            Some(next) => next.clone(),
+            None if takes == Takes::LastDefault => return Ok(Value::Set),
+            None => return Err(refuse("requires a value")),
+        },
+    };
+    match named.option.takes {
+        Takes::Number => number(&text, &named.describe()).map(Value::Number),
+        Takes::OptionalNumber => std::str::from_utf8(&text)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .map(Value::Number)
+            .ok_or_else(|| {
+                // This message always has the long name.
+                let text = format!("option `{}' expects a numerical value", named.option.long);
+                Failure::error(text, 129)
+            }),
+        _ => Ok(Value::Text(text)),
+    }
+}
+
+/// Reads a number with a unit, as Git's options take it.
+fn number(text: &[u8], option: &str) -> Result<i64> {
+    let refuse = |what: String| Failure::error(what, 129);
+    if text.is_empty() {
+        return Err(refuse(format!("{option} expects a numerical value")));
+    }
+    let wrong = || {
+        refuse(format!(
+            "{option} expects an integer value with an optional k/m/g suffix"
+        ))
+    };
+    let (digits, unit) = match text.split_last() {
+        Some((b'k' | b'K', digits)) => (digits, 1 << 10),
+        Some((b'm' | b'M', digits)) => (digits, 1 << 20),
+        Some((b'g' | b'G', digits)) => (digits, 1 << 30),
+        _ => (text, 1),
+    };
+    let digits = std::str::from_utf8(digits).map_err(|_| wrong())?;
+    let value: i128 = digits.parse().map_err(|_| wrong())?;
+    match i32::try_from(value.saturating_mul(unit)) {
+        Ok(value) => Ok(i64::from(value)),
+        Err(_) => Err(refuse(format!(
+            "value {} for {option} not in range [{},{}]",
+            String::from_utf8_lossy(text),
+            i32::MIN,
+            i32::MAX
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static SPEC: Spec<u8> = Spec {
+        name: "test",
+        forms: &["[<options>] <name>"],
+        options: &[
+            Opt::text(1, "", "reason", "why").short(b'm'),
+            Opt::flag(2, "no-deref", "not the one it points to"),
+            Opt::flag(3, "stdin", "read"),
+            Opt::flag(4, "create-reflog", "create"),
+            Opt::number(5, "count", "n", "how many"),
+            Opt::number(6, "abbrev", "n", "digits").optional(),
+        ],
+    };
+
+    type Seen = Vec<(u8, Value)>;
+
+    fn parse(args: &[&str]) -> (Seen, Result<Vec<Vec<u8>>>) {
+        let args: Vec<Vec<u8>> = args.iter().map(|arg| arg.as_bytes().to_vec()).collect();
+        let mut seen = Vec::new();
+        let result = SPEC.parse(&args, |id, value| {
+            seen.push((id, value));
+            Ok(())
+        });
+        (seen, result)
+    }
+
+    fn message(args: &[&str]) -> String {
+        match parse(args).1.unwrap_err() {
+            Failure::Usage { error, .. } => error.unwrap(),
+            Failure::Error { message, .. } => String::from_utf8(message).unwrap(),
+            _ => panic!("another failure"),
+        }
+    }
+
+    #[test]
+    fn operands_and_options_mix_until_a_double_dash() {
+        let (seen, operands) = parse(&["a", "-mx", "--std", "b", "--", "-z"]);
+        assert_eq!(seen, [(1, Value::Text(b"x".to_vec())), (3, Value::Set)]);
+        assert_eq!(operands.unwrap(), [&b"a"[..], b"b", b"-z"]);
+    }
+
+    #[test]
+    fn negations_are_found_in_both_directions() {
+        assert_eq!(parse(&["--deref"]).0, [(2, Value::Unset)]);
+        assert_eq!(parse(&["--no-deref"]).0, [(2, Value::Set)]);
+        assert_eq!(parse(&["--no-st"]).0, [(3, Value::Unset)]);
+    }
+
+    #[test]
+    fn an_ambiguous_name_tells_the_last_two_it_could_be() {
+        assert_eq!(
+            message(&["--no"]),
+            "ambiguous option: no (could be --no-count or --no-abbrev)"
+        );
+    }
+
+    #[test]
+    fn numbers_are_checked() {
+        assert_eq!(parse(&["--count=1k"]).0, [(5, Value::Number(1024))]);
+        assert_eq!(
+            message(&["--count=1x"]),
+            "option `count' expects an integer value with an optional k/m/g suffix"
+        );
+        assert_eq!(
+            message(&["--abbrev="]),
+            "option `abbrev' expects a numerical value"
+        );
+        assert_eq!(parse(&["--abbrev", "7"]).0, [(6, Value::Set)]);
+        assert_eq!(message(&["-m"]), "switch `m' requires a value");
+    }
+}

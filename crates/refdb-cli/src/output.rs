@@ -1,0 +1,49 @@
+//! Standard output: one large buffer, and a quiet end when nobody reads it.
+
+use std::io::{ErrorKind, Write};
+
+use crate::failure::{Failure, Result};
+
+/// How much is collected before it is written.
+const BUFFER_SIZE: usize = 128 << 10;
+
+/// Standard output.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    buffer: Vec<u8>,
+}
+
+impl Output {
+    /// Returns the buffer to append to; [`Output::line_done`] is to follow.
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    /// Writes the buffer out if it is full.
+    pub(crate) fn line_done(&mut self) -> Result<()> {
+        if self.buffer.len() < BUFFER_SIZE {
+            return Ok(());
+        }
+        self.flush()
+    }
+
+    /// Appends `bytes`.
+    pub(crate) fn put(&mut self, bytes: impl AsRef<[u8]>) -> Result<()> {
+        self.buffer.extend_from_slice(bytes.as_ref());
+        self.line_done()
+    }
+
+    /// Writes the buffer out.
+    ///
+    /// # Errors
+    /// `OutputClosed` when nobody reads, and a fatal failure for everything else.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        let mut stdout = std::io::stdout();
+        let written = stdout.write_all(&self.buffer).and_then(|()| stdout.flush());
+        self.buffer.clear();
+        written.map_err(|error| match error.kind() {
+            ErrorKind::BrokenPipe => Failure::OutputClosed,
+            _ => Failure::fatal(format!("write failure on standard output: {error}")),
+        })
+    }
+}
