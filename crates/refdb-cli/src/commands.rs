@@ -1,5 +1,6 @@
 //! The commands: a table with a line for each, and what leads to them.
 
+mod for_each_ref;
 mod pack_refs;
 mod refs;
 mod show_ref;
@@ -37,6 +38,11 @@ const COMMANDS: &[Command] = &[
         name: "show-ref",
         summary: "List refs with their object ids, or check that one exists",
         run: show_ref::run,
+    },
+    Command {
+        name: "for-each-ref",
+        summary: "List refs in any form and order",
+        run: for_each_ref::run,
     },
     Command {
         name: "pack-refs",

@@ -3,7 +3,7 @@
 use refdb::ErrorKind;
 use refdb::RefName;
 
-use super::pack_refs;
+use super::{for_each_ref, pack_refs};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::options::{Opt, Spec};
@@ -18,6 +18,11 @@ struct Subcommand {
 }
 
 const SUBCOMMANDS: &[Subcommand] = &[
+    Subcommand {
+        name: "list",
+        form: "list [<options>] [<pattern>...]",
+        run: for_each_ref::list,
+    },
     Subcommand {
         name: "exists",
         form: "exists <ref>",

@@ -1,0 +1,476 @@
+//! `refdb for-each-ref`, also `refdb refs list`: lists refs in a form that the caller chooses.
+//!
+//! In the natural order refs are printed as they are read; in any other they are gathered first.
+
+mod atom;
+mod date;
+mod format;
+mod message;
+mod patterns;
+mod points_at;
+mod quote;
+mod sort;
+mod value;
+
+use bstr::ByteSlice;
+use refdb::name::is_root_ref;
+use refdb::{Refs, Store, TargetRef};
+use serde_json::{Map, Value as Json};
+
+use crate::context::Context;
+use crate::failure::{Failure, Result, say};
+use crate::options::{Opt, Spec, Value};
+use crate::output::Output;
+use format::{Format, Piece};
+use patterns::Patterns;
+use points_at::PointsAt;
+use quote::Quoting;
+use sort::{Owned, SortKey, sort};
+use value::{Item, Values};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Id {
+    Shell,
+    Perl,
+    Python,
+    Tcl,
+    OmitEmpty,
+    Json,
+    Count,
+    Format,
+    StartAfter,
+    Color,
+    Exclude,
+    Sort,
+    PointsAt,
+    Merged,
+    NoMerged,
+    Contains,
+    NoContains,
+    IgnoreCase,
+    Stdin,
+    IncludeRootRefs,
+}
+
+const OPTIONS: &[Opt<Id>] = &[
+    Opt::flag(Id::Shell, "shell", "quote values for a shell").short(b's'),
+    Opt::flag(Id::Perl, "perl", "quote values for Perl").short(b'p'),
+    Opt::flag(Id::Python, "python", "quote values for Python"),
+    Opt::flag(Id::Tcl, "tcl", "quote values for Tcl"),
+    Opt::flag(
+        Id::OmitEmpty,
+        "omit-empty",
+        "no line for refs whose format comes to nothing",
+    ),
+    Opt::flag(
+        Id::Json,
+        "json",
+        "a JSON object for each ref, with the atoms of the format",
+    )
+    .positive()
+    .hidden(),
+    Opt::number(Id::Count, "count", "n", "show only <n> refs").group(),
+    Opt::text(Id::Format, "format", "format", "what to print for each ref"),
+    Opt::text(
+        Id::StartAfter,
+        "start-after",
+        "marker",
+        "begin behind this name",
+    ),
+    Opt::text(Id::Color, "color", "when", "use colors").optional(),
+    Opt::text(
+        Id::Exclude,
+        "exclude",
+        "pattern",
+        "leave out refs that match",
+    ),
+    Opt::text(Id::Sort, "sort", "key", "sort by this field"),
+    Opt::text(
+        Id::PointsAt,
+        "points-at",
+        "object",
+        "only refs that lead to the object",
+    ),
+    Opt::text(Id::Merged, "merged", "commit", "only refs that are merged")
+        .last_default()
+        .positive(),
+    Opt::text(
+        Id::NoMerged,
+        "no-merged",
+        "commit",
+        "only refs that are not merged",
+    )
+    .last_default()
+    .positive(),
+    Opt::text(
+        Id::Contains,
+        "contains",
+        "commit",
+        "only refs that contain the commit",
+    )
+    .last_default()
+    .positive(),
+    Opt::text(
+        Id::NoContains,
+        "no-contains",
+        "commit",
+        "only refs that do not contain it",
+    )
+    .last_default()
+    .positive(),
+    Opt::flag(
+        Id::IgnoreCase,
+        "ignore-case",
+        "sort and filter without regard for case",
+    ),
+    Opt::flag(Id::Stdin, "stdin", "read patterns from standard input"),
+    Opt::flag(
+        Id::IncludeRootRefs,
+        "include-root-refs",
+        "also HEAD and the refs beside it",
+    ),
+];
+
+/// How the command is called.
+const FORM: &str = "[--count=<count>] [--shell|--perl|--python|--tcl]\n\
+     [(--sort=<key>)...] [--format=<format>]\n\
+     [--include-root-refs] [--points-at=<object>]\n\
+     [--merged[=<object>]] [--no-merged[=<object>]]\n\
+     [--contains[=<object>]] [--no-contains[=<object>]]\n\
+     [(--exclude=<pattern>)...] [--start-after=<marker>]\n\
+     [ --stdin | (<pattern>...)]";
+
+const FOR_EACH_REF: Spec<Id> = Spec {
+    name: "for-each-ref",
+    forms: &[FORM],
+    options: OPTIONS,
+};
+
+const LIST: Spec<Id> = Spec {
+    name: "refs list",
+    forms: &[FORM],
+    options: OPTIONS,
+};
+
+const DEFAULT_FORMAT: &[u8] = b"%(objectname) %(objecttype)%09%(refname)";
+
+/// What the options say.
+#[derive(Debug, Default)]
+struct Settings {
+    quoting: Vec<Quoting>,
+    omit_empty: bool,
+    json: bool,
+    count: i64,
+    format: Option<Vec<u8>>,
+    start_after: Option<Vec<u8>>,
+    exclude: Vec<Vec<u8>>,
+    /// The keys as they were given: the last counts most.
+    sort: Vec<Vec<u8>>,
+    points_at: Vec<refdb::ObjectId>,
+    ignore_case: bool,
+    stdin: bool,
+    root_refs: bool,
+}
+
+/// Runs `for-each-ref`.
+pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    each_ref(context, out, args, &FOR_EACH_REF)
+}
+
+/// Runs `refs list`.
+pub(super) fn list(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    each_ref(context, out, args, &LIST)
+}
+
+fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<Id>) -> Result<()> {
+    let mut settings = Settings::default();
+    let operands = spec.parse(args, |id, value| settings.set(context, id, value))?;
+    if settings.count < 0 {
+        let text = format!("invalid --count argument: `{}'", settings.count);
+        return Err(spec.mistake(&text, None));
+    }
+    let quoting = match settings.quoting.as_slice() {
+        [] => Quoting::None,
+        [quoting] => *quoting,
+        _ => return Err(spec.mistake("more than one quoting style?", None)),
+    };
+    let text = settings.format.as_deref().unwrap_or(DEFAULT_FORMAT);
+    let format = Format::parse(text)?.map_err(|malformed| {
+        let text = format!("malformed format string {}", malformed.0.as_bstr());
+        spec.mistake(&text, None)
+    })?;
+    let keys = settings.sort.iter().rev();
+    let keys: Vec<SortKey> = keys.map(|key| SortKey::parse(key)).collect::<Result<_>>()?;
+    let names = patterns_of(&settings, operands)?;
+    if settings.start_after.is_some() {
+        if !names.is_empty() {
+            return Err(Failure::fatal("cannot use --start-after with patterns"));
+        }
+        if !keys.is_empty() {
+            let text = "cannot use --start-after with custom sort options";
+            return Err(Failure::fatal(text));
+        }
+    }
+    let mut listing = Listing {
+        store: context.store()?,
+        values: Values::new(context)?,
+        include: Patterns::new(names, settings.ignore_case),
+        exclude: Patterns::new(settings.exclude.clone(), settings.ignore_case),
+        points_at: PointsAt::new(context, settings.points_at.clone())?,
+        settings: &settings,
+        printer: Printer {
+            format: &format,
+            quoting,
+            settings: &settings,
+            left: usize::try_from(settings.count)
+                .ok()
+                .filter(|count| *count > 0),
+            out,
+        },
+    };
+    if keys.iter().all(SortKey::is_natural) && keys.len() < 2 && !settings.ignore_case {
+        return listing.read(|listing, item| listing.printer.print(item, &mut listing.values));
+    }
+    let mut gathered = Vec::new();
+    listing.read(|listing, item| {
+        gathered.push(Owned::new(item, &keys, &mut listing.values)?);
+        Ok(true)
+    })?;
+    sort(&mut gathered, &keys, settings.ignore_case);
+    for owned in &gathered {
+        if !listing.printer.print(owned.item(), &mut listing.values)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+impl Settings {
+    fn set(&mut self, context: &Context, id: Id, value: Value) -> Result<()> {
+        let is_set = value.is_set();
+        match id {
+            Id::Shell => self.quote(Quoting::Shell, is_set),
+            Id::Perl => self.quote(Quoting::Perl, is_set),
+            Id::Python => self.quote(Quoting::Python, is_set),
+            Id::Tcl => self.quote(Quoting::Tcl, is_set),
+            Id::OmitEmpty => self.omit_empty = is_set,
+            Id::Json => self.json = is_set,
+            Id::Count => {
+                self.count = match value {
+                    Value::Number(count) => count,
+                    _ => 0,
+                }
+            }
+            Id::Format => self.format = value.into_text(),
+            Id::StartAfter => self.start_after = value.into_text(),
+            Id::Color => check_color(value)?,
+            Id::Exclude => value.add_or_clear(&mut self.exclude),
+            Id::Sort => value.add_or_clear(&mut self.sort),
+            Id::PointsAt => match value.into_text() {
+                None => self.points_at.clear(),
+                Some(text) => match context.object_id(&text)? {
+                    Some(oid) => self.points_at.push(oid),
+                    None => {
+                        let text = format!("malformed object name '{}'", text.as_bstr());
+                        return Err(Failure::error(text, 129));
+                    }
+                },
+            },
+            Id::Merged | Id::NoMerged | Id::Contains | Id::NoContains => {
+                let text = "this version does not follow the history of commits yet: \
+                            --merged, --contains and their opposites";
+                return Err(Failure::fatal(text));
+            }
+            Id::IgnoreCase => self.ignore_case = is_set,
+            Id::Stdin => self.stdin = is_set,
+            Id::IncludeRootRefs => self.root_refs = is_set,
+        }
+        Ok(())
+    }
+
+    fn quote(&mut self, quoting: Quoting, is_set: bool) {
+        self.quoting.retain(|other| *other != quoting);
+        if is_set {
+            self.quoting.push(quoting);
+        }
+    }
+}
+
+/// Checks when colours are wanted; there is no atom yet that has one.
+fn check_color(value: Value) -> Result<()> {
+    match value.into_text().as_deref() {
+        None | Some(b"always" | b"auto" | b"never") => Ok(()),
+        Some(_) => {
+            let text = "option `color' expects \"always\", \"auto\", or \"never\"";
+            Err(Failure::error(text, 129))
+        }
+    }
+}
+
+/// Returns the patterns from the command line or from standard input.
+fn patterns_of(settings: &Settings, operands: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+    if !settings.stdin {
+        return Ok(operands);
+    }
+    if !operands.is_empty() {
+        return Err(Failure::fatal("unknown arguments supplied with --stdin"));
+    }
+    let mut text = Vec::new();
+    let read = std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut text);
+    read.map_err(|error| Failure::fatal(format!("cannot read standard input: {error}")))?;
+    Ok(text.lines().map(<[u8]>::to_vec).collect())
+}
+
+struct Listing<'a> {
+    store: &'a Store,
+    values: Values<'a>,
+    include: Patterns,
+    exclude: Patterns,
+    points_at: PointsAt<'a>,
+    settings: &'a Settings,
+    printer: Printer<'a>,
+}
+
+impl Listing<'_> {
+    /// Calls `each` for every ref that is asked for, until it gives `false`.
+    fn read(&mut self, mut each: impl FnMut(&mut Self, Item<'_>) -> Result<bool>) -> Result<()> {
+        let mut refs = self.store.refs()?.excluding(self.exclude.whole_ranges());
+        if let Some(marker) = &self.settings.start_after {
+            // Behind the name itself, and before every name that goes on from it.
+            let behind = [marker.as_slice(), b"\x01"].concat();
+            refs.seek(&behind)?;
+            self.read_range(&mut refs, &mut each)?;
+            return Ok(());
+        }
+        if self.settings.root_refs {
+            self.read_range(&mut refs, &mut each)?;
+            return Ok(());
+        }
+        for prefix in self.include.prefixes() {
+            refs.seek_prefix(&prefix)?;
+            if !self.read_range(&mut refs, &mut each)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_range(
+        &mut self,
+        refs: &mut Refs,
+        each: &mut impl FnMut(&mut Self, Item<'_>) -> Result<bool>,
+    ) -> Result<bool> {
+        while let Some(record) = refs.next()? {
+            let name = record.name.as_bytes();
+            let listed =
+                name.starts_with(b"refs/") || (self.settings.root_refs && is_root_ref(name));
+            if !listed {
+                continue;
+            }
+            if record.bad_name {
+                let text = format!("ignoring ref with broken name {}", record.name);
+                say("warning", text.as_bytes());
+                continue;
+            }
+            if record.broken {
+                say(
+                    "warning",
+                    format!("ignoring broken ref {}", record.name).as_bytes(),
+                );
+                continue;
+            }
+            let included = self.include.is_empty() || self.include.match_path(name);
+            if !included || self.exclude.match_path(name) {
+                continue;
+            }
+            let (oid, peeled) = match record.target {
+                TargetRef::Direct(oid) => (oid, record.peeled),
+                TargetRef::Symbolic(_) => match self.store.resolve(record.name)? {
+                    Some(resolved) => (resolved.oid, resolved.peeled),
+                    None => continue,
+                },
+            };
+            let item = Item {
+                name: record.name,
+                oid,
+                peeled,
+                symbolic: record.target.oid().is_none(),
+                packed: record.packed,
+            };
+            if self.points_at.matches(item)? && !each(self, item)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+struct Printer<'a> {
+    format: &'a Format,
+    quoting: Quoting,
+    settings: &'a Settings,
+    /// How many refs are still to be printed, if that is limited.
+    left: Option<usize>,
+    out: &'a mut Output,
+}
+
+impl Printer<'_> {
+    /// Prints a ref; returns whether more may follow.
+    fn print(&mut self, item: Item<'_>, values: &mut Values<'_>) -> Result<bool> {
+        if self.settings.json {
+            self.push_json(item, values)?;
+        } else {
+            self.push_line(item, values)?;
+        }
+        self.out.line_done()?;
+        if let Some(left) = &mut self.left {
+            *left -= 1;
+        }
+        Ok(self.left != Some(0))
+    }
+
+    fn push_line(&mut self, item: Item<'_>, values: &mut Values<'_>) -> Result<()> {
+        let buffer = self.out.buffer();
+        let start = buffer.len();
+        for piece in &self.format.pieces {
+            match piece {
+                Piece::Literal(literal) => buffer.extend_from_slice(literal),
+                Piece::Atom(atom) if self.quoting == Quoting::None => {
+                    values.push(atom, item, buffer)?;
+                }
+                Piece::Atom(atom) => {
+                    let mut value = Vec::new();
+                    values.push(atom, item, &mut value)?;
+                    self.quoting.push(&value, buffer);
+                }
+            }
+        }
+        if buffer.len() > start || !self.settings.omit_empty {
+            buffer.push(b'\n');
+        }
+        Ok(())
+    }
+
+    /// Appends an object whose keys are the atoms. A value that is no text is given in hexadecimal
+    /// digits under a key with `_hex` at its end.
+    fn push_json(&mut self, item: Item<'_>, values: &mut Values<'_>) -> Result<()> {
+        let mut object = Map::new();
+        for atom in self.format.atoms() {
+            let mut value = Vec::new();
+            values.push(atom, item, &mut value)?;
+            match String::from_utf8(value) {
+                Ok(text) => object.insert(atom.text.clone(), Json::String(text)),
+                Err(error) => {
+                    let bytes = error.as_bytes().iter();
+                    let hex: String = bytes.map(|byte| format!("{byte:02x}")).collect();
+                    object.insert(format!("{}_hex", atom.text), Json::String(hex))
+                }
+            };
+        }
+        let line = Json::Object(object).to_string();
+        let buffer = self.out.buffer();
+        buffer.extend_from_slice(line.as_bytes());
+        buffer.push(b'\n');
+        Ok(())
+    }
+}

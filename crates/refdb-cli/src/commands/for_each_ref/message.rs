@@ -1,0 +1,160 @@
+//! The content of commits and tags: header lines, subject, body, signature.
+
+use bstr::ByteSlice;
+
+/// The lines with which a signature begins.
+const SIGNATURES: &[&[u8]] = &[
+    b"-----BEGIN PGP SIGNATURE-----",
+    b"-----BEGIN PGP MESSAGE-----",
+    b"-----BEGIN SIGNED MESSAGE-----",
+    b"-----BEGIN SSH SIGNATURE-----",
+];
+
+/// Returns the values of the header lines with that key.
+pub(super) fn header<'a>(data: &'a [u8], key: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    data.split_str("\n")
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.strip_prefix(key.as_bytes())?.strip_prefix(b" "))
+}
+
+/// The parts of a message.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Message<'a> {
+    /// Everything, the signature included.
+    pub(super) all: &'a [u8],
+    /// The first paragraph, with its line feeds.
+    pub(super) subject: &'a [u8],
+    /// What follows the subject, the signature included.
+    pub(super) body: &'a [u8],
+    /// The signature.
+    pub(super) signature: &'a [u8],
+}
+
+impl<'a> Message<'a> {
+    /// Finds the parts in the content of a commit or tag.
+    pub(super) fn parse(data: &'a [u8]) -> Message<'a> {
+        let start = match data.strip_prefix(b"\n") {
+            Some(rest) => rest,
+            None => data
+                .split_once_str("\n\n")
+                .map_or(&b""[..], |(_, rest)| rest),
+        };
+        let all = start.trim_start_with(|c| c == '\n');
+        let (text, signature) = all.split_at(signature_start(all));
+        let ends = [text.find("\n\n"), text.find("\r\n\r\n")];
+        let end = ends.into_iter().flatten().min().unwrap_or(text.len());
+        let (subject, body) = all.split_at(end);
+        let is_break = |c: char| matches!(c, '\n' | '\r');
+        Message {
+            all,
+            subject: subject.trim_end_with(is_break),
+            body: body.trim_start_with(is_break),
+            signature,
+        }
+    }
+
+    /// Returns the body without the signature.
+    pub(super) fn body_alone(&self) -> &'a [u8] {
+        let len = self.body.len().saturating_sub(self.signature.len());
+        self.body.get(..len).unwrap_or_default()
+    }
+
+    /// Appends the subject on one line.
+    pub(super) fn push_subject(&self, out: &mut Vec<u8>) {
+        let mut bytes = self.subject.iter().peekable();
+        while let Some(&byte) = bytes.next() {
+            match byte {
+                b'\r' if bytes.peek() == Some(&&b'\n') => {}
+                b'\n' => out.push(b' '),
+                _ => out.push(byte),
+            }
+        }
+    }
+
+    /// Appends the subject as a part of a file name.
+    pub(super) fn push_sanitized_subject(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        let mut gap = false;
+        let line = self.subject;
+        for (at, &byte) in line.iter().enumerate() {
+            let fine = byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_');
+            if !fine {
+                gap = true;
+                continue;
+            }
+            if gap && out.len() > start {
+                out.push(b'-');
+            }
+            gap = false;
+            let repeated = byte == b'.' && at > 0 && line.get(at - 1) == Some(&b'.');
+            if !repeated {
+                out.push(byte);
+            }
+        }
+        while out.len() > start && matches!(out.last(), Some(b'.' | b'-')) {
+            out.pop();
+        }
+    }
+
+    /// Appends the first lines of the message, all but the first of them indented.
+    pub(super) fn push_lines(&self, count: usize, out: &mut Vec<u8>) {
+        let len = self.all.len() - self.signature.len();
+        let text = self.all.get(..len).unwrap_or_default();
+        for (index, line) in text.lines_with_terminator().take(count).enumerate() {
+            if index > 0 {
+                out.extend_from_slice(b"\n    ");
+            }
+            out.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
+        }
+    }
+}
+
+/// Returns where the last line is that begins a signature, or the length if there is none.
+fn signature_start(text: &[u8]) -> usize {
+    let mut at = 0;
+    let mut found = text.len();
+    for line in text.lines_with_terminator() {
+        if SIGNATURES.iter().any(|start| line.starts_with(start)) {
+            found = at;
+        }
+        at += line.len();
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TAG: &[u8] = b"object 1\ntagger A <a@b> 1 +0000\n\none\ntwo\n\nbody\n\
+        -----BEGIN SSH SIGNATURE-----\nxyz\n";
+
+    #[test]
+    fn parts() {
+        let message = Message::parse(TAG);
+        assert_eq!(message.subject.as_bstr(), "one\ntwo");
+        assert_eq!(message.body_alone().as_bstr(), "body\n");
+        assert!(message.signature.starts_with(b"-----BEGIN SSH"));
+        assert_eq!(
+            header(TAG, "tagger").next().unwrap().as_bstr(),
+            "A <a@b> 1 +0000"
+        );
+        let mut lines = Vec::new();
+        message.push_lines(2, &mut lines);
+        assert_eq!(lines.as_bstr(), "one\n    two");
+    }
+
+    #[test]
+    fn a_signature_right_below_the_header_leaves_nothing_else() {
+        let message = Message::parse(b"object 1\n\n-----BEGIN PGP SIGNATURE-----\nx\n\ny\n");
+        assert_eq!(message.subject, b"");
+        assert_eq!(message.body_alone(), b"");
+    }
+
+    #[test]
+    fn sanitized_subjects_are_file_names() {
+        let mut out = Vec::new();
+        Message::parse(b"\n ..a..b: c/d. ").push_sanitized_subject(&mut out);
+        assert_eq!(out.as_bstr(), ".a.b-c-d");
+    }
+}

@@ -1,0 +1,146 @@
+//! Which refs are listed: patterns, and the prefixes that the names of matching refs have.
+
+use bstr::ByteSlice;
+use gix_glob::wildmatch::Mode;
+
+/// A set of patterns, of which a name has to match one.
+#[derive(Debug, Default)]
+pub(super) struct Patterns {
+    patterns: Vec<Vec<u8>>,
+    ignore_case: bool,
+}
+
+impl Patterns {
+    /// Takes patterns, and whether they match without regard for case.
+    pub(super) fn new(patterns: Vec<Vec<u8>>, ignore_case: bool) -> Self {
+        Patterns {
+            patterns,
+            ignore_case,
+        }
+    }
+
+    /// Returns whether there is no pattern.
+    pub(super) fn is_empty(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
+    /// Returns whether a pattern is `name`, a folder above it, or a glob that matches all of it.
+    pub(super) fn match_path(&self, name: &[u8]) -> bool {
+        let glob = Mode::NO_MATCH_SLASH_LITERAL;
+        let mode = match self.ignore_case {
+            true => glob | Mode::IGNORE_CASE,
+            false => glob,
+        };
+        self.patterns.iter().any(|pattern| {
+            self.is_folder_of(pattern, name)
+                || (has_glob(pattern)
+                    && gix_glob::wildmatch(pattern.as_bstr(), name.as_bstr(), mode))
+                || (self.ignore_case && pattern.eq_ignore_ascii_case(name))
+        })
+    }
+
+    fn is_folder_of(&self, pattern: &[u8], name: &[u8]) -> bool {
+        let Some((start, rest)) = name.split_at_checked(pattern.len()) else {
+            return false;
+        };
+        let same = match self.ignore_case {
+            true => start.eq_ignore_ascii_case(pattern),
+            false => start == pattern,
+        };
+        same && !pattern.is_empty()
+            && (rest.is_empty() || rest.starts_with(b"/") || pattern.ends_with(b"/"))
+    }
+
+    /// Returns prefixes below `refs/`, sorted and none a prefix of another, one of which every
+    /// matching ref has.
+    pub(super) fn prefixes(&self) -> Vec<Vec<u8>> {
+        let base = b"refs/";
+        if self.patterns.is_empty() || self.ignore_case {
+            return vec![base.to_vec()];
+        }
+        let mut prefixes: Vec<Vec<u8>> = self
+            .patterns
+            .iter()
+            .map(|pattern| literal_start(pattern).to_vec())
+            .filter_map(|start| {
+                if start.starts_with(base) {
+                    Some(start)
+                } else {
+                    // What begins otherwise matches no ref, unless it goes on with a wildcard.
+                    base.starts_with(&start).then(|| base.to_vec())
+                }
+            })
+            .collect();
+        prefixes.sort();
+        prefixes.dedup_by(|next, kept| next.starts_with(kept));
+        prefixes
+    }
+
+    /// Returns prefixes all of whose refs match: what an exclusion can jump over.
+    pub(super) fn whole_ranges(&self) -> Vec<Vec<u8>> {
+        if self.ignore_case {
+            return Vec::new();
+        }
+        let folders = self.patterns.iter().filter(|pattern| !has_glob(pattern));
+        folders
+            .map(|pattern| {
+                let mut range = pattern.clone();
+                if !range.ends_with(b"/") {
+                    range.push(b'/');
+                }
+                range
+            })
+            .collect()
+    }
+}
+
+fn has_glob(pattern: &[u8]) -> bool {
+    literal_start(pattern).len() < pattern.len()
+}
+
+/// Returns what stands before the first wildcard.
+fn literal_start(pattern: &[u8]) -> &[u8] {
+    let end = pattern.find_byteset(b"*?[\\").unwrap_or(pattern.len());
+    pattern.get(..end).unwrap_or(pattern)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patterns(list: &[&str], ignore_case: bool) -> Patterns {
+        let list = list.iter().map(|it| it.as_bytes().to_vec()).collect();
+        Patterns::new(list, ignore_case)
+    }
+
+    #[test]
+    fn a_folder_matches_what_is_below_it() {
+        let heads = patterns(&["refs/heads"], false);
+        assert!(heads.match_path(b"refs/heads/a"));
+        assert!(heads.match_path(b"refs/heads"));
+        assert!(!heads.match_path(b"refs/headstone"));
+        assert!(patterns(&["refs/heads/"], false).match_path(b"refs/heads/a/b"));
+        assert!(!patterns(&[""], false).match_path(b"refs/heads/a"));
+        assert!(patterns(&["REFS/Heads"], true).match_path(b"refs/heads/a"));
+    }
+
+    #[test]
+    fn wildcards_stop_at_slashes() {
+        let one = patterns(&["refs/heads/*"], false);
+        assert!(one.match_path(b"refs/heads/a"));
+        assert!(!one.match_path(b"refs/heads/a/b"));
+        assert!(patterns(&["refs/**/b"], false).match_path(b"refs/heads/a/b"));
+    }
+
+    #[test]
+    fn prefixes_are_few() {
+        let prefixes = |list: &[&str]| patterns(list, false).prefixes();
+        assert_eq!(
+            prefixes(&["refs/tags/v*", "refs/heads/a", "refs/heads/ab"]),
+            [&b"refs/heads/a"[..], b"refs/tags/v"]
+        );
+        assert_eq!(prefixes(&["*/x"]), [b"refs/"]);
+        assert_eq!(prefixes(&["main"]), Vec::<Vec<u8>>::new());
+        assert_eq!(prefixes(&[]), [b"refs/"]);
+    }
+}
