@@ -164,8 +164,8 @@ pub(crate) fn describe_refusal(system: &dyn System, target: &Path, error: &io::E
     }
     let advice = match holder(system, &target) {
         Some(pid) => format!(
-            "Lock may be held by process {pid}; if no such process is running, the lock file may \
-             be stale"
+            "Lock may be held by process {pid}; if no git process is running, the lock file may be \
+             stale (PIDs can be reused)"
         ),
         None => "Another git process seems to be running in this repository, or the lock file may \
                  be stale"
