@@ -46,6 +46,9 @@ fn run(seed: u64, format: Format) -> bool {
             assert!(out.code() == 0 || out.stderr.contains_str("non-commit object"));
             history.push_str("--- pack-refs\n");
         }
+        if rng.percent(10) {
+            history.push_str(&write_log(&repo, &mut model, &mut rng));
+        }
         let transaction = generator.next(&model);
         let before = model.state().clone();
         let case = || {
@@ -100,6 +103,24 @@ fn run(seed: u64, format: Format) -> bool {
         ));
     }
     true
+}
+
+/// Adds a reflog entry through Git and in the model, for a ref that may not be there.
+fn write_log(repo: &Repo, model: &mut Model, rng: &mut Rng) -> String {
+    let name = *rng.pick(&["HEAD", "refs/heads/main", "refs/heads/side", "refs/notes/n"]);
+    let commits = &repo.objects().commits;
+    let zero = repo.format().objects.zero();
+    let old = if rng.percent(50) { &zero } else { &commits[7] };
+    let new = &commits[8];
+    let message = *rng.pick(&["written", " by  hand "]);
+    if model.write_log(name.into(), old, new, message).is_err() {
+        // Git refuses it in one ref format only.
+        return String::new();
+    }
+    repo.git(["reflog", "write", name, old, new, message])
+        .run()
+        .ok();
+    format!("--- reflog write {name} {old} {new} '{message}'\n")
 }
 
 /// Accepts what Git has written too much into a reflog: all that should be there is there in the

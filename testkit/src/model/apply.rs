@@ -1,11 +1,12 @@
 //! The second half of a transaction: the verdict, and the changes to refs and reflogs.
 
-use bstr::{BString, ByteSlice};
+use bstr::{BStr, BString, ByteSlice};
 
 use super::edit::Transaction;
 use super::prepare::{New, Plan, Step};
-use super::{LogAllRefUpdates, Model, Rejection, Verdict, committer};
+use super::{LogAllRefUpdates, Model, Reason, Rejection, Verdict, committer};
 use crate::format::RefFormat;
+use crate::oracle::{TIME, ZONE};
 use crate::state::{LogEntry, Target};
 
 /// What all entries of a transaction have in common.
@@ -43,6 +44,37 @@ impl Model {
         Verdict::Done {
             rejections: rejections(&plan, transaction),
         }
+    }
+
+    /// Adds an entry to a reflog, which is made if there is none, and changes no ref: what
+    /// `git reflog write` does. The new value must not be zero.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::Unresolvable`], in which case nothing is changed.
+    pub fn write_log(
+        &mut self,
+        name: &BStr,
+        old: &str,
+        new: &str,
+        message: &str,
+    ) -> Result<(), Reason> {
+        self.follow(name)?;
+        let words: Vec<&str> = message.split_whitespace().collect();
+        let entry = LogEntry {
+            old: old.to_owned(),
+            new: new.to_owned(),
+            committer: committer(),
+            time: TIME,
+            zone: ZONE.to_owned(),
+            message: words.join(" ").into(),
+        };
+        self.state
+            .logs
+            .entry(name.to_owned())
+            .or_default()
+            .push(entry);
+        Ok(())
     }
 
     fn carry_out(&mut self, step: &Step, stamp: &Stamp, before: &Model) {
