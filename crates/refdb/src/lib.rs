@@ -3,6 +3,8 @@
 //!
 //! Start with [`Repository::discover`] (feature `git`, on by default) or [`Store::open`].
 
+#[cfg(feature = "git")]
+pub mod date;
 pub mod error;
 pub mod layout;
 pub mod name;
@@ -12,6 +14,8 @@ pub mod options;
 pub mod reflog;
 #[cfg(feature = "git")]
 pub mod repository;
+#[cfg(feature = "git")]
+pub mod revision;
 pub mod store;
 pub mod system;
 pub mod target;

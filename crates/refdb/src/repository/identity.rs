@@ -6,6 +6,7 @@ use bstr::{BStr, BString, ByteSlice, ByteVec};
 
 use super::config::Config;
 use super::environment::Environment;
+use crate::date;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Identity;
 use crate::system::System;
@@ -30,12 +31,14 @@ pub(super) fn committer(
         .or_else(|| configured("user.email"))
         .or_else(|| environment.bytes("EMAIL").filter(|email| !email.is_empty()));
     let date = match environment.bytes("GIT_COMMITTER_DATE") {
-        Some(text) if !text.is_empty() => Some(date(text.as_bstr())?),
+        Some(text) if !text.is_empty() => Some(date::parse(&text).ok_or_else(|| {
+            Error::new(ErrorKind::Config, format!("invalid date format: {text}"))
+        })?),
         _ => None,
     };
     let zone = match date {
         Some((_, zone)) => zone,
-        None => decimal_zone(gix_date::Time::now_local_or_utc().offset),
+        None => date::local_zone(system.now().as_secs()),
     };
     let name = match name.map(|name| clean(&name)) {
         Some(name) if !name.is_empty() => name,
@@ -57,26 +60,6 @@ pub(super) fn committer(
         date,
         zone,
     })
-}
-
-/// Reads a date as Git does, in seconds since 1970 and a zone as decimal `HHMM`.
-fn date(text: &BStr) -> Result<(u64, i16)> {
-    let parsed = text.to_str().ok().and_then(|text| {
-        let text = text.trim();
-        // A raw date may have an `@` before it, which takes away any doubt that it is one.
-        let raw = text.strip_prefix('@').unwrap_or(text);
-        let time = gix_date::parse_header(raw)
-            .filter(|_| raw.starts_with(|first: char| first.is_ascii_digit()))
-            .or_else(|| gix_date::parse(text, None).ok())?;
-        Some((u64::try_from(time.seconds).ok()?, decimal_zone(time.offset)))
-    });
-    parsed.ok_or_else(|| Error::new(ErrorKind::Config, format!("invalid date format: {text}")))
-}
-
-/// Returns an offset in seconds as the decimal number `HHMM`.
-fn decimal_zone(seconds: i32) -> i16 {
-    let minutes = seconds / 60;
-    i16::try_from(minutes / 60 * 100 + minutes % 60).unwrap_or(0)
 }
 
 /// Removes what would break a line of a reflog, and punctuation at both ends.
@@ -209,16 +192,8 @@ mod tests {
     }
 
     #[test]
-    fn dates() {
-        assert_eq!(
-            date(b"1700000000 +0230".into()).unwrap(),
-            (1_700_000_000, 230)
-        );
-        assert_eq!(
-            date(b"2022-08-18 12:45:06 +0800".into()).unwrap(),
-            (1_660_797_906, 800)
-        );
-        let error = date(b"nonsense".into()).unwrap_err();
+    fn a_date_that_is_none_is_refused() {
+        let error = identity(&[("GIT_COMMITTER_DATE", "nonsense")], "").unwrap_err();
         assert_eq!(error.to_string(), "invalid date format: nonsense");
     }
 

@@ -1,0 +1,290 @@
+//! Dates that are meant roughly: `yesterday`, `last friday`, `3.weeks.ago`, `noon`.
+
+use super::civil::Civil;
+use super::{EPOCH_MIN, Fields, is_short_for, leading, month_of, raw, value};
+
+const DAY: i64 = 86_400;
+
+/// Reads a date that is meant roughly, in seconds since 1970; `None` if nothing in it has to do
+/// with dates. What it leaves open is as at `now`, in the local zone.
+pub fn approximate(text: &[u8], now: i64) -> Option<i64> {
+    let mut fields = Fields::default();
+    fields.read(text);
+    if let Some((seconds, _)) = raw(text).or_else(|| fields.finish()) {
+        return Some(seconds);
+    }
+    let mut guess = Guess::new(now);
+    let mut rest = text;
+    while let Some(&byte) = rest.first() {
+        let len = if byte.is_ascii_digit() {
+            guess.settle();
+            guess.is_date = true;
+            guess.number(rest)
+        } else if byte.is_ascii_alphabetic() {
+            let word = leading(rest, |byte| byte.is_ascii_alphabetic());
+            guess.word(word);
+            word.len()
+        } else {
+            1
+        };
+        rest = rest.get(len..).unwrap_or_default();
+    }
+    guess.settle();
+    guess.is_date.then(|| guess.move_back(0))
+}
+
+/// What is known of the date so far.
+struct Guess {
+    now: Civil,
+    year: Option<i64>,
+    month: Option<i64>,
+    day: Option<i64>,
+    hour: i64,
+    minute: i64,
+    second: i64,
+    // A number that waits for the word that says what it counts; 0 for none.
+    pending: i64,
+    is_date: bool,
+}
+
+impl Guess {
+    fn new(now: i64) -> Self {
+        let now = Civil::from_local_seconds(now);
+        Guess {
+            now,
+            year: None,
+            month: None,
+            day: None,
+            hour: now.hour,
+            minute: now.minute,
+            second: now.second,
+            pending: 0,
+            is_date: false,
+        }
+    }
+
+    /// Fills in what is open, goes so many seconds back, and returns where that leads.
+    fn move_back(&mut self, seconds: i64) -> i64 {
+        let month = self.month.unwrap_or(self.now.month);
+        // A month that is still to come is last year's.
+        let year = self
+            .year
+            .unwrap_or(self.now.year - i64::from(month > self.now.month));
+        let civil = Civil {
+            year,
+            month,
+            day: self.day.unwrap_or(self.now.day),
+            hour: self.hour,
+            minute: self.minute,
+            second: self.second,
+        };
+        let seconds = civil.local_seconds() - seconds;
+        self.set(Civil::from_local_seconds(seconds));
+        seconds
+    }
+
+    fn set(&mut self, civil: Civil) {
+        self.year = Some(civil.year);
+        self.month = Some(civil.month);
+        self.day = Some(civil.day);
+        self.hour = civil.hour;
+        self.minute = civil.minute;
+        self.second = civil.second;
+    }
+
+    /// Takes a number that no word claimed for a day, a month or a year.
+    fn settle(&mut self) {
+        match std::mem::take(&mut self.pending) {
+            0 => {}
+            day @ 1..32 if self.day.is_none() => self.day = Some(day),
+            month @ 1..13 if self.month.is_none() => self.month = Some(month),
+            year if self.year.is_none() => {
+                self.year = match year {
+                    1970..2100 => Some(year),
+                    70..100 => Some(1900 + year),
+                    1..38 => Some(2000 + year),
+                    _ => None,
+                };
+            }
+            _ => {}
+        }
+    }
+
+    /// Reads a number at the start of `text`; returns the length of what was read.
+    fn number(&mut self, text: &[u8]) -> usize {
+        let mut fields = Fields::default();
+        if let Some(len) = fields.several(text) {
+            if let Some((hour, minute, second)) = fields.time {
+                (self.hour, self.minute, self.second) = (hour, minute, second);
+            }
+            self.year = fields.year.or(self.year);
+            self.month = fields.month.or(self.month);
+            self.day = fields.day.or(self.day);
+            return len;
+        }
+        let digits = leading(text, |byte| byte.is_ascii_digit());
+        // Only small numbers are padded with zeros.
+        if !digits.starts_with(b"0") || digits.len() <= 2 {
+            self.pending = value(digits).min(EPOCH_MIN);
+        }
+        digits.len()
+    }
+
+    fn word(&mut self, word: &[u8]) {
+        if let Some(month) = month_of(word) {
+            self.month = Some(month);
+            self.is_date = true;
+        } else if self.special(word) {
+            self.is_date = true;
+        } else if self.pending == 0 {
+            const NUMBERS: [&str; 10] = [
+                "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+            ];
+            let numbers = NUMBERS.iter().zip(1..).chain([(&"last", 1)]);
+            let mut numbers =
+                numbers.filter(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()));
+            if let Some((_, number)) = numbers.next() {
+                self.pending = number;
+                self.is_date = true;
+            }
+        } else {
+            self.unit(word);
+        }
+    }
+
+    /// Reads a word that stands for a moment of its own.
+    fn special(&mut self, word: &[u8]) -> bool {
+        let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+        if is("yesterday") {
+            self.pending = 0;
+            self.move_back(DAY);
+        } else if is("midnight") || is("today") {
+            self.at_hour(0);
+        } else if is("noon") {
+            self.at_hour(12);
+        } else if is("tea") {
+            self.at_hour(17);
+        } else if is("am") {
+            self.half(0);
+        } else if is("pm") {
+            self.half(12);
+        } else if is("never") {
+            self.pending = 0;
+            self.set(Civil::from_local_seconds(0));
+        } else if is("now") {
+            self.pending = 0;
+            self.move_back(0);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Sets the time to an hour: of today, or of yesterday if today's is still to come.
+    fn at_hour(&mut self, hour: i64) {
+        self.settle();
+        if self.hour < hour && self.day.is_none() {
+            self.move_back(DAY);
+        }
+        (self.hour, self.minute, self.second) = (hour, 0, 0);
+    }
+
+    /// Takes the hour for one of the morning (0) or the afternoon (12).
+    fn half(&mut self, half: i64) {
+        if self.pending != 0 {
+            self.hour = std::mem::take(&mut self.pending);
+            (self.minute, self.second) = (0, 0);
+        }
+        self.hour = self.hour % 12 + half;
+    }
+
+    /// Reads a word that says what the pending number counts.
+    fn unit(&mut self, word: &[u8]) {
+        const UNITS: [(&str, i64); 5] = [
+            ("seconds", 1),
+            ("minutes", 60),
+            ("hours", 3600),
+            ("days", DAY),
+            ("weeks", 7 * DAY),
+        ];
+        let stem = |name: &str| name.len() - 1;
+        for (name, seconds) in UNITS {
+            if is_short_for(word, name, stem(name)) {
+                let count = std::mem::take(&mut self.pending);
+                self.move_back(count * seconds);
+                self.is_date = true;
+                return;
+            }
+        }
+        if is_short_for(word, "months", 5) || is_short_for(word, "years", 4) {
+            let count = std::mem::take(&mut self.pending);
+            self.move_back(0);
+            let months = if word.len() > 5 || word.to_ascii_lowercase().starts_with(b"m") {
+                count
+            } else {
+                count * 12
+            };
+            let all = self.year.unwrap_or(1970) * 12 + self.month.unwrap_or(1) - 1 - months;
+            self.year = Some(all.div_euclid(12));
+            self.month = Some(all.rem_euclid(12) + 1);
+            self.is_date = true;
+            return;
+        }
+        self.weekday(word);
+    }
+
+    /// Goes back to a day of the week, as many weeks as the pending number says.
+    fn weekday(&mut self, word: &[u8]) {
+        const DAYS: [&str; 7] = [
+            "Sundays",
+            "Mondays",
+            "Tuesdays",
+            "Wednesdays",
+            "Thursdays",
+            "Fridays",
+            "Saturdays",
+        ];
+        let index = DAYS.iter().position(|name| is_short_for(word, name, 3));
+        let Some(wanted) = index.and_then(|index| i64::try_from(index).ok()) else {
+            return;
+        };
+        let weeks = std::mem::take(&mut self.pending) - 1;
+        let here = self.move_back(0);
+        let today = Civil::from_local_seconds(here).weekday();
+        let mut back = today - wanted;
+        let weeks = if back <= 0 { weeks + 1 } else { weeks };
+        back += 7 * weeks;
+        self.move_back(back * DAY);
+        self.is_date = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Noon of a Tuesday.
+    const NOW: i64 = 1_699_963_200;
+
+    #[test]
+    fn nothing_of_a_date() {
+        for text in ["", "garbage", "friday", "ago", "week"] {
+            assert_eq!(approximate(text.as_bytes(), NOW), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn times_ago() {
+        for (text, ago) in [
+            ("now", 0),
+            ("2.weeks.ago", 14 * DAY),
+            ("one day", DAY),
+            ("yesterday", DAY),
+            ("3 hours 2 minutes 1 second ago", 3 * 3600 + 2 * 60 + 1),
+        ] {
+            assert_eq!(approximate(text.as_bytes(), NOW), Some(NOW - ago), "{text}");
+        }
+        assert_eq!(approximate(b"@0 +0000", NOW), Some(0));
+        assert_eq!(approximate(b"1234567890", NOW), Some(1_234_567_890));
+    }
+}

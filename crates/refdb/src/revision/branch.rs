@@ -1,0 +1,150 @@
+//! `@`, `@{-N}`, `@{upstream}` and `@{push}`: names that stand for the name of a branch.
+
+use bstr::{BString, ByteSlice};
+
+use super::Revisions;
+use super::tracking::Direction;
+use crate::backend::LogOrder;
+use crate::error::Result;
+use crate::name::RefName;
+use crate::oid::ObjectId;
+
+/// Returns the length of `@{upstream}`, `@{u}` or `@{push}` at the start of `text`, and what is
+/// meant.
+pub(super) fn mark_len(text: &[u8]) -> Option<(usize, Direction)> {
+    let marks = [
+        ("@{upstream}", Direction::Upstream),
+        ("@{u}", Direction::Upstream),
+        ("@{push}", Direction::Push),
+    ];
+    marks.into_iter().find_map(|(mark, direction)| {
+        let start = text.get(..mark.len())?;
+        start
+            .eq_ignore_ascii_case(mark.as_bytes())
+            .then_some((mark.len(), direction))
+    })
+}
+
+impl Revisions<'_> {
+    /// Returns the branch that `check-ref-format --branch` takes `name` for: `@{-1}` and the like
+    /// replaced, anything else as it is. Whether the result is well-formed is not checked.
+    ///
+    /// # Errors
+    /// As for [`Revisions::dwim_ref`].
+    pub fn expand_branch(&self, name: &[u8]) -> Result<BString> {
+        Ok(self.interpret(name, true)?.unwrap_or_else(|| name.into()))
+    }
+
+    /// Returns what stands for the whole of `name`; `None` if it is nothing special. With
+    /// `local`, only names of local branches are of interest.
+    pub(super) fn interpret(&self, name: &[u8], local: bool) -> Result<Option<BString>> {
+        if let Some((number, rest)) = prior_number(name) {
+            let Some(mut branch) = self.prior_branch(number)? else {
+                return Ok(None);
+            };
+            if rest.is_empty() {
+                return Ok(Some(branch));
+            }
+            branch.extend_from_slice(rest);
+            return self.interpret(&branch, local);
+        }
+        if !local && let Some(rest) = lone_at(name) {
+            let mut head = BString::from("HEAD");
+            head.extend_from_slice(rest);
+            return match rest {
+                b"" => Ok(Some(head)),
+                _ => self.interpret(&head, local),
+            };
+        }
+        for at in name.find_iter("@") {
+            let (branch, rest) = name.split_at(at);
+            let Some((len, direction)) = mark_len(rest) else {
+                continue;
+            };
+            if branch.contains(&b':') {
+                continue;
+            }
+            let tracking = self.tracking(branch, direction)?;
+            if len != rest.len() || local && !tracking.starts_with(b"refs/heads/") {
+                return Ok(None);
+            }
+            return Ok(Some(self.shorten(RefName::from_disk(&tracking), false)?));
+        }
+        Ok(None)
+    }
+
+    /// Returns the id that `@{-N}` stands for if no branch was checked out then.
+    pub(super) fn detached_prior(&self, name: &[u8]) -> Result<Option<ObjectId>> {
+        match prior_number(name) {
+            Some((number, b"")) => {
+                let branch = self.prior_branch(number)?;
+                Ok(branch.and_then(|branch| self.full_id(&branch)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns what was checked out before the last so many checkouts.
+    fn prior_branch(&self, number: u64) -> Result<Option<BString>> {
+        let mut left = number;
+        let mut found = None;
+        let head = RefName::from_disk(b"HEAD");
+        self.store
+            .for_each_log_entry(head, LogOrder::NewestFirst, |entry| {
+                let from = entry
+                    .message
+                    .strip_prefix(b"checkout: moving from ")
+                    .and_then(|rest| rest.split_once_str(" to "))
+                    .map(|(from, _)| from);
+                if let Some(from) = from {
+                    left -= 1;
+                    if left == 0 {
+                        found = Some(BString::from(from));
+                    }
+                }
+                Ok(left > 0)
+            })?;
+        Ok(found)
+    }
+}
+
+/// Splits `@{-N}` off the start of a name.
+fn prior_number(name: &[u8]) -> Option<(u64, &[u8])> {
+    let rest = name.strip_prefix(b"@{-")?;
+    let (number, rest) = rest.split_once_str("}")?;
+    if !number.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number = number.to_str().ok()?.parse().ok()?;
+    (number > 0).then_some((number, rest))
+}
+
+/// Returns what follows an `@` that stands for `HEAD`: nothing, or another `@{`.
+fn lone_at(name: &[u8]) -> Option<&[u8]> {
+    let rest = name.strip_prefix(b"@")?;
+    (rest.is_empty() || rest.starts_with(b"@{")).then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks() {
+        assert_eq!(mark_len(b"@{u}x"), Some((4, Direction::Upstream)));
+        assert_eq!(mark_len(b"@{UpStream}"), Some((11, Direction::Upstream)));
+        assert_eq!(mark_len(b"@{push}"), Some((7, Direction::Push)));
+        assert_eq!(mark_len(b"@{up}"), None);
+    }
+
+    #[test]
+    fn lone_ats_and_prior_numbers() {
+        assert_eq!(lone_at(b"@"), Some(&b""[..]));
+        assert_eq!(lone_at(b"@@{u}"), Some(&b"@{u}"[..]));
+        assert_eq!(lone_at(b"@{1}"), None);
+        assert_eq!(lone_at(b"@foo"), None);
+        assert_eq!(prior_number(b"@{-2}@{u}"), Some((2, &b"@{u}"[..])));
+        assert_eq!(prior_number(b"@{-0}"), None);
+        assert_eq!(prior_number(b"@{--1}"), None);
+    }
+}
