@@ -74,13 +74,15 @@ impl Fields {
             let len = match byte {
                 byte if byte.is_ascii_alphabetic() => self.word(rest),
                 byte if byte.is_ascii_digit() => self.number(rest),
-                b'+' | b'-' if self.time.is_some() => match zone_offset(rest) {
-                    Some((offset, len)) => {
-                        self.offset = Some(offset);
-                        len
+                b'+' | b'-' if self.time.is_some() || self.epoch.is_some() => {
+                    match zone_offset(rest) {
+                        Some((offset, len)) => {
+                            self.offset = Some(offset);
+                            len
+                        }
+                        None => 1,
                     }
-                    None => 1,
-                },
+                }
                 _ => 1,
             };
             rest = rest.get(len..).unwrap_or_default();

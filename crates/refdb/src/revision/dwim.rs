@@ -1,6 +1,6 @@
 //! From a short name to a ref and back: Git's six rules.
 
-use bstr::{BString, ByteSlice};
+use bstr::BString;
 
 use super::{Revisions, shown};
 use crate::error::{ErrorKind, Result};
