@@ -394,7 +394,8 @@ impl Checker<'_> {
                 entries.extend(self.entries.iter().filter(|entry| entry.within == within));
                 len += 1;
             }
-            let agree = entries.len() == level.len()
+            let agree = !level.is_empty()
+                && entries.len() == level.len()
                 && entries.iter().zip(&level).all(|(entry, block)| {
                     entry.child == block.offset && entry.key == block.last_key
                 });

@@ -244,6 +244,15 @@ fn an_index_that_points_at_itself_is_refused() {
 }
 
 #[test]
+fn an_index_over_nothing_is_found() {
+    let bytes = Model::default().write(options(256, 16));
+    let (header, footer) = bytes.split_at(24);
+    let index = [b'i', 0, 0, 37, 0, 1 << 3, b'z', 0, 0, 0, 28, 0, 1];
+    let findings = check(&Table::open([header, &index, footer].concat()).unwrap());
+    assert!(!findings.is_empty());
+}
+
+#[test]
 fn a_log_block_that_claims_too_much_is_refused() {
     let bytes = fixture("log-only.ref");
     for len in [0_u32, 5, 29, 31, 0xff_ffff] {
