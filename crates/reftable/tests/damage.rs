@@ -10,6 +10,9 @@ mod common;
 use std::sync::Arc;
 
 use common::{Entry, Model, Value, options};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
 use reftable::{
     BlockKind, ErrorKind, LogCursor, MergedLogs, MergedRefs, RefCursor, Result, Table,
     WriteOptions, check, compact, find_ref, refs_by_oid,
@@ -275,4 +278,35 @@ fn a_table_without_records_is_read_and_found_empty() {
     assert_eq!(table.blocks().count(), 0);
     assert!(!RefCursor::new(Arc::clone(&table)).advance().unwrap());
     assert!(!LogCursor::new(table).advance().unwrap());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    /// Single bytes do not get far: what is damaged in several places does.
+    #[test]
+    fn several_bytes_may_be_wrong(
+        which in 0..5_usize,
+        edits in vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        removed in option::of((any::<prop::sample::Index>(), 1..8_usize)),
+    ) {
+        let mut bytes = match which {
+            0 => dense(),
+            1 => fixture("small.ref"),
+            2 => fixture("symrefs.ref"),
+            3 => fixture("jgit-small.ref"),
+            _ => fixture("jgit-log-only.ref"),
+        };
+        if let Some((at, len)) = removed {
+            let end = bytes.len() - 68;
+            let at = 24 + at.index(end - 24);
+            bytes.drain(at..end.min(at + len));
+        }
+        for (at, byte) in edits {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        repair(&mut bytes);
+        let _ = exercise(bytes);
+    }
 }
