@@ -2,9 +2,10 @@
 
 use std::fs;
 
-use refdb::date;
+use refdb::date::{self, Zone};
 use refdb::repository::{Environment, OpenOptions};
 use refdb::revision::{Direction, Note, Revisions};
+use refdb::system::OsSystem;
 use refdb::{RefName, Repository};
 use refdb_testkit::oracle::{TIME, environment, git};
 use refdb_testkit::repo::Repo;
@@ -315,75 +316,79 @@ fn ambiguous_ids_are_decided_by_what_is_asked_for() {
 #[test]
 fn dates_are_read_as_git_reads_them() {
     // A Tuesday, in the afternoon.
-    const NOW: u64 = 1_700_000_000;
+    let now = 1_700_000_000;
     let repo = Repo::init(Format::FILES_SHA1);
     let mut failures = String::new();
-    for text in [
-        "now",
-        "today",
-        "yesterday",
-        "noon",
-        "midnight",
-        "tea",
-        "last friday",
-        "last tuesday",
-        "2 fridays ago",
-        "2 weeks ago",
-        "3.days.ago",
-        "1 second ago",
-        "10 minutes",
-        "5 hours ago",
-        "one week ago",
-        "ten days ago",
-        "last month",
-        "3 months ago",
-        "11 months ago",
-        "last year",
-        "2 years 3 months ago",
-        "1.month.1.day.ago",
-        "5pm",
-        "5 pm",
-        "11am",
-        "6am yesterday",
-        "yesterday 5pm",
-        "yesterday 10:30",
-        "noon yesterday",
-        "yesterday noon",
-        "10:30",
-        "23:59:58",
-        "Aug 18",
-        "aug",
-        "18 aug 2021",
-        "December 25",
-        "2022",
-        "12",
-        "31",
-        "1",
-        "0",
-        "never",
-        "2022-08-18",
-        "8/18/2021",
-        "18.8.2021",
-        "2022-08-18 10:11:12",
-        "2022-08-18T10:11:12Z",
-        "2022-08-18 10:11:12 -0330",
-        "@86400 +0000",
-        "1234567890",
-        "Thu Aug 18 12:45:06 2022 +0200",
-        "Thu, 18 Aug 2022 12:45:06 EST",
-        "31 jan 2023 1 month ago",
-        "last week tuesday",
-    ] {
-        let since = format!("--since={text}");
-        let now = NOW.to_string();
-        let run = git(repo.path())
-            .args(["rev-parse", &since])
-            .env("GIT_TEST_DATE_NOW", &now);
-        let expected = run.run().text();
-        let ours = date::approximate(text.as_bytes(), i64::try_from(NOW).expect("small"));
-        let ours = ours.map_or_else(|| "nothing".to_owned(), |ours| format!("--max-age={ours}"));
-        if ours != expected {
-            failures.push_str(&format!("{text}: Git {expected}, refdb {ours}\n"));
+    for tz in ["UTC", "EST5EDT,M3.2.0,M11.1.0", "<+0545>-5:45"] {
+        let zone = Zone::local(Some(tz.as_bytes()), &OsSystem::new());
+        for text in [
+            "now",
+            "today",
+            "yesterday",
+            "noon",
+            "midnight",
+            "tea",
+            "last friday",
+            "last tuesday",
+            "2 fridays ago",
+            "2 weeks ago",
+            "3.days.ago",
+            "1 second ago",
+            "10 minutes",
+            "5 hours ago",
+            "one week ago",
+            "ten days ago",
+            "last month",
+            "3 months ago",
+            "11 months ago",
+            "last year",
+            "2 years 3 months ago",
+            "1.month.1.day.ago",
+            "5pm",
+            "5 pm",
+            "11am",
+            "6am yesterday",
+            "yesterday 5pm",
+            "yesterday 10:30",
+            "noon yesterday",
+            "yesterday noon",
+            "10:30",
+            "23:59:58",
+            "Aug 18",
+            "aug",
+            "18 aug 2021",
+            "December 25",
+            "2022",
+            "12",
+            "31",
+            "1",
+            "0",
+            "never",
+            "2022-08-18",
+            "8/18/2021",
+            "18.8.2021",
+            "2022-08-18 10:11:12",
+            "2022-08-18T10:11:12Z",
+            "2022-08-18 10:11:12 -0330",
+            "@86400 +0000",
+            "1234567890",
+            "Thu Aug 18 12:45:06 2022 +0200",
+            "Thu, 18 Aug 2022 12:45:06 EST",
+            "31 jan 2023 1 month ago",
+            "last week tuesday",
+        ] {
+            let since = format!("--since={text}");
+            let run = git(repo.path())
+                .args(["rev-parse", &since])
+                .env("GIT_TEST_DATE_NOW", now.to_string())
+                .env("TZ", tz);
+            let expected = run.run().text();
+            let ours = date::approximate(text.as_bytes(), now, &zone);
+            let ours =
+                ours.map_or_else(|| "nothing".to_owned(), |ours| format!("--max-age={ours}"));
+            if ours != expected {
+                failures.push_str(&format!("{tz} {text}: Git {expected}, refdb {ours}\n"));
+            }
         }
     }
     assert!(failures.is_empty(), "{failures}");

@@ -4,42 +4,38 @@
 //! [`approximate`] takes anything from `yesterday` to `3.weeks.ago`: it is for questions.
 //!
 //! ```
-//! use refdb::date;
-//! assert_eq!(date::parse(b"@1700000000 +0230"), Some((1_700_000_000, 230)));
-//! assert_eq!(date::parse(b"2023-11-14T22:13:20Z"), Some((1_700_000_000, 0)));
-//! assert_eq!(date::parse(b"yesterday"), None);
-//! assert_eq!(date::approximate(b"2 hours ago", 1_700_007_200), Some(1_700_000_000));
-//! assert_eq!(date::approximate(b"nonsense", 0), None);
+//! use refdb::date::{self, Zone};
+//! let zone = Zone::utc();
+//! assert_eq!(date::parse(b"@1700000000 +0230", &zone), Some((1_700_000_000, 230)));
+//! assert_eq!(date::parse(b"2023-11-14 22:13:20", &zone), Some((1_700_000_000, 0)));
+//! assert_eq!(date::parse(b"yesterday", &zone), None);
+//! assert_eq!(date::approximate(b"2 hours ago", 1_700_007_200, &zone), Some(1_700_000_000));
+//! assert_eq!(date::approximate(b"nonsense", 0, &zone), None);
 //! ```
 
 mod approximate;
 mod civil;
+mod zone;
 
 use bstr::ByteSlice;
 
 pub use approximate::approximate;
-use civil::{Civil, local_offset};
+use civil::Civil;
+pub use zone::Zone;
+pub(crate) use zone::mail_date;
 
 /// Numbers from here on are seconds since 1970, and no part of a date.
 const EPOCH_MIN: i64 = 100_000_000;
 
 /// Reads a date with a time: seconds since 1970, and the zone as the decimal number `HHMM` with
-/// its sign. A date without a zone is one of the local zone.
-pub fn parse(text: &[u8]) -> Option<(u64, i16)> {
+/// its sign. A date that names no zone is one of `zone`.
+pub fn parse(text: &[u8], zone: &Zone) -> Option<(u64, i16)> {
     let (seconds, offset) = raw(text).or_else(|| {
         let mut fields = Fields::default();
         fields.read(text);
-        fields.finish()
+        fields.finish(zone)
     })?;
-    let minutes = offset / 60;
-    let zone = i16::try_from(minutes / 60 * 100 + minutes % 60).ok()?;
-    Some((u64::try_from(seconds).ok()?, zone))
-}
-
-/// Returns the local zone at a moment, as the decimal number `HHMM` with its sign.
-pub fn local_zone(seconds: u64) -> i16 {
-    let minutes = local_offset(i64::try_from(seconds).unwrap_or(i64::MAX)) / 60;
-    i16::try_from(minutes / 60 * 100 + minutes % 60).unwrap_or(0)
+    Some((u64::try_from(seconds).ok()?, zone::decimal(offset)))
 }
 
 /// Reads `@<seconds> <zone>`.
@@ -89,10 +85,10 @@ impl Fields {
         }
     }
 
-    fn finish(self) -> Option<(i64, i32)> {
+    fn finish(self, zone: &Zone) -> Option<(i64, i32)> {
         let seconds = match self.epoch {
             Some(epoch) => {
-                let offset = self.offset.unwrap_or_else(|| local_offset(epoch));
+                let offset = self.offset.unwrap_or_else(|| zone.offset(epoch));
                 return Some((epoch, offset));
             }
             None => {
@@ -107,11 +103,11 @@ impl Fields {
                 };
                 match self.offset {
                     Some(offset) => civil.seconds() - i64::from(offset),
-                    None => civil.local_seconds(),
+                    None => civil.seconds_in(zone),
                 }
             }
         };
-        let offset = self.offset.unwrap_or_else(|| local_offset(seconds));
+        let offset = self.offset.unwrap_or_else(|| zone.offset(seconds));
         (seconds >= 0).then_some((seconds, offset))
     }
 
@@ -361,7 +357,11 @@ mod tests {
             ("2022-08-18 12:45:06 EST", 1_660_844_706, -500),
             ("20220818T124506Z", 1_660_826_706, 0),
         ] {
-            assert_eq!(parse(text.as_bytes()), Some((seconds, zone)), "{text}");
+            assert_eq!(
+                parse(text.as_bytes(), &Zone::utc()),
+                Some((seconds, zone)),
+                "{text}"
+            );
         }
     }
 
@@ -380,7 +380,7 @@ mod tests {
             "yesterday",
             "now",
         ] {
-            assert_eq!(parse(text.as_bytes()), None, "{text}");
+            assert_eq!(parse(text.as_bytes(), &Zone::utc()), None, "{text}");
         }
     }
 }

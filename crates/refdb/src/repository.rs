@@ -31,6 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::backend::RefFormat;
+use crate::date::Zone;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
 use crate::objects::Odb;
@@ -53,6 +54,7 @@ pub struct Repository {
     refs_dir: Option<PathBuf>,
     work_tree: Option<PathBuf>,
     bare: bool,
+    zone: Zone,
     config: Arc<Config>,
     odb: Arc<Odb>,
     store: Store,
@@ -135,6 +137,11 @@ impl Repository {
     /// Returns where refs are kept, if not in the repository's own directory.
     pub fn refs_dir(&self) -> Option<&Path> {
         self.refs_dir.as_deref()
+    }
+
+    /// Returns the local time zone.
+    pub fn zone(&self) -> &Zone {
+        &self.zone
     }
 
     /// Returns what was strange about the configuration and yet no reason to stop.

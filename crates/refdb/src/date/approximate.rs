@@ -1,19 +1,19 @@
 //! Dates that are meant roughly: `yesterday`, `last friday`, `3.weeks.ago`, `noon`.
 
 use super::civil::Civil;
-use super::{EPOCH_MIN, Fields, is_short_for, leading, month_of, raw, value};
+use super::{EPOCH_MIN, Fields, Zone, is_short_for, leading, month_of, raw, value};
 
 const DAY: i64 = 86_400;
 
 /// Reads a date that is meant roughly, in seconds since 1970; `None` if nothing in it has to do
-/// with dates. What it leaves open is as at `now`, in the local zone.
-pub fn approximate(text: &[u8], now: i64) -> Option<i64> {
+/// with dates. What it leaves open is as at `now` in `zone`.
+pub fn approximate(text: &[u8], now: i64, zone: &Zone) -> Option<i64> {
     let mut fields = Fields::default();
     fields.read(text);
-    if let Some((seconds, _)) = raw(text).or_else(|| fields.finish()) {
+    if let Some((seconds, _)) = raw(text).or_else(|| fields.finish(zone)) {
         return Some(seconds);
     }
-    let mut guess = Guess::new(now);
+    let mut guess = Guess::new(now, zone);
     let mut rest = text;
     while let Some(&byte) = rest.first() {
         let len = if byte.is_ascii_digit() {
@@ -34,7 +34,11 @@ pub fn approximate(text: &[u8], now: i64) -> Option<i64> {
 }
 
 /// What is known of the date so far.
-struct Guess {
+struct Guess<'z> {
+    zone: &'z Zone,
+    // The offset that the clock shows: winter's even if the date is one of summer, until a step
+    // back has led there.
+    offset: i32,
     now: Civil,
     year: Option<i64>,
     month: Option<i64>,
@@ -47,10 +51,13 @@ struct Guess {
     is_date: bool,
 }
 
-impl Guess {
-    fn new(now: i64) -> Self {
-        let now = Civil::from_local_seconds(now);
+impl<'z> Guess<'z> {
+    fn new(now: i64, zone: &'z Zone) -> Self {
+        let offset = zone.offset(now);
+        let now = Civil::at(now, zone);
         Guess {
+            zone,
+            offset,
             now,
             year: None,
             month: None,
@@ -78,8 +85,9 @@ impl Guess {
             minute: self.minute,
             second: self.second,
         };
-        let seconds = civil.local_seconds() - seconds;
-        self.set(Civil::from_local_seconds(seconds));
+        let seconds = civil.seconds() - i64::from(self.offset) - seconds;
+        self.offset = self.zone.offset(seconds);
+        self.set(Civil::at(seconds, self.zone));
         seconds
     }
 
@@ -157,6 +165,7 @@ impl Guess {
         let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
         if is("yesterday") {
             self.pending = 0;
+            self.day = None;
             self.move_back(DAY);
         } else if is("midnight") || is("today") {
             self.at_hour(0);
@@ -170,7 +179,7 @@ impl Guess {
             self.half(12);
         } else if is("never") {
             self.pending = 0;
-            self.set(Civil::from_local_seconds(0));
+            self.set(Civil::at(0, self.zone));
         } else if is("now") {
             self.pending = 0;
             self.move_back(0);
@@ -250,7 +259,7 @@ impl Guess {
         };
         let weeks = std::mem::take(&mut self.pending) - 1;
         let here = self.move_back(0);
-        let today = Civil::from_local_seconds(here).weekday();
+        let today = Civil::at(here, self.zone).weekday();
         let mut back = today - wanted;
         let weeks = if back <= 0 { weeks + 1 } else { weeks };
         back += 7 * weeks;
@@ -269,7 +278,11 @@ mod tests {
     #[test]
     fn nothing_of_a_date() {
         for text in ["", "garbage", "friday", "ago", "week"] {
-            assert_eq!(approximate(text.as_bytes(), NOW), None, "{text}");
+            assert_eq!(
+                approximate(text.as_bytes(), NOW, &Zone::utc()),
+                None,
+                "{text}"
+            );
         }
     }
 
@@ -282,9 +295,16 @@ mod tests {
             ("yesterday", DAY),
             ("3 hours 2 minutes 1 second ago", 3 * 3600 + 2 * 60 + 1),
         ] {
-            assert_eq!(approximate(text.as_bytes(), NOW), Some(NOW - ago), "{text}");
+            assert_eq!(
+                approximate(text.as_bytes(), NOW, &Zone::utc()),
+                Some(NOW - ago),
+                "{text}"
+            );
         }
-        assert_eq!(approximate(b"@0 +0000", NOW), Some(0));
-        assert_eq!(approximate(b"1234567890", NOW), Some(1_234_567_890));
+        assert_eq!(approximate(b"@0 +0000", NOW, &Zone::utc()), Some(0));
+        assert_eq!(
+            approximate(b"1234567890", NOW, &Zone::utc()),
+            Some(1_234_567_890)
+        );
     }
 }

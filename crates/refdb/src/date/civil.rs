@@ -1,6 +1,6 @@
 //! The calendar: days and times of day to seconds since 1970 and back, in UTC and locally.
 
-use gix_date::{Time, Zoned};
+use super::Zone;
 
 const SECONDS_PER_DAY: i64 = 86_400;
 
@@ -26,11 +26,11 @@ impl Civil {
         days * SECONDS_PER_DAY + self.hour * 3600 + self.minute * 60 + self.second
     }
 
-    /// Returns the seconds since 1970 if this is a local time.
-    pub(super) fn local_seconds(self) -> i64 {
+    /// Returns the seconds since 1970 if this is a time in `zone`.
+    pub(super) fn seconds_in(self, zone: &Zone) -> i64 {
         let seconds = self.seconds();
-        let guess = seconds - i64::from(local_offset(seconds));
-        seconds - i64::from(local_offset(guess))
+        let guess = seconds - i64::from(zone.offset(seconds));
+        seconds - i64::from(zone.offset(guess))
     }
 
     /// Returns the time in UTC, so many seconds since 1970.
@@ -56,27 +56,15 @@ impl Civil {
         }
     }
 
-    /// Returns the local time, so many seconds since 1970.
-    pub(super) fn from_local_seconds(seconds: i64) -> Civil {
-        Civil::from_seconds(seconds + i64::from(local_offset(seconds)))
+    /// Returns the time in `zone`, so many seconds since 1970.
+    pub(super) fn at(seconds: i64, zone: &Zone) -> Civil {
+        Civil::from_seconds(seconds.saturating_add(i64::from(zone.offset(seconds))))
     }
 
     /// Returns the day of the week, from 0 for Sunday.
     pub(super) fn weekday(self) -> i64 {
         // The first day of 1970 was a Thursday.
         (self.seconds().div_euclid(SECONDS_PER_DAY) + 4).rem_euclid(7)
-    }
-}
-
-/// Returns the local offset at a moment, in seconds east of Greenwich.
-pub(super) fn local_offset(seconds: i64) -> i32 {
-    let local = Zoned::now();
-    match Time::new(seconds, 0).to_zoned() {
-        Ok(time) => time
-            .with_time_zone(local.time_zone().clone())
-            .offset()
-            .seconds(),
-        Err(_) => local.offset().seconds(),
     }
 }
 

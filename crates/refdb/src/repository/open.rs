@@ -11,6 +11,7 @@ use super::environment::Environment;
 use super::format::Format;
 use super::paths::{self, absolute};
 use super::{Repository, identity, ownership, refused, settings};
+use crate::date::Zone;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
 use crate::name::RefName;
@@ -275,7 +276,9 @@ impl OpenOptions {
             bare,
             &mut warnings,
         )?;
-        options.committer = identity::committer(system, &self.environment, &config)?;
+        let tz = self.environment.bytes("TZ");
+        let zone = Zone::local(tz.as_ref().map(|tz| tz.as_slice()), system);
+        options.committer = identity::committer(system, &self.environment, &config, &zone)?;
         let store = open_store(options)?;
         Ok(Repository {
             store,
@@ -288,6 +291,7 @@ impl OpenOptions {
             refs_dir: format.refs_dir,
             work_tree,
             bare,
+            zone,
             warnings,
         })
     }

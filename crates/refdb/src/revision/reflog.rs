@@ -79,7 +79,8 @@ impl Revisions<'_> {
             Some(number) => Wanted::Position(number),
             None => {
                 let now = self.repository.system().now().as_secs();
-                match date::approximate(entry, i64::try_from(now).unwrap_or(i64::MAX)) {
+                let now = i64::try_from(now).unwrap_or(i64::MAX);
+                match date::approximate(entry, now, self.repository.zone()) {
                     Some(time) => Wanted::Time(time),
                     None => return Ok(None),
                 }
@@ -196,10 +197,7 @@ impl Search {
 
 /// Returns the time of an entry as mail headers show it.
 fn time_of(entry: &LogEntry) -> String {
-    let zone = i32::from(entry.who.zone);
-    let offset = (zone / 100 * 60 + zone % 100) * 60;
-    let seconds = i64::try_from(entry.who.time).unwrap_or(i64::MAX);
-    gix_date::Time::new(seconds, offset).format_or_unix(gix_date::time::format::GIT_RFC2822)
+    date::mail_date(entry.who.time, entry.who.zone)
 }
 
 #[cfg(test)]
