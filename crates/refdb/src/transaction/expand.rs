@@ -150,7 +150,12 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
     }
 
     /// Refuses with Git's usual beginning, which names the ref as the caller gave it.
-    fn refuse_lock(&mut self, update: usize, reason: Reason, message: &str) -> Result<()> {
+    pub(super) fn refuse_lock(
+        &mut self,
+        update: usize,
+        reason: Reason,
+        message: &str,
+    ) -> Result<()> {
         let given = self.edit(update).name();
         self.reject(
             update,
@@ -272,6 +277,12 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
             return Ok(());
         }
         if let Some(refusal) = self.refused.get(&update).cloned() {
+            let is_conflict = refusal.reason == Reason::NameConflict;
+            if is_conflict && matches!(self.edit(update).expected, Expected::Oid(_)) {
+                // A ref that must exist is not there: that it could not be is beside the point.
+                let message = format!("unable to resolve reference '{}'", self.name(update));
+                return self.refuse_lock(update, Reason::NonexistentRef, &message);
+            }
             return self.refuse_lock(update, refusal.reason, &refusal.message);
         }
         match self.updates[update].current.clone() {

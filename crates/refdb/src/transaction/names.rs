@@ -280,7 +280,7 @@ fn refuse_over_locks(expansion: &mut Expansion<'_, '_, '_>, new: &[usize]) -> Re
                 "cannot process '{name}' and '{}' at the same time",
                 child.as_bstr()
             );
-            expansion.reject(update, Reason::NameConflict, message)?;
+            expansion.refuse_lock(update, Reason::NameConflict, &message)?;
             continue;
         }
         for parent in parents(name.as_bytes()) {
