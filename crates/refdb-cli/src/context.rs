@@ -9,6 +9,7 @@ use std::path::Path;
 
 use refdb::objects::{ABBREVIATION_MIN, Odb};
 use refdb::repository::OpenOptions;
+use refdb::revision::{Note, Revisions};
 use refdb::{ObjectFormat, ObjectId, RefName, Repository, Store, Target};
 
 use crate::failure::{Failure, Result, say};
@@ -96,29 +97,29 @@ impl Context {
         {
             return Ok(Some(oid));
         }
-        let rules: [(&[u8], &[u8]); 6] = [
-            (b"", b""),
-            (b"refs/", b""),
-            (b"refs/tags/", b""),
-            (b"refs/heads/", b""),
-            (b"refs/remotes/", b""),
-            (b"refs/remotes/", b"/HEAD"),
-        ];
-        for (before, after) in rules {
-            let name = [before, expression, after].concat();
-            if let Ok(name) = RefName::new(&name)
-                && let Some(found) = repository.store().resolve(name)?
-            {
-                return Ok(Some(found.oid));
+        let revisions = Revisions::new(repository);
+        let resolved = revisions.resolve(expression);
+        for note in revisions.notes() {
+            match note {
+                Note::Warning(text) => say("warning", text.as_bytes()),
+                Note::Error(text) => say("error", text.as_bytes()),
+                Note::Hint(text) => say("hint", text.as_bytes()),
             }
         }
-        Ok(None)
+        Ok(resolved?)
     }
 
-    /// Returns the shortest name that still means `name`.
-    pub(crate) fn shorten(&self, name: RefName<'_>, _strict: bool) -> Result<Vec<u8>> {
-        let name = name.as_bytes();
-        Ok(name.strip_prefix(b"refs/heads/").unwrap_or(name).to_vec())
+    /// Returns the shortest name that still means `name`: to every rule if `strict`, else only to
+    /// those that come before the one that it is shortened by.
+    pub(crate) fn shorten(&self, name: RefName<'_>, strict: bool) -> Result<Vec<u8>> {
+        let short = Revisions::new(self.repository()?).shorten(name, strict)?;
+        Ok(short.into())
+    }
+
+    /// Returns whether names that could mean several refs are told, and avoided.
+    pub(crate) fn warns_of_ambiguous_refs(&self) -> Result<bool> {
+        let config = self.repository()?.config();
+        Ok(config.boolean("core.warnambiguousrefs")?.unwrap_or(true))
     }
 
     /// Appends an object id to `out`, with so many digits, or more where it takes more to name no

@@ -152,9 +152,9 @@ impl Kind {
         match word {
             "refname" => NameForm::parse(word, argument).map(Kind::RefName),
             "symref" => NameForm::parse(word, argument).map(Kind::Symref),
-            "objectname" => digits(word, argument).map(Kind::ObjectName),
-            "tree" => digits(word, argument).map(Kind::Tree),
-            "parent" => digits(word, argument).map(Kind::Parent),
+            "objectname" => digits(word, argument, whole).map(Kind::ObjectName),
+            "tree" => digits(word, argument, whole).map(Kind::Tree),
+            "parent" => digits(word, argument, whole).map(Kind::Parent),
             "objecttype" => without(Kind::ObjectType),
             "objectsize" => match argument {
                 None => Ok(Kind::ObjectSize),
@@ -197,17 +197,15 @@ impl NameForm {
             None => Ok(NameForm::Full),
             Some("short") => Ok(NameForm::Short),
             Some(argument) => match argument.split_once('=') {
-                Some((kind @ ("lstrip" | "strip"), text)) => {
-                    number(NameForm::StripLeft, kind, text)
-                }
-                Some((kind @ "rstrip", text)) => number(NameForm::StripRight, kind, text),
+                Some(("lstrip" | "strip", text)) => number(NameForm::StripLeft, "lstrip", text),
+                Some(("rstrip", text)) => number(NameForm::StripRight, "rstrip", text),
                 _ => Err(unrecognised(word, argument)),
             },
         }
     }
 }
 
-fn digits(word: &str, argument: Option<&str>) -> Result<Digits> {
+fn digits(word: &str, argument: Option<&str>, whole: &str) -> Result<Digits> {
     match argument {
         None => Ok(Digits::All),
         Some("short") => Ok(Digits::Configured),
@@ -215,7 +213,7 @@ fn digits(word: &str, argument: Option<&str>) -> Result<Digits> {
             Some(number) => match number.parse::<usize>() {
                 Ok(number) if number > 0 => Ok(Digits::Least(number)),
                 _ => Err(fatal(format!(
-                    "positive value expected '{number}' in %({word}:{argument})"
+                    "positive value expected '{number}' in %({whole})"
                 ))),
             },
             None => Err(unrecognised(word, argument)),

@@ -31,24 +31,12 @@ impl Patterns {
             true => glob | Mode::IGNORE_CASE,
             false => glob,
         };
+        // Only wildcards and whole names can do without the right case; a folder cannot.
         self.patterns.iter().any(|pattern| {
-            self.is_folder_of(pattern, name)
-                || (has_glob(pattern)
+            is_folder_of(pattern, name)
+                || ((self.ignore_case || has_glob(pattern))
                     && gix_glob::wildmatch(pattern.as_bstr(), name.as_bstr(), mode))
-                || (self.ignore_case && pattern.eq_ignore_ascii_case(name))
         })
-    }
-
-    fn is_folder_of(&self, pattern: &[u8], name: &[u8]) -> bool {
-        let Some((start, rest)) = name.split_at_checked(pattern.len()) else {
-            return false;
-        };
-        let same = match self.ignore_case {
-            true => start.eq_ignore_ascii_case(pattern),
-            false => start == pattern,
-        };
-        same && !pattern.is_empty()
-            && (rest.is_empty() || rest.starts_with(b"/") || pattern.ends_with(b"/"))
     }
 
     /// Returns prefixes below `refs/`, sorted and none a prefix of another, one of which every
@@ -94,6 +82,14 @@ impl Patterns {
     }
 }
 
+/// Returns whether `pattern` is `name` or a folder above it.
+fn is_folder_of(pattern: &[u8], name: &[u8]) -> bool {
+    !pattern.is_empty()
+        && name.strip_prefix(pattern).is_some_and(|rest| {
+            rest.is_empty() || rest.starts_with(b"/") || pattern.ends_with(b"/")
+        })
+}
+
 fn has_glob(pattern: &[u8]) -> bool {
     literal_start(pattern).len() < pattern.len()
 }
@@ -121,7 +117,8 @@ mod tests {
         assert!(!heads.match_path(b"refs/headstone"));
         assert!(patterns(&["refs/heads/"], false).match_path(b"refs/heads/a/b"));
         assert!(!patterns(&[""], false).match_path(b"refs/heads/a"));
-        assert!(patterns(&["REFS/Heads"], true).match_path(b"refs/heads/a"));
+        assert!(!patterns(&["REFS/Heads"], true).match_path(b"refs/heads/a"));
+        assert!(patterns(&["REFS/Heads/A"], true).match_path(b"refs/heads/a"));
     }
 
     #[test]

@@ -65,12 +65,13 @@ impl<'c> PointsAt<'c> {
         let odb = self.context.odb()?;
         let mut oid = item.oid;
         loop {
-            let Some(header) = odb.header(oid)? else {
-                let text = format!("malformed object at '{}'", item.name);
-                return Err(Failure::fatal(text));
-            };
-            if header.kind != ObjectKind::Tag {
-                return Ok(false);
+            match odb.header(oid)?.map(|header| header.kind) {
+                Some(ObjectKind::Tag) => {}
+                None if oid == item.oid => {
+                    let text = format!("malformed object at '{}'", item.name);
+                    return Err(Failure::fatal(text));
+                }
+                _ => return Ok(false),
             }
             let tag = odb.read(oid)?;
             let target = tag.and_then(|tag| tag_target(&tag.data, self.format));

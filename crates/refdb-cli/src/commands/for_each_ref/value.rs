@@ -30,6 +30,8 @@ pub(super) struct Item<'a> {
 pub(super) struct Values<'c> {
     context: &'c Context,
     store: &'c Store,
+    /// Whether short names may mean nothing else at all.
+    strict: bool,
     headers: HashMap<ObjectId, Option<Header>>,
     peeled: HashMap<ObjectId, Option<ObjectId>>,
     /// The object that was read last: several atoms speak of the same one.
@@ -45,6 +47,7 @@ impl<'c> Values<'c> {
         Ok(Values {
             context,
             store: context.store()?,
+            strict: context.warns_of_ambiguous_refs()?,
             headers: HashMap::new(),
             peeled: HashMap::new(),
             last: None,
@@ -187,7 +190,8 @@ impl<'c> Values<'c> {
         }
         let peeled = match self.store.objects().peel(item.oid)? {
             Peeled::To(peeled) => Some(peeled),
-            Peeled::Itself | Peeled::Nowhere => None,
+            Peeled::Itself => None,
+            Peeled::Nowhere => return Err(Failure::fatal("bad tag")),
             Peeled::Missing => return Err(missing(item.oid, item)),
         };
         self.peeled.insert(item.oid, peeled);
@@ -222,7 +226,9 @@ impl<'c> Values<'c> {
         match form {
             NameForm::Full => out.extend_from_slice(name),
             NameForm::Short => {
-                let short = self.context.shorten(RefName::from_disk(name), true)?;
+                let short = self
+                    .context
+                    .shorten(RefName::from_disk(name), self.strict)?;
                 out.extend_from_slice(&short);
             }
             NameForm::StripLeft(count) => out.extend_from_slice(strip_left(name, count)),
