@@ -61,8 +61,7 @@ fn run(seed: u64, format: Format) -> bool {
         let mistakes = model.mistakes(&transaction);
         let (said, text) = git_says(&repo, &transaction);
         let expected = model.apply(&transaction);
-        let uncertain = mistakes.contains(&Mistake::ReachedTwice)
-            || mistakes.contains(&Mistake::ConflictInBatch);
+        let uncertain = mistakes.iter().any(Mistake::is_about_verdict);
         let refused = matches!(
             (&said, &expected),
             (Answer::Refused(_), Verdict::Refused { .. })
@@ -86,7 +85,9 @@ fn run(seed: u64, format: Format) -> bool {
                     take_over_log(name.as_ref(), &state, &mut mended);
                 }
                 Mistake::OldValueInLogOfHead => take_over_old_value(&state, &mut mended),
-                Mistake::ReachedTwice | Mistake::ConflictInBatch => (),
+                Mistake::ReachedTwice
+                | Mistake::FollowedThoughRejected
+                | Mistake::ConflictInBatch => (),
             }
         }
         model = Model::with_state(model.rules(), mended);

@@ -36,7 +36,10 @@ impl Model {
             create_reflog: transaction.create_reflog,
         };
         let before = self.clone();
-        for step in &plan.steps {
+        // Deletions come last: until then a symref that is set can still lead to what is deleted.
+        let deletes = |step: &&Step| step.new == Some(New::Nothing) && !step.log_only;
+        let (last, first): (Vec<&Step>, Vec<&Step>) = plan.steps.iter().partition(deletes);
+        for step in first.into_iter().chain(last) {
             if !plan.rejects(step.edit) {
                 self.carry_out(step, &stamp, &before);
             }
@@ -116,7 +119,9 @@ impl Model {
                     .insert(name, Target::Symbolic(target.clone()));
             }
             New::Nothing => {
-                if self.state.refs.remove(name.as_bstr()).is_some() {
+                // A stack has nothing to do for a ref that is not there, not even for its reflog.
+                let existed = self.state.refs.remove(name.as_bstr()).is_some();
+                if existed || self.rules.format.refs == RefFormat::Files {
                     self.state.logs.remove(name.as_bstr());
                 }
             }

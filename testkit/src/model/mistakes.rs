@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use bstr::{BString, ByteSlice};
 
-use super::Model;
 use super::edit::Transaction;
 use super::names::conflict;
-use super::prepare::{New, Step};
+use super::prepare::{New, Old, Step};
+use super::{Model, Reason};
 use crate::format::RefFormat;
 use crate::state::Target;
 
@@ -29,9 +29,22 @@ pub enum Mistake {
     /// Two edits reach the same ref, through symrefs or because HEAD names it. Git refuses one of
     /// them for one of several reasons, and in the `files` format may end a whole batch.
     ReachedTwice,
+    /// In the `reftable` format a batch rejects a symref for its target and yet goes on to the ref
+    /// it leads to, which may be rejected as well.
+    FollowedThoughRejected,
     /// Two names of a batch conflict. After other rejections Git may refuse another one than it
     /// would else, or none; in the `files` format it may stop with a part of the batch done.
     ConflictInBatch,
+}
+
+impl Mistake {
+    /// Tells whether Git may even come to another verdict than the model.
+    pub fn is_about_verdict(&self) -> bool {
+        matches!(
+            self,
+            Mistake::ReachedTwice | Mistake::FollowedThoughRejected | Mistake::ConflictInBatch
+        )
+    }
 }
 
 impl Model {
@@ -62,6 +75,15 @@ impl Model {
         let at_head: BTreeSet<usize> = plan.steps.iter().filter(at_head).map(|s| s.edit).collect();
         if plan.reached_twice || at_head.len() > 1 {
             mistakes.push(Mistake::ReachedTwice);
+        }
+        let followed = plan.refused.iter().any(|(at, reason)| {
+            let step = &plan.steps[*at];
+            *reason == Reason::IncorrectOldValue
+                && !step.no_deref
+                && matches!(step.old, Some(Old::Target(_)))
+        });
+        if !files && transaction.batch && followed {
+            mistakes.push(Mistake::FollowedThoughRejected);
         }
         let names: Vec<_> = plan.steps.iter().map(|step| step.name.as_bstr()).collect();
         let conflicts = |one| names.iter().any(|other| conflict(one, other));

@@ -195,10 +195,12 @@ impl Model {
                 .refs
                 .keys()
                 .any(|name| conflict(name, &step.name));
+            // The other one is refused only if it sees this one among the names.
+            let seen = plan.names.contains(step.name.as_bstr());
             let together = plan
                 .names
                 .iter()
-                .any(|name| conflict(name, &step.name) && !self.yields(name, &step.name));
+                .any(|name| conflict(name, &step.name) && !(seen && self.yields(name, &step.name)));
             if exists || together {
                 plan.refuse(at, Reason::NameConflict);
             }
