@@ -10,6 +10,7 @@ pub(crate) mod cursor;
 pub(crate) mod files;
 pub(crate) mod reftable;
 
+use std::collections::HashSet;
 use std::fmt;
 
 use crate::error::{Reason, Result};
@@ -133,6 +134,10 @@ pub(crate) trait Session {
     /// # Errors
     /// Only for what makes the whole session impossible.
     fn lock(&mut self, names: &[RefName<'_>], stop_at_refusal: bool) -> Result<Vec<Locked>>;
+
+    /// Releases the locks of names that the plan will not touch after all, so that they are not in
+    /// the way of others (a lock below `a/b/` in the way of the ref `a/b`).
+    fn release(&mut self, names: &HashSet<&[u8]>);
 
     /// Makes a cursor over the refs against which new names are still to be checked for conflicts:
     /// all refs (reftable), or those that locking could not check (packed refs, files).

@@ -23,6 +23,7 @@ pub mod transaction;
 
 mod backend;
 mod lockfile;
+mod resolve;
 
 pub use backend::cursor::RefRecord;
 pub use backend::{LogOrder, Ref, RefFormat};

@@ -21,13 +21,13 @@ use crate::backend::cursor::{Cursor, RefRecord};
 use crate::backend::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat};
 use crate::error::Result;
 use crate::layout::Layout;
-use crate::name::{FormatOptions, RefName, RefNameBuf, SYMREF_DEPTH_MAX, is_well_formed};
+use crate::name::{RefName, RefNameBuf};
 use crate::objects::Objects;
 use crate::oid::ObjectId;
 use crate::options::Options;
 use crate::reflog::LogEntry;
+use crate::resolve::{End, follow};
 use crate::system::System;
-use crate::target::Target;
 use crate::transaction::Transaction;
 
 /// The refs of one repository, seen from one of its worktrees.
@@ -112,29 +112,10 @@ impl Store {
     /// # Errors
     /// As for [`Store::read`].
     pub fn resolve(&self, name: RefName<'_>) -> Result<Option<Resolved>> {
-        let mut name = name.to_owned();
-        for _ in 0..SYMREF_DEPTH_MAX {
-            match self.backend.read(name.as_name())? {
-                None => return Ok(None),
-                Some(Ref {
-                    target: Target::Direct(oid),
-                    peeled,
-                    ..
-                }) => {
-                    return Ok(Some(Resolved { name, oid, peeled }));
-                }
-                Some(Ref {
-                    target: Target::Symbolic(target),
-                    ..
-                }) => {
-                    if !is_well_formed(target.as_bytes(), FormatOptions::ONE_LEVEL) {
-                        return Ok(None);
-                    }
-                    name = target;
-                }
-            }
-        }
-        Ok(None)
+        Ok(match follow(name, |name| self.backend.read(name))? {
+            End::Object { name, oid, peeled } => Some(Resolved { name, oid, peeled }),
+            End::Missing(_) | End::Nowhere => None,
+        })
     }
 
     /// Makes a cursor over all refs that this worktree sees, root refs included.

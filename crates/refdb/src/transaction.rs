@@ -130,15 +130,12 @@ impl<'s, 'a> Transaction<'s, 'a> {
         }
         let order = self.queue.sorted()?;
         let mut session = self.backend.begin()?;
-        let mut expansion = Expansion::new(&self.queue, &order, self.batch);
+        let format = self.backend.format();
+        let mut expansion = Expansion::new(&self.queue, &order, self.batch, format);
         expansion.run(session.as_mut())?;
-        names::check(
-            &mut expansion,
-            session.as_mut(),
-            self.initial,
-            self.backend.format(),
-        )?;
-        let draft = plan::draft(&expansion, session.as_mut(), self.options)?;
+        names::check(&mut expansion, session.as_mut(), self.initial, format)?;
+        expansion.release_refused(session.as_mut());
+        let draft = plan::draft(&expansion, session.as_mut(), self.options, format)?;
         let who = plan::committer(self.options, self.system);
         session.prepare(draft.plan(&expansion, who, self.initial))?;
         Ok(Prepared {

@@ -59,7 +59,10 @@ pub(super) struct Plan {
     pub(super) refused: BTreeMap<usize, Reason>,
     /// The edits that did not even become steps.
     pub(super) refused_edits: BTreeMap<usize, Reason>,
-    /// The names of the edits that are still in.
+    /// The names of the edits that are still in, and what symrefs among them led to. (Git does not
+    /// look at the latter when it looks for conflicts: [`Mistake::ConflictInBatch`].)
+    ///
+    /// [`Mistake::ConflictInBatch`]: super::Mistake::ConflictInBatch
     names: BTreeSet<BString>,
     /// These and what symrefs among them led to.
     reached: BTreeSet<BString>,
@@ -167,6 +170,7 @@ impl Model {
                 plan.reached_twice = true;
                 return Err(Reason::NameConflict);
             }
+            plan.names.insert(target.clone());
             let via_head = step.via_head || step.name == "HEAD";
             plan.steps.push(Step {
                 name: target.clone(),

@@ -4,12 +4,13 @@
 //! symref's own reflog; an update of the branch that `HEAD` points to brings an entry for `HEAD`'s
 //! reflog. What is found here is also checked here against what the edit expects.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use crate::backend::{Locked, Refusal, Session};
+use crate::backend::{Locked, RefFormat, Refusal, Session};
 use crate::error::{Error, Reason, Rejection, Result};
-use crate::name::{FormatOptions, RefName, RefNameBuf, SYMREF_DEPTH_MAX, is_well_formed};
+use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
+use crate::resolve::{End, follow};
 use crate::target::Target;
 
 use super::edit::{Change, Edit, Expected};
@@ -21,6 +22,7 @@ pub(super) struct Expansion<'q, 's, 'a> {
     /// The positions of the edits in the order of their names.
     pub(super) order: &'q [usize],
     pub(super) batch: bool,
+    format: RefFormat,
     pub(super) updates: Vec<Update>,
     /// Names of the updates behind the edits.
     derived: Vec<RefNameBuf>,
@@ -42,6 +44,8 @@ pub(super) struct Update {
     parent: Option<usize>,
     /// Whether only an entry is added to the reflog.
     pub(super) log_only: bool,
+    /// Whether this is an entry for the reflog of `HEAD`, which points to the ref of the parent.
+    pub(super) mirrors: bool,
     /// Whether `HEAD` was the symref that led here.
     via_head: bool,
     /// Whether the ref itself is changed even if it is a symref.
@@ -61,12 +65,18 @@ pub(super) enum Current {
 }
 
 impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
-    pub(super) fn new(queue: &'q Queue<'s, 'a>, order: &'q [usize], batch: bool) -> Self {
+    pub(super) fn new(
+        queue: &'q Queue<'s, 'a>,
+        order: &'q [usize],
+        batch: bool,
+        format: RefFormat,
+    ) -> Self {
         let null = ObjectId::null(queue.format());
         let updates = queue.edits.iter().enumerate().map(|(index, edit)| Update {
             edit: index,
             parent: None,
             log_only: edit.is_log_only(),
+            mirrors: false,
             via_head: false,
             no_deref: !edit.deref || edit.is_log_only(),
             rejected: false,
@@ -77,6 +87,7 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
             queue,
             order,
             batch,
+            format,
             updates: updates.collect(),
             derived: Vec::new(),
             derived_first: HashMap::new(),
@@ -164,6 +175,14 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
         )
     }
 
+    /// Refuses an update because the symref has another target than the expected one.
+    fn refuse_target(&mut self, update: usize, is: &RefNameBuf, expected: &str) -> Result<()> {
+        let given = self.edit(update).name();
+        let message =
+            format!("verifying symref target: '{given}': is at {is} but expected {expected}");
+        self.reject(update, Reason::IncorrectOldValue, message)
+    }
+
     /// Locks, expands and checks, round by round, until no new name comes up.
     pub(super) fn run(&mut self, session: &mut dyn Session) -> Result<()> {
         let mut head_target = None;
@@ -233,6 +252,13 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
                 }
             }
         }
+        if !self.batch
+            && let Some((&update, refusal)) = self.refused.iter().next()
+        {
+            // The names behind this one were not locked: nothing can be said about them.
+            let refusal = refusal.clone();
+            return self.refuse_for_lock(update, &refusal);
+        }
         for (update, twin) in twins {
             self.updates[update].current = self.updates[twin].current.clone();
             if let Some(refusal) = self.refused.get(&twin).cloned() {
@@ -277,13 +303,7 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
             return Ok(());
         }
         if let Some(refusal) = self.refused.get(&update).cloned() {
-            let is_conflict = refusal.reason == Reason::NameConflict;
-            if is_conflict && matches!(self.edit(update).expected, Expected::Oid(_)) {
-                // A ref that must exist is not there: that it could not be is beside the point.
-                let message = format!("unable to resolve reference '{}'", self.name(update));
-                return self.refuse_lock(update, Reason::NonexistentRef, &message);
-            }
-            return self.refuse_lock(update, refusal.reason, &refusal.message);
+            return self.refuse_for_lock(update, &refusal);
         }
         match self.updates[update].current.clone() {
             Current::Symbolic(target) if !self.updates[update].no_deref => {
@@ -293,6 +313,20 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
             Current::Direct(oid) => self.check_value(update, Some(oid)),
             Current::Missing => self.check_value(update, None),
         }
+    }
+
+    /// Refuses an update whose ref could not be locked.
+    fn refuse_for_lock(&mut self, update: usize, refusal: &Refusal) -> Result<()> {
+        let must_exist = matches!(
+            self.edit(update).expected,
+            Expected::Oid(_) | Expected::Symbolic(_)
+        );
+        if must_exist && refusal.reason == Reason::NameConflict {
+            // Another ref is where this one should be: above all, this one is missing.
+            let message = format!("unable to resolve reference '{}'", self.name(update));
+            return self.refuse_lock(update, Reason::NonexistentRef, &message);
+        }
+        self.refuse_lock(update, refusal.reason, &refusal.message)
     }
 
     /// Adds an update for the reflog of `HEAD`, which points to the ref of `update`. Returns
@@ -307,7 +341,7 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
         if log_only || via_head || self.queue.edits[edit].skip_log {
             return Ok(true);
         }
-        if self.value_update(b"HEAD").is_some() {
+        if self.has_value_for(b"HEAD") {
             let name = self.name(update);
             let message = format!(
                 "multiple updates for 'HEAD' (including one via its referent '{name}') are not \
@@ -322,6 +356,14 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
 
     /// Moves an update of a symref to the ref that it points to; the symref's reflog gets an entry.
     fn split(&mut self, update: usize, target: RefNameBuf) -> Result<()> {
+        // An expected target cannot be met behind a symref: what is compared in the end is no
+        // symref. In `reftable` Git notices already on the way, which gives another reason.
+        if self.format == RefFormat::Reftable
+            && let Expected::Symbolic(expected) = &self.edit(update).expected
+            && expected.as_ref() != target.as_bytes()
+        {
+            return self.refuse_target(update, &target, &expected.to_string());
+        }
         if self.has_value_for(target.as_bytes()) {
             let name = self.name(update);
             let message = format!(
@@ -350,6 +392,7 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
             edit: self.updates[origin].edit,
             parent: Some(origin),
             log_only,
+            mirrors: log_only,
             via_head: false,
             no_deref: log_only,
             rejected: false,
@@ -366,7 +409,7 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
         update: usize,
         target: &RefNameBuf,
     ) -> Result<()> {
-        if self.updates[update].parent.is_some() && self.updates[update].log_only {
+        if self.updates[update].mirrors {
             // An entry for HEAD's reflog. HEAD was read before it was locked: if it no longer points
             // to the branch, the entry is not its own.
             if let Some(branch) = self.updates[update].parent {
@@ -375,19 +418,20 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
             }
             return Ok(());
         }
-        let resolved = self.resolve(session, target.clone())?;
+        let end = follow(target.as_name(), |name| session.read(name))?;
+        let resolved = end.oid();
         if let Some(oid) = resolved {
             self.updates[update].old = oid;
         }
-        let given = self.edit(update).name();
+        let expected = &self.edit(update).expected;
+        if end == End::Nowhere && *expected != Expected::Any {
+            return self.refuse_lock(update, Reason::Generic, "error reading reference");
+        }
         match &self.edit(update).expected {
             Expected::Any => Ok(()),
             Expected::Symbolic(expected) if target.as_bytes() == expected.as_ref() => Ok(()),
             Expected::Symbolic(expected) => {
-                let message = format!(
-                    "verifying symref target: '{given}': is at {target} but expected {expected}"
-                );
-                self.reject(update, Reason::IncorrectOldValue, message)
+                self.refuse_target(update, target, &expected.to_string())
             }
             Expected::Missing if resolved.is_none() => self.refuse_lock(
                 update,
@@ -416,7 +460,7 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
     /// Checks a ref that is no symref, or missing, against what its edit expects, and tells the
     /// symrefs that led here its value.
     fn check_value(&mut self, update: usize, value: Option<ObjectId>) -> Result<()> {
-        if self.updates[update].log_only && self.updates[update].parent.is_some() {
+        if self.updates[update].mirrors {
             // An entry for HEAD's reflog, but HEAD is no symref any more.
             self.updates[update].rejected = true;
             return Ok(());
@@ -453,23 +497,22 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
         }
     }
 
-    /// Follows symrefs to an object, by what the store holds before this transaction.
-    pub(super) fn resolve(
-        &self,
-        session: &mut dyn Session,
-        mut name: RefNameBuf,
-    ) -> Result<Option<ObjectId>> {
-        for _ in 0..SYMREF_DEPTH_MAX {
-            if !is_well_formed(name.as_bytes(), FormatOptions::ONE_LEVEL) {
-                return Ok(None);
-            }
-            match session.read(name.as_name())?.map(|found| found.target) {
-                Some(Target::Direct(oid)) => return Ok(Some(oid)),
-                Some(Target::Symbolic(target)) => name = target,
-                None => return Ok(None),
-            }
+    /// Releases the locks of names that only refused edits asked for.
+    pub(super) fn release_refused(&self, session: &mut dyn Session) {
+        if self.rejections.is_empty() {
+            return;
         }
-        Ok(None)
+        let names = |rejected: bool| {
+            let updates = self.updates.iter().enumerate();
+            let chosen = updates.filter(move |(_, update)| update.rejected == rejected);
+            chosen.map(|(at, _)| self.name(at).as_bytes())
+        };
+        let standing: HashSet<&[u8]> = names(false).collect();
+        session.release(
+            &names(true)
+                .filter(|name| !standing.contains(name))
+                .collect(),
+        );
     }
 
     /// Returns whether the edit behind an update deletes.

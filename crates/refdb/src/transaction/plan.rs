@@ -1,12 +1,14 @@
 //! From checked updates to the plan that a backend carries out.
 
-use crate::backend::{LogWrite, NewValue, Plan, Session, Write};
+use crate::backend::{LogWrite, NewValue, Plan, Ref, RefFormat, Session, Write};
 use crate::error::Result;
-use crate::name::{RefName, RefNameBuf};
+use crate::name::RefName;
 use crate::oid::ObjectId;
 use crate::options::{LogRefs, Options};
 use crate::reflog::Signature;
+use crate::resolve::follow;
 use crate::system::System;
+use crate::target::Target;
 
 use super::edit::Change;
 use super::expand::{Current, Expansion};
@@ -30,6 +32,7 @@ pub(super) fn draft(
     expansion: &Expansion<'_, '_, '_>,
     session: &mut dyn Session,
     options: &Options,
+    format: RefFormat,
 ) -> Result<Draft> {
     let edits = expansion.queue.edits.len();
     let changes = |&update: &usize| value(expansion, update).is_some();
@@ -41,7 +44,7 @@ pub(super) fn draft(
     }
     let mut logs = Vec::new();
     for update in 0..expansion.updates.len() {
-        if let Some((old, new)) = entry(expansion, session, update)? {
+        if let Some((old, new)) = entry(expansion, session, update, format)? {
             let create = expansion.edit(update).create_log
                 || is_logged_by_default(expansion.name(update), options.log_refs);
             logs.push(DraftLog {
@@ -80,6 +83,7 @@ fn entry(
     expansion: &Expansion<'_, '_, '_>,
     session: &mut dyn Session,
     update: usize,
+    format: RefFormat,
 ) -> Result<Option<(ObjectId, ObjectId)>> {
     let state = &expansion.updates[update];
     let edit = expansion.edit(update);
@@ -89,15 +93,46 @@ fn entry(
     if !state.log_only && (expansion.deletes(update) || value(expansion, update).is_none()) {
         return Ok(None);
     }
+    let null = ObjectId::null(state.old.format());
     Ok(match &edit.change {
         Change::Log { old, new, .. } => Some((*old, *new)),
         Change::Verify => None,
-        Change::Delete => Some((state.old, ObjectId::null(state.old.format()))),
+        Change::Delete => Some((state.old, null)),
         Change::Update(new) => Some((state.old, *new)),
-        Change::Symbolic(target) => expansion
-            .resolve(session, RefNameBuf::from_disk(target.to_vec()))?
-            .map(|new| (state.old, new)),
+        // As in Git, the reflog of HEAD does not tell where its branch leads as a symref.
+        Change::Symbolic(_) if state.mirrors => Some((state.old, null)),
+        Change::Symbolic(target) => {
+            let end = follow(RefName::from_disk(target), |name| match format {
+                RefFormat::Files => read_after(expansion, session, name, update),
+                RefFormat::Reftable => session.read(name),
+            })?;
+            end.oid().map(|new| (state.old, new))
+        }
     })
+}
+
+/// Reads a ref as the updates before `update` leave it: in the `files` format each entry is
+/// written when the values before it are in place already.
+fn read_after(
+    expansion: &Expansion<'_, '_, '_>,
+    session: &mut dyn Session,
+    name: RefName<'_>,
+    update: usize,
+) -> Result<Option<Ref>> {
+    let earlier = expansion
+        .value_update(name.as_bytes())
+        .filter(|earlier| *earlier < update);
+    let target = match earlier.and_then(|earlier| value(expansion, earlier)) {
+        // Values are written before anything is deleted.
+        None | Some(NewValue::Deleted) => return session.read(name),
+        Some(NewValue::Direct { oid, .. }) => Target::Direct(oid),
+        Some(NewValue::Symbolic(target)) => Target::Symbolic(target.to_owned()),
+    };
+    Ok(Some(Ref {
+        target,
+        peeled: None,
+        packed: false,
+    }))
 }
 
 /// Returns whether a ref gets a reflog without having one yet.

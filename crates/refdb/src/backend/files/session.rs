@@ -8,6 +8,7 @@
 //! 3. Few locks are open files: a large write needs no more descriptors than a small one.
 //! 4. Directories are not looked at before a lock fails for want of one; so each is created once.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -311,6 +312,17 @@ impl Session for FilesSession {
             }
         }
         Ok(answers)
+    }
+
+    fn release(&mut self, names: &HashSet<&[u8]>) {
+        for held in &mut self.held {
+            if names.contains(held.name.as_bytes()) && held.lock.take().is_some() {
+                let (_, bare) = self.files.layout.locate(held.name.as_name());
+                let base = self.files.layout.dir(&held.place);
+                self.empty_dirs.add_parent(base, bare.as_bytes());
+            }
+        }
+        self.empty_dirs.remove(self.files.system.as_ref());
     }
 
     fn names(&mut self) -> Result<Box<dyn Cursor>> {

@@ -88,15 +88,10 @@ pub(super) fn names(stack: &Stack, snapshot: &Snapshot) -> Result<Vec<RefNameBuf
     Ok(names)
 }
 
-/// Returns whether a record only says that a reflog exists.
+/// Returns whether a record only says that a reflog exists: to Git, one without any object.
 fn is_marker(update: &LogUpdate<'_>) -> bool {
     let is_null = |oid: &[u8]| oid.iter().all(|&byte| byte == 0);
-    update.name.is_empty()
-        && update.email.is_empty()
-        && update.message.is_empty()
-        && update.time == 0
-        && is_null(update.old)
-        && is_null(update.new)
+    is_null(update.old) && is_null(update.new)
 }
 
 /// Turns a record into an entry; `None` for what only marks that a reflog exists.

@@ -8,6 +8,7 @@
 //!    (the old list or the new one);
 //! 4. acknowledged; then compaction, which is a publication of its own.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use reftable::{
@@ -19,7 +20,7 @@ use super::stack::{Added, Held, Stack};
 use super::{ReftableBackend, find, logs, to_ref};
 use crate::backend::cursor::{Cursor, WorktreeCursor};
 use crate::backend::{Locked, LogWrite, NewValue, Plan, Published, Ref, Session, Write};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::layout::Place;
 use crate::name::RefName;
 use crate::reflog::Signature;
@@ -174,6 +175,10 @@ impl Session for ReftableSession<'_> {
         }
         self.read_run(run_part, &mut run, &mut answers)?;
         Ok(answers)
+    }
+
+    fn release(&mut self, _names: &HashSet<&[u8]>) {
+        // One lock covers every name of a stack.
     }
 
     fn names(&mut self) -> Result<Box<dyn Cursor>> {

@@ -1,0 +1,96 @@
+//! Following symrefs to their end, for readers and transactions alike.
+
+use std::io;
+
+use crate::backend::Ref;
+use crate::error::Result;
+use crate::name::{FormatOptions, RefName, RefNameBuf, SYMREF_DEPTH_MAX, is_well_formed};
+use crate::oid::ObjectId;
+use crate::target::Target;
+
+/// Where a chain of symrefs ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// At a ref that names an object.
+    Object {
+        name: RefNameBuf,
+        oid: ObjectId,
+        peeled: Option<ObjectId>,
+    },
+    /// At a ref that does not exist.
+    Missing(RefNameBuf),
+    /// Nowhere: the chain is longer than Git follows, or names what cannot be a ref.
+    Nowhere,
+}
+
+impl End {
+    /// Returns the object, if the chain ends at one.
+    pub(crate) fn oid(&self) -> Option<ObjectId> {
+        match self {
+            End::Object { oid, .. } => Some(*oid),
+            End::Missing(_) | End::Nowhere => None,
+        }
+    }
+}
+
+/// Follows `name`, reading each ref on the way with `read`.
+pub(crate) fn follow(
+    name: RefName<'_>,
+    mut read: impl FnMut(RefName<'_>) -> Result<Option<Ref>>,
+) -> Result<End> {
+    let mut name = name.to_owned();
+    for _ in 0..SYMREF_DEPTH_MAX {
+        let found = match read(name.as_name()) {
+            // A ref that lies below another one does not exist.
+            Err(error) if error.io_kind() == Some(io::ErrorKind::NotADirectory) => None,
+            found => found?,
+        };
+        match found {
+            None => return Ok(End::Missing(name)),
+            Some(Ref {
+                target: Target::Direct(oid),
+                peeled,
+                ..
+            }) => {
+                return Ok(End::Object { name, oid, peeled });
+            }
+            Some(Ref {
+                target: Target::Symbolic(target),
+                ..
+            }) => {
+                if !is_well_formed(target.as_bytes(), FormatOptions::ONE_LEVEL) {
+                    return Ok(End::Nowhere);
+                }
+                name = target;
+            }
+        }
+    }
+    Ok(End::Nowhere)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chain(links: usize) -> Result<End> {
+        follow(RefName::from_disk(b"0"), |name| {
+            let number: usize = String::from_utf8_lossy(name.as_bytes()).parse().unwrap();
+            let target = if number < links {
+                Target::Symbolic(RefNameBuf::from_disk((number + 1).to_string()))
+            } else {
+                Target::Direct(ObjectId::from_hex(&[b'1'; 40]).unwrap())
+            };
+            Ok(Some(Ref {
+                target,
+                peeled: None,
+                packed: false,
+            }))
+        })
+    }
+
+    #[test]
+    fn four_symrefs_and_no_more() {
+        assert!(chain(4).unwrap().oid().is_some());
+        assert_eq!(chain(5).unwrap(), End::Nowhere);
+    }
+}
