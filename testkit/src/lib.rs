@@ -27,6 +27,7 @@ pub mod jgit;
 pub mod model;
 pub mod objects;
 pub mod oracle;
+pub mod ours;
 pub mod repo;
 pub mod rng;
 pub mod state;

@@ -77,8 +77,16 @@ pub struct Output {
 ///
 /// If there is no oracle, with the reason and the command that puts one in place.
 pub fn git(dir: impl AsRef<Path>) -> GitRun {
-    let oracle = oracle();
-    let mut command = Command::new(&oracle.program);
+    run_of(program(), dir)
+}
+
+/// Begins a run of another program in the same environment that Git gets.
+///
+/// # Panics
+///
+/// If there is no oracle.
+pub fn run_of(program: impl AsRef<OsStr>, dir: impl AsRef<Path>) -> GitRun {
+    let mut command = Command::new(program);
     command.current_dir(dir.as_ref());
     command.env_clear();
     for (name, value) in environment() {
