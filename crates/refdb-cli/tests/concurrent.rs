@@ -1,0 +1,200 @@
+//! Several refdb and Git processes write the same repository at once.
+//!
+//! Nothing that was acknowledged is lost, no transaction is half visible in `reftable`, and no lock
+//! is left. Each writer moves three branches of its own together, and all writers take turns at one
+//! shared branch, which they move only from the value that they read: its reflog must be one chain
+//! without a gap, with as many links as there were acknowledgements.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use bstr::ByteSlice;
+use refdb_testkit::oracle::{self, GitRun};
+use refdb_testkit::repo::Repo;
+use refdb_testkit::rng::Rng;
+use refdb_testkit::{RefFormat, for_every_format};
+
+const ROUNDS: usize = 25;
+const SHARED: &str = "refs/heads/shared";
+
+/// Who writes: refdb and Git in turns.
+const WRITERS: [Program; 5] = [
+    Program::Refdb,
+    Program::Git,
+    Program::Refdb,
+    Program::Git,
+    Program::Refdb,
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Program {
+    Refdb,
+    Git,
+}
+
+impl Program {
+    fn run(self, dir: &Path) -> GitRun {
+        match self {
+            Program::Refdb => oracle::run_of(env!("CARGO_BIN_EXE_refdb"), dir),
+            Program::Git => oracle::git(dir),
+        }
+    }
+}
+
+fn names(writer: usize) -> [String; 3] {
+    ["a", "b", "c"].map(|leaf| format!("refs/heads/writer-{writer}/{leaf}"))
+}
+
+/// Moves the writer's own branches together, deleting them now and then; returns their last
+/// acknowledged value.
+fn write(writer: usize, repo: &Repo, shared_moves: &AtomicUsize) -> Option<String> {
+    let program = WRITERS[writer];
+    let commits = &repo.objects().commits;
+    let mut rng = Rng::new(writer as u64);
+    let mut current: Option<String> = None;
+    for round in 0..ROUNDS {
+        let next = (rng.below(6) > 0).then(|| rng.pick(commits).clone());
+        let mut script = String::from("start\n");
+        for name in names(writer) {
+            let line = match (&current, &next) {
+                (Some(old), Some(new)) => format!("update {name} {new} {old}\n"),
+                (None, Some(new)) => format!("create {name} {new}\n"),
+                (Some(old), None) => format!("delete {name} {old}\n"),
+                (None, None) => continue,
+            };
+            script.push_str(&line);
+        }
+        script.push_str("prepare\ncommit\n");
+        let out = program
+            .run(repo.path())
+            .args(["update-ref", "--stdin"])
+            .stdin(script)
+            .run();
+        assert!(
+            out.status.success(),
+            "writer {writer} ({program:?}), round {round}: {}",
+            out.stderr.as_bstr()
+        );
+        current = next;
+        move_shared(program, repo, rng.pick(commits), shared_moves);
+        if round % 10 == 9 {
+            // Packing and compacting go on meanwhile; somebody else's being at it is fine.
+            program.run(repo.path()).args(["pack-refs", "--all"]).run();
+        }
+    }
+    current
+}
+
+/// Moves the shared branch from the value it has now, if nobody else is faster.
+fn move_shared(program: Program, repo: &Repo, next: &str, moves: &AtomicUsize) {
+    let list = ["for-each-ref", "--format=%(objectname)", SHARED];
+    let old = program
+        .run(repo.path())
+        .args(list)
+        .run()
+        .text()
+        .trim()
+        .to_owned();
+    assert!(!old.is_empty(), "the shared branch is always there");
+    if old == next {
+        return;
+    }
+    let message = ["-m", "turn"];
+    let update = program
+        .run(repo.path())
+        .arg("update-ref")
+        .args(message)
+        .args([SHARED, next, &old]);
+    if update.run().status.success() {
+        moves.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Lists without pause until the writers are done; returns how many listings were looked at.
+fn watch(program: Program, repo: &Repo, done: &AtomicBool) -> usize {
+    let mut listings = 0;
+    while !done.load(Ordering::SeqCst) {
+        let list = ["for-each-ref", "--format=%(refname) %(objectname)"];
+        let listing = program.run(repo.path()).args(list).run().text();
+        let values: HashMap<&str, &str> = listing
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .collect();
+        assert!(
+            values.contains_key(SHARED),
+            "{program:?} lost the shared branch"
+        );
+        if repo.format().refs == RefFormat::Reftable {
+            for writer in 0..WRITERS.len() {
+                let [a, b, c] = names(writer).map(|name| values.get(name.as_str()).copied());
+                assert!(
+                    a == b && b == c,
+                    "{program:?} saw half a transaction of {writer}"
+                );
+            }
+        }
+        listings += 1;
+    }
+    listings
+}
+
+fn locks(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(locks(&path));
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "lock")
+        {
+            found.push(path);
+        }
+    }
+    found
+}
+
+for_every_format! {
+    fn nothing_is_lost_and_no_lock_is_left(format) {
+        let repo = Repo::init(format);
+        for key in ["core.filesRefLockTimeout", "core.packedRefsTimeout", "reftable.lockTimeout"] {
+            repo.config(key, "60000");
+        }
+        repo.update_refs(format!("create {SHARED} {}\n", repo.objects().commits[0]));
+        let moves = AtomicUsize::new(0);
+        let done = AtomicBool::new(false);
+        let lasts: Vec<Option<String>> = std::thread::scope(|scope| {
+            let (repo, moves, done) = (&repo, &moves, &done);
+            let watchers = [Program::Refdb, Program::Git]
+                .map(|program| scope.spawn(move || watch(program, repo, done)));
+            let writers: Vec<_> = (0..WRITERS.len())
+                .map(|writer| scope.spawn(move || write(writer, repo, moves)))
+                .collect();
+            let lasts: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+            done.store(true, Ordering::SeqCst);
+            for watcher in watchers {
+                assert!(watcher.join().expect("a watcher saw damage") > 0);
+            }
+            lasts.into_iter().map(|last| last.expect("a writer failed")).collect()
+        });
+        let values: HashMap<_, _> =
+            repo.refs().into_iter().map(|listed| (listed.name.to_string(), listed.id)).collect();
+        for (writer, last) in lasts.iter().enumerate() {
+            for name in names(writer) {
+                assert_eq!(values.get(&name), last.as_ref(), "{name} lost an update");
+            }
+        }
+        let state = repo.state();
+        let chain = state.log(SHARED);
+        // The first entry is the creation.
+        assert_eq!(chain.len(), moves.load(Ordering::SeqCst) + 1, "the shared reflog");
+        for pair in chain.windows(2) {
+            assert_eq!(pair[0].new, pair[1].old, "the shared reflog has a gap");
+        }
+        assert_eq!(chain.last().map(|entry| &entry.new), values.get(SHARED));
+        assert_eq!(locks(&repo.git_dir()), Vec::<PathBuf>::new(), "locks were left");
+        repo.assert_sound();
+    }
+}
