@@ -89,10 +89,19 @@ fn describe(metadata: &fs::Metadata) -> Stat {
 impl System for OsSystem {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         // Most files read here are loose refs and lists: one read into a small buffer beats asking
-        // for the length first.
+        // for the length first, and one that does not fill the buffer has met the end.
         let mut file = File::open(path)?;
-        let mut content = Vec::with_capacity(128);
-        file.read_to_end(&mut content)?;
+        let mut start = [0; 256];
+        let count = loop {
+            match file.read(&mut start) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                count => break count?,
+            }
+        };
+        let mut content = start.get(..count).unwrap_or_default().to_vec();
+        if count == start.len() {
+            file.read_to_end(&mut content)?;
+        }
         Ok(content)
     }
 
