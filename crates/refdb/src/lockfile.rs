@@ -3,6 +3,7 @@
 //! Invariants:
 //! 1. A lock that was acquired is released on every path: by commit, by release, or by drop.
 //! 2. A lock that somebody else holds is waited for and never broken.
+//! 3. Lock files that share an inode are never written: a new file takes the name first.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,9 @@ pub(crate) struct LockFile {
     system: Arc<dyn System>,
     path: PathBuf,
     file: Option<Box<dyn WriteFile>>,
-    pid_file: bool,
+    // Whether other locks are names of the same file.
+    linked: bool,
+    options: LockOptions,
     held: bool,
 }
 
@@ -50,17 +53,48 @@ impl LockFile {
             system: Arc::clone(system),
             path,
             file: Some(file),
-            pid_file: options.pid_file,
+            linked: false,
+            options,
             held: true,
         };
         options.shared.adjust(system.as_ref(), &lock.path)?;
-        if options.pid_file {
-            lock.write_pid_file(target)?;
-        }
+        lock.write_pid_file(target)?;
+        Ok(lock)
+    }
+
+    /// Creates `<target>.lock` as another name of a lock file that this process holds. File systems
+    /// give a name in a fraction of the time that a file takes, and a lock is no more than a name.
+    ///
+    /// # Errors
+    /// As for [`LockFile::acquire`]; besides, those of a file that can have no more names.
+    pub(crate) fn acquire_linked(
+        system: &Arc<dyn System>,
+        target: &Path,
+        options: LockOptions,
+        other: &mut LockFile,
+    ) -> io::Result<LockFile> {
+        let path = suffixed(target, ".lock");
+        other.close();
+        other.linked = true;
+        retry(system.as_ref(), options.timeout, || {
+            system.hard_link(&other.path, &path)
+        })?;
+        let mut lock = LockFile {
+            system: Arc::clone(system),
+            path,
+            file: None,
+            linked: true,
+            options,
+            held: true,
+        };
+        lock.write_pid_file(target)?;
         Ok(lock)
     }
 
     fn write_pid_file(&mut self, target: &Path) -> io::Result<()> {
+        if !self.options.pid_file {
+            return Ok(());
+        }
         let path = suffixed(target, "~pid.lock");
         match self.system.create_new(&path, 0o666) {
             Ok(mut file) => writeln!(file, "pid {}", self.system.process_id()),
@@ -85,11 +119,32 @@ impl LockFile {
     pub(crate) fn write_all(&mut self, content: &[u8]) -> io::Result<()> {
         let mut file = match self.file.take() {
             Some(file) => file,
+            None if self.linked => self.unlinked()?,
             None => self.system.append(&self.path, None)?,
         };
         file.write_all(content)?;
         self.file = Some(file);
         Ok(())
+    }
+
+    /// Puts a file of its own in the place of one that other locks share.
+    fn unlinked(&mut self) -> io::Result<Box<dyn WriteFile>> {
+        let path = hidden(&self.path);
+        let mut file = self.system.create_new(&path, 0o666);
+        if matches!(&file, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
+            // Only the holder of the lock uses this name: it was left by one that died.
+            self.system.remove_file(&path)?;
+            file = self.system.create_new(&path, 0o666);
+        }
+        let file = file?;
+        let adjusted = self.options.shared.adjust(self.system.as_ref(), &path);
+        if let Err(error) = adjusted.and_then(|()| self.system.rename(&path, &self.path)) {
+            // At worst a file stays that readers pass over.
+            let _ = self.system.remove_file(&path);
+            return Err(error);
+        }
+        self.linked = false;
+        Ok(file)
     }
 
     /// Makes the content durable.
@@ -138,7 +193,7 @@ impl LockFile {
     }
 
     fn remove_pid_file(&self) {
-        if self.pid_file {
+        if self.options.pid_file {
             // Nobody depends on it: at worst it names a process that no longer holds the lock.
             let _ = self
                 .system
@@ -188,6 +243,13 @@ pub(crate) fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Returns a name beside `path` that readers of refs pass over, since it starts with a dot.
+pub(crate) fn hidden(path: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    path.with_file_name(name)
+}
+
 /// Calls `attempt` until it gives something else than `AlreadyExists`, with growing jittered
 /// pauses: n squared milliseconds for the n-th, at most a second, times 0.75 to 1.25.
 fn retry<T>(
@@ -211,5 +273,43 @@ fn retry<T>(
         system.sleep(pause);
         waited += pause;
         step += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::OsSystem;
+
+    #[test]
+    fn linked_locks_are_locks_and_are_written_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let system: Arc<dyn System> = Arc::new(OsSystem::new());
+        let at = |name: &str| dir.path().join(name);
+        let options = LockOptions {
+            timeout: LockTimeout::from_millis(0),
+            shared: SharedRepository::Umask,
+            pid_file: false,
+        };
+        let mut first = LockFile::acquire(&system, &at("a"), options).unwrap();
+        let mut second = LockFile::acquire_linked(&system, &at("b"), options, &mut first).unwrap();
+        for held in ["a", "b"] {
+            let error = LockFile::acquire(&system, &at(held), options)
+                .err()
+                .unwrap();
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+            let linked = LockFile::acquire_linked(&system, &at(held), options, &mut first);
+            assert_eq!(linked.err().unwrap().kind(), io::ErrorKind::AlreadyExists);
+        }
+        std::fs::write(at(".b.lock"), "left over").unwrap();
+        second.write_all(b"two").unwrap();
+        second.write_all(b"!").unwrap();
+        assert!(!at(".b.lock").exists());
+        first.write_all(b"one").unwrap();
+        first.commit().unwrap();
+        second.commit().unwrap();
+        assert_eq!(std::fs::read(at("a")).unwrap(), b"one");
+        assert_eq!(std::fs::read(at("b")).unwrap(), b"two!");
+        assert!(!at("a.lock").exists() && !at("b.lock").exists());
     }
 }

@@ -28,6 +28,7 @@ use super::cursor::Cursor;
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
+use crate::lockfile::LockOptions;
 use crate::name::{RefName, RefNameBuf, is_safe};
 use crate::oid::ObjectId;
 use crate::options::Options;
@@ -77,6 +78,15 @@ impl Files {
     /// Returns `name` without the worktree that it may start with.
     fn bare<'n>(&self, name: &'n RefNameBuf) -> &'n [u8] {
         self.layout.locate(name.as_name()).1.as_bytes()
+    }
+
+    /// Returns how locks of refs are taken.
+    fn lock_options(&self) -> LockOptions {
+        LockOptions {
+            timeout: self.options.files_ref_lock_timeout,
+            shared: self.options.shared_repository,
+            pid_file: self.options.lockfile_pid,
+        }
     }
 
     /// Reads one ref, without following symrefs.

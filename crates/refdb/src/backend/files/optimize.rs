@@ -6,6 +6,7 @@
 //!    the ref's lock, and only if it still has the packed value.
 
 use std::io;
+use std::path::Path;
 
 use super::Files;
 use super::directories::EmptyDirs;
@@ -14,7 +15,7 @@ use super::overlay::{self, LooseRef};
 use super::rewrite::{PackedEdit, PackedLock, PackedValue};
 use crate::backend::OptimizeOptions;
 use crate::error::{Error, Result};
-use crate::lockfile::{LockFile, LockOptions};
+use crate::lockfile::LockFile;
 use crate::name::{FormatOptions, RefName, is_per_worktree, is_well_formed};
 use crate::objects::{Objects, Peeled};
 use crate::oid::ObjectId;
@@ -113,38 +114,68 @@ fn prune(files: &Files, packed: &[(Vec<u8>, PackedValue)]) -> Result<()> {
     let system = files.system.as_ref();
     let mut empty_dirs = EmptyDirs::default();
     let mut first_error = None;
+    let mut locks = Locks { files, last: None };
     for (name, value) in packed {
-        match prune_one(files, name, value.oid) {
+        match locks.prune_one(name, value.oid) {
             Ok(()) => empty_dirs.add_parent(files.layout.common_dir(), name),
             // Somebody is writing it: it stays loose.
             Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => {}
             Err(error) => first_error = first_error.or(Some(error)),
         }
     }
+    if let Some(lock) = locks.last.take() {
+        first_error = first_error.or(release(lock).err());
+    }
     empty_dirs.remove(system);
     first_error.map_or(Ok(()), Err)
 }
 
-fn prune_one(files: &Files, name: &[u8], oid: ObjectId) -> Result<()> {
-    let (_, path) = files.path(RefName::from_disk(name));
-    let system = files.system.as_ref();
-    let lock_options = LockOptions {
-        timeout: files.options.files_ref_lock_timeout,
-        shared: files.options.shared_repository,
-        pid_file: files.options.lockfile_pid,
-    };
-    let lock = match LockFile::acquire(&files.system, &path, lock_options) {
-        // The directory went, and the ref with it.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        lock => lock.map_err(|error| Error::io("unable to lock", &path, error))?,
-    };
-    let found = loose::read(system, &path, files.options.object_format)
-        .map_err(|error| Error::io("unable to read", &path, error))?;
-    if found == Loose::Found(Target::Direct(oid)) {
-        system
-            .remove_file(&path)
-            .map_err(|error| Error::io("unable to remove", &path, error))?;
+/// Takes one lock after the other, and holds each until the next one is a link to it.
+struct Locks<'a> {
+    files: &'a Files,
+    last: Option<LockFile>,
+}
+
+impl Locks<'_> {
+    fn prune_one(&mut self, name: &[u8], oid: ObjectId) -> Result<()> {
+        let (_, path) = self.files.path(RefName::from_disk(name));
+        match self.acquire(&path) {
+            // The directory went, and the ref with it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            locked => locked.map_err(|error| Error::io("unable to lock", &path, error))?,
+        }
+        let system = self.files.system.as_ref();
+        let found = loose::read(system, &path, self.files.options.object_format)
+            .map_err(|error| Error::io("unable to read", &path, error))?;
+        if found == Loose::Found(Target::Direct(oid)) {
+            system
+                .remove_file(&path)
+                .map_err(|error| Error::io("unable to remove", &path, error))?;
+        }
+        Ok(())
     }
+
+    fn acquire(&mut self, path: &Path) -> io::Result<()> {
+        let (system, options) = (&self.files.system, self.files.lock_options());
+        let linked = match &mut self.last {
+            Some(last) => LockFile::acquire_linked(system, path, options, last),
+            None => Err(io::ErrorKind::Unsupported.into()),
+        };
+        let lock = match linked {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                LockFile::acquire(system, path, options)?
+            }
+            linked => linked?,
+        };
+        match self.last.replace(lock) {
+            Some(last) => last.release(),
+            None => Ok(()),
+        }
+    }
+}
+
+fn release(lock: LockFile) -> Result<()> {
+    let path = lock.path().to_owned();
     lock.release()
         .map_err(|error| Error::io("unable to unlock", &path, error))
 }

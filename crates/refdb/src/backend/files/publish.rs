@@ -22,13 +22,13 @@ use super::session::FilesSession;
 use crate::backend::{NewValue, Plan, Published};
 use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::layout::Place;
-use crate::lockfile::suffixed;
+use crate::lockfile::{hidden, suffixed};
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
 use crate::reflog::Signature;
 use crate::system::{System, bytes_to_path};
 
 /// From so many direct refs on, packed-refs is considered.
-const BATCH_MIN: usize = 64;
+pub(super) const BATCH_MIN: usize = 64;
 
 /// Writing one loose ref takes about as long as copying so many bytes of packed-refs, without
 /// fsync and with it.
@@ -65,6 +65,28 @@ impl Planned {
             let _ = system.remove_file(&link);
         }
         self.packed = None;
+    }
+}
+
+/// Whether the directory that was asked for last exists: names come sorted, so that many questions
+/// in a row are about the same one. Nobody else makes a reflog of a ref whose lock is held here.
+#[derive(Default)]
+struct KnownDir(Option<(PathBuf, bool)>);
+
+impl KnownDir {
+    fn is_parent_of(&mut self, system: &dyn System, path: &Path) -> bool {
+        let Some(parent) = path.parent() else {
+            return true;
+        };
+        if let Some((known, exists)) = &self.0
+            && known == parent
+        {
+            return *exists;
+        }
+        // What cannot be looked at is not absent: the reflog's own error tells why.
+        let exists = !matches!(system.lstat(parent), Err(error) if log::is_absent(&error));
+        self.0 = Some((parent.to_owned(), exists));
+        exists
     }
 }
 
@@ -198,7 +220,7 @@ impl FilesSession {
             NewValue::Direct { oid, .. } => loose::direct(oid),
             NewValue::Symbolic(target) => {
                 if options.prefer_symlink_refs {
-                    let link = link_path(&held.path);
+                    let link = hidden(&suffixed(&held.path, ".lock"));
                     let text = bytes_to_path(target.as_bytes());
                     if self.files.system.symlink(text, &link).is_ok() {
                         self.planned.links.push((index, link));
@@ -232,8 +254,12 @@ impl FilesSession {
 
     pub(super) fn publish_plan(&mut self) -> Result<Published> {
         let mut sync = BTreeSet::new();
+        let mut dir = KnownDir::default();
         for append in std::mem::take(&mut self.planned.logs) {
-            self.append_log(&append, &mut sync)?;
+            let (_, path) = self.files.log_path(append.name.as_name());
+            if append.create || dir.is_parent_of(self.files.system.as_ref(), &path) {
+                self.append_log(&append, &mut sync)?;
+            }
         }
         self.remove_logs(&mut sync)?;
         let mut afterwards = Vec::new();
@@ -319,12 +345,16 @@ impl FilesSession {
 
     /// Removes the reflogs of deleted refs.
     fn remove_logs(&mut self, sync: &mut BTreeSet<PathBuf>) -> Result<()> {
+        let mut dir = KnownDir::default();
         for index in std::mem::take(&mut self.planned.log_unlinks) {
             let Some(held) = self.held.get(index) else {
                 continue;
             };
             let name = held.name.as_name();
             let (base, path) = self.files.log_path(name);
+            if !dir.is_parent_of(self.files.system.as_ref(), &path) {
+                continue;
+            }
             match self.files.system.remove_file(&path) {
                 Err(error) if is_missing_log(&error) || log::is_absent(&error) => continue,
                 removed => removed.map_err(|error| Error::io("unable to remove", &path, error))?,
@@ -407,14 +437,6 @@ fn add_parent(dirs: &mut BTreeSet<PathBuf>, path: &Path) {
     {
         dirs.insert(parent.to_owned());
     }
-}
-
-/// Returns where a symbolic link is made before it gets the name of the ref. Readers pass over
-/// names that start with a dot, and only the holder of the lock uses this one.
-fn link_path(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    suffixed(&path.with_file_name(name), ".lock")
 }
 
 /// Puts the entries of the plan together by reflog, each reflog's in order.

@@ -29,8 +29,9 @@ use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
 use crate::system::{FileKind, bytes_to_path};
 
-/// How many locks keep their file open until it is written.
-const OPEN_MAX: usize = 32;
+/// How many locks have a file of their own, and keep it open until it is written. A larger write is
+/// probably packed, and then nothing is written into its locks.
+const OWN_FILES_MAX: usize = super::publish::BATCH_MIN;
 
 /// How often directories that vanish are created again.
 const ATTEMPTS: usize = 3;
@@ -39,6 +40,9 @@ const ATTEMPTS: usize = 3;
 pub(super) struct FilesSession {
     pub(super) files: Arc<Files>,
     pub(super) held: Vec<Held>,
+    // Which of the locks further ones are linked to; `None` while there is none that can be.
+    pattern: Option<usize>,
+    can_link: bool,
     pub(super) created_dirs: Vec<PathBuf>,
     pub(super) empty_dirs: EmptyDirs,
     pub(super) planned: Planned,
@@ -71,6 +75,8 @@ impl FilesSession {
         FilesSession {
             files,
             held: Vec::new(),
+            pattern: None,
+            can_link: true,
             created_dirs: Vec::new(),
             empty_dirs: EmptyDirs::default(),
             planned: Planned::default(),
@@ -82,13 +88,10 @@ impl FilesSession {
         let (place, bare) = self.files.layout.locate(name);
         let base = self.files.layout.dir(&place).to_owned();
         let path = base.join(bytes_to_path(bare.as_bytes()));
-        let mut lock = match self.acquire(&base, &path) {
+        let lock = match self.acquire(&base, &path) {
             Ok(lock) => lock,
             Err(error) => return Taken::Refused(self.refuse(name, &base, bare, &path, &error)),
         };
-        if self.held.len() >= OPEN_MAX {
-            lock.close();
-        }
         let mut held = Held {
             name: name.to_owned(),
             place,
@@ -126,12 +129,38 @@ impl FilesSession {
 
     /// Creates the lock of the loose ref at `path`, and the directories that it needs.
     fn acquire(&mut self, base: &Path, path: &Path) -> io::Result<LockFile> {
-        let options = &self.files.options;
-        let lock_options = LockOptions {
-            timeout: options.files_ref_lock_timeout,
-            shared: options.shared_repository,
-            pid_file: options.lockfile_pid,
-        };
+        let lock_options = self.files.lock_options();
+        if self.held.len() < OWN_FILES_MAX || !self.can_link {
+            return self.acquire_own(base, path, lock_options);
+        }
+        if let Some(index) = self.pattern
+            && let Some(other) = self.held.get_mut(index).and_then(|held| held.lock.as_mut())
+        {
+            let system = &self.files.system;
+            match LockFile::acquire_linked(system, path, lock_options, other) {
+                Ok(lock) => return Ok(lock),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                        return Err(error);
+                    }
+                    io::ErrorKind::NotFound | io::ErrorKind::TooManyLinks => {}
+                    _ => self.can_link = false,
+                },
+            }
+        }
+        let mut lock = self.acquire_own(base, path, lock_options)?;
+        lock.close();
+        self.pattern = Some(self.held.len());
+        Ok(lock)
+    }
+
+    fn acquire_own(
+        &mut self,
+        base: &Path,
+        path: &Path,
+        lock_options: LockOptions,
+    ) -> io::Result<LockFile> {
+        let shared = self.files.options.shared_repository;
         let mut attempts = 0;
         loop {
             match LockFile::acquire(&self.files.system, path, lock_options) {
@@ -139,7 +168,6 @@ impl FilesSession {
                     attempts += 1;
                     let dir = path.parent().ok_or(error)?;
                     let system = self.files.system.as_ref();
-                    let shared = options.shared_repository;
                     match directories::create(system, shared, base, dir, &mut self.created_dirs) {
                         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                         created => created?,
