@@ -12,14 +12,15 @@ use refdb_testkit::oracle::workspace_root;
 
 /// The modules of refdb from the lowest layer up. A module may import from lower layers, and from
 /// its own.
-const LAYERS: [&[&str]; 7] = [
+const LAYERS: [&[&str]; 8] = [
     &["error", "name", "oid", "reflog", "target"],
     &["system"],
-    &["layout", "lockfile", "objects", "options"],
+    &["date", "layout", "lockfile", "objects", "options"],
     &["backend"],
     &["transaction"],
     &["store"],
     &["repository"],
+    &["revision"],
 ];
 /// How long a file may be without its tests.
 const LINES_MAX: usize = 600;

@@ -687,3 +687,23 @@ fn a_damaged_object_counts_as_missing() {
         assert_eq!(out.code(), 128);
     }
 }
+
+#[test]
+fn a_namespace_is_a_prefix() {
+    let repo = Repo::init_bare(Format::FILES_SHA1);
+    let open = |namespace: &str| {
+        let variables = [("GIT_NAMESPACE", namespace)];
+        let said = Said {
+            variables: &variables,
+            ..Said::default()
+        };
+        options(repo.path(), said)
+            .discover(repo.path())
+            .expect("it is there")
+    };
+    let prefix = |namespace: &str| open(namespace).namespace().expect("it is one");
+    assert_eq!(prefix(""), "");
+    assert_eq!(prefix("a/b/"), "refs/namespaces/a/refs/namespaces/b/");
+    let error = open("a..b").namespace().expect_err("it is none");
+    assert_eq!(error.to_string(), "bad git namespace path \"a..b\"");
+}

@@ -30,10 +30,13 @@ mod worktrees;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bstr::{BString, ByteSlice};
+
 use crate::backend::RefFormat;
 use crate::date::Zone;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
+use crate::name::{FormatOptions, is_well_formed};
 use crate::objects::Odb;
 use crate::oid::ObjectFormat;
 use crate::options::Options;
@@ -55,6 +58,7 @@ pub struct Repository {
     work_tree: Option<PathBuf>,
     bare: bool,
     zone: Zone,
+    namespace: BString,
     config: Arc<Config>,
     odb: Arc<Odb>,
     store: Store,
@@ -142,6 +146,32 @@ impl Repository {
     /// Returns the local time zone.
     pub fn zone(&self) -> &Zone {
         &self.zone
+    }
+
+    /// Returns the prefix of the refs that commands of transport show: `refs/namespaces/<name>/` for
+    /// each part of the namespace, empty without one. The refs themselves know nothing of it.
+    ///
+    /// # Errors
+    /// `Misuse` when the namespace is no name of a ref.
+    pub fn namespace(&self) -> Result<BString> {
+        let mut prefix = BString::default();
+        for part in self
+            .namespace
+            .split_str("/")
+            .filter(|part| !part.is_empty())
+        {
+            prefix.extend_from_slice(b"refs/namespaces/");
+            prefix.extend_from_slice(part);
+            prefix.push(b'/');
+        }
+        let name = prefix.strip_suffix(b"/").unwrap_or(&prefix);
+        if !name.is_empty() && !is_well_formed(name, FormatOptions::FULL) {
+            return Err(Error::new(
+                ErrorKind::Misuse,
+                format!("bad git namespace path \"{}\"", self.namespace),
+            ));
+        }
+        Ok(prefix)
     }
 
     /// Returns what was strange about the configuration and yet no reason to stop.

@@ -26,6 +26,7 @@ mod dwim;
 mod history;
 mod reflog;
 mod short;
+mod shorten;
 mod suffix;
 mod tracking;
 
@@ -40,6 +41,7 @@ use crate::oid::ObjectId;
 use crate::repository::Repository;
 use crate::store::Store;
 pub use dwim::Found;
+pub use shorten::Shortener;
 pub use tracking::Direction;
 
 /// What Git says on the side while it resolves an expression.

@@ -280,6 +280,9 @@ impl OpenOptions {
         let zone = Zone::local(tz.as_ref().map(|tz| tz.as_slice()), system);
         options.committer = identity::committer(system, &self.environment, &config, &zone)?;
         let store = open_store(options)?;
+        let namespace = self.namespace.clone();
+        let namespace = namespace.or_else(|| self.environment.bytes("GIT_NAMESPACE"));
+        let namespace = namespace.unwrap_or_default();
         Ok(Repository {
             store,
             odb,
@@ -292,6 +295,7 @@ impl OpenOptions {
             work_tree,
             bare,
             zone,
+            namespace,
             warnings,
         })
     }

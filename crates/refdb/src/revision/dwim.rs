@@ -9,7 +9,7 @@ use crate::oid::ObjectId;
 use crate::target::Target;
 
 /// What stands before and behind a short name, the strongest rule first.
-const RULES: [(&str, &str); 6] = [
+pub(super) const RULES: [(&str, &str); 6] = [
     ("", ""),
     ("refs/", ""),
     ("refs/tags/", ""),
@@ -117,18 +117,11 @@ impl Revisions<'_> {
     /// `Corrupt` or `Io` for the files.
     pub fn shorten(&self, full: RefName<'_>, strict: bool) -> Result<BString> {
         let full = full.as_bytes();
-        for (index, (front, back)) in RULES.iter().enumerate().skip(1).rev() {
-            let short = full
-                .strip_prefix(front.as_bytes())
-                .and_then(|rest| rest.strip_suffix(back.as_bytes()))
-                .filter(|short| !short.is_empty());
-            let Some(short) = short else {
-                continue;
-            };
+        for (index, short) in short_by(full) {
             let rivals = if strict { RULES.len() } else { index };
             let mut is_taken = false;
             for (rival, candidate) in candidates(short).enumerate().take(rivals) {
-                if rival != index && matches!(self.lead(&candidate)?, Led::To(..)) {
+                if rival != index && self.leads_somewhere(&candidate)? {
                     is_taken = true;
                     break;
                 }
@@ -138,6 +131,11 @@ impl Revisions<'_> {
             }
         }
         Ok(full.into())
+    }
+
+    /// Returns whether a full name leads to an object.
+    pub(super) fn leads_somewhere(&self, full: &[u8]) -> Result<bool> {
+        Ok(matches!(self.lead(full)?, Led::To(..)))
     }
 
     /// Follows a full name to an object.
@@ -195,12 +193,23 @@ impl Revisions<'_> {
 }
 
 /// Returns the full names that a short one can stand for.
-fn candidates(short: &[u8]) -> impl Iterator<Item = BString> {
+pub(super) fn candidates(short: &[u8]) -> impl Iterator<Item = BString> {
     RULES.iter().map(move |(front, back)| {
         let mut full = BString::from(*front);
         full.extend_from_slice(short);
         full.extend_from_slice(back.as_bytes());
         full
+    })
+}
+
+/// Returns what a full name is short for under each rule that could have made it, the weakest rule
+/// first.
+pub(super) fn short_by(full: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let rules = RULES.iter().enumerate().skip(1).rev();
+    rules.filter_map(move |(index, (front, back))| {
+        let short = full.strip_prefix(front.as_bytes())?;
+        let short = short.strip_suffix(back.as_bytes())?;
+        (!short.is_empty()).then_some((index, short))
     })
 }
 

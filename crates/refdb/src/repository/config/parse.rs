@@ -300,4 +300,22 @@ mod tests {
         assert!(canonical_key(b".x").is_err());
         assert!(canonical_key(b"core.1x").is_err());
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(
+            content in proptest::collection::vec(
+                proptest::sample::select(&b"[]\"\\\n\r =#;.-aA1\0\xff\t"[..]),
+                0..60,
+            ),
+        ) {
+            let lines = content.iter().filter(|&&byte| byte == b'\n').count() + 1;
+            match parse(&content) {
+                Ok(variables) => {
+                    assert!(variables.iter().all(|variable| variable.key.contains(&b'.')));
+                }
+                Err(line) => assert!((1..=lines).contains(&line)),
+            }
+        }
+    }
 }
