@@ -1,5 +1,7 @@
 //! `refdb refs`: everything about refs under one name.
 
+mod write;
+
 use refdb::ErrorKind;
 use refdb::RefName;
 
@@ -27,6 +29,21 @@ const SUBCOMMANDS: &[Subcommand] = &[
         name: "exists",
         form: "exists <ref>",
         run: exists,
+    },
+    Subcommand {
+        name: "create",
+        form: "create [<options>] <ref> <new-value>",
+        run: write::create,
+    },
+    Subcommand {
+        name: "update",
+        form: "update [<options>] <ref> <new-value> [<old-value>]",
+        run: write::update,
+    },
+    Subcommand {
+        name: "delete",
+        form: "delete [<options>] <ref> [<old-value>]",
+        run: write::delete,
     },
     Subcommand {
         name: "optimize",

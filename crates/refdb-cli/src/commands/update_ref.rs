@@ -138,19 +138,10 @@ fn update(
     let new = context
         .object_id(new)?
         .ok_or_else(|| Failure::fatal([new, &b": not a valid SHA1"[..]].concat()))?;
-    let expected = match old_value(context, old)? {
-        None => Expected::Any,
-        Some(oid) if oid.is_null() => Expected::Missing,
-        Some(oid) => Expected::Oid(oid),
-    };
+    let expected = expected(old_value(context, old)?);
     let edit = Edit::update(RefName::from_disk(name), new).expecting(expected);
     let edit = settings.apply(edit, settings.no_deref, true);
-    commit(context.store()?, edit).map_err(|error| {
-        let mut text = b"update_ref failed for ref '".to_vec();
-        text.extend_from_slice(name);
-        text.extend_from_slice(format!("': {error}").as_bytes());
-        Failure::fatal(text)
-    })
+    commit(context.store()?, edit).map_err(|error| Failure::fatal(failed_for(name, &error)))
 }
 
 fn remove(
@@ -182,9 +173,25 @@ fn old_value(context: &Context, old: Option<&Vec<u8>>) -> Result<Option<ObjectId
     }
 }
 
-fn commit(store: &Store, edit: Edit<'_>) -> refdb::Result<()> {
+/// Commits one edit.
+pub(super) fn commit(store: &Store, edit: Edit<'_>) -> refdb::Result<()> {
     let mut transaction = store.transaction();
     transaction.add(edit)?;
     tell_afterwards(&transaction.commit()?);
     Ok(())
+}
+
+/// Returns what an old value asks for: the null id asks that there be no ref.
+pub(super) fn expected<'a>(old: Option<ObjectId>) -> Expected<'a> {
+    match old {
+        None => Expected::Any,
+        Some(old) if old.is_null() => Expected::Missing,
+        Some(old) => Expected::Oid(old),
+    }
+}
+
+/// Returns the message of a single update that failed.
+pub(super) fn failed_for(name: &[u8], error: &refdb::Error) -> Vec<u8> {
+    let before = b"update_ref failed for ref '".as_slice();
+    [before, name, format!("': {error}").as_bytes()].concat()
 }

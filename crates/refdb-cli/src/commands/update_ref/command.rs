@@ -4,6 +4,7 @@ use bstr::{BStr, ByteSlice};
 use refdb::name::{FormatOptions, is_well_formed};
 use refdb::{Edit, Expected, ObjectId, RefName};
 
+use super::expected;
 use super::fields::{Field, Fields};
 use crate::context::Context;
 use crate::failure::{Failure, Result, say};
@@ -345,15 +346,6 @@ impl<'p, 'c> Parser<'p, 'c> {
 
     fn fail_for(&self, name: &[u8], what: impl std::fmt::Display) -> Failure {
         Failure::fatal(format!("{} {}: {what}", self.verb.word(), name.as_bstr()))
-    }
-}
-
-/// Returns what an old value asks for: the null id asks that there be no ref.
-fn expected<'p>(old: Option<ObjectId>) -> Expected<'p> {
-    match old {
-        None => Expected::Any,
-        Some(old) if old.is_null() => Expected::Missing,
-        Some(old) => Expected::Oid(old),
     }
 }
 
