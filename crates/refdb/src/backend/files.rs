@@ -6,9 +6,11 @@
 //! 2. A name that could lead out of the repository is never made a path.
 //!
 //! How the parts go together: `loose` and `packed` read the two kinds of files, `overlay` walks
-//! over both, `log` reads reflogs; `session` locks, `publish` writes, `rewrite` replaces
+//! over both, `log` reads reflogs; `session` locks, `current` reads
+//! what is locked, `publish` writes, `rewrite` replaces
 //! packed-refs, `optimize` packs.
 
+mod current;
 mod directories;
 mod log;
 mod loose;

@@ -68,24 +68,22 @@ impl Planned {
     }
 }
 
-/// Whether the directory that was asked for last exists: names come sorted, so that many questions
-/// in a row are about the same one. Nobody else makes a reflog of a ref whose lock is held here.
+/// Which directories of reflogs exist: each is looked at once. Nobody else makes a reflog of a ref
+/// whose lock is held here.
 #[derive(Default)]
-struct KnownDir(Option<(PathBuf, bool)>);
+struct KnownDirs(HashMap<PathBuf, bool>);
 
-impl KnownDir {
-    fn is_parent_of(&mut self, system: &dyn System, path: &Path) -> bool {
+impl KnownDirs {
+    fn have_parent(&mut self, system: &dyn System, path: &Path) -> bool {
         let Some(parent) = path.parent() else {
             return true;
         };
-        if let Some((known, exists)) = &self.0
-            && known == parent
-        {
-            return *exists;
+        if let Some(&exists) = self.0.get(parent) {
+            return exists;
         }
         // What cannot be looked at is not absent: the reflog's own error tells why.
         let exists = !matches!(system.lstat(parent), Err(error) if log::is_absent(&error));
-        self.0 = Some((parent.to_owned(), exists));
+        self.0.insert(parent.to_owned(), exists);
         exists
     }
 }
@@ -254,10 +252,10 @@ impl FilesSession {
 
     pub(super) fn publish_plan(&mut self) -> Result<Published> {
         let mut sync = BTreeSet::new();
-        let mut dir = KnownDir::default();
+        let mut dirs = KnownDirs::default();
         for append in std::mem::take(&mut self.planned.logs) {
             let (_, path) = self.files.log_path(append.name.as_name());
-            if append.create || dir.is_parent_of(self.files.system.as_ref(), &path) {
+            if append.create || dirs.have_parent(self.files.system.as_ref(), &path) {
                 self.append_log(&append, &mut sync)?;
             }
         }
@@ -345,14 +343,14 @@ impl FilesSession {
 
     /// Removes the reflogs of deleted refs.
     fn remove_logs(&mut self, sync: &mut BTreeSet<PathBuf>) -> Result<()> {
-        let mut dir = KnownDir::default();
+        let mut dirs = KnownDirs::default();
         for index in std::mem::take(&mut self.planned.log_unlinks) {
             let Some(held) = self.held.get(index) else {
                 continue;
             };
             let name = held.name.as_name();
             let (base, path) = self.files.log_path(name);
-            if !dir.is_parent_of(self.files.system.as_ref(), &path) {
+            if !dirs.have_parent(self.files.system.as_ref(), &path) {
                 continue;
             }
             match self.files.system.remove_file(&path) {

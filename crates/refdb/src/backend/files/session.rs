@@ -15,14 +15,16 @@ use std::sync::Arc;
 
 use bstr::ByteSlice;
 
+use super::current::Current;
 use super::directories::{self, EmptyDirs};
 use super::loose::{self, Loose};
+use super::packed::Snapshot;
 use super::packed_cursor::PackedCursor;
 use super::publish::Planned;
 use super::{Files, overlay};
 use crate::backend::cursor::Cursor;
 use crate::backend::{Locked, Plan, Published, Ref, Refusal, Session};
-use crate::error::{Error, ErrorKind, Reason, Result, io_text};
+use crate::error::{Error, ErrorKind, Reason, Result};
 use crate::layout::Place;
 use crate::lockfile::{LockFile, LockOptions, describe_refusal};
 use crate::name::{RefName, RefNameBuf};
@@ -62,14 +64,6 @@ pub(super) struct Held {
     pub(super) blocked: bool,
 }
 
-/// What came of taking one lock.
-enum Taken {
-    Found(Ref),
-    // There is no loose ref: packed-refs has to be asked.
-    NotLoose,
-    Refused(Refusal),
-}
-
 impl FilesSession {
     pub(super) fn new(files: Arc<Files>) -> Self {
         FilesSession {
@@ -83,48 +77,23 @@ impl FilesSession {
         }
     }
 
-    /// Locks one name and reads its loose ref; on success the lock is the last in `held`.
-    fn take(&mut self, name: RefName<'_>) -> Taken {
+    /// Locks one name; its lock is then the last in `held`.
+    fn take(&mut self, name: RefName<'_>) -> std::result::Result<(), Refusal> {
         let (place, bare) = self.files.layout.locate(name);
         let base = self.files.layout.dir(&place).to_owned();
         let path = base.join(bytes_to_path(bare.as_bytes()));
-        let lock = match self.acquire(&base, &path) {
-            Ok(lock) => lock,
-            Err(error) => return Taken::Refused(self.refuse(name, &base, bare, &path, &error)),
-        };
-        let mut held = Held {
+        let lock = self
+            .acquire(&base, &path)
+            .map_err(|error| self.refuse(name, &base, bare, &path, &error))?;
+        self.held.push(Held {
             name: name.to_owned(),
             place,
             path,
             lock: Some(lock),
             loose: false,
             blocked: false,
-        };
-        let format = self.files.options.object_format;
-        let taken = match loose::read(self.files.system.as_ref(), &held.path, format) {
-            Ok(Loose::Found(target)) => {
-                held.loose = true;
-                Taken::Found(Ref {
-                    target,
-                    peeled: None,
-                    packed: false,
-                })
-            }
-            Ok(Loose::Missing) => Taken::NotLoose,
-            Ok(Loose::Directory) => {
-                let system = self.files.system.as_ref();
-                held.blocked = !directories::remove_empty_tree(system, &held.path);
-                Taken::NotLoose
-            }
-            Ok(Loose::Broken) => unable_to_resolve(name, "reference broken"),
-            Err(error) => unable_to_resolve(name, &io_text(&error)),
-        };
-        if let Taken::Refused(_) = taken {
-            self.empty_dirs.add_parent(&base, bare.as_bytes());
-        } else {
-            self.held.push(held);
-        }
-        taken
+        });
+        Ok(())
     }
 
     /// Creates the lock of the loose ref at `path`, and the directories that it needs.
@@ -277,13 +246,6 @@ impl FilesSession {
     }
 }
 
-fn unable_to_resolve(name: RefName<'_>, why: &str) -> Taken {
-    Taken::Refused(Refusal {
-        reason: Reason::Generic,
-        message: format!("unable to resolve reference '{name}': {why}"),
-    })
-}
-
 fn name_conflict(name: RefName<'_>, existing: &[u8]) -> Refusal {
     Refusal {
         reason: Reason::NameConflict,
@@ -293,51 +255,31 @@ fn name_conflict(name: RefName<'_>, existing: &[u8]) -> Refusal {
 
 impl Session for FilesSession {
     fn lock(&mut self, names: &[RefName<'_>], stop_at_refusal: bool) -> Result<Vec<Locked>> {
-        let mut answers = Vec::with_capacity(names.len());
+        let first = self.held.len();
         self.held.reserve(names.len());
-        // Where the answer is, and the lock, of names that have no loose ref.
-        let mut open: Vec<(usize, usize)> = Vec::new();
+        let mut taken = Vec::with_capacity(names.len());
         for &name in names {
-            let answer = match self.take(name) {
-                Taken::Found(found) => Locked::Found(found),
-                Taken::NotLoose => {
-                    open.push((answers.len(), self.held.len() - 1));
-                    Locked::Missing
-                }
-                Taken::Refused(refusal) => Locked::Refused(refusal),
-            };
-            let refused = matches!(answer, Locked::Refused(_));
-            answers.push(answer);
-            if refused && stop_at_refusal {
+            taken.push(self.take(name));
+            if stop_at_refusal && taken.last().is_some_and(|taken| taken.is_err()) {
                 break;
             }
         }
-        if open.is_empty() {
-            return Ok(answers);
-        }
+        // Loose refs first, packed-refs afterwards: this is the order that misses none.
+        let mut loose = self.read_loose(first).into_iter();
         let packed = self.files.packed.snapshot()?;
-        for (answer, index) in open {
-            let Some(held) = self.held.get(index) else {
+        let mut index = first;
+        let mut answers = Vec::with_capacity(taken.len());
+        for taken in taken {
+            if let Err(refusal) = taken {
+                answers.push(Locked::Refused(refusal));
                 continue;
-            };
-            let found = match &held.place {
-                Place::Common => packed.find_ref(self.files.bare(&held.name))?,
-                _ => None,
-            };
-            let decided = match found {
-                Some(found) => Locked::Found(found),
-                None if held.blocked => match self.below(held)? {
-                    Some(refusal) => Locked::Refused(refusal),
-                    None => continue,
-                },
-                None => continue,
-            };
-            if let (Locked::Refused(_), Some(held)) = (&decided, self.held.get_mut(index)) {
+            }
+            let answer = self.judge(index, loose.next(), &packed)?;
+            if let (Locked::Refused(_), Some(held)) = (&answer, self.held.get_mut(index)) {
                 held.lock = None;
             }
-            if let Some(answer) = answers.get_mut(answer) {
-                *answer = decided;
-            }
+            answers.push(answer);
+            index += 1;
         }
         Ok(answers)
     }
@@ -376,13 +318,39 @@ impl Session for FilesSession {
 impl FilesSession {
     /// Takes the lock of a name that the transaction did not lock beforehand.
     pub(super) fn take_unseen(&mut self, name: RefName<'_>) -> Result<usize> {
-        match self.take(name) {
-            Taken::Refused(refusal) => Err(Error::new(
-                ErrorKind::Locked,
-                format!("cannot lock ref '{name}': {}", refusal.message),
-            )),
-            Taken::Found(_) | Taken::NotLoose => Ok(self.held.len() - 1),
+        let index = self.held.len();
+        let refused = |refusal: Refusal| {
+            let message = format!("cannot lock ref '{name}': {}", refusal.message);
+            Error::new(ErrorKind::Locked, message)
+        };
+        self.take(name).map_err(refused)?;
+        match self.read_loose(index).pop() {
+            Some(Current::Refused(refusal)) => Err(refused(refusal)),
+            _ => Ok(index),
         }
+    }
+
+    /// Says what the lock at `index` has been taken of.
+    fn judge(&self, index: usize, loose: Option<Current>, packed: &Snapshot) -> Result<Locked> {
+        match loose {
+            Some(Current::Found(found)) => return Ok(Locked::Found(found)),
+            Some(Current::Refused(refusal)) => return Ok(Locked::Refused(refusal)),
+            Some(Current::NotLoose) | None => {}
+        }
+        let Some(held) = self.held.get(index) else {
+            return Ok(Locked::Missing);
+        };
+        if held.place == Place::Common
+            && let Some(found) = packed.find_ref(self.files.bare(&held.name))?
+        {
+            return Ok(Locked::Found(found));
+        }
+        let refusal = if held.blocked {
+            self.below(held)?
+        } else {
+            None
+        };
+        Ok(refusal.map_or(Locked::Missing, Locked::Refused))
     }
 
     /// Releases every lock that is still held and removes directories that are empty.

@@ -424,6 +424,47 @@ fn a_large_batch_is_packed_and_shadows_nothing() {
 }
 
 #[test]
+fn many_names_in_one_directory_are_read_as_single_ones_are() {
+    let fixture = fixture();
+    fixture.write("refs/heads/001", &format!("{}\n", oid(1)));
+    fixture.write("refs/heads/002", "junk");
+    fixture.write("refs/heads/003/below", &format!("{}\n", oid(1)));
+    fs::create_dir_all(fixture.path("refs/heads/004/empty")).unwrap();
+    std::os::unix::fs::symlink("refs/heads/001", fixture.path("refs/heads/005")).unwrap();
+    fixture.write("refs/heads/006", "ref: refs/heads/001\n");
+    fixture.write(
+        "packed-refs",
+        &packed_refs(&[("refs/heads/001", 8), ("refs/heads/007", 8)]),
+    );
+    let names: Vec<String> = (0..100)
+        .map(|number| format!("refs/heads/{number:03}"))
+        .collect();
+    let names: Vec<_> = names.iter().map(|text| name(text)).collect();
+    for count in [10, 100] {
+        let mut session = fixture.backend.begin().unwrap();
+        let locked = session.lock(&names[..count], false).unwrap();
+        let described: Vec<_> = locked
+            .iter()
+            .map(|locked| match locked {
+                Locked::Found(found) => format!("{:?}", found.target),
+                Locked::Missing => "missing".to_owned(),
+                Locked::Refused(refusal) => refusal.message.clone(),
+            })
+            .collect();
+        let symref = "Symbolic(\"refs/heads/001\")".to_owned();
+        let mut expected = vec!["missing".to_owned(); count];
+        expected[1] = format!("Direct({})", oid(1));
+        expected[2] = "unable to resolve reference 'refs/heads/002': reference broken".to_owned();
+        expected[3] = "'refs/heads/003/below' exists; cannot create 'refs/heads/003'".to_owned();
+        expected[5].clone_from(&symref);
+        expected[6] = symref;
+        expected[7] = format!("Direct({})", oid(8));
+        assert_eq!(described, expected);
+        assert!(!fixture.exists("refs/heads/002.lock") && fixture.exists("refs/heads/004.lock"));
+    }
+}
+
+#[test]
 fn a_batch_that_is_small_against_packed_refs_stays_loose() {
     let fixture = fixture();
     let many: Vec<String> = (0..40_000)

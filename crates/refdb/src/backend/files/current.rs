@@ -1,0 +1,114 @@
+//! Reading the loose refs whose locks are held.
+//!
+//! Nobody else creates or removes a ref whose lock is held here, so that one listing of a directory
+//! answers for all the names in it that are not there.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use super::Files;
+use super::directories::remove_empty_tree;
+use super::loose::{self, Loose};
+use super::session::FilesSession;
+use crate::backend::{Ref, Refusal};
+use crate::error::{Reason, io_text};
+use crate::name::RefName;
+use crate::system::FileKind;
+
+/// From so many names in one directory on, it is listed.
+const LIST_MIN: usize = 64;
+
+/// A directory is listed if it has about so many entries for each name, at most. Their number is
+/// guessed from the directory's own length.
+const ENTRIES_PER_NAME_MAX: u64 = 8;
+const BYTES_PER_ENTRY: u64 = 32;
+
+/// What there is beside the lock of a name.
+pub(super) enum Current {
+    /// A loose ref.
+    Found(Ref),
+    /// No loose ref: packed-refs has to be asked.
+    NotLoose,
+    /// Something that cannot be read.
+    Refused(Refusal),
+}
+
+/// What is in a directory, beside locks; `None` if it was not listed.
+type Listing = Option<HashMap<Vec<u8>, FileKind>>;
+
+impl FilesSession {
+    /// Reads the loose refs of all locks from the one at `first` on.
+    pub(super) fn read_loose(&mut self, first: usize) -> Vec<Current> {
+        let files = &self.files;
+        let locks = self.held.get_mut(first..).unwrap_or_default();
+        let mut found = Vec::with_capacity(locks.len());
+        let mut rest = locks;
+        while let Some(parent) = rest.first().and_then(|held| held.path.parent()) {
+            let parent = parent.to_owned();
+            let same = rest
+                .iter()
+                .take_while(|held| held.path.parent() == Some(&parent))
+                .count();
+            let listing = list(files, &parent, same);
+            let (run, after) = std::mem::take(&mut rest).split_at_mut(same);
+            for held in run {
+                let read = read(files, &held.path, &listing);
+                let name = held.name.as_name();
+                found.push(match read {
+                    Ok(Loose::Found(target)) => {
+                        held.loose = true;
+                        Current::Found(Ref {
+                            target,
+                            peeled: None,
+                            packed: false,
+                        })
+                    }
+                    Ok(Loose::Missing) => Current::NotLoose,
+                    Ok(Loose::Directory) => {
+                        held.blocked = !remove_empty_tree(files.system.as_ref(), &held.path);
+                        Current::NotLoose
+                    }
+                    Ok(Loose::Broken) => unable_to_resolve(name, "reference broken"),
+                    Err(error) => unable_to_resolve(name, &io_text(&error)),
+                });
+            }
+            rest = after;
+        }
+        found
+    }
+}
+
+fn unable_to_resolve(name: RefName<'_>, why: &str) -> Current {
+    Current::Refused(Refusal {
+        reason: Reason::Generic,
+        message: format!("unable to resolve reference '{name}': {why}"),
+    })
+}
+
+/// Lists a directory, if that is less work than to ask for each of `count` names in it.
+fn list(files: &Files, dir: &Path, count: usize) -> Listing {
+    // Where names that differ are one, a listing does not tell whether a name exists.
+    if count < LIST_MIN || files.options.ignore_case {
+        return None;
+    }
+    let entries_guessed = files.system.lstat(dir).ok()?.len / BYTES_PER_ENTRY;
+    if entries_guessed > ENTRIES_PER_NAME_MAX.saturating_mul(count as u64) {
+        return None;
+    }
+    let entries = files.system.read_dir(dir).ok()?.into_iter();
+    let refs = entries.filter(|entry| !entry.name.ends_with(b".lock"));
+    Some(refs.map(|entry| (entry.name, entry.kind)).collect())
+}
+
+fn read(files: &Files, path: &Path, listing: &Listing) -> std::io::Result<Loose> {
+    let (system, format) = (files.system.as_ref(), files.options.object_format);
+    let Some(listing) = listing else {
+        return loose::read(system, path, format);
+    };
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    match listing.get(name) {
+        None => Ok(Loose::Missing),
+        Some(FileKind::File) => loose::read_listed(system, path, format),
+        Some(_) => loose::read(system, path, format),
+    }
+}
