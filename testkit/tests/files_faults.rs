@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use refdb::layout::Layout;
 use refdb::objects::NoObjects;
-use refdb::options::LockTimeout;
+use refdb::options::{Committer, Identity, LockTimeout};
 use refdb::store::Optimize;
 use refdb::system::simulation::{Content, Crash, Failure, Fault, Names, SimSystem};
 use refdb::system::{FileKind, System};
@@ -42,8 +42,11 @@ fn oid(number: u32) -> ObjectId {
 
 fn open(system: &SimSystem) -> Store {
     let mut options = Options::new(ObjectFormat::Sha1);
-    options.committer.name = "A".into();
-    options.committer.email = "a@b".into();
+    options.committer = Committer::from(Identity {
+        name: "A".into(),
+        email: "a@b".into(),
+        ..Identity::default()
+    });
     options.files_ref_lock_timeout = LockTimeout::from_millis(0);
     options.packed_refs_timeout = LockTimeout::from_millis(0);
     Store::open(

@@ -568,6 +568,7 @@ fn the_committer_is_who_git_says() {
         let expected = ask_git(repo.path(), said, &["var", "GIT_COMMITTER_IDENT"]).text();
         let repository = same(repo.path(), said);
         let found = &repository.store().options().committer;
+        let found = found.get().expect("Git finds one");
         let (time, zone) = found.date.expect("it is given");
         let ours = format!("{} <{}> {time} {zone:+05}", found.name, found.email);
         assert_eq!(ours, expected);
@@ -686,6 +687,21 @@ fn a_damaged_object_counts_as_missing() {
         let out = repo.git(["update-ref", "refs/heads/x", &hex]).run();
         assert_eq!(out.code(), 128);
     }
+}
+
+#[test]
+fn a_date_that_is_none_stands_only_in_a_writers_way() {
+    let repo = Repo::init(Format::FILES_SHA1);
+    let variables = [("GIT_COMMITTER_DATE", "junk")];
+    let said = Said {
+        variables: &variables,
+        ..Said::default()
+    };
+    let committer = same(repo.path(), said).store().options().committer.clone();
+    let error = committer.get().expect_err("it is none");
+    assert_eq!(error.to_string(), "invalid date format: junk");
+    let out = ask_git(repo.path(), said, &["update-ref", "-d", "refs/heads/main"]);
+    assert_eq!(out.stderr, b"fatal: invalid date format: junk\n");
 }
 
 #[test]

@@ -8,12 +8,15 @@
 //! assert!(options.fsync);
 //! ```
 
+use std::fmt;
 use std::io;
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bstr::BString;
 
+use crate::error::Result;
 use crate::oid::ObjectFormat;
 use crate::system::{FileKind, System};
 
@@ -43,7 +46,7 @@ pub struct Options {
     /// The settings of the reftable format.
     pub reftable: ReftableOptions,
     /// Who is named in reflog entries.
-    pub committer: Identity,
+    pub committer: Committer,
     /// Whether ref updates are forbidden, because objects are in quarantine
     /// (`GIT_QUARANTINE_PATH`).
     pub quarantined: bool,
@@ -63,7 +66,7 @@ impl Options {
             prefer_symlink_refs: false,
             ignore_case: false,
             reftable: ReftableOptions::default(),
-            committer: Identity::default(),
+            committer: Committer::default(),
             quarantined: false,
         }
     }
@@ -175,6 +178,64 @@ impl SharedRepository {
         } else {
             Ok(())
         }
+    }
+}
+
+/// Who commits: known, or found out when the first reflog entry is written.
+///
+/// ```
+/// use refdb::options::{Committer, Identity};
+/// let ann = Identity {
+///     name: "Ann".into(),
+///     ..Identity::default()
+/// };
+/// let committer = Committer::lazy(move || Ok(ann.clone()));
+/// assert_eq!(committer.get()?.name, "Ann");
+/// # Ok::<(), refdb::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Committer {
+    known: Arc<OnceLock<Identity>>,
+    find: Arc<dyn Fn() -> Result<Identity> + Send + Sync>,
+}
+
+impl Committer {
+    /// Leaves it to `find` to say who commits, when that is asked for the first time.
+    pub fn lazy(find: impl Fn() -> Result<Identity> + Send + Sync + 'static) -> Self {
+        Committer {
+            known: Arc::new(OnceLock::new()),
+            find: Arc::new(find),
+        }
+    }
+
+    /// Returns who commits.
+    ///
+    /// # Errors
+    /// Whatever finding it out fails with.
+    pub fn get(&self) -> Result<&Identity> {
+        if let Some(identity) = self.known.get() {
+            return Ok(identity);
+        }
+        let identity = (self.find)()?;
+        Ok(self.known.get_or_init(|| identity))
+    }
+}
+
+impl From<Identity> for Committer {
+    fn from(identity: Identity) -> Self {
+        Committer::lazy(move || Ok(identity.clone()))
+    }
+}
+
+impl Default for Committer {
+    fn default() -> Self {
+        Identity::default().into()
+    }
+}
+
+impl fmt::Debug for Committer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Committer").field(&self.known.get()).finish()
     }
 }
 

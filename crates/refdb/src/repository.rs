@@ -28,7 +28,7 @@ mod settings;
 mod worktrees;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bstr::{BString, ByteSlice};
 
@@ -57,7 +57,7 @@ pub struct Repository {
     refs_dir: Option<PathBuf>,
     work_tree: Option<PathBuf>,
     bare: bool,
-    zone: Zone,
+    zone: OnceLock<Zone>,
     namespace: BString,
     config: Arc<Config>,
     odb: Arc<Odb>,
@@ -145,7 +145,8 @@ impl Repository {
 
     /// Returns the local time zone.
     pub fn zone(&self) -> &Zone {
-        &self.zone
+        self.zone
+            .get_or_init(|| self.environment.zone(self.system.as_ref()))
     }
 
     /// Returns the prefix of the refs that commands of transport show: `refs/namespaces/<name>/` for

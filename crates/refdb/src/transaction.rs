@@ -136,7 +136,7 @@ impl<'s, 'a> Transaction<'s, 'a> {
         names::check(&mut expansion, session.as_mut(), self.initial, format)?;
         expansion.release_refused(session.as_mut());
         let draft = plan::draft(&expansion, session.as_mut(), self.options, format)?;
-        let who = plan::committer(self.options, self.system);
+        let who = plan::committer(self.options, self.system)?;
         session.prepare(draft.plan(&expansion, who, self.initial))?;
         Ok(Prepared {
             session,

@@ -17,7 +17,9 @@ use std::path::PathBuf;
 use bstr::BString;
 
 use super::config::values;
+use crate::date::Zone;
 use crate::error::{Error, ErrorKind, Result};
+use crate::system::System;
 
 /// Environment variables.
 #[derive(Clone, Debug)]
@@ -65,6 +67,12 @@ impl Environment {
     /// Returns the value of a variable as a path.
     pub fn path(&self, name: &str) -> Option<PathBuf> {
         self.get(name).map(PathBuf::from)
+    }
+
+    /// Returns the local time zone, which `TZ` may name.
+    pub fn zone(&self, system: &dyn System) -> Zone {
+        let tz = self.bytes("TZ");
+        Zone::local(tz.as_ref().map(|tz| tz.as_slice()), system)
     }
 
     /// Returns the value of a variable that is read like a boolean of the configuration.

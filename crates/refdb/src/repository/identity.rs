@@ -6,7 +6,7 @@ use bstr::{BStr, BString, ByteSlice, ByteVec};
 
 use super::config::Config;
 use super::environment::Environment;
-use crate::date::{self, Zone};
+use crate::date;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Identity;
 use crate::system::System;
@@ -19,7 +19,6 @@ pub(super) fn committer(
     system: &dyn System,
     environment: &Environment,
     config: &Config,
-    local: &Zone,
 ) -> Result<Identity> {
     let configured = |key: &str| config.string(key).map(BStr::to_owned);
     let name = environment
@@ -31,8 +30,9 @@ pub(super) fn committer(
         .or_else(|| configured("committer.email"))
         .or_else(|| configured("user.email"))
         .or_else(|| environment.bytes("EMAIL").filter(|email| !email.is_empty()));
+    let local = environment.zone(system);
     let date = match environment.bytes("GIT_COMMITTER_DATE") {
-        Some(text) if !text.is_empty() => Some(date::parse(&text, local).ok_or_else(|| {
+        Some(text) if !text.is_empty() => Some(date::parse(&text, &local).ok_or_else(|| {
             Error::new(ErrorKind::Config, format!("invalid date format: {text}"))
         })?),
         _ => None,
@@ -163,7 +163,7 @@ mod tests {
     fn identity(environment: &[(&str, &str)], config: &str) -> Result<Identity> {
         let config = Config::parse(config.as_bytes()).unwrap();
         let environment = Environment::from_pairs(environment.iter().copied());
-        committer(&OsSystem::new(), &environment, &config, &Zone::utc())
+        committer(&OsSystem::new(), &environment, &config)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a command line says about the repository to open, and opening it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bstr::{BString, ByteSlice};
 
@@ -11,12 +11,11 @@ use super::environment::Environment;
 use super::format::Format;
 use super::paths::{self, absolute};
 use super::{Repository, identity, ownership, refused, settings};
-use crate::date::Zone;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
 use crate::name::RefName;
 use crate::objects::Odb;
-use crate::options::Options;
+use crate::options::{Committer, Options};
 use crate::store::Store;
 use crate::system::{OsSystem, System, bytes_to_path};
 use crate::target::Target;
@@ -276,9 +275,13 @@ impl OpenOptions {
             bare,
             &mut warnings,
         )?;
-        let tz = self.environment.bytes("TZ");
-        let zone = Zone::local(tz.as_ref().map(|tz| tz.as_slice()), system);
-        options.committer = identity::committer(system, &self.environment, &config, &zone)?;
+        let config = Arc::new(config);
+        options.committer = {
+            let (system, config) = (Arc::clone(&self.system), Arc::clone(&config));
+            let environment = self.environment.clone();
+            // Reading refs needs no name, and a date that is none only stands in a writer's way.
+            Committer::lazy(move || identity::committer(system.as_ref(), &environment, &config))
+        };
         let store = open_store(options)?;
         let namespace = self.namespace.clone();
         let namespace = namespace.or_else(|| self.environment.bytes("GIT_NAMESPACE"));
@@ -286,7 +289,7 @@ impl OpenOptions {
         Ok(Repository {
             store,
             odb,
-            config: Arc::new(config),
+            config,
             system: self.system,
             environment: self.environment,
             git_dir,
@@ -294,7 +297,7 @@ impl OpenOptions {
             refs_dir: format.refs_dir,
             work_tree,
             bare,
-            zone,
+            zone: OnceLock::new(),
             namespace,
             warnings,
         })

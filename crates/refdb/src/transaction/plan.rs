@@ -150,17 +150,17 @@ fn is_logged_by_default(name: RefName<'_>, log_refs: LogRefs) -> bool {
 }
 
 /// Returns who is named in the entries of this transaction, and when.
-pub(super) fn committer(options: &Options, system: &dyn System) -> Signature {
-    let identity = &options.committer;
+pub(super) fn committer(options: &Options, system: &dyn System) -> Result<Signature> {
+    let identity = options.committer.get()?;
     let (time, zone) = identity
         .date
         .unwrap_or_else(|| (system.now().as_secs(), identity.zone));
-    Signature {
+    Ok(Signature {
         name: identity.name.clone(),
         email: identity.email.clone(),
         time,
         zone,
-    }
+    })
 }
 
 impl Draft {
