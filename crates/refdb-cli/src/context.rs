@@ -109,10 +109,10 @@ impl Context {
         Ok(resolved?)
     }
 
-    /// Returns the shortest name that still means `name`: to every rule if `strict`, else only to
-    /// those that come before the one that it is shortened by.
-    pub(crate) fn shorten(&self, name: RefName<'_>, strict: bool) -> Result<Vec<u8>> {
-        let short = Revisions::new(self.repository()?).shorten(name, strict)?;
+    /// Returns the shortest name that still means `name`, unless a later rule makes it mean
+    /// something else as well.
+    pub(crate) fn shorten(&self, name: RefName<'_>) -> Result<Vec<u8>> {
+        let short = Revisions::new(self.repository()?).shorten(name, false)?;
         Ok(short.into())
     }
 

@@ -3,6 +3,7 @@
 //! In the natural order refs are printed as they are read; in any other they are gathered first.
 
 mod atom;
+mod block;
 mod date;
 mod format;
 mod message;
@@ -430,17 +431,17 @@ impl Printer<'_> {
     }
 
     fn push_line(&mut self, item: Item<'_>, values: &mut Values<'_>) -> Result<()> {
+        self.format.check()?;
         let buffer = self.out.buffer();
         let start = buffer.len();
         for piece in &self.format.pieces {
             match piece {
                 Piece::Literal(literal) => buffer.extend_from_slice(literal),
-                Piece::Atom(atom) if self.quoting == Quoting::None => {
-                    values.push(atom, item, buffer)?;
-                }
-                Piece::Atom(atom) => {
+                piece if self.quoting == Quoting::None => values.push_piece(piece, item, buffer)?,
+                piece => {
+                    // A block is quoted as a whole, whatever is in it.
                     let mut value = Vec::new();
-                    values.push(atom, item, &mut value)?;
+                    values.push_piece(piece, item, &mut value)?;
                     self.quoting.push(&value, buffer);
                 }
             }

@@ -78,7 +78,7 @@ fn show(
 ) -> Result<()> {
     match target(context.store()?, name, recurse)? {
         Some(target) if short => {
-            out.put(context.shorten(target.as_name(), false)?)?;
+            out.put(context.shorten(target.as_name())?)?;
             out.put("\n")
         }
         Some(target) => {

@@ -6,10 +6,12 @@ use std::rc::Rc;
 
 use bstr::ByteSlice;
 use refdb::objects::{Header, Object, ObjectKind, Peeled};
+use refdb::revision::Shortener;
 use refdb::{ObjectId, RefName, Store};
 
 use super::atom::{Atom, Contents, Kind, NameForm, Part, Role};
 use super::date::Date;
+use super::format::Piece;
 use super::message::{Message, header};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
@@ -32,6 +34,7 @@ pub(super) struct Values<'c> {
     store: &'c Store,
     /// Whether short names may mean nothing else at all.
     strict: bool,
+    shortener: Shortener,
     headers: HashMap<ObjectId, Option<Header>>,
     peeled: HashMap<ObjectId, Option<ObjectId>>,
     /// The object that was read last: several atoms speak of the same one.
@@ -48,6 +51,7 @@ impl<'c> Values<'c> {
             context,
             store: context.store()?,
             strict: context.warns_of_ambiguous_refs()?,
+            shortener: Shortener::new(context.repository()?),
             headers: HashMap::new(),
             peeled: HashMap::new(),
             last: None,
@@ -86,6 +90,40 @@ impl<'c> Values<'c> {
             out.extend_from_slice(b"^{}");
         }
         Ok(())
+    }
+
+    /// Appends a piece of a format to `out`.
+    pub(super) fn push_piece(
+        &mut self,
+        piece: &Piece,
+        item: Item<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        match piece {
+            Piece::Literal(literal) => out.extend_from_slice(literal),
+            Piece::Atom(atom) => self.push(atom, item, out)?,
+            Piece::Align(alignment, pieces) => {
+                let mut text = Vec::new();
+                self.push_all(pieces, item, &mut text)?;
+                alignment.push(&text, out);
+            }
+            Piece::If(block) => {
+                let mut tested = Vec::new();
+                self.push_all(&block.tested, item, &mut tested)?;
+                let pieces = match block.condition.holds(&tested) {
+                    true => &block.then,
+                    false => &block.otherwise,
+                };
+                self.push_all(pieces, item, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn push_all(&mut self, pieces: &[Piece], item: Item<'_>, out: &mut Vec<u8>) -> Result<()> {
+        pieces
+            .iter()
+            .try_for_each(|piece| self.push_piece(piece, item, out))
     }
 
     /// Returns the number by which an atom is sorted; 0 where there is none.
@@ -222,12 +260,12 @@ impl<'c> Values<'c> {
         Ok(object)
     }
 
-    fn push_name(&self, name: &[u8], form: NameForm, out: &mut Vec<u8>) -> Result<()> {
+    fn push_name(&mut self, name: &[u8], form: NameForm, out: &mut Vec<u8>) -> Result<()> {
         match form {
             NameForm::Full => out.extend_from_slice(name),
             NameForm::Short => {
                 let short = self
-                    .context
+                    .shortener
                     .shorten(RefName::from_disk(name), self.strict)?;
                 out.extend_from_slice(&short);
             }
