@@ -78,7 +78,8 @@ fn write(writer: usize, repo: &Repo, shared_moves: &AtomicUsize) -> Option<Strin
             out.stderr.as_bstr()
         );
         current = next;
-        move_shared(program, repo, rng.pick(commits), shared_moves);
+        let commit: &String = rng.pick(commits);
+        move_shared(program, repo, commit, shared_moves);
         if round % 10 == 9 {
             // Packing and compacting go on meanwhile; somebody else's being at it is fine.
             program.run(repo.path()).args(["pack-refs", "--all"]).run();
