@@ -377,10 +377,11 @@ impl FilesSession {
                 renamed = lock.rename_over();
             }
             renamed.map_err(|error| unable_to_set(&held.name, error))?;
+            held.loose = true;
             add_parent(sync, &held.path);
         }
         while let Some((index, link)) = self.planned.links.pop() {
-            let Some(held) = self.held.get(index) else {
+            let Some(held) = self.held.get_mut(index) else {
                 continue;
             };
             if let Err(error) = system.rename(&link, &held.path) {
@@ -388,6 +389,7 @@ impl FilesSession {
                 self.planned.links.push((index, link));
                 return Err(error);
             }
+            held.loose = true;
             add_parent(sync, &held.path);
         }
         Ok(())
@@ -398,15 +400,17 @@ impl FilesSession {
     fn unlink_loose(&mut self, sync: &mut BTreeSet<PathBuf>) -> Result<()> {
         let mut first_error = None;
         for index in std::mem::take(&mut self.planned.unlinks) {
-            let Some(held) = self.held.get(index) else {
+            let Some(held) = self.held.get_mut(index) else {
                 continue;
             };
             match self.files.system.remove_file(&held.path) {
-                Ok(()) => add_parent(sync, &held.path),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     let error = Error::io("unable to remove", &held.path, error);
                     first_error = first_error.or(Some(error));
+                }
+                _ => {
+                    held.loose = false;
+                    add_parent(sync, &held.path);
                 }
             }
         }

@@ -356,6 +356,10 @@ impl FilesSession {
     /// Releases every lock that is still held and removes directories that are empty.
     pub(super) fn tidy(&mut self) {
         for held in self.held.drain(..) {
+            if held.loose {
+                // Its directory is not empty.
+                continue;
+            }
             let base = self.files.layout.dir(&held.place);
             let (_, bare) = self.files.layout.locate(held.name.as_name());
             self.empty_dirs.add_parent(base, bare.as_bytes());
