@@ -129,9 +129,8 @@ fn one_run(
     run: usize,
 ) -> Result<Vec<Timed>, String> {
     let repos = [Repo::init_bare(format), Repo::init_bare(format)];
-    let objects = Objects::new(format.objects, 600, 64);
+    let objects = Objects::standard(format.objects);
     for repo in &repos {
-        objects.put_into(&repo.git_dir().join("objects"));
         repo.config("core.fsync", &settings.fsync);
         repo.config("gc.auto", "0");
     }
@@ -145,8 +144,8 @@ fn one_run(
             dir: repos[1].git_dir(),
         },
     ];
-    let first = values(&objects, 0..settings.refs);
-    let more = values(&objects, settings.refs..settings.refs + settings.refs / 10);
+    let first = values(objects, 0..settings.refs);
+    let more = values(objects, settings.refs..settings.refs + settings.refs / 10);
     let both: BTreeMap<String, String> = first.clone().into_iter().chain(more.clone()).collect();
     let none = BTreeMap::new();
     let steps: [(&str, &[&str], String, &BTreeMap<String, String>); 6] = [

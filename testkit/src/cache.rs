@@ -52,6 +52,8 @@ pub(crate) fn copy(from: &Path, to: &Path) -> io::Result<()> {
             copy(&source, &target)?;
         } else if kind.is_symlink() {
             std::os::unix::fs::symlink(fs::read_link(&source)?, &target)?;
+        } else if is_object && target.exists() {
+            // Objects of one name have one content; and copying over a link would empty both.
         } else if !(is_object && fs::hard_link(&source, &target).is_ok()) {
             fs::copy(&source, &target)?;
         }
