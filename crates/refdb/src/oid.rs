@@ -88,11 +88,15 @@ impl ObjectId {
             _ => return None,
         };
         let mut bytes = [0; 32];
-        for (byte, pair) in bytes.iter_mut().zip(hex.chunks_exact(2)) {
-            let &[high, low] = pair else { return None };
-            *byte = (digit(high)? << 4) | digit(low)?;
+        // What is no digit has the high bits set: one look at the end tells of any.
+        let mut seen = 0;
+        let (pairs, _) = hex.as_chunks::<2>();
+        for (byte, &[high, low]) in bytes.iter_mut().zip(pairs) {
+            let (high, low) = (DIGITS[usize::from(high)], DIGITS[usize::from(low)]);
+            seen |= high | low;
+            *byte = (high << 4) | low;
         }
-        Some(ObjectId { bytes, format })
+        (seen & 0xf0 == 0).then_some(ObjectId { bytes, format })
     }
 
     /// Returns the raw bytes, 20 or 32 of them.
@@ -122,13 +126,18 @@ impl ObjectId {
     }
 }
 
-fn digit(byte: u8) -> Option<u8> {
-    match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        b'A'..=b'F' => Some(byte - b'A' + 10),
-        _ => None,
+/// The value of each hexadecimal digit; 0xff for every other byte.
+static DIGITS: [u8; 256] = digits();
+
+const fn digits() -> [u8; 256] {
+    let mut table = [0xff; 256];
+    let mut value = 0;
+    while value < 16 {
+        table[b"0123456789abcdef"[value as usize] as usize] = value;
+        table[b"0123456789ABCDEF"[value as usize] as usize] = value;
+        value += 1;
     }
+    table
 }
 
 impl fmt::Display for ObjectId {
