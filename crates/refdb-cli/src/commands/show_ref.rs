@@ -1,11 +1,11 @@
 //! `refdb show-ref`: lists refs with their object ids, or checks single ones.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::BufRead;
 
 use bstr::ByteSlice;
 use refdb::name::{FormatOptions, is_safe, is_well_formed};
-use refdb::objects::Peeled;
+use refdb::objects::{ObjectKind, Peeled};
 use refdb::{ObjectId, RefName, Store, TargetRef};
 
 use super::refs::check_exists;
@@ -139,6 +139,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         store,
         settings: &settings,
         out,
+        kinds: HashMap::new(),
     };
     if let Some(prefix) = exclude_existing {
         printer.exclude_existing(&prefix)
@@ -186,6 +187,8 @@ struct Printer<'a> {
     store: &'a Store,
     settings: &'a Settings,
     out: &'a mut Output,
+    /// The kinds of the objects that were looked up.
+    kinds: HashMap<ObjectId, Option<ObjectKind>>,
 }
 
 impl Printer<'_> {
@@ -240,27 +243,39 @@ impl Printer<'_> {
 
     /// Prints one ref, whose object must exist.
     fn show(&mut self, name: RefName<'_>, oid: ObjectId, peeled: Option<ObjectId>) -> Result<()> {
-        let objects = self.store.objects();
-        if oid.is_null() || objects.kind(oid)?.is_none() {
+        let Some(kind) = self.kind(oid)? else {
             let text = format!("refdb show-ref: bad ref {name} ({oid})");
             return Err(Failure::fatal(text));
-        }
+        };
         if self.settings.quiet {
             return Ok(());
         }
         let name_of_ref = (!self.settings.hash_only).then_some(name);
         self.line(oid, name_of_ref, b"")?;
-        if !self.settings.dereference {
+        if !self.settings.dereference || kind != ObjectKind::Tag {
             return Ok(());
         }
         let peeled = match peeled {
             Some(peeled) => Some(peeled),
-            None => match objects.peel(oid)? {
+            None => match self.store.objects().peel(oid)? {
                 Peeled::To(peeled) => Some(peeled),
                 Peeled::Itself | Peeled::Nowhere | Peeled::Missing => None,
             },
         };
         peeled.map_or(Ok(()), |peeled| self.line(peeled, Some(name), b"^{}"))
+    }
+
+    /// Returns the kind of an object; each distinct one is looked up once.
+    fn kind(&mut self, oid: ObjectId) -> Result<Option<ObjectKind>> {
+        if oid.is_null() {
+            return Ok(None);
+        }
+        if let Some(kind) = self.kinds.get(&oid) {
+            return Ok(*kind);
+        }
+        let kind = self.store.objects().kind(oid)?;
+        self.kinds.insert(oid, kind);
+        Ok(kind)
     }
 
     fn line(&mut self, oid: ObjectId, name: Option<RefName<'_>>, suffix: &[u8]) -> Result<()> {
