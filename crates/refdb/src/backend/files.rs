@@ -166,4 +166,6 @@ impl Backend for FilesBackend {
 }
 
 #[cfg(test)]
+mod damage_tests;
+#[cfg(test)]
 mod tests;
