@@ -92,8 +92,10 @@ fn made(
 /// Removes the directory `path` if there is nothing but directories in it; returns whether it is
 /// gone.
 pub(super) fn remove_empty_tree(system: &dyn System, path: &Path) -> bool {
-    if system.remove_dir(path).is_ok() {
-        return true;
+    match system.remove_dir(path) {
+        Ok(()) => return true,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return true,
+        Err(_) => {}
     }
     let Ok(entries) = system.read_dir(path) else {
         return false;
@@ -160,6 +162,7 @@ mod tests {
         system.remove_file(&file).unwrap();
         assert!(remove_empty_tree(&system, &tree));
         assert!(!tree.exists());
+        assert!(remove_empty_tree(&system, &tree), "it is gone already");
     }
 
     #[test]

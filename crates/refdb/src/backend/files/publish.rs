@@ -206,7 +206,8 @@ impl FilesSession {
         let Some(held) = self.held.get_mut(index) else {
             return Ok(());
         };
-        if held.blocked {
+        // Locks of refused names, which were in the way, may have been released meanwhile.
+        if held.blocked && !remove_empty_tree(self.files.system.as_ref(), &held.path) {
             let (path, name) = (held.path.display(), &held.name);
             let message = format!(
                 "cannot lock ref '{name}': there is a non-empty directory '{path}' blocking \
