@@ -84,7 +84,9 @@ fn store_files(git_dir: &Path) -> Vec<PathBuf> {
         }
     }
     files.retain(|file| file.is_file() && fs::metadata(file).is_ok_and(|data| data.len() > 0));
-    files.sort();
+    // Reflogs last: there are many, and damage to one is seldom told.
+    let is_log = |file: &Path| file.starts_with(git_dir.join("logs"));
+    files.sort_by_key(|file| (is_log(file), file.clone()));
     files
 }
 
