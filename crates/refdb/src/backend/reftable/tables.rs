@@ -365,16 +365,23 @@ impl Hold for LocalHold {
                 .map_err(|error| Error::io("cannot sync", lock.path(), error))?;
         }
         lock.close();
-        // A rename keeps what identifies a file but for the time of the change, so the stamp is
-        // taken afterwards; nobody can publish in between without the next lock.
+        let ours = self.system.stat(lock.path());
+        let ours = ours.map_err(|error| Error::io("cannot read", lock.path(), error))?;
         lock.commit()
             .map_err(|error| Error::io("cannot replace", &list, error))?;
         if self.fsync {
             let synced = self.system.sync_dir(&self.dir);
             synced.map_err(|error| Error::io("cannot sync", &self.dir, error))?;
         }
-        let stat = self.system.stat(&list);
-        Ok(Publication::Done(stat.ok()))
+        // The rename has changed the time of the last change, so the stamp is taken anew; it also
+        // gave the lock back, so that the list may be another writer's by now. Then the old stamp
+        // is given, which is never current.
+        let now = self.system.stat(&list).unwrap_or(ours);
+        let is_ours = Stat {
+            ctime_ns: ours.ctime_ns,
+            ..now
+        } == ours;
+        Ok(Publication::Done(Some(if is_ours { now } else { ours })))
     }
 }
 
