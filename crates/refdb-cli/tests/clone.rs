@@ -72,7 +72,9 @@ for_every_format! {
         // Git goes on: it packs, collects garbage, writes; refdb goes on after that.
         repo.git(["pack-refs", "--all"]).run().ok();
         assert_same_listing(repo, "after git pack-refs");
-        repo.git(["gc", "--quiet"]).run().ok();
+        // Among the objects that no ref needs is a tag that lies, on which gc would stumble if it
+        // kept them.
+        repo.git(["gc", "--quiet", "--prune=now"]).run().ok();
         assert_same_listing(repo, "after git gc");
         repo.update_refs(format!("create refs/heads/by-git {commit}\n"));
         refdb(repo).args(["update-ref", "refs/heads/by-refdb", commit, ""]).run().ok();
