@@ -6,9 +6,9 @@
 //!
 //! ```
 //! use refdb::{ErrorKind, RefName};
-//! let error = RefName::new("refs/heads/a b").unwrap_err();
+//! let error = RefName::new("heads/a b").unwrap_err();
 //! assert_eq!(error.kind(), ErrorKind::InvalidName);
-//! assert_eq!(error.to_string(), "invalid ref format: refs/heads/a b");
+//! assert_eq!(error.to_string(), "invalid ref format: heads/a b");
 //! ```
 
 use std::fmt;

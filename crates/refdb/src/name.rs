@@ -8,7 +8,7 @@
 //! use refdb::RefName;
 //! let name = RefName::new("refs/heads/topic").unwrap();
 //! assert_eq!(name.as_bytes(), b"refs/heads/topic");
-//! assert!(RefName::new("refs/heads/two..dots").is_err());
+//! assert!(RefName::new("heads/two..dots").is_err());
 //! assert!(refdb::name::is_root_ref(b"ORIG_HEAD"));
 //! assert!(refdb::name::is_per_worktree(b"refs/bisect/bad"));
 //! ```

@@ -104,12 +104,16 @@ pub trait WriteFile: io::Write + Send {
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// A file open for reading at any place.
-pub trait ReadFile: Send {
+/// A file open for reading at any place. While it is open, no other file gets its inode.
+pub trait ReadFile: Send + Sync {
     /// Reads up to `buffer.len()` bytes from `offset` on; fewer only at the end of the file.
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+    /// Describes the file as it is now, under whatever name.
+    fn stat(&self) -> io::Result<Stat>;
     /// Returns the present length in bytes.
-    fn len(&mut self) -> io::Result<u64>;
+    fn len(&mut self) -> io::Result<u64> {
+        Ok(self.stat()?.len)
+    }
     /// Returns whether the file is empty.
     fn is_empty(&mut self) -> io::Result<bool> {
         Ok(self.len()? == 0)

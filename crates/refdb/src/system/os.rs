@@ -54,8 +54,8 @@ impl ReadFile for OsFile {
         Ok(done)
     }
 
-    fn len(&mut self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+    fn stat(&self) -> io::Result<Stat> {
+        Ok(describe(&self.0.metadata()?))
     }
 }
 

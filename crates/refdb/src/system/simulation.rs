@@ -250,9 +250,8 @@ impl ReadFile for SimFile {
         Ok(count)
     }
 
-    fn len(&mut self) -> io::Result<u64> {
-        let disk = self.system.reading("len", &self.path)?;
-        Ok(disk.content(self.ino)?.len() as u64)
+    fn stat(&self) -> io::Result<Stat> {
+        self.system.reading("fstat", &self.path)?.stat(self.ino)
     }
 }
 

@@ -295,6 +295,7 @@ fn push_part(out: &mut Vec<u8>, part: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system::Stat;
 
     const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     const B: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
@@ -309,8 +310,17 @@ mod tests {
             Ok(count)
         }
 
-        fn len(&mut self) -> io::Result<u64> {
-            Ok(self.0.len() as u64)
+        fn stat(&self) -> io::Result<Stat> {
+            Ok(Stat {
+                kind: FileKind::File,
+                len: self.0.len() as u64,
+                dev: 0,
+                ino: 0,
+                mtime_ns: 0,
+                ctime_ns: 0,
+                uid: 0,
+                mode: 0o644,
+            })
         }
     }
 

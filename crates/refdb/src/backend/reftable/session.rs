@@ -16,11 +16,11 @@ use reftable::{
 };
 
 use super::cursor::StackCursor;
-use super::stack::{Added, Held, Stack};
+use super::stack::{Added, Held, Publish, Stack};
 use super::{ReftableBackend, find, logs, to_ref};
 use crate::backend::cursor::{Cursor, WorktreeCursor};
 use crate::backend::{Locked, LogWrite, NewValue, Plan, Published, Ref, Session, Write};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Place;
 use crate::name::RefName;
 use crate::reflog::Signature;
@@ -234,21 +234,35 @@ impl Session for ReftableSession<'_> {
     }
 
     fn publish(mut self: Box<Self>) -> Result<Published> {
-        for part in &mut self.parts {
+        // Everything that can fail for want of space is done before anything is visible.
+        let mut stored = Vec::new();
+        for (at, part) in self.parts.iter_mut().enumerate() {
             if let Some(pending) = part.pending.take() {
                 let name = part.stack.store(&pending.options, &pending.content)?;
-                if !part
-                    .stack
-                    .publish_on_top(&mut part.held, name, pending.content)?
-                {
-                    return Ok(Published::Moved);
-                }
-                part.added = Some(pending.added);
+                stored.push((at, name, pending));
             }
+        }
+        let mut afterwards = Vec::new();
+        let mut visible = false;
+        for (at, name, pending) in stored {
+            let Some(part) = self.parts.get_mut(at) else {
+                continue;
+            };
+            let published = part
+                .stack
+                .publish_on_top(&mut part.held, name, pending.content);
+            match published {
+                Ok(Publish::Done { unsynced }) => afterwards.extend(unsynced),
+                Ok(Publish::Moved) if !visible => return Ok(Published::Moved),
+                Ok(Publish::Moved) => return Err(half_done("another writer was faster")),
+                Err(error) if visible => return Err(half_done(error)),
+                Err(error) => return Err(error),
+            }
+            visible = true;
+            part.added = Some(pending.added);
         }
         let parts = std::mem::take(&mut self.parts);
         let compact = self.backend.options.reftable.auto_compaction;
-        let mut afterwards = Vec::new();
         for Part {
             stack, held, added, ..
         } in parts
@@ -260,6 +274,14 @@ impl Session for ReftableSession<'_> {
         }
         Ok(Published::Done { afterwards })
     }
+}
+
+/// Returns the error for a transaction over several stacks of which some are published.
+fn half_done(why: impl std::fmt::Display) -> Error {
+    Error::new(
+        ErrorKind::Io,
+        format!("the transaction was committed in part: {why}; read the refs again"),
+    )
 }
 
 impl Part {

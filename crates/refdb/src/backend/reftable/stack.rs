@@ -62,6 +62,14 @@ pub(super) struct Added {
     pub(super) deleted: u64,
 }
 
+/// What became of a new list.
+pub(super) enum Publish {
+    /// Readers see it. The error says why it may not be durable.
+    Done { unsynced: Option<Error> },
+    /// Another writer was faster; nothing changed.
+    Moved,
+}
+
 /// A stack that nobody else can publish to.
 pub(super) struct Held {
     pub(super) hold: Box<dyn Hold>,
@@ -249,31 +257,39 @@ impl Stack {
         held: &mut Held,
         name: String,
         content: Vec<u8>,
-    ) -> Result<bool> {
+    ) -> Result<Publish> {
         let table = Arc::new(self.open_table(&name, content)?);
         let (mut names, mut tables) = (held.snapshot.names.clone(), held.snapshot.tables.clone());
-        names.push(name);
+        names.push(name.clone());
         tables.push(table);
-        self.publish(held, names, tables)
+        self.publish(held, names, tables, &[name])
     }
 
-    /// Publishes a new list; returns `false` if another writer was faster.
+    /// Publishes a new list. If that fails, the tables that only this list names are removed.
     fn publish(
         &self,
         held: &mut Held,
         names: Vec<String>,
         tables: Vec<Arc<Table>>,
-    ) -> Result<bool> {
-        match held.hold.publish(&held.snapshot.stamp, &names)? {
-            Publication::Moved => Ok(false),
-            Publication::Done(stamp) => {
+        new: &[String],
+    ) -> Result<Publish> {
+        let published = held.hold.publish(&held.snapshot.stamp, &names);
+        if !matches!(published, Ok(Publication::Done(..))) {
+            for name in new {
+                // At worst a table stays behind that no list names.
+                let _ = self.tables.drop_table(name);
+            }
+        }
+        match published? {
+            Publication::Moved => Ok(Publish::Moved),
+            Publication::Done(stamp, unsynced) => {
                 held.snapshot = Arc::new(Snapshot {
                     stamp,
                     names,
                     tables,
                 });
                 self.cache(&held.snapshot);
-                Ok(true)
+                Ok(Publish::Done { unsynced })
             }
         }
     }
@@ -387,12 +403,16 @@ impl Stack {
             new_tables.push(Arc::new(self.open_table(&name, content)?));
             new_names.push(name);
         }
-        names.splice(at..at + old.len(), new_names);
+        names.splice(at..at + old.len(), new_names.clone());
         tables.splice(at..at + old.len(), new_tables);
-        if !self.publish(&mut held, names, tables)? {
-            return Err(locked());
+        match self.publish(&mut held, names, tables, &new_names)? {
+            Publish::Moved => return Err(locked()),
+            // The old list may come back after a power failure: its tables have to stay.
+            Publish::Done {
+                unsynced: Some(error),
+            } => return Err(error),
+            Publish::Done { unsynced: None } => drop(held),
         }
-        drop(held);
         for name in old {
             self.tables.drop_table(name)?;
         }

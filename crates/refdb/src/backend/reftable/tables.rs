@@ -15,10 +15,13 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lockfile::{LockFile, LockOptions};
 use crate::options::{LockTimeout, Options, SharedRepository};
-use crate::system::{Bytes, Stat, System, WriteFile, bytes_to_path};
+use crate::system::{Bytes, ReadFile, Stat, System, WriteFile, bytes_to_path};
 
 /// How many tables a list may name; Git keeps a few dozen at most.
 const TABLES_MAX: usize = 100_000;
+
+/// How long a list may be, in bytes: so many names of the usual length, and some more.
+const LIST_LEN_MAX: u64 = 8 << 20;
 
 /// Where the tables of one stack live.
 pub(super) trait Tables: Send + Sync + fmt::Debug {
@@ -76,14 +79,55 @@ pub(super) struct List {
     pub(super) stamp: Stamp,
 }
 
-/// What one version of a list is recognised by; `None` when there is no list yet.
-pub(super) type Stamp = Option<Stat>;
+/// What one version of a list is recognised by: its inode, which is kept open so that no later
+/// list can get the same one. `None` when there is no list yet.
+#[derive(Clone)]
+pub(super) struct Stamp(Option<Pin>);
+
+#[derive(Clone)]
+struct Pin {
+    dev: u64,
+    ino: u64,
+    _file: Arc<dyn ReadFile>,
+}
+
+impl Stamp {
+    /// The stamp of a list that does not exist.
+    const NONE: Self = Stamp(None);
+
+    fn of(file: Box<dyn ReadFile>) -> io::Result<Self> {
+        let Stat { dev, ino, .. } = file.stat()?;
+        Ok(Stamp(Some(Pin {
+            dev,
+            ino,
+            _file: Arc::from(file),
+        })))
+    }
+
+    fn is(&self, list: Option<Stat>) -> bool {
+        match (&self.0, list) {
+            (None, None) => true,
+            (Some(pin), Some(list)) => (pin.dev, pin.ino) == (list.dev, list.ino),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Debug for Stamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stamp({:?})", self.0.as_ref().map(|pin| pin.ino))
+    }
+}
 
 /// What became of a list that was to be published.
 pub(super) enum Publication {
-    /// It stands.
-    Done(Stamp),
+    /// It stands. The error says why it may not be durable, although readers see it.
+    Done(Stamp, Option<Error>),
     /// Another list was published before; nothing changed.
+    #[allow(
+        dead_code,
+        reason = "a local list is locked; one shared by machines is not"
+    )]
     Moved,
 }
 
@@ -121,7 +165,8 @@ impl LocalTables {
         LockFile::acquire(&self.system, target, options)
     }
 
-    fn stamp(&self) -> Result<Stamp> {
+    /// Describes the list as it is now; `None` if there is none.
+    fn list_stat(&self) -> Result<Option<Stat>> {
         let path = self.list_path();
         match self.system.stat(&path) {
             Ok(stat) => Ok(Some(stat)),
@@ -154,7 +199,7 @@ impl LocalTables {
             if self.files()?.is_empty() {
                 return Ok(true);
             }
-            if self.stamp()?.is_some_and(|stat| stat.len > 0) {
+            if self.list_stat()?.is_some_and(|stat| stat.len > 0) {
                 return Ok(false);
             }
         }
@@ -188,22 +233,23 @@ impl Tables for LocalTables {
     fn list(&self) -> Result<List> {
         let path = self.list_path();
         loop {
-            // The stamp is taken first: if the list is replaced in between, the stamp is the older
-            // one, and the next question whether it is current leads here again.
-            let stamp = self.stamp()?;
-            let content = match self.system.read(&path) {
-                Ok(content) => content,
+            let mut file = match self.system.open(&path) {
+                Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     if self.check_empty("missing")? {
                         return Ok(List {
                             names: Vec::new(),
-                            stamp: None,
+                            stamp: Stamp::NONE,
                         });
                     }
                     continue;
                 }
-                Err(error) => return Err(Error::io("cannot read", &path, error)),
+                Err(error) => return Err(Error::io("cannot open", &path, error)),
             };
+            let content = read_list(file.as_mut());
+            let content = content.map_err(|error| Error::io("cannot read", &path, error))?;
+            let stamp = Stamp::of(file);
+            let stamp = stamp.map_err(|error| Error::io("cannot read", &path, error))?;
             let names = parse_list(&path, &content)?;
             if names.is_empty() && !self.check_empty("empty")? {
                 continue;
@@ -213,7 +259,7 @@ impl Tables for LocalTables {
     }
 
     fn is_current(&self, stamp: &Stamp) -> Result<bool> {
-        Ok(self.stamp()? == *stamp)
+        Ok(stamp.is(self.list_stat()?))
     }
 
     fn open(&self, table: &str) -> Result<Option<Bytes>> {
@@ -365,24 +411,36 @@ impl Hold for LocalHold {
                 .map_err(|error| Error::io("cannot sync", lock.path(), error))?;
         }
         lock.close();
-        let ours = self.system.stat(lock.path());
-        let ours = ours.map_err(|error| Error::io("cannot read", lock.path(), error))?;
+        // The rename gives the lock back, so that the list may be another writer's right after it:
+        // the stamp is that of the file which gets the name, whatever has the name then.
+        let stamp = self.system.open(lock.path()).and_then(Stamp::of);
+        let stamp = stamp.map_err(|error| Error::io("cannot read", lock.path(), error))?;
         lock.commit()
             .map_err(|error| Error::io("cannot replace", &list, error))?;
-        if self.fsync {
-            let synced = self.system.sync_dir(&self.dir);
-            synced.map_err(|error| Error::io("cannot sync", &self.dir, error))?;
-        }
-        // The rename has changed the time of the last change, so the stamp is taken anew; it also
-        // gave the lock back, so that the list may be another writer's by now. Then the old stamp
-        // is given, which is never current.
-        let now = self.system.stat(&list).unwrap_or(ours);
-        let is_ours = Stat {
-            ctime_ns: ours.ctime_ns,
-            ..now
-        } == ours;
-        Ok(Publication::Done(Some(if is_ours { now } else { ours })))
+        let synced = if self.fsync {
+            self.system.sync_dir(&self.dir)
+        } else {
+            Ok(())
+        };
+        let unsynced = synced
+            .err()
+            .map(|error| Error::io("cannot sync", &self.dir, error));
+        Ok(Publication::Done(stamp, unsynced))
     }
+}
+
+/// Reads a whole list, which is only ever replaced and never changed.
+fn read_list(file: &mut dyn ReadFile) -> io::Result<Vec<u8>> {
+    let len = file.len()?;
+    if len > LIST_LEN_MAX {
+        return Err(io::Error::other(
+            "the file is too long for a list of tables",
+        ));
+    }
+    let mut content = vec![0; usize::try_from(len).unwrap_or(0)];
+    let read = file.read_at(0, &mut content)?;
+    content.truncate(read);
+    Ok(content)
 }
 
 struct LocalClaim(#[expect(dead_code, reason = "held until it is dropped")] LockFile);
