@@ -69,3 +69,8 @@ macro_rules! for_every_format {
         }
     )+};
 }
+
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
