@@ -1,0 +1,150 @@
+//! Cursors of a whole store against a sorted map: seeks in any direction, prefixes, exclusions, and
+//! snapshots that nothing invalidates.
+
+use std::collections::BTreeMap;
+
+use refdb::{Edit, ObjectId, Optimize, RefName, Refs};
+use refdb_testkit::clone_like::clone_like;
+use refdb_testkit::rng::Rng;
+use refdb_testkit::{Format, for_every_format, ours};
+
+type Map = BTreeMap<Vec<u8>, String>;
+
+/// Reads up to `count` names.
+fn take(refs: &mut Refs, count: usize) -> Vec<Vec<u8>> {
+    let mut names = Vec::new();
+    while names.len() < count {
+        match refs.next().expect("the store is whole") {
+            Some(record) => names.push(record.name.as_bytes().to_vec()),
+            None => break,
+        }
+    }
+    names
+}
+
+/// A name from the store, cut or changed so that it may lie anywhere.
+fn some_name(rng: &mut Rng, names: &[Vec<u8>]) -> Vec<u8> {
+    let mut name = rng.pick(names).clone();
+    match rng.below(4) {
+        0 => name.truncate(rng.below(name.len() + 1)),
+        1 => name.push(b'/' + u8::try_from(rng.below(3)).expect("a small number")),
+        2 => name.push(0xff),
+        _ => {}
+    }
+    name
+}
+
+fn store_of(format: Format) -> (refdb_testkit::clone_like::CloneLike, refdb::Repository, Map) {
+    let clone = clone_like(format, 3000);
+    let repository = ours::open(&clone.repo.git_dir());
+    let mut map = Map::new();
+    for listed in clone.repo.refs() {
+        map.insert(listed.name.to_vec(), listed.id);
+    }
+    (clone, repository, map)
+}
+
+for_every_format! {
+    fn seeks_in_any_direction(format) {
+        let (_clone, repository, map) = store_of(format);
+        let names: Vec<Vec<u8>> = map.keys().cloned().collect();
+        let mut refs = repository.store().refs().expect("a cursor");
+        assert_eq!(take(&mut refs, usize::MAX), names, "a fresh cursor");
+        let mut rng = Rng::new(7);
+        for round in 0..400 {
+            let from = some_name(&mut rng, &names);
+            let count = rng.below(20);
+            let (expected, what): (Vec<Vec<u8>>, _) = if rng.percent(50) {
+                refs.seek(&from).expect("a seek");
+                (map.range(from.clone()..).map(|(name, _)| name.clone()).collect(), "seek")
+            } else {
+                refs.seek_prefix(&from).expect("a seek");
+                let starts = names.iter().filter(|name| name.starts_with(&from));
+                (starts.cloned().collect(), "prefix")
+            };
+            let expected = &expected[..count.min(expected.len())];
+            let found = take(&mut refs, count);
+            assert_eq!(found, expected, "round {round}: {what} {from:?}");
+        }
+    }
+
+    fn exclusions_are_jumped_over(format) {
+        let (_clone, repository, map) = store_of(format);
+        let names: Vec<Vec<u8>> = map.keys().cloned().collect();
+        let mut rng = Rng::new(11);
+        for round in 0..60 {
+            let excluded: Vec<Vec<u8>> =
+                (0..rng.below(6)).map(|_| some_name(&mut rng, &names)).collect();
+            // Excluding the empty prefix excludes everything.
+            let is_left = |name: &&Vec<u8>| !excluded.iter().any(|prefix| name.starts_with(prefix));
+            let mut refs = repository.store().refs().expect("a cursor").excluding(excluded.clone());
+            let expected: Vec<_> = names.iter().filter(is_left).cloned().collect();
+            assert_eq!(take(&mut refs, usize::MAX), expected, "round {round}: {excluded:?}");
+            let prefix = some_name(&mut rng, &names);
+            refs.seek_prefix(&prefix).expect("a seek");
+            let expected: Vec<_> =
+                expected.into_iter().filter(|name| name.starts_with(&prefix)).collect();
+            let found = take(&mut refs, usize::MAX);
+            assert_eq!(found, expected, "round {round}: {excluded:?} in {prefix:?}");
+        }
+    }
+
+    fn a_cursor_keeps_its_snapshot(format) {
+        let (clone, repository, map) = store_of(format);
+        let names: Vec<Vec<u8>> = map.keys().cloned().collect();
+        let store = repository.store();
+        let mut refs = store.refs().expect("a cursor");
+        let first = take(&mut refs, 1);
+        let commit = ObjectId::from_hex(clone.objects.commits[0].as_bytes()).expect("an id");
+        let mut transaction = store.transaction();
+        for name in names.iter().filter(|name| name.starts_with(b"refs/tags/")) {
+            transaction.add(Edit::delete(RefName::from_disk(name))).expect("a name");
+        }
+        let new = RefName::new("refs/heads/zzz/new").expect("a name");
+        transaction.add(Edit::update(new, commit)).expect("a commit");
+        let outcome = transaction.commit().expect("a commit");
+        assert!(outcome.afterwards.is_empty());
+        store.optimize(&Optimize::default()).expect("an optimized store");
+        // The tables or the file that the cursor was made from are gone by now.
+        let rest = take(&mut refs, usize::MAX);
+        assert_eq!([first, rest].concat(), names);
+        let mut refs = store.refs().expect("a cursor");
+        refs.seek_prefix(b"refs/tags/").expect("a seek");
+        assert_eq!(take(&mut refs, 1), Vec::<Vec<u8>>::new());
+    }
+
+    fn refs_by_object_id(format) {
+        let (clone, repository, map) = store_of(format);
+        let mut rng = Rng::new(3);
+        let mut some = 0;
+        for _ in 0..40 {
+            let id = if rng.percent(30) {
+                rng.pick(&clone.objects.tags).id.clone()
+            } else {
+                rng.pick(&clone.objects.commits).clone()
+            };
+            let oid = ObjectId::from_hex(id.as_bytes()).expect("an id");
+            let found: Vec<Vec<u8>> = repository
+                .store()
+                .refs_by_oid(oid)
+                .expect("an answer")
+                .into_iter()
+                .map(|(name, _)| name.as_bytes().to_vec())
+                .collect();
+            let peeled = |tag: &&refdb_testkit::objects::Tag| tag.peeled == id;
+            let tags: Vec<&str> =
+                clone.objects.tags.iter().filter(peeled).map(|tag| tag.id.as_str()).collect();
+            let expected: Vec<Vec<u8>> = map
+                .iter()
+                .filter(|(name, value)| {
+                    let is_symref = name.as_slice() == b"HEAD" || name.ends_with(b"origin/HEAD");
+                    !is_symref && (**value == id || tags.contains(&value.as_str()))
+                })
+                .map(|(name, _)| name.clone())
+                .collect();
+            some += usize::from(!expected.is_empty());
+            assert_eq!(found, expected, "{id}");
+        }
+        assert!(some > 10, "only {some} ids were the value of a ref");
+    }
+}
