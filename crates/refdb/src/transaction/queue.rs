@@ -43,6 +43,7 @@ impl<'s, 'a> Queue<'s, 'a> {
 
     pub(super) fn add(&mut self, mut edit: Edit<'a>) -> Result<()> {
         check_name(&edit)?;
+        check_text(&edit)?;
         let peeled = match edit.change {
             Change::Update(oid) if oid.format() != self.format => {
                 return Err(Error::new(
@@ -141,6 +142,31 @@ impl<'s, 'a> Queue<'s, 'a> {
     }
 }
 
+/// Refuses targets and signatures that could not be read back as they were given.
+fn check_text(edit: &Edit<'_>) -> Result<()> {
+    match &edit.change {
+        Change::Symbolic(target) if !is_well_formed(target, FormatOptions::ONE_LEVEL) => {
+            Err(Error::new(
+                ErrorKind::InvalidName,
+                format!(
+                    "refusing to set '{}' to invalid ref '{target}'",
+                    edit.name()
+                ),
+            ))
+        }
+        Change::Log { who: Some(who), .. } => {
+            let is_bad = |byte: &u8| matches!(byte, b'\n' | b'\0' | b'<' | b'>');
+            if who.name.iter().chain(who.email.iter()).any(is_bad) {
+                let name = edit.name();
+                let message = format!("the signature of an entry for '{name}' has an invalid byte");
+                return Err(Error::new(ErrorKind::Misuse, message));
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Refuses names that Git refuses: pseudorefs always, ill-formed names for new values, unsafe
 /// names for everything else.
 fn check_name(edit: &Edit<'_>) -> Result<()> {
@@ -174,5 +200,55 @@ fn check_name(edit: &Edit<'_>) -> Result<()> {
             ErrorKind::InvalidName,
             format!("refusing to update {what} with bad name '{name}'"),
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::RefName;
+    use crate::objects::NoObjects;
+    use crate::reflog::Signature;
+
+    #[test]
+    fn what_could_not_be_read_back_is_refused() {
+        let mut queue = Queue::new(&NoObjects, ObjectFormat::Sha1);
+        let name = RefName::new("refs/heads/a").unwrap();
+        // Safe, and so a name that may be deleted, but nothing to point to.
+        let target = RefName::new("refs/heads/two\nlines").unwrap();
+        let error = queue.add(Edit::symbolic(name, target)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidName);
+
+        let null = ObjectId::null(ObjectFormat::Sha1);
+        let one = ObjectId::from_hex(&[b'1'; 40]).unwrap();
+        let signature = |email: &str| Signature {
+            name: "A".into(),
+            email: email.into(),
+            time: 1,
+            zone: 0,
+        };
+        let log = |email: &str| Edit::log(name, null, one).signed(signature(email));
+        let error = queue.add(log("a@b>\nforged")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misuse);
+        assert!(queue.add(log("a@b")).is_ok());
+        assert_eq!(queue.edits.len(), 1);
+    }
+
+    #[test]
+    fn two_edits_of_one_name_are_refused_and_entries_are_not() {
+        let mut queue = Queue::new(&NoObjects, ObjectFormat::Sha1);
+        let name = RefName::new("refs/heads/a").unwrap();
+        let one = ObjectId::from_hex(&[b'1'; 40]).unwrap();
+        queue.add(Edit::log(name, one, one)).unwrap();
+        queue.add(Edit::log(name, one, one)).unwrap();
+        queue.add(Edit::update(name, one)).unwrap();
+        assert_eq!(queue.sorted().unwrap(), [0, 1, 2]);
+        queue.add(Edit::delete(name)).unwrap();
+        let error = queue.sorted().unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("multiple updates for ref 'refs/heads/a'")
+        );
     }
 }

@@ -1,0 +1,125 @@
+//! What becomes of a stack: compaction as Git chooses it, and at once when most of it is dead.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use refdb::RefFormat;
+use refdb_testkit::model::{Edit, Transaction};
+use refdb_testkit::repo::Repo;
+use refdb_testkit::{Format, ours};
+use reftable::{MergedRefs, Table};
+
+fn tables(git_dir: &Path) -> Vec<Arc<Table>> {
+    let folder = git_dir.join("reftable");
+    let list = fs::read_to_string(folder.join("tables.list")).expect("a list");
+    list.lines()
+        .map(|name| fs::read(folder.join(name)).expect("a listed table"))
+        .map(|content| Arc::new(Table::open(content).expect("a whole table")))
+        .collect()
+}
+
+/// Files in the stack's folder that are neither the list nor listed.
+fn leftovers(git_dir: &Path) -> Vec<String> {
+    let folder = git_dir.join("reftable");
+    let list = fs::read_to_string(folder.join("tables.list")).expect("a list");
+    let entries = fs::read_dir(folder).expect("a stack");
+    let names = entries.map(|entry| entry.expect("an entry").file_name().into_string());
+    names
+        .map(|name| name.expect("an ASCII name"))
+        .filter(|name| name != "tables.list" && !list.lines().any(|line| line == name))
+        .collect()
+}
+
+/// Counts records: (live refs, all ref records, tombstones included).
+fn records(tables: &[Arc<Table>]) -> (usize, usize) {
+    let count = |mut refs: MergedRefs| {
+        let mut count = 0;
+        while refs.advance().expect("a whole table") {
+            count += 1;
+        }
+        count
+    };
+    let all = tables
+        .iter()
+        .map(|table| count(MergedRefs::new(vec![Arc::clone(table)])))
+        .sum();
+    (count(MergedRefs::new(tables.to_vec()).live_only()), all)
+}
+
+#[test]
+fn single_updates_leave_the_tables_that_git_leaves() {
+    for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
+        let (repo, twin) = (Repo::init(format), Repo::init(format));
+        for repo in [&repo, &twin] {
+            // Reflogs are compressed to other lengths by another deflate.
+            repo.config("core.logAllRefUpdates", "false");
+        }
+        let repository = ours::open(&repo.git_dir());
+        assert_eq!(repository.store().format(), RefFormat::Reftable);
+        let commits = &repo.objects().commits;
+        for at in 0..120 {
+            // Larger ones in between, so that the sizes do not only grow by one.
+            let count = if at % 9 == 4 { 40 } else { 1 };
+            let edits = (0..count).map(|part| {
+                Edit::update(
+                    format!("refs/heads/t{at:03}-{part:02}"),
+                    commits[at].as_str(),
+                )
+            });
+            let transaction = Transaction::of(edits);
+            assert_eq!(
+                ours::apply(repository.store(), &transaction).expect("done"),
+                []
+            );
+            twin.update_refs(transaction.script());
+            let sizes = |repo: &Repo| -> Vec<(u64, u64)> {
+                let tables = tables(&repo.git_dir());
+                tables
+                    .iter()
+                    .map(|t| (t.min_update_index(), t.max_update_index()))
+                    .collect()
+            };
+            assert_eq!(
+                sizes(&repo),
+                sizes(&twin),
+                "{format}, after transaction {at}"
+            );
+        }
+        assert_eq!(leftovers(&repo.git_dir()), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn deleting_most_refs_cleans_up_after_itself() {
+    for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
+        let repo = Repo::init(format);
+        let repository = ours::open(&repo.git_dir());
+        let commit = repo.objects().commits[0].as_str();
+        let names: Vec<String> = (0..5000)
+            .map(|at| format!("refs/heads/topic-{at:05}"))
+            .collect();
+        let create = Transaction::of(names.iter().map(|name| Edit::create(name.as_str(), commit)));
+        assert_eq!(ours::apply(repository.store(), &create).expect("done"), []);
+        let (live, _) = records(&tables(&repo.git_dir()));
+        assert_eq!(live, 5001);
+
+        // A third: the tombstones stay, as Git leaves them.
+        let delete = |names: &[String]| {
+            let edits = names.iter().map(|name| Edit::delete(name.as_str()));
+            let deleted = ours::apply(repository.store(), &Transaction::of(edits));
+            assert_eq!(deleted.expect("done"), []);
+        };
+        delete(&names[..1700]);
+        let (live, all) = records(&tables(&repo.git_dir()));
+        assert_eq!(live, 3301);
+        assert!(all > live, "a third is not worth a merge of everything");
+
+        // The rest: nothing is left but HEAD.
+        delete(&names[1700..]);
+        assert_eq!(records(&tables(&repo.git_dir())), (1, 1));
+        assert_eq!(leftovers(&repo.git_dir()), Vec::<String>::new());
+        assert_eq!(repo.refs().len(), 0, "Git sees the unborn branch");
+        assert!(repo.reflogs().keys().all(|name| name == "HEAD"));
+    }
+}
