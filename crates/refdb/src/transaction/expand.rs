@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::backend::{Locked, RefFormat, Refusal, Session};
-use crate::error::{Error, Reason, Rejection, Result};
+use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
 use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
 use crate::resolve::{End, follow};
@@ -209,7 +209,11 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
 
     /// Returns the ref that `HEAD` points to.
     fn head_target(&self, session: &mut dyn Session) -> Result<Option<RefNameBuf>> {
-        let head = session.read(RefName::from_disk(b"HEAD"))?;
+        let head = match session.read(RefName::from_disk(b"HEAD")) {
+            // A broken HEAD points nowhere, and must not be in the way of its own repair.
+            Err(error) if error.kind() == ErrorKind::BrokenRef => None,
+            head => head?,
+        };
         Ok(head.and_then(|head| match head.target {
             Target::Symbolic(target) => Some(target),
             Target::Direct(_) => None,
