@@ -28,7 +28,7 @@ pub enum ErrorKind {
     Io,
     /// Another process holds a lock: try again later, or raise the lock timeout.
     Locked,
-    /// A file of the ref store is damaged: run `refdb refs verify`.
+    /// A file of the ref store is damaged: restore it from a copy of the repository.
     Corrupt,
     /// A single ref is unreadable: delete or rewrite it.
     BrokenRef,
@@ -131,7 +131,7 @@ impl Error {
     pub fn corrupt(path: &Path, what: impl fmt::Display) -> Self {
         Error::new(
             ErrorKind::Corrupt,
-            format!("{}: {what}; run 'refdb refs verify'", path.display()),
+            format!("{}: {what}; {WAY_OUT}", path.display()),
         )
     }
 
@@ -169,6 +169,9 @@ impl Error {
         self.0.source.as_ref().map(io::Error::kind)
     }
 }
+
+/// What can be done about damage.
+pub(crate) const WAY_OUT: &str = "restore the file from a copy of the repository";
 
 /// Returns what the C library says of an error, without Rust's `(os error N)`.
 pub fn io_text(error: &io::Error) -> String {

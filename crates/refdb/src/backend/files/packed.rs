@@ -16,7 +16,7 @@ use std::time::Duration;
 use bstr::ByteSlice;
 
 use crate::backend::Ref;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, WAY_OUT};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::reflog::is_space;
 use crate::system::{Bytes, FileKind, Stat, System};
@@ -429,7 +429,7 @@ impl Snapshot {
     fn corrupt(&self, what: String) -> Error {
         Error::new(
             ErrorKind::Corrupt,
-            format!("{what}; run 'refdb refs verify'"),
+            format!("{what}; {WAY_OUT}"),
         )
     }
 }
