@@ -4,7 +4,8 @@
 //! 1. Nothing outside this module touches `std::fs`, the clock, or a random number generator.
 //! 2. Every operation that can make a difference to what survives a crash is a method of its own:
 //!    writing a file, making its content durable ([`WriteFile::sync`]), giving it a name
-//!    ([`System::rename`]), and making the name durable ([`System::sync_dir`]).
+//!    ([`System::rename`]), making the name durable ([`System::sync_dir`]), and making all of this
+//!    durable at once ([`System::sync_file_system`]).
 //!
 //! [`OsSystem`] is the real one. With the feature `simulation` there is a simulated one that keeps
 //! apart what is on disk and what is only cached, and can fail or crash at any operation.
@@ -160,6 +161,9 @@ pub trait System: Send + Sync + fmt::Debug {
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes everything durable that was written to the file system on which `path` is: content
+    /// and names.
+    fn sync_file_system(&self, path: &Path) -> io::Result<()>;
     /// Returns the time since 1970-01-01 UTC.
     fn now(&self) -> Duration;
     /// Waits.

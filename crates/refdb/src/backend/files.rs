@@ -8,7 +8,7 @@
 //! How the parts go together: `loose` and `packed` read the two kinds of files, `overlay` walks
 //! over both, `log` reads reflogs; `session` locks, `current` reads
 //! what is locked, `publish` writes, `rewrite` replaces
-//! packed-refs, `optimize` packs.
+//! packed-refs, `sync` makes many files durable at once, `optimize` packs.
 
 mod current;
 mod directories;
@@ -21,6 +21,7 @@ mod packed_cursor;
 mod publish;
 mod rewrite;
 mod session;
+mod sync;
 
 use std::io;
 use std::path::PathBuf;

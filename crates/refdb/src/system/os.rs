@@ -190,6 +190,10 @@ impl System for OsSystem {
         File::open(path)?.sync_all()
     }
 
+    fn sync_file_system(&self, path: &Path) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(File::open(path)?)?)
+    }
+
     fn now(&self) -> Duration {
         SystemTime::now()
             .duration_since(UNIX_EPOCH)

@@ -105,18 +105,7 @@ impl SimSystem {
 
     /// Makes everything durable, as `sync(1)` does.
     pub fn sync_all(&self) {
-        let mut disk = self.disk();
-        let pending = std::mem::take(&mut disk.pending);
-        disk.make_durable(pending);
-        for inode in disk.inodes.values_mut() {
-            if let Node::File {
-                content,
-                durable_len,
-            } = &mut inode.node
-            {
-                *durable_len = content.len();
-            }
-        }
+        self.disk().sync_all();
     }
 
     /// Lets operations of this process fail; `None` ends that.
@@ -380,6 +369,13 @@ impl System for SimSystem {
         let mut disk = self.changing("sync_dir", path)?;
         let dir = disk.existing(path, true)?;
         disk.sync_names(dir)
+    }
+
+    fn sync_file_system(&self, path: &Path) -> io::Result<()> {
+        let mut disk = self.changing("sync_file_system", path)?;
+        disk.existing(path, true)?;
+        disk.sync_all();
+        Ok(())
     }
 
     fn now(&self) -> Duration {

@@ -8,7 +8,7 @@
 //!    reader sees an old value or the new one, and once it has seen the new one never an old one.
 //! 2. A ref's lock is held until its new value is visible.
 //! 3. With fsync, every file is durable before it gets its name, and every name before the write
-//!    is acknowledged.
+//!    is acknowledged. Many files are not synced one by one but with their file system.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
@@ -19,6 +19,7 @@ use super::log;
 use super::loose;
 use super::rewrite::{PackedEdit, PackedLock, PackedValue};
 use super::session::FilesSession;
+use super::sync::{self, MANY_MIN};
 use crate::backend::{NewValue, Plan, Published};
 use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::layout::Place;
@@ -115,16 +116,24 @@ impl FilesSession {
         if batch || writes.iter().any(is_delete) {
             self.rewrite_packed(&writes, batch)?;
         }
+        let is_loose = |write: &Assigned<'_>| !(is_delete(write) || batch && write.may_be_packed());
+        let loose = writes.iter().filter(|write| is_loose(write)).count();
+        let many = self.files.options.fsync && loose >= MANY_MIN;
         for write in &writes {
             let Some(held) = write.held else { continue };
+            if is_loose(write) {
+                self.write_loose(held, write.value, many)?;
+            } else {
+                self.unlink_later(held);
+            }
             if is_delete(write) {
                 self.planned.log_unlinks.push(held);
-                self.unlink_later(held);
-            } else if batch && write.may_be_packed() {
-                self.unlink_later(held);
-            } else {
-                self.write_loose(held, write.value)?;
             }
+        }
+        if many {
+            let renames = self.planned.renames.iter();
+            let written = renames.filter_map(|&index| self.held.get(index)?.path.parent());
+            sync::file_systems(self.files.system.as_ref(), written)?;
         }
         Ok(())
     }
@@ -200,8 +209,8 @@ impl FilesSession {
         }
     }
 
-    /// Writes a new value into the lock of a ref.
-    fn write_loose(&mut self, index: usize, value: NewValue<'_>) -> Result<()> {
+    /// Writes a new value into the lock of a ref; as one of many, it is synced with the others.
+    fn write_loose(&mut self, index: usize, value: NewValue<'_>, many: bool) -> Result<()> {
         let options = &self.files.options;
         let Some(held) = self.held.get_mut(index) else {
             return Ok(());
@@ -234,7 +243,7 @@ impl FilesSession {
             return Ok(());
         };
         let mut written = lock.write_all(&content);
-        if options.fsync {
+        if options.fsync && !many {
             written = written.and_then(|()| lock.sync());
         }
         lock.close();
@@ -253,13 +262,7 @@ impl FilesSession {
 
     pub(super) fn publish_plan(&mut self) -> Result<Published> {
         let mut sync = BTreeSet::new();
-        let mut dirs = KnownDirs::default();
-        for append in std::mem::take(&mut self.planned.logs) {
-            let (_, path) = self.files.log_path(append.name.as_name());
-            if append.create || dirs.have_parent(self.files.system.as_ref(), &path) {
-                self.append_log(&append, &mut sync)?;
-            }
-        }
+        self.append_logs(&mut sync)?;
         self.remove_logs(&mut sync)?;
         let mut afterwards = Vec::new();
         if let Some(packed) = &mut self.planned.packed {
@@ -284,6 +287,11 @@ impl FilesSession {
     fn sync_dirs(&self, mut dirs: BTreeSet<PathBuf>, afterwards: &mut Vec<Error>) {
         let created = self.created_dirs.iter();
         dirs.extend(created.filter_map(|dir| Some(dir.parent()?.to_owned())));
+        if dirs.len() >= MANY_MIN {
+            let dirs = dirs.iter().map(PathBuf::as_path);
+            afterwards.extend(sync::file_systems(self.files.system.as_ref(), dirs).err());
+            return;
+        }
         for dir in dirs {
             match self.files.system.sync_dir(&dir) {
                 Ok(()) => {}
@@ -294,10 +302,42 @@ impl FilesSession {
         }
     }
 
-    /// Appends lines to a reflog, creating it if that is asked for.
-    fn append_log(&mut self, append: &LogAppend, sync: &mut BTreeSet<PathBuf>) -> Result<()> {
+    /// Appends to every reflog that exists or is to be made.
+    fn append_logs(&mut self, sync: &mut BTreeSet<PathBuf>) -> Result<()> {
+        let mut known = KnownDirs::default();
+        let mut appends = std::mem::take(&mut self.planned.logs);
+        appends.retain(|append| {
+            let (_, path) = self.files.log_path(append.name.as_name());
+            append.create || known.have_parent(self.files.system.as_ref(), &path)
+        });
+        let many = self.files.options.fsync && appends.len() >= MANY_MIN;
+        let mut dirs: Vec<PathBuf> = Vec::new();
+        for append in &appends {
+            let (base, path) = self.files.log_path(append.name.as_name());
+            let written = self.append_log(append, &base, &path, many, sync)?;
+            if let Some(dir) = path.parent().filter(|_| many && written)
+                && dirs.last().is_none_or(|last| last != dir)
+            {
+                dirs.push(dir.to_owned());
+            }
+        }
+        sync::file_systems(
+            self.files.system.as_ref(),
+            dirs.iter().map(PathBuf::as_path),
+        )
+    }
+
+    /// Appends lines to a reflog, creating it if that is asked for; as one of many, it is synced
+    /// with the others. Returns whether there is a reflog.
+    fn append_log(
+        &mut self,
+        append: &LogAppend,
+        base: &Path,
+        path: &Path,
+        many: bool,
+        sync: &mut BTreeSet<PathBuf>,
+    ) -> Result<bool> {
         let name = append.name.as_name();
-        let (base, path) = self.files.log_path(name);
         let failed = |what: String, error: io::Error| {
             let message = format!(
                 "cannot update the ref '{name}': {what}: {}",
@@ -307,12 +347,11 @@ impl FilesSession {
         };
         let to_append = |error| failed(format!("unable to append to '{}'", path.display()), error);
         let system = self.files.system.as_ref();
-        let mut file = match system.append(&path, None) {
+        let mut file = match system.append(path, None) {
             Ok(file) => file,
-            Err(error) if !append.create && is_missing_log(&error) => return Ok(()),
+            Err(error) if !append.create && is_missing_log(&error) => return Ok(false),
             Err(error) if is_missing_log(&error) => {
-                if error.kind() == io::ErrorKind::IsADirectory && !remove_empty_tree(system, &path)
-                {
+                if error.kind() == io::ErrorKind::IsADirectory && !remove_empty_tree(system, path) {
                     let path = path.display();
                     let message = format!(
                         "cannot update the ref '{name}': there are still logs under '{path}'"
@@ -320,7 +359,7 @@ impl FilesSession {
                     return Err(Error::new(ErrorKind::Io, message));
                 }
                 let shared = self.files.options.shared_repository;
-                let floor = base.parent().unwrap_or(&base);
+                let floor = base.parent().unwrap_or(base);
                 if let Some(dir) = path.parent() {
                     directories::create(system, shared, floor, dir, &mut self.created_dirs)
                         .map_err(|error| {
@@ -329,17 +368,17 @@ impl FilesSession {
                         })?;
                     sync.insert(dir.to_owned());
                 }
-                let file = system.append(&path, Some(0o666)).map_err(to_append)?;
-                shared.adjust(system, &path).map_err(to_append)?;
+                let file = system.append(path, Some(0o666)).map_err(to_append)?;
+                shared.adjust(system, path).map_err(to_append)?;
                 file
             }
             Err(error) => return Err(to_append(error)),
         };
         file.write_all(&append.lines).map_err(to_append)?;
-        if self.files.options.fsync {
+        if self.files.options.fsync && !many {
             file.sync().map_err(to_append)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Removes the reflogs of deleted refs.

@@ -243,6 +243,21 @@ impl Disk {
         Ok(())
     }
 
+    /// Makes all content and all names durable.
+    pub(super) fn sync_all(&mut self) {
+        let pending = std::mem::take(&mut self.pending);
+        self.make_durable(pending);
+        for inode in self.inodes.values_mut() {
+            if let Node::File {
+                content,
+                durable_len,
+            } = &mut inode.node
+            {
+                *durable_len = content.len();
+            }
+        }
+    }
+
     /// Applies changes to what would be there after a power failure.
     pub(super) fn make_durable(&mut self, changes: Vec<NameChange>) {
         for change in changes {
