@@ -3,8 +3,8 @@
 //!
 //! 1. What Git would refuse to open is refused, for the same reason in the same words: a version
 //!    or extension that is not understood, another user's directory.
-//! 2. The environment is read through [`Environment`] and files through the
-//!    [`System`](crate::system::System), so that a test can bring its own.
+//! 2. The environment is read through [`Environment`] and files through the [`System`], so that a
+//!    test can bring its own.
 //!
 //! ```no_run
 //! use refdb::repository::OpenOptions;

@@ -80,10 +80,12 @@ pub fn worktree_name(name: &[u8]) -> WorktreeName<'_> {
         }
     } else if let Some(rest) = name.strip_prefix(b"worktrees/") {
         let mut parts = rest.splitn(2, |&byte| byte == b'/');
-        if let (Some(id), Some(bare)) = (parts.next(), parts.next()) {
-            if !id.is_empty() && !bare.is_empty() && is_per_worktree(bare) {
-                return WorktreeName::Linked { id, name: bare };
-            }
+        if let (Some(id), Some(bare)) = (parts.next(), parts.next())
+            && !id.is_empty()
+            && !bare.is_empty()
+            && is_per_worktree(bare)
+        {
+            return WorktreeName::Linked { id, name: bare };
         }
     }
     WorktreeName::Shared(name)

@@ -211,8 +211,9 @@ impl System for OsSystem {
             // Without the kernel's generator the clock and the process id still differ between
             // the writers whose names must not collide.
             _ => {
-                let nanos = self.now().as_nanos() as u64;
-                nanos ^ (u64::from(self.process_id()) << 40)
+                let now = self.now();
+                let moment = now.as_secs().rotate_left(32) ^ u64::from(now.subsec_nanos());
+                moment ^ (u64::from(self.process_id()) << 40)
             }
         }
     }
