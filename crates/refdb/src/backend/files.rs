@@ -94,7 +94,7 @@ impl Files {
 
     /// Reads one ref, without following symrefs.
     fn read(&self, name: RefName<'_>) -> Result<Option<Ref>> {
-        if !name.is_well_formed() && !is_safe(name.as_bytes()) {
+        if !may_be_path(name) {
             return Ok(None);
         }
         let (place, path) = self.path(name);
@@ -118,6 +118,11 @@ impl Files {
             Err(error) => Err(Error::io("unable to read", &path, error)),
         }
     }
+}
+
+/// Returns whether a name can be made a path without leading out of the repository.
+fn may_be_path(name: RefName<'_>) -> bool {
+    name.is_well_formed() || is_safe(name.as_bytes())
 }
 
 impl Backend for FilesBackend {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice;
 
-use super::Files;
+use super::{Files, may_be_path};
 use crate::backend::LogOrder;
 use crate::error::{Error, Result};
 use crate::name::{FormatOptions, RefName, RefNameBuf, is_per_worktree, is_well_formed};
@@ -20,11 +20,12 @@ use crate::system::{FileKind, ReadFile, bytes_to_path};
 /// Bytes that are read at once.
 const CHUNK_LEN: usize = 1 << 16;
 
-/// Returns whether an error says that there is no such file.
+/// Returns whether an error says that there is no such file: none of that name, or none whose name
+/// is so long.
 pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename
     )
 }
 
@@ -39,6 +40,9 @@ impl Files {
 
     /// Returns whether `name` has a reflog.
     pub(super) fn log_exists(&self, name: RefName<'_>) -> Result<bool> {
+        if !may_be_path(name) {
+            return Ok(false);
+        }
         let (_, path) = self.log_path(name);
         match self.system.lstat(&path) {
             Ok(stat) => Ok(stat.kind == FileKind::File),

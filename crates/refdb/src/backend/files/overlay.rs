@@ -198,6 +198,9 @@ pub(super) fn list(files: &Files, prefix: &[u8]) -> Result<Vec<LooseRef>> {
             Some(slash) => prefix.get(..=slash).unwrap_or_default(),
             None => b"refs/",
         };
+        if !leads_to_refs(dir) {
+            return Ok(refs);
+        }
         let mut walk = Walk {
             files,
             prefix,
@@ -210,6 +213,16 @@ pub(super) fn list(files: &Files, prefix: &[u8]) -> Result<Vec<LooseRef>> {
         refs.sort_by(|a, b| a.name.cmp(&b.name));
     }
     Ok(refs)
+}
+
+/// Returns whether refs can be in a directory of that name: none are in hidden ones, and `.` and `..`
+/// would lead to refs by another name, or out of the repository.
+fn leads_to_refs(dir: &[u8]) -> bool {
+    let mut names = dir
+        .strip_suffix(b"/")
+        .unwrap_or(dir)
+        .split(|&byte| byte == b'/');
+    names.all(|name| !name.is_empty() && !name.starts_with(b".") && !name.contains(&0))
 }
 
 fn root_refs(files: &Files, prefix: &[u8], refs: &mut Vec<LooseRef>) -> Result<()> {

@@ -901,3 +901,44 @@ fn automatic_packing_waits_for_sixteen_refs() {
     optimize(&fixture, true, true, &NoObjects);
     assert!(fixture.exists("packed-refs") && !fixture.exists("refs/heads/0"));
 }
+
+#[test]
+fn no_name_and_no_prefix_leads_out_of_the_repository() {
+    let fixture = fixture();
+    fixture.write("refs/heads/main", &format!("{}\n", oid(1)));
+    fixture.write("stray", &format!("{}\n", oid(2)));
+    fixture.write("logs/refs/heads/main", "");
+    for prefix in [
+        "refs/../",
+        "refs//heads/",
+        "refs/./heads/",
+        "refs/heads/../heads/",
+        "refs/\0/",
+    ] {
+        assert_eq!(
+            fixture.names("", prefix),
+            Vec::<String>::new(),
+            "{prefix:?}"
+        );
+    }
+    assert_eq!(fixture.names("", "refs/heads/"), ["refs/heads/main"]);
+    assert!(fixture.backend.log_exists(name("refs/heads/main")).unwrap());
+    for odd in [
+        "refs/../logs/refs/heads/main",
+        "refs//heads/main",
+        "refs/heads/\0",
+        "",
+    ] {
+        assert_eq!(fixture.read(odd), None, "{odd:?}");
+        assert!(!fixture.backend.log_exists(name(odd)).unwrap(), "{odd:?}");
+    }
+}
+
+#[test]
+fn a_name_longer_than_a_file_name_can_be_is_absent() {
+    let fixture = fixture();
+    let long = format!("refs/heads/{}", "x".repeat(300));
+    assert_eq!(fixture.read(&long), None);
+    assert!(!fixture.backend.log_exists(name(&long)).unwrap());
+    assert!(fixture.names("", &format!("{long}/")).is_empty());
+}
