@@ -127,7 +127,12 @@ pub trait ReadFile: Send + Sync {
 /// interrupted call (`EINTR`) is repeated.
 pub trait System: Send + Sync + fmt::Debug {
     /// Reads a whole file.
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.read_at_most(path, usize::MAX)
+    }
+
+    /// Reads a file, but no more than its first `limit` bytes.
+    fn read_at_most(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>>;
     /// Reads a whole file that nobody changes in place, mapping it where that is cheaper.
     fn map(&self, path: &Path) -> io::Result<Bytes>;
     /// Opens a file for reading at any place.

@@ -13,6 +13,8 @@ use crate::oid::ObjectId;
 use crate::reflog::is_space;
 use crate::system::{FileKind, System, bytes_to_path};
 
+/// How much of `HEAD` is read to see whether it is one.
+const HEAD_LEN_MAX: usize = 256;
 /// Gitfiles longer than this are none.
 const GITFILE_LEN_MAX: u64 = 1 << 20;
 
@@ -235,7 +237,7 @@ impl Search<'_> {
     /// Returns whether `HEAD` is a symbolic link into `refs/`, a symref into it, or an id.
     fn has_head(&self, git_dir: &Path) -> bool {
         let head = git_dir.join("HEAD");
-        match self.system.read(&head) {
+        match self.system.read_at_most(&head, HEAD_LEN_MAX) {
             Ok(content) => {
                 let is_head = match content.strip_prefix(b"ref:") {
                     Some(target) => {

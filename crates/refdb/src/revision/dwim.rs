@@ -6,6 +6,7 @@ use super::{Revisions, shown};
 use crate::error::{ErrorKind, Result};
 use crate::name::{FormatOptions, RefName, RefNameBuf, is_pseudoref, is_well_formed};
 use crate::oid::ObjectId;
+use crate::system::bytes_to_path;
 use crate::target::Target;
 
 /// What stands before and behind a short name, the strongest rule first.
@@ -169,13 +170,10 @@ impl Revisions<'_> {
 
     /// Reads `FETCH_HEAD` or `MERGE_HEAD`, which are files beside the refs: the first id counts.
     fn pseudoref(&self, name: &[u8]) -> Led {
-        let path = self
-            .repository
-            .git_dir()
-            .join(crate::system::bytes_to_path(name));
-        let content = self.repository.system().read(&path).unwrap_or_default();
-        let hex = content.get(..self.odb.format().hex_len());
-        match hex.and_then(ObjectId::from_hex) {
+        let path = self.repository.git_dir().join(bytes_to_path(name));
+        let system = self.repository.system();
+        let hex = system.read_at_most(&path, self.odb.format().hex_len());
+        match self.full_id(&hex.unwrap_or_default()) {
             Some(oid) => Led::To(RefName::from_disk(name).to_owned(), oid),
             None => Led::Nowhere,
         }

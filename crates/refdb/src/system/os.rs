@@ -87,7 +87,7 @@ fn describe(metadata: &fs::Metadata) -> Stat {
 }
 
 impl System for OsSystem {
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+    fn read_at_most(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
         // Most files read here are loose refs and lists: one read into a small buffer beats asking
         // for the length first, and one that does not fill the buffer has met the end.
         let mut file = File::open(path)?;
@@ -98,9 +98,10 @@ impl System for OsSystem {
                 count => break count?,
             }
         };
-        let mut content = start.get(..count).unwrap_or_default().to_vec();
-        if count == start.len() {
-            file.read_to_end(&mut content)?;
+        let mut content = start.get(..count.min(limit)).unwrap_or_default().to_vec();
+        if count == start.len() && limit > count {
+            let rest = u64::try_from(limit - count).unwrap_or(u64::MAX);
+            file.take(rest).read_to_end(&mut content)?;
         }
         Ok(content)
     }
@@ -226,4 +227,23 @@ impl System for OsSystem {
 /// Turns the bytes of a name into a path; on Unix they are the same.
 pub(crate) fn bytes_to_path(bytes: &[u8]) -> &Path {
     Path::new(std::ffi::OsStr::from_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_read_than_was_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let content: Vec<u8> = (0..=255).cycle().take(1000).collect();
+        fs::write(&path, &content).unwrap();
+        let system = OsSystem::new();
+        assert_eq!(system.read(&path).unwrap(), content);
+        for limit in [0, 1, 255, 256, 257, 999, 1000, 1001] {
+            let part = content.get(..limit).unwrap_or(&content);
+            assert_eq!(system.read_at_most(&path, limit).unwrap(), part, "{limit}");
+        }
+    }
 }

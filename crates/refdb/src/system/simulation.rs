@@ -254,10 +254,10 @@ impl AsRef<[u8]> for Mapped {
 }
 
 impl System for SimSystem {
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+    fn read_at_most(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
         let disk = self.reading("read", path)?;
-        let ino = disk.existing(path, true)?;
-        disk.content(ino).map(|content| content.to_vec())
+        let content = disk.content(disk.existing(path, true)?)?;
+        Ok(content.get(..limit).unwrap_or(content).to_vec())
     }
 
     fn map(&self, path: &Path) -> io::Result<Bytes> {

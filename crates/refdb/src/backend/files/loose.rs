@@ -15,7 +15,7 @@ use crate::system::{FileKind, System};
 use crate::target::Target;
 
 /// A file longer than this is no ref, whatever it starts with.
-const LEN_MAX: u64 = 1 << 20;
+const LEN_MAX: usize = 1 << 20;
 
 /// How often a file that vanishes between two calls is looked for again.
 const ATTEMPTS: usize = 3;
@@ -58,11 +58,11 @@ pub(super) fn read(system: &dyn System, path: &Path, format: ObjectFormat) -> io
         }
         match stat.kind {
             FileKind::Directory => return Ok(Loose::Directory),
-            FileKind::File if stat.len <= LEN_MAX => {}
+            FileKind::File => {}
             _ => return Ok(Loose::Broken),
         }
-        match system.read(path) {
-            Ok(content) => return Ok(parse(&content, format).map_or(Loose::Broken, Loose::Found)),
+        match read_content(system, path, format) {
+            Ok(found) => return Ok(found),
             Err(error) if changed(&error) => {}
             Err(error) => return Err(error),
         }
@@ -76,11 +76,20 @@ pub(super) fn read_listed(
     path: &Path,
     format: ObjectFormat,
 ) -> io::Result<Loose> {
-    match system.read(path) {
-        Ok(content) => Ok(parse(&content, format).map_or(Loose::Broken, Loose::Found)),
+    match read_content(system, path, format) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Loose::Missing),
         Err(_) => read(system, path, format),
+        found => found,
     }
+}
+
+/// Reads a file, of which no more is kept than a ref can have.
+fn read_content(system: &dyn System, path: &Path, format: ObjectFormat) -> io::Result<Loose> {
+    let content = system.read_at_most(path, LEN_MAX + 1)?;
+    if content.len() > LEN_MAX {
+        return Ok(Loose::Broken);
+    }
+    Ok(parse(&content, format).map_or(Loose::Broken, Loose::Found))
 }
 
 fn changed(error: &io::Error) -> bool {

@@ -942,3 +942,21 @@ fn a_name_longer_than_a_file_name_can_be_is_absent() {
     assert!(!fixture.backend.log_exists(name(&long)).unwrap());
     assert!(fixture.names("", &format!("{long}/")).is_empty());
 }
+
+#[test]
+fn a_file_too_long_for_a_ref_is_broken_and_not_read_to_its_end() {
+    let fixture = fixture();
+    fixture.write("refs/heads/long", &format!("{}\n", oid(1)));
+    let file = fs::OpenOptions::new()
+        .append(true)
+        .open(fixture.path("refs/heads/long"))
+        .unwrap();
+    // A hole of a terabyte, which no memory would hold.
+    file.set_len(1 << 40).unwrap();
+    let error = fixture.backend.read(name("refs/heads/long")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::BrokenRef);
+    let mut cursor = fixture.backend.cursor().unwrap();
+    cursor.seek(b"refs/", b"refs/").unwrap();
+    assert!(cursor.advance().unwrap());
+    assert!(cursor.record().broken);
+}
