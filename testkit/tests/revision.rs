@@ -399,3 +399,73 @@ fn dates_are_read_as_git_reads_them() {
     }
     assert!(failures.is_empty(), "{failures}");
 }
+
+#[test]
+fn however_many_suffixes_an_expression_has_it_has_an_answer() {
+    let repo = repo(Format::FILES_SHA1);
+    let repository = open(&repo);
+    let ask = |expression: String| ask_refdb(&repository, &expression);
+    let (head, _) = ask("HEAD".to_owned());
+    assert_eq!(
+        ask(format!("HEAD{}", "^0".repeat(100_000))),
+        (head.clone(), vec![])
+    );
+    assert_eq!(ask(format!("HEAD{}", "^{}".repeat(100))), (head, vec![]));
+    assert_eq!(
+        ask(format!("HEAD{}", "^".repeat(100_000))),
+        (String::new(), vec![])
+    );
+    let (none, said) = ask(format!("HEAD{}", "^{}".repeat(101)));
+    assert_eq!(none, "");
+    assert_eq!(
+        said,
+        ["fatal: a revision can have no more than 100 suffixes '^{...}'"]
+    );
+}
+
+#[test]
+fn a_reflog_that_leads_in_a_circle_names_nothing() {
+    let repo = repo(Format::FILES_SHA1);
+    let (oid, _) = ask_refdb(&open(&repo), "HEAD");
+    let line = format!("{oid} {oid} A <a@b> {TIME} +0000\tcheckout: moving from @{{-1}} to main\n");
+    fs::write(repo.git_dir().join("logs/HEAD"), line).expect("a reflog");
+    let repository = open(&repo);
+    for expression in ["@{-1}", "@{-1}@{u}", "@{-1}@{-1}", "@{-1}@{1}"] {
+        let answer = Revisions::new(&repository).resolve(expression.as_bytes());
+        assert!(!matches!(answer, Ok(Some(_))), "{expression}: {answer:?}");
+    }
+}
+
+/// Puts a loose object into the repository under a name that need not be its hash.
+fn put_object(repo: &Repo, id: &str, kind: &str, content: &str) {
+    let raw = format!("{kind} {}\0{content}", content.len()).into_bytes();
+    let (mut a, mut b) = (1_u32, 0_u32);
+    for &byte in &raw {
+        a = (a + u32::from(byte)) % 65_521;
+        b = (b + a) % 65_521;
+    }
+    let len = u16::try_from(raw.len()).expect("one block");
+    // A zlib stream of one stored block.
+    let mut stream = vec![0x78, 0x01, 0x01];
+    stream.extend(len.to_le_bytes());
+    stream.extend((!len).to_le_bytes());
+    stream.extend(&raw);
+    stream.extend((b << 16 | a).to_be_bytes());
+    let dir = repo.git_dir().join("objects").join(&id[..2]);
+    fs::create_dir_all(&dir).expect("a directory");
+    fs::write(dir.join(&id[2..]), stream).expect("an object");
+}
+
+#[test]
+fn a_tag_that_names_itself_leads_nowhere() {
+    let repo = repo(Format::FILES_SHA1);
+    let id = "ab".repeat(20);
+    let content = format!("object {id}\ntype tag\ntag t\ntagger A <a@b> 1 +0000\n\nx\n");
+    put_object(&repo, &id, "tag", &content);
+    let repository = open(&repo);
+    for suffix in ["^{}", "^{commit}", "^{tree}", "^", "~2", ":file"] {
+        let answer = Revisions::new(&repository).resolve(format!("{id}{suffix}").as_bytes());
+        assert!(matches!(answer, Ok(None)), "{suffix}: {answer:?}");
+    }
+    assert_eq!(ask_refdb(&repository, &format!("{id}^{{tag}}")).0, id);
+}

@@ -15,7 +15,7 @@
 mod odb;
 
 #[cfg(feature = "git")]
-pub use odb::{ABBREVIATION_MIN, Header, Object, Odb, tag_target};
+pub use odb::{ABBREVIATION_MIN, Header, Object, Odb, TAG_DEPTH_MAX, tag_target};
 
 use std::fmt;
 

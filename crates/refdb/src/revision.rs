@@ -35,7 +35,7 @@ use std::collections::HashSet;
 
 use bstr::{BStr, BString, ByteSlice};
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::objects::{ObjectKind, Odb};
 use crate::oid::ObjectId;
 use crate::repository::Repository;
@@ -43,6 +43,9 @@ use crate::store::Store;
 pub use dwim::Found;
 pub use shorten::Shortener;
 pub use tracking::Direction;
+
+/// How many suffixes `^{...}` an expression can have: each is resolved within the next.
+const PEELS_MAX: usize = 100;
 
 /// What Git says on the side while it resolves an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +121,12 @@ impl<'r> Revisions<'r> {
     /// `Misuse` for a question without an answer, such as one beyond the end of a reflog; `Corrupt`
     /// or `Io` for the files.
     pub fn resolve(&self, expression: &[u8]) -> Result<Option<ObjectId>> {
+        if expression.find_iter("^{").nth(PEELS_MAX).is_some() {
+            return Err(Error::new(
+                ErrorKind::Misuse,
+                format!("a revision can have no more than {PEELS_MAX} suffixes '^{{...}}'"),
+            ));
+        }
         if let Some(oid) = self.full_id(expression) {
             if self.check_object_names {
                 self.warn_of_object_name(expression)?;
@@ -145,9 +154,7 @@ impl<'r> Revisions<'r> {
     /// Resolves everything but paths and searches: `HEAD~2`, `tag^{}`, `1234abc`.
     fn revision(&self, expression: &[u8], hint: Hint) -> Result<Option<ObjectId>> {
         match suffix::split(expression) {
-            Some((front, suffix::Suffix::Ancestor(count))) => self.ancestor(front, count),
-            Some((front, suffix::Suffix::Parent(number))) => self.parent(front, number),
-            Some((_, suffix::Suffix::TooLarge)) => Ok(None),
+            Some((front, suffix)) => self.walk(front, suffix),
             None => {
                 if let Some((front, peel)) = suffix::split_peel(expression)
                     && let Some(oid) = self.peel(front, expression.as_bstr(), peel)?

@@ -38,8 +38,9 @@ pub const ABBREVIATION_MIN: usize = 4;
 /// The fewest digits that Git abbreviates to of its own accord.
 const ABBREVIATION_AUTO_MIN: usize = 7;
 
-/// Tags that point to tags are followed no further than this: chains this long are damage.
-const TAG_DEPTH_MAX: usize = 4096;
+/// How many tags that point to tags are followed: a longer chain is damage, such as a tag that names
+/// itself in a file of the wrong name.
+pub const TAG_DEPTH_MAX: usize = 4096;
 
 type Store = gix_odb::Store;
 type Handle = gix_odb::HandleArc;

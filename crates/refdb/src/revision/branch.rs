@@ -6,7 +6,7 @@ use super::Revisions;
 use super::tracking::Direction;
 use crate::backend::LogOrder;
 use crate::error::Result;
-use crate::name::RefName;
+use crate::name::{FormatOptions, RefName, is_well_formed};
 use crate::oid::ObjectId;
 
 /// Returns the length of `@{upstream}`, `@{u}` or `@{push}` at the start of `text`, and what is
@@ -44,6 +44,10 @@ impl Revisions<'_> {
             };
             if rest.is_empty() {
                 return Ok(Some(branch));
+            }
+            // A reflog can say anything; what it gives as a branch is not looked into without end.
+            if !is_well_formed(&branch, FormatOptions::ONE_LEVEL) {
+                return Ok(None);
             }
             branch.extend_from_slice(rest);
             return self.interpret(&branch, local);

@@ -4,7 +4,7 @@ use bstr::{BStr, ByteSlice};
 
 use super::{Hint, Note, Revisions};
 use crate::error::Result;
-use crate::objects::{ObjectKind, tag_target};
+use crate::objects::{ObjectKind, TAG_DEPTH_MAX, tag_target};
 use crate::oid::ObjectId;
 
 /// What `~` or `^` at the end of an expression asks for.
@@ -77,11 +77,41 @@ pub(super) fn split_peel(expression: &[u8]) -> Option<(&[u8], Peel<'_>)> {
 }
 
 impl Revisions<'_> {
-    /// Resolves `<front>~<count>`.
-    pub(super) fn ancestor(&self, front: &[u8], count: u64) -> Result<Option<ObjectId>> {
-        let Some(mut commit) = self.commit(front)? else {
+    /// Resolves `<front>` and the suffix `last` behind it. Suffixes at the end of `front` are taken
+    /// one after the other, so that any number of them is only a walk.
+    pub(super) fn walk(&self, front: &[u8], last: Suffix) -> Result<Option<ObjectId>> {
+        let mut front = front;
+        let mut suffixes = vec![last];
+        while let Some((before, suffix)) = split(front) {
+            suffixes.push(suffix);
+            front = before;
+        }
+        if suffixes.contains(&Suffix::TooLarge) {
+            return Ok(None);
+        }
+        let Some(mut oid) = self.revision(front, Hint::Committish)? else {
             return Ok(None);
         };
+        for suffix in suffixes.into_iter().rev() {
+            let Some(commit) = self.commit(oid)? else {
+                return Ok(None);
+            };
+            let reached = match suffix {
+                Suffix::Ancestor(count) => self.ancestor(commit, count)?,
+                Suffix::Parent(number) => self.parent(commit, number)?,
+                Suffix::TooLarge => None,
+            };
+            match reached {
+                Some(reached) => oid = reached,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(oid))
+    }
+
+    /// Goes so many generations up, along first parents.
+    fn ancestor(&self, commit: ObjectId, count: u64) -> Result<Option<ObjectId>> {
+        let mut commit = commit;
         for _ in 0..count {
             match self
                 .parents(commit)?
@@ -94,11 +124,8 @@ impl Revisions<'_> {
         Ok(Some(commit))
     }
 
-    /// Resolves `<front>^<number>`.
-    pub(super) fn parent(&self, front: &[u8], number: u64) -> Result<Option<ObjectId>> {
-        let Some(commit) = self.commit(front)? else {
-            return Ok(None);
-        };
+    /// Returns the parent of that number; the commit itself for 0.
+    fn parent(&self, commit: ObjectId, number: u64) -> Result<Option<ObjectId>> {
         let Some(index) = number.checked_sub(1) else {
             return Ok(Some(commit));
         };
@@ -107,11 +134,8 @@ impl Revisions<'_> {
         Ok(parents.and_then(|parents| parents.get(index).copied()))
     }
 
-    /// Resolves an expression that must lead to a commit.
-    fn commit(&self, front: &[u8]) -> Result<Option<ObjectId>> {
-        let Some(oid) = self.revision(front, Hint::Committish)? else {
-            return Ok(None);
-        };
+    /// Returns the commit that an object is, or leads to through tags.
+    fn commit(&self, oid: ObjectId) -> Result<Option<ObjectId>> {
         let Some((kind, target)) = self.through_tags(oid)? else {
             return Ok(None);
         };
@@ -167,7 +191,9 @@ impl Revisions<'_> {
         expression: &BStr,
     ) -> Result<Option<ObjectId>> {
         let mut next = Some((oid, None));
-        while let Some((oid, claimed)) = next {
+        // One step more, for the commit at the end and its tree.
+        for _ in 0..=TAG_DEPTH_MAX {
+            let Some((oid, claimed)) = next else { break };
             let Some(object) = self.odb.read(oid)? else {
                 break;
             };
@@ -200,7 +226,8 @@ impl Revisions<'_> {
     /// its tag claims.
     pub(super) fn through_tags(&self, oid: ObjectId) -> Result<Option<(ObjectKind, ObjectId)>> {
         let mut next = Some((oid, None));
-        while let Some((oid, claimed)) = next {
+        for _ in 0..=TAG_DEPTH_MAX {
+            let Some((oid, claimed)) = next else { break };
             let Some(kind) = self.kind(oid)? else {
                 break;
             };

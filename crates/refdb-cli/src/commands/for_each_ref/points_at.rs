@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use refdb::objects::{ObjectKind, tag_target};
+use refdb::objects::{ObjectKind, TAG_DEPTH_MAX, tag_target};
 use refdb::{ObjectFormat, ObjectId, RefFormat};
 
 use super::value::Item;
@@ -64,7 +64,7 @@ impl<'c> PointsAt<'c> {
     fn follow(&self, item: Item<'_>) -> Result<bool> {
         let odb = self.context.odb()?;
         let mut oid = item.oid;
-        loop {
+        for _ in 0..TAG_DEPTH_MAX {
             match odb.header(oid)?.map(|header| header.kind) {
                 Some(ObjectKind::Tag) => {}
                 None if oid == item.oid => {
@@ -78,8 +78,9 @@ impl<'c> PointsAt<'c> {
             match target {
                 Some((target, _)) if self.objects.contains(&target) => return Ok(true),
                 Some((target, _)) => oid = target,
-                None => return Ok(false),
+                None => break,
             }
         }
+        Ok(false)
     }
 }
