@@ -20,7 +20,7 @@ mod zone;
 use bstr::ByteSlice;
 
 pub use approximate::approximate;
-use civil::Civil;
+pub use civil::Civil;
 pub use zone::Zone;
 pub(crate) use zone::mail_date;
 

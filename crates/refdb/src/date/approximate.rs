@@ -1,9 +1,12 @@
 //! Dates that are meant roughly: `yesterday`, `last friday`, `3.weeks.ago`, `noon`.
 
-use super::civil::Civil;
+use super::Civil;
 use super::{EPOCH_MIN, Fields, Zone, is_short_for, leading, month_of, raw, value};
 
 const DAY: i64 = 86_400;
+
+/// No step leads further from 1970, however often it is asked for.
+const SECONDS_MAX: i64 = 1 << 53;
 
 /// Reads a date that is meant roughly, in seconds since 1970; `None` if nothing in it has to do
 /// with dates. What it leaves open is as at `now` in `zone`.
@@ -13,7 +16,7 @@ pub fn approximate(text: &[u8], now: i64, zone: &Zone) -> Option<i64> {
     if let Some((seconds, _)) = raw(text).or_else(|| fields.finish(zone)) {
         return Some(seconds);
     }
-    let mut guess = Guess::new(now, zone);
+    let mut guess = Guess::new(now.clamp(-SECONDS_MAX, SECONDS_MAX), zone);
     let mut rest = text;
     while let Some(&byte) = rest.first() {
         let len = if byte.is_ascii_digit() {
@@ -86,6 +89,7 @@ impl<'z> Guess<'z> {
             second: self.second,
         };
         let seconds = civil.seconds() - i64::from(self.offset) - seconds;
+        let seconds = seconds.clamp(-SECONDS_MAX, SECONDS_MAX);
         self.offset = self.zone.offset(seconds);
         self.set(Civil::at(seconds, self.zone));
         seconds
@@ -283,6 +287,24 @@ mod tests {
                 None,
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn however_far_one_goes_there_is_an_answer() {
+        for step in [
+            "99999999.years.ago.",
+            "99999999.weeks.ago.",
+            "99999999 months 99999999 fridays ",
+        ] {
+            let text = step.repeat(10_000);
+            assert!(
+                approximate(text.as_bytes(), NOW, &Zone::utc()).is_some(),
+                "{step}"
+            );
+        }
+        for now in [i64::MIN, i64::MAX] {
+            assert!(approximate(b"2 years ago", now, &Zone::utc()).is_some());
         }
     }
 

@@ -3,18 +3,30 @@
 use super::Zone;
 
 const SECONDS_PER_DAY: i64 = 86_400;
+const DAYS_IN_400_YEARS: i64 = 146_097;
 
 /// A day and a time of day. Parts beyond their range carry over: the 32nd of a month is a day of
 /// the next one.
+///
+/// ```
+/// let civil = refdb::date::Civil::from_seconds(1_700_000_000);
+/// assert_eq!((civil.year, civil.month, civil.day), (2023, 11, 14));
+/// assert_eq!(civil.weekday(), 2);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Civil {
-    pub(super) year: i64,
+pub struct Civil {
+    /// The year; 0 is the one before the year 1.
+    pub year: i64,
     /// From 1 for January.
-    pub(super) month: i64,
-    pub(super) day: i64,
-    pub(super) hour: i64,
-    pub(super) minute: i64,
-    pub(super) second: i64,
+    pub month: i64,
+    /// From 1.
+    pub day: i64,
+    /// From 0.
+    pub hour: i64,
+    /// From 0.
+    pub minute: i64,
+    /// From 0.
+    pub second: i64,
 }
 
 impl Civil {
@@ -23,7 +35,8 @@ impl Civil {
         let months = self.year * 12 + self.month - 1;
         let (year, month) = (months.div_euclid(12), months.rem_euclid(12) + 1);
         let days = days_to_month(year, month) + self.day - 1;
-        days * SECONDS_PER_DAY + self.hour * 3600 + self.minute * 60 + self.second
+        days.saturating_mul(SECONDS_PER_DAY)
+            .saturating_add(self.hour * 3600 + self.minute * 60 + self.second)
     }
 
     /// Returns the seconds since 1970 if this is a time in `zone`.
@@ -34,11 +47,11 @@ impl Civil {
     }
 
     /// Returns the time in UTC, so many seconds since 1970.
-    fn from_seconds(seconds: i64) -> Civil {
+    pub fn from_seconds(seconds: i64) -> Civil {
         let days = seconds.div_euclid(SECONDS_PER_DAY);
         let rest = seconds.rem_euclid(SECONDS_PER_DAY);
-        // The year cannot be above this, nor far below it.
-        let mut year = 1970 + days.div_euclid(365);
+        // The year is this one or one of the two before it.
+        let mut year = 1971 + (days * 400).div_euclid(DAYS_IN_400_YEARS);
         while days_to_month(year, 1) > days {
             year -= 1;
         }
@@ -62,7 +75,7 @@ impl Civil {
     }
 
     /// Returns the day of the week, from 0 for Sunday.
-    pub(super) fn weekday(self) -> i64 {
+    pub fn weekday(self) -> i64 {
         // The first day of 1970 was a Thursday.
         (self.seconds().div_euclid(SECONDS_PER_DAY) + 4).rem_euclid(7)
     }
@@ -98,6 +111,14 @@ mod tests {
             let civil = Civil::from_seconds(seconds);
             assert_eq!((civil.year, civil.month, civil.day), date);
             assert_eq!(civil.seconds(), seconds);
+        }
+        for seconds in [i64::MIN, -1 << 53, -62_135_596_801, 1 << 53, i64::MAX] {
+            let civil = Civil::from_seconds(seconds);
+            assert!(
+                (1..=12).contains(&civil.month) && (1..=31).contains(&civil.day),
+                "{civil:?}"
+            );
+            assert!(civil.seconds().abs_diff(seconds) <= 86_400, "{civil:?}");
         }
         for seconds in (0..4_000_000_000).step_by(12_345_678) {
             assert_eq!(Civil::from_seconds(seconds).seconds(), seconds);

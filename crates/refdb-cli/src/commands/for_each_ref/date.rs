@@ -1,5 +1,7 @@
 //! Moments as commits and tags record them, and how they are shown.
 
+use refdb::date::Civil;
+
 /// How a date is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DateFormat {
@@ -22,7 +24,7 @@ pub(super) struct Date {
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
-const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 
 impl DateFormat {
     /// Returns the format of that name.
@@ -74,23 +76,19 @@ impl Date {
             _ => {}
         }
         let minutes = i64::from(self.zone / 100 * 60 + self.zone % 100);
-        let local = self.seconds + minutes * 60;
-        let (days, second) = (local.div_euclid(86_400), local.rem_euclid(86_400));
-        let (year, month, day) = civil(days);
+        let local = Civil::from_seconds(self.seconds.saturating_add(minutes * 60));
+        let Civil {
+            year, month, day, ..
+        } = local;
         let name = |names: &[&'static str], index: i64| {
-            usize::try_from(index)
-                .ok()
+            let index = usize::try_from(index).ok();
+            index
                 .and_then(|index| names.get(index).copied())
-                .unwrap_or("")
+                .unwrap_or_default()
         };
-        let weekday = name(&DAYS, days.rem_euclid(7));
+        let weekday = name(&DAYS, local.weekday());
         let month_name = name(&MONTHS, month - 1);
-        let time = format!(
-            "{:02}:{:02}:{:02}",
-            second / 3600,
-            second / 60 % 60,
-            second % 60
-        );
+        let time = format!("{:02}:{:02}:{:02}", local.hour, local.minute, local.second);
         match format {
             DateFormat::Short => format!("{year:04}-{month:02}-{day:02}"),
             DateFormat::Iso => format!("{year:04}-{month:02}-{day:02} {time} {zone}"),
@@ -106,27 +104,6 @@ impl Date {
             _ => format!("{weekday} {month_name} {day} {time} {year} {zone}"),
         }
     }
-}
-
-/// Returns year, month and day of the day that is so many days after 1970-01-01.
-fn civil(days: i64) -> (i64, i64, i64) {
-    // Years begin in March here, so that the leap day is the last day of a year; the cycle of
-    // 400 years then begins on 0000-03-01.
-    let days = days + 719_468;
-    let (cycle, day_of_cycle) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_cycle =
-        (day_of_cycle - day_of_cycle / 1460 + day_of_cycle / 36_524 - day_of_cycle / 146_096) / 365;
-    let day_of_year =
-        day_of_cycle - (365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    let year = year_of_cycle + cycle * 400 + i64::from(month <= 2);
-    (year, month, day)
 }
 
 #[cfg(test)]
@@ -146,10 +123,23 @@ mod tests {
     }
 
     #[test]
-    fn days_before_and_after_leap_days() {
-        assert_eq!(civil(0), (1970, 1, 1));
-        assert_eq!(civil(11_016), (2000, 2, 29));
-        assert_eq!(civil(11_017), (2000, 3, 1));
-        assert_eq!(civil(-1), (1969, 12, 31));
+    fn no_number_is_too_large() {
+        for line in [
+            "> 9223372036854775807 +1400",
+            "> -9223372036854775808 -2147483648",
+        ] {
+            let date = Date::parse(line).unwrap();
+            for name in [
+                "default",
+                "iso",
+                "iso-strict",
+                "rfc",
+                "short",
+                "raw",
+                "unix",
+            ] {
+                assert_ne!(date.show(DateFormat::parse(Some(name)).unwrap()), "");
+            }
+        }
     }
 }
