@@ -204,10 +204,11 @@ impl Config {
         }
     }
 
-    /// Returns the value of `key` as a path, with `~` and `~user` replaced.
+    /// Returns the value of `key` as a path, with `~` replaced by the home directory.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] when the key has no `=`, or the home directory is unknown.
+    /// [`ErrorKind::Config`] when the key has no `=`, or the home directory is unknown, as that of
+    /// another user (`~user`) always is.
     pub fn path(&self, key: &str) -> Result<Option<PathBuf>> {
         let Some(entry) = self.get(key) else {
             return Ok(None);

@@ -5,6 +5,8 @@
 
 use bstr::BString;
 
+use crate::reflog::is_space;
+
 /// One variable of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Variable {
@@ -232,10 +234,6 @@ impl Reader<'_> {
 
 fn is_key_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-'
-}
-
-fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
 #[cfg(test)]

@@ -67,7 +67,17 @@ impl Sources<'_> {
         let home = self.environment.path("HOME");
         let mut files: Vec<(Scope, Arc<Path>, Vec<Variable>)> = Vec::new();
         for (scope, path) in global_files(self.environment)? {
-            if let Some(variables) = read(self.system, &path)? {
+            let variables = match read(self.system, &path) {
+                // Whoever runs as another user may lack the right to read the files of `HOME`.
+                Err(error)
+                    if scope == Scope::Global
+                        && error.io_kind() == Some(io::ErrorKind::PermissionDenied) =>
+                {
+                    None
+                }
+                read => read?,
+            };
+            if let Some(variables) = variables {
                 files.push((scope, path.into(), variables));
             }
         }
@@ -138,15 +148,17 @@ pub(super) fn entry(variable: Variable, scope: Scope, file: &Arc<Path>) -> super
 }
 
 /// Reads a file; `None` when there is none.
+///
+/// # Errors
+/// `Config` for a line that breaks the grammar, `Io` when it cannot be read: what a repository's own
+/// file would have said is not guessed.
 pub(super) fn read(system: &dyn System, path: &Path) -> Result<Option<Vec<Variable>>> {
     let content = match system.read(path) {
         Ok(content) => content,
         Err(error)
             if matches!(
                 error.kind(),
-                io::ErrorKind::NotFound
-                    | io::ErrorKind::NotADirectory
-                    | io::ErrorKind::PermissionDenied
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
             ) =>
         {
             return Ok(None);
@@ -188,4 +200,31 @@ fn global_files(environment: &Environment) -> Result<Vec<(Scope, PathBuf)>> {
         files.push((Scope::Global, home.join(".gitconfig")));
     }
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::system::simulation::{Fault, SimSystem};
+
+    #[test]
+    fn only_the_files_of_the_user_may_be_unreadable() {
+        let system = SimSystem::new(1);
+        system.create_dir_all("/home".as_ref()).unwrap();
+        for path in ["/home/.gitconfig", "/config"] {
+            system.create_new(path.as_ref(), 0o666).unwrap();
+        }
+        system.set_fault(Some(Fault {
+            persistent: true,
+            ..Fault::once(0, io::ErrorKind::PermissionDenied)
+        }));
+        let error = LocalFile::read(&system, "/config".as_ref()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().starts_with("unable to access '/config'"));
+        let variables = [("HOME", "/home"), ("GIT_CONFIG_NOSYSTEM", "1")];
+        let environment = Environment::from_pairs(variables);
+        let config = Sources::read_protected(&system, &environment, &[]).unwrap();
+        assert!(config.entries().is_empty());
+    }
 }
