@@ -127,12 +127,14 @@ impl Error {
         .with_source(source)
     }
 
-    /// Makes the error of damage in the file at `path`.
+    /// Makes the error of damage in the file at `path`, with the way out.
     pub fn corrupt(path: &Path, what: impl fmt::Display) -> Self {
-        Error::new(
-            ErrorKind::Corrupt,
-            format!("{}: {what}; {WAY_OUT}", path.display()),
-        )
+        Error::damage(format!("{}: {what}", path.display()))
+    }
+
+    /// Makes the error of damage of a message that names the file itself.
+    pub(crate) fn damage(message: String) -> Self {
+        Error::new(ErrorKind::Corrupt, format!("{message}; {WAY_OUT}"))
     }
 
     /// Makes the error of a refused edit.
@@ -171,7 +173,7 @@ impl Error {
 }
 
 /// What can be done about damage.
-pub(crate) const WAY_OUT: &str = "restore the file from a copy of the repository";
+const WAY_OUT: &str = "restore the file from a copy of the repository";
 
 /// Returns what the C library says of an error, without Rust's `(os error N)`.
 pub fn io_text(error: &io::Error) -> String {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use bstr::ByteSlice;
 
 use crate::backend::Ref;
-use crate::error::{Error, ErrorKind, Result, WAY_OUT};
+use crate::error::{Error, Result};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::reflog::is_space;
 use crate::system::{Bytes, FileKind, Stat, System};
@@ -304,7 +304,10 @@ impl Snapshot {
             .ok_or_else(|| self.bad_line("unexpected line", at))?;
         if self.slice(&name).contains(&0) {
             let text = self.slice(&name).as_bstr();
-            return Err(self.corrupt(format!("packed refname contains embedded NULL: {text}")));
+            let path = self.path.display();
+            return Err(Error::damage(format!(
+                "packed refname contains embedded NULL: {text} (in {path})"
+            )));
         }
         let mut end = name.end + 1;
         let mut peeled = None;
@@ -410,6 +413,12 @@ impl Snapshot {
         }))
     }
 
+    /// Makes the error of a packed name that could lead out of the repository.
+    pub(super) fn dangerous(&self, name: &[u8]) -> Error {
+        let (path, name) = (self.path.display(), name.as_bstr());
+        Error::damage(format!("packed refname is dangerous: {name} (in {path})"))
+    }
+
     fn bad_line(&self, what: &str, at: usize) -> Error {
         let line = self.line(at);
         let text = match line.get(..75) {
@@ -423,20 +432,14 @@ impl Snapshot {
             String::new()
         };
         let path = self.path.display();
-        self.corrupt(format!("{what} in {path}: {text}{place}"))
-    }
-
-    fn corrupt(&self, what: String) -> Error {
-        Error::new(
-            ErrorKind::Corrupt,
-            format!("{what}; {WAY_OUT}"),
-        )
+        Error::damage(format!("{what} in {path}: {text}{place}"))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     fn snapshot(content: &str) -> Result<Snapshot> {
         let bytes = Bytes::new(content.as_bytes().to_vec());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::packed::Snapshot;
 use crate::backend::cursor::{Cursor, RefRecord};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::name::{FormatOptions, RefName, is_per_worktree, is_safe, is_well_formed};
 use crate::oid::ObjectId;
 use crate::target::TargetRef;
@@ -79,9 +79,7 @@ impl Cursor for PackedCursor {
             }
             let bad_name = !is_well_formed(name, FormatOptions::ONE_LEVEL);
             if bad_name && !is_safe(name) {
-                let name = RefName::from_disk(name);
-                let message = format!("packed refname is dangerous: {name}");
-                return Err(Error::new(ErrorKind::Corrupt, message));
+                return Err(self.snapshot.dangerous(name));
             }
             self.current = Some(Current {
                 name: record.name,
@@ -166,7 +164,7 @@ mod tests {
         let mut dangerous = cursor(&["refs/../x"], false);
         assert_eq!(
             dangerous.advance().unwrap_err().to_string(),
-            "packed refname is dangerous: refs/../x"
+            "packed refname is dangerous: refs/../x (in packed-refs); restore the file from a copy of the repository"
         );
     }
 
