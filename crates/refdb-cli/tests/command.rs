@@ -124,7 +124,7 @@ for_every_format! {
         let objects = repo.objects();
         let line = |index: usize| {
             let commit = &objects.commits[index % objects.commits.len()];
-            format!("create refs/heads/folder-{}/branch-{index} {commit}\n", index % 100)
+            format!("create refs/heads/directory-{}/branch-{index} {commit}\n", index % 100)
         };
         let input: String = (0..3_000).map(line).collect();
         assert_ok(&run_with(&repo, &["update-ref", "--stdin"], input.as_bytes()));

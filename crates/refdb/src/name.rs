@@ -1,7 +1,7 @@
 //! Names of refs: Git's two name rules, and the classes that a name can belong to.
 //!
 //! A name is bytes, not UTF-8. A [`RefName`] that a caller made is well-formed (`check-ref-format
-//! --allow-onelevel`) or at least safe (it cannot leave the ref folder); one that came from a
+//! --allow-onelevel`) or at least safe (it cannot lead out of the repository); one that came from a
 //! cursor may be neither, because disks hold what other programs wrote: such a ref is marked bad.
 //!
 //! ```
@@ -77,7 +77,7 @@ impl<'a> RefName<'a> {
         RefNameBuf(self.0.to_vec())
     }
 
-    /// Returns whether the name is well-formed with at least two components, or a root ref.
+    /// Returns whether the name is well-formed; one component is enough.
     pub fn is_well_formed(self) -> bool {
         is_well_formed(self.0, FormatOptions::ONE_LEVEL)
     }

@@ -64,9 +64,15 @@ pub enum Peeled {
 /// An object database, as far as refs care.
 pub trait Objects: Send + Sync + fmt::Debug {
     /// Returns the kind of an object; `None` if it is missing.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
     fn kind(&self, oid: ObjectId) -> Result<Option<ObjectKind>>;
 
     /// Returns what an object peels to.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
     fn peel(&self, oid: ObjectId) -> Result<Peeled>;
 }
 

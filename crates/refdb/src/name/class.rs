@@ -39,7 +39,7 @@ pub fn is_per_worktree(name: &[u8]) -> bool {
 /// Which worktree a name speaks of, and the name within that worktree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorktreeName<'a> {
-    /// A shared ref, kept in the common folder.
+    /// A shared ref, kept in the common directory.
     Shared(&'a [u8]),
     /// A per-worktree ref of the current worktree.
     Current(&'a [u8]),
@@ -47,7 +47,7 @@ pub enum WorktreeName<'a> {
     Main(&'a [u8]),
     /// `worktrees/<id>/<name>`: a per-worktree ref of the linked worktree `id`.
     Linked {
-        /// The id of the worktree: its folder's name in `worktrees/`.
+        /// The id of the worktree: its directory in `worktrees/`.
         id: &'a [u8],
         /// The name within that worktree.
         name: &'a [u8],

@@ -86,8 +86,8 @@ fn is_component(component: &[u8], stars: &mut usize) -> bool {
     !component.is_empty() && !component.starts_with(b".") && !component.ends_with(b".lock")
 }
 
-/// Returns whether `name` cannot leave the ref folder: below `refs/` a normal path, elsewhere only
-/// capitals and underscores. Deletes, verifies and symref writes ask for no more than this.
+/// Returns whether `name` cannot lead out of the repository: below `refs/` a normal path, elsewhere
+/// only capitals and underscores. Deletes, verifies and symref writes ask for no more than this.
 pub fn is_safe(name: &[u8]) -> bool {
     match name.strip_prefix(b"refs/") {
         Some(rest) => {

@@ -85,7 +85,8 @@ pub(super) enum Contents {
     Lines(usize),
 }
 
-/// Atoms of Git that are not known yet.
+/// Atoms of Git that are not known yet; those of blocks, only where they are no part of a format:
+/// as keys of sorting, and with `*` before them.
 const LATER: &[&str] = &[
     "deltabase",
     "describe",

@@ -24,16 +24,16 @@ impl Patterns {
         self.patterns.is_empty()
     }
 
-    /// Returns whether a pattern is `name`, a folder above it, or a glob that matches all of it.
+    /// Returns whether a pattern is `name`, a directory above it, or a glob that matches all of it.
     pub(super) fn match_path(&self, name: &[u8]) -> bool {
         let glob = Mode::NO_MATCH_SLASH_LITERAL;
         let mode = match self.ignore_case {
             true => glob | Mode::IGNORE_CASE,
             false => glob,
         };
-        // Only wildcards and whole names can do without the right case; a folder cannot.
+        // Only wildcards and whole names can do without the right case; a directory cannot.
         self.patterns.iter().any(|pattern| {
-            is_folder_of(pattern, name)
+            is_directory_of(pattern, name)
                 || ((self.ignore_case || has_glob(pattern))
                     && gix_glob::wildmatch(pattern.as_bstr(), name.as_bstr(), mode))
         })
@@ -69,8 +69,8 @@ impl Patterns {
         if self.ignore_case {
             return Vec::new();
         }
-        let folders = self.patterns.iter().filter(|pattern| !has_glob(pattern));
-        folders
+        let directories = self.patterns.iter().filter(|pattern| !has_glob(pattern));
+        directories
             .map(|pattern| {
                 let mut range = pattern.clone();
                 if !range.ends_with(b"/") {
@@ -82,8 +82,8 @@ impl Patterns {
     }
 }
 
-/// Returns whether `pattern` is `name` or a folder above it.
-fn is_folder_of(pattern: &[u8], name: &[u8]) -> bool {
+/// Returns whether `pattern` is `name` or a directory above it.
+fn is_directory_of(pattern: &[u8], name: &[u8]) -> bool {
     !pattern.is_empty()
         && name.strip_prefix(pattern).is_some_and(|rest| {
             rest.is_empty() || rest.starts_with(b"/") || pattern.ends_with(b"/")
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_matches_what_is_below_it() {
+    fn a_directory_matches_what_is_below_it() {
         let heads = patterns(&["refs/heads"], false);
         assert!(heads.match_path(b"refs/heads/a"));
         assert!(heads.match_path(b"refs/heads"));
