@@ -13,7 +13,7 @@ pub(crate) mod reftable;
 use std::collections::HashSet;
 use std::fmt;
 
-use crate::error::{Reason, Result};
+use crate::error::{Error, ErrorKind, Reason, Result};
 use crate::name::{RefName, RefNameBuf};
 use crate::objects::Objects;
 use crate::oid::ObjectId;
@@ -230,9 +230,7 @@ pub(crate) struct LogWrite<'a> {
 pub(crate) enum Published {
     /// The plan is visible and durable. What went wrong afterwards (compaction, clean-up) is told
     /// here and has no bearing on the refs.
-    Done {
-        afterwards: Vec<crate::error::Error>,
-    },
+    Done { afterwards: Vec<Error> },
     /// Another writer published first, where no lock excludes that: nothing was written, and the
     /// transaction has to be checked again.
     #[allow(
@@ -240,4 +238,13 @@ pub(crate) enum Published {
         reason = "local stacks are locked; a store shared by machines is not"
     )]
     Moved,
+}
+
+/// Returns the error of a transaction that failed when some of it was visible already: several
+/// stacks, or several loose refs, are not published in one step.
+pub(crate) fn committed_in_part(why: impl fmt::Display) -> Error {
+    Error::new(
+        ErrorKind::Io,
+        format!("the transaction was committed in part: {why}; read the refs again"),
+    )
 }

@@ -20,7 +20,7 @@ use super::loose;
 use super::rewrite::{PackedEdit, PackedLock, PackedValue};
 use super::session::FilesSession;
 use super::sync::{self, MANY_MIN};
-use crate::backend::{NewValue, Plan, Published};
+use crate::backend::{NewValue, Plan, Published, committed_in_part};
 use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::layout::Place;
 use crate::lockfile::{hidden, suffixed};
@@ -49,6 +49,8 @@ pub(super) struct Planned {
     unlinks: Vec<usize>,
     // Indices of locks whose reflog goes.
     log_unlinks: Vec<usize>,
+    // Whether there is more than one new value.
+    several: bool,
 }
 
 /// The lines that are appended to one reflog.
@@ -109,6 +111,7 @@ impl Assigned<'_> {
 impl FilesSession {
     pub(super) fn prepare_plan(&mut self, plan: &Plan<'_>) -> Result<()> {
         self.planned.logs = log_appends(plan)?;
+        self.planned.several = plan.writes.len() > 1;
         let writes = self.assign(plan)?;
         let packable = writes.iter().filter(|write| write.may_be_packed()).count();
         let is_delete = |write: &Assigned<'_>| matches!(write.value, NewValue::Deleted);
@@ -265,14 +268,20 @@ impl FilesSession {
         self.append_logs(&mut sync)?;
         self.remove_logs(&mut sync)?;
         let mut afterwards = Vec::new();
+        let mut visible = false;
         if let Some(packed) = &mut self.planned.packed {
-            packed.publish(&self.files.packed)?;
+            visible = packed.publish(&self.files.packed)?;
             if self.files.options.fsync {
                 afterwards.extend(packed.sync_name().err());
             }
         }
-        self.rename_loose(&mut sync)?;
-        self.unlink_loose(&mut sync)?;
+        let several = self.planned.several;
+        self.rename_loose(&mut sync, &mut visible)
+            .and_then(|()| self.unlink_loose(&mut sync, &mut visible))
+            .map_err(|error| match several && visible {
+                true => committed_in_part(error),
+                false => error,
+            })?;
         if self.files.options.fsync {
             self.sync_dirs(sync, &mut afterwards);
         }
@@ -404,8 +413,8 @@ impl FilesSession {
         Ok(())
     }
 
-    /// Renames the locks that hold new values.
-    fn rename_loose(&mut self, sync: &mut BTreeSet<PathBuf>) -> Result<()> {
+    /// Renames the locks that hold new values; sets `visible` once there is one.
+    fn rename_loose(&mut self, sync: &mut BTreeSet<PathBuf>, visible: &mut bool) -> Result<()> {
         let system = self.files.system.as_ref();
         for index in std::mem::take(&mut self.planned.renames) {
             let Some(held) = self.held.get_mut(index) else {
@@ -417,6 +426,7 @@ impl FilesSession {
                 renamed = lock.rename_over();
             }
             renamed.map_err(|error| unable_to_set(&held.name, error))?;
+            *visible = true;
             held.loose = true;
             add_parent(sync, &held.path);
         }
@@ -429,6 +439,7 @@ impl FilesSession {
                 self.planned.links.push((index, link));
                 return Err(error);
             }
+            *visible = true;
             held.loose = true;
             add_parent(sync, &held.path);
         }
@@ -436,8 +447,8 @@ impl FilesSession {
     }
 
     /// Removes loose refs that are deleted, or shadow the new value in packed-refs. One that cannot
-    /// be removed does not keep the others.
-    fn unlink_loose(&mut self, sync: &mut BTreeSet<PathBuf>) -> Result<()> {
+    /// be removed does not keep the others. Sets `visible` once one is gone.
+    fn unlink_loose(&mut self, sync: &mut BTreeSet<PathBuf>, visible: &mut bool) -> Result<()> {
         let mut first_error = None;
         for index in std::mem::take(&mut self.planned.unlinks) {
             let Some(held) = self.held.get_mut(index) else {
@@ -449,6 +460,7 @@ impl FilesSession {
                     first_error = first_error.or(Some(error));
                 }
                 _ => {
+                    *visible = true;
                     held.loose = false;
                     add_parent(sync, &held.path);
                 }

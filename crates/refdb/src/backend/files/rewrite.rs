@@ -121,19 +121,22 @@ impl PackedLock {
         Ok(())
     }
 
-    /// Gives the new file the name `packed-refs`, if one was written. The lock stays held.
+    /// Gives the new file the name `packed-refs`, if one was written, and returns whether
+    /// one was. The lock stays held.
     ///
     /// # Errors
     /// `Io`; nothing is visible then.
-    pub(super) fn publish(&mut self, packed: &PackedRefs) -> Result<()> {
-        let Some(new) = &self.new else { return Ok(()) };
+    pub(super) fn publish(&mut self, packed: &PackedRefs) -> Result<bool> {
+        let Some(new) = &self.new else {
+            return Ok(false);
+        };
         self.system
             .rename(new, &self.path)
             .map_err(|error| Error::io("unable to replace", &self.path, error))?;
         self.new = None;
         self.replaced = true;
         packed.forget();
-        Ok(())
+        Ok(true)
     }
 
     /// Makes the new name durable, if there is one.
