@@ -8,7 +8,7 @@
 //!    (the old list or the new one);
 //! 4. acknowledged; then compaction, which is a publication of its own.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use reftable::{
@@ -19,8 +19,10 @@ use super::cursor::StackCursor;
 use super::stack::{Added, Held, Publish, Stack};
 use super::{ReftableBackend, find, logs, to_ref};
 use crate::backend::cursor::{Cursor, WorktreeCursor};
-use crate::backend::{Locked, LogWrite, NewValue, Plan, Published, Ref, Session, Write};
-use crate::error::{Error, ErrorKind, Result};
+use crate::backend::{
+    Locked, LogWrite, NewValue, Plan, Published, Ref, Session, Write, committed_in_part,
+};
+use crate::error::{Error, Result};
 use crate::layout::Place;
 use crate::name::RefName;
 use crate::reflog::Signature;
@@ -65,7 +67,7 @@ impl<'b> ReftableSession<'b> {
             return Ok(at);
         }
         let stack = self.backend.stack(place);
-        let held = stack.hold(self.backend.options.reftable.lock_timeout)?;
+        let held = stack.hold_to_add(self.backend.options.reftable.lock_timeout)?;
         self.parts.push(Part {
             place: place.clone(),
             stack,
@@ -234,32 +236,20 @@ impl Session for ReftableSession<'_> {
     }
 
     fn publish(mut self: Box<Self>) -> Result<Published> {
-        // Everything that can fail for want of space is done before anything is visible.
-        let mut stored = Vec::new();
-        for (at, part) in self.parts.iter_mut().enumerate() {
-            if let Some(pending) = part.pending.take() {
-                let name = part.stack.store(&pending.options, &pending.content)?;
-                stored.push((at, name, pending));
+        // A branch is there before the HEAD of a linked worktree that names it.
+        self.parts.sort_by_key(|part| part.place != Place::Common);
+        let mut stored = VecDeque::new();
+        let mut afterwards = Vec::new();
+        let published = self
+            .store(&mut stored)
+            .and_then(|()| self.publish_stored(&mut stored, &mut afterwards));
+        for Stored { at, name, .. } in stored {
+            if let Some(part) = self.parts.get(at) {
+                part.stack.discard([&name]);
             }
         }
-        let mut afterwards = Vec::new();
-        let mut visible = false;
-        for (at, name, pending) in stored {
-            let Some(part) = self.parts.get_mut(at) else {
-                continue;
-            };
-            let published = part
-                .stack
-                .publish_on_top(&mut part.held, name, pending.content);
-            match published {
-                Ok(Publish::Done { unsynced }) => afterwards.extend(unsynced),
-                Ok(Publish::Moved) if !visible => return Ok(Published::Moved),
-                Ok(Publish::Moved) => return Err(half_done("another writer was faster")),
-                Err(error) if visible => return Err(half_done(error)),
-                Err(error) => return Err(error),
-            }
-            visible = true;
-            part.added = Some(pending.added);
+        if let Publish::Moved = published? {
+            return Ok(Published::Moved);
         }
         let parts = std::mem::take(&mut self.parts);
         let compact = self.backend.options.reftable.auto_compaction;
@@ -276,12 +266,53 @@ impl Session for ReftableSession<'_> {
     }
 }
 
-/// Returns the error for a transaction over several stacks of which some are published.
-fn half_done(why: impl std::fmt::Display) -> Error {
-    Error::new(
-        ErrorKind::Io,
-        format!("the transaction was committed in part: {why}; read the refs again"),
-    )
+/// A table that is stored and that no list names yet.
+struct Stored {
+    /// Which part it belongs to.
+    at: usize,
+    name: String,
+    pending: Pending,
+}
+
+impl ReftableSession<'_> {
+    /// Stores the tables: everything that can fail for want of space is done before anything is
+    /// visible.
+    fn store(&mut self, stored: &mut VecDeque<Stored>) -> Result<()> {
+        for (at, part) in self.parts.iter_mut().enumerate() {
+            if let Some(pending) = part.pending.take() {
+                let name = part.stack.store(&pending.options, &pending.content)?;
+                stored.push_back(Stored { at, name, pending });
+            }
+        }
+        Ok(())
+    }
+
+    /// Publishes what is stored, and leaves in `stored` what it did not come to.
+    fn publish_stored(
+        &mut self,
+        stored: &mut VecDeque<Stored>,
+        afterwards: &mut Vec<Error>,
+    ) -> Result<Publish> {
+        let mut visible = false;
+        while let Some(Stored { at, name, pending }) = stored.pop_front() {
+            let Some(part) = self.parts.get_mut(at) else {
+                continue;
+            };
+            let published = part
+                .stack
+                .publish_on_top(&mut part.held, name, pending.content);
+            match published {
+                Ok(Publish::Done { unsynced }) => afterwards.extend(unsynced),
+                Ok(Publish::Moved) if !visible => return Ok(Publish::Moved),
+                Ok(Publish::Moved) => return Err(committed_in_part("another writer was faster")),
+                Err(error) if visible => return Err(committed_in_part(error)),
+                Err(error) => return Err(error),
+            }
+            visible = true;
+            part.added = Some(pending.added);
+        }
+        Ok(Publish::Done { unsynced: None })
+    }
 }
 
 impl Part {

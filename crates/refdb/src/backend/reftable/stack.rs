@@ -212,6 +212,20 @@ impl Stack {
         }
     }
 
+    /// Acquires the right to add a table, and the tables as they are under it.
+    ///
+    /// A stack that has no list yet gets one that names nothing: if the writer of the first table
+    /// died before it published that, the table would look like one whose list was lost.
+    pub(super) fn hold_to_add(&self, timeout: LockTimeout) -> Result<Held> {
+        let mut held = self.hold(timeout)?;
+        if held.snapshot.stamp.is_of_a_list() {
+            return Ok(held);
+        }
+        held.hold.publish(&held.snapshot.stamp, &[])?;
+        drop(held);
+        self.hold(timeout)
+    }
+
     /// Acquires the right to publish, and the tables as they are under it.
     pub(super) fn hold(&self, timeout: LockTimeout) -> Result<Held> {
         let hold = self.tables.hold(timeout)?;
@@ -258,7 +272,11 @@ impl Stack {
         name: String,
         content: Vec<u8>,
     ) -> Result<Publish> {
-        let table = Arc::new(self.open_table(&name, content)?);
+        let table = self.open_table(&name, content);
+        if table.is_err() {
+            self.discard([&name]);
+        }
+        let table = Arc::new(table?);
         let (mut names, mut tables) = (held.snapshot.names.clone(), held.snapshot.tables.clone());
         names.push(name.clone());
         tables.push(table);
@@ -275,10 +293,7 @@ impl Stack {
     ) -> Result<Publish> {
         let published = held.hold.publish(&held.snapshot.stamp, &names);
         if !matches!(published, Ok(Publication::Done(..))) {
-            for name in new {
-                // At worst a table stays behind that no list names.
-                let _ = self.tables.drop_table(name);
-            }
+            self.discard(new);
         }
         match published? {
             Publication::Moved => Ok(Publish::Moved),
@@ -291,6 +306,14 @@ impl Stack {
                 self.cache(&held.snapshot);
                 Ok(Publish::Done { unsynced })
             }
+        }
+    }
+
+    /// Removes tables that were stored and will not be published.
+    pub(super) fn discard<'n>(&self, names: impl IntoIterator<Item = &'n String>) {
+        for name in names {
+            // At worst a table stays behind that no list names.
+            let _ = self.tables.drop_table(name);
         }
     }
 
@@ -397,10 +420,11 @@ impl Stack {
         let (mut new_names, mut new_tables) = (Vec::new(), Vec::new());
         if !is_empty {
             let name = name.finish(self)?;
-            let content = self.tables.open(&name)?.ok_or_else(|| {
-                Error::corrupt(&self.tables.path_of(&name), "the new table is missing")
-            })?;
-            new_tables.push(Arc::new(self.open_table(&name, content)?));
+            let table = self.reopen(&name);
+            if table.is_err() {
+                self.discard([&name]);
+            }
+            new_tables.push(Arc::new(table?));
             new_names.push(name);
         }
         names.splice(at..at + old.len(), new_names.clone());
@@ -413,10 +437,17 @@ impl Stack {
             } => return Err(error),
             Publish::Done { unsynced: None } => drop(held),
         }
-        for name in old {
-            self.tables.drop_table(name)?;
-        }
-        Ok(())
+        // One that cannot be removed does not keep the others.
+        let dropped = old.iter().map(|name| self.tables.drop_table(name));
+        dropped.fold(Ok(()), Result::and)
+    }
+
+    /// Opens a table that was just stored.
+    fn reopen(&self, name: &str) -> Result<Table> {
+        let content = self.tables.open(name)?.ok_or_else(|| {
+            Error::corrupt(&self.tables.path_of(name), "the new table is missing")
+        })?;
+        self.open_table(name, content)
     }
 
     fn merge(&self, tables: &[Arc<Table>], to_the_bottom: bool) -> Result<(Merged, bool)> {

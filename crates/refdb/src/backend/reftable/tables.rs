@@ -52,8 +52,9 @@ pub(super) trait Tables: Send + Sync + fmt::Debug {
     /// Removes a table that no list names any more.
     fn drop_table(&self, table: &str) -> Result<()>;
 
-    /// Removes what writers that died left behind: tables that no list names and no index of which
-    /// is above `max_update_index`. Asks for the right to publish as a witness.
+    /// Removes what writers that died left behind: unfinished tables, and those that no list names
+    /// and no index of which is above `max_update_index`. Asks for the right to publish as a
+    /// witness.
     fn clean(&self, hold: &mut dyn Hold, listed: &[String], max_update_index: u64) -> Result<()>;
 }
 
@@ -79,6 +80,9 @@ pub(super) struct List {
     pub(super) stamp: Stamp,
 }
 
+/// A list that names nothing, and was written so. One without a byte may have lost its content.
+const NO_TABLES: &str = "\n";
+
 /// What one version of a list is recognised by: its inode, which is kept open so that no later
 /// list can get the same one. `None` when there is no list yet.
 #[derive(Clone)]
@@ -94,6 +98,11 @@ struct Pin {
 impl Stamp {
     /// The stamp of a list that does not exist.
     const NONE: Self = Stamp(None);
+
+    /// Returns whether there is a list.
+    pub(super) fn is_of_a_list(&self) -> bool {
+        self.0.is_some()
+    }
 
     fn of(file: Box<dyn ReadFile>) -> io::Result<Self> {
         let Stat { dev, ino, .. } = file.stat()?;
@@ -177,11 +186,16 @@ impl LocalTables {
 
     /// Returns the files in the directory that are named like tables.
     fn files(&self) -> Result<Vec<String>> {
+        let mut names = self.entries()?;
+        names.retain(|name| is_table_name(name));
+        Ok(names)
+    }
+
+    fn entries(&self) -> Result<Vec<String>> {
         match self.system.read_dir(&self.dir) {
             Ok(entries) => Ok(entries
                 .into_iter()
                 .filter_map(|entry| String::from_utf8(entry.name).ok())
-                .filter(|name| is_table_name(name))
                 .collect()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(Error::io("cannot read", &self.dir, error)),
@@ -190,9 +204,10 @@ impl LocalTables {
 
     /// Tells a stack that is empty from one that lost its list.
     ///
-    /// The very first writer of a stack stores a table before there is a list, and one that merges
-    /// everything away publishes an empty list before it drops the tables: both pass quickly, so
-    /// that tables which stay without a list for a while are damage.
+    /// Git's very first writer of a stack stores a table before there is a list, and one that
+    /// merges everything away publishes an empty list before it drops the tables: both pass
+    /// quickly, so that tables which stay without a list for a while are damage. A list of
+    /// [`NO_TABLES`] leaves no such doubt.
     fn check_empty(&self, what: &str) -> Result<bool> {
         for pause_ms in [0, 1, 4, 16, 64, 128] {
             self.system.sleep(Duration::from_millis(pause_ms));
@@ -225,6 +240,12 @@ pub(super) fn is_table_name(name: &str) -> bool {
     })
 }
 
+/// Returns whether a file is named like a table that is still being written, by refdb or by Git.
+fn is_unfinished(name: &str) -> bool {
+    name.split_once(".temp.")
+        .is_some_and(|(table, _)| is_table_name(table))
+}
+
 impl Tables for LocalTables {
     fn path_of(&self, table: &str) -> PathBuf {
         self.dir.join(table)
@@ -251,7 +272,7 @@ impl Tables for LocalTables {
             let stamp = Stamp::of(file);
             let stamp = stamp.map_err(|error| Error::io("cannot read", &path, error))?;
             let names = parse_list(&path, &content)?;
-            if names.is_empty() && !self.check_empty("empty")? {
+            if content.is_empty() && !self.check_empty("empty")? {
                 continue;
             }
             return Ok(List { names, stamp });
@@ -329,11 +350,17 @@ impl Tables for LocalTables {
     }
 
     fn clean(&self, _hold: &mut dyn Hold, listed: &[String], max_update_index: u64) -> Result<()> {
-        for name in self
-            .files()?
-            .into_iter()
-            .filter(|name| !listed.contains(name))
-        {
+        let names = self.entries()?;
+        let is_claim = |name: &String| name.strip_suffix(".lock").is_some_and(is_table_name);
+        // Tables are begun under the right to publish, which this caller holds, or under claims.
+        let nobody_writes = !names.iter().any(is_claim);
+        for name in names.into_iter().filter(|name| !listed.contains(name)) {
+            if nobody_writes && is_unfinished(&name) {
+                self.drop_table(&name)?;
+            }
+            if !is_table_name(&name) {
+                continue;
+            }
             let Some(content) = self.open(&name)? else {
                 continue;
             };
@@ -399,10 +426,10 @@ impl Hold for LocalHold {
         let Some(mut lock) = self.lock.take() else {
             return Err(Error::new(ErrorKind::Misuse, "a lock publishes only once"));
         };
-        let mut content = tables.join("\n");
-        if !tables.is_empty() {
-            content.push('\n');
-        }
+        let content = match tables {
+            [] => NO_TABLES.to_owned(),
+            _ => tables.join("\n") + "\n",
+        };
         let list = lock.target();
         let written = lock.write_all(content.as_bytes());
         written.map_err(|error| Error::io("cannot write", lock.path(), error))?;
@@ -483,12 +510,13 @@ impl NewTable for LocalNewTable {
             }
             self.shared.adjust(&*self.system, &temporary)?;
             self.system.rename(&temporary, &self.path)?;
-            self.temporary = None;
+            // From here on this is the name to be removed if the table is not finished.
+            self.temporary = Some(self.path.clone());
             if self.fsync {
-                self.system.sync_dir(&self.dir)
-            } else {
-                Ok(())
+                self.system.sync_dir(&self.dir)?;
             }
+            self.temporary = None;
+            Ok(())
         })();
         done.map_err(|error| Error::io("cannot store", &self.path, error))
     }
@@ -498,7 +526,7 @@ impl Drop for LocalNewTable {
     fn drop(&mut self) {
         self.file = None;
         if let Some(temporary) = self.temporary.take() {
-            // At worst the file stays behind under a name that no reader looks at.
+            // At worst the file stays behind under a name that no list has.
             let _ = self.system.remove_file(&temporary);
         }
     }
