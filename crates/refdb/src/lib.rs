@@ -1,7 +1,79 @@
 //! The reference database of a Git repository: branches, tags, `HEAD`, every ref and its reflog,
 //! in both of Git's formats, on disk exactly as Git reads and writes them.
 //!
-//! Start with [`Repository::discover`] (feature `git`, on by default) or [`Store::open`].
+//! A program that works in a repository lets [`Repository`] find it and read its configuration, as
+//! Git does (feature `git`, on by default):
+//!
+//! ```no_run
+//! let repository = refdb::Repository::discover(".".as_ref())?;
+//! let store = repository.store();
+//! # Ok::<(), refdb::Error>(())
+//! ```
+//!
+//! One that knows where refs are kept, and how, opens the [`Store`] itself. From there on both are
+//! the same. Here [`NoObjects`](objects::NoObjects) stands for an object database that has every
+//! object:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use refdb::layout::Layout;
+//! use refdb::objects::NoObjects;
+//! use refdb::system::OsSystem;
+//! use refdb::{
+//!     Edit, ErrorKind, Expected, LogOrder, ObjectFormat, ObjectId, Options, RefFormat, RefName, Store,
+//! };
+//!
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let git_dir = dir.path();
+//! let store = Store::open(
+//!     Arc::new(OsSystem::new()),
+//!     Layout::main(git_dir),
+//!     RefFormat::Files,
+//!     Arc::new(NoObjects),
+//!     Options::new(ObjectFormat::Sha1),
+//! )?;
+//!
+//! // A transaction: all of it happens, or nothing.
+//! let one = ObjectId::from_hex(&[b'1'; 40]).expect("forty digits");
+//! let mut transaction = store.transaction();
+//! for name in ["refs/heads/main", "refs/heads/topic", "refs/pull/1/head"] {
+//!     let edit = Edit::update(RefName::new(name)?, one).expecting(Expected::Missing);
+//!     transaction.add(edit.message(b"made for show"))?;
+//! }
+//! transaction.commit()?;
+//!
+//! // Reading: absence is no error. `resolve` follows symrefs, `read` does not.
+//! let main = RefName::new("refs/heads/main")?;
+//! assert_eq!(store.resolve(main)?.map(|found| found.oid), Some(one));
+//! assert!(store.read(RefName::new("refs/heads/other")?)?.is_none());
+//!
+//! // Listing, in the order of names: below a prefix, or without what an exclusion jumps over.
+//! let mut refs = store.refs()?.excluding([b"refs/pull/".to_vec()]);
+//! refs.seek_prefix(b"refs/")?;
+//! let mut names = Vec::new();
+//! while let Some(record) = refs.next()? {
+//!     names.push(record.name.to_string());
+//! }
+//! assert_eq!(names, ["refs/heads/main", "refs/heads/topic"]);
+//!
+//! // An update that depends on the value that was seen is refused when it has changed.
+//! let two = ObjectId::from_hex(&[b'2'; 40]).expect("forty digits");
+//! let mut transaction = store.transaction();
+//! transaction.add(Edit::update(main, two).expecting(Expected::Oid(two)))?;
+//! let error = transaction.commit().unwrap_err();
+//! assert_eq!(error.kind(), ErrorKind::Rejected);
+//!
+//! // Why a branch is where it is.
+//! let log = store.log(main, LogOrder::NewestFirst)?.expect("branches have a reflog");
+//! assert_eq!(log[0].message, "made for show");
+//! assert_eq!((log[0].old.is_null(), log[0].new), (true, one));
+//! # Ok::<(), refdb::Error>(())
+//! ```
+//!
+//! Errors tell by their [`ErrorKind`] what can be done. Writes are durable when a commit returns,
+//! unless [`Options::fsync`] says otherwise. A [`Store`] can be cloned, shared between threads, and
+//! kept open: it sees what other processes write.
 
 #[cfg(feature = "git")]
 pub mod date;
