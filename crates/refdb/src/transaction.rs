@@ -27,7 +27,7 @@ mod names;
 mod plan;
 mod queue;
 
-pub use edit::{Change, Edit, Expected};
+pub use edit::{Change, Edit, Expected, LogEdit};
 
 use crate::backend::{Backend, Published, Session};
 use crate::error::{Error, ErrorKind, Rejection, Result};

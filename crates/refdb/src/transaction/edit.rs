@@ -42,14 +42,20 @@ pub enum Change<'a> {
     /// Nothing changes: only the expectation is checked.
     Verify,
     /// An entry is added to the reflog; the ref stays as it is.
-    Log {
-        /// The old value of the entry.
-        old: ObjectId,
-        /// The new value of the entry.
-        new: ObjectId,
-        /// Who is named in the entry; the store's committer if `None`.
-        who: Option<Signature>,
-    },
+    ///
+    /// In a box, because it is rare and as large as all the rest of an edit together.
+    Log(Box<LogEdit>),
+}
+
+/// An entry that is added to a reflog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogEdit {
+    /// The old value of the entry.
+    pub old: ObjectId,
+    /// The new value of the entry.
+    pub new: ObjectId,
+    /// Who is named in the entry; the store's committer if `None`.
+    pub who: Option<Signature>,
 }
 
 /// What the ref is expected to hold, as it is found under its lock.
@@ -105,11 +111,8 @@ impl<'a> Edit<'a> {
 
     /// Adds an entry to a reflog, making the reflog if need be.
     pub fn log(name: impl Into<RefName<'a>>, old: ObjectId, new: ObjectId) -> Self {
-        let change = Change::Log {
-            old,
-            new,
-            who: None,
-        };
+        let who = None;
+        let change = Change::Log(Box::new(LogEdit { old, new, who }));
         Edit {
             deref: false,
             create_log: true,
@@ -119,8 +122,8 @@ impl<'a> Edit<'a> {
 
     /// Says who is named in the entry of [`Edit::log`] and when it was.
     pub fn signed(mut self, signature: Signature) -> Self {
-        if let Change::Log { who, .. } = &mut self.change {
-            *who = Some(signature);
+        if let Change::Log(entry) = &mut self.change {
+            entry.who = Some(signature);
         }
         self
     }
@@ -162,7 +165,7 @@ impl<'a> Edit<'a> {
 
     /// Returns whether the edit touches nothing but a reflog.
     pub fn is_log_only(&self) -> bool {
-        matches!(self.change, Change::Log { .. })
+        matches!(self.change, Change::Log(_))
     }
 
     /// Returns what the edit does.
@@ -184,7 +187,7 @@ impl<'a> Edit<'a> {
                 Change::Symbolic(target) => Change::Symbolic(Cow::Owned(target.into_owned())),
                 Change::Delete => Change::Delete,
                 Change::Verify => Change::Verify,
-                Change::Log { old, new, who } => Change::Log { old, new, who },
+                Change::Log(entry) => Change::Log(entry),
             },
             expected: match self.expected {
                 Expected::Any => Expected::Any,

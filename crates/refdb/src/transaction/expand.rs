@@ -477,8 +477,6 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
                 ancestor = self.updates[parent].parent;
             }
         }
-        let name = self.name(update).to_owned();
-        let missing = || format!("unable to resolve reference '{name}'");
         match (&self.edit(update).expected, value) {
             (Expected::Any, _) | (Expected::Missing, None) => Ok(()),
             (Expected::Missing, Some(_)) => {
@@ -496,7 +494,8 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
                 &format!("expected symref with target '{expected}': but is a regular ref"),
             ),
             (Expected::Oid(_) | Expected::Symbolic(_), None) => {
-                self.refuse_lock(update, Reason::NonexistentRef, &missing())
+                let message = format!("unable to resolve reference '{}'", self.name(update));
+                self.refuse_lock(update, Reason::NonexistentRef, &message)
             }
         }
     }
@@ -524,7 +523,7 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
         match &self.edit(update).change {
             Change::Delete => true,
             Change::Update(oid) => oid.is_null(),
-            Change::Symbolic(_) | Change::Verify | Change::Log { .. } => false,
+            Change::Symbolic(_) | Change::Verify | Change::Log(_) => false,
         }
     }
 }

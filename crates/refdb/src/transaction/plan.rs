@@ -74,7 +74,7 @@ fn value<'e>(expansion: &'e Expansion<'_, '_, '_>, update: usize) -> Option<NewV
             peeled: expansion.queue.peeled[state.edit],
         }),
         Change::Symbolic(target) => Some(NewValue::Symbolic(RefName::from_disk(target))),
-        Change::Delete | Change::Verify | Change::Log { .. } => None,
+        Change::Delete | Change::Verify | Change::Log(_) => None,
     }
 }
 
@@ -95,7 +95,7 @@ fn entry(
     }
     let null = ObjectId::null(state.old.format());
     Ok(match &edit.change {
-        Change::Log { old, new, .. } => Some((*old, *new)),
+        Change::Log(entry) => Some((entry.old, entry.new)),
         Change::Verify => None,
         Change::Delete => Some((state.old, null)),
         Change::Update(new) => Some((state.old, *new)),
@@ -185,7 +185,7 @@ impl Draft {
                 new: log.new,
                 message: &edit.message,
                 who: match &edit.change {
-                    Change::Log { who, .. } => who.as_ref(),
+                    Change::Log(entry) => entry.who.as_ref(),
                     _ => None,
                 },
                 create: log.create,

@@ -154,9 +154,11 @@ fn check_text(edit: &Edit<'_>) -> Result<()> {
                 ),
             ))
         }
-        Change::Log { who: Some(who), .. } => {
+        Change::Log(entry) => {
             let is_bad = |byte: &u8| matches!(byte, b'\n' | b'\0' | b'<' | b'>');
-            if who.name.iter().chain(who.email.iter()).any(is_bad) {
+            let who = entry.who.iter();
+            let mut bytes = who.flat_map(|who| who.name.iter().chain(who.email.iter()));
+            if bytes.any(is_bad) {
                 let name = edit.name();
                 let message = format!("the signature of an entry for '{name}' has an invalid byte");
                 return Err(Error::new(ErrorKind::Misuse, message));
@@ -185,7 +187,7 @@ fn check_name(edit: &Edit<'_>) -> Result<()> {
     }
     let has_new_value = match &edit.change {
         Change::Update(oid) => !oid.is_null(),
-        Change::Log { new, .. } => !new.is_null(),
+        Change::Log(entry) => !entry.new.is_null(),
         Change::Symbolic(_) | Change::Delete | Change::Verify => false,
     };
     let fine = if has_new_value {
