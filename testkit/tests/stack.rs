@@ -58,14 +58,11 @@ fn single_updates_leave_the_tables_that_git_leaves() {
         let repository = ours::open(&repo.git_dir());
         assert_eq!(repository.store().format(), RefFormat::Reftable);
         let commits = &repo.objects().commits;
-        for at in 0..120 {
+        for (at, commit) in commits.iter().enumerate().take(120) {
             // Larger ones in between, so that the sizes do not only grow by one.
             let count = if at % 9 == 4 { 40 } else { 1 };
             let edits = (0..count).map(|part| {
-                Edit::update(
-                    format!("refs/heads/t{at:03}-{part:02}"),
-                    commits[at].as_str(),
-                )
+                Edit::update(format!("refs/heads/t{at:03}-{part:02}"), commit.as_str())
             });
             let transaction = Transaction::of(edits);
             assert_eq!(
