@@ -26,7 +26,7 @@ for_every_format! {
 
 fn seeds() -> Range<u64> {
     let Ok(text) = std::env::var("REFDB_SEEDS") else {
-        return 0..20;
+        return 0..150;
     };
     let (first, last) = text.split_once("..").expect("REFDB_SEEDS=first..last");
     first.parse().expect("a number")..last.parse().expect("a number")
