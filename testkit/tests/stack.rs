@@ -120,3 +120,80 @@ fn deleting_most_refs_cleans_up_after_itself() {
         assert!(repo.reflogs().keys().all(|name| name == "HEAD"));
     }
 }
+
+#[test]
+fn tables_of_every_shape_are_read_and_searched() {
+    for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
+        for block_size in ["256", "512", "4096", "65536"] {
+            for restart_interval in ["1", "16", "65535"] {
+                for index_objects in ["true", "false"] {
+                    let repo = Repo::init(format);
+                    repo.config("reftable.blockSize", block_size);
+                    repo.config("reftable.restartInterval", restart_interval);
+                    repo.config("reftable.indexObjects", index_objects);
+                    // An entry of a reflog does not fit a block of 256 bytes.
+                    repo.config("core.logAllRefUpdates", "false");
+                    let what = format!("{format} {block_size} {restart_interval} {index_objects}");
+                    read_and_search(&repo, &what);
+                }
+            }
+        }
+    }
+}
+
+fn read_and_search(repo: &Repo, what: &str) {
+    let objects = repo.objects();
+    let mut script = String::new();
+    for (at, commit) in objects.commits.iter().enumerate() {
+        script.push_str(&format!(
+            "create refs/heads/t{}/topic-{at} {commit}\n",
+            at % 7
+        ));
+        script.push_str(&format!(
+            "create refs/pull/{at}/head {}\n",
+            objects.commits[at % 50]
+        ));
+    }
+    for (at, tag) in objects.tags.iter().enumerate() {
+        script.push_str(&format!("create refs/tags/v{at} {}\n", tag.id));
+    }
+    repo.update_refs(script);
+    let repository = ours::open(&repo.git_dir());
+    let store = repository.store();
+    let listed = repo.refs();
+    let mut refs = store.refs().expect("a cursor");
+    refs.seek(b"refs/").expect("a seek");
+    for git in &listed {
+        let ours = refs
+            .next()
+            .expect("a ref")
+            .expect("as many refs as Git lists");
+        let id = ours.target.oid().map(|oid| oid.to_string());
+        assert_eq!(
+            (ours.name.as_bytes(), id.as_ref()),
+            (&git.name[..], Some(&git.id)),
+            "{what}"
+        );
+        assert_eq!(
+            ours.peeled.map(|oid| oid.to_string()),
+            git.peeled,
+            "{what}: {}",
+            git.name
+        );
+    }
+    assert!(refs.next().expect("the end").is_none(), "{what}");
+    for id in objects.commits.iter().step_by(23) {
+        let oid = refdb::ObjectId::from_hex(id.as_bytes()).expect("an id");
+        let found = store.refs_by_oid(oid).expect("an answer");
+        let found: Vec<String> = found.iter().map(|(name, _)| name.to_string()).collect();
+        let points =
+            |git: &&refdb_testkit::repo::Listed| git.id == *id || git.peeled.as_ref() == Some(id);
+        let expected: Vec<String> = listed
+            .iter()
+            .filter(points)
+            .map(|git| git.name.to_string())
+            .collect();
+        assert!(!expected.is_empty());
+        assert_eq!(found, expected, "{what}: {id}");
+    }
+}

@@ -76,6 +76,7 @@ for_every_format! {
         // kept them.
         repo.git(["gc", "--quiet", "--prune=now"]).run().ok();
         assert_same_listing(repo, "after git gc");
+        repo.git(["fsck"]).run().ok();
         repo.update_refs(format!("create refs/heads/by-git {commit}\n"));
         refdb(repo).args(["update-ref", "refs/heads/by-refdb", commit, ""]).run().ok();
         refdb(repo).args(["pack-refs", "--all"]).run().ok();
