@@ -99,10 +99,7 @@ impl Revisions<'_> {
 
     fn push_target(&self, branch: &[u8]) -> Result<Tracked> {
         let config = self.repository.config();
-        let Some(remote) = self.push_remote(branch) else {
-            let branch = shown(branch);
-            return Ok(Err(format!("branch '{branch}' has no remote for pushing")));
-        };
+        let remote = self.push_remote(branch);
         let remote = remote.as_bstr();
         let full = BString::from([b"refs/heads/", branch].concat());
         let tracking = |name: &BStr| {
@@ -151,14 +148,14 @@ impl Revisions<'_> {
     }
 
     /// Returns the remote that a branch is pushed to.
-    fn push_remote(&self, branch: &[u8]) -> Option<BString> {
+    fn push_remote(&self, branch: &[u8]) -> BString {
         let config = self.repository.config();
         let configured = self
             .branch_setting(branch, "pushremote")
             .or_else(|| config.string("remote.pushdefault"))
             .or_else(|| self.branch_setting(branch, "remote"));
         if let Some(remote) = configured {
-            return Some(remote.to_owned());
+            return remote.to_owned();
         }
         let urls = config.entries().iter().map(|entry| entry.key());
         let mut remotes: Vec<&[u8]> = urls
@@ -166,8 +163,8 @@ impl Revisions<'_> {
             .collect();
         remotes.dedup();
         match remotes.as_slice() {
-            [only] => Some((*only).into()),
-            several => several.contains(&&b"origin"[..]).then(|| "origin".into()),
+            [only] => (*only).into(),
+            _ => "origin".into(),
         }
     }
 

@@ -204,6 +204,17 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
             by_name = (done..self.updates.len()).collect();
             by_name.sort_by(|&low, &high| self.name(low).cmp(&self.name(high)));
         }
+        // What HEAD points to may be a symref, whose value is known only now.
+        for update in 0..self.updates.len() {
+            if let Update {
+                mirrors: true,
+                parent: Some(branch),
+                ..
+            } = self.updates[update]
+            {
+                self.updates[update].old = self.updates[branch].old;
+            }
+        }
         Ok(())
     }
 
@@ -418,7 +429,6 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
             // to the branch, the entry is not its own.
             if let Some(branch) = self.updates[update].parent {
                 self.updates[update].rejected = self.name(branch) != target.as_name();
-                self.updates[update].old = self.updates[branch].old;
             }
             return Ok(());
         }
