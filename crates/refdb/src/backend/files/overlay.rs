@@ -313,14 +313,15 @@ impl Walk<'_> {
         for entry in entries {
             name.truncate(dir.len());
             name.extend_from_slice(&entry.name);
-            if entry.name.starts_with(b".") {
+            let is_lock = entry.name.ends_with(b".lock") || entry.name.ends_with(b".lock/");
+            if entry.name.starts_with(b".") || is_lock {
                 continue;
             }
             if entry.kind == FileKind::Directory {
                 if name.starts_with(self.prefix) || self.prefix.starts_with(&name) {
                     self.dir(&name)?;
                 }
-            } else if name.starts_with(self.prefix) && !name.ends_with(b".lock") {
+            } else if name.starts_with(self.prefix) {
                 let path = path.join(bytes_to_path(&entry.name));
                 read(self.files, &path, entry.kind, &name, self.refs)?;
             }
