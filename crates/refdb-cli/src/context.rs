@@ -10,7 +10,7 @@ use std::path::Path;
 use refdb::objects::{ABBREVIATION_MIN, Odb};
 use refdb::repository::OpenOptions;
 use refdb::revision::{Note, Revisions};
-use refdb::{ObjectFormat, ObjectId, RefName, Repository, Store, Target};
+use refdb::{ObjectFormat, ObjectId, RefName, Repository, Store};
 
 use crate::failure::{Failure, Result, say};
 use crate::global::Globals;
@@ -143,8 +143,11 @@ impl Context {
         let mut branches = HashMap::new();
         for worktree in repository.worktrees()? {
             let store = repository.worktree_store(&worktree)?;
-            let head = store.read(RefName::from_disk(b"HEAD"))?;
-            if let Some(Target::Symbolic(branch)) = head.map(|head| head.target) {
+            // HEAD may lead through further symrefs: the last ref is the one checked out.
+            let head = store.resolve(RefName::from_disk(b"HEAD"))?;
+            if let Some(branch) = head.map(|head| head.name)
+                && branch.as_bytes() != b"HEAD"
+            {
                 let path = worktree.path.as_os_str().as_bytes().to_vec();
                 branches.entry(branch.as_bytes().to_vec()).or_insert(path);
             }

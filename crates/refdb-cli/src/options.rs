@@ -243,7 +243,7 @@ impl<Id: Copy> Spec<Id> {
             Some(at) => (arg.get(..at).unwrap_or(arg), arg.get(at + 1..)),
             None => (arg, None),
         };
-        let named = self.find(name)?.ok_or_else(|| {
+        let named = self.find(name, arg)?.ok_or_else(|| {
             let text = format!("unknown option `{}'", String::from_utf8_lossy(arg));
             self.mistake(&text, self.nearest(name))
         })?;
@@ -251,8 +251,9 @@ impl<Id: Copy> Spec<Id> {
         on(named.option.id, value)
     }
 
-    /// Finds the option with the long name `name`, which may be shortened.
-    fn find(&self, name: &[u8]) -> Result<Option<Named<'_, Id>>> {
+    /// Finds the option with the long name `name`, which may be shortened, for an argument that
+    /// may hold a value too.
+    fn find(&self, name: &[u8], arg: &[u8]) -> Result<Option<Named<'_, Id>>> {
         let mut found: Option<Named<'_, Id>> = None;
         let mut other: Option<Named<'_, Id>> = None;
         for option in self.options.iter().filter(|option| !option.long.is_empty()) {
@@ -287,7 +288,7 @@ impl<Id: Copy> Spec<Id> {
             (Some(found), Some(other)) => Err(Failure::Usage {
                 error: Some(format!(
                     "ambiguous option: {} (could be --{} or --{})",
-                    String::from_utf8_lossy(name),
+                    String::from_utf8_lossy(arg),
                     other.spelled(),
                     found.spelled()
                 )),

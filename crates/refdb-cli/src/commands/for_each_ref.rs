@@ -200,17 +200,17 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
         let text = format!("malformed format string {}", malformed.0.as_bstr());
         spec.mistake(&text, None)
     })?;
-    let keys = settings.sort.iter().rev();
-    let keys: Vec<SortKey> = keys.map(|key| SortKey::parse(key)).collect::<Result<_>>()?;
+    if settings.start_after.is_some() && !settings.sort.is_empty() {
+        let text = "cannot use --start-after with custom sort options";
+        return Err(Failure::fatal(text));
+    }
+    let keys = settings.sort.iter().map(|key| SortKey::parse(key));
+    let mut keys: Vec<SortKey> = keys.collect::<Result<_>>()?;
+    // The last key counts most, and the first mistake is told.
+    keys.reverse();
     let names = patterns_of(&settings, operands)?;
-    if settings.start_after.is_some() {
-        if !names.is_empty() {
-            return Err(Failure::fatal("cannot use --start-after with patterns"));
-        }
-        if !keys.is_empty() {
-            let text = "cannot use --start-after with custom sort options";
-            return Err(Failure::fatal(text));
-        }
+    if settings.start_after.is_some() && !names.is_empty() {
+        return Err(Failure::fatal("cannot use --start-after with patterns"));
     }
     let mut listing = Listing {
         store: context.store()?,
@@ -435,15 +435,24 @@ impl Printer<'_> {
         let buffer = self.out.buffer();
         let start = buffer.len();
         for piece in &self.format.pieces {
-            match piece {
-                Piece::Literal(literal) => buffer.extend_from_slice(literal),
-                piece if self.quoting == Quoting::None => values.push_piece(piece, item, buffer)?,
+            let pushed = match piece {
+                Piece::Literal(literal) => {
+                    buffer.extend_from_slice(literal);
+                    continue;
+                }
+                piece if self.quoting == Quoting::None => values.push_piece(piece, item, buffer),
                 piece => {
                     // A block is quoted as a whole, whatever is in it.
                     let mut value = Vec::new();
-                    values.push_piece(piece, item, &mut value)?;
+                    let pushed = values.push_piece(piece, item, &mut value);
                     self.quoting.push(&value, buffer);
+                    pushed
                 }
+            };
+            if pushed.is_err() {
+                // Nobody is to take half a line for a whole one.
+                buffer.truncate(start);
+                return pushed;
             }
         }
         if buffer.len() > start || !self.settings.omit_empty {

@@ -43,23 +43,22 @@ const SPEC: Spec<Id> = Spec {
 /// Runs `symbolic-ref`.
 pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     let (mut quiet, mut delete, mut short, mut recurse) = (false, false, false, true);
-    let mut message = Vec::new();
+    let mut message = None;
     let operands = SPEC.parse(args, |id, value| {
         match id {
             Id::Quiet => quiet = value.is_set(),
             Id::Delete => delete = value.is_set(),
             Id::Short => short = value.is_set(),
             Id::Recurse => recurse = value.is_set(),
-            Id::Message => {
-                message = value.into_text().unwrap_or_default();
-                if message.is_empty() {
-                    let text = "Refusing to perform update with empty message";
-                    return Err(Failure::fatal(text));
-                }
-            }
+            Id::Message => message = value.into_text(),
         }
         Ok(())
     })?;
+    if message.as_ref().is_some_and(Vec::is_empty) {
+        let text = "Refusing to perform update with empty message";
+        return Err(Failure::fatal(text));
+    }
+    let message = message.unwrap_or_default();
     match (delete, operands.as_slice()) {
         (true, [name]) => remove(context, name),
         (false, [name]) => show(context, out, name, quiet, short, recurse),

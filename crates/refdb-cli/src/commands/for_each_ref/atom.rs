@@ -70,8 +70,13 @@ pub(super) enum Role {
 pub(super) enum Part {
     All,
     Name,
-    Email { trim: bool, local: bool },
+    Email {
+        trim: bool,
+        local: bool,
+    },
     Date(DateFormat),
+    /// In a format that does not exist, which matters only where there is a date.
+    UnknownDate,
 }
 
 /// What is told of a message.
@@ -144,6 +149,11 @@ fn later(whole: &str) -> Failure {
     fatal(format!("this version does not know %({whole}) yet"))
 }
 
+/// Returns how an atom is written without its argument.
+fn before_argument(whole: &str) -> &str {
+    whole.split_once(':').map_or(whole, |(word, _)| word)
+}
+
 impl Kind {
     fn parse(word: &str, argument: Option<&str>, whole: &str) -> Result<Kind> {
         let without = |kind: Kind| match argument {
@@ -151,11 +161,11 @@ impl Kind {
             Some(_) => Err(fatal(format!("%({word}) does not take arguments"))),
         };
         match word {
-            "refname" => NameForm::parse(word, argument).map(Kind::RefName),
-            "symref" => NameForm::parse(word, argument).map(Kind::Symref),
-            "objectname" => digits(word, argument, whole).map(Kind::ObjectName),
-            "tree" => digits(word, argument, whole).map(Kind::Tree),
-            "parent" => digits(word, argument, whole).map(Kind::Parent),
+            "refname" => NameForm::parse(word, argument, whole).map(Kind::RefName),
+            "symref" => NameForm::parse(word, argument, whole).map(Kind::Symref),
+            "objectname" => digits(argument, whole).map(Kind::ObjectName),
+            "tree" => digits(argument, whole).map(Kind::Tree),
+            "parent" => digits(argument, whole).map(Kind::Parent),
             "objecttype" => without(Kind::ObjectType),
             "objectsize" => match argument {
                 None => Ok(Kind::ObjectSize),
@@ -177,9 +187,10 @@ impl Kind {
                 Some(argument) => Err(unrecognised(word, argument)),
             },
             "contents" => contents(argument, whole),
-            "rest" => Err(fatal(format!("this command reject atom %({whole})"))),
+            // Of another command; here it only sorts, and everything alike.
+            "rest" => without(Kind::Empty),
             _ => match person(word) {
-                Some((role, part)) => part_of(role, part, word, argument, whole),
+                Some((role, part)) => part_of(role, part, argument, whole),
                 None if LATER.contains(&word) => Err(later(whole)),
                 None => Err(fatal(format!("unknown field name: {whole}"))),
             },
@@ -188,7 +199,7 @@ impl Kind {
 }
 
 impl NameForm {
-    fn parse(word: &str, argument: Option<&str>) -> Result<NameForm> {
+    fn parse(word: &str, argument: Option<&str>, whole: &str) -> Result<NameForm> {
         let number = |form: fn(i32) -> NameForm, kind: &str, text: &str| {
             text.parse()
                 .map(form)
@@ -200,13 +211,13 @@ impl NameForm {
             Some(argument) => match argument.split_once('=') {
                 Some(("lstrip" | "strip", text)) => number(NameForm::StripLeft, "lstrip", text),
                 Some(("rstrip", text)) => number(NameForm::StripRight, "rstrip", text),
-                _ => Err(unrecognised(word, argument)),
+                _ => Err(unrecognised(before_argument(whole), argument)),
             },
         }
     }
 }
 
-fn digits(word: &str, argument: Option<&str>, whole: &str) -> Result<Digits> {
+fn digits(argument: Option<&str>, whole: &str) -> Result<Digits> {
     match argument {
         None => Ok(Digits::All),
         Some("short") => Ok(Digits::Configured),
@@ -217,7 +228,7 @@ fn digits(word: &str, argument: Option<&str>, whole: &str) -> Result<Digits> {
                     "positive value expected '{number}' in %({whole})"
                 ))),
             },
-            None => Err(unrecognised(word, argument)),
+            None => Err(unrecognised(before_argument(whole), argument)),
         },
     }
 }
@@ -257,40 +268,34 @@ fn person(word: &str) -> Option<(Role, &str)> {
     })
 }
 
-fn part_of(
-    role: Role,
-    part: &str,
-    word: &str,
-    argument: Option<&str>,
-    whole: &str,
-) -> Result<Kind> {
+fn part_of(role: Role, part: &str, argument: Option<&str>, whole: &str) -> Result<Kind> {
     let part = match (part, argument) {
         ("", None) => Part::All,
         ("", Some(_)) => return Ok(Kind::Empty),
         ("name", None) => Part::Name,
         ("name", Some("mailmap")) => return Err(later(whole)),
-        ("email", argument) => email(word, argument, whole)?,
+        ("email", argument) => email(argument, whole)?,
         ("date", argument) => match DateFormat::parse(argument) {
             Some(format) => Part::Date(format),
             None if DateFormat::is_later(argument) => return Err(later(whole)),
-            None => {
-                let argument = argument.unwrap_or_default();
-                return Err(fatal(format!("unknown date format {argument}")));
-            }
+            None => Part::UnknownDate,
         },
-        (_, argument) => return Err(unrecognised(word, argument.unwrap_or_default())),
+        (_, argument) => {
+            let argument = argument.unwrap_or_default();
+            return Err(unrecognised(before_argument(whole), argument));
+        }
     };
     Ok(Kind::Person(role, part))
 }
 
-fn email(word: &str, argument: Option<&str>, whole: &str) -> Result<Part> {
+fn email(argument: Option<&str>, whole: &str) -> Result<Part> {
     let (mut trim, mut local) = (false, false);
     for option in argument.into_iter().flat_map(|list| list.split(',')) {
         match option {
             "trim" => trim = true,
             "localpart" => local = true,
             "mailmap" => return Err(later(whole)),
-            other => return Err(unrecognised(word, other)),
+            other => return Err(unrecognised(before_argument(whole), other)),
         }
     }
     Ok(Part::Email { trim, local })

@@ -1,6 +1,6 @@
 //! Blocks of a format: `align` and `if`.
 
-use unicode_width::UnicodeWidthStr;
+use unicode_width::UnicodeWidthChar;
 
 use crate::failure::{Failure, Result};
 
@@ -73,7 +73,11 @@ impl Alignment {
 
     /// Appends `text` with the blanks that it takes.
     pub(super) fn push(self, text: &[u8], out: &mut Vec<u8>) {
-        let columns = std::str::from_utf8(text).map_or(text.len(), UnicodeWidthStr::width);
+        let columns = match std::str::from_utf8(text) {
+            // Line feeds and the like take no column.
+            Ok(text) => text.chars().filter_map(UnicodeWidthChar::width).sum(),
+            Err(_) => text.len(),
+        };
         let blanks = self.width.saturating_sub(columns);
         let left = match self.position {
             Position::Left => 0,

@@ -157,7 +157,14 @@ impl Tree {
             b"then" => self.then(),
             b"else" => self.otherwise(),
             b"end" => self.end(),
-            _ => self.push(Piece::Atom(Atom::parse(text)?)),
+            _ => {
+                let atom = Atom::parse(text)?;
+                if matches!(word, b"rest" | b"*rest") {
+                    let text = format!("this command reject atom %({})", atom.text);
+                    return Err(Failure::fatal(text));
+                }
+                self.push(Piece::Atom(atom));
+            }
         }
         Ok(())
     }

@@ -164,20 +164,21 @@ impl<'c> Values<'c> {
                 out.extend_from_slice(size.to_string().as_bytes());
                 Ok(())
             }
-            kind => {
+            _ => {
                 let object = self.object(oid, item)?;
-                self.push_content(kind, &object, out)
+                self.push_content(atom, &object, out)
             }
         }
     }
 
     /// Appends what has to be read from the content of an object; nothing if it is of another
     /// kind than those that have it.
-    fn push_content(&self, kind: &Kind, object: &Object, out: &mut Vec<u8>) -> Result<()> {
+    fn push_content(&self, atom: &Atom, object: &Object, out: &mut Vec<u8>) -> Result<()> {
         let is_commit = object.kind == ObjectKind::Commit;
         let is_tag = object.kind == ObjectKind::Tag;
         let data = object.data.as_slice();
         let first = |key: &'static str| header(data, key).next().unwrap_or_default();
+        let kind = &atom.kind;
         match kind {
             Kind::Tree(digits) if is_commit => {
                 if let Some(tree) = ObjectId::from_hex(first("tree")) {
@@ -208,7 +209,12 @@ impl<'c> Values<'c> {
                     (Role::Tagger | Role::Creator, _, true) => "tagger",
                     _ => return Ok(()),
                 };
-                push_person(first(key), *part, out);
+                let line = first(key);
+                if *part == Part::UnknownDate && !line.is_empty() {
+                    let (_, name) = atom.text.split_once(':').unwrap_or_default();
+                    return Err(Failure::fatal(format!("unknown date format {name}")));
+                }
+                push_person(line, *part, out);
             }
             Kind::Subject { .. } | Kind::Body | Kind::Contents(_) if is_commit || is_tag => {
                 push_message(kind, &Message::parse(data), out);
@@ -376,6 +382,7 @@ fn push_person(line: &[u8], part: Part, out: &mut Vec<u8>) {
             }
             out.extend_from_slice(email);
         }
+        Part::UnknownDate => {}
         Part::Date(format) => {
             if let Some(date) = Date::parse(&line.to_str_lossy()) {
                 out.extend_from_slice(date.show(format).as_bytes());
