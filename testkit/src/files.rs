@@ -14,13 +14,13 @@ pub(crate) fn read(dir: &Path) -> State {
     if let Ok(packed) = fs::read(dir.join("packed-refs")) {
         for line in packed
             .lines()
-            .filter(|line| !line.starts_with(b"#") && line[0] != b'^')
+            .filter(|line| !line.starts_with(b"#") && !line.starts_with(b"^"))
         {
             let (id, name) = line.split_once_str(b" ").expect("an id and a name");
             state.refs.insert(name.into(), Target::Direct(hex(id)));
         }
     }
-    for (name, content) in files_below(dir, "refs") {
+    for (name, content) in files_below(dir, Path::new("refs")) {
         state.refs.insert(name, loose(&content));
     }
     for entry in fs::read_dir(dir).expect("the folder is there") {
@@ -39,7 +39,7 @@ pub(crate) fn read(dir: &Path) -> State {
             }
         }
     }
-    for (name, content) in files_below(&dir.join("logs"), "") {
+    for (name, content) in files_below(&dir.join("logs"), Path::new("")) {
         let entries = content
             .lines()
             .map(|line| LogEntry::parse(line.into()))
@@ -58,31 +58,24 @@ fn loose(content: &[u8]) -> Target {
 }
 
 fn hex(id: &[u8]) -> String {
-    id.to_str().expect("an id is hexadecimal").to_owned()
+    id.to_str_lossy().into_owned()
 }
 
 /// Returns all files below `dir`/`below` with their paths from `dir`, except lock files.
-fn files_below(dir: &Path, below: &str) -> Vec<(BString, Vec<u8>)> {
+fn files_below(dir: &Path, below: &Path) -> Vec<(BString, Vec<u8>)> {
     let mut found = Vec::new();
     let Ok(entries) = fs::read_dir(dir.join(below)) else {
         return found;
     };
     for entry in entries {
         let entry = entry.expect("the folder can be read");
-        let name = entry
-            .file_name()
-            .into_string()
-            .expect("test names are UTF-8");
-        let path = if below.is_empty() {
-            name
-        } else {
-            format!("{below}/{name}")
-        };
+        let name = entry.file_name();
+        let path = below.join(name);
         if entry.file_type().expect("the entry is there").is_dir() {
             found.extend(files_below(dir, &path));
-        } else if !path.ends_with(".lock") {
+        } else if path.extension().is_none_or(|it| it != "lock") {
             let content = fs::read(entry.path()).expect("the file can be read");
-            found.push((path.into(), content));
+            found.push((path.into_os_string().into_encoded_bytes().into(), content));
         }
     }
     found

@@ -19,8 +19,10 @@
 //! }
 //! ```
 
+pub mod answer;
 pub mod clone_like;
 pub mod damage;
+pub mod fixture;
 pub mod format;
 pub mod generate;
 pub mod jgit;
@@ -30,6 +32,7 @@ pub mod oracle;
 pub mod ours;
 pub mod repo;
 pub mod rng;
+pub mod scripts;
 pub mod state;
 
 mod cache;

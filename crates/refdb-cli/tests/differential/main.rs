@@ -2,13 +2,12 @@
 //! formats and both object formats. What they print, how they end, and the refs and reflogs they
 //! leave behind have to be the same, except where a script says why not.
 
-mod fixture;
 mod run;
 mod script;
 
+use refdb_testkit::fixture::Fixture;
 use refdb_testkit::for_every_format;
 
-use fixture::Fixture;
 use run::Twins;
 
 /// Runs every case of a file of scripts and reports all differences together.

@@ -1,17 +1,29 @@
-//! The repository that every case begins with, and the names of its objects in scripts.
+//! The repository that scripts of commands begin with, and the names of its objects in scripts.
+//!
+//! ```
+//! use refdb_testkit::{Format, fixture::Fixture};
+//!
+//! let fixture = Fixture::new(Format::FILES_SHA1);
+//! let main = fixture.repo.git(["rev-parse", "main"]).run().text();
+//! assert_eq!(fixture.fill(b"{c3}"), main.as_bytes());
+//! ```
 
-use refdb_testkit::Format;
-use refdb_testkit::objects::Objects;
-use refdb_testkit::repo::Repo;
+use bstr::{BString, ByteSlice};
+
+use crate::format::Format;
+use crate::objects::Objects;
+use crate::repo::Repo;
 
 /// A repository with refs of every kind.
-pub(crate) struct Fixture {
-    pub(crate) repo: Repo,
+#[derive(Debug)]
+pub struct Fixture {
+    /// The repository.
+    pub repo: Repo,
 }
 
 impl Fixture {
     /// Makes the repository.
-    pub(crate) fn new(format: Format) -> Fixture {
+    pub fn new(format: Format) -> Fixture {
         let repo = Repo::init(format);
         let fixture = Fixture { repo };
         let script = "create refs/heads/main {c3}
@@ -26,7 +38,7 @@ impl Fixture {
             symref-create refs/heads/sym refs/heads/topic
             symref-create refs/heads/dangling refs/heads/none
             ";
-        let script = fixture.fill(&script.replace("            ", ""));
+        let script = fixture.fill(script.replace("            ", "").as_bytes());
         fixture.repo.update_refs(script);
         let pack = fixture.repo.git(["pack-refs"]);
         pack.run().ok();
@@ -41,18 +53,21 @@ impl Fixture {
     }
 
     /// Replaces `{c0}` and the like by object ids.
-    pub(crate) fn fill(&self, text: &str) -> String {
+    pub fn fill(&self, text: &[u8]) -> BString {
+        let mut text = BString::from(text);
+        if !text.contains(&b'{') {
+            return text;
+        }
         let objects = self.objects();
-        let mut text = text.to_owned();
+        let mut replace = |name: &str, id: &str| text = text.replace(name, id).into();
         for (index, commit) in objects.commits.iter().take(10).enumerate() {
-            text = text.replace(&format!("{{c{index}}}"), commit);
+            replace(&format!("{{c{index}}}"), commit);
         }
         for (index, tag) in objects.tags.iter().take(3).enumerate() {
-            text = text.replace(&format!("{{t{index}}}"), &tag.id);
+            replace(&format!("{{t{index}}}"), &tag.id);
         }
-        let odd = &objects.nested_tags[1];
         for (name, id) in [
-            ("{nested}", odd.id.as_str()),
+            ("{nested}", objects.nested_tags[1].id.as_str()),
             ("{treetag}", &objects.tree_tag.id),
             ("{blobtag}", &objects.blob_tag.id),
             ("{lying}", &objects.lying_tag),
@@ -62,7 +77,7 @@ impl Fixture {
             ("{zero}", &self.repo.format().objects.zero()),
             ("{short}", &objects.commits[4][..12]),
         ] {
-            text = text.replace(name, id);
+            replace(name, id);
         }
         text
     }

@@ -1,0 +1,311 @@
+//! Generated scripts of commands, run by Git and by refdb on twin repositories: the same answers,
+//! and the same refs and reflogs afterwards, except where a rule says why not.
+//!
+//! `REFDB_SEEDS=first..last` runs other seeds than the usual ones.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bstr::{BString, ByteSlice};
+use refdb_testkit::answer::Answer;
+use refdb_testkit::fixture::Fixture;
+use refdb_testkit::repo::Repo;
+use refdb_testkit::scripts::{Call, Script, Step};
+use refdb_testkit::state::State;
+use refdb_testkit::{RefFormat, for_every_format, oracle};
+
+/// Seeds for each of the four formats.
+const SEEDS: Range<u64> = 0..400;
+/// Failing scripts that are made smaller and shown.
+const SHOWN: usize = 40;
+
+for_every_format! {
+    fn git_and_refdb_agree(format) {
+        let fixture = Fixture::new(format);
+        let seeds = seeds();
+        let next = AtomicU64::new(seeds.start);
+        // What is shown of a difference, without its numbers, so that each is shown once.
+        let found: Mutex<BTreeMap<String, String>> = Mutex::default();
+        let failed = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..threads() {
+                scope.spawn(|| {
+                    loop {
+                        let seed = next.fetch_add(1, Ordering::SeqCst);
+                        if seed >= seeds.end {
+                            break;
+                        }
+                        let script = Script::generate(seed, format.refs);
+                        let Some(difference) = difference(&fixture, &script) else {
+                            continue;
+                        };
+                        failed.fetch_add(1, Ordering::SeqCst);
+                        if found.lock().expect("no thread fails").len() >= SHOWN {
+                            continue;
+                        }
+                        let kind = difference.kind;
+                        let small = script.shrink(|script| {
+                            self::difference(&fixture, script).is_some_and(|it| it.kind == kind)
+                        });
+                        let text = self::difference(&fixture, &small)
+                            .map_or(difference.text, |it| it.text);
+                        let mut found = found.lock().expect("no thread fails");
+                        found
+                            .entry(text.clone())
+                            .or_insert_with(|| format!("seed {seed}, {kind:?}\n{small}{text}\n"));
+                    }
+                });
+            }
+        });
+        let found = found.into_inner().expect("no thread fails");
+        let texts: Vec<String> = found.into_values().collect();
+        assert!(
+            texts.is_empty(),
+            "{format}: {} of {} scripts differ\n\n{}",
+            failed.into_inner(),
+            seeds.end - seeds.start,
+            texts.join("\n")
+        );
+    }
+}
+
+fn seeds() -> Range<u64> {
+    let Ok(text) = std::env::var("REFDB_SEEDS") else {
+        return SEEDS;
+    };
+    let (first, last) = text.split_once("..").expect("REFDB_SEEDS=first..last");
+    first.parse().expect("a number")..last.parse().expect("a number")
+}
+
+/// Threads for each format, of which the tests run several at a time.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |count| count.get().div_ceil(2))
+}
+
+/// What differs first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Refs,
+    Code,
+    Stdout,
+    Stderr,
+}
+
+/// A difference.
+struct Difference {
+    kind: Kind,
+    text: String,
+}
+
+/// Runs a script in twin repositories and returns the first difference.
+fn difference(fixture: &Fixture, script: &Script) -> Option<Difference> {
+    let (git, ours) = (fixture.repo.duplicate(), fixture.repo.duplicate());
+    let mut first = None;
+    let mut logs_differ = false;
+    for step in &script.steps {
+        let Step::Call(call) = step else {
+            step.prepare(fixture, &git);
+            step.prepare(fixture, &ours);
+            continue;
+        };
+        if writes_elsewhere(call) {
+            break;
+        }
+        let [expected, actual] = [
+            (oracle::program(), &git),
+            (Path::new(env!("CARGO_BIN_EXE_refdb")), &ours),
+        ]
+        .map(|(program, repo)| answer(program, call, fixture, repo));
+        // Of a rejected edit Git tells the reflogs of the symrefs that led to it nonetheless.
+        logs_differ |= expected.stdout.contains("rejected ");
+        // In `files` it does so of verified refs too.
+        let verifies = call.stdin.iter().any(|it| it.starts_with(b"verify"));
+        logs_differ |= verifies && fixture.repo.format().refs == RefFormat::Files;
+        if expected == actual {
+            continue;
+        }
+        match rule(call, &expected, &actual) {
+            Some(Allowed::Words) => continue,
+            Some(Allowed::Deeds) => return None,
+            None => {}
+        }
+        let kind = if expected.code != actual.code {
+            Kind::Code
+        } else if expected.stdout != actual.stdout {
+            Kind::Stdout
+        } else {
+            Kind::Stderr
+        };
+        let text = expected.difference(&actual);
+        first = Some(Difference { kind, text });
+        break;
+    }
+    let [mut expected, mut actual] = [&git, &ours].map(states);
+    for (git, ours) in expected.iter_mut().zip(&mut actual) {
+        know_old(git, ours);
+        if logs_differ {
+            git.logs.clear();
+            ours.logs.clear();
+        } else if fixture.repo.format().refs == RefFormat::Reftable {
+            forget_deleted(git, ours);
+        }
+    }
+    let text: String = expected
+        .iter()
+        .zip(&actual)
+        .map(|(expected, actual)| expected.difference(actual))
+        .collect();
+    if text.is_empty() {
+        return first;
+    }
+    let text = first.map_or_else(String::new, |it| it.text) + "\n" + &text;
+    Some(Difference {
+        kind: Kind::Refs,
+        text,
+    })
+}
+
+/// Where a ref was reached through several symrefs, Git may not know its old value in the reflog
+/// of the first. Fills it in from ours.
+fn know_old(git: &mut State, ours: &State) {
+    for (name, entries) in &mut git.logs {
+        for (git, ours) in entries.iter_mut().zip(ours.log(name)) {
+            if git.old.bytes().all(|byte| byte == b'0') {
+                git.old.clone_from(&ours.old);
+            }
+        }
+    }
+}
+
+/// In `reftable` Git keeps the reflogs of some deleted symrefs, and goes on with them should a ref
+/// of the name be made again. Takes away from Git's reflogs what was before ours.
+fn forget_deleted(git: &mut State, ours: &mut State) {
+    for (name, entries) in &mut git.logs {
+        let kept = ours.log(name).len();
+        if entries.ends_with(ours.log(name)) {
+            entries.drain(..entries.len() - kept);
+        }
+    }
+    for state in [git, ours] {
+        state.logs.retain(|_, entries| !entries.is_empty());
+    }
+}
+
+/// What may differ by one of the rules below.
+enum Allowed {
+    /// What is said; what is stored afterwards is the same.
+    Words,
+    /// What is done: the script is not followed further.
+    Deeds,
+}
+
+/// Returns whether a call writes refs of another worktree. Git makes folders for worktrees that are
+/// not there, and in `reftable` stores names that nothing reads.
+fn writes_elsewhere(call: &Call) -> bool {
+    let mut all = call.args.iter().chain(&call.stdin);
+    let writes = ["update-ref", "symbolic-ref"]
+        .iter()
+        .any(|it| call.args[0] == *it);
+    writes && all.any(|it| it.contains_str("worktrees/") || it.contains_str("main-worktree/"))
+}
+
+/// Returns what may differ in the answers to a call. docs/compat.md has the reasons at length.
+fn rule(call: &Call, git: &Answer, ours: &Answer) -> Option<Allowed> {
+    let ours_says = |text: &str| ours.stderr.contains(text);
+    let git_says = |text: &str| git.stderr.contains(text);
+    // Git crashed.
+    if git.code == -1 {
+        return Some(Allowed::Deeds);
+    }
+    // Objects are not looked at in passing.
+    if git_says("does not point to a valid object!") && git.stdout == ours.stdout {
+        return Some(Allowed::Words);
+    }
+    // Of two edits that cannot be, the other one is told.
+    let refused = "fatal: cannot lock ref";
+    if call.stdin.len() > 1 && git_says(refused) && ours_says(refused) {
+        return Some(Allowed::Words);
+    }
+    // Packed refs are locked only if one of them changes.
+    if git_says("packed-refs.lock': File exists") && !ours_says("packed-refs.lock") {
+        return Some(Allowed::Deeds);
+    }
+    // Git cuts what it aligns at a zero byte.
+    let format = |it: &BString| it.contains_str("%00") && it.contains_str("%(align");
+    if call.args.iter().any(format) && git.code == ours.code {
+        return Some(Allowed::Words);
+    }
+    // In `reftable` Git goes on with a rejected edit, and may tell another reason for it too.
+    let told = |answer: &Answer| -> Vec<String> {
+        let lines = answer.stdout.lines();
+        lines
+            .filter(|line| !line.starts_with("rejected "))
+            .map(str::to_owned)
+            .collect()
+    };
+    let rejected = ours
+        .stdout
+        .lines()
+        .filter(|line| line.starts_with("rejected "));
+    let also_by_git = rejected.clone().all(|line| git.stdout.contains(line));
+    if rejected.count() > 0 && also_by_git && told(git) == told(ours) && git.code == ours.code {
+        return Some(Allowed::Words);
+    }
+    // Atoms that come in a later version.
+    if ours_says("this version does not know") {
+        return Some(Allowed::Words);
+    }
+    // There is no index here.
+    if ours_says("paths in the index cannot be resolved") {
+        return Some(Allowed::Deeds);
+    }
+    // A ref that cannot be read is an error, not a line that is missing.
+    if ours_says("reference broken") && !git_says("reference broken") {
+        return Some(Allowed::Deeds);
+    }
+    // Git stops reading a line at a zero byte.
+    if !call.args.iter().any(|it| it == "-z") && call.stdin.iter().any(|it| it.contains(&0)) {
+        return Some(Allowed::Deeds);
+    }
+    // What is left out of a listing is not read, so nothing is said of it.
+    let ignoring = "warning: ignoring ref with broken name";
+    let excludes = call.args.iter().any(|it| it.starts_with(b"--exc"));
+    if git_says(ignoring) || (excludes && git_says("warning: ignoring broken ref")) {
+        return Some(Allowed::Words);
+    }
+    // Of two mistakes in a format the other one is told.
+    if git_says("unknown date format") && ours_says("fatal: format:") {
+        return Some(Allowed::Words);
+    }
+    // Git has printed less when it finds out that it cannot go on.
+    if git.code == 128 && ours.stdout.starts_with(&git.stdout) && git.stderr == ours.stderr {
+        return Some(Allowed::Words);
+    }
+    // Git names an option twice here.
+    if git_says("ambiguous option: no- ") {
+        return Some(Allowed::Words);
+    }
+    None
+}
+
+fn answer(program: &Path, call: &Call, fixture: &Fixture, repo: &Repo) -> Answer {
+    let args = call.args(fixture);
+    let args = args.iter().map(|arg| OsStr::from_bytes(arg));
+    let folder = match repo.path().join(call.folder).is_dir() {
+        true => call.folder,
+        false => ".",
+    };
+    Answer::of(program, args, &call.input(fixture), repo, folder)
+}
+
+/// Returns what is stored, in the repository and in its linked worktree.
+fn states(repo: &Repo) -> [State; 2] {
+    let linked = repo.git_dir().join("worktrees/w");
+    let linked = linked.is_dir().then(|| State::read(&linked));
+    [repo.state(), linked.unwrap_or_default()]
+}

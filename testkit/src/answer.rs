@@ -1,0 +1,148 @@
+//! What a command line comes to, in a form in which Git's and the command's can be compared.
+//!
+//! ```
+//! use refdb_testkit::{Format, answer::Answer, oracle, repo::Repo};
+//!
+//! let repo = Repo::init(Format::FILES_SHA1);
+//! let answer = Answer::of(oracle::program(), ["symbolic-ref", "HEAD"], b"", &repo, ".");
+//! assert_eq!((answer.code, answer.stdout.as_str()), (0, "refs/heads/main\n"));
+//! ```
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::oracle;
+use crate::repo::Repo;
+
+/// What a command line came to, without what differs by its nature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The exit code, or -1 if a signal ended it.
+    pub code: i32,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+impl Answer {
+    /// Runs a program in the folder `below` of a repository, in Git's environment.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be run.
+    pub fn of(
+        program: &Path,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        stdin: &[u8],
+        repo: &Repo,
+        below: &str,
+    ) -> Answer {
+        let mut child = Command::new(program)
+            .args(args)
+            .current_dir(repo.path().join(below))
+            .env_clear()
+            .envs(oracle::environment())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program can be run");
+        let mut pipe = child.stdin.take().expect("it is a pipe");
+        let out = std::thread::scope(|scope| {
+            // The program may end before it has read everything.
+            scope.spawn(move || pipe.write_all(stdin));
+            child.wait_with_output().expect("the program ends")
+        });
+        Answer {
+            code: out.status.code().unwrap_or(-1),
+            // Bytes that are no UTF-8 must not become the same in both, except in messages.
+            stdout: comparable(&exact(&out.stdout), repo),
+            stderr: comparable(&String::from_utf8_lossy(&out.stderr), repo),
+        }
+    }
+
+    /// Returns a readable text of what differs, empty if nothing does.
+    pub fn difference(&self, ours: &Answer) -> String {
+        let mut text = String::new();
+        if self.code != ours.code {
+            let _ = write!(text, "\n  exit code {} for {}", ours.code, self.code);
+        }
+        for (name, git, ours) in [
+            ("stdout", &self.stdout, &ours.stdout),
+            ("stderr", &self.stderr, &ours.stderr),
+        ] {
+            if git != ours {
+                let _ = write!(text, "\n  {name}:");
+                compare_lines(&mut text, git, ours);
+            }
+        }
+        text
+    }
+}
+
+fn exact(text: &[u8]) -> String {
+    text.utf8_chunks()
+        .map(|chunk| format!("{}{}", chunk.valid(), chunk.invalid().escape_ascii()))
+        .collect()
+}
+
+/// Takes away what differs by its nature: where the repository lies, what the program is called,
+/// and the words in which options are explained.
+fn comparable(text: &str, repo: &Repo) -> String {
+    let path = repo.path().to_str().expect("test names are UTF-8");
+    let text = text.replace(path, "<repo>");
+    let text = text.replace("refdb ", "git ");
+    let mut out = String::new();
+    let mut in_usage = false;
+    for line in text.lines() {
+        if line.starts_with("usage: git ") {
+            in_usage = true;
+            out.push_str("usage\n");
+        } else if in_usage {
+            // Of each option the spelling remains; the forms and the explanations do not.
+            let option = line.strip_prefix("    ").filter(|it| it.starts_with('-'));
+            if let Some(option) = option {
+                let end = option.find("  ").unwrap_or(option.len());
+                let spelled = &option[..end.min(22).min(option.len())];
+                let _ = writeln!(out, "    {}", spelled.trim_end());
+            }
+        } else {
+            let _ = writeln!(out, "{line}");
+        }
+    }
+    if !in_usage && !text.ends_with('\n') {
+        out.pop();
+    }
+    out
+}
+
+/// Appends the lines in which two texts differ, Git's with `-` and the command's with `+`.
+pub fn compare_lines(text: &mut String, git: &str, ours: &str) {
+    let (git, ours): (Vec<&str>, Vec<&str>) = (git.lines().collect(), ours.lines().collect());
+    // The length of the longest common run of lines from each pair of positions on.
+    let mut common = vec![vec![0; ours.len() + 1]; git.len() + 1];
+    for (i, a) in git.iter().enumerate().rev() {
+        for (j, b) in ours.iter().enumerate().rev() {
+            common[i][j] = match a == b {
+                true => common[i + 1][j + 1] + 1,
+                false => common[i + 1][j].max(common[i][j + 1]),
+            };
+        }
+    }
+    let (mut i, mut j) = (0, 0);
+    while i < git.len() || j < ours.len() {
+        if i < git.len() && j < ours.len() && git[i] == ours[j] {
+            (i, j) = (i + 1, j + 1);
+        } else if j == ours.len() || (i < git.len() && common[i + 1][j] >= common[i][j + 1]) {
+            let _ = write!(text, "\n  - {}", git[i].escape_debug());
+            i += 1;
+        } else {
+            let _ = write!(text, "\n  + {}", ours[j].escape_debug());
+            j += 1;
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Puts scripts together.
+
+use bstr::BString;
+
+use super::{Call, Script, Step, WORKTREE, listing, updates, words};
+use crate::format::RefFormat;
+use crate::rng::Rng;
+
+/// Files that may lie in Git's folder, of the `files` format.
+const FILES: [(&str, &str); 21] = [
+    ("refs/heads/topic.lock", ""),
+    ("refs/heads/a.lock", ""),
+    ("HEAD.lock", ""),
+    ("packed-refs.lock", ""),
+    ("refs/heads/broken", "nonsense\n"),
+    ("refs/heads/empty", ""),
+    ("refs/heads/topic", "{short}\n"),
+    ("refs/heads/plain", "{c1}"),
+    ("refs/heads/tail", "{c1} \n\n"),
+    ("refs/heads/more", "{c1}\nmore\n"),
+    ("refs/heads/word", "{c1}x\n"),
+    ("refs/heads/gone", "{missing}\n"),
+    ("refs/heads/zero", "{zero}\n"),
+    ("refs/heads/near", "ref:refs/heads/topic\n"),
+    ("refs/heads/far", "ref:  refs/heads/topic \n"),
+    ("refs/heads/bad", "ref: refs/heads/a..b\n"),
+    ("refs/heads/x..y", "{c1}\n"),
+    ("refs/heads/a~b", "{c1}\n"),
+    ("FETCH_HEAD", "{c1}\t\tbranch 'x' of y\n"),
+    ("HEAD", "ref: refs/heads/topic"),
+    ("logs/refs/heads/b/c", ""),
+];
+
+/// Folders that may lie in Git's folder.
+const FOLDERS: [&str; 6] = [
+    "refs/heads/a",
+    "refs/heads/a/b/c",
+    "refs/heads/none",
+    "refs/tags/v1.9/x",
+    "logs/refs/heads/a",
+    "logs/refs/heads/none/x",
+];
+
+/// Makes the script of a seed.
+pub(super) fn script(seed: u64, refs: RefFormat) -> Script {
+    let rng = &mut Rng::new(seed);
+    let mut steps = Vec::new();
+    for _ in 0..rng.below(4) {
+        steps.push(preparation(rng, refs));
+    }
+    for _ in 0..3 + rng.below(6) {
+        steps.push(Step::Call(call(rng)));
+        if rng.percent(8) {
+            steps.push(preparation(rng, refs));
+        }
+    }
+    // Folders exist when commands run in them.
+    let first = steps.iter().position(|step| match step {
+        Step::Call(call) => call.folder == WORKTREE,
+        _ => false,
+    });
+    if let Some(first) = first {
+        steps.insert(first, Step::Worktree);
+    }
+    Script { steps }
+}
+
+/// Makes a call of one of the commands.
+fn call(rng: &mut Rng) -> Call {
+    let (name, args, stdin) = match rng.below(100) {
+        0..18 => updates::update_ref(rng),
+        18..44 => updates::stdin(rng),
+        44..56 => updates::symbolic_ref(rng),
+        56..68 => listing::show_ref(rng),
+        68..88 => listing::for_each_ref(rng),
+        88..94 => listing::pack_refs(rng),
+        _ => listing::refs(rng),
+    };
+    let mut args: Vec<BString> = args;
+    for arg in &mut args {
+        let long = arg.starts_with(b"--") && arg.len() > 3;
+        if long && rng.percent(8) {
+            // Shortened, with its value.
+            let end = arg.iter().position(|b| *b == b'=').unwrap_or(arg.len());
+            let keep = 2 + rng.below(end - 1);
+            arg.drain(keep..end);
+        } else if long && rng.percent(4) {
+            arg.splice(2..2, *b"no-");
+        } else if rng.percent(1) {
+            let half = arg.len() / 2;
+            arg.truncate(half);
+        }
+    }
+    if args.len() > 1 && rng.percent(6) {
+        let (a, b) = (rng.below(args.len()), rng.below(args.len()));
+        args.swap(a, b);
+    }
+    if rng.percent(3) {
+        let at = rng.below(args.len() + 1);
+        let odd = ["--", "--end-of-options", "-", "", "-h", "--foo", "-x"];
+        args.insert(at, (*rng.pick(&odd)).into());
+    }
+    args.insert(0, name.into());
+    let folder = match rng.below(20) {
+        0 => ".git",
+        1 => ".git/refs",
+        2 | 3 => WORKTREE,
+        _ => ".",
+    };
+    Call {
+        args,
+        stdin,
+        folder,
+    }
+}
+
+/// Changes both repositories.
+fn preparation(rng: &mut Rng, refs: RefFormat) -> Step {
+    let git = |args: &[&str]| {
+        Step::Prepare(Call {
+            args: args.iter().map(|arg| (*arg).into()).collect(),
+            stdin: Vec::new(),
+            folder: ".",
+        })
+    };
+    match rng.below(14) {
+        0 => git(&["pack-refs", "--all"]),
+        1 => git(&["update-ref", "--no-deref", "HEAD", "{c4}"]),
+        2 => git(&["symbolic-ref", "HEAD", "refs/heads/none"]),
+        3 => git(&["symbolic-ref", "HEAD", "refs/heads/sym"]),
+        4 => match rng.below(3) {
+            0 => git(&["config", "core.logAllRefUpdates", "always"]),
+            1 => git(&["config", "core.logAllRefUpdates", "false"]),
+            _ => git(&["config", "core.warnAmbiguousRefs", "false"]),
+        },
+        5 | 6 => {
+            let names = ["refs/heads/l1", "refs/heads/l2", "refs/heads/l3", "HEAD"];
+            let to = ["refs/heads/l1", "refs/heads/l2", "refs/heads/sym", "HEAD"];
+            let (name, to) = (*rng.pick(&names), *rng.pick(&to));
+            git(&["symbolic-ref", name, to])
+        }
+        7 => Step::Worktree,
+        8 | 9 if refs == RefFormat::Files => {
+            let (path, content) = *rng.pick(&FILES);
+            Step::Write(path, content)
+        }
+        10 if refs == RefFormat::Files => {
+            let folder = *rng.pick(&FOLDERS);
+            Step::MakeDir(folder)
+        }
+        _ => {
+            let (name, value) = (words::name(rng), words::value(rng));
+            Step::Prepare(Call {
+                args: vec!["update-ref".into(), name, value],
+                stdin: Vec::new(),
+                folder: ".",
+            })
+        }
+    }
+}

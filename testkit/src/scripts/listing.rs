@@ -1,0 +1,303 @@
+//! Commands that list and pack.
+
+use bstr::{BString, ByteVec};
+
+use super::updates::Parts;
+use super::words::{any, name, pattern};
+use crate::rng::Rng;
+
+/// Puts an option and its value together.
+fn with(option: &str, value: BString) -> BString {
+    let mut text = BString::from(option);
+    text.push_str(value);
+    text
+}
+
+/// Adds some of these options.
+fn some(rng: &mut Rng, percent: usize, options: &[&str], args: &mut Vec<BString>) {
+    for option in options {
+        if rng.percent(percent) {
+            args.push((*option).into());
+        }
+    }
+}
+
+/// All modes of `show-ref`.
+pub(super) fn show_ref(rng: &mut Rng) -> Parts {
+    let mut args = Vec::new();
+    let mut stdin = Vec::new();
+    let options = [
+        "--head",
+        "-h",
+        "-d",
+        "--dereference",
+        "-s",
+        "--hash",
+        "--hash=7",
+        "--hash=0",
+        "-s3",
+        "--hash=x",
+        "--abbrev",
+        "--abbrev=9",
+        "--abbrev=100",
+        "--abbrev=0",
+        "--tags",
+        "--branches",
+        "--heads",
+        "-q",
+        "--quiet",
+    ];
+    some(rng, 9, &options, &mut args);
+    match rng.below(10) {
+        0..3 => {
+            args.push("--verify".into());
+            for _ in 0..1 + rng.below(3) {
+                args.push(name(rng));
+            }
+        }
+        3 => args.extend(["--exists".into(), name(rng)]),
+        4 => {
+            let all = ["--exclude-existing", "--exclude-existing=refs/heads/"];
+            args.push((*rng.pick(&all)).into());
+            for _ in 0..rng.below(5) {
+                let mut line = BString::default();
+                line.push_str(*rng.pick(&["", "{c1} ", "x\t", "{c1}\t", " "]));
+                line.push_str(name(rng));
+                line.push_str(*rng.pick(&["\n", "\n", "\n", "^{}\n", "^{}", " \n"]));
+                stdin.push(line);
+            }
+        }
+        _ => {
+            for _ in 0..rng.below(3) {
+                args.push(pattern(rng));
+            }
+        }
+    }
+    some(rng, 2, &["--verify", "--exists"], &mut args);
+    ("show-ref", args, stdin)
+}
+
+/// Atoms, some with arguments.
+const ATOMS: [&str; 76] = [
+    "refname",
+    "refname:short",
+    "refname:lstrip=1",
+    "refname:lstrip=-1",
+    "refname:rstrip=2",
+    "refname:rstrip=-1",
+    "refname:strip=2",
+    "refname:lstrip=x",
+    "refname:foo",
+    "refname:",
+    "objectname",
+    "objectname:short",
+    "objectname:short=5",
+    "objectname:short=0",
+    "objecttype",
+    "objectsize",
+    "objectsize:disk",
+    "tree",
+    "tree:short",
+    "parent",
+    "parent:short=9",
+    "numparent",
+    "object",
+    "type",
+    "tag",
+    "author",
+    "authorname",
+    "authoremail",
+    "authoremail:trim",
+    "authoremail:localpart",
+    "authoremail:trim,localpart",
+    "authordate",
+    "authordate:short",
+    "authordate:iso",
+    "authordate:raw",
+    "authordate:unix",
+    "authordate:relative",
+    "authordate:format:%Y",
+    "authordate:foo",
+    "committer",
+    "committername",
+    "committerdate",
+    "committerdate:rfc",
+    "committerdate:iso-strict",
+    "committerdate:local",
+    "committerdate:short-local",
+    "tagger",
+    "taggername",
+    "taggeremail",
+    "taggerdate",
+    "taggerdate:default",
+    "creator",
+    "creatordate",
+    "creatordate:unix",
+    "subject",
+    "subject:sanitize",
+    "body",
+    "contents",
+    "contents:subject",
+    "contents:body",
+    "contents:signature",
+    "contents:size",
+    "contents:lines=1",
+    "contents:lines=x",
+    "symref",
+    "symref:short",
+    "symref:lstrip=2",
+    "symref:rstrip=1",
+    "flag",
+    "HEAD",
+    "worktreepath",
+    "foo",
+    "",
+    "*",
+    "rest",
+    "Refname",
+];
+
+/// A format or a part of one.
+fn format(rng: &mut Rng, depth: usize) -> BString {
+    let mut text = BString::default();
+    for _ in 0..1 + rng.below(4) {
+        match rng.below(20) {
+            0 => text.push_str(*rng.pick(&["%", "%%", "%41", "%zz", "%(", ")", "%00", "%0a", " "])),
+            1 | 2 if depth < 3 => {
+                text.push_str(*rng.pick(&[
+                    "%(if)",
+                    "%(if)",
+                    "%(if:equals=commit)",
+                    "%(if:notequals=refs/heads/main)",
+                ]));
+                text.push_str(format(rng, depth + 1));
+                text.push_str("%(then)");
+                text.push_str(format(rng, depth + 1));
+                if rng.percent(50) {
+                    text.push_str("%(else)");
+                    text.push_str(format(rng, depth + 1));
+                }
+                text.push_str("%(end)");
+            }
+            3 if depth < 3 => {
+                text.push_str(*rng.pick(&[
+                    "%(align:20)",
+                    "%(align:20,right)",
+                    "%(align:9,middle)",
+                    "%(align:width=4)",
+                ]));
+                text.push_str(format(rng, depth + 1));
+                text.push_str("%(end)");
+            }
+            4 if rng.percent(20) => text.push_str(*rng.pick(&["%(if)", "%(then)", "%(end)"])),
+            _ => {
+                let star = if rng.percent(20) { "*" } else { "" };
+                text.push_str(format!("%({star}{})", rng.pick(&ATOMS)));
+            }
+        }
+        text.push(b'|');
+    }
+    text
+}
+
+/// The options of `for-each-ref`.
+fn each_ref(rng: &mut Rng) -> (Vec<BString>, Vec<BString>) {
+    let (mut args, mut stdin) = (Vec::new(), Vec::new());
+    some(
+        rng,
+        4,
+        &["-s", "--perl", "--python", "--tcl", "-p"],
+        &mut args,
+    );
+    some(rng, 10, &["--omit-empty", "--ignore-case"], &mut args);
+    some(
+        rng,
+        12,
+        &["--include-root-refs", "--count=2", "--count=1"],
+        &mut args,
+    );
+    some(
+        rng,
+        1,
+        &[
+            "--count=0",
+            "--count=-1",
+            "--count=x",
+            "--color=x",
+            "--color",
+        ],
+        &mut args,
+    );
+    if rng.percent(55) {
+        args.push(with("--format=", format(rng, 0)));
+    }
+    for _ in 0..rng.below(6).saturating_sub(3) {
+        let sign = *rng.pick(&["", "-", "", "-*", "*", "--", "version:", "-v:"]);
+        args.push(with(&format!("--sort={sign}"), (*rng.pick(&ATOMS)).into()));
+    }
+    for _ in 0..rng.below(5).saturating_sub(3) {
+        args.push(with("--exclude=", pattern(rng)));
+    }
+    if rng.percent(8) {
+        args.push(with("--points-at=", any(rng)));
+    }
+    if rng.percent(8) {
+        let marker = if rng.percent(70) {
+            name(rng)
+        } else {
+            pattern(rng)
+        };
+        args.push(with("--start-after=", marker));
+    }
+    if rng.percent(8) {
+        args.push("--stdin".into());
+        for _ in 0..rng.below(4) {
+            let mut line = pattern(rng);
+            line.push_str(*rng.pick(&["\n", "\n", "\r\n", ""]));
+            stdin.push(line);
+        }
+    } else {
+        for _ in 0..rng.below(5).saturating_sub(2) {
+            args.push(pattern(rng));
+        }
+    }
+    (args, stdin)
+}
+
+/// `for-each-ref`.
+pub(super) fn for_each_ref(rng: &mut Rng) -> Parts {
+    let (args, stdin) = each_ref(rng);
+    ("for-each-ref", args, stdin)
+}
+
+/// `pack-refs`.
+pub(super) fn pack_refs(rng: &mut Rng) -> Parts {
+    let mut args = Vec::new();
+    some(
+        rng,
+        30,
+        &["--all", "--no-prune", "--auto", "--prune"],
+        &mut args,
+    );
+    for option in ["--include=", "--exclude="] {
+        if rng.percent(25) {
+            args.push(with(option, pattern(rng)));
+        }
+    }
+    ("pack-refs", args, Vec::new())
+}
+
+/// What stands under `refs`.
+pub(super) fn refs(rng: &mut Rng) -> Parts {
+    let (mut args, stdin) = match rng.below(5) {
+        0 => each_ref(rng),
+        1 => (pack_refs(rng).1, Vec::new()),
+        _ => (vec![name(rng)], Vec::new()),
+    };
+    let mut subcommands = vec!["exists", "exists", "exists", "list", "optimize", "foo", ""];
+    if !stdin.is_empty() || args.iter().any(|arg| arg.starts_with(b"--")) {
+        subcommands = vec!["list", "optimize"];
+    }
+    args.insert(0, (*rng.pick(&subcommands)).into());
+    ("refs", args, stdin)
+}
