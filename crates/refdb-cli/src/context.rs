@@ -10,7 +10,7 @@ use std::path::Path;
 use refdb::objects::{ABBREVIATION_MIN, Odb};
 use refdb::repository::OpenOptions;
 use refdb::revision::{Note, Revisions};
-use refdb::{ObjectFormat, ObjectId, RefName, Repository, Store};
+use refdb::{ErrorKind, ObjectFormat, ObjectId, RefName, Repository, Resolved, Store};
 
 use crate::failure::{Failure, Result, say};
 use crate::global::Globals;
@@ -153,6 +153,15 @@ impl Context {
             }
         }
         Ok(branches)
+    }
+}
+
+/// Follows a symref that a listing meets: one that leads to a broken ref is left out like any other
+/// that leads nowhere. The broken ref itself is told where the listing meets it.
+pub(crate) fn resolve_listed(store: &Store, name: RefName<'_>) -> Result<Option<Resolved>> {
+    match store.resolve(name) {
+        Err(error) if error.kind() == ErrorKind::BrokenRef => Ok(None),
+        resolved => Ok(resolved?),
     }
 }
 

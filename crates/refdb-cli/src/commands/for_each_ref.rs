@@ -18,7 +18,7 @@ use refdb::name::is_root_ref;
 use refdb::{Refs, Store, TargetRef};
 use serde_json::{Map, Value as Json};
 
-use crate::context::Context;
+use crate::context::{Context, resolve_listed};
 use crate::failure::{Failure, Result, say};
 use crate::options::{Opt, Spec, Value};
 use crate::output::Output;
@@ -386,7 +386,7 @@ impl Listing<'_> {
             }
             let (oid, peeled) = match record.target {
                 TargetRef::Direct(oid) => (oid, record.peeled),
-                TargetRef::Symbolic(_) => match self.store.resolve(record.name)? {
+                TargetRef::Symbolic(_) => match resolve_listed(self.store, record.name)? {
                     Some(resolved) => (resolved.oid, resolved.peeled),
                     None => continue,
                 },

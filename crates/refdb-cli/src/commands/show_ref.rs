@@ -9,7 +9,7 @@ use refdb::objects::{ObjectKind, Peeled};
 use refdb::{ObjectId, RefName, Store, TargetRef};
 
 use super::refs::check_exists;
-use crate::context::{Context, Digits};
+use crate::context::{Context, Digits, resolve_listed};
 use crate::failure::{Failure, Result, say};
 use crate::options::{Opt, Spec, Value};
 use crate::output::Output;
@@ -231,7 +231,7 @@ impl Printer<'_> {
         while let Some(record) = refs.next()? {
             let (oid, peeled) = match record.target {
                 TargetRef::Direct(oid) => (oid, record.peeled),
-                TargetRef::Symbolic(_) => match self.store.resolve(record.name)? {
+                TargetRef::Symbolic(_) => match resolve_listed(self.store, record.name)? {
                     Some(resolved) => (resolved.oid, resolved.peeled),
                     None => continue,
                 },
