@@ -125,14 +125,31 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
         if let Some(&update) = self.derived_values.get(name) {
             return Some(update);
         }
-        let edits = &self.queue.edits;
+        let mut same = self
+            .edits_from(name)
+            .take_while(|&edit| self.name(edit).as_bytes() == name);
+        same.find(|&edit| !self.queue.edits[edit].is_log_only())
+    }
+
+    /// Returns the edits from the first one on whose name is not less than `name`, by name.
+    pub(super) fn edits_from(&self, name: &[u8]) -> impl Iterator<Item = usize> {
         let start = self
             .order
-            .partition_point(|&index| edits[index].name().as_bytes() < name);
-        let same = self.order[start..]
-            .iter()
-            .take_while(|&&i| edits[i].name().as_bytes() == name);
-        same.copied().find(|&index| !edits[index].is_log_only())
+            .partition_point(|&edit| self.name(edit).as_bytes() < name);
+        self.order[start..].iter().copied()
+    }
+
+    /// Returns the updates that `keep` names, in the order of their names.
+    pub(super) fn by_name(&self, keep: impl Fn(usize) -> bool) -> Vec<usize> {
+        let keep = |update: &usize| keep(*update);
+        let mut chosen: Vec<usize> = self.order.iter().copied().filter(keep).collect();
+        let edits = chosen.len();
+        chosen.extend((self.queue.edits.len()..self.updates.len()).filter(keep));
+        // The edits are in order already, and most transactions bring nothing else.
+        if chosen.len() > edits {
+            chosen.sort_by(|&low, &high| self.name(low).cmp(&self.name(high)));
+        }
+        chosen
     }
 
     /// Refuses an update and with it the whole edit that it comes from.
@@ -288,15 +305,8 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
         if start == 0 {
             return None;
         }
-        let edits = &self.queue.edits;
-        let at = self
-            .order
-            .partition_point(|&index| edits[index].name().as_bytes() < name);
-        let edit = self
-            .order
-            .get(at)
-            .copied()
-            .filter(|&i| edits[i].name().as_bytes() == name);
+        let first = self.edits_from(name).next();
+        let edit = first.filter(|&edit| self.name(edit).as_bytes() == name);
         edit.or_else(|| {
             self.derived_first
                 .get(name)

@@ -65,18 +65,10 @@ impl Clashes {
 
 /// Returns the updates of refs that do not exist, in the order of their names.
 fn new_names(expansion: &Expansion<'_, '_, '_>) -> Vec<usize> {
-    let is_new = |&update: &usize| {
+    expansion.by_name(|update| {
         let state = &expansion.updates[update];
         state.current == Current::Missing && !state.log_only && !state.rejected
-    };
-    let edits = expansion.queue.edits.len();
-    let mut new: Vec<usize> = expansion.order.iter().copied().filter(is_new).collect();
-    let before = new.len();
-    new.extend((edits..expansion.updates.len()).filter(is_new));
-    if new.len() > before {
-        new.sort_by(|&low, &high| expansion.name(low).cmp(&expansion.name(high)));
-    }
-    new
+    })
 }
 
 /// Returns every proper parent of the new names, once and sorted.
@@ -252,12 +244,8 @@ fn child_within(expansion: &Expansion<'_, '_, '_>, name: &[u8]) -> Option<Vec<u8
         let state = &expansion.updates[update];
         !state.log_only && !state.rejected && expansion.name(update).as_bytes().starts_with(&below)
     };
-    let start = expansion
-        .order
-        .partition_point(|&i| expansion.name(i).as_bytes() < &below[..]);
-    let mut edits = expansion.order[start..]
-        .iter()
-        .copied()
+    let mut edits = expansion
+        .edits_from(&below)
         .take_while(|&update| expansion.name(update).as_bytes().starts_with(&below));
     let edit = edits.find(counts);
     let derived = (expansion.queue.edits.len()..expansion.updates.len()).filter(counts);

@@ -34,14 +34,7 @@ pub(super) fn draft(
     options: &Options,
     format: RefFormat,
 ) -> Result<Draft> {
-    let edits = expansion.queue.edits.len();
-    let changes = |&update: &usize| value(expansion, update).is_some();
-    let mut writes: Vec<usize> = expansion.order.iter().copied().filter(changes).collect();
-    let derived: Vec<usize> = (edits..expansion.updates.len()).filter(changes).collect();
-    if !derived.is_empty() {
-        writes.extend(derived);
-        writes.sort_by(|&low, &high| expansion.name(low).cmp(&expansion.name(high)));
-    }
+    let writes = expansion.by_name(|update| value(expansion, update).is_some());
     let mut logs = Vec::new();
     for update in 0..expansion.updates.len() {
         if let Some((old, new)) = entry(expansion, session, update, format)? {
