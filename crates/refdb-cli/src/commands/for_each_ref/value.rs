@@ -320,16 +320,18 @@ fn missing(oid: ObjectId, item: Item<'_>) -> Failure {
     Failure::fatal(format!("missing object {oid} for {}", item.name))
 }
 
+/// Returns how many of so many components are left out: `count`, or all but so many if it is negative.
+fn components_to_strip(components: usize, count: i32) -> usize {
+    usize::try_from(count).unwrap_or_else(|_| {
+        let keep = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+        components.saturating_sub(keep)
+    })
+}
+
 /// Leaves out so many components at the front, or all but so many if `count` is negative.
 fn strip_left(name: &[u8], count: i32) -> &[u8] {
     let slashes: Vec<usize> = name.find_iter("/").collect();
-    let strip = match usize::try_from(count) {
-        Ok(count) => count,
-        Err(_) => {
-            let keep = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
-            (slashes.len() + 1).saturating_sub(keep)
-        }
-    };
+    let strip = components_to_strip(slashes.len() + 1, count);
     match strip.checked_sub(1) {
         None => name,
         Some(last) => slashes
@@ -342,13 +344,7 @@ fn strip_left(name: &[u8], count: i32) -> &[u8] {
 /// Leaves out so many components at the end, or all but so many if `count` is negative.
 fn strip_right(name: &[u8], count: i32) -> &[u8] {
     let slashes: Vec<usize> = name.find_iter("/").collect();
-    let strip = match usize::try_from(count) {
-        Ok(count) => count,
-        Err(_) => {
-            let keep = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
-            (slashes.len() + 1).saturating_sub(keep)
-        }
-    };
+    let strip = components_to_strip(slashes.len() + 1, count);
     if strip == 0 {
         return name;
     }
