@@ -1,5 +1,6 @@
 //! The commands: a table with a line for each, and what leads to them.
 
+mod check_ref_format;
 mod for_each_ref;
 mod pack_refs;
 mod refs;
@@ -50,11 +51,19 @@ const COMMANDS: &[Command] = &[
         run: pack_refs::run,
     },
     Command {
+        name: "check-ref-format",
+        summary: "Tell whether a name may be the name of a ref or of a branch",
+        run: check_ref_format::run,
+    },
+    Command {
         name: "refs",
         summary: "All of this under one name: list, exists, create, update, delete, optimize",
         run: refs::run,
     },
 ];
+
+/// The commands that do something useful where there is no repository.
+const WITHOUT_REPOSITORY: &[&str] = &["check-ref-format"];
 
 /// Runs the command line.
 ///
@@ -93,7 +102,8 @@ fn dispatch(context: &Context, out: &mut Output, name: &[u8], args: &[Vec<u8>]) 
         (name, args) => match find(name) {
             Some(command) => {
                 // Asking how to call a command needs no repository; all else does.
-                if !matches!(args, [only] if only == b"-h") {
+                let asks = matches!(args, [only] if only == b"-h");
+                if !asks && !WITHOUT_REPOSITORY.contains(&command.name) {
                     context.repository()?;
                 }
                 (command.run)(context, out, args)

@@ -45,6 +45,24 @@ impl Context {
 
     /// Returns the repository, which is found and opened by the first call.
     pub(crate) fn repository(&self) -> Result<&Repository> {
+        self.found().map_err(refused)
+    }
+
+    /// Returns the repository; `None` where there is none that may be opened.
+    ///
+    /// Whatever else stands in the way, such as configuration that makes no sense, is a failure.
+    pub(crate) fn repository_if_any(&self) -> Result<Option<&Repository>> {
+        match self.found() {
+            Err(error) if error.kind() == ErrorKind::Repository => Ok(None),
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                say("warning", error.to_string().as_bytes());
+                Ok(None)
+            }
+            found => found.map(Some).map_err(refused),
+        }
+    }
+
+    fn found(&self) -> refdb::Result<&Repository> {
         if let Some(repository) = self.repository.get() {
             return Ok(repository);
         }
@@ -65,7 +83,7 @@ impl Context {
         for argument in &globals.config_env {
             options = options.config_env(argument)?;
         }
-        let repository = options.discover(Path::new("")).map_err(refused)?;
+        let repository = options.discover(Path::new(""))?;
         for warning in repository.warnings() {
             say("warning", warning.as_bytes());
         }

@@ -233,6 +233,16 @@ impl<Id: Copy> Spec<Id> {
         Ok(operands)
     }
 
+    /// Finds the option without an argument that `arg` spells out in full, and whether it is set.
+    pub(crate) fn exact(&self, arg: &[u8]) -> Option<(Id, bool)> {
+        let name = arg.strip_prefix(b"--")?;
+        self.options.iter().find_map(|option| {
+            let unset =
+                option.negatable && name.strip_prefix(b"no-") == Some(option.long.as_bytes());
+            (unset || name == option.long.as_bytes()).then_some((option.id, !unset))
+        })
+    }
+
     fn long(
         &self,
         arg: &[u8],

@@ -8,16 +8,7 @@ const HELP_COLUMN: usize = 26;
 impl<Id: Copy> Spec<Id> {
     /// Returns the usage text; hidden options are part of it if `all` is set.
     pub(crate) fn usage(&self, all: bool) -> String {
-        let mut out = String::new();
-        for (index, form) in self.forms.iter().enumerate() {
-            let lead = if index == 0 { "usage: " } else { "   or: " };
-            let lead = format!("{lead}refdb {} ", self.name);
-            let broken = format!("\n{}", " ".repeat(lead.len()));
-            out.push_str(&lead);
-            out.push_str(&form.replace('\n', &broken));
-            out.truncate(out.trim_end().len());
-            out.push('\n');
-        }
+        let mut out = self.synopsis();
         out.push('\n');
         for option in self.options.iter().filter(|option| all || !option.hidden) {
             if option.group {
@@ -30,6 +21,21 @@ impl<Id: Copy> Spec<Id> {
             }
         }
         if !self.options.is_empty() {
+            out.push('\n');
+        }
+        out
+    }
+
+    /// Returns the forms of a call, which are the beginning of the usage text.
+    pub(crate) fn synopsis(&self) -> String {
+        let mut out = String::new();
+        for (index, form) in self.forms.iter().enumerate() {
+            let lead = if index == 0 { "usage: " } else { "   or: " };
+            let lead = format!("{lead}refdb {} ", self.name);
+            let broken = format!("\n{}", " ".repeat(lead.len()));
+            out.push_str(&lead);
+            out.push_str(&form.replace('\n', &broken));
+            out.truncate(out.trim_end().len());
             out.push('\n');
         }
         out

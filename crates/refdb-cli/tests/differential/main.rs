@@ -58,6 +58,10 @@ for_every_format! {
         check(format, "for-each-ref", include_str!("for-each-ref.txt"));
     }
 
+    fn check_ref_format(format) {
+        check(format, "check-ref-format", include_str!("check-ref-format.txt"));
+    }
+
     fn pack_refs(format) {
         check(format, "pack-refs", include_str!("pack-refs.txt"));
     }

@@ -32,32 +32,32 @@ impl Revisions<'_> {
     /// # Errors
     /// As for [`Revisions::dwim_ref`].
     pub fn expand_branch(&self, name: &[u8]) -> Result<BString> {
-        Ok(self.interpret(name, true)?.unwrap_or_else(|| name.into()))
+        let Some((mut branch, len)) = self.interpret(name, true)? else {
+            return Ok(name.into());
+        };
+        branch.extend_from_slice(name.get(len..).unwrap_or_default());
+        Ok(branch)
     }
 
-    /// Returns what stands for the whole of `name`; `None` if it is nothing special. With
-    /// `local`, only names of local branches are of interest.
-    pub(super) fn interpret(&self, name: &[u8], local: bool) -> Result<Option<BString>> {
+    /// Returns what stands for the beginning of `name`, and how long that is; `None` if it is
+    /// nothing special. With `local`, only names of local branches are of interest.
+    pub(super) fn interpret(&self, name: &[u8], local: bool) -> Result<Option<(BString, usize)>> {
         if let Some((number, rest)) = prior_number(name) {
-            let Some(mut branch) = self.prior_branch(number)? else {
+            let Some(branch) = self.prior_branch(number)? else {
                 return Ok(None);
             };
-            if rest.is_empty() {
-                return Ok(Some(branch));
-            }
+            let len = name.len() - rest.len();
             // A reflog can say anything; what it gives as a branch is not looked into without end.
-            if !is_well_formed(&branch, FormatOptions::ONE_LEVEL) {
-                return Ok(None);
+            if rest.is_empty() || !is_well_formed(&branch, FormatOptions::ONE_LEVEL) {
+                return Ok(Some((branch, len)));
             }
-            branch.extend_from_slice(rest);
-            return self.interpret(&branch, local);
+            return self.interpret_again(branch, name, len, local).map(Some);
         }
         if !local && let Some(rest) = lone_at(name) {
-            let mut head = BString::from("HEAD");
-            head.extend_from_slice(rest);
+            let head = BString::from("HEAD");
             return match rest {
-                b"" => Ok(Some(head)),
-                _ => self.interpret(&head, local),
+                b"" => Ok(Some((head, name.len()))),
+                _ => self.interpret_again(head, name, 1, local).map(Some),
             };
         }
         for at in name.find_iter("@") {
@@ -69,12 +69,30 @@ impl Revisions<'_> {
                 continue;
             }
             let tracking = self.tracking(branch, direction)?;
-            if len != rest.len() || local && !tracking.starts_with(b"refs/heads/") {
+            if local && !tracking.starts_with(b"refs/heads/") {
                 return Ok(None);
             }
-            return Ok(Some(self.shorten(RefName::from_disk(&tracking), false)?));
+            let short = self.shorten(RefName::from_disk(&tracking), false)?;
+            return Ok(Some((short, at + len)));
         }
         Ok(None)
+    }
+
+    /// Looks whether `start`, which stands for the first `len` bytes of `name`, and what follows
+    /// there have a meaning together.
+    fn interpret_again(
+        &self,
+        start: BString,
+        name: &[u8],
+        len: usize,
+        local: bool,
+    ) -> Result<(BString, usize)> {
+        let mut whole = start.clone();
+        whole.extend_from_slice(name.get(len..).unwrap_or_default());
+        match self.interpret(&whole, local)? {
+            Some((meant, end)) if end >= start.len() => Ok((meant, end - start.len() + len)),
+            _ => Ok((start, len)),
+        }
     }
 
     /// Returns the id that `@{-N}` stands for if no branch was checked out then.

@@ -184,9 +184,10 @@ impl Revisions<'_> {
         if !name.contains(&b'@') {
             return Ok(name.into());
         }
-        Ok(self
-            .interpret(name, false)?
-            .unwrap_or_else(|| shown(name).to_owned()))
+        Ok(match self.interpret(name, false)? {
+            Some((meant, len)) if len == name.len() => meant,
+            _ => shown(name).to_owned(),
+        })
     }
 }
 
