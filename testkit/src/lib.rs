@@ -25,6 +25,7 @@ pub mod damage;
 pub mod fixture;
 pub mod format;
 pub mod generate;
+pub mod history;
 pub mod jgit;
 pub mod model;
 pub mod objects;

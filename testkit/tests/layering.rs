@@ -12,10 +12,11 @@ use refdb_testkit::oracle::workspace_root;
 
 /// The modules of refdb from the lowest layer up. A module may import from lower layers, and from
 /// its own.
-const LAYERS: [&[&str]; 9] = [
+const LAYERS: [&[&str]; 10] = [
     &["error", "name", "oid", "reflog", "target"],
     &["system"],
     &["date", "layout", "lockfile", "objects", "options"],
+    &["graph"],
     &["backend"],
     &["resolve"],
     &["transaction"],

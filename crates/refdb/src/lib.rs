@@ -78,6 +78,8 @@
 #[cfg(feature = "git")]
 pub mod date;
 pub mod error;
+#[cfg(feature = "git")]
+pub mod graph;
 pub mod layout;
 pub mod name;
 pub mod objects;

@@ -20,6 +20,7 @@ pub mod config;
 mod discover;
 mod environment;
 mod format;
+mod history;
 mod identity;
 mod open;
 mod ownership;

@@ -31,11 +31,11 @@ mod suffix;
 mod tracking;
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::HashSet;
 
 use bstr::{BStr, BString, ByteSlice};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::graph::Grafts;
 use crate::objects::{ObjectKind, Odb};
 use crate::oid::ObjectId;
 use crate::repository::Repository;
@@ -66,7 +66,7 @@ pub struct Revisions<'r> {
     check_object_names: bool,
     prefix: BString,
     notes: RefCell<Vec<Note>>,
-    shallow: OnceCell<HashSet<ObjectId>>,
+    grafts: OnceCell<Grafts>,
 }
 
 /// Which kind of object an abbreviated id is meant to name.
@@ -93,7 +93,7 @@ impl<'r> Revisions<'r> {
             check_object_names: false,
             prefix: BString::default(),
             notes: RefCell::new(Vec::new()),
-            shallow: OnceCell::new(),
+            grafts: OnceCell::new(),
         }
     }
 

@@ -7,38 +7,28 @@ use regex_lite::RegexBuilder;
 
 use super::{Hint, Revisions, shown};
 use crate::error::{Error, ErrorKind, Result};
+use crate::graph::{commit_parents, commit_time};
 use crate::objects::ObjectKind;
 use crate::oid::ObjectId;
 
 impl Revisions<'_> {
-    /// Returns the parents of a commit; `None` if there is no such commit. History ends at the
-    /// commits of a shallow clone.
+    /// Returns the parents of a commit; `None` if there is no such commit, or it is malformed.
     pub(super) fn parents(&self, commit: ObjectId) -> Result<Option<Vec<ObjectId>>> {
         let object = self.odb.read(commit)?;
         let Some(object) = object.filter(|object| object.kind == ObjectKind::Commit) else {
             return Ok(None);
         };
-        if self.shallow().contains(&commit) {
-            return Ok(Some(Vec::new()));
-        }
-        let parents = header_lines(&object.data)
-            .skip(1)
-            .map_while(|line| ObjectId::from_hex(line.strip_prefix(b"parent ")?));
-        Ok(Some(parents.collect()))
+        let grafts = self.grafts.get_or_init(|| self.repository.grafts());
+        Ok(match grafts.parents(commit) {
+            Some(parents) => Some(parents.to_vec()),
+            None => commit_parents(&object.data, self.odb.format()),
+        })
     }
 
     /// Returns the tree that a commit names in its content.
     pub(super) fn tree_of(&self, commit: &[u8]) -> Option<ObjectId> {
         let hex = header_lines(commit).next()?.strip_prefix(b"tree ")?;
         self.full_id(hex)
-    }
-
-    fn shallow(&self) -> &HashSet<ObjectId> {
-        self.shallow.get_or_init(|| {
-            let path = self.repository.common_dir().join("shallow");
-            let content = self.repository.system().read(&path).unwrap_or_default();
-            content.lines().filter_map(ObjectId::from_hex).collect()
-        })
     }
 
     /// Resolves `:/text`, and refuses `:path`.
@@ -214,16 +204,6 @@ impl Hint {
 /// Returns the lines before the message.
 fn header_lines(commit: &[u8]) -> impl Iterator<Item = &[u8]> {
     commit.lines().take_while(|line| !line.is_empty())
-}
-
-/// Returns when a commit was made, in seconds since 1970; 0 when it does not say.
-fn commit_time(commit: &[u8]) -> u64 {
-    let line = header_lines(commit).find(|line| line.starts_with(b"committer "));
-    let time = line.and_then(|line| {
-        let rest = line.get(line.rfind_byte(b'>')? + 1..)?;
-        rest.fields().next()?.to_str().ok()?.parse().ok()
-    });
-    time.unwrap_or(0)
 }
 
 /// Finds a name in the content of a tree; tells whether it is a tree itself.

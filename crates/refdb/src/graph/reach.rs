@@ -1,0 +1,180 @@
+//! What commits reach, and which commits reach one: both for any number of questions in one walk.
+
+use super::{Graph, Key, Node, Queue, UNKNOWN};
+use crate::error::Result;
+
+/// The commits that some tips reach. The walk goes on only as far as questions ask.
+#[derive(Clone, Debug, Default)]
+pub struct Reachable {
+    queue: Queue,
+    reached: Nodes,
+}
+
+impl Reachable {
+    /// Begins at these tips, which count as reached.
+    ///
+    /// # Errors
+    /// As for [`Graph::commit`].
+    pub fn new(graph: &mut Graph<'_>, tips: impl IntoIterator<Item = Node>) -> Result<Self> {
+        let mut reachable = Reachable::default();
+        for tip in tips {
+            reachable.reach(graph, tip)?;
+        }
+        Ok(reachable)
+    }
+
+    fn reach(&mut self, graph: &mut Graph<'_>, node: Node) -> Result<()> {
+        if self.reached.insert(node) {
+            self.queue.push(graph, node)?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether a tip is this commit or has it as an ancestor.
+    ///
+    /// # Errors
+    /// As for [`Graph::commit`].
+    pub fn contains(&mut self, graph: &mut Graph<'_>, node: Node) -> Result<bool> {
+        let wanted = graph.key(node)?.generation;
+        while !self.reached.contains(node) {
+            // Behind the first in the queue are only commits of its generation and earlier ones.
+            let is_behind = |first: Key| first.generation != UNKNOWN && first.generation <= wanted;
+            if self.queue.first().is_none_or(is_behind) {
+                return Ok(false);
+            }
+            self.step(graph)?;
+        }
+        Ok(true)
+    }
+
+    /// Walks on while commits are left that were committed at `time` (in seconds since 1970) or
+    /// later, and returns the commits that were reached, in no order. At 0 these are all.
+    ///
+    /// # Errors
+    /// As for [`Graph::commit`].
+    pub fn walk_to(&mut self, graph: &mut Graph<'_>, time: u64) -> Result<Vec<Node>> {
+        while self.queue.first().is_some_and(|first| first.time >= time) {
+            self.step(graph)?;
+        }
+        Ok(self.reached.iter().collect())
+    }
+
+    fn step(&mut self, graph: &mut Graph<'_>) -> Result<()> {
+        if let Some(node) = self.queue.pop() {
+            for index in 0..graph.parent_count(node)? {
+                if let Some(parent) = graph.parent_at(node, index) {
+                    self.reach(graph, parent)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which commits reach one of a few. What is found out of a commit on the way is kept, so that all
+/// questions together are one walk.
+#[derive(Clone, Debug, Default)]
+pub struct Containing {
+    contains: Nodes,
+    lacks: Nodes,
+    /// The lowest generation among those that are looked for.
+    generation_min: u32,
+}
+
+impl Containing {
+    /// Asks for commits that reach one of `wanted`.
+    ///
+    /// # Errors
+    /// As for [`Graph::commit`].
+    pub fn new(graph: &mut Graph<'_>, wanted: impl IntoIterator<Item = Node>) -> Result<Self> {
+        let mut containing = Containing {
+            generation_min: UNKNOWN,
+            ..Containing::default()
+        };
+        for node in wanted {
+            let generation = graph.key(node)?.generation;
+            containing.contains.insert(node);
+            containing.generation_min = containing.generation_min.min(generation);
+        }
+        Ok(containing)
+    }
+
+    /// Returns whether `tip` is one of the commits or has one as an ancestor.
+    ///
+    /// # Errors
+    /// As for [`Graph::commit`].
+    pub fn is_in(&mut self, graph: &mut Graph<'_>, tip: Node) -> Result<bool> {
+        if let Some(known) = self.known(graph, tip)? {
+            return Ok(known);
+        }
+        let mut path = vec![(tip, 0)];
+        while let Some((node, next)) = path.last_mut() {
+            let node = *node;
+            let Some(parent) = graph.parent_at(node, *next) else {
+                self.lacks.insert(node);
+                path.pop();
+                continue;
+            };
+            *next += 1;
+            match self.known(graph, parent)? {
+                Some(true) => {
+                    // All that led here contains it.
+                    for (node, _) in path.drain(..) {
+                        self.contains.insert(node);
+                    }
+                    return Ok(true);
+                }
+                Some(false) => {}
+                None => path.push((parent, 0)),
+            }
+        }
+        Ok(false)
+    }
+
+    fn known(&mut self, graph: &mut Graph<'_>, node: Node) -> Result<Option<bool>> {
+        if self.contains.contains(node) {
+            return Ok(Some(true));
+        }
+        if self.lacks.contains(node) {
+            return Ok(Some(false));
+        }
+        let generation = graph.key(node)?.generation;
+        if generation != UNKNOWN && generation <= self.generation_min {
+            return Ok(Some(false));
+        }
+        Ok(None)
+    }
+}
+
+/// A set of commits.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Nodes(Vec<u64>);
+
+impl Nodes {
+    /// Adds a commit; returns whether it was not there.
+    pub(super) fn insert(&mut self, node: Node) -> bool {
+        let (word, bit) = split(node);
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        let word = &mut self.0[word];
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+
+    pub(super) fn contains(&self, node: Node) -> bool {
+        let (word, bit) = split(node);
+        self.0.get(word).is_some_and(|word| word & bit != 0)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Node> {
+        let all = 0..u32::try_from(self.0.len() * 64).unwrap_or(u32::MAX);
+        all.map(Node).filter(|node| self.contains(*node))
+    }
+}
+
+/// Returns the word and the bit of a commit.
+fn split(node: Node) -> (usize, u64) {
+    (node.0 as usize / 64, 1 << (node.0 % 64))
+}
