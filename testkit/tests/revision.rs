@@ -175,6 +175,7 @@ for_every_format! {
             "merge^2~3^0", "merge^^^", "v1^{}", "v1^{commit}", "v1^{tag}", "v1^{tree}", "v1~2",
             "v1^{blob}", "v1^{object}", "nested^{}", "nested^{tag}", "tree^{}", "tree^{tree}",
             "tree^{commit}", "tree~1", "blob^{}", "blob^{blob}", "lying", "lying^{}", "tree^0",
+            "lying~1", "lying^0", "treetag~1",
             "lying^{commit}", "lying^{tag}", "HEAD^{tree}", "HEAD^{tree}^{tree}", "HEAD^{tag}",
             "HEAD^{foo}", "HEAD^{", "^{tree}", "HEAD^{}^{}~1", "HEAD^{commit}~1^{tree}",
         ]);

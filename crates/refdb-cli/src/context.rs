@@ -117,14 +117,16 @@ impl Context {
         }
         let revisions = Revisions::new(repository);
         let resolved = revisions.resolve(expression);
-        for note in revisions.notes() {
-            match note {
-                Note::Warning(text) => say("warning", text.as_bytes()),
-                Note::Error(text) => say("error", text.as_bytes()),
-                Note::Hint(text) => say("hint", text.as_bytes()),
-            }
-        }
+        say_notes(&revisions);
         Ok(resolved?)
+    }
+
+    /// Returns the commit that an object is, or leads to through tags; says why if it is none.
+    pub(crate) fn commit_of(&self, oid: ObjectId) -> Result<Option<ObjectId>> {
+        let revisions = Revisions::new(self.repository()?);
+        let commit = revisions.commit(oid);
+        say_notes(&revisions);
+        Ok(commit?)
     }
 
     /// Returns the shortest name that still means `name`, unless a later rule makes it mean
@@ -171,6 +173,17 @@ impl Context {
             }
         }
         Ok(branches)
+    }
+}
+
+/// Says what came up while a revision expression was resolved.
+fn say_notes(revisions: &Revisions<'_>) {
+    for note in revisions.notes() {
+        match note {
+            Note::Warning(text) => say("warning", text.as_bytes()),
+            Note::Error(text) => say("error", text.as_bytes()),
+            Note::Hint(text) => say("hint", text.as_bytes()),
+        }
     }
 }
 

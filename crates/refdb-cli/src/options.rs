@@ -264,6 +264,9 @@ impl<Id: Copy> Spec<Id> {
     /// Finds the option with the long name `name`, which may be shortened, for an argument that
     /// may hold a value too.
     fn find(&self, name: &[u8], arg: &[u8]) -> Result<Option<Named<'_, Id>>> {
+        // With a value behind it, `no` alone is not short for what begins with `no-`.
+        let is_no = name.len() < arg.len() && b"no".starts_with(name);
+        let begins = |form: &[u8]| form.starts_with(name) && !(is_no && form.starts_with(b"no-"));
         let mut found: Option<Named<'_, Id>> = None;
         let mut other: Option<Named<'_, Id>> = None;
         for option in self.options.iter().filter(|option| !option.long.is_empty()) {
@@ -285,9 +288,9 @@ impl<Id: Copy> Spec<Id> {
             if negative.contains(&name) {
                 return Ok(Some(named(true)));
             }
-            let shortened = if positive.starts_with(name) {
+            let shortened = if begins(positive) {
                 named(false)
-            } else if negative.iter().any(|form| form.starts_with(name)) {
+            } else if negative.iter().any(|form| begins(form)) {
                 named(true)
             } else {
                 continue;

@@ -231,6 +231,11 @@ fn rule(call: &Call, git: &Answer, ours: &Answer) -> Option<Allowed> {
     if call.stdin.len() > 1 && git_says(refused) && ours_says(refused) {
         return Some(Allowed::Words);
     }
+    // Git names a lock that cannot be made by a path from where it is.
+    let in_the_way = "non-directory in the way";
+    if git_says(in_the_way) && ours_says(in_the_way) {
+        return Some(Allowed::Words);
+    }
     // Packed refs are locked only if one of them changes.
     if git_says("packed-refs.lock': File exists") && !ours_says("packed-refs.lock") {
         return Some(Allowed::Deeds);
@@ -276,6 +281,13 @@ fn rule(call: &Call, git: &Answer, ours: &Answer) -> Option<Allowed> {
     let ignoring = "warning: ignoring ref with broken name";
     let excludes = call.args.iter().any(|it| it.starts_with(b"--exc"));
     if git_says(ignoring) || (excludes && git_says("warning: ignoring broken ref")) {
+        return Some(Allowed::Words);
+    }
+    // In `files` Git leaves the refs beside `refs/` out where a filter by commits is given.
+    let filters = ["--merged", "--no-merged", "--contains", "--no-contains"];
+    let is_filter = |it: &BString| filters.iter().any(|filter| it.starts_with_str(filter));
+    let shows_root = call.args.iter().any(|it| it == "--include-root-refs");
+    if shows_root && call.args.iter().any(is_filter) && git.code == ours.code {
         return Some(Allowed::Words);
     }
     // Of two mistakes in a format the other one is told.

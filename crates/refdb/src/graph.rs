@@ -34,7 +34,7 @@ use std::collections::HashMap;
 use bstr::ByteSlice;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::objects::{ObjectKind, Odb};
+use crate::objects::{Object, ObjectKind, Odb, TAG_DEPTH_MAX, tag_target};
 use crate::oid::{ObjectFormat, ObjectId};
 use file::CommitGraph;
 use queue::Key;
@@ -166,6 +166,43 @@ impl<'o> Graph<'o> {
         Ok(node)
     }
 
+    /// Returns the commit that an object is, or leads to through tags; `None` if there is none.
+    ///
+    /// # Errors
+    /// `Corrupt` when a commit is malformed, `Io` when an object cannot be read.
+    pub fn peel(&mut self, oid: ObjectId) -> Result<Option<Node>> {
+        let mut oid = oid;
+        let mut claimed = None;
+        for _ in 0..=TAG_DEPTH_MAX {
+            let is_in_file = || self.file.as_ref().is_some_and(|file| file.contains(oid));
+            let is_known = self.known.get(&oid).is_some_and(|it| self.at(*it).is_read);
+            if claimed.is_none_or(|kind| kind == ObjectKind::Commit) && (is_known || is_in_file()) {
+                return self.commit(oid).map(Some);
+            }
+            let Some(object) = self.odb.read(oid)? else {
+                return Ok(None);
+            };
+            if claimed.is_some_and(|kind| kind != object.kind) {
+                return Ok(None);
+            }
+            match object.kind {
+                ObjectKind::Commit => {
+                    let node = self.enter(oid)?;
+                    self.read_from(node, Some(object))?;
+                    return Ok(Some(node));
+                }
+                ObjectKind::Tag => {
+                    let Some((target, kind)) = tag_target(&object.data, self.odb.format()) else {
+                        return Ok(None);
+                    };
+                    (oid, claimed) = (target, Some(kind));
+                }
+                ObjectKind::Tree | ObjectKind::Blob => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
     /// Returns the id of a commit.
     pub fn oid(&self, node: Node) -> ObjectId {
         self.at(node).oid
@@ -238,11 +275,23 @@ impl<'o> Graph<'o> {
             return Ok(());
         }
         let oid = self.at(node).oid;
+        let is_in_file = self.file.as_ref().is_some_and(|file| file.contains(oid));
+        let object = if is_in_file {
+            None
+        } else {
+            self.odb.read(oid)?
+        };
+        self.read_from(node, object)
+    }
+
+    /// Takes what is to be known of a commit from the commit-graph file, else from the object.
+    fn read_from(&mut self, node: Node, object: Option<Object>) -> Result<()> {
+        let oid = self.at(node).oid;
         let from_file = self.file.as_ref().and_then(|file| file.commit(oid));
         let (time, generation, parents) = match from_file {
             Some(found) => (found.time, found.generation, found.parents),
             None => {
-                let (time, parents) = self.read_object(oid)?;
+                let (time, parents) = self.parse(oid, object)?;
                 (time, UNKNOWN, parents)
             }
         };
@@ -264,8 +313,13 @@ impl<'o> Graph<'o> {
     }
 
     /// Reads time and parents from the object itself.
-    fn read_object(&self, oid: ObjectId) -> Result<(u64, Vec<ObjectId>)> {
-        let Some(object) = self.odb.read(oid)? else {
+    fn parse(&self, oid: ObjectId, object: Option<Object>) -> Result<(u64, Vec<ObjectId>)> {
+        let object = match object {
+            Some(object) => Some(object),
+            // Its entry in the commit-graph file is damaged.
+            None => self.odb.read(oid)?,
+        };
+        let Some(object) = object else {
             if self.missing_ends_history {
                 return Ok((0, Vec::new()));
             }

@@ -3,7 +3,7 @@
 use bstr::{BString, ByteVec};
 
 use super::updates::Parts;
-use super::words::{any, name, pattern};
+use super::words::{any, name, pattern, value};
 use crate::rng::Rng;
 
 /// Puts an option and its value together.
@@ -241,6 +241,9 @@ fn each_ref(rng: &mut Rng) -> (Vec<BString>, Vec<BString>) {
     if rng.percent(8) {
         args.push(with("--points-at=", any(rng)));
     }
+    while rng.percent(15) {
+        args.push(by_commit(rng));
+    }
     if rng.percent(8) {
         let marker = if rng.percent(70) {
             name(rng)
@@ -262,6 +265,17 @@ fn each_ref(rng: &mut Rng) -> (Vec<BString>, Vec<BString>) {
         }
     }
     (args, stdin)
+}
+
+/// A filter by where a ref's commit stands in history.
+fn by_commit(rng: &mut Rng) -> BString {
+    let options = ["--merged", "--no-merged", "--contains", "--no-contains"];
+    let option = *rng.pick(&options);
+    match rng.below(10) {
+        0 => option.into(),
+        1 => with(&format!("{option}="), any(rng)),
+        _ => with(&format!("{option}="), value(rng)),
+    }
 }
 
 /// `for-each-ref`.

@@ -4,6 +4,7 @@
 
 mod atom;
 mod block;
+mod commits;
 mod date;
 mod format;
 mod message;
@@ -22,6 +23,7 @@ use crate::context::{Context, resolve_listed};
 use crate::failure::{Failure, Result, say};
 use crate::options::{Opt, Spec, Value};
 use crate::output::Output;
+use commits::{CommitFilter, Commits};
 use format::{Format, Piece};
 use patterns::Patterns;
 use points_at::PointsAt;
@@ -168,6 +170,7 @@ struct Settings {
     /// The keys as they were given: the last counts most.
     sort: Vec<Vec<u8>>,
     points_at: Vec<refdb::ObjectId>,
+    commits: Commits,
     ignore_case: bool,
     stdin: bool,
     root_refs: bool,
@@ -218,6 +221,7 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
         include: Patterns::new(names, settings.ignore_case),
         exclude: Patterns::new(settings.exclude.clone(), settings.ignore_case),
         points_at: PointsAt::new(context, settings.points_at.clone())?,
+        commits: CommitFilter::new(context, &settings.commits)?,
         settings: &settings,
         printer: Printer {
             format: &format,
@@ -277,10 +281,15 @@ impl Settings {
                     }
                 },
             },
-            Id::Merged | Id::NoMerged | Id::Contains | Id::NoContains => {
-                let text = "this version does not follow the history of commits yet: \
-                            --merged, --contains and their opposites";
-                return Err(Failure::fatal(text));
+            Id::Merged | Id::NoMerged => {
+                let is_merged = matches!(id, Id::Merged);
+                let commit = value.into_text().unwrap_or_else(|| b"HEAD".to_vec());
+                self.commits.add_merged(context, &commit, is_merged)?;
+            }
+            Id::Contains | Id::NoContains => {
+                let contains = matches!(id, Id::Contains);
+                let commit = value.into_text().unwrap_or_else(|| b"HEAD".to_vec());
+                self.commits.add_contained(context, &commit, contains)?;
             }
             Id::IgnoreCase => self.ignore_case = is_set,
             Id::Stdin => self.stdin = is_set,
@@ -328,6 +337,7 @@ struct Listing<'a> {
     include: Patterns,
     exclude: Patterns,
     points_at: PointsAt<'a>,
+    commits: Option<CommitFilter<'a>>,
     settings: &'a Settings,
     printer: Printer<'a>,
 }
@@ -398,7 +408,15 @@ impl Listing<'_> {
                 symbolic: record.target.oid().is_none(),
                 packed: record.packed,
             };
-            if self.points_at.matches(item)? && !each(self, item)? {
+            if !self.points_at.matches(item)? {
+                continue;
+            }
+            if let Some(commits) = &mut self.commits
+                && !commits.matches(item)?
+            {
+                continue;
+            }
+            if !each(self, item)? {
                 return Ok(false);
             }
         }

@@ -62,6 +62,10 @@ for_every_format! {
         check(format, "check-ref-format", include_str!("check-ref-format.txt"));
     }
 
+    fn history(format) {
+        check(format, "history", include_str!("history.txt"));
+    }
+
     fn pack_refs(format) {
         check(format, "pack-refs", include_str!("pack-refs.txt"));
     }

@@ -31,6 +31,12 @@ impl CommitGraph {
         has_generations.then_some(CommitGraph(graph))
     }
 
+    /// Returns whether a commit is there.
+    pub(super) fn contains(&self, oid: ObjectId) -> bool {
+        let id = gix_hash::oid::from_bytes_unchecked(oid.as_bytes());
+        self.0.lookup(id).is_some()
+    }
+
     /// Returns what is known of a commit; `None` if it is not there, or its entry is damaged.
     pub(super) fn commit(&self, oid: ObjectId) -> Option<Found> {
         let id = gix_hash::oid::from_bytes_unchecked(oid.as_bytes());

@@ -134,16 +134,40 @@ impl Revisions<'_> {
         Ok(parents.and_then(|parents| parents.get(index).copied()))
     }
 
-    /// Returns the commit that an object is, or leads to through tags.
-    fn commit(&self, oid: ObjectId) -> Result<Option<ObjectId>> {
-        let Some((kind, target)) = self.through_tags(oid)? else {
-            return Ok(None);
-        };
-        if kind != ObjectKind::Commit {
-            self.complain_of_kind(oid, kind, ObjectKind::Commit);
-            return Ok(None);
+    /// Returns the commit that an object is, or leads to through tags; a note says why it is none,
+    /// unless it is missing.
+    ///
+    /// # Errors
+    /// `Io` when an object cannot be read.
+    pub fn commit(&self, oid: ObjectId) -> Result<Option<ObjectId>> {
+        let mut next = (oid, None);
+        for _ in 0..=TAG_DEPTH_MAX {
+            let (reached, claimed) = next;
+            let kind = self.kind(reached)?;
+            match (kind, claimed) {
+                (Some(ObjectKind::Commit), _) => return Ok(Some(reached)),
+                (None, Some(ObjectKind::Commit)) => {
+                    self.complain(format!("Could not read {reached}"));
+                    return Ok(None);
+                }
+                (Some(_), Some(ObjectKind::Commit)) => {
+                    self.complain(format!("Object {reached} not a commit"));
+                    return Ok(None);
+                }
+                (Some(ObjectKind::Tag), _) => {}
+                (Some(kind), _) => {
+                    self.complain_of_kind(oid, kind, ObjectKind::Commit);
+                    return Ok(None);
+                }
+                (None, _) => return Ok(None),
+            }
+            let tag = self.odb.read(reached)?;
+            match tag.and_then(|tag| tag_target(&tag.data, self.odb.format())) {
+                Some((target, kind)) => next = (target, Some(kind)),
+                None => return Ok(None),
+            }
         }
-        Ok(Some(target))
+        Ok(None)
     }
 
     /// Resolves `<front>^{...}`.

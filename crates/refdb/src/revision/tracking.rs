@@ -5,7 +5,7 @@ use bstr::{BStr, BString, ByteSlice};
 
 use super::{Revisions, shown};
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::RefName;
+use crate::name::{RefName, SYMREF_DEPTH_MAX};
 use crate::target::Target;
 
 /// Which of a branch's two remote-tracking branches is meant.
@@ -52,16 +52,18 @@ impl Revisions<'_> {
         self.tracked(&branch, direction)?.map_err(refuse)
     }
 
-    /// Returns the branch that is checked out, without `refs/heads/`.
+    /// Returns the branch that is checked out, without `refs/heads/`: the one at the end of HEAD's
+    /// symrefs, which need not exist.
     fn current_branch(&self) -> Result<Option<BString>> {
-        let head = self.store.read(RefName::from_disk(b"HEAD"))?;
-        Ok(match head.map(|head| head.target) {
-            Some(Target::Symbolic(name)) => {
-                let short = name.as_bytes().strip_prefix(b"refs/heads/");
-                short.map(BString::from)
+        let mut name = BString::from("HEAD");
+        for _ in 0..SYMREF_DEPTH_MAX {
+            let found = self.store.read(RefName::from_disk(&name))?;
+            match found.map(|found| found.target) {
+                Some(Target::Symbolic(target)) => name = target.as_bytes().into(),
+                _ => break,
             }
-            _ => None,
-        })
+        }
+        Ok(name.strip_prefix(b"refs/heads/").map(BString::from))
     }
 
     fn tracked(&self, branch: &[u8], direction: Direction) -> Result<Tracked> {
