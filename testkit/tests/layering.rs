@@ -22,6 +22,7 @@ const LAYERS: [&[&str]; 10] = [
     &["transaction"],
     &["store"],
     &["repository"],
+    &["verify"],
     &["revision"],
 ];
 /// How long a file may be without its tests.

@@ -94,6 +94,8 @@ pub mod store;
 pub mod system;
 pub mod target;
 pub mod transaction;
+#[cfg(feature = "git")]
+pub mod verify;
 
 mod backend;
 mod lockfile;

@@ -46,6 +46,7 @@ use crate::system::System;
 use config::Config;
 pub use environment::Environment;
 pub use open::OpenOptions;
+pub(crate) use paths::real as real_path;
 pub use worktrees::Worktree;
 
 /// A repository, seen from one of its worktrees.
@@ -194,12 +195,17 @@ impl Repository {
     /// # Errors
     /// As for [`Store::open`].
     pub fn worktree_store(&self, worktree: &Worktree) -> Result<Store> {
-        let layout = open::layout(
+        let layout = self.worktree_layout(worktree)?;
+        self.open_store(layout, self.store.options().clone())
+    }
+
+    /// Returns where the refs of a worktree are kept.
+    pub(crate) fn worktree_layout(&self, worktree: &Worktree) -> Result<Layout> {
+        open::layout(
             &worktree.git_dir,
             &self.common_dir,
             self.refs_dir.as_deref(),
-        )?;
-        self.open_store(layout, self.store.options().clone())
+        )
     }
 
     /// Returns how many digits `core.abbrev` asks for; `None` for as many as it takes.

@@ -1,5 +1,6 @@
 //! `refdb refs`: everything about refs under one name.
 
+mod verify;
 mod write;
 
 use refdb::ErrorKind;
@@ -52,6 +53,11 @@ const SUBCOMMANDS: &[Subcommand] = &[
             "         [--exclude <pattern>]"
         ),
         run: pack_refs::optimize,
+    },
+    Subcommand {
+        name: "verify",
+        form: "verify [--strict] [--verbose]",
+        run: verify::run,
     },
 ];
 

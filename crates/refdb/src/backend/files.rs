@@ -38,6 +38,7 @@ use crate::options::Options;
 use crate::reflog::LogEntry;
 use crate::system::{System, bytes_to_path};
 use loose::Loose;
+pub(crate) use packed::HEADER as PACKED_HEADER;
 use packed::PackedRefs;
 
 /// Refs in the `files` format.

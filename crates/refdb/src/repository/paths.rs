@@ -31,7 +31,7 @@ pub(super) fn absolute(base: &Path, path: &Path) -> PathBuf {
 ///
 /// # Errors
 /// When another component does not exist, or links lead in a circle.
-pub(super) fn real(system: &dyn System, path: &Path) -> io::Result<PathBuf> {
+pub(crate) fn real(system: &dyn System, path: &Path) -> io::Result<PathBuf> {
     let mut links = 0;
     let mut resolved = PathBuf::from("/");
     // What is still to be walked, the next component last.

@@ -23,7 +23,7 @@ use crate::system::{Bytes, FileKind, Stat, System};
 use crate::target::Target;
 
 /// How every header starts.
-pub(super) const HEADER: &[u8] = b"# pack-refs with: ";
+pub(crate) const HEADER: &[u8] = b"# pack-refs with: ";
 
 /// A file that changed less than this before it was read may change again without its times
 /// telling: the clocks of file systems tick every few milliseconds.

@@ -1,0 +1,107 @@
+//! `refdb refs verify`: whether what is stored is as it should be.
+
+use std::path::{Path, PathBuf};
+
+use refdb::Repository;
+use refdb::repository::config::Scope;
+use refdb::verify::{Event, Severities, Severity, as_git};
+
+use crate::context::Context;
+use crate::failure::{Failure, Result, complain, say};
+use crate::options::{Opt, Spec};
+use crate::output::Output;
+
+#[derive(Clone, Copy)]
+enum Id {
+    Verbose,
+    Strict,
+}
+
+const SPEC: Spec<Id> = Spec {
+    name: "refs verify",
+    forms: &["[--strict] [--verbose]"],
+    options: &[
+        Opt::flag(Id::Verbose, "verbose", "tell what is looked at"),
+        Opt::flag(Id::Strict, "strict", "count warnings as errors"),
+    ],
+};
+
+/// Runs `refs verify`.
+pub(super) fn run(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    let (mut verbose, mut strict) = (false, false);
+    let operands = SPEC.parse(args, |id, value| {
+        match id {
+            Id::Verbose => verbose = value.is_set(),
+            Id::Strict => strict = value.is_set(),
+        }
+        Ok(())
+    })?;
+    if !operands.is_empty() {
+        complain("usage: 'refdb refs verify' takes no arguments\n");
+        return Err(Failure::Exit(129));
+    }
+    let repository = context.repository()?;
+    let severities = severities(repository, strict)?;
+    let clean = as_git(repository, &severities, &mut |event| {
+        let line = match event {
+            Event::Found(finding) => {
+                let word = match finding.severity {
+                    Severity::Error => "error",
+                    Severity::Warning => "warning",
+                };
+                let id = format!(": {}: ", finding.id.name());
+                say(
+                    word,
+                    &[&finding.path, id.as_bytes(), &finding.text].concat(),
+                );
+                return;
+            }
+            Event::Begin => "references consistency".to_owned(),
+            Event::Ref(name) => name.to_string(),
+            Event::PackedRefs(path) => {
+                format!("packed-refs file {}", shown(repository, path).display())
+            }
+            Event::Table(name) => format!("table: {name}"),
+        };
+        if verbose {
+            complain(&format!("Checking {line}\n"));
+        }
+    })?;
+    if clean {
+        Ok(())
+    } else {
+        Err(Failure::Exit(255))
+    }
+}
+
+fn severities(repository: &Repository, strict: bool) -> Result<Severities> {
+    Severities::from_config(repository, strict).map_err(|error| {
+        let text = error.to_string();
+        let Some(key) = text.strip_prefix("missing value for ") else {
+            return Failure::from(error);
+        };
+        say("error", text.as_bytes());
+        let bare_key = key.trim_matches('\'');
+        let entry = repository.config().all(bare_key);
+        let entry = entry.into_iter().find(|entry| entry.value().is_none());
+        Failure::fatal(match entry.map(|entry| (entry.scope(), entry.file())) {
+            Some((scope, Some(file))) if scope != Scope::Command => {
+                let file = shown(repository, file);
+                format!("bad config variable {key} in file '{}'", file.display())
+            }
+            _ => format!("unable to parse {key} from command-line config"),
+        })
+    })
+}
+
+/// Returns a path as Git shows it: from the top of the work tree, or of a bare repository.
+fn shown(repository: &Repository, path: &Path) -> PathBuf {
+    let top = repository.work_tree();
+    if let Some(inner) = top.and_then(|top| path.strip_prefix(top).ok()) {
+        return inner.to_owned();
+    }
+    match path.strip_prefix(repository.common_dir()) {
+        Ok(inner) if repository.is_bare() => Path::new(".").join(inner),
+        _ => path.to_owned(),
+    }
+}
