@@ -6,6 +6,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use refdb::objects::{ABBREVIATION_MIN, Odb};
 use refdb::repository::OpenOptions;
@@ -14,6 +15,7 @@ use refdb::{ErrorKind, ObjectFormat, ObjectId, RefName, Repository, Resolved, St
 
 use crate::failure::{Failure, Result, say};
 use crate::global::Globals;
+use crate::programs::Processes;
 
 /// How many digits of an object id are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,7 +69,9 @@ impl Context {
             return Ok(repository);
         }
         let globals = &self.globals;
-        let mut options = OpenOptions::new().bare(globals.bare);
+        let mut options = OpenOptions::new()
+            .bare(globals.bare)
+            .programs(Arc::new(Processes));
         if let Some(dir) = &globals.git_dir {
             options = options.git_dir(dir);
         }

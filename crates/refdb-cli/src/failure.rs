@@ -89,6 +89,20 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// Makes the failure of a transaction that `otherwise` speaks of, unless a hook ended it: then
+    /// the command ends at once, whichever it is.
+    pub(crate) fn of_transaction(
+        error: refdb::Error,
+        otherwise: impl FnOnce(&refdb::Error) -> Failure,
+    ) -> Self {
+        if error.kind() == refdb::ErrorKind::Hook {
+            return Failure::from(error);
+        }
+        otherwise(&error)
+    }
+}
+
 impl From<refdb::Error> for Failure {
     fn from(error: refdb::Error) -> Self {
         Failure::Fatal(error.to_string().into_bytes())

@@ -11,6 +11,7 @@ mod failure;
 mod global;
 mod options;
 mod output;
+mod programs;
 mod suggest;
 
 use std::os::unix::ffi::OsStringExt;

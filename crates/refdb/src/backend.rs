@@ -146,6 +146,10 @@ pub(crate) trait Session {
     /// Reads a ref that is not locked by this session: used to follow symrefs that are only read.
     fn read(&mut self, name: RefName<'_>) -> Result<Option<Ref>>;
 
+    /// Returns whether one of `names` is in packed-refs; `None` in a format that has none. Only a
+    /// hook wants to know.
+    fn any_packed(&self, names: &[RefName<'_>]) -> Result<Option<bool>>;
+
     /// Writes all that can be written without becoming visible. Names that were locked and are not
     /// in the plan are only held.
     fn prepare(&mut self, plan: Plan<'_>) -> Result<()>;

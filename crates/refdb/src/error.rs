@@ -42,6 +42,8 @@ pub enum ErrorKind {
     Config,
     /// There is no repository at the path, or it may not be opened: check path and owner.
     Repository,
+    /// A hook refused the transaction, or could not be called: see what it wrote.
+    Hook,
     /// The caller asked for something that makes no sense: mend the caller.
     Misuse,
 }

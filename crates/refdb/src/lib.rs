@@ -80,6 +80,7 @@ pub mod date;
 pub mod error;
 #[cfg(feature = "git")]
 pub mod graph;
+pub mod hook;
 pub mod layout;
 pub mod name;
 pub mod objects;

@@ -17,6 +17,7 @@ use std::time::Duration;
 use bstr::BString;
 
 use crate::error::Result;
+use crate::hook::Hook;
 use crate::oid::ObjectFormat;
 use crate::system::{FileKind, System};
 
@@ -50,6 +51,8 @@ pub struct Options {
     /// Whether ref updates are forbidden, because objects are in quarantine
     /// (`GIT_QUARANTINE_PATH`).
     pub quarantined: bool,
+    /// What is called at each step of a transaction; nothing unless a caller gives it.
+    pub hook: Option<Arc<dyn Hook>>,
 }
 
 impl Options {
@@ -68,6 +71,7 @@ impl Options {
             reftable: ReftableOptions::default(),
             committer: Committer::default(),
             quarantined: false,
+            hook: None,
         }
     }
 }

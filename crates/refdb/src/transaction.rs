@@ -23,6 +23,7 @@
 
 mod edit;
 mod expand;
+mod hooks;
 mod names;
 mod plan;
 mod queue;
@@ -35,6 +36,7 @@ use crate::objects::Objects;
 use crate::options::Options;
 use crate::system::System;
 use expand::Expansion;
+use hooks::Announcer;
 use queue::Queue;
 
 /// Edits that will be applied together, or not at all.
@@ -54,6 +56,8 @@ pub struct Transaction<'s, 'a> {
 pub struct Prepared<'s> {
     session: Box<dyn Session + 's>,
     rejections: Vec<Rejection>,
+    announcer: Option<Announcer<'s>>,
+    initial: bool,
 }
 
 /// What a commit came to.
@@ -120,7 +124,7 @@ impl<'s, 'a> Transaction<'s, 'a> {
     ///
     /// # Errors
     /// `Rejected` for the first refused edit, unless this is a batch; `Locked`, `Corrupt` or `Io`
-    /// when the store cannot be read or locked.
+    /// when the store cannot be read or locked; `Hook` when the hook refuses.
     pub fn prepare(self) -> Result<Prepared<'s>> {
         if self.options.quarantined {
             return Err(Error::new(
@@ -129,19 +133,55 @@ impl<'s, 'a> Transaction<'s, 'a> {
             ));
         }
         let order = self.queue.sorted()?;
+        let mut announcer = Announcer::new(self.options.hook.as_deref(), &self.queue)?;
+        if let Some(announcer) = &announcer {
+            announcer.preparing()?;
+        }
         let mut session = self.backend.begin()?;
         let format = self.backend.format();
         let mut expansion = Expansion::new(&self.queue, &order, self.batch, format);
-        expansion.run(session.as_mut())?;
-        names::check(&mut expansion, session.as_mut(), self.initial, format)?;
-        expansion.release_refused(session.as_mut());
-        let draft = plan::draft(&expansion, session.as_mut(), self.options, format)?;
-        let who = plan::committer(self.options, self.system)?;
-        session.prepare(draft.plan(&expansion, who, self.initial))?;
+        let expanded = expansion.run(session.as_mut());
+        let is_expanded = expanded.is_ok();
+        let prepared = expanded.and_then(|()| {
+            names::check(&mut expansion, session.as_mut(), self.initial, format)?;
+            expansion.release_refused(session.as_mut());
+            let draft = plan::draft(&expansion, session.as_mut(), self.options, format)?;
+            let who = plan::committer(self.options, self.system)?;
+            session.prepare(draft.plan(&expansion, who, self.initial))
+        });
+        if let Some(announcer) = &mut announcer {
+            match &prepared {
+                Ok(()) => announcer.expanded(&expansion, session.as_mut(), self.initial)?,
+                Err(error) => {
+                    announcer.refused(error, &expansion, session.as_mut(), is_expanded)?;
+                }
+            }
+        }
+        prepared?;
+        if let Some(announcer) = &announcer
+            && let Err(refusal) = announcer.prepared()
+        {
+            drop(session);
+            announcer.aborted()?;
+            return Err(refusal);
+        }
         Ok(Prepared {
             session,
             rejections: expansion.into_rejections(),
+            announcer,
+            initial: self.initial,
         })
+    }
+
+    /// Gives the edits up, and tells the hook; dropping the transaction tells nobody.
+    ///
+    /// # Errors
+    /// `Hook` when the hook cannot be called.
+    pub fn abort(self) -> Result<()> {
+        match Announcer::new(self.options.hook.as_deref(), &self.queue)? {
+            Some(announcer) => announcer.aborted(),
+            None => Ok(()),
+        }
     }
 
     /// Prepares and commits.
@@ -163,13 +203,22 @@ impl Prepared<'_> {
     ///
     /// # Errors
     /// `Io` when the system refuses a write; `Locked` when another writer was faster in a store
-    /// that has no locks.
+    /// that has no locks; `Hook` when the hook refuses to have a store filled for the first time.
     pub fn commit(self) -> Result<Outcome> {
+        if let (Some(announcer), true) = (&self.announcer, self.initial) {
+            announcer.publishing_initial()?;
+        }
         match self.session.publish()? {
-            Published::Done { afterwards } => Ok(Outcome {
-                rejections: self.rejections,
-                afterwards,
-            }),
+            Published::Done { mut afterwards } => {
+                if let Some(announcer) = &self.announcer {
+                    // The refs are as they should be, whatever becomes of this call.
+                    afterwards.extend(announcer.committed(self.initial).err());
+                }
+                Ok(Outcome {
+                    rejections: self.rejections,
+                    afterwards,
+                })
+            }
             Published::Moved => Err(Error::new(
                 ErrorKind::Locked,
                 "the refs were changed by another writer",
@@ -177,6 +226,16 @@ impl Prepared<'_> {
         }
     }
 
-    /// Releases every lock and leaves everything as it was.
-    pub fn abort(self) {}
+    /// Releases every lock, leaves everything as it was, and tells the hook; dropping does the same
+    /// and tells nobody.
+    ///
+    /// # Errors
+    /// `Hook` when the hook cannot be called.
+    pub fn abort(self) -> Result<()> {
+        drop(self.session);
+        match &self.announcer {
+            Some(announcer) => announcer.aborted(),
+            None => Ok(()),
+        }
+    }
 }

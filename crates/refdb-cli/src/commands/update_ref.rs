@@ -141,7 +141,8 @@ fn update(
     let expected = expected(old_value(context, old)?);
     let edit = Edit::update(RefName::from_disk(name), new).expecting(expected);
     let edit = settings.apply(edit, settings.no_deref, true);
-    commit(context.store()?, edit).map_err(|error| Failure::fatal(failed_for(name, &error)))
+    commit(context.store()?, edit)
+        .map_err(|error| Failure::of_transaction(error, |it| Failure::fatal(failed_for(name, it))))
 }
 
 fn remove(
@@ -156,7 +157,8 @@ fn remove(
     };
     let edit = Edit::delete(RefName::from_disk(name)).expecting(expected);
     let edit = settings.apply(edit, settings.no_deref, false);
-    commit(context.store()?, edit).map_err(|error| Failure::error(error.to_string(), 1))
+    commit(context.store()?, edit)
+        .map_err(|error| Failure::of_transaction(error, |it| Failure::error(it.to_string(), 1)))
 }
 
 /// Reads the expected old value; the empty one is the null id.

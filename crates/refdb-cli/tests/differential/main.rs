@@ -66,6 +66,10 @@ for_every_format! {
         check(format, "history", include_str!("history.txt"));
     }
 
+    fn hooks(format) {
+        check(format, "hooks", include_str!("hooks.txt"));
+    }
+
     fn pack_refs(format) {
         check(format, "pack-refs", include_str!("pack-refs.txt"));
     }

@@ -1,6 +1,7 @@
 //! What a command line says about the repository to open, and opening it.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use bstr::{BString, ByteSlice};
@@ -9,7 +10,9 @@ use super::config::{Conditions, LocalFile, Override, Sources};
 use super::discover::{Found, Location, Search};
 use super::environment::Environment;
 use super::format::Format;
+use super::hooks::{Hooks, Programs};
 use super::paths::{self, absolute};
+use super::view::Setting;
 use super::{Repository, identity, ownership, refused, settings};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
@@ -32,6 +35,7 @@ pub struct OpenOptions {
     bare: bool,
     namespace: Option<BString>,
     overrides: Vec<Override>,
+    programs: Option<Arc<dyn Programs>>,
 }
 
 impl Default for OpenOptions {
@@ -53,6 +57,7 @@ impl OpenOptions {
             bare: false,
             namespace: None,
             overrides: Vec::new(),
+            programs: None,
         }
     }
 
@@ -95,6 +100,12 @@ impl OpenOptions {
     /// Takes the repository for bare (`--bare`): the current directory, unless one is named.
     pub fn bare(mut self, bare: bool) -> Self {
         self.bare = bare;
+        self
+    }
+
+    /// Calls the hooks of the repository, by these means. Without them there are no hooks.
+    pub fn programs(mut self, programs: Arc<dyn Programs>) -> Self {
+        self.programs = Some(programs);
         self
     }
 
@@ -167,7 +178,7 @@ impl OpenOptions {
             &self.overrides,
             &location,
         )?;
-        self.finish(location, &start)
+        self.finish(location, &start, None)
     }
 
     /// Opens the repository whose directory (or gitfile) is `git_dir`, whatever else is named.
@@ -183,7 +194,7 @@ impl OpenOptions {
         let common_dir = self.named_common_dir(start);
         let search = self.search(common_dir.as_deref());
         let location = search.explicit(git_dir, start)?;
-        self.finish(location, start)
+        self.finish(location, start, Some(git_dir))
     }
 
     fn search<'a>(&'a self, common_dir: Option<&'a Path>) -> Search<'a> {
@@ -212,7 +223,7 @@ impl OpenOptions {
     }
 
     /// Reads format and configuration of the repository at `location`.
-    fn finish(self, location: Location, start: &Path) -> Result<Repository> {
+    fn finish(self, location: Location, start: &Path, named: Option<&Path>) -> Result<Repository> {
         let system = self.system.as_ref();
         let Location {
             git_dir,
@@ -282,6 +293,33 @@ impl OpenOptions {
             // Reading refs needs no name, and a date that is none only stands in a writer's way.
             Committer::lazy(move || identity::committer(system.as_ref(), &environment, &config))
         };
+        if let Some(programs) = &self.programs {
+            let setting = Setting {
+                system: Arc::clone(&self.system),
+                start: start.to_owned(),
+                named: named.map(Path::to_owned),
+                found,
+                git_dir: git_dir.clone(),
+                common_dir: common_dir.clone(),
+                work_tree: work_tree.clone(),
+                named_work_tree: self.named_work_tree(),
+                configured_work_tree: format.work_tree.is_some(),
+                claims_bare: format.bare == Some(true),
+                asked_bare: self.bare,
+            };
+            options.hook = Some(Arc::new(Hooks {
+                system: Arc::clone(&self.system),
+                programs: Arc::clone(programs),
+                config: Arc::clone(&config),
+                environment: self.environment.clone(),
+                overrides: self.overrides.clone(),
+                namespace: self.namespace.clone(),
+                setting,
+                view: OnceLock::new(),
+                hinted: AtomicBool::new(false),
+                warned: AtomicBool::new(false),
+            }));
+        }
         let store = open_store(options)?;
         let namespace = self.namespace.clone();
         let namespace = namespace.or_else(|| self.environment.bytes("GIT_NAMESPACE"));
@@ -311,9 +349,7 @@ impl OpenOptions {
         format: &Format,
         start: &Path,
     ) -> Result<Option<PathBuf>> {
-        let named = self.work_tree.clone();
-        let named = named.or_else(|| self.environment.path("GIT_WORK_TREE"));
-        if let Some(named) = named {
+        if let Some(named) = self.named_work_tree() {
             return Ok(Some(absolute(start, &named)));
         }
         if let Some(configured) = &format.work_tree {
@@ -332,6 +368,11 @@ impl OpenOptions {
             Found::Explicit if implicit => Some(start.to_owned()),
             Found::Explicit | Found::Bare => None,
         })
+    }
+
+    fn named_work_tree(&self) -> Option<PathBuf> {
+        let named = self.work_tree.clone();
+        named.or_else(|| self.environment.path("GIT_WORK_TREE"))
     }
 
     /// Returns the directories of `GIT_ALTERNATE_OBJECT_DIRECTORIES`.

@@ -100,7 +100,7 @@ pub(super) fn delete(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> 
     }
     let edit = Edit::delete(RefName::from_disk(name)).expecting(update_ref::expected(old));
     let done = update_ref::commit(context.store()?, settings.apply(edit));
-    done.map_err(|error| Failure::error(error.to_string(), 1))
+    done.map_err(|error| Failure::of_transaction(error, |it| Failure::error(it.to_string(), 1)))
 }
 
 impl Settings {
@@ -136,8 +136,10 @@ impl Settings {
 }
 
 fn write(context: &Context, settings: &Settings, name: &[u8], edit: Edit<'_>) -> Result<()> {
-    update_ref::commit(context.store()?, settings.apply(edit))
-        .map_err(|error| Failure::error(update_ref::failed_for(name, &error), 1))
+    update_ref::commit(context.store()?, settings.apply(edit)).map_err(|error| {
+        let failed = |it: &refdb::Error| Failure::error(update_ref::failed_for(name, it), 1);
+        Failure::of_transaction(error, failed)
+    })
 }
 
 fn object_id(context: &Context, text: &[u8], what: &str) -> Result<ObjectId> {

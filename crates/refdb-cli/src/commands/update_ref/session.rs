@@ -185,8 +185,14 @@ impl<'c> Session<'c> {
             (Verb::Prepare, State::Open(transaction) | State::Started(transaction)) => {
                 State::Prepared(transaction.prepare().map_err(during("prepare"))?)
             }
-            (Verb::Abort, _) => {
+            (Verb::Abort, State::Open(transaction) | State::Started(transaction)) => {
                 self.columns.clear();
+                transaction.abort()?;
+                State::Closed
+            }
+            (Verb::Abort, State::Prepared(prepared)) => {
+                self.columns.clear();
+                prepared.abort()?;
                 State::Closed
             }
             (_, State::Open(transaction) | State::Started(transaction)) => {
@@ -226,7 +232,9 @@ impl<'c> Session<'c> {
                 let prepared = transaction.prepare()?;
                 self.commit(prepared, Failure::from)
             }
-            State::Started(_) | State::Prepared(_) | State::Closed => Ok(()),
+            State::Started(transaction) => Ok(transaction.abort()?),
+            State::Prepared(prepared) => Ok(prepared.abort()?),
+            State::Closed => Ok(()),
         }
     }
 }
@@ -241,7 +249,7 @@ fn begin<'c>(store: &'c Store, settings: &Settings) -> Transaction<'c, 'c> {
 }
 
 fn during(step: &'static str) -> impl FnOnce(refdb::Error) -> Failure {
-    move |error| Failure::fatal(format!("{step}: {error}"))
+    move |error| Failure::of_transaction(error, |it| Failure::fatal(format!("{step}: {it}")))
 }
 
 /// Prints a rejected edit: for programs on standard output, for people on standard error.

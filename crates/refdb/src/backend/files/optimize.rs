@@ -14,7 +14,8 @@ use super::loose::{self, Loose};
 use super::overlay::{self, LooseRef};
 use super::rewrite::{PackedEdit, PackedLock, PackedValue};
 use crate::backend::OptimizeOptions;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::hook::{self, Hook, Step};
 use crate::lockfile::LockFile;
 use crate::name::{FormatOptions, RefName, is_per_worktree, is_well_formed};
 use crate::objects::{Objects, Peeled};
@@ -33,6 +34,15 @@ pub(super) fn optimize(files: &Files, options: &OptimizeOptions<'_>) -> Result<(
     let mut lock = PackedLock::acquire(&files.system, &files.packed, &files.options)?;
     // Listed under the lock: nobody else packs or removes meanwhile.
     let packed = to_pack(files, options)?;
+    let hook = hook::present(files.options.hook.as_deref())?;
+    let null = ObjectId::null(files.options.object_format);
+    let mut lines = Vec::new();
+    if let Some(hook) = hook {
+        for (name, value) in &packed {
+            hook::push_line(&mut lines, null, value.oid, RefName::from_disk(name));
+        }
+        ask_or_abort(hook, Step::Preparing, &lines)?;
+    }
     let old = files.packed.snapshot()?;
     let edits: Vec<PackedEdit<'_>> = packed
         .iter()
@@ -44,17 +54,34 @@ pub(super) fn optimize(files: &Files, options: &OptimizeOptions<'_>) -> Result<(
     if !edits.is_empty() || (old.len() > 0 && !old.is_tidy()) {
         let peel = |oid| peel(options.objects, oid);
         lock.write(&old, &edits, Some(&peel), &files.options)?;
+        if let Some(hook) = hook {
+            ask_or_abort(hook, Step::Prepared, &lines)?;
+        }
         lock.publish(&files.packed)?;
         if files.options.fsync {
             // No loose ref may go before this is durable.
             lock.sync_name()?;
         }
+    } else if let Some(hook) = hook {
+        ask_or_abort(hook, Step::Prepared, &lines)?;
     }
     lock.release()?;
+    if let Some(hook) = hook {
+        hook::tell(hook, Step::Committed, &lines)?;
+    }
     if options.prune {
-        prune(files, &packed)?;
+        prune(files, &packed, hook)?;
     }
     Ok(())
+}
+
+/// Asks the hook about a step, and tells it if its own answer ends everything.
+fn ask_or_abort(hook: &dyn Hook, step: Step, lines: &[u8]) -> Result<()> {
+    let answer = hook::ask(hook, step, lines);
+    if answer.is_err() {
+        hook::tell(hook, Step::Aborted, lines)?;
+    }
+    answer
 }
 
 fn peel(objects: &dyn Objects, oid: ObjectId) -> Result<Option<ObjectId>> {
@@ -109,18 +136,38 @@ fn to_pack(files: &Files, options: &OptimizeOptions<'_>) -> Result<Vec<(Vec<u8>,
     Ok(packed)
 }
 
-/// Removes the loose refs that still have the value that was packed.
-fn prune(files: &Files, packed: &[(Vec<u8>, PackedValue)]) -> Result<()> {
+/// Removes the loose refs that still have the value that was packed. For the hook each of them is a
+/// transaction of its own, the last one first.
+fn prune(files: &Files, packed: &[(Vec<u8>, PackedValue)], hook: Option<&dyn Hook>) -> Result<()> {
     let system = files.system.as_ref();
+    let null = ObjectId::null(files.options.object_format);
     let mut empty_dirs = EmptyDirs::default();
     let mut first_error = None;
     let mut locks = Locks { files, last: None };
-    for (name, value) in packed {
-        match locks.prune_one(name, value.oid) {
-            Ok(()) => empty_dirs.add_parent(files.layout.common_dir(), name),
+    let mut line = Vec::new();
+    for (name, value) in packed.iter().rev() {
+        if let Some(hook) = hook {
+            line.clear();
+            hook::push_line(&mut line, value.oid, null, RefName::from_disk(name));
+            ask_or_abort(hook, Step::Preparing, &line)?;
+        }
+        let may_go = || hook.map_or(Ok(()), |hook| ask_or_abort(hook, Step::Prepared, &line));
+        let removed = match locks.prune_one(name, value.oid, &may_go) {
+            Ok(removed) => removed,
+            Err(error) if error.kind() == ErrorKind::Hook => return Err(error),
             // Somebody is writing it: it stays loose.
-            Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => {}
-            Err(error) => first_error = first_error.or(Some(error)),
+            Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => continue,
+            Err(error) => {
+                first_error = first_error.or(Some(error));
+                continue;
+            }
+        };
+        empty_dirs.add_parent(files.layout.common_dir(), name);
+        if let (Some(hook), true) = (hook, removed) {
+            if let Some(lock) = locks.last.take() {
+                release(lock)?;
+            }
+            hook::tell(hook, Step::Committed, &line)?;
         }
     }
     if let Some(lock) = locks.last.take() {
@@ -137,22 +184,30 @@ struct Locks<'a> {
 }
 
 impl Locks<'_> {
-    fn prune_one(&mut self, name: &[u8], oid: ObjectId) -> Result<()> {
+    /// Returns whether the loose ref was there, with that value, and is gone.
+    fn prune_one(
+        &mut self,
+        name: &[u8],
+        oid: ObjectId,
+        may_go: &dyn Fn() -> Result<()>,
+    ) -> Result<bool> {
         let (_, path) = self.files.path(RefName::from_disk(name));
         match self.acquire(&path) {
             // The directory went, and the ref with it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             locked => locked.map_err(|error| Error::io("unable to lock", &path, error))?,
         }
         let system = self.files.system.as_ref();
         let found = loose::read(system, &path, self.files.options.object_format)
             .map_err(|error| Error::io("unable to read", &path, error))?;
-        if found == Loose::Found(Target::Direct(oid)) {
-            system
-                .remove_file(&path)
-                .map_err(|error| Error::io("unable to remove", &path, error))?;
+        if found != Loose::Found(Target::Direct(oid)) {
+            return Ok(false);
         }
-        Ok(())
+        may_go()?;
+        system
+            .remove_file(&path)
+            .map_err(|error| Error::io("unable to remove", &path, error))?;
+        Ok(true)
     }
 
     fn acquire(&mut self, path: &Path) -> io::Result<()> {

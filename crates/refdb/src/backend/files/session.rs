@@ -306,6 +306,17 @@ impl Session for FilesSession {
         self.files.read(name)
     }
 
+    fn any_packed(&self, names: &[RefName<'_>]) -> Result<Option<bool>> {
+        let snapshot = self.files.packed.snapshot()?;
+        for &name in names {
+            let (place, bare) = self.files.layout.locate(name);
+            if place == Place::Common && snapshot.find_ref(bare.as_bytes())?.is_some() {
+                return Ok(Some(true));
+            }
+        }
+        Ok(Some(false))
+    }
+
     fn prepare(&mut self, plan: Plan<'_>) -> Result<()> {
         self.prepare_plan(&plan)
     }

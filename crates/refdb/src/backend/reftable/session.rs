@@ -206,6 +206,10 @@ impl Session for ReftableSession<'_> {
         }
     }
 
+    fn any_packed(&self, _names: &[RefName<'_>]) -> Result<Option<bool>> {
+        Ok(None)
+    }
+
     fn prepare(&mut self, plan: Plan<'_>) -> Result<()> {
         let mut writes: Vec<Vec<Write<'_>>> = self.parts.iter().map(|_| Vec::new()).collect();
         for write in &plan.writes {

@@ -32,6 +32,15 @@ impl Override {
         }
     }
 
+    /// Appends the value as `GIT_CONFIG_PARAMETERS` spells it.
+    pub(crate) fn push_quoted(&self, out: &mut BString) {
+        quote(&self.key, out);
+        out.push(b'=');
+        if let Some(value) = &self.value {
+            quote(value, out);
+        }
+    }
+
     fn into_variable(self) -> Result<Variable> {
         let key = canonical_key(&self.key).map_err(unparsable)?;
         Ok(Variable {
@@ -62,6 +71,18 @@ pub(super) fn entries(environment: &Environment, overrides: &[Override]) -> Resu
             })
         })
         .collect()
+}
+
+/// Appends a word as a shell reads it.
+fn quote(word: &[u8], out: &mut BString) {
+    out.push(b'\'');
+    for &byte in word {
+        match byte {
+            b'\'' | b'!' => out.extend_from_slice(&[b'\'', b'\\', byte, b'\'']),
+            byte => out.push(byte),
+        }
+    }
+    out.push(b'\'');
 }
 
 fn unparsable(reason: impl std::fmt::Display) -> Error {

@@ -1,0 +1,267 @@
+//! What the hook is told of a transaction, and when.
+//!
+//! Git keeps packed-refs by transactions of its own, which are announced like all others: a
+//! deletion in the `files` format calls the hook for packed-refs as well, within the calls for the
+//! transaction itself. Scripts see that, so it is told here in the same way and order.
+
+use bstr::ByteSlice;
+
+use crate::backend::Session;
+use crate::error::{Error, Result};
+use crate::hook::{self, Hook, Step};
+use crate::name::{RefName, is_root_ref};
+use crate::oid::ObjectId;
+
+use super::edit::{Change, Edit, Expected};
+use super::expand::Expansion;
+use super::queue::Queue;
+
+/// The hook of one transaction, with what it is told.
+pub(super) struct Announcer<'s> {
+    hook: &'s dyn Hook,
+    /// What the transaction itself is about.
+    lines: Vec<u8>,
+    /// What its transaction of packed-refs is about, once that is prepared.
+    packed: Option<Vec<u8>>,
+    /// What the loose part of an initial transaction is about.
+    loose: Option<Vec<u8>>,
+}
+
+impl<'s> Announcer<'s> {
+    /// Looks whether there is a hook.
+    ///
+    /// # Errors
+    /// `Hook` when that cannot be found out.
+    pub(super) fn new(hook: Option<&'s dyn Hook>, queue: &Queue<'_, '_>) -> Result<Option<Self>> {
+        Ok(hook::present(hook)?.map(|hook| {
+            let null = ObjectId::null(queue.format());
+            let mut lines = Vec::new();
+            for edit in queue.edits.iter().filter(|edit| !edit.is_log_only()) {
+                push_line(&mut lines, edit, edit.name(), null);
+            }
+            Announcer {
+                hook,
+                lines,
+                packed: None,
+                loose: None,
+            }
+        }))
+    }
+
+    /// Announces that locks will be taken.
+    ///
+    /// # Errors
+    /// `Hook` when the hook refuses.
+    pub(super) fn preparing(&self) -> Result<()> {
+        let answer = hook::ask(self.hook, Step::Preparing, &self.lines);
+        if answer.is_err() {
+            self.aborted()?;
+        }
+        answer
+    }
+
+    /// Announces that only publishing is left.
+    ///
+    /// # Errors
+    /// `Hook` when the hook refuses. The locks are to be given up before it is told so, by
+    /// [`Announcer::aborted`].
+    pub(super) fn prepared(&self) -> Result<()> {
+        hook::ask(self.hook, Step::Prepared, &self.lines)
+    }
+
+    /// Takes down what the transaction has become now that `session` holds all locks, and announces
+    /// the transaction of packed-refs that it brings.
+    ///
+    /// # Errors
+    /// `Hook` when the hook refuses that.
+    pub(super) fn expanded(
+        &mut self,
+        expansion: &Expansion<'_, '_, '_>,
+        session: &mut dyn Session,
+        initial: bool,
+    ) -> Result<()> {
+        let null = ObjectId::null(expansion.queue.format());
+        self.lines.clear();
+        for update in (0..expansion.updates.len()).filter(|&at| !expansion.updates[at].log_only) {
+            let (edit, name) = (expansion.edit(update), expansion.name(update));
+            push_line(&mut self.lines, edit, name, null);
+        }
+        if initial {
+            self.split_initial(expansion, session)
+        } else {
+            self.packed_prepared(expansion, session)
+        }
+    }
+
+    /// Announces the transaction of packed-refs that the deletions come to.
+    fn packed_prepared(
+        &mut self,
+        expansion: &Expansion<'_, '_, '_>,
+        session: &mut dyn Session,
+    ) -> Result<()> {
+        let lines = packed_lines(expansion, usize::MAX);
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<RefName<'_>> = packed_deletions(expansion, usize::MAX).collect();
+        match session.any_packed(&names)? {
+            None => {}
+            Some(false) => hook::tell(self.hook, Step::Aborted, &lines)?,
+            Some(true) => {
+                self.ask_packed(Step::Preparing, &lines)?;
+                self.ask_packed(Step::Prepared, &lines)?;
+                self.packed = Some(lines);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sorts out which lines of an initial transaction are about packed-refs and which about the
+    /// loose refs beside it, in the format that has both.
+    fn split_initial(
+        &mut self,
+        expansion: &Expansion<'_, '_, '_>,
+        session: &mut dyn Session,
+    ) -> Result<()> {
+        if session.any_packed(&[])?.is_none() {
+            return Ok(());
+        }
+        let null = ObjectId::null(expansion.queue.format());
+        let (mut packed, mut loose) = (Vec::new(), Vec::new());
+        for update in (0..expansion.updates.len()).filter(|&at| !expansion.updates[at].log_only) {
+            let (edit, name) = (expansion.edit(update), expansion.name(update));
+            let is_symref = matches!(edit.change, Change::Symbolic(_));
+            let lines = if is_symref || is_root_ref(name.as_bytes()) {
+                &mut loose
+            } else {
+                &mut packed
+            };
+            push_line(lines, edit, name, null);
+        }
+        (self.packed, self.loose) = (Some(packed), Some(loose));
+        Ok(())
+    }
+
+    /// Announces the steps of an initial transaction that come with publishing it.
+    ///
+    /// # Errors
+    /// `Hook` when the hook refuses one.
+    pub(super) fn publishing_initial(&self) -> Result<()> {
+        for lines in [&self.packed, &self.loose].into_iter().flatten() {
+            if !lines.is_empty() {
+                self.ask_packed(Step::Preparing, lines)?;
+                self.ask_packed(Step::Prepared, lines)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Announces that the new values can be seen.
+    ///
+    /// # Errors
+    /// `Hook` when the hook cannot be called.
+    pub(super) fn committed(&self, initial: bool) -> Result<()> {
+        if initial {
+            // Nobody is told that a store was filled for the first time, except of what is loose.
+            return match &self.loose {
+                Some(lines) if !lines.is_empty() => hook::tell(self.hook, Step::Committed, lines),
+                _ => Ok(()),
+            };
+        }
+        if let Some(lines) = &self.packed {
+            hook::tell(self.hook, Step::Committed, lines)?;
+        }
+        hook::tell(self.hook, Step::Committed, &self.lines)
+    }
+
+    /// Announces that nothing will change.
+    ///
+    /// # Errors
+    /// `Hook` when the hook cannot be called.
+    pub(super) fn aborted(&self) -> Result<()> {
+        if let (Some(lines), None) = (&self.packed, &self.loose) {
+            hook::tell(self.hook, Step::Aborted, lines)?;
+        }
+        hook::tell(self.hook, Step::Aborted, &self.lines)
+    }
+
+    /// Announces what an edit that was refused leaves of the transaction of packed-refs; of the
+    /// transaction itself nothing is told.
+    ///
+    /// # Errors
+    /// `Hook` when the hook cannot be called.
+    pub(super) fn refused(
+        &self,
+        error: &Error,
+        expansion: &Expansion<'_, '_, '_>,
+        session: &mut dyn Session,
+        all: bool,
+    ) -> Result<()> {
+        if session.any_packed(&[])?.is_none() {
+            return Ok(());
+        }
+        // The edits before the refused one had been seen to.
+        let before = match error.rejection() {
+            Some(rejection) if !all => rejection.index,
+            _ => usize::MAX,
+        };
+        let lines = packed_lines(expansion, before);
+        if lines.is_empty() {
+            return Ok(());
+        }
+        hook::tell(self.hook, Step::Aborted, &lines)
+    }
+
+    fn ask_packed(&self, step: Step, lines: &[u8]) -> Result<()> {
+        let answer = hook::ask(self.hook, step, lines);
+        if answer.is_err() {
+            hook::tell(self.hook, Step::Aborted, lines)?;
+        }
+        answer
+    }
+}
+
+/// Returns the names that are deleted from packed-refs too, of edits before `before`.
+fn packed_deletions<'e>(
+    expansion: &'e Expansion<'_, '_, '_>,
+    before: usize,
+) -> impl Iterator<Item = RefName<'e>> {
+    let updates = 0..expansion.updates.len();
+    let deleted = updates.filter(move |&at| {
+        let update = &expansion.updates[at];
+        !update.log_only && !update.rejected && at < before && expansion.deletes(at)
+    });
+    deleted.map(|at| expansion.name(at))
+}
+
+fn packed_lines(expansion: &Expansion<'_, '_, '_>, before: usize) -> Vec<u8> {
+    let null = ObjectId::null(expansion.queue.format());
+    let mut lines = Vec::new();
+    for name in packed_deletions(expansion, before) {
+        hook::push_line(&mut lines, null, null, name);
+    }
+    lines
+}
+
+/// Appends what the hook is told of one edit.
+fn push_line(lines: &mut Vec<u8>, edit: &Edit<'_>, name: RefName<'_>, null: ObjectId) {
+    match &edit.expected {
+        Expected::Any | Expected::Missing => null.push_hex(lines),
+        Expected::Oid(oid) => oid.push_hex(lines),
+        Expected::Symbolic(target) => push_target(lines, target.as_bytes()),
+    }
+    lines.push(b' ');
+    match &edit.change {
+        Change::Update(oid) => oid.push_hex(lines),
+        Change::Symbolic(target) => push_target(lines, target.as_bytes()),
+        Change::Delete | Change::Verify | Change::Log(_) => null.push_hex(lines),
+    }
+    lines.push(b' ');
+    lines.extend_from_slice(name.as_bytes());
+    lines.push(b'\n');
+}
+
+fn push_target(lines: &mut Vec<u8>, target: &[u8]) {
+    lines.extend_from_slice(b"ref:");
+    lines.extend_from_slice(target);
+}
