@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use refdb::describe::{Describer, Options};
 use refdb::graph::{Containing, Graph, Node, Reachable};
 use refdb::repository::{Environment, OpenOptions};
 use refdb::{ObjectId, Repository};
@@ -103,6 +104,22 @@ fn compare(repo: &Repo, history: &History, rng: &mut Rng) {
             assert_eq!(one_by_one, together);
         }
     }
+    let expected: Vec<Vec<String>> = bases
+        .iter()
+        .map(|base| format!("--format=%(refname) %(is-base:{})", history.commits[*base]))
+        .map(|format| listed(repo, history, &["--exclude=refs/tags", &format]))
+        .collect();
+    for (base, expected) in bases.iter().zip(expected) {
+        // In the order of the names, where c10 comes before c2.
+        let mut order: Vec<usize> = (0..all.len()).collect();
+        order.sort_by_key(|number| number.to_string());
+        let heads: Vec<Node> = order.iter().map(|number| all[*number]).collect();
+        let mut graph = repository.graph().expect("a graph");
+        nodes(&mut graph, history);
+        let found = graph.base_of(all[*base], &heads).expect("an answer");
+        let theirs = expected.iter().position(|value| !value.is_empty());
+        assert_eq!(found.map(|index| order[index]), theirs, "base of {base}");
+    }
     for _ in 0..6 {
         let chosen: Vec<usize> = (0..2 + rng.below(2))
             .map(|_| rng.below(all.len()))
@@ -122,6 +139,77 @@ fn compare(repo: &Repo, history: &History, rng: &mut Rng) {
             .expect("an answer");
         let ours: BTreeSet<String> = bases.iter().map(|it| graph.oid(*it).to_string()).collect();
         assert_eq!(ours, expected, "merge bases of {chosen:?}");
+    }
+}
+
+/// Puts some tags on the commits: with and without an object, several on one commit.
+fn tag(repo: &Repo, history: &History, rng: &mut Rng) {
+    for number in 0..1 + rng.below(16) {
+        let commit = rng.pick(&history.commits);
+        let name = format!("t{}", rng.below(20));
+        let time = refdb_testkit::oracle::TIME + rng.next_u64() % 9000;
+        let args: &[&str] = match rng.percent(60) {
+            true => &["tag", "-f", "-a", "-m", "x"],
+            false => &["tag", "-f"],
+        };
+        let run = repo.git(args).arg(&name).arg(commit).at(time, "+0000");
+        run.run().ok();
+        if number == 7 {
+            // A tag under another name than its own.
+            let copy = ["update-ref", "refs/tags/copy", &format!("refs/tags/{name}")];
+            repo.git(copy).run().ok();
+        }
+    }
+}
+
+fn compare_descriptions(repo: &Repo, history: &History) {
+    let repository = open(repo);
+    let patterns = |list: &[&str]| list.iter().map(|it| (*it).into()).collect();
+    for (text, options) in [
+        ("", Options::default()),
+        (
+            "tags",
+            Options {
+                tags: true,
+                ..Options::default()
+            },
+        ),
+        (
+            "tags,abbrev=0",
+            Options {
+                tags: true,
+                abbrev: Some(0),
+                ..Options::default()
+            },
+        ),
+        (
+            "abbrev=5",
+            Options {
+                abbrev: Some(5),
+                ..Options::default()
+            },
+        ),
+        (
+            "tags,match=t1*,match=c*,exclude=*2",
+            Options {
+                tags: true,
+                include: patterns(&["t1*", "c*"]),
+                exclude: patterns(&["*2"]),
+                ..Options::default()
+            },
+        ),
+    ] {
+        let format = format!("--format=%(refname) %(describe:{text})");
+        let expected = listed(repo, history, &[&format, "refs/heads"]);
+        let mut graph = repository.graph().expect("a graph");
+        let mut describer = Describer::new(&repository, options).expect("tags");
+        let mut ours = Vec::new();
+        for hex in &history.commits {
+            let oid = ObjectId::from_hex(hex.as_bytes()).expect("an id");
+            let text = describer.describe(&mut graph, oid).expect("an answer");
+            ours.push(text.unwrap_or_default().to_string());
+        }
+        assert_eq!(ours, expected, "{text}");
     }
 }
 
@@ -147,6 +235,17 @@ for_every_format! {
             let write = ["commit-graph", "write", "--reachable", "--split=no-merge"];
             repo.git(write).run().ok();
             compare(&repo, &history, &mut rng);
+        }
+    }
+
+    fn descriptions(format) {
+        for seed in 0..rounds() {
+            let mut rng = Rng::new(2000 + seed);
+            let repo = Repo::init(format);
+            let commits = 5 + rng.below(30);
+            let history = History::import(&repo, &mut rng, commits);
+            tag(&repo, &history, &mut rng);
+            compare_descriptions(&repo, &history);
         }
     }
 

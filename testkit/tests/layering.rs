@@ -23,7 +23,7 @@ const LAYERS: &[&[&str]] = &[
     &["store"],
     &["repository"],
     &["verify"],
-    &["revision"],
+    &["describe", "revision"],
 ];
 /// How long a file may be without its tests.
 const LINES_MAX: usize = 600;

@@ -26,6 +26,7 @@
 mod bases;
 mod counts;
 mod file;
+mod first_parents;
 mod queue;
 mod reach;
 

@@ -77,6 +77,8 @@
 
 #[cfg(feature = "git")]
 pub mod date;
+#[cfg(feature = "git")]
+pub mod describe;
 pub mod error;
 #[cfg(feature = "git")]
 pub mod graph;
