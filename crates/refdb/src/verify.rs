@@ -18,6 +18,7 @@
 //! # Ok::<(), refdb::Error>(())
 //! ```
 
+mod deep;
 mod loose;
 mod packed;
 mod severity;
@@ -30,6 +31,7 @@ use crate::backend::RefFormat;
 use crate::error::{Error, Result};
 use crate::repository::{Repository, Worktree};
 use crate::system::FileKind;
+pub use deep::{Counts, Damage, Repair, deep};
 pub use severity::{MessageId, Severities, Severity};
 
 /// Something that one of Git's checks says.

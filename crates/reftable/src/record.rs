@@ -167,7 +167,7 @@ fn part(value: &[u8], from: usize, to: usize) -> &[u8] {
 }
 
 /// The codec of ref records.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RefCodec {
     update_index: u64,
     extra: u8,
@@ -236,7 +236,7 @@ impl Codec for RefCodec {
 }
 
 /// The codec of index records: the file offset of a block.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct IndexCodec {
     pub(crate) offset: u64,
 }
@@ -253,7 +253,7 @@ impl Codec for IndexCodec {
 }
 
 /// The codec of object records: which ref blocks name an object id that starts with the key.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ObjectCodec {
     /// How many blocks are named; zero says that all of them have to be searched.
     pub(crate) count: u64,
@@ -297,7 +297,7 @@ impl Codec for ObjectCodec {
 }
 
 /// The codec of log records.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LogCodec {
     extra: u8,
     hash_len: usize,

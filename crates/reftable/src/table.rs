@@ -11,7 +11,8 @@ use crate::block::{Block, BlockHead};
 use crate::error::{Error, Result};
 use crate::hash::HashId;
 use crate::header::{Footer, Header};
-use crate::record::{Codec, IndexCodec, LogCodec, Params};
+use crate::record::{Codec, IndexCodec, LogCodec, Params, RefCodec};
+use crate::walk::Walk;
 
 /// One table, open for reading.
 ///
@@ -68,6 +69,43 @@ impl Table {
         })
     }
 
+    /// Takes the blocks in the first `body_len` bytes of `data` for a table, whatever stands behind.
+    pub(crate) fn without_footer(data: Vec<u8>, header: Header, body_len: usize) -> Table {
+        Table {
+            body_len: body_len.min(data.len()),
+            data: Box::new(data),
+            header,
+            footer: Footer::default(),
+            label: Box::default(),
+        }
+    }
+
+    pub(crate) fn len_of_file(&self) -> usize {
+        self.file().len()
+    }
+
+    /// Returns where the block starts that holds the ref `name`, by reading block after block;
+    /// `None` if the table has no such ref.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if a block before it is damaged.
+    pub fn offset_of_ref(&self, name: &[u8]) -> Result<Option<u64>> {
+        let mut walk = Walk::new(self);
+        let (mut key, mut codec) = (Vec::new(), RefCodec::default());
+        while let Some(block) = walk.next()? {
+            if block.kind == RefCodec::KIND {
+                let body = walk.body(&block);
+                let params = self.params();
+                block.search(body, name, None, &mut key, &mut codec, params)?;
+                if key == name {
+                    return Ok(Some(block.offset));
+                }
+            }
+        }
+        Ok(None)
+    }
+
     /// Gives the table a label, such as its file name, that errors of its cursors will carry.
     #[must_use]
     pub fn labelled(mut self, label: &str) -> Table {
@@ -75,7 +113,9 @@ impl Table {
         self
     }
 
-    pub(crate) fn label(&self) -> &str {
+    /// Returns the label; empty if there is none.
+    #[must_use]
+    pub fn label(&self) -> &str {
         &self.label
     }
 

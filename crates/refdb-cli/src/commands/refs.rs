@@ -1,5 +1,6 @@
 //! `refdb refs`: everything about refs under one name.
 
+mod deep;
 mod verify;
 mod write;
 
@@ -56,7 +57,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     },
     Subcommand {
         name: "verify",
-        form: "verify [--strict] [--verbose]",
+        form: "verify [--strict] [--verbose] [--deep [--json]]",
         run: verify::run,
     },
 ];

@@ -37,7 +37,9 @@ use crate::oid::ObjectId;
 use crate::options::Options;
 use crate::reflog::LogEntry;
 use crate::system::{System, bytes_to_path};
+pub(crate) use log::parse as parse_log_line;
 use loose::Loose;
+pub(crate) use loose::{parse as parse_loose, read_symlink as read_loose_link};
 pub(crate) use packed::HEADER as PACKED_HEADER;
 use packed::PackedRefs;
 

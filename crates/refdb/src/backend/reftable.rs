@@ -20,6 +20,7 @@ use self::cursor::StackCursor;
 use self::session::ReftableSession;
 use self::stack::{Added, Stack};
 use self::tables::{LocalTables, stack_dir};
+pub(crate) use self::tables::{is_table_name, is_unfinished};
 use super::cursor::{Cursor, WorktreeCursor};
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
 use crate::error::{Error, ErrorKind, Result};

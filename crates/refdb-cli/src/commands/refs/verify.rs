@@ -6,6 +6,7 @@ use refdb::Repository;
 use refdb::repository::config::Scope;
 use refdb::verify::{Event, Severities, Severity, as_git};
 
+use super::deep;
 use crate::context::Context;
 use crate::failure::{Failure, Result, complain, say};
 use crate::options::{Opt, Spec};
@@ -15,24 +16,31 @@ use crate::output::Output;
 enum Id {
     Verbose,
     Strict,
+    Deep,
+    Json,
 }
 
 const SPEC: Spec<Id> = Spec {
     name: "refs verify",
-    forms: &["[--strict] [--verbose]"],
+    forms: &["[--strict] [--verbose]", "--deep [--json]"],
     options: &[
         Opt::flag(Id::Verbose, "verbose", "tell what is looked at"),
         Opt::flag(Id::Strict, "strict", "count warnings as errors"),
+        Opt::flag(Id::Deep, "deep", "check every byte and every object").group(),
+        Opt::flag(Id::Json, "json", "print an object for each finding"),
     ],
 };
 
 /// Runs `refs verify`.
-pub(super) fn run(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     let (mut verbose, mut strict) = (false, false);
+    let (mut deep, mut json) = (false, false);
     let operands = SPEC.parse(args, |id, value| {
         match id {
             Id::Verbose => verbose = value.is_set(),
             Id::Strict => strict = value.is_set(),
+            Id::Deep => deep = value.is_set(),
+            Id::Json => json = value.is_set(),
         }
         Ok(())
     })?;
@@ -40,7 +48,13 @@ pub(super) fn run(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> Res
         complain("usage: 'refdb refs verify' takes no arguments\n");
         return Err(Failure::Exit(129));
     }
+    if json && !deep {
+        return Err(SPEC.mistake("--json requires --deep", None));
+    }
     let repository = context.repository()?;
+    if deep {
+        return deep::run(repository, out, json, strict, verbose);
+    }
     let severities = severities(repository, strict)?;
     let clean = as_git(repository, &severities, &mut |event| {
         let line = match event {
@@ -95,7 +109,7 @@ fn severities(repository: &Repository, strict: bool) -> Result<Severities> {
 }
 
 /// Returns a path as Git shows it: from the top of the work tree, or of a bare repository.
-fn shown(repository: &Repository, path: &Path) -> PathBuf {
+pub(super) fn shown(repository: &Repository, path: &Path) -> PathBuf {
     let top = repository.work_tree();
     if let Some(inner) = top.and_then(|top| path.strip_prefix(top).ok()) {
         return inner.to_owned();

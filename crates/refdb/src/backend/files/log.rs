@@ -219,7 +219,7 @@ fn backward(
 }
 
 /// Returns the entry on a line, which comes without its line feed; `None` if it is none.
-fn parse(line: &[u8], format: ObjectFormat) -> Option<LogEntry> {
+pub(crate) fn parse(line: &[u8], format: ObjectFormat) -> Option<LogEntry> {
     let hex_len = format.hex_len();
     let oid = |hex: &[u8]| ObjectId::from_hex(hex).filter(|oid| oid.format() == format);
     let (old, rest) = line.split_at_checked(hex_len)?;

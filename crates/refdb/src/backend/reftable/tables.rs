@@ -226,7 +226,7 @@ impl LocalTables {
 }
 
 /// Returns whether a file is named like a table: hexadecimal numbers and `.ref` or `.log`.
-pub(super) fn is_table_name(name: &str) -> bool {
+pub(crate) fn is_table_name(name: &str) -> bool {
     let stem = name
         .strip_suffix(".ref")
         .or_else(|| name.strip_suffix(".log"));
@@ -241,7 +241,7 @@ pub(super) fn is_table_name(name: &str) -> bool {
 }
 
 /// Returns whether a file is named like a table that is still being written, by refdb or by Git.
-fn is_unfinished(name: &str) -> bool {
+pub(crate) fn is_unfinished(name: &str) -> bool {
     name.split_once(".temp.")
         .is_some_and(|(table, _)| is_table_name(table))
 }

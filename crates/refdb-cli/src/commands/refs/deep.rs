@@ -1,0 +1,81 @@
+//! `refdb refs verify --deep`: every byte, as text or as JSON.
+
+use refdb::Repository;
+use refdb::verify::{Damage, Severity};
+use serde_json::json;
+
+use super::verify::shown;
+use crate::failure::{Failure, Result, complain};
+use crate::output::Output;
+
+/// The exit code when there is nothing worse than warnings.
+const WARNINGS: u8 = 1;
+/// The exit code when there is damage.
+const DAMAGE: u8 = 2;
+
+/// Runs the check. The exit code is 0 for a clean repository, 1 for warnings, 2 for damage.
+pub(super) fn run(
+    repository: &Repository,
+    out: &mut Output,
+    json: bool,
+    strict: bool,
+    verbose: bool,
+) -> Result<()> {
+    let (mut worst, mut written) = (None, Ok(()));
+    let counts = refdb::verify::deep(repository, &mut |damage| {
+        worst = worst.max(Some(damage.severity));
+        if written.is_ok() {
+            let line = match json {
+                true => as_json(repository, damage),
+                false => as_text(repository, damage),
+            };
+            written = out.put(line);
+        }
+    })?;
+    written?;
+    if verbose {
+        complain(&format!(
+            "Checked {} refs, {} reflog entries, {} tables\n",
+            counts.refs, counts.log_entries, counts.tables
+        ));
+    }
+    match worst {
+        None => Ok(()),
+        Some(Severity::Warning) if !strict => Err(Failure::Exit(WARNINGS)),
+        Some(_) => Err(Failure::Exit(DAMAGE)),
+    }
+}
+
+fn word(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    }
+}
+
+fn as_text(repository: &Repository, damage: &Damage) -> String {
+    let file = shown(repository, &damage.file);
+    let file = file.display();
+    let place = damage
+        .offset
+        .map_or(String::new(), |at| format!(" at {at}"));
+    let (severity, what) = (word(damage.severity), &damage.what);
+    let repair = damage.repair.describe();
+    let text = format!("{severity}: {file}{place}: {what}; a repair {repair}");
+    // A name must not paint the terminal.
+    let plain = |c: char| if c.is_control() { '?' } else { c };
+    text.chars().map(plain).chain(['\n']).collect()
+}
+
+fn as_json(repository: &Repository, damage: &Damage) -> String {
+    let object = json!({
+        "severity": word(damage.severity),
+        "file": shown(repository, &damage.file).to_string_lossy(),
+        "offset": damage.offset,
+        "ref": damage.name.as_ref().map(|name| name.to_string()),
+        "meaning": damage.what,
+        "repair": damage.repair.name(),
+        "repair_meaning": damage.repair.describe(),
+    });
+    format!("{object}\n")
+}

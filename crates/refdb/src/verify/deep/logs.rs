@@ -1,0 +1,65 @@
+//! Reflogs of the `files` format, line by line.
+
+use std::io;
+use std::path::Path;
+
+use super::{Deep, Repair, unreadable};
+use crate::backend::files::parse_log_line;
+use crate::error::Result;
+use crate::system::{FileKind, bytes_to_path};
+
+impl Deep<'_> {
+    /// Checks every reflog of a directory.
+    pub(super) fn logs(&mut self, dir: &Path) -> Result<()> {
+        self.log_dir(&dir.join("logs"))
+    }
+
+    fn log_dir(&mut self, dir: &Path) -> Result<()> {
+        let entries = match self.system.read_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries.map_err(unreadable(dir))?,
+        };
+        for entry in entries {
+            let path = dir.join(bytes_to_path(&entry.name));
+            match entry.kind {
+                FileKind::Directory => self.log_dir(&path)?,
+                FileKind::File if entry.name.ends_with(b".lock") => self.leftover(&path),
+                FileKind::File => self.log(&path)?,
+                _ => {
+                    let what = "neither a file nor a directory: the reflog cannot be read";
+                    self.error(&path, None, what, Repair::RewriteLog);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn log(&mut self, path: &Path) -> Result<()> {
+        let content = match self.system.map(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            content => content.map_err(unreadable(path))?,
+        };
+        let content = content.as_ref();
+        let format = self.repository.object_format();
+        let mut at = 0;
+        for line in content.split_inclusive(|&byte| byte == b'\n') {
+            let what = match line.strip_suffix(b"\n") {
+                Some(entry) if parse_log_line(entry, format).is_some() => None,
+                _ if line.iter().all(|byte| *byte == 0) => {
+                    Some("zeros in the place of entries, as after a power failure")
+                }
+                _ if line.starts_with(b"\0") => {
+                    Some("zeros before the entry: an entry before it is lost, and so is this one")
+                }
+                Some(_) => Some("the line is no entry: readers leave it out"),
+                None => Some("the last line has no end: its entry is left out"),
+            };
+            self.counts.log_entries += u64::from(what.is_none());
+            if let Some(what) = what {
+                self.error(path, u64::try_from(at).ok(), what, Repair::RewriteLog);
+            }
+            at += line.len();
+        }
+        Ok(())
+    }
+}
