@@ -11,6 +11,12 @@
 //! assert_ne!(bytes, b"some table");
 //! ```
 
+pub mod corpus;
+
+mod loose;
+mod stack;
+mod tables;
+
 use std::fs;
 use std::io;
 use std::ops::Range;

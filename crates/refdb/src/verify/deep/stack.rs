@@ -57,7 +57,7 @@ impl Deep<'_> {
             self.listed(&dir, line, at, hash, &mut opened)?;
             at += line.len();
         }
-        self.folder(&dir, &opened.listed)?;
+        self.folder(&dir, &opened.listed, &opened.tables)?;
         self.merged(index, &dir, &opened.tables);
         Ok(())
     }
@@ -194,7 +194,7 @@ impl Deep<'_> {
     }
 
     /// Checks what lies in the folder beside the listed tables.
-    fn folder(&mut self, dir: &Path, listed: &[String]) -> Result<()> {
+    fn folder(&mut self, dir: &Path, listed: &[String], tables: &[Arc<Table>]) -> Result<()> {
         let entries = self.system.read_dir(dir).map_err(unreadable(dir))?;
         for entry in entries {
             let path = dir.join(bytes_to_path(&entry.name));
@@ -203,7 +203,11 @@ impl Deep<'_> {
             if is_listed || name == "tables.list" || entry.kind == FileKind::Directory {
                 continue;
             }
-            if is_table_name(&name) {
+            if is_table_name(&name) && is_lost(&name, tables) {
+                let what = "the list does not name this table, and no other has its update indices: \
+                     what it says is not seen";
+                self.error(&path, None, what, Repair::RebuildList);
+            } else if is_table_name(&name) {
                 let what = "a table that the list does not name: a writer died, or is at work";
                 self.warning(&path, what, Repair::RemoveFile);
             } else if name.ends_with(".lock") || is_unfinished(&name) {
@@ -268,6 +272,20 @@ impl Deep<'_> {
             .collect();
         place(&dir, &tables, name)
     }
+}
+
+/// Returns whether a table that is not listed was once part of the stack, by its name: compaction
+/// leaves behind what its result covers, and a dead writer what is newer than the stack.
+pub(super) fn is_lost(name: &str, tables: &[Arc<Table>]) -> bool {
+    let Some((min, max)) = indices_of_name(name) else {
+        return false;
+    };
+    let newest = tables.last().map_or(0, |table| table.max_update_index());
+    let is_covered = |table: &Arc<Table>| {
+        (table.min_update_index()..=table.max_update_index()).contains(&min)
+            || (min..=max).contains(&table.min_update_index())
+    };
+    max <= newest && !tables.iter().any(is_covered)
 }
 
 fn place(dir: &Path, tables: &[Arc<Table>], name: &[u8]) -> (PathBuf, Option<u64>) {
