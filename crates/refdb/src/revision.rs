@@ -42,7 +42,7 @@ use crate::repository::Repository;
 use crate::store::Store;
 pub use dwim::Found;
 pub use shorten::Shortener;
-pub use tracking::Direction;
+pub use tracking::{Direction, Tracking};
 
 /// How many suffixes `^{...}` an expression can have: each is resolved within the next.
 const PEELS_MAX: usize = 100;
