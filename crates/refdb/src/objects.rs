@@ -13,9 +13,13 @@
 
 #[cfg(feature = "git")]
 mod odb;
+#[cfg(feature = "git")]
+mod storage;
 
 #[cfg(feature = "git")]
 pub use odb::{ABBREVIATION_MIN, Header, Object, Odb, TAG_DEPTH_MAX, tag_target};
+#[cfg(feature = "git")]
+pub use storage::Storage;
 
 use std::fmt;
 

@@ -28,6 +28,7 @@ use gix_object::Find;
 use gix_odb::Header as _;
 use gix_odb::store::init;
 
+use super::storage::{Storage, Storages};
 use super::{ObjectKind, Objects, Peeled};
 use crate::error::{Error, ErrorKind, Result};
 use crate::oid::{ObjectFormat, ObjectId};
@@ -52,6 +53,7 @@ pub struct Odb {
     stores: OnceLock<Vec<Arc<Store>>>,
     // Handles that no thread uses at the moment: they hold what was opened.
     idle: Mutex<Vec<Vec<Handle>>>,
+    storages: Mutex<Option<Storages>>,
 }
 
 /// What can be told of an object without reading it.
@@ -87,6 +89,7 @@ impl Odb {
             dirs,
             stores: OnceLock::new(),
             idle: Mutex::new(Vec::new()),
+            storages: Mutex::new(None),
         }
     }
 
@@ -105,6 +108,12 @@ impl Odb {
     /// # Errors
     /// `Io` when the database cannot be read.
     pub fn header(&self, oid: ObjectId) -> Result<Option<Header>> {
+        if self.is_empty_tree(oid) {
+            return Ok(Some(Header {
+                kind: ObjectKind::Tree,
+                size: 0,
+            }));
+        }
         self.with_handles(|handles| {
             let id = to_gix(&oid);
             for handle in handles {
@@ -128,6 +137,12 @@ impl Odb {
     /// # Errors
     /// `Io` when the database cannot be read.
     pub fn read(&self, oid: ObjectId) -> Result<Option<Object>> {
+        if self.is_empty_tree(oid) {
+            return Ok(Some(Object {
+                kind: ObjectKind::Tree,
+                data: Vec::new(),
+            }));
+        }
         self.with_handles(|handles| {
             let mut data = Vec::new();
             for handle in handles {
@@ -144,6 +159,25 @@ impl Odb {
             }
             Ok(None)
         })
+    }
+
+    /// Returns how an object is stored; `None` if it is missing.
+    ///
+    /// # Errors
+    /// `Io` when the database cannot be read.
+    pub fn storage(&self, oid: ObjectId) -> Result<Option<Storage>> {
+        if self.is_empty_tree(oid) {
+            return Ok(Some(Storage {
+                size: 0,
+                delta_base: None,
+            }));
+        }
+        let mut storages = self.storages.lock().unwrap_or_else(PoisonError::into_inner);
+        let storages = match &mut *storages {
+            Some(storages) => storages,
+            none => none.insert(Storages::new(self.stores()?, &self.dirs)?),
+        };
+        storages.get(oid)
     }
 
     /// Returns the ids that begin with these hexadecimal digits, sorted. Fewer than
@@ -206,6 +240,12 @@ impl Odb {
             .max()
             .unwrap_or(len)
             .max(len))
+    }
+
+    /// Returns whether this is the tree with nothing in it, which every repository has.
+    fn is_empty_tree(&self, oid: ObjectId) -> bool {
+        let empty = gix_hash::ObjectId::empty_tree(gix_kind(self.format));
+        oid.as_bytes() == empty.as_bytes()
     }
 
     fn packed_count(&self) -> Result<u64> {
@@ -311,19 +351,22 @@ pub fn tag_target(content: &[u8], format: ObjectFormat) -> Option<(ObjectId, Obj
 }
 
 fn open(dir: &Path, format: ObjectFormat) -> io::Result<Store> {
-    let kind = match format {
-        ObjectFormat::Sha1 => gix_hash::Kind::Sha1,
-        ObjectFormat::Sha256 => gix_hash::Kind::Sha256,
-    };
     Store::at_opts(
         dir.to_owned(),
-        kind,
+        gix_kind(format),
         &mut std::iter::empty(),
         init::Options::default(),
     )
 }
 
-fn to_gix(oid: &ObjectId) -> &gix_hash::oid {
+fn gix_kind(format: ObjectFormat) -> gix_hash::Kind {
+    match format {
+        ObjectFormat::Sha1 => gix_hash::Kind::Sha1,
+        ObjectFormat::Sha256 => gix_hash::Kind::Sha256,
+    }
+}
+
+pub(super) fn to_gix(oid: &ObjectId) -> &gix_hash::oid {
     gix_hash::oid::from_bytes_unchecked(oid.as_bytes())
 }
 
@@ -367,7 +410,7 @@ fn missing_if_damaged(error: &(dyn std::error::Error + 'static)) -> Result<()> {
     }
 }
 
-fn unreadable(error: impl fmt::Display) -> Error {
+pub(super) fn unreadable(error: impl fmt::Display) -> Error {
     Error::new(
         ErrorKind::Io,
         format!("unable to read object database: {error}"),
