@@ -133,6 +133,13 @@ impl Context {
         Ok(commit?)
     }
 
+    /// Returns the object that a revision expression names, without a word about it; `None` also
+    /// for what is no expression.
+    pub(crate) fn find_object(&self, expression: &[u8]) -> Result<Option<ObjectId>> {
+        let revisions = Revisions::new(self.repository()?);
+        Ok(revisions.resolve(expression).unwrap_or_default())
+    }
+
     /// Returns the shortest name that still means `name`, unless a later rule makes it mean
     /// something else as well.
     pub(crate) fn shorten(&self, name: RefName<'_>) -> Result<Vec<u8>> {

@@ -2,17 +2,27 @@
 //!
 //! In the natural order refs are printed as they are read; in any other they are gathered first.
 
+mod argument;
 mod atom;
 mod block;
+mod color;
 mod commits;
+mod content;
 mod date;
 mod format;
+mod mailmap;
 mod message;
 mod patterns;
 mod points_at;
 mod quote;
+mod remote;
+mod row;
 mod sort;
+mod strftime;
+mod trailers;
 mod value;
+
+use std::io::IsTerminal;
 
 use bstr::ByteSlice;
 use refdb::name::is_root_ref;
@@ -23,12 +33,14 @@ use crate::context::{Context, resolve_listed};
 use crate::failure::{Failure, Result, say};
 use crate::options::{Opt, Spec, Value};
 use crate::output::Output;
+use atom::Atoms;
 use commits::{CommitFilter, Commits};
-use format::{Format, Piece};
+use format::Format;
 use patterns::Patterns;
 use points_at::PointsAt;
 use quote::Quoting;
-use sort::{Owned, SortKey, sort};
+use row::Row;
+use sort::{Order, Owned, SortKey, first_looks};
 use value::{Item, Values};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -174,7 +186,21 @@ struct Settings {
     ignore_case: bool,
     stdin: bool,
     root_refs: bool,
+    color: Color,
 }
+
+/// When colours are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Color {
+    Always,
+    Never,
+    /// On a terminal that has any.
+    #[default]
+    Auto,
+}
+
+/// How much of the lines of sorted refs is kept from the time when their keys are known.
+const LINES_MAX: usize = 256 << 20;
 
 /// Runs `for-each-ref`.
 pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
@@ -199,7 +225,8 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
         _ => return Err(spec.mistake("more than one quoting style?", None)),
     };
     let text = settings.format.as_deref().unwrap_or(DEFAULT_FORMAT);
-    let format = Format::parse(text)?.map_err(|malformed| {
+    let mut atoms = Atoms::new(settings.color.is_wanted(context)?);
+    let format = Format::parse(text, quoting, &mut atoms)?.map_err(|malformed| {
         let text = format!("malformed format string {}", malformed.0.as_bstr());
         spec.mistake(&text, None)
     })?;
@@ -207,7 +234,8 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
         let text = "cannot use --start-after with custom sort options";
         return Err(Failure::fatal(text));
     }
-    let keys = settings.sort.iter().map(|key| SortKey::parse(key));
+    let keys = settings.sort.iter();
+    let keys = keys.map(|key| SortKey::parse(key, &mut atoms));
     let mut keys: Vec<SortKey> = keys.collect::<Result<_>>()?;
     // The last key counts most, and the first mistake is told.
     keys.reverse();
@@ -217,33 +245,65 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
     }
     let mut listing = Listing {
         store: context.store()?,
-        values: Values::new(context)?,
         include: Patterns::new(names, settings.ignore_case),
         exclude: Patterns::new(settings.exclude.clone(), settings.ignore_case),
         points_at: PointsAt::new(context, settings.points_at.clone())?,
         commits: CommitFilter::new(context, &settings.commits)?,
         settings: &settings,
-        printer: Printer {
-            format: &format,
-            quoting,
-            settings: &settings,
-            left: usize::try_from(settings.count)
-                .ok()
-                .filter(|count| *count > 0),
-            out,
-        },
+    };
+    let mut printer = Printer {
+        values: Values::new(context, &atoms)?,
+        row: Row::default(),
+        atoms: &atoms,
+        format: &format,
+        settings: &settings,
+        left: usize::try_from(settings.count)
+            .ok()
+            .filter(|count| *count > 0),
+        out,
     };
     if keys.iter().all(SortKey::is_natural) && keys.len() < 2 && !settings.ignore_case {
-        return listing.read(|listing, item| listing.printer.print(item, &mut listing.values));
+        return listing.read(|item| printer.print(item));
     }
     let mut gathered = Vec::new();
-    listing.read(|listing, item| {
-        gathered.push(Owned::new(item, &keys, &mut listing.values)?);
+    listing.read(|item| {
+        gathered.push(Owned::new(item));
         Ok(true)
     })?;
-    sort(&mut gathered, &keys, settings.ignore_case);
-    for owned in &gathered {
-        if !listing.printer.print(owned.item(), &mut listing.values)? {
+    let order = Order::new(&keys, settings.ignore_case, context.repository()?.config());
+    print_sorted(&mut gathered, &keys, order, &mut printer)
+}
+
+/// Prints refs in the order of the keys. What is found out about a ref for its keys is enough for
+/// its line: no object is read twice.
+fn print_sorted(
+    refs: &mut [Owned],
+    keys: &[SortKey],
+    mut order: Order<'_>,
+    printer: &mut Printer<'_>,
+) -> Result<()> {
+    let mut lines = Vec::new();
+    for index in first_looks(refs.len()) {
+        let Some(owned) = refs.get_mut(index) else {
+            continue;
+        };
+        printer.fill(owned.item())?;
+        owned.set_keys(keys, &printer.row);
+        let start = lines.len();
+        if start < LINES_MAX && printer.push(&mut lines).is_ok() {
+            owned.line = Some(start..lines.len());
+        }
+    }
+    for index in order.sort(refs) {
+        let Some(owned) = refs.get(index) else {
+            continue;
+        };
+        let made = owned.line.clone().and_then(|line| lines.get(line));
+        let goes_on = match made {
+            Some(line) => printer.print_made(line)?,
+            None => printer.print(owned.item())?,
+        };
+        if !goes_on {
             break;
         }
     }
@@ -268,7 +328,7 @@ impl Settings {
             }
             Id::Format => self.format = value.into_text(),
             Id::StartAfter => self.start_after = value.into_text(),
-            Id::Color => check_color(value)?,
+            Id::Color => self.color = Color::parse(value)?,
             Id::Exclude => value.add_or_clear(&mut self.exclude),
             Id::Sort => value.add_or_clear(&mut self.sort),
             Id::PointsAt => match value.into_text() {
@@ -306,14 +366,32 @@ impl Settings {
     }
 }
 
-/// Checks when colours are wanted; there is no atom yet that has one.
-fn check_color(value: Value) -> Result<()> {
-    match value.into_text().as_deref() {
-        None | Some(b"always" | b"auto" | b"never") => Ok(()),
-        Some(_) => {
-            let text = "option `color' expects \"always\", \"auto\", or \"never\"";
-            Err(Failure::error(text, 129))
+impl Color {
+    fn parse(value: Value) -> Result<Color> {
+        if !value.is_set() {
+            return Ok(Color::Never);
         }
+        match value.into_text().as_deref() {
+            None | Some(b"always") => Ok(Color::Always),
+            Some(b"auto") => Ok(Color::Auto),
+            Some(b"never") => Ok(Color::Never),
+            Some(_) => {
+                let text = "option `color' expects \"always\", \"auto\", or \"never\"";
+                Err(Failure::error(text, 129))
+            }
+        }
+    }
+
+    fn is_wanted(self, context: &Context) -> Result<bool> {
+        Ok(match self {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto if std::io::stdout().is_terminal() => {
+                let terminal = context.repository()?.environment().bytes("TERM");
+                terminal.is_some_and(|terminal| terminal != "dumb")
+            }
+            Color::Auto => false,
+        })
     }
 }
 
@@ -333,18 +411,16 @@ fn patterns_of(settings: &Settings, operands: Vec<Vec<u8>>) -> Result<Vec<Vec<u8
 
 struct Listing<'a> {
     store: &'a Store,
-    values: Values<'a>,
     include: Patterns,
     exclude: Patterns,
     points_at: PointsAt<'a>,
     commits: Option<CommitFilter<'a>>,
     settings: &'a Settings,
-    printer: Printer<'a>,
 }
 
 impl Listing<'_> {
     /// Calls `each` for every ref that is asked for, until it gives `false`.
-    fn read(&mut self, mut each: impl FnMut(&mut Self, Item<'_>) -> Result<bool>) -> Result<()> {
+    fn read(&mut self, mut each: impl FnMut(Item<'_>) -> Result<bool>) -> Result<()> {
         let mut refs = self.store.refs()?.excluding(self.exclude.whole_ranges());
         if let Some(marker) = &self.settings.start_after {
             // Behind the name itself, and before every name that goes on from it.
@@ -369,7 +445,7 @@ impl Listing<'_> {
     fn read_range(
         &mut self,
         refs: &mut Refs,
-        each: &mut impl FnMut(&mut Self, Item<'_>) -> Result<bool>,
+        each: &mut impl FnMut(Item<'_>) -> Result<bool>,
     ) -> Result<bool> {
         while let Some(record) = refs.next()? {
             let name = record.name.as_bytes();
@@ -416,7 +492,7 @@ impl Listing<'_> {
             {
                 continue;
             }
-            if !each(self, item)? {
+            if !each(item)? {
                 return Ok(false);
             }
         }
@@ -425,8 +501,11 @@ impl Listing<'_> {
 }
 
 struct Printer<'a> {
+    values: Values<'a>,
+    /// The values of the ref that was filled in last.
+    row: Row,
+    atoms: &'a Atoms,
     format: &'a Format,
-    quoting: Quoting,
     settings: &'a Settings,
     /// How many refs are still to be printed, if that is limited.
     left: Option<usize>,
@@ -434,13 +513,33 @@ struct Printer<'a> {
 }
 
 impl Printer<'_> {
+    /// Finds the values of a ref.
+    fn fill(&mut self, item: Item<'_>) -> Result<()> {
+        self.values.fill(item, &mut self.row)
+    }
+
     /// Prints a ref; returns whether more may follow.
-    fn print(&mut self, item: Item<'_>, values: &mut Values<'_>) -> Result<bool> {
-        if self.settings.json {
-            self.push_json(item, values)?;
-        } else {
-            self.push_line(item, values)?;
+    fn print(&mut self, item: Item<'_>) -> Result<bool> {
+        self.fill(item)?;
+        let mut buffer = std::mem::take(self.out.buffer());
+        let start = buffer.len();
+        let pushed = self.push(&mut buffer);
+        if pushed.is_err() {
+            // Nobody is to take half a line for a whole one.
+            buffer.truncate(start);
         }
+        *self.out.buffer() = buffer;
+        pushed?;
+        self.printed()
+    }
+
+    /// Prints a line that was made before.
+    fn print_made(&mut self, line: &[u8]) -> Result<bool> {
+        self.out.buffer().extend_from_slice(line);
+        self.printed()
+    }
+
+    fn printed(&mut self) -> Result<bool> {
         self.out.line_done()?;
         if let Some(left) = &mut self.left {
             *left -= 1;
@@ -448,57 +547,40 @@ impl Printer<'_> {
         Ok(self.left != Some(0))
     }
 
-    fn push_line(&mut self, item: Item<'_>, values: &mut Values<'_>) -> Result<()> {
-        self.format.check()?;
-        let buffer = self.out.buffer();
-        let start = buffer.len();
-        for piece in &self.format.pieces {
-            let pushed = match piece {
-                Piece::Literal(literal) => {
-                    buffer.extend_from_slice(literal);
-                    continue;
-                }
-                piece if self.quoting == Quoting::None => values.push_piece(piece, item, buffer),
-                piece => {
-                    // A block is quoted as a whole, whatever is in it.
-                    let mut value = Vec::new();
-                    let pushed = values.push_piece(piece, item, &mut value);
-                    self.quoting.push(&value, buffer);
-                    pushed
-                }
-            };
-            if pushed.is_err() {
-                // Nobody is to take half a line for a whole one.
-                buffer.truncate(start);
-                return pushed;
-            }
+    /// Appends the line of the ref whose values are known.
+    fn push(&self, out: &mut Vec<u8>) -> Result<()> {
+        let start = out.len();
+        if self.settings.json {
+            self.push_json(out);
+        } else {
+            self.format.push(&self.row, self.atoms, out)?;
         }
-        if buffer.len() > start || !self.settings.omit_empty {
-            buffer.push(b'\n');
+        if out.len() > start || !self.settings.omit_empty {
+            out.push(b'\n');
         }
         Ok(())
     }
 
     /// Appends an object whose keys are the atoms. A value that is no text is given in hexadecimal
     /// digits under a key with `_hex` at its end.
-    fn push_json(&mut self, item: Item<'_>, values: &mut Values<'_>) -> Result<()> {
+    fn push_json(&self, out: &mut Vec<u8>) {
         let mut object = Map::new();
-        for atom in self.format.atoms() {
-            let mut value = Vec::new();
-            values.push(atom, item, &mut value)?;
-            match String::from_utf8(value) {
-                Ok(text) => object.insert(atom.text.clone(), Json::String(text)),
-                Err(error) => {
-                    let bytes = error.as_bytes().iter();
+        for index in self.format.atoms() {
+            let Some(atom) = self.atoms.list().get(index) else {
+                continue;
+            };
+            if atom.kind.is_of_blocks() {
+                continue;
+            }
+            match std::str::from_utf8(self.row.value(index)) {
+                Ok(text) => object.insert(atom.text.clone(), Json::String(text.to_owned())),
+                Err(_) => {
+                    let bytes = self.row.value(index).iter();
                     let hex: String = bytes.map(|byte| format!("{byte:02x}")).collect();
                     object.insert(format!("{}_hex", atom.text), Json::String(hex))
                 }
             };
         }
-        let line = Json::Object(object).to_string();
-        let buffer = self.out.buffer();
-        buffer.extend_from_slice(line.as_bytes());
-        buffer.push(b'\n');
-        Ok(())
+        out.extend_from_slice(Json::Object(object).to_string().as_bytes());
     }
 }

@@ -70,6 +70,10 @@ for_every_format! {
         check(format, "hooks", include_str!("hooks.txt"));
     }
 
+    fn atoms(format) {
+        check(format, "atoms", include_str!("atoms.txt"));
+    }
+
     fn pack_refs(format) {
         check(format, "pack-refs", include_str!("pack-refs.txt"));
     }

@@ -5,7 +5,7 @@
 //! ! args      Git prepares both repositories
 //! $ args      Git and the command do the same, each in its repository
 //! < text      a line on standard input of the step above
-//! <\ text     the same without a line feed, and with \0 \n \t
+//! <\ text     the same without a line feed, and with \0 \n \r \t
 //! = name      what the preparation above printed is {name} from here on
 //! ~ reason    the step above is known to differ, in every format
 //! ~files x    ... in one format
@@ -96,6 +96,7 @@ fn unescape(text: &str) -> String {
     text.replace("\\0", "\0")
         .replace("\\n", "\n")
         .replace("\\t", "\t")
+        .replace("\\r", "\r")
 }
 
 /// Splits a command line at spaces; single quotes keep them.

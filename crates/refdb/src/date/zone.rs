@@ -56,6 +56,12 @@ impl Zone {
         }
     }
 
+    /// Returns how the zone is called at a moment.
+    pub fn name(&self, seconds: i64) -> String {
+        let time = Timestamp::from_second(seconds).unwrap_or_default();
+        self.0.to_offset_info(time).abbreviation().to_owned()
+    }
+
     /// Returns the offset at a moment as the decimal number `HHMM` with its sign.
     pub fn decimal(&self, seconds: u64) -> i16 {
         decimal(self.offset(i64::try_from(seconds).unwrap_or(i64::MAX)))

@@ -1,10 +1,18 @@
 //! Atoms: the `%(...)` of formats and the keys of sorting.
+//!
+//! Every atom that a format or a key names stands once in a list of [`Atoms`], in the order in which
+//! it was met; formats and keys speak of it by its place there.
 
 use bstr::ByteSlice;
 
+use super::argument::{contents, digits, fatal, part_of, person, trailers, unrecognised};
+use super::block::{Alignment, Condition};
+use super::color;
 use super::date::DateFormat;
+use super::remote::RemoteForm;
+use super::trailers::TrailerOptions;
 use crate::context::Digits;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 
 /// One atom.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,9 +33,22 @@ pub(super) enum Kind {
     Flag,
     Head,
     WorktreePath,
+    Upstream(RemoteForm),
+    Push(RemoteForm),
+    /// The sequence; empty where no colours are wanted.
+    Color(Vec<u8>),
+    Align(Alignment),
+    If(Condition),
+    Then,
+    Else,
+    End,
+    /// Of another command; here it only sorts, and everything alike.
+    Rest,
     ObjectName(Digits),
     ObjectType,
     ObjectSize,
+    DiskSize,
+    DeltaBase,
     Tree(Digits),
     Parent(Digits),
     NumParent,
@@ -40,8 +61,22 @@ pub(super) enum Kind {
     },
     Body,
     Contents(Contents),
+    Trailers(Box<TrailerOptions>),
+    Raw,
+    RawSize,
     /// A known atom with an argument that leaves nothing of it.
     Empty,
+}
+
+/// Where the value of an atom comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The ref, the configuration or nothing.
+    Ref,
+    /// The object's kind and size, or its place in the database.
+    Header,
+    /// What is in the object.
+    Content,
 }
 
 /// How a name is shortened.
@@ -65,18 +100,20 @@ pub(super) enum Role {
     Creator,
 }
 
-/// What is told of a person.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is told of a person. What is `mapped` is so by the mailmap.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     All,
-    Name,
+    Name {
+        mapped: bool,
+    },
     Email {
         trim: bool,
         local: bool,
+        mapped: bool,
     },
-    Date(DateFormat),
-    /// In a format that does not exist, which matters only where there is a date.
-    UnknownDate,
+    /// What is wrong with a format matters only where there is a date.
+    Date(std::result::Result<DateFormat, String>),
 }
 
 /// What is told of a message.
@@ -90,32 +127,50 @@ pub(super) enum Contents {
     Lines(usize),
 }
 
-/// Atoms of Git that are not known yet; those of blocks, only where they are no part of a format:
-/// as keys of sorting, and with `*` before them.
-const LATER: &[&str] = &[
-    "deltabase",
-    "describe",
-    "upstream",
-    "push",
-    "trailers",
-    "signature",
-    "raw",
-    "color",
-    "align",
-    "end",
-    "if",
-    "then",
-    "else",
-    "ahead-behind",
-    "is-base",
-];
+/// The atoms that are in use, each once.
+#[derive(Debug, Default)]
+pub(super) struct Atoms {
+    list: Vec<Atom>,
+    /// Whether `%(color:...)` is more than nothing.
+    colored: bool,
+}
 
-impl Atom {
-    /// Reads an atom.
+impl Atoms {
+    /// Makes an empty list; `colored` says whether colours are wanted.
+    pub(super) fn new(colored: bool) -> Self {
+        Atoms {
+            list: Vec::new(),
+            colored,
+        }
+    }
+
+    /// Reads an atom, unless it is there already, and returns its place.
     ///
     /// # Errors
     /// Fatal, when there is no such atom or it does not take its argument.
-    pub(super) fn parse(text: &[u8]) -> Result<Atom> {
+    pub(super) fn add(&mut self, text: &[u8]) -> Result<usize> {
+        let known = |atom: &Atom| atom.text.as_bytes() == text;
+        if let Some(index) = self.list.iter().position(known) {
+            return Ok(index);
+        }
+        let atom = Atom::parse(text, self.colored)?;
+        self.list.push(atom);
+        Ok(self.list.len() - 1)
+    }
+
+    /// Returns the atoms in their order.
+    pub(super) fn list(&self) -> &[Atom] {
+        &self.list
+    }
+
+    /// Returns whether colours are wanted.
+    pub(super) fn is_colored(&self) -> bool {
+        self.colored
+    }
+}
+
+impl Atom {
+    fn parse(text: &[u8], colored: bool) -> Result<Atom> {
         let name = text.strip_prefix(b"*").unwrap_or(text);
         if name.is_empty() {
             return Err(fatal(format!("malformed field name: {}", text.as_bstr())));
@@ -127,7 +182,7 @@ impl Atom {
         };
         let word = word.to_str_lossy();
         let argument = argument.map(|argument| argument.to_str_lossy());
-        let kind = Kind::parse(&word, argument.as_deref(), &whole)?;
+        let kind = Kind::parse(&word, argument.as_deref(), &whole, colored)?;
         Ok(Atom {
             kind,
             deref: name.len() < text.len(),
@@ -136,177 +191,140 @@ impl Atom {
     }
 }
 
-fn fatal(text: String) -> Failure {
-    Failure::fatal(text)
-}
-
-/// Refuses an argument.
-fn unrecognised(word: &str, argument: &str) -> Failure {
-    fatal(format!("unrecognized %({word}) argument: {argument}"))
-}
-
-fn later(whole: &str) -> Failure {
-    fatal(format!("this version does not know %({whole}) yet"))
-}
-
-/// Returns how an atom is written without its argument.
-fn before_argument(whole: &str) -> &str {
-    whole.split_once(':').map_or(whole, |(word, _)| word)
-}
-
 impl Kind {
-    fn parse(word: &str, argument: Option<&str>, whole: &str) -> Result<Kind> {
+    fn parse(word: &str, argument: Option<&str>, whole: &str, colored: bool) -> Result<Kind> {
         let without = |kind: Kind| match argument {
             None => Ok(kind),
             Some(_) => Err(fatal(format!("%({word}) does not take arguments"))),
         };
         match word {
-            "refname" => NameForm::parse(word, argument, whole).map(Kind::RefName),
-            "symref" => NameForm::parse(word, argument, whole).map(Kind::Symref),
-            "objectname" => digits(argument, whole).map(Kind::ObjectName),
-            "tree" => digits(argument, whole).map(Kind::Tree),
-            "parent" => digits(argument, whole).map(Kind::Parent),
-            "objecttype" => without(Kind::ObjectType),
-            "objectsize" => match argument {
-                None => Ok(Kind::ObjectSize),
-                Some("disk") => Err(later(whole)),
-                Some(argument) => Err(unrecognised(word, argument)),
-            },
+            "refname" => NameForm::parse(argument, whole).map(Kind::RefName),
+            "symref" => NameForm::parse(argument, whole).map(Kind::Symref),
+            "upstream" => RemoteForm::parse(argument, whole).map(Kind::Upstream),
+            "push" => RemoteForm::parse(argument, whole).map(Kind::Push),
             "HEAD" => without(Kind::Head),
             "flag" => Ok(Kind::Flag),
             "worktreepath" => Ok(Kind::WorktreePath),
+            "color" => match argument.map(color::sequence) {
+                None => Err(fatal("expected format: %(color:<color>)".to_owned())),
+                Some(sequence) => {
+                    let sequence = sequence?;
+                    Ok(Kind::Color(if colored { sequence } else { Vec::new() }))
+                }
+            },
+            "align" => Alignment::parse(argument.unwrap_or_default()).map(Kind::Align),
+            "if" => Condition::parse(argument.unwrap_or_default()).map(Kind::If),
+            "then" => Ok(Kind::Then),
+            "else" => Ok(Kind::Else),
+            "end" => Ok(Kind::End),
+            "rest" => without(Kind::Rest),
+            "objectname" => digits(argument, whole).map(Kind::ObjectName),
+            "objecttype" => without(Kind::ObjectType),
+            "objectsize" => match argument {
+                None => Ok(Kind::ObjectSize),
+                Some("disk") => Ok(Kind::DiskSize),
+                Some(argument) => Err(unrecognised(word, argument)),
+            },
+            "deltabase" => without(Kind::DeltaBase),
+            _ => Kind::of_content(word, argument, whole),
+        }
+    }
+
+    fn of_content(word: &str, argument: Option<&str>, whole: &str) -> Result<Kind> {
+        match word {
+            "tree" => digits(argument, whole).map(Kind::Tree),
+            "parent" => digits(argument, whole).map(Kind::Parent),
             "numparent" => Ok(Kind::NumParent),
             "object" => Ok(Kind::Object),
             "type" => Ok(Kind::Type),
             "tag" => Ok(Kind::Tag),
-            "creator" => Ok(Kind::Person(Role::Creator, Part::All)),
-            "body" => without(Kind::Body),
+            "body" => match argument {
+                None if whole.ends_with(':') => Ok(Kind::Empty),
+                None => Ok(Kind::Body),
+                Some(_) => Err(fatal("%(body) does not take arguments".to_owned())),
+            },
             "subject" => match argument {
                 None => Ok(Kind::Subject { sanitized: false }),
                 Some("sanitize") => Ok(Kind::Subject { sanitized: true }),
                 Some(argument) => Err(unrecognised(word, argument)),
             },
-            "contents" => contents(argument, whole),
-            // Of another command; here it only sorts, and everything alike.
-            "rest" => without(Kind::Empty),
+            "contents" => contents(argument),
+            "trailers" => trailers(argument),
+            "raw" => match argument {
+                None => Ok(Kind::Raw),
+                Some("size") => Ok(Kind::RawSize),
+                Some(argument) => Err(unrecognised(word, argument)),
+            },
+            "describe" | "signature" | "ahead-behind" | "is-base" => {
+                Err(fatal(format!("this version does not know %({whole}) yet")))
+            }
             _ => match person(word) {
                 Some((role, part)) => part_of(role, part, argument, whole),
-                None if LATER.contains(&word) => Err(later(whole)),
                 None => Err(fatal(format!("unknown field name: {whole}"))),
             },
         }
     }
-}
 
-impl NameForm {
-    fn parse(word: &str, argument: Option<&str>, whole: &str) -> Result<NameForm> {
-        let number = |form: fn(i32) -> NameForm, kind: &str, text: &str| {
-            text.parse()
-                .map(form)
-                .map_err(|_| fatal(format!("Integer value expected {word}:{kind}={text}")))
-        };
-        match argument {
-            None => Ok(NameForm::Full),
-            Some("short") => Ok(NameForm::Short),
-            Some(argument) => match argument.split_once('=') {
-                Some(("lstrip" | "strip", text)) => number(NameForm::StripLeft, "lstrip", text),
-                Some(("rstrip", text)) => number(NameForm::StripRight, "rstrip", text),
-                _ => Err(unrecognised(before_argument(whole), argument)),
-            },
+    /// Returns where the value comes from.
+    pub(super) fn source(&self) -> Source {
+        match self {
+            Kind::RefName(_)
+            | Kind::Symref(_)
+            | Kind::Flag
+            | Kind::Head
+            | Kind::WorktreePath
+            | Kind::Upstream(_)
+            | Kind::Push(_)
+            | Kind::Color(_)
+            | Kind::Align(_)
+            | Kind::If(_)
+            | Kind::Then
+            | Kind::Else
+            | Kind::End
+            | Kind::Rest
+            | Kind::ObjectName(_) => Source::Ref,
+            Kind::ObjectType | Kind::ObjectSize | Kind::DiskSize | Kind::DeltaBase => {
+                Source::Header
+            }
+            _ => Source::Content,
         }
     }
-}
 
-fn digits(argument: Option<&str>, whole: &str) -> Result<Digits> {
-    match argument {
-        None => Ok(Digits::All),
-        Some("short") => Ok(Digits::Configured),
-        Some(argument) => match argument.strip_prefix("short=") {
-            Some(number) => match number.parse::<usize>() {
-                Ok(number) if number > 0 => Ok(Digits::Least(number)),
-                _ => Err(fatal(format!(
-                    "positive value expected '{number}' in %({whole})"
-                ))),
-            },
-            None => Err(unrecognised(before_argument(whole), argument)),
-        },
+    /// Returns whether this shapes other values and has none of its own.
+    pub(super) fn is_of_blocks(&self) -> bool {
+        matches!(
+            self,
+            Kind::Align(_) | Kind::If(_) | Kind::Then | Kind::Else | Kind::End | Kind::Color(_)
+        )
     }
-}
 
-fn contents(argument: Option<&str>, whole: &str) -> Result<Kind> {
-    let part =
-        match argument {
-            None => Contents::All,
-            Some("subject") => Contents::Subject,
-            Some("body") => Contents::Body,
-            Some("signature") => Contents::Signature,
-            Some("size") => Contents::Size,
-            Some(argument) if argument.starts_with("trailers") => return Err(later(whole)),
-            Some(argument) => match argument.strip_prefix("lines=") {
-                Some(lines) => Contents::Lines(lines.parse().map_err(|_| {
-                    fatal(format!("positive value expected contents:lines={lines}"))
-                })?),
-                None => return Err(unrecognised("contents", argument)),
-            },
-        };
-    Ok(Kind::Contents(part))
-}
-
-/// Takes a word such as `authordate` apart.
-fn person(word: &str) -> Option<(Role, &str)> {
-    [
-        ("author", Role::Author),
-        ("committer", Role::Committer),
-        ("tagger", Role::Tagger),
-        ("creator", Role::Creator),
-    ]
-    .into_iter()
-    .find_map(|(name, role)| Some((role, word.strip_prefix(name)?)))
-    .filter(|(role, part)| match role {
-        Role::Creator => *part == "date",
-        _ => matches!(*part, "" | "name" | "email" | "date"),
-    })
-}
-
-fn part_of(role: Role, part: &str, argument: Option<&str>, whole: &str) -> Result<Kind> {
-    let part = match (part, argument) {
-        ("", None) => Part::All,
-        ("", Some(_)) => return Ok(Kind::Empty),
-        ("name", None) => Part::Name,
-        ("name", Some("mailmap")) => return Err(later(whole)),
-        ("email", argument) => email(argument, whole)?,
-        ("date", argument) => match DateFormat::parse(argument) {
-            Some(format) => Part::Date(format),
-            None if DateFormat::is_later(argument) => return Err(later(whole)),
-            None => Part::UnknownDate,
-        },
-        (_, argument) => {
-            let argument = argument.unwrap_or_default();
-            return Err(unrecognised(before_argument(whole), argument));
-        }
-    };
-    Ok(Kind::Person(role, part))
-}
-
-fn email(argument: Option<&str>, whole: &str) -> Result<Part> {
-    let (mut trim, mut local) = (false, false);
-    for option in argument.into_iter().flat_map(|list| list.split(',')) {
-        match option {
-            "trim" => trim = true,
-            "localpart" => local = true,
-            "mailmap" => return Err(later(whole)),
-            other => return Err(unrecognised(before_argument(whole), other)),
+    /// Returns whether values are compared as numbers.
+    pub(super) fn is_number(&self) -> bool {
+        match self {
+            Kind::ObjectSize
+            | Kind::DiskSize
+            | Kind::NumParent
+            | Kind::RawSize
+            | Kind::Contents(Contents::Size) => true,
+            // A date in a certain format is compared as the text that it is.
+            Kind::Person(_, Part::Date(Ok(format))) => format.is_unspecified(),
+            _ => false,
         }
     }
-    Ok(Part::Email { trim, local })
+
+    /// Returns whether this is a date that a format makes a text of.
+    pub(super) fn is_shown_date(&self) -> bool {
+        matches!(self, Kind::Person(_, Part::Date(_))) && !self.is_number()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Failure;
 
     fn message(text: &str) -> String {
-        match Atom::parse(text.as_bytes()).unwrap_err() {
+        match Atom::parse(text.as_bytes(), false).unwrap_err() {
             Failure::Fatal(message) => String::from_utf8(message).unwrap(),
             other => panic!("{other:?}"),
         }
@@ -314,7 +332,7 @@ mod tests {
 
     #[test]
     fn arguments_are_read() {
-        let kind = |text: &str| Atom::parse(text.as_bytes()).unwrap().kind;
+        let kind = |text: &str| Atom::parse(text.as_bytes(), false).unwrap().kind;
         assert_eq!(
             kind("refname:lstrip=-2"),
             Kind::RefName(NameForm::StripLeft(-2))
@@ -330,10 +348,12 @@ mod tests {
                 Role::Tagger,
                 Part::Email {
                     trim: true,
-                    local: false
+                    local: false,
+                    mapped: false
                 }
             )
         );
+        assert_eq!(kind("color:red"), Kind::Color(Vec::new()));
     }
 
     #[test]
@@ -342,8 +362,16 @@ mod tests {
         assert_eq!(message("*"), "malformed field name: *");
         assert_eq!(message("refname:x"), "unrecognized %(refname) argument: x");
         assert_eq!(
-            message("upstream:short"),
-            "this version does not know %(upstream:short) yet"
+            message("authoremail:trimx"),
+            "unrecognized %(authoremail) argument: x"
         );
+    }
+
+    #[test]
+    fn an_atom_stands_once_in_a_list() {
+        let mut atoms = Atoms::new(false);
+        let places = ["refname", "tree", "refname"].map(|it| atoms.add(it.as_bytes()).unwrap());
+        assert_eq!(places, [0, 1, 0]);
+        assert_eq!(atoms.list().len(), 2);
     }
 }

@@ -2,6 +2,7 @@
 
 use unicode_width::UnicodeWidthChar;
 
+use super::argument::unsigned;
 use crate::failure::{Failure, Result};
 
 /// How wide a block is, and where its text stands in it.
@@ -50,11 +51,11 @@ impl Alignment {
                     None => return refuse("position:", text),
                 }
             } else if let Some(text) = part.strip_prefix("width=") {
-                match text.parse() {
-                    Ok(given) => width = Some(given),
-                    Err(_) => return refuse("width:", text),
+                match unsigned(text) {
+                    Some(given) => width = Some(given),
+                    None => return refuse("width:", text),
                 }
-            } else if let Ok(given) = part.parse() {
+            } else if let Some(given) = unsigned(part) {
                 width = Some(given);
             } else if let Some(given) = Position::parse(part) {
                 position = given;
@@ -62,6 +63,8 @@ impl Alignment {
                 return refuse("%(align) argument: ", part);
             }
         }
+        // The greatest number stands for none at all.
+        let width = width.filter(|width| *width != u32::MAX);
         match width.and_then(|width| usize::try_from(width).ok()) {
             Some(width) => Ok(Alignment { width, position }),
             None => {
@@ -71,8 +74,9 @@ impl Alignment {
         }
     }
 
-    /// Appends `text` with the blanks that it takes.
+    /// Appends `text`, which ends at a zero byte, with the blanks that it takes.
     pub(super) fn push(self, text: &[u8], out: &mut Vec<u8>) {
+        let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
         let columns = match std::str::from_utf8(text) {
             // Line feeds and the like take no column.
             Ok(text) => text.chars().filter_map(UnicodeWidthChar::width).sum(),
@@ -122,8 +126,9 @@ impl Condition {
 
     /// Returns whether the condition holds for what is tested.
     pub(super) fn holds(&self, tested: &[u8]) -> bool {
+        let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
         match self {
-            Condition::NotBlank => !tested.trim_ascii().is_empty(),
+            Condition::NotBlank => !tested.iter().all(is_blank),
             Condition::Equals(text) => text == tested,
             Condition::NotEquals(text) => text != tested,
         }

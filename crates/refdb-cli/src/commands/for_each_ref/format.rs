@@ -1,39 +1,35 @@
-//! Formats: literal text, atoms, and blocks of them that are aligned or depend on a condition.
+//! Formats: literal text and atoms, and how they become a line.
 //!
-//! 1. A format is taken apart once, into a tree; what is wrong with an atom is told at once.
+//! 1. A format is taken apart once; what is wrong with an atom is told at once.
 //! 2. What is wrong with the order of `if`, `then`, `else` and `end` is told when the first ref is
 //!    formatted, as Git does: where no ref is listed, it is not told at all.
+//! 3. All atoms have their values before the first of them is used, also those of a branch that is
+//!    not taken.
 
 use bstr::ByteSlice;
 
-use super::atom::Atom;
+use super::atom::{Atoms, Kind};
 use super::block::{Alignment, Condition};
+use super::color;
+use super::quote::Quoting;
+use super::row::Row;
 use crate::failure::{Failure, Result};
 
 /// A format, taken apart.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct Format {
-    pub(super) pieces: Vec<Piece>,
-    /// What is wrong with the order of the blocks.
-    mistake: Option<&'static str>,
+    pieces: Vec<Piece>,
+    quoting: Quoting,
+    has_blocks: bool,
+    /// Whether a line ends with taking all colours back.
+    resets: bool,
 }
 
-/// A piece of a format.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+#[derive(Debug, PartialEq, Eq)]
+enum Piece {
     Literal(Vec<u8>),
-    Atom(Atom),
-    Align(Alignment, Vec<Piece>),
-    If(If),
-}
-
-/// A condition and what depends on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct If {
-    pub(super) condition: Condition,
-    pub(super) tested: Vec<Piece>,
-    pub(super) then: Vec<Piece>,
-    pub(super) otherwise: Vec<Piece>,
+    /// The place of the atom in the list.
+    Atom(usize),
 }
 
 /// What a format is that has an atom without an end.
@@ -44,9 +40,16 @@ impl Format {
     /// Takes a format apart; the inner result is the place of an atom without an end.
     ///
     /// # Errors
-    /// Fatal, for an atom that does not exist.
-    pub(super) fn parse(text: &[u8]) -> Result<std::result::Result<Format, Malformed<'_>>> {
-        let mut tree = Tree::default();
+    /// Fatal, for an atom that does not exist, or does not go with the quoting.
+    pub(super) fn parse<'t>(
+        text: &'t [u8],
+        quoting: Quoting,
+        atoms: &mut Atoms,
+    ) -> Result<std::result::Result<Format, Malformed<'t>>> {
+        let mut format = Format {
+            quoting,
+            ..Format::default()
+        };
         let mut literal = Vec::new();
         let mut rest = text;
         while let Some(at) = rest.find_byte(b'%') {
@@ -57,8 +60,8 @@ impl Format {
                 let Some((atom, after)) = inner.split_once_str(")") else {
                     return Ok(Err(Malformed(from)));
                 };
-                tree.literal(std::mem::take(&mut literal));
-                tree.atom(atom)?;
+                format.literal(&mut literal);
+                format.atom(atom, atoms)?;
                 rest = after;
             } else if let Some(after) = rest.strip_prefix(b"%") {
                 literal.push(b'%');
@@ -71,146 +74,206 @@ impl Format {
             }
         }
         literal.extend_from_slice(rest);
-        tree.literal(literal);
-        Ok(Ok(tree.finish()))
+        format.literal(&mut literal);
+        format.resets &= atoms.is_colored();
+        Ok(Ok(format))
     }
 
-    /// Checks the order of the blocks.
-    ///
-    /// # Errors
-    /// Fatal, for what is not in order.
-    pub(super) fn check(&self) -> Result<()> {
-        match self.mistake {
-            Some(mistake) => Err(Failure::fatal(format!("format: {mistake}"))),
-            None => Ok(()),
+    fn literal(&mut self, literal: &mut Vec<u8>) {
+        if !literal.is_empty() {
+            self.pieces.push(Piece::Literal(std::mem::take(literal)));
         }
     }
 
-    /// Returns the atoms outside of blocks.
-    pub(super) fn atoms(&self) -> impl Iterator<Item = &Atom> {
+    fn atom(&mut self, text: &[u8], atoms: &mut Atoms) -> Result<()> {
+        let index = atoms.add(text)?;
+        let shown = text.as_bstr();
+        match atoms.list().get(index).map(|atom| &atom.kind) {
+            Some(Kind::Rest) => {
+                let text = format!("this command reject atom %({shown})");
+                return Err(Failure::fatal(text));
+            }
+            Some(Kind::Raw) if !self.quoting.takes_zero_bytes() => {
+                let text = format!("--format={shown} cannot be used with --python, --shell, --tcl");
+                return Err(Failure::fatal(text));
+            }
+            Some(Kind::Color(_)) | None => {}
+            Some(kind) => self.has_blocks |= kind.is_of_blocks(),
+        }
+        if let Some(color) = text.strip_prefix(b"color:") {
+            self.resets = color != b"reset";
+        }
+        self.pieces.push(Piece::Atom(index));
+        Ok(())
+    }
+
+    /// Returns the places of the atoms.
+    pub(super) fn atoms(&self) -> impl Iterator<Item = usize> {
         self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Atom(atom) => Some(atom),
-            Piece::Literal(_) | Piece::Align(..) | Piece::If(_) => None,
+            Piece::Atom(index) => Some(*index),
+            Piece::Literal(_) => None,
         })
     }
-}
 
-/// A tree that grows piece by piece.
-#[derive(Default)]
-struct Tree {
-    format: Format,
-    /// The blocks that have no end yet, the innermost last.
-    open: Vec<Open>,
-}
-
-enum Open {
-    Align(Alignment, Vec<Piece>),
-    /// A condition, and which of its three parts is being filled.
-    If(If, Part),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Tested,
-    Then,
-    Otherwise,
-}
-
-impl Tree {
-    fn push(&mut self, piece: Piece) {
-        let pieces = match self.open.last_mut() {
-            None => &mut self.format.pieces,
-            Some(Open::Align(_, pieces)) => pieces,
-            Some(Open::If(block, Part::Tested)) => &mut block.tested,
-            Some(Open::If(block, Part::Then)) => &mut block.then,
-            Some(Open::If(block, Part::Otherwise)) => &mut block.otherwise,
-        };
-        pieces.push(piece);
-    }
-
-    fn literal(&mut self, text: Vec<u8>) {
-        if !text.is_empty() {
-            self.push(Piece::Literal(text));
+    /// Appends the line of a ref.
+    ///
+    /// # Errors
+    /// Fatal, for blocks that are not in order.
+    pub(super) fn push(&self, row: &Row, atoms: &Atoms, out: &mut Vec<u8>) -> Result<()> {
+        if self.has_blocks {
+            return self.push_blocks(row, atoms, out);
         }
-    }
-
-    fn atom(&mut self, text: &[u8]) -> Result<()> {
-        let (word, argument) = match text.split_once_str(":") {
-            Some((word, argument)) => (word, argument),
-            None => (text, &b""[..]),
-        };
-        let argument = argument.to_str_lossy();
-        match word {
-            b"align" => {
-                let alignment = Alignment::parse(&argument)?;
-                self.open.push(Open::Align(alignment, Vec::new()));
+        for piece in &self.pieces {
+            match piece {
+                Piece::Literal(literal) => out.extend_from_slice(literal),
+                Piece::Atom(index) => self.quoting.push(row.value(*index), out),
             }
-            b"if" => {
-                let block = If {
-                    condition: Condition::parse(&argument)?,
-                    tested: Vec::new(),
-                    then: Vec::new(),
-                    otherwise: Vec::new(),
-                };
-                self.open.push(Open::If(block, Part::Tested));
-            }
-            b"then" => self.then(),
-            b"else" => self.otherwise(),
-            b"end" => self.end(),
-            _ => {
-                let atom = Atom::parse(text)?;
-                if matches!(word, b"rest" | b"*rest") {
-                    let text = format!("this command reject atom %({})", atom.text);
-                    return Err(Failure::fatal(text));
-                }
-                self.push(Piece::Atom(atom));
-            }
+        }
+        if self.resets {
+            self.quoting.push(color::RESET, out);
         }
         Ok(())
     }
 
-    fn then(&mut self) {
-        match self.open.last_mut() {
-            Some(Open::If(_, part)) => match part {
-                Part::Tested => *part = Part::Then,
-                Part::Then | Part::Otherwise => self.mistake("%(then) atom used more than once"),
-            },
-            _ => self.mistake("%(then) atom used without a %(if) atom"),
-        }
-    }
-
-    fn otherwise(&mut self) {
-        match self.open.last_mut() {
-            Some(Open::If(_, part)) => match part {
-                Part::Tested => self.mistake("%(else) atom used without a %(then) atom"),
-                Part::Then => *part = Part::Otherwise,
-                Part::Otherwise => self.mistake("%(else) atom used more than once"),
-            },
-            _ => self.mistake("%(else) atom used without a %(if) atom"),
-        }
-    }
-
-    fn end(&mut self) {
-        match self.open.pop() {
-            None => self.mistake("%(end) atom used without corresponding atom"),
-            Some(Open::Align(alignment, pieces)) => self.push(Piece::Align(alignment, pieces)),
-            Some(Open::If(_, Part::Tested)) => {
-                self.mistake("%(if) atom used without a %(then) atom");
+    fn push_blocks(&self, row: &Row, atoms: &Atoms, out: &mut Vec<u8>) -> Result<()> {
+        let mut blocks = Blocks {
+            open: Vec::new(),
+            quoting: self.quoting,
+            out,
+        };
+        for piece in &self.pieces {
+            let index = match piece {
+                Piece::Literal(literal) => {
+                    blocks.literal(literal);
+                    continue;
+                }
+                Piece::Atom(index) => *index,
+            };
+            match atoms.list().get(index).map(|atom| &atom.kind) {
+                Some(Kind::Align(alignment)) => blocks.begin(Block::Align(*alignment)),
+                Some(Kind::If(condition)) => blocks.begin(Block::If {
+                    condition,
+                    holds: None,
+                    then: None,
+                }),
+                Some(Kind::Then) => blocks.then()?,
+                Some(Kind::Else) => blocks.otherwise()?,
+                Some(Kind::End) => blocks.end()?,
+                _ => blocks.value(row.value(index)),
             }
-            Some(Open::If(block, _)) => self.push(Piece::If(block)),
+        }
+        if self.resets {
+            blocks.value(color::RESET);
+        }
+        match blocks.open.is_empty() {
+            true => Ok(()),
+            false => Err(mistake("%(end) atom missing")),
+        }
+    }
+}
+
+fn mistake(what: &str) -> Failure {
+    Failure::fatal(format!("format: {what}"))
+}
+
+/// The blocks that have no end yet, and what was written into each of them.
+struct Blocks<'a> {
+    open: Vec<(Block<'a>, Vec<u8>)>,
+    quoting: Quoting,
+    out: &'a mut Vec<u8>,
+}
+
+enum Block<'a> {
+    Align(Alignment),
+    If {
+        condition: &'a Condition,
+        /// Known from `then` on.
+        holds: Option<bool>,
+        /// What was written between `then` and `else`; known from `else` on.
+        then: Option<Vec<u8>>,
+    },
+}
+
+impl<'a> Blocks<'a> {
+    fn begin(&mut self, block: Block<'a>) {
+        self.open.push((block, Vec::new()));
+    }
+
+    fn literal(&mut self, text: &[u8]) {
+        match self.open.last_mut() {
+            Some((_, written)) => written.extend_from_slice(text),
+            None => self.out.extend_from_slice(text),
         }
     }
 
-    /// Remembers what is wrong; the first mistake is the one that is told.
-    fn mistake(&mut self, what: &'static str) {
-        self.format.mistake.get_or_insert(what);
+    /// A block is quoted as a whole, whatever is in it.
+    fn value(&mut self, text: &[u8]) {
+        match self.open.last_mut() {
+            Some((_, written)) => written.extend_from_slice(text),
+            None => self.quoting.push(text, self.out),
+        }
     }
 
-    fn finish(mut self) -> Format {
-        if !self.open.is_empty() {
-            self.mistake("%(end) atom missing");
+    fn then(&mut self) -> Result<()> {
+        let Some((
+            Block::If {
+                condition, holds, ..
+            },
+            written,
+        )) = self.open.last_mut()
+        else {
+            return Err(mistake("%(then) atom used without a %(if) atom"));
+        };
+        if holds.is_some() {
+            return Err(mistake("%(then) atom used more than once"));
         }
-        self.format
+        *holds = Some(condition.holds(written));
+        written.clear();
+        Ok(())
+    }
+
+    fn otherwise(&mut self) -> Result<()> {
+        let Some((Block::If { holds, then, .. }, written)) = self.open.last_mut() else {
+            return Err(mistake("%(else) atom used without a %(if) atom"));
+        };
+        if holds.is_none() {
+            return Err(mistake("%(else) atom used without a %(then) atom"));
+        }
+        if then.is_some() {
+            return Err(mistake("%(else) atom used more than once"));
+        }
+        *then = Some(std::mem::take(written));
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let Some((block, mut written)) = self.open.pop() else {
+            return Err(mistake("%(end) atom used without corresponding atom"));
+        };
+        let text = match block {
+            Block::Align(alignment) => {
+                let mut text = Vec::new();
+                alignment.push(&written, &mut text);
+                text
+            }
+            Block::If { holds: None, .. } => {
+                return Err(mistake("%(if) atom used without a %(then) atom"));
+            }
+            Block::If {
+                holds: Some(holds),
+                then,
+                ..
+            } => match (then, holds) {
+                (Some(then), true) => then,
+                (None, false) => {
+                    written.clear();
+                    written
+                }
+                _ => written,
+            },
+        };
+        self.value(&text);
+        Ok(())
     }
 }
 
@@ -224,52 +287,85 @@ fn hex(digits: &[u8]) -> Option<u8> {
 mod tests {
     use super::*;
 
-    fn format(text: &str) -> Format {
-        Format::parse(text.as_bytes()).unwrap().unwrap()
+    fn line(text: &str, quoting: Quoting) -> std::result::Result<String, String> {
+        let mut atoms = Atoms::new(true);
+        let format = Format::parse(text.as_bytes(), quoting, &mut atoms);
+        let format = format.unwrap().unwrap();
+        let mut row = Row::default();
+        row.clear(atoms.list().len());
+        for (index, atom) in atoms.list().iter().enumerate() {
+            let (out, start) = row.begin();
+            match &atom.kind {
+                Kind::Color(sequence) => out.extend_from_slice(sequence),
+                _ => out.extend_from_slice(atom.text.as_bytes()),
+            }
+            row.end(index, start, false);
+        }
+        let mut out = Vec::new();
+        match format.push(&row, &atoms, &mut out) {
+            Ok(()) => Ok(String::from_utf8(out).unwrap()),
+            Err(Failure::Fatal(text)) => Err(String::from_utf8(text).unwrap()),
+            Err(other) => panic!("{other:?}"),
+        }
     }
 
-    fn literal(text: &str) -> Vec<u8> {
-        match format(text).pieces.as_slice() {
-            [Piece::Literal(literal)] => literal.clone(),
-            [] => Vec::new(),
-            other => panic!("{other:?}"),
-        }
+    fn plain(text: &str) -> String {
+        line(text, Quoting::None).unwrap()
     }
 
     #[test]
     fn percent_signs_stand_for_bytes_or_for_themselves() {
-        assert_eq!(literal("%%x%41%4%zz%"), b"%xA%4%zz%");
-        assert_eq!(literal("%00"), b"\0");
-        assert_eq!(literal("%+1"), b"%+1");
-        assert_eq!(literal("%%(x"), b"%(x");
+        assert_eq!(plain("%%x%41%4%zz%"), "%xA%4%zz%");
+        assert_eq!(plain("%00"), "\0");
+        assert_eq!(plain("%+1"), "%+1");
+        assert_eq!(plain("%%(x"), "%(x");
     }
 
     #[test]
     fn an_atom_without_an_end_is_told_with_what_follows() {
-        let malformed = Format::parse(b"a%(refname").unwrap().unwrap_err();
-        assert_eq!(malformed.0.as_bstr(), "%(refname");
-        let format = format("a%(refname)%(flag)b");
-        assert_eq!(format.atoms().count(), 2);
-        assert_eq!(format.pieces.len(), 4);
+        let mut atoms = Atoms::new(false);
+        let malformed = Format::parse(b"a%(refname", Quoting::None, &mut atoms);
+        assert_eq!(malformed.unwrap().unwrap_err().0.as_bstr(), "%(refname");
+        assert_eq!(plain("a%(refname)%(flag)b"), "arefnameflagb");
     }
 
     #[test]
     fn blocks_nest() {
-        let format = format("%(if)%(HEAD)%(then)%(align:5)a%(end)%(else)b%(end)");
-        assert!(format.check().is_ok());
-        let [Piece::If(block)] = format.pieces.as_slice() else {
-            panic!("{format:?}");
-        };
-        assert!(matches!(block.then.as_slice(), [Piece::Align(..)]));
-        assert_eq!(block.otherwise, [Piece::Literal(b"b".to_vec())]);
+        let text = "%(if)%(HEAD)%(then)%(align:5)a%(end)%(else)b%(end)|";
+        assert_eq!(plain(text), "a    |");
+        let text = "%(if) %(then)a%(else)%(if:equals=x)x%(then)y%(end)%(end)|";
+        assert_eq!(plain(text), "y|");
+        assert_eq!(
+            line(
+                "%(align:3)%(flag)%(end)%(if)x%(then)'%(end)",
+                Quoting::Shell
+            )
+            .unwrap(),
+            r"'flag'''\'''"
+        );
     }
 
     #[test]
-    fn the_first_mistake_in_the_order_of_blocks_is_kept() {
+    fn the_first_mistake_in_the_order_of_blocks_is_told() {
+        let mistake = |text: &str| line(text, Quoting::None).unwrap_err();
         assert_eq!(
-            format("%(else)%(if)").mistake,
-            Some("%(else) atom used without a %(if) atom")
+            mistake("%(else)%(if)"),
+            "format: %(else) atom used without a %(if) atom"
         );
-        assert_eq!(format("%(if)").mistake, Some("%(end) atom missing"));
+        assert_eq!(mistake("%(if)"), "format: %(end) atom missing");
+        assert_eq!(
+            mistake("%(if)%(then)%(else)%(then)%(end)"),
+            "format: %(then) atom used more than once"
+        );
+    }
+
+    #[test]
+    fn colors_are_taken_back_at_the_end() {
+        assert_eq!(plain("%(color:red)a"), "\x1b[31ma\x1b[m");
+        assert_eq!(plain("%(color:red)a%(color:reset)b"), "\x1b[31ma\x1b[mb");
+        assert_eq!(
+            line("%(color:red)", Quoting::Perl).unwrap(),
+            "'\x1b[31m''\x1b[m'"
+        );
     }
 }

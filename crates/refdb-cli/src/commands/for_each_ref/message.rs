@@ -1,4 +1,4 @@
-//! The content of commits and tags: header lines, subject, body, signature.
+//! The messages of commits and tags: subject, body, signature.
 
 use bstr::ByteSlice;
 
@@ -9,13 +9,6 @@ const SIGNATURES: &[&[u8]] = &[
     b"-----BEGIN SIGNED MESSAGE-----",
     b"-----BEGIN SSH SIGNATURE-----",
 ];
-
-/// Returns the values of the header lines with that key.
-pub(super) fn header<'a>(data: &'a [u8], key: &'a str) -> impl Iterator<Item = &'a [u8]> {
-    data.split_str("\n")
-        .take_while(|line| !line.is_empty())
-        .filter_map(|line| line.strip_prefix(key.as_bytes())?.strip_prefix(b" "))
-}
 
 /// The parts of a message.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,8 +34,8 @@ impl<'a> Message<'a> {
         };
         let all = start.trim_start_with(|c| c == '\n');
         let (text, signature) = all.split_at(signature_start(all));
-        let ends = [text.find("\n\n"), text.find("\r\n\r\n")];
-        let end = ends.into_iter().flatten().min().unwrap_or(text.len());
+        let end = all.find("\n\n").or_else(|| all.find("\r\n\r\n"));
+        let end = end.unwrap_or(text.len()).min(text.len());
         let (subject, body) = all.split_at(end);
         let is_break = |c: char| matches!(c, '\n' | '\r');
         Message {
@@ -51,6 +44,12 @@ impl<'a> Message<'a> {
             body: body.trim_start_with(is_break),
             signature,
         }
+    }
+
+    /// Returns everything but the signature.
+    pub(super) fn unsigned(&self) -> &'a [u8] {
+        let len = self.all.len().saturating_sub(self.signature.len());
+        self.all.get(..len).unwrap_or_default()
     }
 
     /// Returns the body without the signature.
@@ -98,8 +97,7 @@ impl<'a> Message<'a> {
 
     /// Appends the first lines of the message, all but the first of them indented.
     pub(super) fn push_lines(&self, count: usize, out: &mut Vec<u8>) {
-        let len = self.all.len() - self.signature.len();
-        let text = self.all.get(..len).unwrap_or_default();
+        let text = self.unsigned();
         for (index, line) in text.lines_with_terminator().take(count).enumerate() {
             if index > 0 {
                 out.extend_from_slice(b"\n    ");
@@ -135,10 +133,7 @@ mod tests {
         assert_eq!(message.subject.as_bstr(), "one\ntwo");
         assert_eq!(message.body_alone().as_bstr(), "body\n");
         assert!(message.signature.starts_with(b"-----BEGIN SSH"));
-        assert_eq!(
-            header(TAG, "tagger").next().unwrap().as_bstr(),
-            "A <a@b> 1 +0000"
-        );
+        assert!(message.unsigned().ends_with(b"body\n"));
         let mut lines = Vec::new();
         message.push_lines(2, &mut lines);
         assert_eq!(lines.as_bstr(), "one\n    two");

@@ -1,9 +1,10 @@
 //! Values as string literals of other languages.
 
 /// For which language values are quoted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Quoting {
     /// Values stand as they are.
+    #[default]
     None,
     /// For a POSIX shell.
     Shell,
@@ -16,6 +17,11 @@ pub(super) enum Quoting {
 }
 
 impl Quoting {
+    /// Returns whether a value may have zero bytes; what stands behind one is cut off otherwise.
+    pub(super) fn takes_zero_bytes(self) -> bool {
+        matches!(self, Quoting::None | Quoting::Perl)
+    }
+
     /// Appends `value` to `out` as a literal.
     pub(super) fn push(self, value: &[u8], out: &mut Vec<u8>) {
         let mark = match self {
@@ -24,7 +30,11 @@ impl Quoting {
             Quoting::Tcl => b'"',
         };
         out.push(mark);
-        for &byte in value {
+        let end = match self.takes_zero_bytes() {
+            true => None,
+            false => value.iter().position(|&byte| byte == 0),
+        };
+        for &byte in value.get(..end.unwrap_or(value.len())).unwrap_or(value) {
             match (self, byte) {
                 (Quoting::Shell, b'\'' | b'!') => {
                     out.extend_from_slice(&[b'\'', b'\\', byte, b'\''])

@@ -1,19 +1,31 @@
 //! Sorting by the values of atoms.
+//!
+//! The order of two refs is asked for in the same sequence as Git asks for it, since the first two
+//! that are compared by a date in a certain format are compared by the date itself.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
+use bstr::{BString, ByteSlice};
+use refdb::repository::config::Config;
 use refdb::{ObjectId, RefNameBuf};
 
-use super::atom::{Atom, Kind, Part};
-use super::value::{Item, Values};
-use crate::failure::Result;
+use super::atom::{Atoms, Kind};
+use super::row::Row;
+use super::value::Item;
+use crate::failure::{Result, say};
 
 /// One key of sorting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SortKey {
-    atom: Atom,
+    /// The place of the atom in the list.
+    pub(super) atom: usize,
     reverse: bool,
     version: bool,
+    by_number: bool,
+    /// Whether the value is a date that a format makes a text of.
+    by_shown_date: bool,
+    is_refname: bool,
 }
 
 /// A ref that is kept until all are known.
@@ -25,12 +37,14 @@ pub(super) struct Owned {
     symbolic: bool,
     packed: bool,
     keys: Vec<Key>,
+    /// Where its line stands, if it was made already.
+    pub(super) line: Option<Range<usize>>,
 }
 
-#[derive(Debug)]
-enum Key {
-    Number(i64),
-    Text(Vec<u8>),
+#[derive(Debug, Default)]
+struct Key {
+    number: Option<u64>,
+    text: Vec<u8>,
 }
 
 impl SortKey {
@@ -39,7 +53,7 @@ impl SortKey {
     ///
     /// # Errors
     /// Fatal, for an atom that does not exist.
-    pub(super) fn parse(text: &[u8]) -> Result<SortKey> {
+    pub(super) fn parse(text: &[u8], atoms: &mut Atoms) -> Result<SortKey> {
         let (reverse, text) = match text.strip_prefix(b"-") {
             Some(rest) => (true, rest),
             None => (false, text),
@@ -47,51 +61,49 @@ impl SortKey {
         let rest = text
             .strip_prefix(b"version:")
             .or_else(|| text.strip_prefix(b"v:"));
+        let name = rest.unwrap_or(text);
+        let atom = atoms.add(name)?;
+        let kind = atoms.list().get(atom).map(|atom| &atom.kind);
         Ok(SortKey {
-            atom: Atom::parse(rest.unwrap_or(text))?,
+            atom,
             reverse,
             version: rest.is_some(),
+            by_number: kind.is_some_and(Kind::is_number),
+            by_shown_date: kind.is_some_and(Kind::is_shown_date),
+            is_refname: name == b"refname",
         })
     }
 
     /// Returns whether this is the order in which refs are read anyway.
     pub(super) fn is_natural(&self) -> bool {
-        self.atom.text == "refname" && !self.reverse && !self.version
-    }
-
-    /// Returns whether values are compared as numbers.
-    fn is_numeric(&self) -> bool {
-        match &self.atom.kind {
-            Kind::ObjectSize | Kind::NumParent => true,
-            // A date in a certain format is compared as the text that it is.
-            Kind::Person(_, Part::Date(_)) => {
-                let (_, format) = self.atom.text.split_once(':').unwrap_or_default();
-                format.is_empty()
-            }
-            _ => false,
-        }
+        self.is_refname && !self.reverse && !self.version
     }
 }
 
 impl Owned {
-    /// Keeps a ref with the values of the keys.
-    pub(super) fn new(item: Item<'_>, keys: &[SortKey], values: &mut Values<'_>) -> Result<Owned> {
-        let keys = keys.iter().map(|key| {
-            if key.is_numeric() && !key.version {
-                return values.number(&key.atom, item).map(Key::Number);
-            }
-            let mut text = Vec::new();
-            values.push(&key.atom, item, &mut text)?;
-            Ok(Key::Text(text))
-        });
-        Ok(Owned {
-            keys: keys.collect::<Result<_>>()?,
+    /// Keeps a ref.
+    pub(super) fn new(item: Item<'_>) -> Owned {
+        Owned {
+            keys: Vec::new(),
             name: item.name.to_owned(),
             oid: item.oid,
             peeled: item.peeled,
             symbolic: item.symbolic,
             packed: item.packed,
-        })
+            line: None,
+        }
+    }
+
+    /// Keeps the values of the keys.
+    pub(super) fn set_keys(&mut self, keys: &[SortKey], row: &Row) {
+        let keys = keys.iter().map(|key| Key {
+            number: row.number(key.atom),
+            text: match key.by_number && !key.version {
+                true => Vec::new(),
+                false => row.value(key.atom).to_vec(),
+            },
+        });
+        self.keys = keys.collect();
     }
 
     /// Borrows the ref.
@@ -106,32 +118,172 @@ impl Owned {
     }
 }
 
-/// Sorts refs; `keys` begins with the one that counts most. Equal refs are sorted by their names.
-pub(super) fn sort(refs: &mut [Owned], keys: &[SortKey], ignore_case: bool) {
-    let text = |a: &[u8], b: &[u8]| match ignore_case {
-        true => a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase()),
-        false => a.cmp(b),
-    };
-    refs.sort_by(|a, b| {
-        let values = a.keys.iter().zip(&b.keys);
-        let by_keys = keys.iter().zip(values).map(|(key, values)| {
-            let order = match values {
-                (Key::Number(a), Key::Number(b)) => a.cmp(b),
-                (Key::Text(a), Key::Text(b)) if key.version => compare_versions(a, b),
-                (Key::Text(a), Key::Text(b)) => text(a, b),
+/// How refs are compared.
+pub(super) struct Order<'k> {
+    /// The first one counts most.
+    keys: &'k [SortKey],
+    ignore_case: bool,
+    suffixes: Vec<BString>,
+    /// For each key, whether a date was shown for it by now.
+    shown: Vec<bool>,
+}
+
+impl<'k> Order<'k> {
+    /// Takes the keys, and from the configuration the suffixes of versions.
+    pub(super) fn new(keys: &'k [SortKey], ignore_case: bool, config: &Config) -> Self {
+        let values = |key: &str| -> Vec<BString> {
+            let values = config
+                .all(key)
+                .map(|entry| entry.value().map(BString::from));
+            values.collect::<Option<_>>().unwrap_or_else(|| {
+                let text = format!("missing value for '{key}'");
+                say("error", text.as_bytes());
+                Vec::new()
+            })
+        };
+        let mut suffixes = Vec::new();
+        if keys.iter().any(|key| key.version) {
+            suffixes = values("versionsort.suffix");
+            let older = values("versionsort.prereleasesuffix");
+            if suffixes.is_empty() {
+                suffixes = older;
+            } else if !older.is_empty() {
+                let text = "ignoring versionsort.prereleasesuffix because \
+                            versionsort.suffix is set";
+                say("warning", text.as_bytes());
+            }
+        }
+        Order {
+            keys,
+            ignore_case,
+            suffixes,
+            shown: vec![false; keys.len()],
+        }
+    }
+
+    /// Sorts refs. Equal ones are sorted by their names.
+    pub(super) fn sort(&mut self, refs: &[Owned]) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..refs.len()).collect();
+        let mut buffer = order.clone();
+        merge_sort(
+            &mut order,
+            &mut buffer,
+            &mut |a, b| match (refs.get(a), refs.get(b)) {
+                (Some(a), Some(b)) => self.compare(a, b),
                 _ => Ordering::Equal,
+            },
+        );
+        order
+    }
+
+    fn compare(&mut self, a: &Owned, b: &Owned) -> Ordering {
+        for (index, key) in self.keys.iter().enumerate() {
+            let (Some(a_key), Some(b_key)) = (a.keys.get(index), b.keys.get(index)) else {
+                continue;
             };
-            if key.reverse { order.reverse() } else { order }
-        });
-        by_keys
-            .fold(Ordering::Equal, Ordering::then)
-            .then_with(|| text(a.name.as_bytes(), b.name.as_bytes()))
+            let shown = self.shown.get(index).copied().unwrap_or(true);
+            if index == 0 {
+                self.take_note(a, b);
+            }
+            let order = if key.version {
+                compare_versions(&a_key.text, &b_key.text, &self.suffixes)
+            } else if key.by_number || key.by_shown_date && !shown {
+                let number = |key: &Key| key.number.unwrap_or(0);
+                number(a_key).cmp(&number(b_key))
+            } else {
+                self.compare_text(&a_key.text, &b_key.text)
+            };
+            match order {
+                Ordering::Equal => {}
+                order if key.reverse => return order.reverse(),
+                order => return order,
+            }
+        }
+        self.compare_text(a.name.as_bytes(), b.name.as_bytes())
+    }
+
+    /// Remembers for which keys a date has been shown.
+    fn take_note(&mut self, a: &Owned, b: &Owned) {
+        for owned in [a, b] {
+            for (shown, key) in self.shown.iter_mut().zip(&owned.keys) {
+                *shown |= key.number.is_some();
+            }
+        }
+    }
+
+    fn compare_text(&self, a: &[u8], b: &[u8]) -> Ordering {
+        match self.ignore_case {
+            true => {
+                let lower = |text: &[u8]| text.to_ascii_lowercase();
+                lower(a).cmp(&lower(b))
+            }
+            false => a.cmp(b),
+        }
+    }
+}
+
+/// Returns the places of so many refs in the sequence in which sorting first looks at them.
+pub(super) fn first_looks(len: usize) -> Vec<usize> {
+    let mut seen = vec![false; len];
+    let mut looks = Vec::with_capacity(len);
+    let mut order: Vec<usize> = (0..len).collect();
+    let mut buffer = order.clone();
+    merge_sort(&mut order, &mut buffer, &mut |a, b| {
+        for index in [a, b] {
+            if let Some(seen) = seen.get_mut(index)
+                && !std::mem::replace(seen, true)
+            {
+                looks.push(index);
+            }
+        }
+        Ordering::Equal
     });
+    looks
+}
+
+/// Sorts from the top down, halves first and the left one before the right one.
+fn merge_sort(
+    order: &mut [usize],
+    buffer: &mut [usize],
+    compare: &mut impl FnMut(usize, usize) -> Ordering,
+) {
+    if order.len() < 2 {
+        return;
+    }
+    let middle = order.len() / 2;
+    let (left, right) = order.split_at_mut(middle);
+    let (left_buffer, right_buffer) = buffer.split_at_mut(middle);
+    merge_sort(left, left_buffer, compare);
+    merge_sort(right, right_buffer, compare);
+    left_buffer.copy_from_slice(left);
+    right_buffer.copy_from_slice(right);
+    let mut left = left_buffer.iter().copied().peekable();
+    let mut right = right_buffer.iter().copied().peekable();
+    for place in order {
+        let next = match (left.peek(), right.peek()) {
+            (Some(&a), Some(&b)) if compare(a, b) == Ordering::Greater => right.next(),
+            (Some(_), _) => left.next(),
+            (None, _) => right.next(),
+        };
+        *place = next.unwrap_or(*place);
+    }
 }
 
 /// Compares texts in which runs of digits are numbers; a run with leading zeros is a fraction.
-fn compare_versions(a: &[u8], b: &[u8]) -> Ordering {
+/// Where both or one of them goes on with one of the suffixes, their sequence decides.
+fn compare_versions(a: &[u8], b: &[u8], suffixes: &[BString]) -> Ordering {
     let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    if same == a.len() && same == b.len() {
+        return Ordering::Equal;
+    }
+    let found = [a, b].map(|text| best_suffix(text, same, suffixes));
+    match found {
+        [None, None] => {}
+        [Some(a), Some(b)] if a == b => {}
+        [Some(a), Some(b)] => return a.cmp(&b),
+        [Some(_), None] => return Ordering::Less,
+        [None, Some(_)] => return Ordering::Greater,
+    }
     let shared = a.get(..same).unwrap_or_default();
     let is_digit = |byte: &&u8| byte.is_ascii_digit();
     let start = same - shared.iter().rev().take_while(is_digit).count();
@@ -154,28 +306,80 @@ fn compare_versions(a: &[u8], b: &[u8]) -> Ordering {
     rest_a.cmp(rest_b)
 }
 
+/// Returns the place in the list of the suffix that stands around the first difference: the one that
+/// starts first, and of those the longest.
+fn best_suffix(text: &[u8], difference: usize, suffixes: &[BString]) -> Option<usize> {
+    let mut best: Option<(usize, usize, usize)> = None;
+    for (index, suffix) in suffixes.iter().enumerate() {
+        let last = match best {
+            None => Some(difference),
+            Some((_, start, len)) if len < suffix.len() => Some(start),
+            Some((_, start, _)) => start.checked_sub(1),
+        };
+        let first = difference.saturating_sub(suffix.len());
+        let Some(last) = last.filter(|last| first <= *last) else {
+            continue;
+        };
+        let starts_at = |at: &usize| {
+            let rest = text.get(*at..);
+            rest.is_some_and(|rest| rest.starts_with_str(suffix))
+        };
+        if let Some(at) = (first..=last).find(starts_at) {
+            best = Some((index, at, suffix.len()));
+        }
+    }
+    best.map(|(index, ..)| index)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn sorted<'t>(mut versions: Vec<&'t str>, suffixes: &[&str]) -> Vec<&'t str> {
+        let suffixes: Vec<BString> = suffixes.iter().map(|it| (*it).into()).collect();
+        versions.sort_by(|a, b| compare_versions(a.as_bytes(), b.as_bytes(), &suffixes));
+        versions
+    }
+
     #[test]
     fn versions() {
-        let mut versions = ["v1.10", "v1.9", "v1.2", "v2", "v1.02", "v1.10.1", "v1"];
-        versions.sort_by(|a, b| compare_versions(a.as_bytes(), b.as_bytes()));
         assert_eq!(
-            versions,
+            sorted(
+                vec!["v1.10", "v1.9", "v1.2", "v2", "v1.02", "v1.10.1", "v1"],
+                &[]
+            ),
             ["v1", "v1.02", "v1.2", "v1.9", "v1.10", "v1.10.1", "v2"]
         );
-        assert_eq!(compare_versions(b"1.01", b"1.0"), Ordering::Less);
-        assert_eq!(compare_versions(b"1.0", b"1.00"), Ordering::Greater);
+        assert_eq!(compare_versions(b"1.01", b"1.0", &[]), Ordering::Less);
+        assert_eq!(compare_versions(b"1.0", b"1.00", &[]), Ordering::Greater);
+    }
+
+    #[test]
+    fn suffixes_come_in_the_order_of_the_list() {
+        let versions = vec!["v1.0", "v1.0-rc1", "v1.0-beta2", "v1.0-x", "v1.0-beta1"];
+        assert_eq!(
+            sorted(versions, &["-beta", "-rc", "", "-x"]),
+            ["v1.0-beta1", "v1.0-beta2", "v1.0-rc1", "v1.0", "v1.0-x"]
+        );
     }
 
     #[test]
     fn keys_are_read_with_their_prefixes() {
-        let key = SortKey::parse(b"-v:refname").unwrap();
-        assert!(key.reverse && key.version && !key.is_natural());
-        assert!(SortKey::parse(b"refname").unwrap().is_natural());
-        assert!(SortKey::parse(b"creatordate").unwrap().is_numeric());
-        assert!(!SortKey::parse(b"creatordate:short").unwrap().is_numeric());
+        let mut atoms = Atoms::new(false);
+        let mut key = |text: &str| SortKey::parse(text.as_bytes(), &mut atoms).unwrap();
+        let versions = key("-v:refname");
+        assert!(versions.reverse && versions.version && !versions.is_natural());
+        assert!(key("refname").is_natural());
+        assert!(key("creatordate").by_number);
+        assert!(!key("creatordate:short").by_number);
+        assert!(key("creatordate:short").by_shown_date);
+    }
+
+    #[test]
+    fn refs_are_looked_at_pair_by_pair() {
+        assert!(first_looks(0).is_empty());
+        assert!(first_looks(1).is_empty());
+        assert_eq!(first_looks(3), [1, 2, 0]);
+        assert_eq!(first_looks(5), [0, 1, 3, 4, 2]);
     }
 }

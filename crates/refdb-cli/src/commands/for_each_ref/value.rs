@@ -1,20 +1,26 @@
 //! The values of atoms for a ref. Objects are looked up only where an atom needs them, and each
 //! distinct one once.
+//!
+//! All atoms of a ref get their values at once, those that need no object first: that is the order in
+//! which mistakes are told.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use bstr::ByteSlice;
 use refdb::objects::{Header, Object, ObjectKind, Peeled};
-use refdb::revision::Shortener;
+use refdb::revision::{Direction, Shortener};
 use refdb::{ObjectId, RefName, Store};
 
-use super::atom::{Atom, Contents, Kind, NameForm, Part, Role};
-use super::date::Date;
-use super::format::Piece;
-use super::message::{Message, header};
+use super::atom::{Atom, Atoms, Kind, NameForm, Source};
+use super::content::{Content, ContentValues};
+use super::remote::{RemoteForm, Remotes, Told, push_distance, push_signs};
+use super::row::Row;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
+
+/// How many bytes of objects are kept, for other refs to the same ones.
+const KEPT_MAX: usize = 16 << 20;
 
 /// A ref that is listed.
 #[derive(Clone, Copy, Debug)]
@@ -28,17 +34,31 @@ pub(super) struct Item<'a> {
     pub(super) packed: bool,
 }
 
+/// What the atoms need of an object.
+#[derive(Clone, Copy, Debug, Default)]
+struct Needs {
+    /// Anything at all.
+    any: bool,
+    content: bool,
+}
+
 /// Computes values.
 pub(super) struct Values<'c> {
     context: &'c Context,
     store: &'c Store,
+    atoms: Rc<[Atom]>,
+    /// What is needed of a ref's own object, and of what a tag peels to.
+    needs: [Needs; 2],
     /// Whether short names may mean nothing else at all.
     strict: bool,
     shortener: Shortener,
+    contents: ContentValues<'c>,
+    remotes: Option<Remotes<'c>>,
     headers: HashMap<ObjectId, Option<Header>>,
     peeled: HashMap<ObjectId, Option<ObjectId>>,
-    /// The object that was read last: several atoms speak of the same one.
-    last: Option<(ObjectId, Rc<Object>)>,
+    objects: HashMap<ObjectId, Rc<Object>>,
+    /// The size of what is kept in `objects`.
+    kept: usize,
     /// The branch that is checked out.
     head: Option<Option<Vec<u8>>>,
     /// For each branch that is checked out, where.
@@ -46,22 +66,112 @@ pub(super) struct Values<'c> {
 }
 
 impl<'c> Values<'c> {
-    pub(super) fn new(context: &'c Context) -> Result<Self> {
+    /// Prepares to compute the values of these atoms.
+    pub(super) fn new(context: &'c Context, atoms: &Atoms) -> Result<Self> {
+        let mut needs = [Needs::default(); 2];
+        let [own, tagged] = &mut needs;
+        for atom in atoms.list() {
+            let needs = if atom.deref { &mut *tagged } else { &mut *own };
+            let source = source(atom);
+            needs.any |= atom.deref || source != Source::Ref;
+            needs.content |= source == Source::Content;
+        }
         Ok(Values {
             context,
             store: context.store()?,
+            atoms: atoms.list().into(),
+            needs,
             strict: context.warns_of_ambiguous_refs()?,
             shortener: Shortener::new(context.repository()?),
+            contents: ContentValues::new(context),
+            remotes: None,
             headers: HashMap::new(),
             peeled: HashMap::new(),
-            last: None,
+            objects: HashMap::new(),
+            kept: 0,
             head: None,
             worktrees: None,
         })
     }
 
-    /// Appends the value of an atom to `out`.
-    pub(super) fn push(&mut self, atom: &Atom, item: Item<'_>, out: &mut Vec<u8>) -> Result<()> {
+    /// Fills a row with the values of all atoms for a ref.
+    ///
+    /// # Errors
+    /// Fatal, when an object that is needed is missing or damaged, or a value cannot be.
+    pub(super) fn fill(&mut self, item: Item<'_>, row: &mut Row) -> Result<()> {
+        let atoms = Rc::clone(&self.atoms);
+        row.clear(atoms.len());
+        let mut is_lacking = false;
+        for (index, atom) in atoms.iter().enumerate() {
+            if source(atom) != Source::Ref {
+                continue;
+            }
+            let (out, start) = row.begin();
+            self.push_of_ref(atom, item, out)?;
+            row.end(index, start, false);
+            // Git forgets to give this one a value.
+            is_lacking |= atom.deref && matches!(atom.kind, Kind::Push(_));
+        }
+        if is_lacking {
+            return Err(missing(item.oid, item));
+        }
+        let [own, tagged] = self.needs;
+        if !own.any && !tagged.any {
+            return Ok(());
+        }
+        let kind = self.fill_from_object(item.oid, own.content, false, item, row)?;
+        if tagged.any
+            && kind == ObjectKind::Tag
+            && let Some(peeled) = self.peel(item)?
+        {
+            self.fill_from_object(peeled, tagged.content, true, item, row)?;
+        }
+        Ok(())
+    }
+
+    /// Fills in what an object says; returns its kind.
+    fn fill_from_object(
+        &mut self,
+        oid: ObjectId,
+        needs_content: bool,
+        deref: bool,
+        item: Item<'_>,
+        row: &mut Row,
+    ) -> Result<ObjectKind> {
+        let atoms = Rc::clone(&self.atoms);
+        let atoms = atoms.iter().enumerate();
+        let atoms = atoms.filter(|(_, atom)| atom.deref == deref);
+        let header = if needs_content {
+            let object = self.object(oid, item)?;
+            let Some(content) = Content::parse(&object, self.context)? else {
+                let text = format!("parse_object_buffer failed on {oid} for {}", item.name);
+                return Err(Failure::fatal(text));
+            };
+            for (index, atom) in atoms.clone() {
+                if source(atom) == Source::Content {
+                    let (out, start) = row.begin();
+                    let number = self.contents.push(atom, &content, out)?;
+                    row.end(index, start, atom.kind == Kind::Raw);
+                    row.set_number(index, number);
+                }
+            }
+            Header {
+                kind: object.kind,
+                size: u64::try_from(object.data.len()).unwrap_or(u64::MAX),
+            }
+        } else {
+            self.header(oid, item)?
+        };
+        for (index, atom) in atoms.filter(|(_, atom)| source(atom) == Source::Header) {
+            let (out, start) = row.begin();
+            let number = self.push_of_header(&atom.kind, oid, header, item, out)?;
+            row.end(index, start, false);
+            row.set_number(index, number);
+        }
+        Ok(header.kind)
+    }
+
+    fn push_of_ref(&mut self, atom: &Atom, item: Item<'_>, out: &mut Vec<u8>) -> Result<()> {
         match &atom.kind {
             Kind::RefName(form) => self.push_name(item.name.as_bytes(), *form, out)?,
             Kind::Symref(form) => {
@@ -71,6 +181,7 @@ impl<'c> Values<'c> {
                     self.push_name(resolved.name.as_bytes(), *form, out)?;
                 }
             }
+            Kind::ObjectName(digits) => return self.context.push_oid(item.oid, *digits, out),
             Kind::Flag => return self.push_flags(item, out),
             Kind::Head => {
                 let is_head = self
@@ -84,7 +195,15 @@ impl<'c> Values<'c> {
                 out.extend_from_slice(path.map_or(&b""[..], Vec::as_slice));
                 return Ok(());
             }
-            _ => return self.push_of_object(atom, item, out),
+            Kind::Upstream(form) => {
+                return self.push_remote(*form, Direction::Upstream, item, out);
+            }
+            Kind::Push(form) => return self.push_remote(*form, Direction::Push, item, out),
+            Kind::Color(sequence) => {
+                out.extend_from_slice(sequence);
+                return Ok(());
+            }
+            _ => return Ok(()),
         }
         if atom.deref {
             out.extend_from_slice(b"^{}");
@@ -92,140 +211,83 @@ impl<'c> Values<'c> {
         Ok(())
     }
 
-    /// Appends a piece of a format to `out`.
-    pub(super) fn push_piece(
+    fn push_of_header(
+        &self,
+        kind: &Kind,
+        oid: ObjectId,
+        header: Header,
+        item: Item<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<u64>> {
+        let number = match kind {
+            Kind::ObjectName(digits) => {
+                self.context.push_oid(oid, *digits, out)?;
+                return Ok(None);
+            }
+            Kind::ObjectType => {
+                out.extend_from_slice(header.kind.as_str().as_bytes());
+                return Ok(None);
+            }
+            Kind::ObjectSize => header.size,
+            _ => {
+                let storage = self.context.odb()?.storage(oid)?;
+                let storage = storage.ok_or_else(|| missing(oid, item))?;
+                if *kind == Kind::DeltaBase {
+                    let null = ObjectId::null(oid.format());
+                    storage.delta_base.unwrap_or(null).push_hex(out);
+                    return Ok(None);
+                }
+                storage.size
+            }
+        };
+        out.extend_from_slice(number.to_string().as_bytes());
+        Ok(Some(number))
+    }
+
+    fn push_remote(
         &mut self,
-        piece: &Piece,
+        form: RemoteForm,
+        direction: Direction,
         item: Item<'_>,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        match piece {
-            Piece::Literal(literal) => out.extend_from_slice(literal),
-            Piece::Atom(atom) => self.push(atom, item, out)?,
-            Piece::Align(alignment, pieces) => {
-                let mut text = Vec::new();
-                self.push_all(pieces, item, &mut text)?;
-                alignment.push(&text, out);
-            }
-            Piece::If(block) => {
-                let mut tested = Vec::new();
-                self.push_all(&block.tested, item, &mut tested)?;
-                let pieces = match block.condition.holds(&tested) {
-                    true => &block.then,
-                    false => &block.otherwise,
-                };
-                self.push_all(pieces, item, out)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn push_all(&mut self, pieces: &[Piece], item: Item<'_>, out: &mut Vec<u8>) -> Result<()> {
-        pieces
-            .iter()
-            .try_for_each(|piece| self.push_piece(piece, item, out))
-    }
-
-    /// Returns the number by which an atom is sorted; 0 where there is none.
-    pub(super) fn number(&mut self, atom: &Atom, item: Item<'_>) -> Result<i64> {
-        let raw = match &atom.kind {
-            Kind::Person(role, Part::Date(_)) => Atom {
-                kind: Kind::Person(*role, Part::All),
-                ..atom.clone()
-            },
-            _ => atom.clone(),
+        let Some(branch) = item.name.as_bytes().strip_prefix(b"refs/heads/") else {
+            return Ok(());
         };
-        let mut text = Vec::new();
-        self.push(&raw, item, &mut text)?;
-        let text = text.to_str_lossy();
-        Ok(match &atom.kind {
-            Kind::Person(..) => Date::parse(&text).map_or(0, |date| date.seconds),
-            _ => text.parse().unwrap_or(0),
-        })
-    }
-
-    fn push_of_object(&mut self, atom: &Atom, item: Item<'_>, out: &mut Vec<u8>) -> Result<()> {
-        let oid = match atom.deref {
-            false => item.oid,
-            true => match self.peel(item)? {
-                Some(peeled) => peeled,
+        let remotes = match &mut self.remotes {
+            Some(remotes) => remotes,
+            none => none.insert(Remotes::new(self.context)?),
+        };
+        let tracking = match direction {
+            Direction::Push if form.of_remote => None,
+            _ => match remotes.tracking_branch(branch, direction)? {
+                Some(tracking) => Some(tracking),
                 None => return Ok(()),
             },
         };
-        match &atom.kind {
-            Kind::ObjectName(digits) => self.context.push_oid(oid, *digits, out),
-            Kind::ObjectType => {
-                let kind = self.header(oid, item)?.kind;
-                out.extend_from_slice(kind.as_str().as_bytes());
-                Ok(())
+        match (form.what, tracking) {
+            (Told::RemoteName, _) => {
+                let name = remotes.remote_name(branch, direction);
+                out.extend_from_slice(name.unwrap_or_default());
             }
-            Kind::ObjectSize => {
-                let size = self.header(oid, item)?.size;
-                out.extend_from_slice(size.to_string().as_bytes());
-                Ok(())
+            (Told::RemoteRef, _) => {
+                let name = remotes.remote_ref(branch, direction);
+                out.extend_from_slice(&name.unwrap_or_default());
             }
-            _ => {
-                let object = self.object(oid, item)?;
-                self.push_content(atom, &object, out)
+            (_, None) => {}
+            (Told::Name(form), Some(tracking)) => self.push_name(&tracking, form, out)?,
+            (Told::Track { brackets }, Some(tracking)) => {
+                push_distance(remotes.distance(branch, &tracking)?, brackets, out);
             }
-        }
-    }
-
-    /// Appends what has to be read from the content of an object; nothing if it is of another
-    /// kind than those that have it.
-    fn push_content(&self, atom: &Atom, object: &Object, out: &mut Vec<u8>) -> Result<()> {
-        let is_commit = object.kind == ObjectKind::Commit;
-        let is_tag = object.kind == ObjectKind::Tag;
-        let data = object.data.as_slice();
-        let first = |key: &'static str| header(data, key).next().unwrap_or_default();
-        let kind = &atom.kind;
-        match kind {
-            Kind::Tree(digits) if is_commit => {
-                if let Some(tree) = ObjectId::from_hex(first("tree")) {
-                    self.context.push_oid(tree, *digits, out)?;
-                }
+            (Told::TrackShort, Some(tracking)) => {
+                push_signs(remotes.distance(branch, &tracking)?, out);
             }
-            Kind::Parent(digits) if is_commit => {
-                for (index, parent) in header(data, "parent").enumerate() {
-                    if index > 0 {
-                        out.push(b' ');
-                    }
-                    if let Some(parent) = ObjectId::from_hex(parent) {
-                        self.context.push_oid(parent, *digits, out)?;
-                    }
-                }
-            }
-            Kind::NumParent if is_commit => {
-                let count = header(data, "parent").count();
-                out.extend_from_slice(count.to_string().as_bytes());
-            }
-            Kind::Object if is_tag => out.extend_from_slice(first("object")),
-            Kind::Type if is_tag => out.extend_from_slice(first("type")),
-            Kind::Tag if is_tag => out.extend_from_slice(first("tag")),
-            Kind::Person(role, part) => {
-                let key = match (role, is_commit, is_tag) {
-                    (Role::Author, true, _) => "author",
-                    (Role::Committer | Role::Creator, true, _) => "committer",
-                    (Role::Tagger | Role::Creator, _, true) => "tagger",
-                    _ => return Ok(()),
-                };
-                let line = first(key);
-                if *part == Part::UnknownDate && !line.is_empty() {
-                    let (_, name) = atom.text.split_once(':').unwrap_or_default();
-                    return Err(Failure::fatal(format!("unknown date format {name}")));
-                }
-                push_person(line, *part, out);
-            }
-            Kind::Subject { .. } | Kind::Body | Kind::Contents(_) if is_commit || is_tag => {
-                push_message(kind, &Message::parse(data), out);
-            }
-            _ => {}
         }
         Ok(())
     }
 
     /// Returns what the object of a ref peels to; `None` if it is no tag.
-    pub(super) fn peel(&mut self, item: Item<'_>) -> Result<Option<ObjectId>> {
+    fn peel(&mut self, item: Item<'_>) -> Result<Option<ObjectId>> {
         if item.peeled.is_some() {
             return Ok(item.peeled);
         }
@@ -255,14 +317,17 @@ impl<'c> Values<'c> {
     }
 
     fn object(&mut self, oid: ObjectId, item: Item<'_>) -> Result<Rc<Object>> {
-        if let Some((last, object)) = &self.last
-            && *last == oid
-        {
+        if let Some(object) = self.objects.get(&oid) {
             return Ok(Rc::clone(object));
         }
         let read = self.context.odb()?.read(oid)?;
         let object = Rc::new(read.ok_or_else(|| missing(oid, item))?);
-        self.last = Some((oid, Rc::clone(&object)));
+        self.kept += object.data.len();
+        if self.kept > KEPT_MAX {
+            self.objects.clear();
+            self.kept = object.data.len();
+        }
+        self.objects.insert(oid, Rc::clone(&object));
         Ok(object)
     }
 
@@ -355,51 +420,11 @@ fn strip_right(name: &[u8], count: i32) -> &[u8] {
     at.and_then(|at| name.get(..*at)).unwrap_or_default()
 }
 
-fn push_person(line: &[u8], part: Part, out: &mut Vec<u8>) {
-    match part {
-        Part::All => out.extend_from_slice(line),
-        Part::Name => {
-            if let Some((name, _)) = line.split_once_str(" <") {
-                out.extend_from_slice(name);
-            }
-        }
-        Part::Email { trim, local } => {
-            let Some(start) = line.find_byte(b'<') else {
-                return;
-            };
-            let rest = line.get(start..).unwrap_or_default();
-            let end = rest.find_byte(b'>').map_or(rest.len(), |at| at + 1);
-            let mut email = rest.get(..end).unwrap_or(rest);
-            if trim || local {
-                email = email.get(1..).unwrap_or_default();
-                let stop: &[u8] = if local { b"@>" } else { b">" };
-                let end = email.find_byteset(stop).unwrap_or(email.len());
-                email = email.get(..end).unwrap_or(email);
-            }
-            out.extend_from_slice(email);
-        }
-        Part::UnknownDate => {}
-        Part::Date(format) => {
-            if let Some(date) = Date::parse(&line.to_str_lossy()) {
-                out.extend_from_slice(date.show(format).as_bytes());
-            }
-        }
-    }
-}
-
-fn push_message(kind: &Kind, message: &Message<'_>, out: &mut Vec<u8>) {
-    match kind {
-        Kind::Subject { sanitized: true } => message.push_sanitized_subject(out),
-        Kind::Subject { .. } | Kind::Contents(Contents::Subject) => message.push_subject(out),
-        Kind::Body => out.extend_from_slice(message.body),
-        Kind::Contents(Contents::All) => out.extend_from_slice(message.all),
-        Kind::Contents(Contents::Body) => out.extend_from_slice(message.body_alone()),
-        Kind::Contents(Contents::Signature) => out.extend_from_slice(message.signature),
-        Kind::Contents(Contents::Size) => {
-            out.extend_from_slice(message.all.len().to_string().as_bytes());
-        }
-        Kind::Contents(Contents::Lines(count)) => message.push_lines(*count, out),
-        _ => {}
+/// Returns where the value of an atom comes from. What a tag peels to is known with its header.
+fn source(atom: &Atom) -> Source {
+    match atom.kind {
+        Kind::ObjectName(_) if atom.deref => Source::Header,
+        _ => atom.kind.source(),
     }
 }
 
