@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use refdb::objects::{ABBREVIATION_MIN, Odb};
+use refdb::objects::{ABBREVIATION_MIN, Objects, Odb};
 use refdb::repository::OpenOptions;
 use refdb::revision::{Note, Revisions};
 use refdb::{ErrorKind, ObjectFormat, ObjectId, RefName, Repository, Resolved, Store};
@@ -168,6 +168,15 @@ impl Context {
         Ok(())
     }
 
+    /// Returns what the environment says about refs that are of no use.
+    pub(crate) fn paranoia(&self) -> Result<Paranoia<'_>> {
+        let said = self.repository()?.environment().boolean("GIT_REF_PARANOIA");
+        Ok(match said? {
+            Some(false) => Paranoia::Off(self.store()?.objects().as_ref()),
+            _ => Paranoia::On,
+        })
+    }
+
     /// Returns the branches that are checked out, each with the path of its worktree.
     pub(crate) fn checked_out(&self) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
         let repository = self.repository()?;
@@ -198,6 +207,32 @@ fn say_notes(revisions: &Revisions<'_>) {
     }
 }
 
+/// What a listing does with refs that are of no use (`GIT_REF_PARANOIA`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Paranoia<'a> {
+    /// Shows them, or ends with them.
+    On,
+    /// Leaves them out, and tells of those whose object is missing.
+    Off(&'a dyn Objects),
+}
+
+impl Paranoia<'_> {
+    /// Returns whether a ref with this object is left out.
+    pub(crate) fn omits(self, name: RefName<'_>, oid: ObjectId) -> Result<bool> {
+        let Paranoia::Off(objects) = self else {
+            return Ok(false);
+        };
+        if objects.kind(oid)?.is_some() {
+            return Ok(false);
+        }
+        say(
+            "error",
+            format!("{name} does not point to a valid object!").as_bytes(),
+        );
+        Ok(true)
+    }
+}
+
 /// Follows a symref that a listing meets: one that leads to a broken ref is left out like any other
 /// that leads nowhere. The broken ref itself is told where the listing meets it.
 pub(crate) fn resolve_listed(store: &Store, name: RefName<'_>) -> Result<Option<Resolved>> {
@@ -210,6 +245,13 @@ pub(crate) fn resolve_listed(store: &Store, name: RefName<'_>) -> Result<Option<
 /// Tells what is wrong with the command line's configuration apart from what comes of it.
 fn refused(error: refdb::Error) -> Failure {
     let text = error.to_string();
+    if error.kind() == ErrorKind::Config
+        && let Some((what, place)) = text.split_once('\n')
+        && (place.starts_with("bad config ") || place.starts_with("unable to parse "))
+    {
+        say("error", what.as_bytes());
+        return Failure::fatal(place);
+    }
     let command_line = "unable to parse command-line config";
     match text
         .strip_prefix(command_line)

@@ -5,6 +5,8 @@
 
 use std::io::{IsTerminal, Write};
 
+use refdb::ErrorKind;
+
 /// The result of a command or a part of one.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
@@ -90,13 +92,13 @@ impl Failure {
 }
 
 impl Failure {
-    /// Makes the failure of a transaction that `otherwise` speaks of, unless a hook ended it: then
-    /// the command ends at once, whichever it is.
+    /// Makes the failure of a transaction that `otherwise` speaks of, unless a hook or a setting
+    /// ended it: then the command ends at once, whichever it is.
     pub(crate) fn of_transaction(
         error: refdb::Error,
         otherwise: impl FnOnce(&refdb::Error) -> Failure,
     ) -> Self {
-        if error.kind() == refdb::ErrorKind::Hook {
+        if matches!(error.kind(), ErrorKind::Hook | ErrorKind::Config) {
             return Failure::from(error);
         }
         otherwise(&error)

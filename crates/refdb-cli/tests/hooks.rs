@@ -1,13 +1,13 @@
 //! What a hook finds when it is called: the folder, its name, its environment; and hooks that
 //! cannot be called, or do not read. All of it beside Git, in twin repositories.
 
+mod beside;
+
 use std::fs;
-use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use refdb_testkit::repo::Repo;
+use beside::{Twins, answer};
 use refdb_testkit::{Format, for_every_format, oracle};
 
 /// Says everything that a hook can see.
@@ -17,42 +17,13 @@ echo \"$0 in $(pwd)\"
 env | grep -E '^GIT_(DIR|PREFIX|WORK_TREE|IMPLICIT|NAMESPACE|COMMON_DIR|CONFIG_PARAMETERS)' | sort
 ";
 
-/// Two repositories with the same hook.
-struct Twins {
-    git: Repo,
-    ours: Repo,
-}
-
-/// What a command line comes to.
-#[derive(Debug, PartialEq, Eq)]
-struct Answer {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
-
-impl Twins {
-    fn new(format: Format, hook: &str, mode: u32) -> Twins {
-        let git = Repo::init(format);
-        fs::create_dir_all(git.path().join("sub/deep")).expect("a folder");
-        let commit = &git.objects().commits[0];
-        git.update_refs(format!("create refs/heads/main {commit}\n"));
-        let ours = git.duplicate();
-        for repo in [&git, &ours] {
-            put(&repo.git_dir().join("hooks"), hook, mode);
-        }
-        Twins { git, ours }
+/// Makes twin repositories with the same hook.
+fn hooked(format: Format, hook: &str, mode: u32) -> Twins {
+    let twins = Twins::new(format);
+    for repo in twins.both() {
+        put(&repo.git_dir().join("hooks"), hook, mode);
     }
-
-    /// Runs the same in both, in the folder `below`, and returns what both answered.
-    #[track_caller]
-    fn same(&self, below: &str, env: &[(&str, &str)], args: &[&str], stdin: &str) -> Answer {
-        let ours = Path::new(env!("CARGO_BIN_EXE_refdb"));
-        let [expected, actual] = [(oracle::program(), &self.git), (ours, &self.ours)]
-            .map(|(program, repo)| answer(program, repo, below, env, args, stdin));
-        assert_eq!(actual, expected, "{args:?} in {below}");
-        expected
-    }
+    twins
 }
 
 fn put(folder: &Path, hook: &str, mode: u32) {
@@ -62,53 +33,11 @@ fn put(folder: &Path, hook: &str, mode: u32) {
     fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("a file of ours");
 }
 
-fn answer(
-    program: &Path,
-    repo: &Repo,
-    below: &str,
-    env: &[(&str, &str)],
-    args: &[&str],
-    stdin: &str,
-) -> Answer {
-    let root = repo.path().to_str().expect("UTF-8");
-    let fill = |text: &str| {
-        let text = text.replace("<repo>", root);
-        text.replace("{c}", &repo.objects().commits[1])
-    };
-    let mut child = Command::new(program)
-        .args(args.iter().map(|arg| fill(arg)))
-        .current_dir(repo.path().join(below))
-        .env_clear()
-        .envs(oracle::environment())
-        .envs(env.iter().map(|(name, value)| (name, fill(value))))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program can be run");
-    let mut pipe = child.stdin.take().expect("it is a pipe");
-    let input = fill(stdin);
-    let out = std::thread::scope(|scope| {
-        scope.spawn(move || pipe.write_all(input.as_bytes()));
-        child.wait_with_output().expect("the program ends")
-    });
-    // A prefix is the path without its first slash.
-    let text = |bytes: Vec<u8>| {
-        let text = String::from_utf8_lossy(&bytes).replace(root, "<repo>");
-        text.replace(root.trim_start_matches('/'), "<repo>")
-    };
-    Answer {
-        code: out.status.code(),
-        stdout: text(out.stdout),
-        stderr: text(out.stderr),
-    }
-}
-
 const UPDATE: [&str; 3] = ["update-ref", "refs/heads/x", "{c}"];
 
 for_every_format! {
     fn a_hook_finds_the_repository(format) {
-        let twins = Twins::new(format, TELLS_ALL, 0o755);
+        let twins = hooked(format, TELLS_ALL, 0o755);
         let with = |options: &[&'static str]| [options, &UPDATE].concat();
         for below in [".", "sub", "sub/deep", ".git", ".git/refs"] {
             let seen = twins.same(below, &[], &UPDATE, "");
@@ -128,13 +57,14 @@ for_every_format! {
         twins.same(".", &[("V", "it's")], &with(&["-c", "a.b", "-c", "a.c=", "-c", "A.d=!'"]), "");
         twins.same(".", &[("V", "it's")], &with(&["--config-env=a.b=V"]), "");
         twins.same(".", &[("GIT_CONFIG_PARAMETERS", "'a.b=c'")], &with(&["-c", "a.d=e"]), "");
-        for repo in [&twins.git, &twins.ours] {
+        for repo in twins.both() {
             repo.config("core.worktree", "..");
         }
         for below in [".", "sub", ".git"] {
             twins.same(below, &[], &UPDATE, "");
         }
-        for repo in [&twins.git, &twins.ours] {
+        twins.assert_same_state();
+        for repo in twins.both() {
             repo.git(["config", "--unset", "core.worktree"]).run().ok();
             repo.config("core.bare", "true");
         }
@@ -144,7 +74,7 @@ for_every_format! {
     }
 
     fn hooks_of_bare_repositories_and_linked_worktrees(format) {
-        let twins = Twins::new(format, TELLS_ALL, 0o755);
+        let twins = hooked(format, TELLS_ALL, 0o755);
         let mut seen = Vec::new();
         let ours = Path::new(env!("CARGO_BIN_EXE_refdb"));
         for (program, repo) in [(oracle::program(), &twins.git), (ours, &twins.ours)] {
@@ -159,8 +89,8 @@ for_every_format! {
     }
 
     fn hooks_elsewhere(format) {
-        let twins = Twins::new(format, "#!/bin/sh\necho usual\n", 0o755);
-        for repo in [&twins.git, &twins.ours] {
+        let twins = hooked(format, "#!/bin/sh\necho usual\n", 0o755);
+        for repo in twins.both() {
             put(&repo.path().join("sub/hooks"), "#!/bin/sh\necho \"$0 $1\"\n", 0o755);
         }
         let home = [("HOME", "<repo>/sub")];
@@ -183,31 +113,31 @@ for_every_format! {
 
     fn hooks_that_cannot_be_called(format) {
         let told = "hint: The '.git/hooks/reference-transaction' hook was ignored";
-        let twins = Twins::new(format, "#!/bin/sh\nexit 1\n", 0o644);
+        let twins = hooked(format, "#!/bin/sh\nexit 1\n", 0o644);
         assert!(twins.same(".", &[], &UPDATE, "").stderr.starts_with(told));
         let quiet = ["-c", "advice.ignoredHook=false"];
         assert_eq!(twins.same(".", &[], &[&quiet[..], &UPDATE].concat(), "").stderr, "");
         assert_eq!(twins.same(".", &[("GIT_ADVICE", "0")], &UPDATE, "").stderr, "");
         // Without a first line it is one for the shell; with a wrong one it is none.
-        let twins = Twins::new(format, "echo $1\n", 0o755);
+        let twins = hooked(format, "echo $1\n", 0o755);
         twins.same(".", &[], &UPDATE, "");
-        let twins = Twins::new(format, "#!/nonexistent\n", 0o755);
+        let twins = hooked(format, "#!/nonexistent\n", 0o755);
         assert_eq!(twins.same(".", &[], &UPDATE, "").code, Some(128));
-        let twins = Twins::new(format, "#!/bin/sh\n[ $1 != prepared ] || kill -9 $$\n", 0o755);
+        let twins = hooked(format, "#!/bin/sh\n[ $1 != prepared ] || kill -9 $$\n", 0o755);
         assert_eq!(twins.same(".", &[], &UPDATE, "").code, Some(128));
     }
 
     fn a_hook_need_not_read(format) {
-        let twins = Twins::new(format, "#!/bin/sh\nexec <&-\nexit 0\n", 0o755);
+        let twins = hooked(format, "#!/bin/sh\nexec <&-\nexit 0\n", 0o755);
         let line = |index: usize| format!("create refs/heads/branch-{index} {{c}}\n");
         let input: String = (0..5_000).map(line).collect();
         let seen = twins.same(".", &[], &["update-ref", "--stdin"], &input);
         assert_eq!((seen.code, seen.stderr.as_str()), (Some(0), ""));
-        assert_eq!(twins.ours.refs().len(), 5_002);
+        assert_eq!(twins.ours.refs().len(), 5_004);
     }
 
     fn one_call_for_a_whole_batch(format) {
-        let twins = Twins::new(format, "#!/bin/sh\necho $1 $(wc -l)\n", 0o755);
+        let twins = hooked(format, "#!/bin/sh\necho $1 $(wc -l)\n", 0o755);
         let line = |index: usize| format!("create refs/heads/branch-{index} {{c}}\n");
         let input: String = (0..3_000).map(line).collect();
         let seen = twins.same(".", &[], &["update-ref", "--stdin"], &input);
@@ -218,10 +148,10 @@ for_every_format! {
         let hook = "#!/bin/sh\necho $1 $(git rev-parse -q --verify refs/heads/x) \
                     $(git rev-parse -q --verify refs/heads/main)\n\
                     git update-ref refs/heads/x HEAD || echo locked\n";
-        let twins = Twins::new(format, hook, 0o755);
+        let twins = hooked(format, hook, 0o755);
         // The hook calls itself by its own writes, unless they have none.
         let hook = hook.replace("git update-ref", "git -c core.hooksPath= update-ref");
-        for repo in [&twins.git, &twins.ours] {
+        for repo in twins.both() {
             put(&repo.git_dir().join("hooks"), &hook, 0o755);
         }
         let seen = twins.same(".", &[], &["update-ref", "refs/heads/x", "{c}"], "");

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bstr::BString;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::hook::Hook;
 use crate::oid::ObjectFormat;
 use crate::system::{FileKind, System};
@@ -51,6 +51,8 @@ pub struct Options {
     /// Whether ref updates are forbidden, because objects are in quarantine
     /// (`GIT_QUARANTINE_PATH`).
     pub quarantined: bool,
+    /// What is wrong with settings that only writing asks for, told by the first write.
+    pub(crate) invalid: InvalidSettings,
     /// What is called at each step of a transaction; nothing unless a caller gives it.
     pub hook: Option<Arc<dyn Hook>>,
 }
@@ -71,7 +73,30 @@ impl Options {
             reftable: ReftableOptions::default(),
             committer: Committer::default(),
             quarantined: false,
+            invalid: InvalidSettings::default(),
             hook: None,
+        }
+    }
+}
+
+/// Settings that make no sense, and are in nobody's way before they are asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InvalidSettings {
+    /// For whoever takes a lock.
+    pub(crate) locking: Option<String>,
+    /// For whoever locks packed-refs.
+    pub(crate) packing: Option<String>,
+}
+
+impl InvalidSettings {
+    /// Fails if `setting` was found to make no sense.
+    ///
+    /// # Errors
+    /// `Config`, with the words that say which setting it is.
+    pub(crate) fn check(setting: Option<&String>) -> Result<()> {
+        match setting {
+            Some(message) => Err(Error::new(ErrorKind::Config, message.clone())),
+            None => Ok(()),
         }
     }
 }

@@ -33,7 +33,7 @@ pub use edit::{Change, Edit, Expected, LogEdit};
 use crate::backend::{Backend, Published, Session};
 use crate::error::{Error, ErrorKind, Rejection, Result};
 use crate::objects::Objects;
-use crate::options::Options;
+use crate::options::{InvalidSettings, Options};
 use crate::system::System;
 use expand::Expansion;
 use hooks::Announcer;
@@ -132,6 +132,7 @@ impl<'s, 'a> Transaction<'s, 'a> {
                 "ref updates forbidden inside quarantine environment",
             ));
         }
+        InvalidSettings::check(self.options.invalid.locking.as_ref())?;
         let order = self.queue.sorted()?;
         let mut announcer = Announcer::new(self.options.hook.as_deref(), &self.queue)?;
         if let Some(announcer) = &announcer {

@@ -29,7 +29,7 @@ use refdb::name::is_root_ref;
 use refdb::{Refs, Store, TargetRef};
 use serde_json::{Map, Value as Json};
 
-use crate::context::{Context, resolve_listed};
+use crate::context::{Context, Paranoia, resolve_listed};
 use crate::failure::{Failure, Result, say};
 use crate::options::{Opt, Spec, Value};
 use crate::output::Output;
@@ -249,6 +249,7 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
         exclude: Patterns::new(settings.exclude.clone(), settings.ignore_case),
         points_at: PointsAt::new(context, settings.points_at.clone())?,
         commits: CommitFilter::new(context, &settings.commits)?,
+        paranoia: context.paranoia()?,
         settings: &settings,
     };
     let mut printer = Printer {
@@ -415,6 +416,7 @@ struct Listing<'a> {
     exclude: Patterns,
     points_at: PointsAt<'a>,
     commits: Option<CommitFilter<'a>>,
+    paranoia: Paranoia<'a>,
     settings: &'a Settings,
 }
 
@@ -454,6 +456,9 @@ impl Listing<'_> {
             if !listed {
                 continue;
             }
+            if (record.bad_name || record.broken) && matches!(self.paranoia, Paranoia::Off(_)) {
+                continue;
+            }
             if record.bad_name {
                 let text = format!("ignoring ref with broken name {}", record.name);
                 say("warning", text.as_bytes());
@@ -477,6 +482,9 @@ impl Listing<'_> {
                     None => continue,
                 },
             };
+            if self.paranoia.omits(record.name, oid)? {
+                continue;
+            }
             let item = Item {
                 name: record.name,
                 oid,

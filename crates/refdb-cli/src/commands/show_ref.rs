@@ -228,6 +228,7 @@ impl Printer<'_> {
     ) -> Result<()> {
         let mut refs = self.store.refs()?;
         refs.seek_prefix(prefix)?;
+        let paranoia = self.context.paranoia()?;
         while let Some(record) = refs.next()? {
             let (oid, peeled) = match record.target {
                 TargetRef::Direct(oid) => (oid, record.peeled),
@@ -236,7 +237,9 @@ impl Printer<'_> {
                     None => continue,
                 },
             };
-            each(self, record.name, oid, peeled)?;
+            if !paranoia.omits(record.name, oid)? {
+                each(self, record.name, oid, peeled)?;
+            }
         }
         Ok(())
     }

@@ -53,6 +53,7 @@ pub struct Entry {
     value: Option<BString>,
     scope: Scope,
     file: Option<Arc<Path>>,
+    line: usize,
 }
 
 impl Entry {
@@ -74,6 +75,12 @@ impl Entry {
     /// Returns the file that the value stands in, unless it was given on the command line.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
+    }
+
+    /// Returns the line of the file on which the value ends, counted from 1; 0 if it stands in no
+    /// file.
+    pub fn line(&self) -> usize {
+        self.line
     }
 }
 
@@ -97,6 +104,7 @@ impl Config {
             value: variable.value,
             scope: Scope::Local,
             file: None,
+            line: variable.line,
         });
         Ok(Config {
             entries: entries.collect(),

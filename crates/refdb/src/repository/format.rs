@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use bstr::{BStr, ByteSlice};
 
-use super::config::{Config, values};
+use super::config::{Config, Entry, values};
 use super::environment::Environment;
 use super::paths::absolute;
 use crate::backend::RefFormat;
@@ -82,12 +82,12 @@ impl Format {
                 b"objectformat" => {
                     let known =
                         value.and_then(|value| ObjectFormat::from_name(value.to_str().ok()?));
-                    format.objects = known.ok_or_else(|| invalid(name, value))?;
+                    format.objects = known.ok_or_else(|| invalid(entry))?;
                     needing_version_1.push(name);
                 }
                 b"refstorage" => {
                     let parsed = value.and_then(|value| ref_storage(value, common_dir));
-                    (format.refs, format.refs_dir) = parsed.ok_or_else(|| invalid(name, value))?;
+                    (format.refs, format.refs_dir) = parsed.ok_or_else(|| invalid(entry))?;
                     needing_version_1.push(name);
                 }
                 _ => unknown.push(name),
@@ -170,11 +170,20 @@ fn boolean(name: &BStr, value: Option<&BStr>) -> Result<bool> {
     })
 }
 
-fn invalid(name: &BStr, value: Option<&BStr>) -> Error {
-    let message = match value {
-        Some(value) => format!("invalid value for 'extensions.{name}': '{value}'"),
-        None => format!("missing value for 'extensions.{name}'"),
+/// Refuses a value, and says behind what is wrong with it where it stands.
+fn invalid(entry: &Entry) -> Error {
+    let key = entry.key();
+    let mut message = match entry.value() {
+        Some(value) => format!("invalid value for '{key}': '{value}'"),
+        None => format!("missing value for '{key}'"),
     };
+    if let Some(file) = entry.file() {
+        message = format!(
+            "{message}\nbad config line {} in file {}",
+            entry.line(),
+            file.display()
+        );
+    }
     Error::new(ErrorKind::Config, message)
 }
 

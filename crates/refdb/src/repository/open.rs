@@ -235,6 +235,9 @@ impl OpenOptions {
         let worktree_file = format
             .worktree_config
             .then(|| git_dir.join("config.worktree"));
+        if let Some(dir) = &mut format.refs_dir {
+            *dir = real_refs_dir(system, dir)?;
+        }
         let claims_bare = format.bare;
         if git_dir != common_dir {
             // What the shared file says of bareness and work tree is about the main worktree.
@@ -283,6 +286,7 @@ impl OpenOptions {
             &config,
             &self.environment,
             format.objects,
+            format.refs,
             bare,
             &mut warnings,
         )?;
@@ -383,6 +387,20 @@ impl OpenOptions {
         dirs.map(|dir| absolute(start, bytes_to_path(dir)))
             .collect()
     }
+}
+
+/// Returns the directory for refs that is meant, which need not be there yet.
+fn real_refs_dir(system: &dyn System, dir: &Path) -> Result<PathBuf> {
+    paths::real(system, dir).map_err(|error| {
+        let mut parents: Vec<&Path> = dir.ancestors().collect();
+        parents.reverse();
+        let missing = parents.into_iter().find(|path| system.stat(path).is_err());
+        refused(format!(
+            "Invalid path '{}': {}",
+            missing.unwrap_or(dir).display(),
+            crate::error::io_text(&error)
+        ))
+    })
 }
 
 /// Returns where the refs of the worktree at `git_dir` are.

@@ -4,6 +4,7 @@ use bstr::{BStr, ByteSlice};
 
 use super::config::{Config, values};
 use super::environment::Environment;
+use crate::backend::RefFormat;
 use crate::error::{Error, ErrorKind, Result};
 use crate::oid::ObjectFormat;
 use crate::options::{LockTimeout, LogRefs, Options, ReftableOptions, SharedRepository};
@@ -17,41 +18,98 @@ pub(super) fn options(
     config: &Config,
     environment: &Environment,
     object_format: ObjectFormat,
+    ref_format: RefFormat,
     bare: bool,
     warnings: &mut Vec<String>,
 ) -> Result<Options> {
     let mut options = Options::new(object_format);
     options.log_refs = log_refs(config, bare)?;
     options.fsync = fsync(config, environment, warnings)?;
-    options.shared_repository = shared_repository(config)?;
-    if let Some(timeout) = config.small_integer("core.filesreflocktimeout")? {
-        options.files_ref_lock_timeout = lock_timeout(timeout.into());
-    }
-    if let Some(timeout) = config.small_integer("core.packedrefstimeout")? {
-        options.packed_refs_timeout = lock_timeout(timeout.into());
-    }
     let flag = |key| Ok::<_, Error>(config.boolean(key)?.unwrap_or(false));
     options.lockfile_pid = flag("core.lockfilepid")?;
-    options.prefer_symlink_refs = flag("core.prefersymlinkrefs")?;
     options.ignore_case = flag("core.ignorecase")?;
-    options.reftable = reftable(config, environment)?;
+    config.boolean("core.bare")?;
+    abbreviation(config, object_format)?;
+    check_object_creation(config)?;
+    // As in Git, what only the other format asks for may say anything.
+    match ref_format {
+        RefFormat::Files => {
+            options.prefer_symlink_refs = flag("core.prefersymlinkrefs")?;
+            files(config, &mut options);
+        }
+        RefFormat::Reftable => {
+            options.shared_repository = shared_repository(config)?;
+            options.reftable = reftable(config, environment)?;
+        }
+    }
     options.quarantined = environment.get("GIT_QUARANTINE_PATH").is_some();
     Ok(options)
 }
 
 fn log_refs(config: &Config, bare: bool) -> Result<LogRefs> {
     const KEY: &str = "core.logallrefupdates";
-    if config
-        .string(KEY)
-        .is_some_and(|value| value.eq_ignore_ascii_case(b"always"))
-    {
-        return Ok(LogRefs::Always);
+    match config.get(KEY).map(|entry| entry.value()) {
+        Some(Some(value)) if value.eq_ignore_ascii_case(b"always") => return Ok(LogRefs::Always),
+        Some(None) => return Err(missing_value(config, KEY)),
+        _ => {}
     }
     Ok(if config.boolean(KEY)?.unwrap_or(!bare) {
         LogRefs::Normal
     } else {
         LogRefs::None
     })
+}
+
+/// Reads what the `files` format asks for when it writes, and keeps what is wrong until then.
+fn files(config: &Config, options: &mut Options) {
+    let timeout = |key| {
+        let number = config.small_integer(key)?;
+        Ok::<_, Error>(number.map(|number| lock_timeout(number.into())))
+    };
+    let locking = shared_repository(config).and_then(|shared| {
+        options.shared_repository = shared;
+        let timeout = timeout("core.filesreflocktimeout")?;
+        options.files_ref_lock_timeout = timeout.unwrap_or(options.files_ref_lock_timeout);
+        Ok(())
+    });
+    options.invalid.locking = locking.err().map(|error| error.to_string());
+    match timeout("core.packedrefstimeout") {
+        Ok(timeout) => {
+            options.packed_refs_timeout = timeout.unwrap_or(options.packed_refs_timeout);
+        }
+        Err(error) => options.invalid.packing = Some(error.to_string()),
+    }
+}
+
+/// Refuses a way to create objects that is none. Refs are not created in such ways.
+fn check_object_creation(config: &Config) -> Result<()> {
+    match config.get("core.createobject").map(|entry| entry.value()) {
+        None => Ok(()),
+        Some(Some(mode)) if mode == "rename" || mode == "link" => Ok(()),
+        Some(Some(mode)) => Err(Error::new(
+            ErrorKind::Config,
+            format!("invalid mode for object creation: {mode}"),
+        )),
+        Some(None) => Err(missing_value(config, "core.createobject")),
+    }
+}
+
+/// Refuses a key without `=` whose meaning is a text.
+fn missing_value(config: &Config, key: &str) -> Error {
+    unparsable(config, key, &format!("missing value for '{key}'"))
+}
+
+/// Refuses the value of `key`, and says behind `what` is wrong with it where it stands.
+fn unparsable(config: &Config, key: &str, what: &str) -> Error {
+    let entry = config.get(key);
+    let place = match entry.and_then(|entry| Some((entry.file()?, entry.line()))) {
+        Some((file, line)) => {
+            let file = file.display();
+            format!("bad config variable '{key}' in file '{file}' at line {line}")
+        }
+        None => format!("unable to parse '{key}' from command-line config"),
+    };
+    Error::new(ErrorKind::Config, format!("{what}\n{place}"))
 }
 
 fn lock_timeout(milliseconds: i64) -> LockTimeout {
@@ -62,6 +120,11 @@ fn lock_timeout(milliseconds: i64) -> LockTimeout {
 fn fsync(config: &Config, environment: &Environment, warnings: &mut Vec<String>) -> Result<bool> {
     if environment.boolean("GIT_TEST_FSYNC")? == Some(false) {
         return Ok(false);
+    }
+    for key in ["core.fsync", "core.fsyncmethod"] {
+        if config.get(key).is_some_and(|entry| entry.value().is_none()) {
+            return Err(missing_value(config, key));
+        }
     }
     match config
         .string("core.fsyncmethod")
@@ -208,20 +271,22 @@ pub(super) fn abbreviation(config: &Config, format: ObjectFormat) -> Result<Opti
     let Some(entry) = config.get(KEY) else {
         return Ok(None);
     };
-    let value = entry.value().map(|value| value.as_bytes());
-    if value.is_some_and(|value| value.eq_ignore_ascii_case(b"auto")) {
+    let Some(value) = entry.value().map(|value| value.as_bytes()) else {
+        return Err(missing_value(config, KEY));
+    };
+    if value.eq_ignore_ascii_case(b"auto") {
         return Ok(None);
     }
-    if value.is_some_and(is_word_for_false) {
+    if is_word_for_false(value) {
         return Ok(Some(format.hex_len()));
     }
     let number = config.small_integer(KEY)?.unwrap_or_default();
     match usize::try_from(number) {
         Ok(number) if number >= 4 => Ok(Some(number.min(format.hex_len()))),
-        _ => Err(Error::new(
-            ErrorKind::Config,
-            format!("abbrev length out of range: {number}"),
-        )),
+        _ => {
+            let what = format!("abbrev length out of range: {number}");
+            Err(unparsable(config, KEY, &what))
+        }
     }
 }
 
@@ -235,12 +300,22 @@ mod tests {
     use super::*;
 
     fn read(content: &str, environment: &[(&str, &str)], bare: bool) -> Result<Options> {
+        read_as(RefFormat::Reftable, content, environment, bare)
+    }
+
+    fn read_as(
+        format: RefFormat,
+        content: &str,
+        environment: &[(&str, &str)],
+        bare: bool,
+    ) -> Result<Options> {
         let config = Config::parse(content.as_bytes())?;
         let environment = Environment::from_pairs(environment.iter().copied());
         options(
             &config,
             &environment,
             ObjectFormat::Sha1,
+            format,
             bare,
             &mut Vec::new(),
         )
@@ -298,13 +373,31 @@ mod tests {
                 "[reftable]\nlocktimeout=-2",
                 "reftable lock timeout does not support negative values other than -1",
             ),
-            (
-                "[core]\nfilesreflocktimeout=1x",
-                "bad numeric config value '1x' for 'core.filesreflocktimeout': invalid unit",
-            ),
         ] {
             assert_eq!(read(line, &[], false).unwrap_err().to_string(), message);
         }
+    }
+
+    #[test]
+    fn what_is_not_asked_for_may_say_anything() {
+        let files = |content| read_as(RefFormat::Files, content, &[], false).unwrap();
+        assert!(files("[reftable]\nblocksize=x").invalid.locking.is_none());
+        let options = files("[core]\nfilesreflocktimeout=1x\npackedrefstimeout=y");
+        assert_eq!(
+            options.invalid.locking.unwrap(),
+            "bad numeric config value '1x' for 'core.filesreflocktimeout': invalid unit"
+        );
+        assert_eq!(
+            options.invalid.packing.unwrap(),
+            "bad numeric config value 'y' for 'core.packedrefstimeout': invalid unit"
+        );
+        assert!(
+            files("[core]\nsharedRepository=x")
+                .invalid
+                .locking
+                .is_some()
+        );
+        assert!(read("[core]\npackedrefstimeout=y", &[], false).is_ok());
     }
 
     #[test]

@@ -32,6 +32,12 @@ pub(super) fn optimize(files: &Files, options: &OptimizeOptions<'_>) -> Result<(
         return Ok(());
     }
     let mut lock = PackedLock::acquire(&files.system, &files.packed, &files.options)?;
+    if files.options.quarantined {
+        return Err(Error::new(
+            ErrorKind::Misuse,
+            "unable to write new packed-refs: ref updates forbidden inside quarantine environment",
+        ));
+    }
     // Listed under the lock: nobody else packs or removes meanwhile.
     let packed = to_pack(files, options)?;
     let hook = hook::present(files.options.hook.as_deref())?;

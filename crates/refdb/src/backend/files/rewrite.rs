@@ -15,7 +15,7 @@ use super::packed::{HEADER, PackedRefs, Peeling, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lockfile::{LockFile, LockOptions, describe_refusal, suffixed};
 use crate::oid::ObjectId;
-use crate::options::Options;
+use crate::options::{InvalidSettings, Options};
 use crate::system::System;
 
 /// Bytes that are gathered before they are written.
@@ -57,6 +57,7 @@ impl PackedLock {
         packed: &PackedRefs,
         options: &Options,
     ) -> Result<PackedLock> {
+        InvalidSettings::check(options.invalid.packing.as_ref())?;
         let path = packed.resolved_path()?;
         let lock = LockFile::acquire(
             system,

@@ -137,7 +137,11 @@ impl FilesSession {
                     attempts += 1;
                     let dir = path.parent().ok_or(error)?;
                     let system = self.files.system.as_ref();
-                    match directories::create(system, shared, base, dir, &mut self.created_dirs) {
+                    // Refs that are kept elsewhere may have no folder for this worktree yet.
+                    let layout = &self.files.layout;
+                    let is_own = layout.is_linked() && base == layout.worktree_dir();
+                    let from = if is_own { layout.common_dir() } else { base };
+                    match directories::create(system, shared, from, dir, &mut self.created_dirs) {
                         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                         created => created?,
                     }

@@ -46,6 +46,7 @@ impl Override {
         Ok(Variable {
             key,
             value: self.value,
+            line: 0,
         })
     }
 }
@@ -68,6 +69,7 @@ pub(super) fn entries(environment: &Environment, overrides: &[Override]) -> Resu
                 value: variable.value,
                 scope: Scope::Command,
                 file: None,
+                line: variable.line,
             })
         })
         .collect()

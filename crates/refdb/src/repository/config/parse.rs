@@ -14,6 +14,8 @@ pub(super) struct Variable {
     pub(super) key: BString,
     /// The value; `None` for a key without `=`.
     pub(super) value: Option<BString>,
+    /// The line on which the value ends, counted from 1; 0 if it stands in no file.
+    pub(super) line: usize,
 }
 
 /// Reads a file.
@@ -179,7 +181,8 @@ impl Reader<'_> {
             Some(b'=') => Some(self.value()?),
             Some(_) => return None,
         };
-        Some(Variable { key, value })
+        let line = self.line_of_last();
+        Some(Variable { key, value, line })
     }
 
     /// Reads the value behind `=`.

@@ -144,6 +144,7 @@ pub(super) fn entry(variable: Variable, scope: Scope, file: &Arc<Path>) -> super
         value: variable.value,
         scope,
         file: Some(Arc::clone(file)),
+        line: variable.line,
     }
 }
 
