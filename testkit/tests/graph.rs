@@ -202,7 +202,7 @@ fn compare_descriptions(repo: &Repo, history: &History) {
         let format = format!("--format=%(refname) %(describe:{text})");
         let expected = listed(repo, history, &[&format, "refs/heads"]);
         let mut graph = repository.graph().expect("a graph");
-        let mut describer = Describer::new(&repository, options).expect("tags");
+        let describer = Describer::new(&repository, options).expect("tags");
         let mut ours = Vec::new();
         for hex in &history.commits {
             let oid = ObjectId::from_hex(hex.as_bytes()).expect("an id");

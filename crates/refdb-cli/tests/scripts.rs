@@ -283,11 +283,11 @@ fn rule(call: &Call, git: &Answer, ours: &Answer) -> Option<Allowed> {
     if git_says(ignoring) || (excludes && git_says("warning: ignoring broken ref")) {
         return Some(Allowed::Words);
     }
-    // In `files` Git leaves the refs beside `refs/` out where a filter by commits is given.
-    let filters = ["--merged", "--no-merged", "--contains", "--no-contains"];
-    let is_filter = |it: &BString| filters.iter().any(|filter| it.starts_with_str(filter));
+    // In `files` Git leaves the refs beside `refs/` out of a listing that asks for the history.
+    let asks = ["--merged", "--no-merged", "--contains", "--no-contains", "ahead-behind", "is-base"];
+    let asks = |it: &BString| asks.iter().any(|word| it.contains_str(word));
     let shows_root = call.args.iter().any(|it| it == "--include-root-refs");
-    if shows_root && call.args.iter().any(is_filter) && git.code == ours.code {
+    if shows_root && call.args.iter().any(asks) && git.code == ours.code {
         return Some(Allowed::Words);
     }
     // Of two mistakes in a format the other one is told.

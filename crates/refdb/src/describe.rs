@@ -10,7 +10,7 @@
 //!
 //! let repository = Repository::discover(".".as_ref())?;
 //! let mut graph = repository.graph()?;
-//! let mut describer = Describer::new(&repository, Options::default())?;
+//! let describer = Describer::new(&repository, Options::default())?;
 //! if let Some(head) = repository.store().resolve(refdb::RefName::new("HEAD")?)? {
 //!     match describer.describe(&mut graph, head.oid)? {
 //!         Some(name) => println!("{name}"),
@@ -163,7 +163,7 @@ impl<'r> Describer<'r> {
     ///
     /// # Errors
     /// As for [`Graph::commit`].
-    pub fn describe(&mut self, graph: &mut Graph<'_>, oid: ObjectId) -> Result<Option<BString>> {
+    pub fn describe(&self, graph: &mut Graph<'_>, oid: ObjectId) -> Result<Option<BString>> {
         let Some(commit) = graph.peel(oid)? else {
             return Ok(None);
         };

@@ -78,7 +78,20 @@ pub(super) fn show_ref(rng: &mut Rng) -> Parts {
 }
 
 /// Atoms, some with arguments.
-const ATOMS: [&str; 76] = [
+const ATOMS: [&str; 89] = [
+    "ahead-behind:main",
+    "ahead-behind:{c1}",
+    "*ahead-behind:topic",
+    "ahead-behind:none",
+    "ahead-behind",
+    "is-base:topic",
+    "is-base:{c4}",
+    "is-base:none",
+    "describe",
+    "describe:tags",
+    "describe:abbrev=0,tags",
+    "describe:match=l*,tags",
+    "describe:foo",
     "refname",
     "refname:short",
     "refname:lstrip=1",

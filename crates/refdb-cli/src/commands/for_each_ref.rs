@@ -10,6 +10,7 @@ mod commits;
 mod content;
 mod date;
 mod format;
+mod history;
 mod mailmap;
 mod message;
 mod patterns;
@@ -17,6 +18,7 @@ mod points_at;
 mod quote;
 mod remote;
 mod row;
+mod signature;
 mod sort;
 mod strftime;
 mod trailers;
@@ -36,6 +38,7 @@ use crate::output::Output;
 use atom::Atoms;
 use commits::{CommitFilter, Commits};
 use format::Format;
+use history::Histories;
 use patterns::Patterns;
 use points_at::PointsAt;
 use quote::Quoting;
@@ -226,7 +229,10 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
     };
     let text = settings.format.as_deref().unwrap_or(DEFAULT_FORMAT);
     let mut atoms = Atoms::new(settings.color.is_wanted(context)?);
-    let format = Format::parse(text, quoting, &mut atoms)?.map_err(|malformed| {
+    let mut histories = Histories::new(context);
+    let format = Format::parse(text, quoting, &mut atoms);
+    histories.find(&atoms)?;
+    let format = format?.map_err(|malformed| {
         let text = format!("malformed format string {}", malformed.0.as_bstr());
         spec.mistake(&text, None)
     })?;
@@ -235,7 +241,11 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
         return Err(Failure::fatal(text));
     }
     let keys = settings.sort.iter();
-    let keys = keys.map(|key| SortKey::parse(key, &mut atoms));
+    let keys = keys.map(|key| {
+        let key = SortKey::parse(key, &mut atoms)?;
+        histories.find(&atoms)?;
+        Ok(key)
+    });
     let mut keys: Vec<SortKey> = keys.collect::<Result<_>>()?;
     // The last key counts most, and the first mistake is told.
     keys.reverse();
@@ -253,7 +263,7 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
         settings: &settings,
     };
     let mut printer = Printer {
-        values: Values::new(context, &atoms)?,
+        values: Values::new(context, &atoms, histories)?,
         row: Row::default(),
         atoms: &atoms,
         format: &format,
@@ -263,7 +273,9 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
             .filter(|count| *count > 0),
         out,
     };
-    if keys.iter().all(SortKey::is_natural) && keys.len() < 2 && !settings.ignore_case {
+    let is_natural =
+        keys.iter().all(SortKey::is_natural) && keys.len() < 2 && !settings.ignore_case;
+    if is_natural && !printer.values.histories.needs_all() {
         return listing.read(|item| printer.print(item));
     }
     let mut gathered = Vec::new();
@@ -271,6 +283,7 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
         gathered.push(Owned::new(item));
         Ok(true)
     })?;
+    printer.values.histories.prepare(&gathered)?;
     let order = Order::new(&keys, settings.ignore_case, context.repository()?.config());
     print_sorted(&mut gathered, &keys, order, &mut printer)
 }

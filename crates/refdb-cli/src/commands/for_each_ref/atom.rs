@@ -9,7 +9,9 @@ use super::argument::{contents, digits, fatal, part_of, person, trailers, unreco
 use super::block::{Alignment, Condition};
 use super::color;
 use super::date::DateFormat;
+use super::history::HistoryAtom;
 use super::remote::RemoteForm;
+use super::signature::SignaturePart;
 use super::trailers::TrailerOptions;
 use crate::context::Digits;
 use crate::failure::Result;
@@ -64,6 +66,8 @@ pub(super) enum Kind {
     Trailers(Box<TrailerOptions>),
     Raw,
     RawSize,
+    History(HistoryAtom),
+    Signature(SignaturePart),
     /// A known atom with an argument that leaves nothing of it.
     Empty,
 }
@@ -255,12 +259,13 @@ impl Kind {
                 Some("size") => Ok(Kind::RawSize),
                 Some(argument) => Err(unrecognised(word, argument)),
             },
-            "describe" | "signature" | "ahead-behind" | "is-base" => {
-                Err(fatal(format!("this version does not know %({whole}) yet")))
-            }
-            _ => match person(word) {
-                Some((role, part)) => part_of(role, part, argument, whole),
-                None => Err(fatal(format!("unknown field name: {whole}"))),
+            // With a colon and nothing behind it, Git finds nothing to tell.
+            "signature" if whole.ends_with(':') => Ok(Kind::Empty),
+            "signature" => SignaturePart::parse(argument).map(Kind::Signature),
+            _ => match (person(word), HistoryAtom::parse(word, argument)?) {
+                (Some((role, part)), _) => part_of(role, part, argument, whole),
+                (None, Some(atom)) => Ok(Kind::History(atom)),
+                (None, None) => Err(fatal(format!("unknown field name: {whole}"))),
             },
         }
     }
@@ -282,7 +287,8 @@ impl Kind {
             | Kind::Else
             | Kind::End
             | Kind::Rest
-            | Kind::ObjectName(_) => Source::Ref,
+            | Kind::ObjectName(_)
+            | Kind::History(HistoryAtom::AheadBehind(_) | HistoryAtom::IsBase(_)) => Source::Ref,
             Kind::ObjectType | Kind::ObjectSize | Kind::DiskSize | Kind::DeltaBase => {
                 Source::Header
             }

@@ -14,8 +14,10 @@ use refdb::{ObjectId, RefName, Store};
 
 use super::atom::{Atom, Atoms, Kind, NameForm, Source};
 use super::content::{Content, ContentValues};
+use super::history::{Histories, HistoryAtom};
 use super::remote::{RemoteForm, Remotes, Told, push_distance, push_signs};
 use super::row::Row;
+use super::signature::Signatures;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 
@@ -54,6 +56,8 @@ pub(super) struct Values<'c> {
     shortener: Shortener,
     contents: ContentValues<'c>,
     remotes: Option<Remotes<'c>>,
+    pub(super) histories: Histories<'c>,
+    signatures: Signatures<'c>,
     headers: HashMap<ObjectId, Option<Header>>,
     peeled: HashMap<ObjectId, Option<ObjectId>>,
     objects: HashMap<ObjectId, Rc<Object>>,
@@ -67,7 +71,11 @@ pub(super) struct Values<'c> {
 
 impl<'c> Values<'c> {
     /// Prepares to compute the values of these atoms.
-    pub(super) fn new(context: &'c Context, atoms: &Atoms) -> Result<Self> {
+    pub(super) fn new(
+        context: &'c Context,
+        atoms: &Atoms,
+        histories: Histories<'c>,
+    ) -> Result<Self> {
         let mut needs = [Needs::default(); 2];
         let [own, tagged] = &mut needs;
         for atom in atoms.list() {
@@ -85,6 +93,8 @@ impl<'c> Values<'c> {
             shortener: Shortener::new(context.repository()?),
             contents: ContentValues::new(context),
             remotes: None,
+            histories,
+            signatures: Signatures::new(context),
             headers: HashMap::new(),
             peeled: HashMap::new(),
             objects: HashMap::new(),
@@ -150,7 +160,19 @@ impl<'c> Values<'c> {
             for (index, atom) in atoms.clone() {
                 if source(atom) == Source::Content {
                     let (out, start) = row.begin();
-                    let number = self.contents.push(atom, &content, out)?;
+                    let number = match &atom.kind {
+                        Kind::History(HistoryAtom::Describe(options)) => {
+                            self.histories.describe(options, oid, out)?;
+                            None
+                        }
+                        Kind::Signature(part) => {
+                            if object.kind == ObjectKind::Commit {
+                                self.signatures.push(*part, oid, &object.data, out)?;
+                            }
+                            None
+                        }
+                        _ => self.contents.push(atom, &content, out)?,
+                    };
                     row.end(index, start, atom.kind == Kind::Raw);
                     row.set_number(index, number);
                 }
@@ -197,6 +219,10 @@ impl<'c> Values<'c> {
             }
             Kind::Upstream(form) => {
                 return self.push_remote(*form, Direction::Upstream, item, out);
+            }
+            Kind::History(atom) => {
+                self.histories.push(atom, item, out);
+                return Ok(());
             }
             Kind::Push(form) => return self.push_remote(*form, Direction::Push, item, out),
             Kind::Color(sequence) => {
