@@ -19,8 +19,10 @@
 
 mod map;
 mod os;
+mod process;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
+mod tree;
 
 use std::fmt;
 use std::io;
@@ -30,6 +32,8 @@ use std::time::Duration;
 
 pub use os::OsSystem;
 pub(crate) use os::bytes_to_path;
+pub use process::{Guard, ProcessIdentity, ProcessState};
+pub(crate) use tree::remove_empty_tree;
 
 /// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,4 +181,14 @@ pub trait System: Send + Sync + fmt::Debug {
     fn random(&self) -> u64;
     /// Returns the process identifier.
     fn process_id(&self) -> u32;
+    /// Returns who this process is; `None` where the system cannot tell one process from a later
+    /// one with the same identifier.
+    fn identity(&self) -> Option<ProcessIdentity>;
+    /// Finds out about the process that has an identifier now, on this machine.
+    fn process_state(&self, pid: u32) -> ProcessState;
+    /// Returns when this machine was booted, as time since 1970-01-01 UTC, if that is known.
+    fn booted(&self) -> Option<Duration>;
+    /// Takes a directory for this process alone; `None` if another one has it. The system gives it
+    /// free when the guard is dropped, and when the process ends, however it ends.
+    fn guard_dir(&self, path: &Path) -> io::Result<Option<Guard>>;
 }

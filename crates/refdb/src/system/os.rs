@@ -5,9 +5,13 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{Bytes, DirEntry, FileKind, ReadFile, Stat, System, WriteFile, map};
+use super::{
+    Bytes, DirEntry, FileKind, Guard, ProcessIdentity, ProcessState, ReadFile, Stat, System,
+    WriteFile, map,
+};
 
 /// The operating system's files, clock and random numbers.
 #[derive(Clone, Copy, Debug, Default)]
@@ -222,6 +226,109 @@ impl System for OsSystem {
     fn process_id(&self) -> u32 {
         std::process::id()
     }
+
+    fn identity(&self) -> Option<ProcessIdentity> {
+        let mut known = IDENTITY.lock().unwrap_or_else(PoisonError::into_inner);
+        // A process that forked is another one.
+        if known
+            .as_ref()
+            .is_none_or(|known| known.pid != self.process_id())
+        {
+            *known = self.find_identity();
+        }
+        known.clone()
+    }
+
+    fn process_state(&self, pid: u32) -> ProcessState {
+        let Some(pid) = i32::try_from(pid)
+            .ok()
+            .and_then(rustix::process::Pid::from_raw)
+        else {
+            return ProcessState::Gone;
+        };
+        // This sees processes that /proc hides from other users.
+        if rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH) {
+            return ProcessState::Gone;
+        }
+        let stat = self.read(Path::new(&format!("/proc/{}/stat", pid.as_raw_nonzero())));
+        match stat.ok().and_then(|stat| parse_stat(&stat)) {
+            Some(stat) if stat.ended => ProcessState::Gone,
+            Some(stat) => ProcessState::Since(stat.started),
+            None => ProcessState::Unknown,
+        }
+    }
+
+    fn booted(&self) -> Option<Duration> {
+        let uptime = self.read(Path::new("/proc/uptime")).ok()?;
+        let seconds = uptime.split(|byte| !byte.is_ascii_digit()).next()?;
+        let seconds = std::str::from_utf8(seconds).ok()?.parse().ok()?;
+        self.now().checked_sub(Duration::from_secs(seconds))
+    }
+
+    fn guard_dir(&self, path: &Path) -> io::Result<Option<Guard>> {
+        let dir = File::open(path)?;
+        match dir.try_lock() {
+            Ok(()) => Ok(Some(Box::new(dir))),
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+/// Who this process is, once it was asked for.
+static IDENTITY: Mutex<Option<ProcessIdentity>> = Mutex::new(None);
+
+impl OsSystem {
+    fn find_identity(&self) -> Option<ProcessIdentity> {
+        let line = |path: &str| {
+            let content = self.read(Path::new(path)).ok()?;
+            String::from_utf8(content)
+                .ok()
+                .map(|text| text.trim_end().to_owned())
+        };
+        let pid = self.process_id();
+        // Where /proc shows another set of processes it knows this one by another number.
+        let stat = parse_stat(&self.read(Path::new("/proc/self/stat")).ok()?)?;
+        (stat.pid == pid).then_some(())?;
+        Some(ProcessIdentity {
+            pid,
+            started: stat.started,
+            namespace: self.stat(Path::new("/proc/self/ns/pid")).ok()?.ino,
+            boot: line("/proc/sys/kernel/random/boot_id")?,
+            host: line("/proc/sys/kernel/hostname")?,
+        })
+    }
+}
+
+/// What `/proc/<pid>/stat` says of a process.
+struct ProcessStat {
+    pid: u32,
+    started: u64,
+    ended: bool,
+}
+
+/// Reads the line: a number, a name in brackets that may hold anything, a letter, and numbers.
+fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
+    let open = line.iter().position(|&byte| byte == b'(')?;
+    let close = line.iter().rposition(|&byte| byte == b')')?;
+    let pid = std::str::from_utf8(line.get(..open)?)
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
+    let rest = std::str::from_utf8(line.get(close + 1..)?).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?;
+    // The 20th field of the line is the number of threads, the 22nd the start.
+    let threads: u64 = fields.nth(16)?.parse().ok()?;
+    let started = fields.nth(1)?.parse().ok()?;
+    // The first thread can end before the others do.
+    let ended = matches!(state, "Z" | "X" | "x") && threads <= 1;
+    Some(ProcessStat {
+        pid,
+        started,
+        ended,
+    })
 }
 
 /// Turns the bytes of a name into a path; on Unix they are the same.
@@ -232,6 +339,57 @@ pub(crate) fn bytes_to_path(bytes: &[u8]) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn this_process_is_known_and_one_that_ended_is_gone() {
+        let system = OsSystem::new();
+        let me = system.identity().unwrap();
+        assert_eq!(me.pid, std::process::id());
+        assert_eq!(
+            system.process_state(me.pid),
+            ProcessState::Since(me.started)
+        );
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        // Ended, and nobody has asked how: the kernel still lists it.
+        while system.process_state(pid) != ProcessState::Gone {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child.wait().unwrap();
+        assert_eq!(system.process_state(pid), ProcessState::Gone);
+        assert_eq!(system.process_state(0), ProcessState::Gone);
+        assert!(system.booted().unwrap() < system.now());
+    }
+
+    #[test]
+    fn the_name_of_a_program_does_not_confuse() {
+        let tail = "1 1 1 0 -1 4194560 99 0 0 0 0 0 0 0 20 0 7 0 1166 0";
+        let stat = |state: &str| parse_stat(format!("42 (a) b (c)) {state} {tail}").as_bytes());
+        let running = stat("S").unwrap();
+        assert_eq!(
+            (running.pid, running.started, running.ended),
+            (42, 1166, false)
+        );
+        assert!(!stat("Z").unwrap().ended, "others of its threads run");
+        let last = tail.replace(" 7 0 1166", " 1 0 1166");
+        assert!(
+            parse_stat(format!("42 (x) Z {last}").as_bytes())
+                .unwrap()
+                .ended
+        );
+        assert!(parse_stat(b"42 (x").is_none());
+    }
+
+    #[test]
+    fn a_directory_is_for_one_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let system = OsSystem::new();
+        let guard = system.guard_dir(dir.path()).unwrap();
+        assert!(guard.is_some());
+        assert!(system.guard_dir(dir.path()).unwrap().is_none());
+        drop(guard);
+        assert!(system.guard_dir(dir.path()).unwrap().is_some());
+    }
 
     #[test]
     fn no_more_is_read_than_was_asked_for() {

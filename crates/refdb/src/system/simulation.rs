@@ -43,7 +43,9 @@ use rustix::io::Errno;
 pub use crash::{Content, Crash, Names};
 pub use fault::{Failure, Fault, Op};
 
-use super::{Bytes, DirEntry, ReadFile, Stat, System, WriteFile};
+use super::{
+    Bytes, DirEntry, Guard, ProcessIdentity, ProcessState, ReadFile, Stat, System, WriteFile,
+};
 use disk::{Disk, Ino, NameChange, Node};
 
 /// One process on a simulated disk.
@@ -56,6 +58,7 @@ pub struct SimSystem {
 #[derive(Clone, Debug, Default)]
 struct Process {
     pid: u32,
+    started: u64,
     ops: u64,
     fault: Option<Fault>,
     trace: Option<Vec<Op>>,
@@ -71,20 +74,40 @@ impl SimSystem {
     }
 
     fn on(disk: Disk, pid: u32) -> Self {
+        SimSystem::start(Arc::new(Mutex::new(disk)), pid)
+    }
+
+    fn start(disk: Arc<Mutex<Disk>>, pid: u32) -> Self {
+        let started = disk
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .machine
+            .start(pid);
         SimSystem {
-            disk: Arc::new(Mutex::new(disk)),
+            disk,
             process: Arc::new(Mutex::new(Process {
                 pid,
+                started,
                 ..Process::default()
             })),
         }
     }
 
     /// Returns another process on the same disk, with a count of operations and faults of its own.
+    /// A process that had the identifier has ended.
     pub fn process(&self, pid: u32) -> Self {
-        SimSystem {
-            disk: Arc::clone(&self.disk),
-            ..SimSystem::on(Disk::new(0), pid)
+        SimSystem::start(Arc::clone(&self.disk), pid)
+    }
+
+    /// Ends this process, as far as others can see: what it left on the disk stays.
+    pub fn end(&self) {
+        let (pid, started) = {
+            let this = self.this();
+            (this.pid, this.started)
+        };
+        let running = &mut self.disk().machine.running;
+        if running.get(&pid) == Some(&started) {
+            running.remove(&pid);
         }
     }
 
@@ -392,5 +415,55 @@ impl System for SimSystem {
 
     fn process_id(&self) -> u32 {
         self.this().pid
+    }
+
+    fn identity(&self) -> Option<ProcessIdentity> {
+        let (pid, started) = {
+            let this = self.this();
+            (this.pid, this.started)
+        };
+        Some(ProcessIdentity {
+            pid,
+            started,
+            namespace: 1,
+            boot: format!("{:012x}", self.disk().machine.boots),
+            host: "simulated".to_owned(),
+        })
+    }
+
+    fn process_state(&self, pid: u32) -> ProcessState {
+        match self.disk().machine.running.get(&pid) {
+            Some(&started) => ProcessState::Since(started),
+            None => ProcessState::Gone,
+        }
+    }
+
+    fn booted(&self) -> Option<Duration> {
+        Some(self.disk().machine.booted)
+    }
+
+    fn guard_dir(&self, path: &Path) -> io::Result<Option<Guard>> {
+        let mut disk = self.reading("guard_dir", path)?;
+        let ino = disk.existing(path, true)?;
+        if !disk.machine.guarded.insert(ino) {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(SimGuard {
+            disk: Arc::clone(&self.disk),
+            ino,
+        })))
+    }
+}
+
+/// A directory that a process has for itself.
+struct SimGuard {
+    disk: Arc<Mutex<Disk>>,
+    ino: Ino,
+}
+
+impl Drop for SimGuard {
+    fn drop(&mut self) {
+        let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        disk.machine.guarded.remove(&self.ino);
     }
 }

@@ -83,6 +83,8 @@ impl Disk {
         disk.keep(ROOT, crash.content, &mut inodes);
         disk.inodes = inodes;
         disk.random = seed_random;
+        disk.tick();
+        disk.machine.boot(disk.clock);
         disk
     }
 

@@ -3,7 +3,7 @@
 //! Every file knows how much of it is durable, every directory the names that are, and between the
 //! two stands the list of changes to names in the order in which they were made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
@@ -35,6 +35,39 @@ pub(super) struct Disk {
     pub(super) next_ino: Ino,
     pub(super) clock: Duration,
     pub(super) random: u64,
+    pub(super) machine: Machine,
+}
+
+/// What a machine knows beside its disk, until it loses power.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Machine {
+    /// How often it was booted.
+    pub(super) boots: u64,
+    /// When it was booted the last time.
+    pub(super) booted: Duration,
+    /// The processes that run, with the tick at which each started.
+    pub(super) running: BTreeMap<u32, u64>,
+    /// The directories that processes have for themselves.
+    pub(super) guarded: BTreeSet<Ino>,
+    pub(super) ticks: u64,
+}
+
+impl Machine {
+    /// Lets a process begin, in place of any that has its identifier.
+    pub(super) fn start(&mut self, pid: u32) -> u64 {
+        self.ticks += 1;
+        self.running.insert(pid, self.ticks);
+        self.ticks
+    }
+
+    /// Ends all processes and starts anew.
+    pub(super) fn boot(&mut self, now: Duration) {
+        *self = Machine {
+            boots: self.boots + 1,
+            booted: now,
+            ..Machine::default()
+        };
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -90,7 +123,9 @@ impl Disk {
             next_ino: ROOT,
             clock: Duration::from_secs(1_700_000_000),
             random: seed,
+            machine: Machine::default(),
         };
+        disk.machine.boot(disk.clock);
         disk.new_inode(Node::empty_dir(), 0o755);
         disk
     }
