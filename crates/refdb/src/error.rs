@@ -175,7 +175,8 @@ impl Error {
 }
 
 /// What can be done about damage.
-const WAY_OUT: &str = "restore the file from a copy of the repository";
+const WAY_OUT: &str = "'refdb refs verify' tells all that is damaged; restore the file from a copy \
+                       of the repository";
 
 /// Returns what the C library says of an error, without Rust's `(os error N)`.
 pub fn io_text(error: &io::Error) -> String {

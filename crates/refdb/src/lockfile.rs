@@ -1,9 +1,20 @@
-//! Lock files: `<file>.lock`, created exclusively, renamed over the file or removed.
+//! Lock files: `<file>.lock`, created exclusively; the new content stands in `.<file>.new` until it
+//! is renamed over the file.
+//!
+//! A lock is a symbolic link whose text says who holds it (`owner`): to everybody who wants to
+//! create the file it is there, and a lock whose process has ended can be told and taken over.
 //!
 //! Invariants:
-//! 1. A lock that was acquired is released on every path: by commit, by release, or by drop.
-//! 2. A lock that somebody else holds is waited for and never broken.
-//! 3. Lock files that share an inode are never written: a new file takes the name first.
+//! 1. A lock that was acquired is released on every path: by release, or by drop.
+//! 2. A lock of a living process, of another program, or of somebody of whom nothing is known is
+//!    waited for and never broken.
+//! 3. Whoever takes a lock over has the repository's directory for itself from the moment in which
+//!    it looks at the lock to the one in which it is gone, and finishes the transaction that the
+//!    dead process began, should there be one (`journal`).
+//! 4. A `.<file>.new` exists only while its lock does.
+
+pub(crate) mod journal;
+pub(crate) mod owner;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -12,15 +23,17 @@ use std::time::Duration;
 
 use crate::error::io_text;
 use crate::options::{LockTimeout, SharedRepository};
-use crate::system::{System, WriteFile};
+use crate::system::{FileKind, System, WriteFile, bytes_to_path};
+use owner::Owner;
 
 /// A lock file that this process holds.
 pub(crate) struct LockFile {
     system: Arc<dyn System>,
     path: PathBuf,
+    text: Arc<Path>,
     file: Option<Box<dyn WriteFile>>,
-    // Whether other locks are names of the same file.
-    linked: bool,
+    // Whether there is new content.
+    written: bool,
     options: LockOptions,
     held: bool,
 }
@@ -34,6 +47,165 @@ pub(crate) struct LockOptions {
     pub(crate) pid_file: bool,
 }
 
+/// Who takes locks: one transaction in one repository.
+#[derive(Clone, Debug)]
+pub(crate) struct Holder {
+    system: Arc<dyn System>,
+    /// The directory of the repository, in which the journal is.
+    git_dir: PathBuf,
+    /// The text of the locks; empty if the system does not know who this process is.
+    text: Arc<Path>,
+}
+
+impl Holder {
+    /// Begins a transaction of this process in the repository at `git_dir`.
+    pub(crate) fn new(system: &Arc<dyn System>, git_dir: &Path) -> Holder {
+        let text = Owner::new(system.as_ref()).map(|owner| owner.text());
+        Holder {
+            text: text.unwrap_or_default().into(),
+            system: Arc::clone(system),
+            git_dir: git_dir.to_owned(),
+        }
+    }
+
+    fn create(&self, path: &Path) -> io::Result<()> {
+        if !self.text.as_os_str().is_empty() {
+            match self.system.symlink(&self.text, path) {
+                Err(error) if lacks_links(&error) => {}
+                made => return made,
+            }
+        }
+        self.system.create_new(path, 0o666).map(drop)
+    }
+
+    /// Calls `attempt` until it gives something else than `AlreadyExists`, and takes the lock at
+    /// `path` over if its owner has ended. The pauses grow by a half each and have a random length,
+    /// between a half and one and a half of that; they stay short, so that whoever came late does
+    /// not get ahead of whoever has waited for long.
+    fn retry(
+        &self,
+        path: &Path,
+        timeout: LockTimeout,
+        mut attempt: impl FnMut() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (mut waited, mut pause) = (Duration::ZERO, PAUSE_MIN);
+        let mut look_at = Duration::ZERO;
+        loop {
+            let refused = match attempt() {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => error,
+                done => return done,
+            };
+            // What keeps a lock from being taken over does not keep it from being waited for.
+            if waited >= look_at && take_over(&self.system, &self.git_dir, path).unwrap_or(false) {
+                continue;
+            }
+            if waited >= look_at {
+                look_at = waited + LOOK_EVERY;
+            }
+            if !timeout.allows(waited) {
+                return Err(refused);
+            }
+            let percent = 50 + u32::try_from(self.system.random() % 101).unwrap_or(0);
+            let sleep = pause * percent / 100;
+            self.system.sleep(sleep);
+            waited += sleep;
+            pause = (pause * 3 / 2).min(PAUSE_MAX);
+        }
+    }
+}
+
+/// The shortest and the longest pause between two attempts.
+const PAUSE_MIN: Duration = Duration::from_micros(500);
+const PAUSE_MAX: Duration = Duration::from_millis(8);
+
+/// How long a lock is waited for before it is looked at again who holds it.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Returns whether a file system has no symbolic links; locks are empty files there, which nobody
+/// takes over.
+fn lacks_links(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP))
+}
+
+/// Removes the lock at `path` if it is one of refdb whose process has ended, with all that the
+/// process left for it; returns whether there is any chance now of acquiring the lock.
+///
+/// # Errors
+/// Those of the system; the lock is as it was then.
+pub(crate) fn take_over(system: &Arc<dyn System>, git_dir: &Path, path: &Path) -> io::Result<bool> {
+    let Some(text) = owner::dead(system.as_ref(), path) else {
+        return Ok(false);
+    };
+    let Some(_guard) = system.guard_dir(git_dir)? else {
+        // Somebody else is at it.
+        return Ok(false);
+    };
+    journal::recover_guarded(system, git_dir).map_err(io::Error::other)?;
+    // Nobody takes a lock over without this guard, and nobody has this text but the dead process:
+    // a lock that still has it is still that lock.
+    match system.read_link(path) {
+        Ok(found) if found == text => {}
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => return Ok(true),
+    }
+    remove_with_value(system.as_ref(), path)?;
+    Ok(true)
+}
+
+/// Takes over every lock in the directory `dir`, and with `deep` in those below it, whose process
+/// has ended.
+///
+/// # Errors
+/// Those of the system; a directory that is gone has no locks.
+pub(crate) fn sweep(
+    system: &Arc<dyn System>,
+    git_dir: &Path,
+    dir: &Path,
+    deep: bool,
+) -> io::Result<()> {
+    let entries = match system.read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let path = dir.join(bytes_to_path(&entry.name));
+        match entry.kind {
+            FileKind::Directory if deep => sweep(system, git_dir, &path, deep)?,
+            FileKind::Symlink if entry.name.ends_with(b".lock") => {
+                take_over(system, git_dir, &path)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Removes the lock at `path` of a process that has ended, and what the process left for it.
+fn remove_with_value(system: &dyn System, path: &Path) -> io::Result<()> {
+    remove_if_there(system, &value_path(path))?;
+    remove_if_there(system, &suffixed(&path.with_extension(""), "~pid.lock"))?;
+    remove_if_there(system, path)
+}
+
+/// Removes a file, or finds that it is gone.
+pub(crate) fn remove_if_there(system: &dyn System, path: &Path) -> io::Result<()> {
+    match system.remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Returns where the new content of a file stands while the file is locked by the lock at `path`.
+/// The name is not longer than that of a lock.
+fn value_path(path: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_stem().unwrap_or_default());
+    name.push(".new");
+    path.with_file_name(name)
+}
+
 impl LockFile {
     /// Creates `<target>.lock`, waiting for another holder as long as the timeout allows.
     ///
@@ -41,49 +213,45 @@ impl LockFile {
     /// `AlreadyExists` when the lock is still held after the timeout; any other error of the
     /// system at once.
     pub(crate) fn acquire(
-        system: &Arc<dyn System>,
+        holder: &Holder,
         target: &Path,
         options: LockOptions,
     ) -> io::Result<LockFile> {
         let path = suffixed(target, ".lock");
-        let file = retry(system.as_ref(), options.timeout, || {
-            system.create_new(&path, 0o666)
-        })?;
-        let mut lock = LockFile {
-            system: Arc::clone(system),
-            path,
-            file: Some(file),
-            linked: false,
-            options,
-            held: true,
-        };
-        options.shared.adjust(system.as_ref(), &lock.path)?;
-        lock.write_pid_file(target)?;
-        Ok(lock)
+        holder.retry(&path, options.timeout, || holder.create(&path))?;
+        LockFile::acquired(holder, path, target, options)
     }
 
-    /// Creates `<target>.lock` as another name of a lock file that this process holds. File systems
+    /// Creates `<target>.lock` as another name of a lock that this transaction holds. File systems
     /// give a name in a fraction of the time that a file takes, and a lock is no more than a name.
     ///
     /// # Errors
     /// As for [`LockFile::acquire`]; besides, those of a file that can have no more names.
     pub(crate) fn acquire_linked(
-        system: &Arc<dyn System>,
+        holder: &Holder,
         target: &Path,
         options: LockOptions,
-        other: &mut LockFile,
+        other: &LockFile,
     ) -> io::Result<LockFile> {
         let path = suffixed(target, ".lock");
-        other.close();
-        other.linked = true;
-        retry(system.as_ref(), options.timeout, || {
-            system.hard_link(&other.path, &path)
+        holder.retry(&path, options.timeout, || {
+            holder.system.hard_link(&other.path, &path)
         })?;
+        LockFile::acquired(holder, path, target, options)
+    }
+
+    fn acquired(
+        holder: &Holder,
+        path: PathBuf,
+        target: &Path,
+        options: LockOptions,
+    ) -> io::Result<LockFile> {
         let mut lock = LockFile {
-            system: Arc::clone(system),
+            system: Arc::clone(&holder.system),
             path,
+            text: Arc::clone(&holder.text),
             file: None,
-            linked: true,
+            written: false,
             options,
             held: true,
         };
@@ -114,37 +282,50 @@ impl LockFile {
         self.path.with_extension("")
     }
 
-    /// Writes the content that a commit will give to the file, in one call if the system allows.
-    /// A file that was closed is opened again.
+    /// Returns where the new content stands until it is in place.
+    pub(crate) fn value_path(&self) -> PathBuf {
+        value_path(&self.path)
+    }
+
+    /// Writes the new content of the file, in one call if the system allows. What is already there
+    /// is continued.
     pub(crate) fn write_all(&mut self, content: &[u8]) -> io::Result<()> {
         let mut file = match self.file.take() {
             Some(file) => file,
-            None if self.linked => self.unlinked()?,
-            None => self.system.append(&self.path, None)?,
+            None if self.written => self.system.append(&self.value_path(), None)?,
+            None => self.create()?,
         };
         file.write_all(content)?;
         self.file = Some(file);
         Ok(())
     }
 
-    /// Puts a file of its own in the place of one that other locks share.
-    fn unlinked(&mut self) -> io::Result<Box<dyn WriteFile>> {
-        let path = hidden(&self.path);
-        let mut file = self.system.create_new(&path, 0o666);
-        if matches!(&file, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
-            // Only the holder of the lock uses this name: it was left by one that died.
-            self.system.remove_file(&path)?;
-            file = self.system.create_new(&path, 0o666);
-        }
-        let file = file?;
-        let adjusted = self.options.shared.adjust(self.system.as_ref(), &path);
-        if let Err(error) = adjusted.and_then(|()| self.system.rename(&path, &self.path)) {
-            // At worst a file stays that readers pass over.
-            let _ = self.system.remove_file(&path);
-            return Err(error);
-        }
-        self.linked = false;
+    /// Creates the file that takes the new content.
+    pub(crate) fn create(&mut self) -> io::Result<Box<dyn WriteFile>> {
+        let path = self.value_path();
+        let file = self.fresh(|| self.system.create_new(&path, 0o666))?;
+        self.written = true;
+        self.options.shared.adjust(self.system.as_ref(), &path)?;
         Ok(file)
+    }
+
+    /// Makes the file a symbolic link of the given text.
+    pub(crate) fn write_link(&mut self, text: &Path) -> io::Result<()> {
+        self.fresh(|| self.system.symlink(text, &self.value_path()))?;
+        self.written = true;
+        Ok(())
+    }
+
+    /// Creates what takes the place of the file, should there be something left of a process that
+    /// died too: only the holder of the lock uses the name.
+    fn fresh<T>(&self, create: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        match create() {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.system.remove_file(&self.value_path())?;
+                create()
+            }
+            created => created,
+        }
     }
 
     /// Makes the content durable.
@@ -152,29 +333,29 @@ impl LockFile {
         self.file.as_mut().map_or(Ok(()), |file| file.sync())
     }
 
-    /// Closes the file and keeps the lock, so that many locks need not be many descriptors.
+    /// Closes the file, so that many locks need not be many descriptors.
     pub(crate) fn close(&mut self) {
         self.file = None;
     }
 
-    /// Renames the lock over the file it guards, which also releases it.
-    pub(crate) fn commit(mut self) -> io::Result<()> {
-        self.rename_over()
-    }
-
-    /// As [`LockFile::commit`], but after a failure the lock is still held and may be tried again.
-    pub(crate) fn rename_over(&mut self) -> io::Result<()> {
+    /// Renames the new content over the file. The lock is still held; after a failure this may be
+    /// tried again.
+    pub(crate) fn place(&mut self) -> io::Result<()> {
         self.close();
-        let target = self.target();
-        self.system.rename(&self.path, &target)?;
-        self.held = false;
-        self.remove_pid_file();
+        self.system.rename(&self.value_path(), &self.target())?;
+        self.written = false;
         Ok(())
     }
 
-    /// Removes the lock file and leaves the guarded file as it was.
+    /// Removes the lock, and new content that is not in place.
     pub(crate) fn release(mut self) -> io::Result<()> {
         self.unlock()
+    }
+
+    /// Leaves the lock to whoever finishes what this process began, when it has ended.
+    pub(crate) fn leave(mut self) {
+        self.close();
+        self.held = false;
     }
 
     fn unlock(&mut self) -> io::Result<()> {
@@ -182,14 +363,17 @@ impl LockFile {
         if !std::mem::take(&mut self.held) {
             return Ok(());
         }
-        self.remove_pid_file();
-        match self.system.remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                // A lock that stays is in everybody's way: worth a second attempt.
-                self.system.remove_file(&self.path)
-            }
-            removed => removed,
+        if std::mem::take(&mut self.written) {
+            self.remove(&self.value_path())?;
         }
+        self.remove_pid_file();
+        self.remove(&self.path)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        // What stays is in everybody's way: worth a second attempt.
+        remove_if_there(self.system.as_ref(), path)
+            .or_else(|_| remove_if_there(self.system.as_ref(), path))
     }
 
     fn remove_pid_file(&self) {
@@ -226,7 +410,11 @@ pub(crate) fn describe_refusal(system: &dyn System, target: &Path, error: &io::E
                  be stale"
             .to_owned(),
     };
-    format!("{message}.\n\n{advice}")
+    let more = owner::describe(system, &path).unwrap_or_default();
+    if owner::of_lock(system, &path).is_some() {
+        return format!("{message}.\n\n{more}");
+    }
+    format!("{message}.\n\n{advice}. {more}")
 }
 
 /// Returns the process that holds the lock of `target`, if it left its number.
@@ -243,73 +431,5 @@ pub(crate) fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Returns a name beside `path` that readers of refs pass over, since it starts with a dot.
-pub(crate) fn hidden(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    path.with_file_name(name)
-}
-
-/// Calls `attempt` until it gives something else than `AlreadyExists`, with growing jittered
-/// pauses: n squared milliseconds for the n-th, at most a second, times 0.75 to 1.25.
-fn retry<T>(
-    system: &dyn System,
-    timeout: LockTimeout,
-    mut attempt: impl FnMut() -> io::Result<T>,
-) -> io::Result<T> {
-    let mut waited = Duration::ZERO;
-    let mut step: u64 = 1;
-    loop {
-        match attempt() {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if !timeout.allows(waited) {
-                    return Err(error);
-                }
-            }
-            done => return done,
-        }
-        let pause_ms = (step * step).min(1000);
-        let pause = Duration::from_micros(pause_ms * (750 + system.random() % 501));
-        system.sleep(pause);
-        waited += pause;
-        step += 1;
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::system::OsSystem;
-
-    #[test]
-    fn linked_locks_are_locks_and_are_written_apart() {
-        let dir = tempfile::tempdir().unwrap();
-        let system: Arc<dyn System> = Arc::new(OsSystem::new());
-        let at = |name: &str| dir.path().join(name);
-        let options = LockOptions {
-            timeout: LockTimeout::from_millis(0),
-            shared: SharedRepository::Umask,
-            pid_file: false,
-        };
-        let mut first = LockFile::acquire(&system, &at("a"), options).unwrap();
-        let mut second = LockFile::acquire_linked(&system, &at("b"), options, &mut first).unwrap();
-        for held in ["a", "b"] {
-            let error = LockFile::acquire(&system, &at(held), options)
-                .err()
-                .unwrap();
-            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
-            let linked = LockFile::acquire_linked(&system, &at(held), options, &mut first);
-            assert_eq!(linked.err().unwrap().kind(), io::ErrorKind::AlreadyExists);
-        }
-        std::fs::write(at(".b.lock"), "left over").unwrap();
-        second.write_all(b"two").unwrap();
-        second.write_all(b"!").unwrap();
-        assert!(!at(".b.lock").exists());
-        first.write_all(b"one").unwrap();
-        first.commit().unwrap();
-        second.commit().unwrap();
-        assert_eq!(std::fs::read(at("a")).unwrap(), b"one");
-        assert_eq!(std::fs::read(at("b")).unwrap(), b"two!");
-        assert!(!at("a.lock").exists() && !at("b.lock").exists());
-    }
-}
+mod tests;

@@ -65,8 +65,8 @@ impl Options {
             log_refs: LogRefs::Normal,
             fsync: true,
             shared_repository: SharedRepository::Umask,
-            files_ref_lock_timeout: LockTimeout::from_millis(100),
-            packed_refs_timeout: LockTimeout::from_millis(1000),
+            files_ref_lock_timeout: LockTimeout::DEFAULT,
+            packed_refs_timeout: LockTimeout::DEFAULT,
             lockfile_pid: false,
             prefer_symlink_refs: false,
             ignore_case: false,
@@ -126,7 +126,7 @@ impl Default for ReftableOptions {
             restart_interval: 16,
             index_objects: true,
             geometric_factor: 2,
-            lock_timeout: LockTimeout::from_millis(100),
+            lock_timeout: LockTimeout::DEFAULT,
             auto_compaction: true,
         }
     }
@@ -150,6 +150,10 @@ pub struct LockTimeout(Option<Duration>);
 impl LockTimeout {
     /// Waits without end.
     pub const FOREVER: Self = LockTimeout(None);
+
+    /// Long enough for dozens of writers to take turns, even on a slow disk; Git waits a tenth of a
+    /// second for a ref, and a second for packed-refs.
+    pub const DEFAULT: Self = LockTimeout::from_millis(5000);
 
     /// Waits so many milliseconds; 0 means one attempt.
     pub const fn from_millis(milliseconds: u64) -> Self {

@@ -7,8 +7,8 @@
 //!
 //! How the parts go together: `loose` and `packed` read the two kinds of files, `overlay` walks
 //! over both, `log` reads reflogs; `session` locks, `current` reads
-//! what is locked, `publish` writes, `rewrite` replaces
-//! packed-refs, `sync` makes many files durable at once, `optimize` packs.
+//! what is locked, `publish` writes after `steps` put into the journal what it will do, `rewrite`
+//! replaces packed-refs, `sync` makes many files durable at once, `optimize` packs.
 
 mod current;
 mod directories;
@@ -21,6 +21,7 @@ mod packed_cursor;
 mod publish;
 mod rewrite;
 mod session;
+mod steps;
 mod sync;
 
 use std::io;
@@ -31,7 +32,7 @@ use super::cursor::Cursor;
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
-use crate::lockfile::LockOptions;
+use crate::lockfile::{Holder, LockOptions, journal};
 use crate::name::{RefName, RefNameBuf, is_safe};
 use crate::oid::ObjectId;
 use crate::options::Options;
@@ -86,6 +87,16 @@ impl Files {
         self.layout.locate(name.as_name()).1.as_bytes()
     }
 
+    /// Finishes what a process that ended left unfinished.
+    fn recover(&self) -> Result<()> {
+        journal::recover(&self.system, self.layout.common_dir())
+    }
+
+    /// Returns who takes the locks of a new transaction.
+    fn holder(&self) -> Holder {
+        Holder::new(&self.system, self.layout.common_dir())
+    }
+
     /// Returns how locks of refs are taken.
     fn lock_options(&self) -> LockOptions {
         LockOptions {
@@ -134,6 +145,7 @@ impl Backend for FilesBackend {
     }
 
     fn read(&self, name: RefName<'_>) -> Result<Option<Ref>> {
+        self.files.recover()?;
         self.files.read(name)
     }
 
@@ -142,6 +154,7 @@ impl Backend for FilesBackend {
     }
 
     fn log_exists(&self, name: RefName<'_>) -> Result<bool> {
+        self.files.recover()?;
         self.files.log_exists(name)
     }
 
@@ -151,20 +164,24 @@ impl Backend for FilesBackend {
         order: LogOrder,
         each: &mut dyn FnMut(LogEntry) -> Result<bool>,
     ) -> Result<bool> {
+        self.files.recover()?;
         self.files.for_each_log_entry(name, order, each)
     }
 
     fn log_names(&self) -> Result<Vec<RefNameBuf>> {
+        self.files.recover()?;
         self.files.log_names()
     }
 
     fn begin(&self) -> Result<Box<dyn Session + '_>> {
+        self.files.recover()?;
         Ok(Box::new(session::FilesSession::new(Arc::clone(
             &self.files,
         ))))
     }
 
     fn optimize(&self, options: &OptimizeOptions<'_>) -> Result<()> {
+        self.files.recover()?;
         optimize::optimize(&self.files, options)
     }
 

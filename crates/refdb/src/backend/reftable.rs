@@ -25,6 +25,8 @@ use super::cursor::{Cursor, WorktreeCursor};
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
+use crate::lockfile::journal::{self, Journal, Steps};
+use crate::lockfile::{Holder, LockOptions, sweep};
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::options::Options;
@@ -67,13 +69,45 @@ impl ReftableBackend {
             ObjectFormat::Sha256 => HashId::Sha256,
         };
         let dir = stack_dir(base);
-        let tables = LocalTables::new(Arc::clone(&self.system), dir, &self.options);
+        let tables = LocalTables::new(
+            Arc::clone(&self.system),
+            self.layout.common_dir(),
+            dir,
+            &self.options,
+        );
         Stack::new(
             Box::new(tables),
             Arc::clone(&self.system),
             hash,
             self.options.reftable,
         )
+    }
+
+    /// Finishes what a process that ended left unfinished.
+    fn recover(&self) -> Result<()> {
+        journal::recover(&self.system, self.layout.common_dir())
+    }
+
+    /// Commits what is about to be done in several stacks.
+    fn begin_journal(&self, steps: Steps) -> Result<Journal> {
+        let options = LockOptions {
+            timeout: self.options.reftable.lock_timeout,
+            shared: self.options.shared_repository,
+            pid_file: self.options.lockfile_pid,
+        };
+        let holder = Holder::new(&self.system, self.layout.common_dir());
+        Journal::commit(&holder, options, self.options.fsync, steps)
+    }
+
+    /// Takes all the steps again of which one failed.
+    fn redo(&self, journal: &Journal) -> Result<()> {
+        journal.redo()?;
+        let dir = self.layout.common_dir();
+        match self.options.fsync {
+            true => self.system.sync_file_system(dir),
+            false => Ok(()),
+        }
+        .map_err(|error| Error::io("cannot sync", dir, error))
     }
 
     /// Returns the stacks of this worktree: the common one, and its own if it is a linked one.
@@ -107,6 +141,7 @@ impl Backend for ReftableBackend {
     }
 
     fn read(&self, name: RefName<'_>) -> Result<Option<Ref>> {
+        self.recover()?;
         let (place, bare) = self.layout.locate(name);
         let stack = self.stack(&place);
         let snapshot = stack.snapshot()?;
@@ -114,6 +149,7 @@ impl Backend for ReftableBackend {
     }
 
     fn cursor(&self) -> Result<Box<dyn Cursor>> {
+        self.recover()?;
         let (common, own) = self.view();
         let shared = StackCursor::new(&common, common.snapshot()?);
         Ok(match own {
@@ -126,6 +162,7 @@ impl Backend for ReftableBackend {
     }
 
     fn log_exists(&self, name: RefName<'_>) -> Result<bool> {
+        self.recover()?;
         let (place, bare) = self.layout.locate(name);
         let stack = self.stack(&place);
         let snapshot = stack.snapshot()?;
@@ -138,6 +175,7 @@ impl Backend for ReftableBackend {
         order: LogOrder,
         each: &mut dyn FnMut(LogEntry) -> Result<bool>,
     ) -> Result<bool> {
+        self.recover()?;
         let (place, bare) = self.layout.locate(name);
         let stack = self.stack(&place);
         let snapshot = stack.snapshot()?;
@@ -145,6 +183,7 @@ impl Backend for ReftableBackend {
     }
 
     fn log_names(&self) -> Result<Vec<RefNameBuf>> {
+        self.recover()?;
         let lists = self.for_each_visible(|stack, is_visible| {
             let mut names = logs::names(stack, &*stack.snapshot()?)?;
             names.retain(|name| is_visible(name.as_bytes()));
@@ -157,10 +196,15 @@ impl Backend for ReftableBackend {
     }
 
     fn begin(&self) -> Result<Box<dyn Session + '_>> {
+        self.recover()?;
         Ok(Box::new(ReftableSession::new(self)))
     }
 
     fn optimize(&self, options: &OptimizeOptions<'_>) -> Result<()> {
+        self.recover()?;
+        let common = self.layout.common_dir();
+        sweep(&self.system, common, common, false)
+            .map_err(|error| Error::io("cannot remove locks in", common, error))?;
         let place = if self.layout.is_linked() {
             Place::Worktree
         } else {
@@ -183,6 +227,7 @@ impl Backend for ReftableBackend {
     }
 
     fn refs_by_oid(&self, oid: ObjectId) -> Result<Option<Vec<(RefNameBuf, Ref)>>> {
+        self.recover()?;
         let lists = self.for_each_visible(|stack, is_visible| {
             let snapshot = stack.snapshot()?;
             let mut found = Vec::new();

@@ -7,13 +7,12 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::Files;
-use super::directories::remove_empty_tree;
 use super::loose::{self, Loose};
 use super::session::FilesSession;
 use crate::backend::{Ref, Refusal};
 use crate::error::{Reason, io_text};
 use crate::name::RefName;
-use crate::system::FileKind;
+use crate::system::{FileKind, remove_empty_tree};
 
 /// From so many names in one directory on, it is listed.
 const LIST_MIN: usize = 64;

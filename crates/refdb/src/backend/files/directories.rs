@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::options::SharedRepository;
-use crate::system::{FileKind, System, bytes_to_path};
+use crate::system::{System, bytes_to_path};
 
 /// Directories that shall go if they are empty; each is tried once.
 #[derive(Debug, Default)]
@@ -89,33 +89,10 @@ fn made(
     shared.adjust(system, dir)
 }
 
-/// Removes the directory `path` if there is nothing but directories in it; returns whether it is
-/// gone.
-pub(super) fn remove_empty_tree(system: &dyn System, path: &Path) -> bool {
-    match system.remove_dir(path) {
-        Ok(()) => return true,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return true,
-        Err(_) => {}
-    }
-    let Ok(entries) = system.read_dir(path) else {
-        return false;
-    };
-    if entries
-        .iter()
-        .any(|entry| entry.kind != FileKind::Directory)
-    {
-        return false;
-    }
-    entries
-        .iter()
-        .all(|entry| remove_empty_tree(system, &path.join(bytes_to_path(&entry.name))))
-        && system.remove_dir(path).is_ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::OsSystem;
+    use crate::system::{OsSystem, remove_empty_tree};
 
     #[test]
     fn empty_directories_go_up_to_the_second_level() {

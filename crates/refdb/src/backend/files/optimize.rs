@@ -16,7 +16,7 @@ use super::rewrite::{PackedEdit, PackedLock, PackedValue};
 use crate::backend::OptimizeOptions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hook::{self, Hook, Step};
-use crate::lockfile::LockFile;
+use crate::lockfile::{Holder, LockFile, sweep};
 use crate::name::{FormatOptions, RefName, is_per_worktree, is_well_formed};
 use crate::objects::{Objects, Peeled};
 use crate::oid::ObjectId;
@@ -31,7 +31,9 @@ pub(super) fn optimize(files: &Files, options: &OptimizeOptions<'_>) -> Result<(
     if options.auto && !is_worth_it(files, options)? {
         return Ok(());
     }
-    let mut lock = PackedLock::acquire(&files.system, &files.packed, &files.options)?;
+    sweep_locks(files)?;
+    let holder = files.holder();
+    let mut lock = PackedLock::acquire(&files.system, &holder, &files.packed, &files.options)?;
     if files.options.quarantined {
         return Err(Error::new(
             ErrorKind::Misuse,
@@ -76,7 +78,21 @@ pub(super) fn optimize(files: &Files, options: &OptimizeOptions<'_>) -> Result<(
         hook::tell(hook, Step::Committed, &lines)?;
     }
     if options.prune {
-        prune(files, &packed, hook)?;
+        prune(files, &holder, &packed, hook)?;
+    }
+    Ok(())
+}
+
+/// Removes the locks of processes that have ended, wherever they are.
+fn sweep_locks(files: &Files) -> Result<()> {
+    let common = files.layout.common_dir();
+    let own = files.layout.worktree_dir();
+    for (dir, deep) in [(common, false), (own, false)].into_iter().chain([
+        (common.join("refs").as_path(), true),
+        (own.join("refs").as_path(), true),
+    ]) {
+        sweep(&files.system, common, dir, deep)
+            .map_err(|error| Error::io("unable to remove locks in", dir, error))?;
     }
     Ok(())
 }
@@ -144,12 +160,21 @@ fn to_pack(files: &Files, options: &OptimizeOptions<'_>) -> Result<Vec<(Vec<u8>,
 
 /// Removes the loose refs that still have the value that was packed. For the hook each of them is a
 /// transaction of its own, the last one first.
-fn prune(files: &Files, packed: &[(Vec<u8>, PackedValue)], hook: Option<&dyn Hook>) -> Result<()> {
+fn prune(
+    files: &Files,
+    holder: &Holder,
+    packed: &[(Vec<u8>, PackedValue)],
+    hook: Option<&dyn Hook>,
+) -> Result<()> {
     let system = files.system.as_ref();
     let null = ObjectId::null(files.options.object_format);
     let mut empty_dirs = EmptyDirs::default();
     let mut first_error = None;
-    let mut locks = Locks { files, last: None };
+    let mut locks = Locks {
+        files,
+        holder,
+        last: None,
+    };
     let mut line = Vec::new();
     for (name, value) in packed.iter().rev() {
         if let Some(hook) = hook {
@@ -186,6 +211,7 @@ fn prune(files: &Files, packed: &[(Vec<u8>, PackedValue)], hook: Option<&dyn Hoo
 /// Takes one lock after the other, and holds each until the next one is a link to it.
 struct Locks<'a> {
     files: &'a Files,
+    holder: &'a Holder,
     last: Option<LockFile>,
 }
 
@@ -217,14 +243,14 @@ impl Locks<'_> {
     }
 
     fn acquire(&mut self, path: &Path) -> io::Result<()> {
-        let (system, options) = (&self.files.system, self.files.lock_options());
-        let linked = match &mut self.last {
-            Some(last) => LockFile::acquire_linked(system, path, options, last),
+        let options = self.files.lock_options();
+        let linked = match &self.last {
+            Some(last) => LockFile::acquire_linked(self.holder, path, options, last),
             None => Err(io::ErrorKind::Unsupported.into()),
         };
         let lock = match linked {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                LockFile::acquire(system, path, options)?
+                LockFile::acquire(self.holder, path, options)?
             }
             linked => linked?,
         };

@@ -82,6 +82,7 @@ impl Overlay {
         if let Some(found) = self.ranges.iter().position(covers) {
             return Ok(found);
         }
+        self.files.recover()?;
         let refs = list(&self.files, prefix)?;
         let snapshot = self.files.packed.snapshot()?;
         let linked = self.files.layout.is_linked();

@@ -9,12 +9,13 @@
 //! 2. A ref's lock is held until its new value is visible.
 //! 3. With fsync, every file is durable before it gets its name, and every name before the write
 //!    is acknowledged. Many files are not synced one by one but with their file system.
+//! 4. What takes more than one step is written into the journal first (`steps`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::directories::{self, remove_empty_tree};
+use super::directories;
 use super::log;
 use super::loose;
 use super::rewrite::{PackedEdit, PackedLock, PackedValue};
@@ -23,10 +24,10 @@ use super::sync::{self, MANY_MIN};
 use crate::backend::{NewValue, Plan, Published, committed_in_part};
 use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::layout::Place;
-use crate::lockfile::{hidden, suffixed};
+use crate::lockfile::journal::Journal;
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
 use crate::reflog::Signature;
-use crate::system::{System, bytes_to_path};
+use crate::system::{System, bytes_to_path, remove_empty_tree};
 
 /// From so many direct refs on, packed-refs is considered.
 pub(super) const BATCH_MIN: usize = 64;
@@ -39,45 +40,35 @@ const LOOSE_COST_SYNCED_BYTES: usize = 256 << 10;
 /// What is ready to become visible.
 #[derive(Default)]
 pub(super) struct Planned {
-    packed: Option<PackedLock>,
-    logs: Vec<LogAppend>,
+    pub(super) packed: Option<PackedLock>,
+    pub(super) logs: Vec<LogAppend>,
     // Indices of locks whose content becomes the ref.
-    renames: Vec<usize>,
-    // Indices of locks, and the symbolic link that becomes the ref.
-    links: Vec<(usize, PathBuf)>,
+    pub(super) renames: Vec<usize>,
     // Indices of locks whose loose ref goes, because the ref is deleted or was packed.
-    unlinks: Vec<usize>,
+    pub(super) unlinks: Vec<usize>,
     // Indices of locks whose reflog goes.
-    log_unlinks: Vec<usize>,
+    pub(super) log_unlinks: Vec<usize>,
     // Whether there is more than one new value.
-    several: bool,
+    pub(super) several: bool,
+    // Whether new values, or reflogs, are to be synced with their file systems.
+    pub(super) many_values: bool,
+    many_logs: bool,
 }
 
 /// The lines that are appended to one reflog.
-struct LogAppend {
-    name: RefNameBuf,
-    lines: Vec<u8>,
-    create: bool,
-}
-
-impl Planned {
-    /// Removes what was written and has not become visible.
-    pub(super) fn discard(&mut self, system: &dyn System) {
-        for (_, link) in self.links.drain(..) {
-            // At worst a file stays that every reader ignores.
-            let _ = system.remove_file(&link);
-        }
-        self.packed = None;
-    }
+pub(super) struct LogAppend {
+    pub(super) name: RefNameBuf,
+    pub(super) lines: Vec<u8>,
+    pub(super) create: bool,
 }
 
 /// Which directories of reflogs exist: each is looked at once. Nobody else makes a reflog of a ref
 /// whose lock is held here.
 #[derive(Default)]
-struct KnownDirs(HashMap<PathBuf, bool>);
+pub(super) struct KnownDirs(HashMap<PathBuf, bool>);
 
 impl KnownDirs {
-    fn have_parent(&mut self, system: &dyn System, path: &Path) -> bool {
+    pub(super) fn have_parent(&mut self, system: &dyn System, path: &Path) -> bool {
         let Some(parent) = path.parent() else {
             return true;
         };
@@ -133,11 +124,8 @@ impl FilesSession {
                 self.planned.log_unlinks.push(held);
             }
         }
-        if many {
-            let renames = self.planned.renames.iter();
-            let written = renames.filter_map(|&index| self.held.get(index)?.path.parent());
-            sync::file_systems(self.files.system.as_ref(), written)?;
-        }
+        // They are synced with the locks: what is many is in the journal.
+        self.planned.many_values = many;
         Ok(())
     }
 
@@ -178,7 +166,8 @@ impl FilesSession {
     /// Takes `packed-refs.lock`, and writes a new file if the plan changes what is packed.
     fn rewrite_packed(&mut self, writes: &[Assigned<'_>], batch: bool) -> Result<()> {
         let files = &self.files;
-        let mut lock = PackedLock::acquire(&files.system, &files.packed, &files.options)?;
+        let mut lock =
+            PackedLock::acquire(&files.system, &self.holder, &files.packed, &files.options)?;
         let old = files.packed.snapshot()?;
         let mut edits = Vec::new();
         for write in writes {
@@ -227,23 +216,20 @@ impl FilesSession {
             );
             return Err(Error::new(ErrorKind::Io, message));
         }
+        let Some(lock) = &mut held.lock else {
+            return Ok(());
+        };
         let content = match value {
             NewValue::Direct { oid, .. } => loose::direct(oid),
             NewValue::Symbolic(target) => {
-                if options.prefer_symlink_refs {
-                    let link = hidden(&suffixed(&held.path, ".lock"));
-                    let text = bytes_to_path(target.as_bytes());
-                    if self.files.system.symlink(text, &link).is_ok() {
-                        self.planned.links.push((index, link));
-                        return Ok(());
-                    }
+                let text = bytes_to_path(target.as_bytes());
+                if options.prefer_symlink_refs && lock.write_link(text).is_ok() {
+                    self.planned.renames.push(index);
+                    return Ok(());
                 }
                 loose::symbolic(target)
             }
             NewValue::Deleted => return Ok(()),
-        };
-        let Some(lock) = &mut held.lock else {
-            return Ok(());
         };
         let mut written = lock.write_all(&content);
         if options.fsync && !many {
@@ -264,26 +250,28 @@ impl FilesSession {
     }
 
     pub(super) fn publish_plan(&mut self) -> Result<Published> {
-        let mut sync = BTreeSet::new();
-        self.append_logs(&mut sync)?;
-        self.remove_logs(&mut sync)?;
+        let journal = self.begin_journal()?;
         let mut afterwards = Vec::new();
+        let mut sync = BTreeSet::new();
         let mut visible = false;
-        if let Some(packed) = &mut self.planned.packed {
-            visible = packed.publish(&self.files.packed)?;
-            if self.files.options.fsync {
-                afterwards.extend(packed.sync_name().err());
-            }
+        let done = self.carry_out(&mut sync, &mut visible, &mut afterwards);
+        let done = match &journal {
+            // What was begun is finished, whatever one step of it came to.
+            Some(journal) if done.is_err() => self.redo(journal),
+            _ => done,
+        };
+        if let Err(error) = done {
+            let Some(journal) = journal else {
+                return Err(error);
+            };
+            self.leave(journal);
+            return Err(committed_in_part(error));
         }
-        let several = self.planned.several;
-        self.rename_loose(&mut sync, &mut visible)
-            .and_then(|()| self.unlink_loose(&mut sync, &mut visible))
-            .map_err(|error| match several && visible {
-                true => committed_in_part(error),
-                false => error,
-            })?;
         if self.files.options.fsync {
-            self.sync_dirs(sync, &mut afterwards);
+            afterwards.extend(self.sync_dirs(sync, self.planned.many_logs).err());
+        }
+        if let Some(journal) = journal {
+            afterwards.extend(journal.end().err());
         }
         self.tidy();
         if let Some(packed) = self.planned.packed.take() {
@@ -292,23 +280,71 @@ impl FilesSession {
         Ok(Published::Done { afterwards })
     }
 
-    /// Makes the names in `dirs` durable, and those of the directories that were created.
-    fn sync_dirs(&self, mut dirs: BTreeSet<PathBuf>, afterwards: &mut Vec<Error>) {
+    /// Makes the plan visible, step by step.
+    fn carry_out(
+        &mut self,
+        sync: &mut BTreeSet<PathBuf>,
+        visible: &mut bool,
+        afterwards: &mut Vec<Error>,
+    ) -> Result<()> {
+        self.append_logs(sync)?;
+        self.remove_logs(sync)?;
+        if let Some(packed) = &mut self.planned.packed {
+            *visible = packed.publish(&self.files.packed)?;
+            if self.files.options.fsync {
+                afterwards.extend(packed.sync_name().err());
+            }
+        }
+        self.rename_loose(sync, visible)?;
+        self.unlink_loose(sync, visible)
+    }
+
+    /// Takes all the steps again of which one failed.
+    fn redo(&mut self, journal: &Journal) -> Result<()> {
+        journal.redo()?;
+        self.files.packed.forget();
+        if self.files.options.fsync {
+            let dir = self.files.layout.common_dir();
+            sync::file_systems(self.files.system.as_ref(), [dir].into_iter())?;
+        }
+        Ok(())
+    }
+
+    /// Leaves everything as it is, for whoever comes after this process.
+    fn leave(&mut self, journal: Journal) {
+        journal.leave();
+        for held in self.held.drain(..) {
+            if let Some(lock) = held.lock {
+                lock.leave();
+            }
+        }
+        if let Some(packed) = self.planned.packed.take() {
+            packed.leave();
+        }
+    }
+
+    /// Makes the names in `dirs` durable, and those of the directories that were created; `all` of
+    /// their file systems if that is asked for, or less work.
+    pub(super) fn sync_dirs(&self, mut dirs: BTreeSet<PathBuf>, all: bool) -> Result<()> {
         let created = self.created_dirs.iter();
         dirs.extend(created.filter_map(|dir| Some(dir.parent()?.to_owned())));
-        if dirs.len() >= MANY_MIN {
+        if all || dirs.len() >= MANY_MIN {
             let dirs = dirs.iter().map(PathBuf::as_path);
-            afterwards.extend(sync::file_systems(self.files.system.as_ref(), dirs).err());
-            return;
+            return sync::file_systems(self.files.system.as_ref(), dirs);
         }
+        let mut first_error = None;
         for dir in dirs {
             match self.files.system.sync_dir(&dir) {
                 Ok(()) => {}
                 // Removed by another writer, when nothing of ours was left in it.
                 Err(error) if log::is_absent(&error) => {}
-                Err(error) => afterwards.push(Error::io("unable to sync", &dir, error)),
+                Err(error) => {
+                    let error = Error::io("unable to sync", &dir, error);
+                    first_error = first_error.or(Some(error));
+                }
             }
         }
+        first_error.map_or(Ok(()), Err)
     }
 
     /// Appends to every reflog that exists or is to be made.
@@ -320,20 +356,15 @@ impl FilesSession {
             append.create || known.have_parent(self.files.system.as_ref(), &path)
         });
         let many = self.files.options.fsync && appends.len() >= MANY_MIN;
-        let mut dirs: Vec<PathBuf> = Vec::new();
         for append in &appends {
             let (base, path) = self.files.log_path(append.name.as_name());
-            let written = self.append_log(append, &base, &path, many, sync)?;
-            if let Some(dir) = path.parent().filter(|_| many && written)
-                && dirs.last().is_none_or(|last| last != dir)
-            {
-                dirs.push(dir.to_owned());
+            if self.append_log(append, &base, &path, many, sync)? && many {
+                add_parent(sync, &path);
             }
         }
-        sync::file_systems(
-            self.files.system.as_ref(),
-            dirs.iter().map(PathBuf::as_path),
-        )
+        // The journal says what is in them until they are durable.
+        self.planned.many_logs = many;
+        Ok(())
     }
 
     /// Appends lines to a reflog, creating it if that is asked for; as one of many, it is synced
@@ -421,24 +452,11 @@ impl FilesSession {
                 continue;
             };
             let Some(lock) = &mut held.lock else { continue };
-            let mut renamed = lock.rename_over();
+            let mut renamed = lock.place();
             if renamed.is_err() && remove_empty_tree(system, &held.path) {
-                renamed = lock.rename_over();
+                renamed = lock.place();
             }
             renamed.map_err(|error| unable_to_set(&held.name, error))?;
-            *visible = true;
-            held.loose = true;
-            add_parent(sync, &held.path);
-        }
-        while let Some((index, link)) = self.planned.links.pop() {
-            let Some(held) = self.held.get_mut(index) else {
-                continue;
-            };
-            if let Err(error) = system.rename(&link, &held.path) {
-                let error = unable_to_set(&held.name, error);
-                self.planned.links.push((index, link));
-                return Err(error);
-            }
             *visible = true;
             held.loose = true;
             add_parent(sync, &held.path);
@@ -485,7 +503,7 @@ fn unable_to_set(name: &RefNameBuf, error: io::Error) -> Error {
 }
 
 /// Adds the directory of `path`.
-fn add_parent(dirs: &mut BTreeSet<PathBuf>, path: &Path) {
+pub(super) fn add_parent(dirs: &mut BTreeSet<PathBuf>, path: &Path) {
     if let Some(parent) = path.parent()
         && !dirs.contains(parent)
     {

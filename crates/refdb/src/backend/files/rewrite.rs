@@ -1,8 +1,7 @@
 //! Replacing packed-refs: one merge of the old file and the edits, streamed into a new one.
 //!
 //! Invariants:
-//! 1. Whoever rewrites holds `packed-refs.lock`, so a `packed-refs.new` that is already there was
-//!    left by a process that died.
+//! 1. Whoever rewrites holds `packed-refs.lock`.
 //! 2. Records that no edit names are carried through byte for byte, whatever is in them.
 //! 3. The header claims no more than is true: peeled values that the old file left open are looked
 //!    up, or stay open.
@@ -13,7 +12,7 @@ use std::sync::Arc;
 
 use super::packed::{HEADER, PackedRefs, Peeling, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lockfile::{LockFile, LockOptions, describe_refusal, suffixed};
+use crate::lockfile::{Holder, LockFile, LockOptions, describe_refusal, remove_if_there, suffixed};
 use crate::oid::ObjectId;
 use crate::options::{InvalidSettings, Options};
 use crate::system::System;
@@ -41,9 +40,9 @@ pub(super) type Peel<'a> = &'a dyn Fn(ObjectId) -> Result<Option<ObjectId>>;
 /// The lock of packed-refs, and the new file once it is written.
 pub(super) struct PackedLock {
     system: Arc<dyn System>,
-    lock: Option<LockFile>,
+    lock: LockFile,
     path: PathBuf,
-    new: Option<PathBuf>,
+    written: bool,
     replaced: bool,
 }
 
@@ -54,13 +53,14 @@ impl PackedLock {
     /// `Locked` when somebody else holds it for longer than the timeout; `Io`.
     pub(super) fn acquire(
         system: &Arc<dyn System>,
+        holder: &Holder,
         packed: &PackedRefs,
         options: &Options,
     ) -> Result<PackedLock> {
         InvalidSettings::check(options.invalid.packing.as_ref())?;
         let path = packed.resolved_path()?;
         let lock = LockFile::acquire(
-            system,
+            holder,
             &path,
             LockOptions {
                 timeout: options.packed_refs_timeout,
@@ -68,7 +68,7 @@ impl PackedLock {
                 pid_file: options.lockfile_pid,
             },
         );
-        let mut lock = lock.map_err(|error| {
+        let lock = lock.map_err(|error| {
             let kind = match error.kind() {
                 io::ErrorKind::AlreadyExists => ErrorKind::Locked,
                 _ => ErrorKind::Io,
@@ -76,13 +76,12 @@ impl PackedLock {
             let message = describe_refusal(system.as_ref(), &path, &error);
             Error::new(kind, message).with_source(error)
         })?;
-        lock.close();
         packed.forget();
         Ok(PackedLock {
             system: Arc::clone(system),
-            lock: Some(lock),
+            lock,
             path,
-            new: None,
+            written: false,
             replaced: false,
         })
     }
@@ -98,19 +97,14 @@ impl PackedLock {
         peel: Option<Peel<'_>>,
         options: &Options,
     ) -> Result<()> {
-        let path = suffixed(&self.path, ".new");
+        // Git's name for the new file: whoever left one has died, and Git stumbles over it.
+        let left = suffixed(&self.path, ".new");
+        remove_if_there(self.system.as_ref(), &left)
+            .map_err(|error| Error::io("unable to remove", &left, error))?;
+        let path = self.lock.value_path();
         let failed = |error| unable_to_write(&path, error);
-        let mut create = self.system.create_new(&path, 0o666);
-        if matches!(&create, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
-            self.system.remove_file(&path).map_err(failed)?;
-            create = self.system.create_new(&path, 0o666);
-        }
-        let file = create.map_err(failed)?;
-        self.new = Some(path.clone());
-        options
-            .shared_repository
-            .adjust(self.system.as_ref(), &path)
-            .map_err(failed)?;
+        let file = self.lock.create().map_err(failed)?;
+        self.written = true;
         let mut out = BufWriter::with_capacity(BUFFER_LEN, file);
         merge(&mut Sink::new(&mut out, &path), old, edits, peel)?;
         let mut file = out
@@ -128,13 +122,13 @@ impl PackedLock {
     /// # Errors
     /// `Io`; nothing is visible then.
     pub(super) fn publish(&mut self, packed: &PackedRefs) -> Result<bool> {
-        let Some(new) = &self.new else {
+        if !self.written {
             return Ok(false);
-        };
-        self.system
-            .rename(new, &self.path)
+        }
+        self.lock
+            .place()
             .map_err(|error| Error::io("unable to replace", &self.path, error))?;
-        self.new = None;
+        self.written = false;
         self.replaced = true;
         packed.forget();
         Ok(true)
@@ -154,28 +148,25 @@ impl PackedLock {
             .map_err(|error| Error::io("unable to sync", dir, error))
     }
 
+    /// Returns the lock, and whether a new file is waiting for its name.
+    pub(super) fn pending(&self) -> (&LockFile, bool) {
+        (&self.lock, self.written)
+    }
+
     /// Releases the lock.
     ///
     /// # Errors
     /// `Io` when the lock file cannot be removed.
-    pub(super) fn release(mut self) -> Result<()> {
-        match self.lock.take() {
-            Some(lock) => {
-                let path = lock.path().to_owned();
-                lock.release()
-                    .map_err(|error| Error::io("unable to remove", &path, error))
-            }
-            None => Ok(()),
-        }
+    pub(super) fn release(self) -> Result<()> {
+        let path = self.lock.path().to_owned();
+        self.lock
+            .release()
+            .map_err(|error| Error::io("unable to remove", &path, error))
     }
-}
 
-impl Drop for PackedLock {
-    fn drop(&mut self) {
-        if let Some(new) = &self.new {
-            // Should it stay, the next writer replaces it.
-            let _ = self.system.remove_file(new);
-        }
+    /// Leaves the lock to whoever finishes the transaction.
+    pub(super) fn leave(self) {
+        self.lock.leave();
     }
 }
 

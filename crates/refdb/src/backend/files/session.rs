@@ -5,7 +5,7 @@
 //! 2. packed-refs is looked into only after the loose file was found missing under the lock: a
 //!    concurrent packing renames the new packed-refs before it removes a loose file, and to remove
 //!    it needs the lock.
-//! 3. Few locks are open files: a large write needs no more descriptors than a small one.
+//! 3. No lock is an open file: a large write needs no more descriptors than a small one.
 //! 4. Directories are not looked at before a lock fails for want of one; so each is created once.
 
 use std::collections::HashSet;
@@ -26,14 +26,10 @@ use crate::backend::cursor::Cursor;
 use crate::backend::{Locked, Plan, Published, Ref, Refusal, Session};
 use crate::error::{Error, ErrorKind, Reason, Result};
 use crate::layout::Place;
-use crate::lockfile::{LockFile, LockOptions, describe_refusal};
+use crate::lockfile::{Holder, LockFile, LockOptions, describe_refusal, sweep};
 use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
 use crate::system::{FileKind, bytes_to_path};
-
-/// How many locks have a file of their own, and keep it open until it is written. A larger write is
-/// probably packed, and then nothing is written into its locks.
-const OWN_FILES_MAX: usize = super::publish::BATCH_MIN;
 
 /// How often directories that vanish are created again.
 const ATTEMPTS: usize = 3;
@@ -41,6 +37,7 @@ const ATTEMPTS: usize = 3;
 /// A running write.
 pub(super) struct FilesSession {
     pub(super) files: Arc<Files>,
+    pub(super) holder: Holder,
     pub(super) held: Vec<Held>,
     // Which of the locks further ones are linked to; `None` while there is none that can be.
     pattern: Option<usize>,
@@ -67,6 +64,7 @@ pub(super) struct Held {
 impl FilesSession {
     pub(super) fn new(files: Arc<Files>) -> Self {
         FilesSession {
+            holder: files.holder(),
             files,
             held: Vec::new(),
             pattern: None,
@@ -99,14 +97,13 @@ impl FilesSession {
     /// Creates the lock of the loose ref at `path`, and the directories that it needs.
     fn acquire(&mut self, base: &Path, path: &Path) -> io::Result<LockFile> {
         let lock_options = self.files.lock_options();
-        if self.held.len() < OWN_FILES_MAX || !self.can_link {
+        if !self.can_link {
             return self.acquire_own(base, path, lock_options);
         }
         if let Some(index) = self.pattern
-            && let Some(other) = self.held.get_mut(index).and_then(|held| held.lock.as_mut())
+            && let Some(other) = self.held.get(index).and_then(|held| held.lock.as_ref())
         {
-            let system = &self.files.system;
-            match LockFile::acquire_linked(system, path, lock_options, other) {
+            match LockFile::acquire_linked(&self.holder, path, lock_options, other) {
                 Ok(lock) => return Ok(lock),
                 Err(error) => match error.kind() {
                     io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
@@ -117,8 +114,7 @@ impl FilesSession {
                 },
             }
         }
-        let mut lock = self.acquire_own(base, path, lock_options)?;
-        lock.close();
+        let lock = self.acquire_own(base, path, lock_options)?;
         self.pattern = Some(self.held.len());
         Ok(lock)
     }
@@ -132,7 +128,7 @@ impl FilesSession {
         let shared = self.files.options.shared_repository;
         let mut attempts = 0;
         loop {
-            match LockFile::acquire(&self.files.system, path, lock_options) {
+            match LockFile::acquire(&self.holder, path, lock_options) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < ATTEMPTS => {
                     attempts += 1;
                     let dir = path.parent().ok_or(error)?;
@@ -225,7 +221,13 @@ impl FilesSession {
         if let Some(found) = overlay::list(&self.files, &prefix)?.first() {
             return Ok(Some(name_conflict(name, &found.name)));
         }
-        if self.only_own_locks(&held.path) {
+        let swept = sweep(
+            &self.files.system,
+            self.files.layout.common_dir(),
+            &held.path,
+            true,
+        );
+        if swept.is_ok() && self.only_own_locks(&held.path) {
             return Ok(None);
         }
         let path = held.path.display();
@@ -370,7 +372,8 @@ impl FilesSession {
 
     /// Releases every lock that is still held and removes directories that are empty.
     pub(super) fn tidy(&mut self) {
-        for held in self.held.drain(..) {
+        for mut held in self.held.drain(..) {
+            held.lock = None;
             if held.loose {
                 // Its directory is not empty.
                 continue;
@@ -385,7 +388,6 @@ impl FilesSession {
 
 impl Drop for FilesSession {
     fn drop(&mut self) {
-        self.planned.discard(self.files.system.as_ref());
         self.tidy();
     }
 }

@@ -24,6 +24,7 @@ use crate::backend::{
 };
 use crate::error::{Error, Result};
 use crate::layout::Place;
+use crate::lockfile::journal::{Journal, Steps};
 use crate::name::RefName;
 use crate::reflog::Signature;
 
@@ -293,6 +294,48 @@ impl ReftableSession<'_> {
 
     /// Publishes what is stored, and leaves in `stored` what it did not come to.
     fn publish_stored(
+        &mut self,
+        stored: &mut VecDeque<Stored>,
+        afterwards: &mut Vec<Error>,
+    ) -> Result<Publish> {
+        let Some(journal) = self.begin_journal(stored)? else {
+            return self.publish_each(stored, afterwards);
+        };
+        if self.publish_each(stored, afterwards).is_err()
+            && let Err(error) = self.backend.redo(&journal)
+        {
+            stored.clear();
+            journal.leave();
+            self.parts
+                .iter_mut()
+                .for_each(|part| part.held.hold.leave());
+            return Err(committed_in_part(error));
+        }
+        stored.clear();
+        afterwards.extend(journal.end().err());
+        Ok(Publish::Done { unsynced: None })
+    }
+
+    /// Writes into the journal what there is to publish, if that is more than one table.
+    fn begin_journal(&mut self, stored: &VecDeque<Stored>) -> Result<Option<Journal>> {
+        if stored.len() < 2 {
+            return Ok(None);
+        }
+        let mut steps = Steps::default();
+        for Stored { at, name, .. } in stored {
+            if let Some(part) = self.parts.get_mut(*at) {
+                let held = &mut part.held;
+                part.stack.stage_on_top(held, name, &mut steps)?;
+            }
+        }
+        let journal = self.backend.begin_journal(steps)?;
+        self.parts
+            .iter_mut()
+            .for_each(|part| part.held.staged = true);
+        Ok(Some(journal))
+    }
+
+    fn publish_each(
         &mut self,
         stored: &mut VecDeque<Stored>,
         afterwards: &mut Vec<Error>,

@@ -14,6 +14,7 @@ use reftable::{HashId, Table, WriteOptions};
 
 use super::tables::{Claim, Hold, Publication, Stamp, Tables, short_random};
 use crate::error::{Error, ErrorKind, Result};
+use crate::lockfile::journal::Steps;
 use crate::oid::ObjectFormat;
 use crate::options::{LockTimeout, ReftableOptions};
 use crate::system::System;
@@ -74,6 +75,8 @@ pub(super) enum Publish {
 pub(super) struct Held {
     pub(super) hold: Box<dyn Hold>,
     pub(super) snapshot: Arc<Snapshot>,
+    /// Whether a journal says that what is stored will be published.
+    pub(super) staged: bool,
 }
 
 impl Stack {
@@ -230,7 +233,11 @@ impl Stack {
     pub(super) fn hold(&self, timeout: LockTimeout) -> Result<Held> {
         let hold = self.tables.hold(timeout)?;
         let snapshot = self.snapshot()?;
-        Ok(Held { hold, snapshot })
+        Ok(Held {
+            hold,
+            snapshot,
+            staged: false,
+        })
     }
 
     /// Returns how new tables are to be written.
@@ -265,6 +272,18 @@ impl Stack {
         Ok(name)
     }
 
+    /// Writes the list with one more table on top, for a journal that other stacks are in too.
+    pub(super) fn stage_on_top(
+        &self,
+        held: &mut Held,
+        name: &str,
+        steps: &mut Steps,
+    ) -> Result<()> {
+        let mut names = held.snapshot.names.clone();
+        names.push(name.to_owned());
+        held.hold.stage(&names, steps)
+    }
+
     /// Publishes the stack with one more table on top.
     pub(super) fn publish_on_top(
         &self,
@@ -273,7 +292,7 @@ impl Stack {
         content: Vec<u8>,
     ) -> Result<Publish> {
         let table = self.open_table(&name, content);
-        if table.is_err() {
+        if table.is_err() && !held.staged {
             self.discard([&name]);
         }
         let table = Arc::new(table?);
@@ -292,7 +311,7 @@ impl Stack {
         new: &[String],
     ) -> Result<Publish> {
         let published = held.hold.publish(&held.snapshot.stamp, &names);
-        if !matches!(published, Ok(Publication::Done(..))) {
+        if !matches!(published, Ok(Publication::Done(..))) && !held.staged {
             self.discard(new);
         }
         match published? {

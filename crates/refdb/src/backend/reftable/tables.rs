@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::lockfile::{LockFile, LockOptions};
+use crate::lockfile::journal::{Step, Steps};
+use crate::lockfile::{Holder, LockFile, LockOptions, describe_refusal, take_over};
 use crate::options::{LockTimeout, Options, SharedRepository};
 use crate::system::{Bytes, ReadFile, Stat, System, WriteFile, bytes_to_path};
 
@@ -60,6 +61,13 @@ pub(super) trait Tables: Send + Sync + fmt::Debug {
 
 /// The right to publish a new list. Dropping it gives the right back.
 pub(super) trait Hold {
+    /// Writes a list, durably, that will be published: what is left to do then is added to the
+    /// steps of a journal.
+    fn stage(&mut self, tables: &[String], steps: &mut Steps) -> Result<()>;
+
+    /// Leaves it all to whoever finishes what the journal says.
+    fn leave(&mut self);
+
     /// Publishes a list in place of the one that the stamp belongs to, durably.
     fn publish(&mut self, expected: &Stamp, tables: &[String]) -> Result<Publication>;
 }
@@ -144,6 +152,7 @@ pub(super) enum Publication {
 #[derive(Debug)]
 pub(super) struct LocalTables {
     system: Arc<dyn System>,
+    git_dir: PathBuf,
     dir: PathBuf,
     fsync: bool,
     shared: SharedRepository,
@@ -151,9 +160,15 @@ pub(super) struct LocalTables {
 }
 
 impl LocalTables {
-    pub(super) fn new(system: Arc<dyn System>, dir: PathBuf, options: &Options) -> Self {
+    pub(super) fn new(
+        system: Arc<dyn System>,
+        git_dir: &Path,
+        dir: PathBuf,
+        options: &Options,
+    ) -> Self {
         LocalTables {
             system,
+            git_dir: git_dir.to_owned(),
             dir,
             fsync: options.fsync,
             shared: options.shared_repository,
@@ -171,7 +186,8 @@ impl LocalTables {
             shared: self.shared,
             pid_file: self.pid_file,
         };
-        LockFile::acquire(&self.system, target, options)
+        let holder = Holder::new(&self.system, &self.git_dir);
+        LockFile::acquire(&holder, target, options)
     }
 
     /// Describes the list as it is now; `None` if there is none.
@@ -300,9 +316,13 @@ impl Tables for LocalTables {
                 dir: self.dir.clone(),
                 fsync: self.fsync,
                 lock: Some(lock),
+                staged: false,
+                published: false,
             })),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(Error::new(ErrorKind::Locked, "cannot lock references").with_source(error))
+                let why = describe_refusal(self.system.as_ref(), &path, &error);
+                let message = format!("cannot lock references: {why}");
+                Err(Error::new(ErrorKind::Locked, message).with_source(error))
             }
             Err(error) => Err(Error::io("cannot lock", &path, error)),
         }
@@ -311,10 +331,7 @@ impl Tables for LocalTables {
     fn claim(&self, table: &str) -> Result<Option<Box<dyn Claim>>> {
         let path = self.path_of(table);
         match self.lock(&path, LockTimeout::from_millis(0)) {
-            Ok(mut lock) => {
-                lock.close();
-                Ok(Some(Box::new(LocalClaim(lock))))
-            }
+            Ok(lock) => Ok(Some(Box::new(LocalClaim(lock)))),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
             Err(error) => Err(Error::io("cannot lock", &path, error)),
         }
@@ -350,8 +367,15 @@ impl Tables for LocalTables {
     }
 
     fn clean(&self, _hold: &mut dyn Hold, listed: &[String], max_update_index: u64) -> Result<()> {
-        let names = self.entries()?;
+        let mut names = self.entries()?;
         let is_claim = |name: &String| name.strip_suffix(".lock").is_some_and(is_table_name);
+        // The claims of processes that have ended are nobody's.
+        for claim in names.iter().filter(|name| is_claim(name)) {
+            let path = self.path_of(claim);
+            take_over(&self.system, &self.git_dir, &path)
+                .map_err(|error| Error::io("cannot remove", &path, error))?;
+        }
+        names.retain(|name| !is_claim(name) || self.system.lstat(&self.path_of(name)).is_ok());
         // Tables are begun under the right to publish, which this caller holds, or under claims.
         let nobody_writes = !names.iter().any(is_claim);
         for name in names.into_iter().filter(|name| !listed.contains(name)) {
@@ -418,40 +442,79 @@ struct LocalHold {
     system: Arc<dyn System>,
     dir: PathBuf,
     fsync: bool,
+    // `None` once it is left to others.
     lock: Option<LockFile>,
+    staged: bool,
+    published: bool,
 }
 
-impl Hold for LocalHold {
-    fn publish(&mut self, _expected: &Stamp, tables: &[String]) -> Result<Publication> {
-        let Some(mut lock) = self.lock.take() else {
-            return Err(Error::new(ErrorKind::Misuse, "a lock publishes only once"));
-        };
+impl LocalHold {
+    fn lock(&mut self) -> Result<&mut LockFile> {
+        let lock = self.lock.as_mut().filter(|_| !self.published);
+        lock.ok_or_else(|| Error::new(ErrorKind::Misuse, "a lock publishes only once"))
+    }
+
+    /// Writes the new list beside the old one.
+    fn write(&mut self, tables: &[String]) -> Result<()> {
+        let fsync = self.fsync;
+        let lock = self.lock()?;
         let content = match tables {
             [] => NO_TABLES.to_owned(),
             _ => tables.join("\n") + "\n",
         };
-        let list = lock.target();
         let written = lock.write_all(content.as_bytes());
         written.map_err(|error| Error::io("cannot write", lock.path(), error))?;
-        if self.fsync {
+        if fsync {
             lock.sync()
                 .map_err(|error| Error::io("cannot sync", lock.path(), error))?;
         }
         lock.close();
-        // The rename gives the lock back, so that the list may be another writer's right after it:
-        // the stamp is that of the file which gets the name, whatever has the name then.
-        let stamp = self.system.open(lock.path()).and_then(Stamp::of);
-        let stamp = stamp.map_err(|error| Error::io("cannot read", lock.path(), error))?;
-        lock.commit()
+        Ok(())
+    }
+
+    fn sync_dir(&self) -> Result<()> {
+        if !self.fsync {
+            return Ok(());
+        }
+        self.system
+            .sync_dir(&self.dir)
+            .map_err(|error| Error::io("cannot sync", &self.dir, error))
+    }
+}
+
+impl Hold for LocalHold {
+    fn stage(&mut self, tables: &[String], steps: &mut Steps) -> Result<()> {
+        self.write(tables)?;
+        self.sync_dir()?;
+        self.staged = true;
+        let lock = self.lock()?;
+        let (from, to) = (lock.value_path(), lock.target());
+        let guard = steps.lock(lock);
+        steps.add(guard, Step::Rename { from, to });
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        if let Some(lock) = self.lock.take() {
+            lock.leave();
+        }
+    }
+
+    fn publish(&mut self, _expected: &Stamp, tables: &[String]) -> Result<Publication> {
+        if !self.staged {
+            self.write(tables)?;
+        }
+        // The stamp is that of the file which gets the name.
+        let lock = self.lock()?;
+        let (new, list) = (lock.value_path(), lock.target());
+        let system = Arc::clone(&self.system);
+        let stamp = system.open(&new).and_then(Stamp::of);
+        let stamp = stamp.map_err(|error| Error::io("cannot read", &new, error))?;
+        self.lock()?
+            .place()
             .map_err(|error| Error::io("cannot replace", &list, error))?;
-        let synced = if self.fsync {
-            self.system.sync_dir(&self.dir)
-        } else {
-            Ok(())
-        };
-        let unsynced = synced
-            .err()
-            .map(|error| Error::io("cannot sync", &self.dir, error));
+        self.published = true;
+        let unsynced = self.sync_dir().err();
         Ok(Publication::Done(stamp, unsynced))
     }
 }

@@ -1,0 +1,141 @@
+//! What a plan does that takes more than one step, as the journal is told of it.
+//!
+//! One step needs no journal: a loose ref that is renamed into place, or a packed-refs. Its reflog
+//! entries, which come first, may then be ahead of the ref after a crash.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::publish::{KnownDirs, add_parent};
+use super::session::FilesSession;
+use crate::error::{Error, Result};
+use crate::lockfile::journal::{Journal, Step, Steps};
+use crate::system::System;
+
+impl FilesSession {
+    /// Writes the journal if the plan takes several steps.
+    ///
+    /// # Errors
+    /// `Io` or `Locked`; nothing is visible then.
+    pub(super) fn begin_journal(&mut self) -> Result<Option<Journal>> {
+        let mut dirs = KnownDirs::default();
+        let system = std::sync::Arc::clone(&self.files.system);
+        let mut log_unlinks = Vec::new();
+        for index in std::mem::take(&mut self.planned.log_unlinks) {
+            let Some(held) = self.held.get(index) else {
+                continue;
+            };
+            let (_, path) = self.files.log_path(held.name.as_name());
+            if log_len(system.as_ref(), &mut dirs, &path)?.is_some() {
+                log_unlinks.push(index);
+            }
+        }
+        self.planned.log_unlinks = log_unlinks;
+        let planned = &self.planned;
+        let packed = planned
+            .packed
+            .as_ref()
+            .is_some_and(|packed| packed.pending().1);
+        let refs = planned.renames.len() + planned.unlinks.len() + usize::from(packed);
+        let several = planned.several && (refs > 1 || !planned.logs.is_empty());
+        if !several && planned.log_unlinks.is_empty() {
+            return Ok(None);
+        }
+        let steps = self.steps(&mut dirs)?;
+        if self.files.options.fsync {
+            self.sync_locks()?;
+        }
+        let fsync = self.files.options.fsync;
+        Journal::commit(&self.holder, self.files.lock_options(), fsync, steps).map(Some)
+    }
+
+    /// Returns the steps in the order in which they are taken.
+    fn steps(&self, dirs: &mut KnownDirs) -> Result<Steps> {
+        let mut steps = Steps::default();
+        // The positions of the locks in the journal are those in `held`, as far as they are held.
+        let mut guards = Vec::with_capacity(self.held.len());
+        for held in &self.held {
+            guards.push(held.lock.as_ref().map(|lock| steps.lock(lock)));
+        }
+        let guard = |index: usize| guards.get(index).copied().flatten();
+        self.log_steps(&guards, dirs, &mut steps)?;
+        for &index in &self.planned.log_unlinks {
+            if let (Some(held), Some(guard)) = (self.held.get(index), guard(index)) {
+                let (_, path) = self.files.log_path(held.name.as_name());
+                steps.add(guard, Step::Remove { path });
+            }
+        }
+        if let Some((lock, true)) = self.planned.packed.as_ref().map(|packed| packed.pending()) {
+            let (from, to) = (lock.value_path(), lock.target());
+            let guard = steps.lock(lock);
+            steps.add(guard, Step::Rename { from, to });
+        }
+        for &index in &self.planned.renames {
+            let lock = self.held.get(index).and_then(|held| held.lock.as_ref());
+            if let (Some(lock), Some(guard)) = (lock, guard(index)) {
+                let (from, to) = (lock.value_path(), lock.target());
+                steps.add(guard, Step::Rename { from, to });
+            }
+        }
+        for &index in &self.planned.unlinks {
+            if let (Some(held), Some(guard)) = (self.held.get(index), guard(index)) {
+                let path = held.path.clone();
+                steps.add(guard, Step::Remove { path });
+            }
+        }
+        Ok(steps)
+    }
+
+    fn log_steps(
+        &self,
+        guards: &[Option<usize>],
+        dirs: &mut KnownDirs,
+        steps: &mut Steps,
+    ) -> Result<()> {
+        let mut by_name: Vec<(&[u8], usize)> = (self.held.iter())
+            .zip(guards)
+            .filter_map(|(held, guard)| Some((held.name.as_bytes(), (*guard)?)))
+            .collect();
+        by_name.sort_unstable();
+        for append in &self.planned.logs {
+            let name = append.name.as_name();
+            let (_, path) = self.files.log_path(name);
+            let len = match log_len(self.files.system.as_ref(), dirs, &path)? {
+                None if !append.create => continue,
+                len => len.unwrap_or(0),
+            };
+            let at = by_name.binary_search_by(|(held, _)| (*held).cmp(name.as_bytes()));
+            if let Some(&(_, guard)) = at.ok().and_then(|at| by_name.get(at)) {
+                let lines = append.lines.clone();
+                steps.add(guard, Step::Append { path, len, lines });
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the names of the locks, and of the new content beside them, durable: what a journal
+    /// needs must be there as long as the journal is.
+    fn sync_locks(&self) -> Result<()> {
+        let mut dirs = BTreeSet::new();
+        for held in self.held.iter().filter(|held| held.lock.is_some()) {
+            add_parent(&mut dirs, &held.path);
+        }
+        if let Some(packed) = &self.planned.packed {
+            add_parent(&mut dirs, packed.pending().0.path());
+        }
+        self.sync_dirs(dirs, self.planned.many_values)
+    }
+}
+
+/// Returns how long a reflog is; `None` if there is none.
+fn log_len(system: &dyn System, dirs: &mut KnownDirs, path: &Path) -> Result<Option<u64>> {
+    if !dirs.have_parent(system, path) {
+        return Ok(None);
+    }
+    match system.lstat(path) {
+        Ok(stat) if stat.kind == crate::system::FileKind::File => Ok(Some(stat.len)),
+        Ok(_) => Ok(None),
+        Err(error) if super::log::is_absent(&error) => Ok(None),
+        Err(error) => Err(Error::io("unable to read", path, error)),
+    }
+}

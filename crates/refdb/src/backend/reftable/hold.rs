@@ -1,0 +1,111 @@
+//! Publishing a list of tables in a directory, under its lock.
+//!
+//! Invariant: the lock is held until this is dropped, also after the list was published: a journal
+//! that other stacks are in may still have to be removed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::tables::{Hold, NO_TABLES, Publication, Stamp};
+use crate::error::{Error, ErrorKind, Result};
+use crate::lockfile::LockFile;
+use crate::lockfile::journal::{Step, Steps};
+use crate::system::System;
+
+/// The right to publish: `tables.list.lock` is held.
+pub(super) struct LocalHold {
+    system: Arc<dyn System>,
+    dir: PathBuf,
+    fsync: bool,
+    // `None` once it is left to others.
+    lock: Option<LockFile>,
+    staged: bool,
+    published: bool,
+}
+
+impl LocalHold {
+    pub(super) fn new(
+        system: Arc<dyn System>,
+        dir: &Path,
+        fsync: bool,
+        lock: LockFile,
+    ) -> LocalHold {
+        LocalHold {
+            system,
+            dir: dir.to_owned(),
+            fsync,
+            lock: Some(lock),
+            staged: false,
+            published: false,
+        }
+    }
+
+    fn lock(&mut self) -> Result<&mut LockFile> {
+        let lock = self.lock.as_mut().filter(|_| !self.published);
+        lock.ok_or_else(|| Error::new(ErrorKind::Misuse, "a lock publishes only once"))
+    }
+
+    /// Writes the new list beside the old one.
+    fn write(&mut self, tables: &[String]) -> Result<()> {
+        let fsync = self.fsync;
+        let lock = self.lock()?;
+        let content = match tables {
+            [] => NO_TABLES.to_owned(),
+            _ => tables.join("\n") + "\n",
+        };
+        let written = lock.write_all(content.as_bytes());
+        written.map_err(|error| Error::io("cannot write", lock.path(), error))?;
+        if fsync {
+            lock.sync()
+                .map_err(|error| Error::io("cannot sync", lock.path(), error))?;
+        }
+        lock.close();
+        Ok(())
+    }
+
+    fn sync_dir(&self) -> Result<()> {
+        if !self.fsync {
+            return Ok(());
+        }
+        self.system
+            .sync_dir(&self.dir)
+            .map_err(|error| Error::io("cannot sync", &self.dir, error))
+    }
+}
+
+impl Hold for LocalHold {
+    fn stage(&mut self, tables: &[String], steps: &mut Steps) -> Result<()> {
+        self.write(tables)?;
+        self.sync_dir()?;
+        self.staged = true;
+        let lock = self.lock()?;
+        let (from, to) = (lock.value_path(), lock.target());
+        let guard = steps.lock(lock);
+        steps.add(guard, Step::Rename { from, to });
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        if let Some(lock) = self.lock.take() {
+            lock.leave();
+        }
+    }
+
+    fn publish(&mut self, _expected: &Stamp, tables: &[String]) -> Result<Publication> {
+        if !self.staged {
+            self.write(tables)?;
+        }
+        // The stamp is that of the file which gets the name.
+        let lock = self.lock()?;
+        let (new, list) = (lock.value_path(), lock.target());
+        let system = Arc::clone(&self.system);
+        let stamp = system.open(&new).and_then(Stamp::of);
+        let stamp = stamp.map_err(|error| Error::io("cannot read", &new, error))?;
+        self.lock()?
+            .place()
+            .map_err(|error| Error::io("cannot replace", &list, error))?;
+        self.published = true;
+        let unsynced = self.sync_dir().err();
+        Ok(Publication::Done(stamp, unsynced))
+    }
+}

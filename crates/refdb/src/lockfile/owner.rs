@@ -1,0 +1,238 @@
+//! Who holds a lock, so that a lock of the dead can be told from one of the living.
+//!
+//! A lock of refdb is a symbolic link that leads nowhere and whose text says who made it. A link is
+//! made with its text in one step, which no crash can come between, and it is a file that is there
+//! already to everybody who wants to create it, Git included.
+//!
+//! Invariant: whatever cannot be found out counts as alive.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::system::{ProcessIdentity, ProcessState, System};
+
+/// How the text of every such link starts.
+const MARK: &str = "refdb";
+
+/// Of what changes with every boot, so many digits are kept: the text of a short link costs no
+/// block of its own.
+const BOOT_DIGITS: usize = 12;
+
+/// Who holds a lock: a process, and one of its transactions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    process: ProcessIdentity,
+    session: u32,
+}
+
+/// What is known of the owner of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The process runs.
+    Alive,
+    /// The process has ended, or its machine was booted since.
+    Dead,
+    /// It cannot be told from here.
+    Unknown,
+}
+
+impl Owner {
+    /// Returns the owner of the locks of a new transaction of this process; `None` if the system
+    /// cannot tell who this process is.
+    pub(crate) fn new(system: &dyn System) -> Option<Owner> {
+        let mut process = system.identity()?;
+        let digits = process.boot.chars().filter(char::is_ascii_hexdigit);
+        process.boot = digits.take(BOOT_DIGITS).collect();
+        Some(Owner {
+            process,
+            session: u32::try_from(system.random() >> 32).unwrap_or(u32::MAX),
+        })
+    }
+
+    /// Returns the text of the owner's locks.
+    pub(crate) fn text(&self) -> PathBuf {
+        let ProcessIdentity {
+            pid,
+            started,
+            namespace,
+            boot,
+            host,
+        } = &self.process;
+        let session = self.session;
+        let text = format!("{MARK} {pid} {started:x} {namespace:x} {boot} {session:08x} {host}");
+        PathBuf::from(OsString::from_vec(text.into_bytes()))
+    }
+
+    /// Reads the text of a lock; `None` if it is none of refdb.
+    pub(crate) fn parse(text: &Path) -> Option<Owner> {
+        let text = std::str::from_utf8(text.as_os_str().as_bytes()).ok()?;
+        let mut fields = text.splitn(7, ' ');
+        if fields.next()? != MARK {
+            return None;
+        }
+        let pid = fields.next()?.parse().ok()?;
+        let started = u64::from_str_radix(fields.next()?, 16).ok()?;
+        let namespace = u64::from_str_radix(fields.next()?, 16).ok()?;
+        let boot = fields.next()?.to_owned();
+        let session = u32::from_str_radix(fields.next()?, 16).ok()?;
+        let host = fields.next()?.to_owned();
+        Some(Owner {
+            process: ProcessIdentity {
+                pid,
+                started,
+                namespace,
+                boot,
+                host,
+            },
+            session,
+        })
+    }
+
+    /// Finds out whether the owner still runs. `made_ns` is when its lock was made.
+    pub(crate) fn fate(&self, system: &dyn System, made_ns: i128) -> Fate {
+        let Some(Owner { process: here, .. }) = Owner::new(system) else {
+            return Fate::Unknown;
+        };
+        let owner = &self.process;
+        if owner.host != here.host {
+            return Fate::Unknown;
+        }
+        if owner.boot != here.boot {
+            // Two machines can have one name: this lock must be older than all that runs here.
+            let booted_ns = system
+                .booted()
+                .and_then(|at| i128::try_from(at.as_nanos()).ok());
+            return match booted_ns {
+                Some(booted_ns) if made_ns < booted_ns => Fate::Dead,
+                _ => Fate::Unknown,
+            };
+        }
+        if owner.namespace != here.namespace {
+            return Fate::Unknown;
+        }
+        match system.process_state(owner.pid) {
+            ProcessState::Gone => Fate::Dead,
+            ProcessState::Since(started) if started != owner.started => Fate::Dead,
+            ProcessState::Since(_) => Fate::Alive,
+            ProcessState::Unknown => Fate::Unknown,
+        }
+    }
+}
+
+/// Reads who holds the lock at `path`: the text of the link, and the owner. `None` if there is no
+/// lock, or if it is none of refdb.
+pub(crate) fn of_lock(system: &dyn System, path: &Path) -> Option<(PathBuf, Owner)> {
+    let text = system.read_link(path).ok()?;
+    let owner = Owner::parse(&text)?;
+    Some((text, owner))
+}
+
+/// Returns whether the lock at `path` is one of refdb whose owner has ended, and its text then.
+pub(crate) fn dead(system: &dyn System, path: &Path) -> Option<PathBuf> {
+    let (text, owner) = of_lock(system, path)?;
+    let made_ns = system.lstat(path).ok()?.mtime_ns;
+    (owner.fate(system, made_ns) == Fate::Dead).then_some(text)
+}
+
+/// Says who holds the lock at `path`, since when, and what can be done about it.
+pub(crate) fn describe(system: &dyn System, path: &Path) -> io::Result<String> {
+    let stat = system.lstat(path)?;
+    let made = Duration::from_nanos(u64::try_from(stat.mtime_ns).unwrap_or(0));
+    let age = age(system.now().saturating_sub(made));
+    let Some((_, owner)) = of_lock(system, path) else {
+        return Ok(format!(
+            "It was made {age} ago. refdb did not make it, and breaks no lock of others: if no \
+             program is writing refs, remove the file"
+        ));
+    };
+    let ProcessIdentity { pid, host, .. } = &owner.process;
+    Ok(match owner.fate(system, stat.mtime_ns) {
+        Fate::Alive => format!(
+            "It is held by the refdb process {pid}, which runs, for {age}: wait for it, or end it, \
+             and the next refdb takes the lock over"
+        ),
+        Fate::Dead => format!(
+            "It was held by the refdb process {pid}, which has ended, and could not be taken over: \
+             try again"
+        ),
+        Fate::Unknown => format!(
+            "It was made by the refdb process {pid} of the machine '{host}' {age} ago, and from here \
+             it cannot be told whether that runs: if it does not, remove the file"
+        ),
+    })
+}
+
+fn age(age: Duration) -> String {
+    match age.as_secs() {
+        seconds @ 0..120 => format!("{seconds} seconds"),
+        seconds @ 120..7200 => format!("{} minutes", seconds / 60),
+        seconds => format!("{} hours", seconds / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::simulation::SimSystem;
+
+    fn now_ns(system: &SimSystem) -> i128 {
+        i128::try_from(system.now().as_nanos()).unwrap()
+    }
+
+    #[test]
+    fn an_owner_is_written_and_read() {
+        let system = SimSystem::new(1);
+        let owner = Owner::new(&system).unwrap();
+        assert_eq!(Owner::parse(&owner.text()), Some(owner.clone()));
+        assert_ne!(Owner::new(&system), Some(owner), "another transaction");
+        for text in ["", "refdb", "refs/heads/main", "refdb 1 2 3 4 x host"] {
+            assert_eq!(Owner::parse(Path::new(text)), None, "{text}");
+        }
+        let spaced = Owner::parse(Path::new("refdb 1 2 3 4 5 a host")).unwrap();
+        assert_eq!(spaced.process.host, "a host");
+    }
+
+    #[test]
+    fn only_who_is_known_to_have_ended_is_dead() {
+        let here = SimSystem::new(1);
+        let other = here.process(7);
+        let owner = Owner::new(&other).unwrap();
+        let made = now_ns(&here);
+        assert_eq!(owner.fate(&here, made), Fate::Alive);
+        let reused = here.fork();
+        reused.process(7);
+        assert_eq!(
+            owner.fate(&reused, made),
+            Fate::Dead,
+            "another has its number"
+        );
+        other.end();
+        assert_eq!(owner.fate(&here, made), Fate::Dead);
+        let change = |change: fn(&mut ProcessIdentity)| {
+            let mut owner = owner.clone();
+            change(&mut owner.process);
+            owner.fate(&here, made)
+        };
+        assert_eq!(change(|process| process.host.push('x')), Fate::Unknown);
+        assert_eq!(change(|process| process.namespace += 1), Fate::Unknown);
+        assert_eq!(
+            change(|process| process.boot.push('0')),
+            Fate::Unknown,
+            "made after boot"
+        );
+    }
+
+    #[test]
+    fn whoever_ran_before_the_machine_was_booted_is_dead() {
+        let before = SimSystem::new(1);
+        let owner = Owner::new(&before).unwrap();
+        let made = now_ns(&before);
+        let after = before.crash(crate::system::simulation::Crash::seeded(1));
+        assert_eq!(owner.fate(&after, made), Fate::Dead);
+        // A machine of the same name that was booted elsewhere, and later.
+        assert_eq!(owner.fate(&after, now_ns(&after)), Fate::Unknown);
+    }
+}

@@ -1,0 +1,199 @@
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+use crate::system::OsSystem;
+use crate::system::simulation::{Crash, SimSystem};
+
+const OPTIONS: LockOptions = LockOptions {
+    timeout: LockTimeout::from_millis(0),
+    shared: SharedRepository::Umask,
+    pid_file: false,
+};
+
+const DIR: &str = "/r";
+
+fn repository() -> SimSystem {
+    let system = SimSystem::new(1);
+    system.create_dir(Path::new(DIR)).unwrap();
+    system.sync_all();
+    system
+}
+
+fn holder(system: &SimSystem) -> Holder {
+    let system: Arc<dyn System> = Arc::new(system.clone());
+    Holder::new(&system, Path::new(DIR))
+}
+
+fn at(name: &str) -> PathBuf {
+    Path::new(DIR).join(name)
+}
+
+fn acquire(system: &SimSystem, name: &str) -> io::Result<LockFile> {
+    LockFile::acquire(&holder(system), &at(name), OPTIONS)
+}
+
+fn is_held(found: io::Result<LockFile>) -> bool {
+    found.is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
+}
+
+#[test]
+fn linked_locks_are_locks_and_are_written_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let system: Arc<dyn System> = Arc::new(OsSystem::new());
+    let holder = Holder::new(&system, dir.path());
+    let at = |name: &str| dir.path().join(name);
+    let mut first = LockFile::acquire(&holder, &at("a"), OPTIONS).unwrap();
+    let mut second = LockFile::acquire_linked(&holder, &at("b"), OPTIONS, &first).unwrap();
+    for name in ["a", "b"] {
+        assert!(is_held(LockFile::acquire(&holder, &at(name), OPTIONS)));
+        let linked = LockFile::acquire_linked(&holder, &at(name), OPTIONS, &first);
+        assert!(is_held(linked));
+        // To whoever knows nothing of links it is a file that is there.
+        let lock = at(&format!("{name}.lock"));
+        let created = std::fs::File::create_new(&lock);
+        assert_eq!(created.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+    std::fs::write(at(".b.new"), "left over").unwrap();
+    second.write_all(b"two").unwrap();
+    second.write_all(b"!").unwrap();
+    first.write_all(b"one").unwrap();
+    for lock in [&mut first, &mut second] {
+        lock.place().unwrap();
+        assert!(lock.path().is_symlink(), "held until it is released");
+    }
+    drop((first, second));
+    assert_eq!(std::fs::read(at("a")).unwrap(), b"one");
+    assert_eq!(std::fs::read(at("b")).unwrap(), b"two!");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_lock_that_is_dropped_takes_its_content_along() {
+    let system = repository();
+    let mut lock = acquire(&system, "a").unwrap();
+    lock.write_all(b"content").unwrap();
+    drop(lock);
+    assert_eq!(system.read_dir(Path::new(DIR)).unwrap(), []);
+}
+
+#[test]
+fn a_lock_of_the_dead_is_taken_over_with_all_that_belongs_to_it() {
+    let system = repository();
+    let dies = system.process(7);
+    let mut lock = acquire(&dies, "a").unwrap();
+    lock.write_all(b"never seen").unwrap();
+    assert!(is_held(acquire(&system, "a")), "it runs");
+    lock.leave();
+    assert!(is_held(acquire(&system, "a")), "it still runs");
+    dies.end();
+    let lock = acquire(&system, "a").unwrap();
+    assert!(!lock.written);
+    drop(lock);
+    assert_eq!(system.read_dir(Path::new(DIR)).unwrap(), []);
+}
+
+#[test]
+fn another_process_with_the_number_of_the_dead_does_not_revive_its_locks() {
+    let system = repository();
+    let dies = system.process(7);
+    acquire(&dies, "a").unwrap().leave();
+    let reuses = system.process(7);
+    assert!(acquire(&reuses, "a").is_ok());
+    // Nor is the lock of the second one that of the first.
+    acquire(&reuses, "b").unwrap().leave();
+    assert!(is_held(acquire(&system, "b")));
+}
+
+#[test]
+fn no_lock_survives_a_boot() {
+    let system = repository();
+    let lock = acquire(&system, "a").unwrap();
+    system.sync_all();
+    lock.leave();
+    let after = system.crash(Crash::seeded(1));
+    assert!(after.lstat(&at("a.lock")).is_ok());
+    assert!(acquire(&after, "a").is_ok());
+}
+
+#[test]
+fn locks_of_others_are_never_broken() {
+    let system = repository();
+    system.create_new(&at("file.lock"), 0o666).unwrap();
+    system
+        .symlink(Path::new("refs/heads/x"), &at("link.lock"))
+        .unwrap();
+    let elsewhere = "refdb 1 2 3 4 5 another-machine";
+    system
+        .symlink(Path::new(elsewhere), &at("far.lock"))
+        .unwrap();
+    let dies = system.process(7);
+    dies.end();
+    for name in ["file", "link", "far"] {
+        assert!(is_held(acquire(&system, name)), "{name}");
+        assert!(system.lstat(&at(&format!("{name}.lock"))).is_ok());
+    }
+}
+
+#[test]
+fn while_another_takes_locks_over_one_waits() {
+    let system = repository();
+    let dies = system.process(7);
+    acquire(&dies, "a").unwrap().leave();
+    dies.end();
+    let guard = system.guard_dir(Path::new(DIR)).unwrap();
+    assert!(is_held(acquire(&system, "a")));
+    drop(guard);
+    assert!(acquire(&system, "a").is_ok());
+}
+
+#[test]
+fn who_holds_a_lock_is_told_and_what_can_be_done() {
+    let system = repository();
+    let dies = system.process(7);
+    acquire(&dies, "a").unwrap().leave();
+    system.sleep(Duration::from_secs(30));
+    let exists = io::Error::from(io::ErrorKind::AlreadyExists);
+    let tell = |name: &str| describe_refusal(&system, &at(name), &exists);
+    let text = tell("a");
+    assert!(text.starts_with("Unable to create '/r/a.lock': "), "{text}");
+    assert!(
+        text.contains("process 7, which runs, for 30 seconds"),
+        "{text}"
+    );
+    let far = "refdb 9 2 3 4 5 another-machine";
+    system.symlink(Path::new(far), &at("far.lock")).unwrap();
+    assert!(tell("far").contains("machine 'another-machine'"));
+    assert!(tell("far").contains("remove the file"));
+    system.create_new(&at("file.lock"), 0o666).unwrap();
+    assert!(tell("file").contains("Another git process seems to be running"));
+    assert!(tell("file").contains("It was made 0 seconds ago"));
+}
+
+/// Many processes die one after the other, each with a lock, and whoever is alive takes it: at no
+/// moment do two have it.
+#[test]
+fn of_many_who_take_a_lock_over_one_has_it_at_a_time() {
+    let base = repository();
+    let holders = AtomicU32::new(0);
+    let work = |seed: u32| {
+        for round in 0..50 {
+            let system = base.process(1000 + seed * 100 + round);
+            let options = LockOptions {
+                timeout: LockTimeout::FOREVER,
+                ..OPTIONS
+            };
+            let lock = LockFile::acquire(&holder(&system), &at("a"), options).unwrap();
+            assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0);
+            std::thread::yield_now();
+            assert_eq!(holders.fetch_sub(1, Ordering::SeqCst), 1);
+            lock.leave();
+            system.end();
+        }
+    };
+    let work = &work;
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            scope.spawn(move || work(seed));
+        }
+    });
+}
