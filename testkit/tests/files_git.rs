@@ -296,9 +296,16 @@ fn a_lock_of_git_is_told_as_git_tells_it() {
     let repo = Repo::init(Format::FILES_SHA1);
     let first = repo.objects().commits[0].clone();
     let git_dir = repo.git_dir();
+    for key in ["core.filesRefLockTimeout", "core.packedRefsTimeout"] {
+        repo.config(key, "0");
+    }
+    // Behind Git's words stands how long the lock is there, and what to do.
     let refuse = |edit: Edit<'static>| {
         let error = commit(&open(&git_dir), vec![edit]).expect_err("a lock is held");
-        format!("fatal: {error}\n")
+        let message = error.to_string();
+        let (gits, more) = message.split_once(". It was made ").expect("its age");
+        assert!(more.contains("remove the file"), "{more}");
+        format!("fatal: {gits}\n")
     };
     let gits = |script: String| {
         let out = repo.git(["update-ref", "--stdin"]).stdin(script).run();

@@ -1,0 +1,125 @@
+//! What is done between the death of a process and the next one that reads refs.
+//!
+//! The dead process is stopped at every operation of a transaction over several refs; then real Git
+//! works in what it left; then refdb reads. Nothing that Git did is undone, and what Git did not touch
+//! is old or new throughout.
+
+use refdb_testkit::repo::Repo;
+
+use super::*;
+
+/// The name of a ref that no transaction here touches.
+const APART: &str = "refs/heads/apart";
+
+fn git_repository(format: Format) -> (Repo, Vec<String>) {
+    let repo = Repo::init(format);
+    let commits = repo.objects().commits.clone();
+    let first = &commits[0];
+    repo.update_refs(format!(
+        "create refs/heads/one {first}\ncreate refs/heads/two {first}\n\
+         create refs/tags/three {first}\ncreate refs/heads/four {first}\n"
+    ));
+    repo.git(["pack-refs", "--include", "refs/tags/*"])
+        .run()
+        .ok();
+    (repo, commits)
+}
+
+/// A transaction over several refs: two values, one deletion, and a new ref.
+fn transaction(system: &SimSystem, format: Format, to: &str) -> Result<Acknowledged> {
+    let process = Process::new(system.clone(), format);
+    let oid = ObjectId::from_hex(to.as_bytes()).expect("an object id");
+    let update = |text: &str| Edit::update(RefName::from(&name(text)), oid).into_owned();
+    let edits = vec![
+        update("refs/heads/one"),
+        update("refs/heads/two"),
+        delete("refs/tags/three"),
+        update("refs/heads/new"),
+    ];
+    commit(&process.main, edits)
+}
+
+fn values(system: &SimSystem, format: Format) -> BTreeMap<String, String> {
+    let process = Process::new(system.process(2000), format);
+    let mut refs = process.main.refs().expect("readable");
+    let mut found = BTreeMap::new();
+    while let Some(record) = refs.next().expect("readable") {
+        if let Some(oid) = record.target.oid() {
+            found.insert(record.name.to_string(), oid.to_string());
+        }
+    }
+    found
+}
+
+/// Copies a real repository into a simulated disk.
+fn import(repo: &Repo) -> SimSystem {
+    let system = SimSystem::new(5);
+    system.create_dir(Path::new("/repo")).expect("room");
+    system
+        .import(&repo.git_dir(), Path::new(GIT_DIR))
+        .expect("room");
+    system
+}
+
+/// Has Git do something in what is on the simulated disk; returns what is there then, seen by
+/// another process, and whether Git did it.
+fn with_git(system: &SimSystem, repo: &Repo, args: &[&str]) -> (SimSystem, bool) {
+    let git_dir = repo.git_dir();
+    std::fs::remove_dir_all(&git_dir).expect("it is there");
+    let other = system.process(3000);
+    other.export(Path::new(GIT_DIR), &git_dir).expect("room");
+    let done = repo.git(args.iter().copied()).run().status.success();
+    // The clock and the processes of the machine go on; only its files are Git's now.
+    let after = system.fork();
+    after
+        .rename(Path::new(GIT_DIR), Path::new("/repo/before"))
+        .expect("room");
+    after.import(&git_dir, Path::new(GIT_DIR)).expect("room");
+    (after, done)
+}
+
+for_every_format! {
+    fn what_git_does_between_death_and_recovery_stays(format) {
+        let (repo, commits) = git_repository(format);
+        let base = import(&repo);
+        let old = values(&base.fork(), format);
+        let system = base.fork();
+        transaction(&system, format, &commits[1]).expect("no fault");
+        let new = values(&system, format);
+        assert_ne!(old, new);
+        let ops = base.process(900);
+        transaction(&ops, format, &commits[1]).expect("no fault");
+        let base = import(&repo);
+        for at in (0..=ops.op_count()).step_by(3) {
+            let system = base.fork();
+            system.set_fault(Some(Fault::dies_at(at)));
+            let _ = transaction(&system, format, &commits[1]);
+            system.end();
+            for args in [
+                ["update-ref", APART, &commits[2]],
+                ["update-ref", "refs/heads/one", &commits[2]],
+                ["update-ref", "-d", "refs/heads/four"],
+            ] {
+                let context = format!("dead before {at}, then git {args:?}");
+                let (after, done) = with_git(&system, &repo, &args);
+                let found = values(&after, format);
+                let mut rest = found.clone();
+                let (mut rest_old, mut rest_new) = (old.clone(), new.clone());
+                let touched = args.iter().find(|arg| arg.starts_with("refs/")).expect("a name");
+                for side in [&mut rest, &mut rest_old, &mut rest_new] {
+                    side.remove(*touched);
+                }
+                assert!(rest == rest_old || rest == rest_new, "{context}: {found:#?}");
+                let value = found.get(*touched);
+                if done {
+                    let gits = (args[1] != "-d").then_some(&commits[2]);
+                    assert_eq!(value, gits, "{context}: what Git did was undone");
+                } else {
+                    let is_old = rest == rest_old && value == old.get(*touched);
+                    let is_new = rest == rest_new && value == new.get(*touched);
+                    assert!(is_old || is_new, "{context}: {found:#?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! Planted bugs: each is seen to be caught by the tests of the module above. The bug is in the system
+//! that the stores are given, so that what is tested is the code as it is.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use refdb::system::{
+    Bytes, DirEntry, Guard, ProcessIdentity, ProcessState, ReadFile, Stat, WriteFile,
+};
+
+use super::*;
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Bug {
+    /// Names are not made durable.
+    NoDirectorySync,
+    /// The content of files is not made durable.
+    NoFileSync,
+    /// Neither is that of many at once.
+    NoFileSystemSync,
+    /// The journal is gone before the first step is taken.
+    JournalGoesTooEarly,
+    /// The content of the journal is not made durable.
+    JournalNotSynced,
+    /// There is no journal at all.
+    NoJournal,
+    /// Every process counts as ended.
+    NobodyIsAlive,
+    /// Every process counts as running: nothing is taken over.
+    NobodyIsDead,
+    /// A process that has the identifier of one that ended counts as that one.
+    NumbersAreNotReused,
+    /// When the machine was booted is not looked at.
+    NobodyBoots,
+    /// Several processes can take a lock over at once.
+    NoGuard,
+}
+
+#[derive(Debug)]
+struct Buggy {
+    inner: SimSystem,
+    bug: Bug,
+    journal_is_written: AtomicBool,
+}
+
+fn planted(inner: SimSystem, bug: Bug) -> Box<dyn System> {
+    Box::new(Buggy {
+        inner,
+        bug,
+        journal_is_written: AtomicBool::new(false),
+    })
+}
+
+fn is_journal(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == "refdb.journal")
+}
+
+struct Unsynced(Box<dyn WriteFile>);
+
+impl io::Write for Unsynced {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl WriteFile for Unsynced {
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Buggy {
+    fn file(&self, path: &Path, file: Box<dyn WriteFile>) -> Box<dyn WriteFile> {
+        let of_journal = path
+            .file_name()
+            .is_some_and(|name| name == ".refdb.journal.new");
+        match self.bug {
+            Bug::NoFileSync => Box::new(Unsynced(file)),
+            Bug::JournalNotSynced if of_journal => Box::new(Unsynced(file)),
+            _ => file,
+        }
+    }
+
+    /// Comes before every change that is a step of a transaction.
+    fn step(&self, path: &Path) -> io::Result<()> {
+        if self.bug == Bug::JournalGoesTooEarly
+            && !is_journal(path)
+            && self.journal_is_written.swap(false, Ordering::SeqCst)
+        {
+            self.inner
+                .remove_file(&Path::new(GIT_DIR).join("refdb.journal"))?;
+        }
+        Ok(())
+    }
+}
+
+impl System for Buggy {
+    fn read_at_most(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+        self.inner.read_at_most(path, limit)
+    }
+
+    fn map(&self, path: &Path) -> io::Result<Bytes> {
+        self.inner.map(path)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn ReadFile>> {
+        self.inner.open(path)
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        self.inner.stat(path)
+    }
+
+    fn lstat(&self, path: &Path) -> io::Result<Stat> {
+        self.inner.lstat(path)
+    }
+
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner.read_link(path)
+    }
+
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        self.inner.read_dir(path)
+    }
+
+    fn create_new(&self, path: &Path, mode: u32) -> io::Result<Box<dyn WriteFile>> {
+        Ok(self.file(path, self.inner.create_new(path, mode)?))
+    }
+
+    fn append(&self, path: &Path, create: Option<u32>) -> io::Result<Box<dyn WriteFile>> {
+        self.step(path)?;
+        Ok(self.file(path, self.inner.append(path, create)?))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.step(to)?;
+        if is_journal(to) {
+            self.journal_is_written.store(true, Ordering::SeqCst);
+            if self.bug == Bug::NoJournal {
+                return self.inner.remove_file(from);
+            }
+        }
+        self.inner.rename(from, to)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.hard_link(from, to)
+    }
+
+    fn symlink(&self, text: &Path, path: &Path) -> io::Result<()> {
+        self.inner.symlink(text, path)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.step(path)?;
+        self.inner.remove_file(path)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.inner.create_dir(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove_dir(path)
+    }
+
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.inner.set_mode(path, mode)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        match self.bug {
+            Bug::NoDirectorySync => Ok(()),
+            _ => self.inner.sync_dir(path),
+        }
+    }
+
+    fn sync_file_system(&self, path: &Path) -> io::Result<()> {
+        match self.bug {
+            Bug::NoFileSystemSync => Ok(()),
+            _ => self.inner.sync_file_system(path),
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.inner.now()
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.inner.sleep(duration);
+    }
+
+    fn random(&self) -> u64 {
+        self.inner.random()
+    }
+
+    fn process_id(&self) -> u32 {
+        self.inner.process_id()
+    }
+
+    fn identity(&self) -> Option<ProcessIdentity> {
+        let mut identity = self.inner.identity()?;
+        if self.bug == Bug::NumbersAreNotReused {
+            identity.started = 0;
+        }
+        Some(identity)
+    }
+
+    fn process_state(&self, pid: u32) -> ProcessState {
+        match (self.bug, self.inner.process_state(pid)) {
+            (Bug::NobodyIsAlive, _) => ProcessState::Gone,
+            (Bug::NobodyIsDead, _) => ProcessState::Unknown,
+            (Bug::NumbersAreNotReused, ProcessState::Since(_)) => ProcessState::Since(0),
+            (_, state) => state,
+        }
+    }
+
+    fn booted(&self) -> Option<Duration> {
+        match self.bug {
+            Bug::NobodyBoots => None,
+            _ => self.inner.booted(),
+        }
+    }
+
+    fn guard_dir(&self, path: &Path) -> io::Result<Option<Guard>> {
+        match self.bug {
+            Bug::NoGuard => Ok(Some(Box::new(()))),
+            _ => self.inner.guard_dir(path),
+        }
+    }
+}
+
+/// Returns whether an assertion fails.
+fn is_caught(check: impl FnOnce()) -> bool {
+    catch_unwind(AssertUnwindSafe(check)).is_err()
+}
+
+/// A process that commits; no bug is in it.
+fn sound(system: SimSystem) -> Box<dyn System> {
+    Box::new(system)
+}
+
+fn check_deaths(format: Format, wrap: Wrap) {
+    for case in Case::all(format) {
+        for at in case.points(u64::MAX) {
+            case.die_at(at, wrap);
+        }
+    }
+}
+
+fn check_power(format: Format, wrap: Wrap) {
+    for case in Case::all(format) {
+        for at in case.points(60) {
+            case.lose_power_at(at, wrap);
+        }
+    }
+}
+
+/// A live process holds the lock of a ref, or of a stack: asserts that another one waits for it, and
+/// that one that has ended, or whose machine was booted, is not waited for.
+fn check_locks(format: Format, wrap: Wrap) {
+    let base = repository(format);
+    let holds = base.process(50);
+    let holder = Process::new(holds.clone(), format);
+    let mut transaction = holder.main.transaction();
+    let edit = holder.update("refs/heads/side", 9);
+    transaction.add(edit).expect("a good edit");
+    let prepared = transaction.prepare().expect("no fault");
+    let write = |system: SimSystem| {
+        let process = Process::with(Arc::from(wrap(system)), format, |_| {});
+        commit(&process.main, vec![process.update("refs/heads/side", 8)])
+    };
+    let refused = write(base.process(60)).expect_err("it is held by a process that runs");
+    assert!(refused.to_string().contains("process 50"), "{refused}");
+    // The process ends without giving anything back.
+    std::mem::forget(prepared);
+    base.sync_all();
+    let booted = base.crash(Crash::seeded(3));
+    write(booted).expect("nothing runs that ran before the machine was booted");
+    holds.end();
+    let reused = base.fork();
+    reused.process(50);
+    write(reused.process(60)).expect("another process has the number");
+    write(base.process(60)).expect("the process has ended");
+}
+
+/// Two processes find the lock of one that has ended, and the first is held up in the moment before
+/// it removes the lock: asserts that the second does not get ahead of it.
+fn check_race(format: Format, wrap: Wrap) {
+    let base = repository(format);
+    let first = base.process(60);
+    let guard = wrap(first.clone())
+        .guard_dir(Path::new(GIT_DIR))
+        .expect("no fault");
+    assert!(guard.is_some());
+    let second = wrap(base.process(61))
+        .guard_dir(Path::new(GIT_DIR))
+        .expect("no fault");
+    assert!(second.is_none(), "two take locks over at once");
+    drop(guard);
+    let _ = format;
+}
+
+for_every_format! {
+    fn sound_locks_are_not_caught(format) {
+        check_locks(format, sound);
+        check_race(format, sound);
+    }
+}
+
+macro_rules! caught {
+    ($($name:ident: $check:ident($format:ident) with $bug:ident;)*) => {
+        $(#[test]
+        fn $name() {
+            let check = || $check(Format::$format, |system| planted(system, Bug::$bug));
+            assert!(is_caught(check), "{:?} was not caught", Bug::$bug);
+        })*
+    };
+}
+
+caught! {
+    no_directory_sync_in_files: check_power(FILES_SHA1) with NoDirectorySync;
+    no_directory_sync_in_reftable: check_power(REFTABLE_SHA1) with NoDirectorySync;
+    no_file_sync_in_files: check_power(FILES_SHA1) with NoFileSync;
+    no_file_sync_in_reftable: check_power(REFTABLE_SHA1) with NoFileSync;
+    no_file_system_sync: check_power(FILES_SHA1) with NoFileSystemSync;
+    journal_not_synced_in_files: check_power(FILES_SHA1) with JournalNotSynced;
+    journal_not_synced_in_reftable: check_power(REFTABLE_SHA1) with JournalNotSynced;
+    journal_goes_too_early_in_files: check_deaths(FILES_SHA1) with JournalGoesTooEarly;
+    journal_goes_too_early_in_reftable: check_deaths(REFTABLE_SHA1) with JournalGoesTooEarly;
+    no_journal_in_files: check_deaths(FILES_SHA1) with NoJournal;
+    no_journal_in_reftable: check_deaths(REFTABLE_SHA1) with NoJournal;
+    takeover_without_the_liveness_check_in_files: check_locks(FILES_SHA1) with NobodyIsAlive;
+    takeover_without_the_liveness_check_in_reftable: check_locks(REFTABLE_SHA1) with NobodyIsAlive;
+    nothing_taken_over_in_files: check_locks(FILES_SHA1) with NobodyIsDead;
+    nothing_taken_over_in_reftable: check_locks(REFTABLE_SHA1) with NobodyIsDead;
+    a_number_that_is_reused: check_locks(FILES_SHA1) with NumbersAreNotReused;
+    a_boot_that_is_not_noticed: check_locks(FILES_SHA1) with NobodyBoots;
+    takeover_without_the_guard: check_race(FILES_SHA1) with NoGuard;
+}
