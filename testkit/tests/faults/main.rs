@@ -572,7 +572,7 @@ impl Case {
         dead.set_fault(Some(Fault::dies_at(at)));
         let _ = self.run(&dead);
         dead.end();
-        for second in 0.. {
+        for second in (0..).step_by(2) {
             let system = dead.fork();
             let reader = system.process(1500);
             reader.set_fault(Some(Fault::dies_at(second)));
@@ -698,7 +698,7 @@ for_every_format! {
     fn a_process_that_dies_while_it_recovers_changes_nothing(format) {
         for case in Case::all(format) {
             if case.workload.scope == Scope::Several {
-                for at in case.points(12) {
+                for at in case.points(6) {
                     case.die_twice_at(at);
                 }
             }

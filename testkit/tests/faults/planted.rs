@@ -248,8 +248,16 @@ fn sound(system: SimSystem) -> Box<dyn System> {
     Box::new(system)
 }
 
+/// The workloads that take several steps: there is the most that can go wrong.
+fn several(format: Format) -> impl Iterator<Item = Case> {
+    let cases = cases(format).into_iter();
+    cases
+        .filter(|(_, work)| work.scope == Scope::Several)
+        .map(move |(base, work)| Case::new(base, format, work))
+}
+
 fn check_deaths(format: Format, wrap: Wrap) {
-    for case in Case::all(format) {
+    for case in several(format) {
         for at in case.points(u64::MAX) {
             case.die_at(at, wrap);
         }
@@ -257,8 +265,8 @@ fn check_deaths(format: Format, wrap: Wrap) {
 }
 
 fn check_power(format: Format, wrap: Wrap) {
-    for case in Case::all(format) {
-        for at in case.points(60) {
+    for case in several(format) {
+        for at in case.points(u64::MAX) {
             case.lose_power_at(at, wrap);
         }
     }
