@@ -5,6 +5,7 @@
 //! that worktree's stack, where no reader finds it.)
 
 mod cursor;
+mod hold;
 mod logs;
 mod session;
 mod stack;

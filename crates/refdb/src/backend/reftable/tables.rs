@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::hold::LocalHold;
 use crate::error::{Error, ErrorKind, Result};
-use crate::lockfile::journal::{Step, Steps};
+use crate::lockfile::journal::Steps;
 use crate::lockfile::{Holder, LockFile, LockOptions, describe_refusal, take_over};
 use crate::options::{LockTimeout, Options, SharedRepository};
 use crate::system::{Bytes, ReadFile, Stat, System, WriteFile, bytes_to_path};
@@ -89,7 +90,7 @@ pub(super) struct List {
 }
 
 /// A list that names nothing, and was written so. One without a byte may have lost its content.
-const NO_TABLES: &str = "\n";
+pub(super) const NO_TABLES: &str = "\n";
 
 /// What one version of a list is recognised by: its inode, which is kept open so that no later
 /// list can get the same one. `None` when there is no list yet.
@@ -112,7 +113,7 @@ impl Stamp {
         self.0.is_some()
     }
 
-    fn of(file: Box<dyn ReadFile>) -> io::Result<Self> {
+    pub(super) fn of(file: Box<dyn ReadFile>) -> io::Result<Self> {
         let Stat { dev, ino, .. } = file.stat()?;
         Ok(Stamp(Some(Pin {
             dev,
@@ -311,14 +312,12 @@ impl Tables for LocalTables {
     fn hold(&self, timeout: LockTimeout) -> Result<Box<dyn Hold>> {
         let path = self.list_path();
         match self.lock(&path, timeout) {
-            Ok(lock) => Ok(Box::new(LocalHold {
-                system: Arc::clone(&self.system),
-                dir: self.dir.clone(),
-                fsync: self.fsync,
-                lock: Some(lock),
-                staged: false,
-                published: false,
-            })),
+            Ok(lock) => Ok(Box::new(LocalHold::new(
+                Arc::clone(&self.system),
+                &self.dir,
+                self.fsync,
+                lock,
+            ))),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let why = describe_refusal(self.system.as_ref(), &path, &error);
                 let message = format!("cannot lock references: {why}");
@@ -436,87 +435,6 @@ fn is_file_name(name: &str) -> bool {
 /// Returns 32 random bits, as table names carry them.
 pub(super) fn short_random(system: &dyn System) -> u32 {
     u32::try_from(system.random() >> 32).unwrap_or(u32::MAX)
-}
-
-struct LocalHold {
-    system: Arc<dyn System>,
-    dir: PathBuf,
-    fsync: bool,
-    // `None` once it is left to others.
-    lock: Option<LockFile>,
-    staged: bool,
-    published: bool,
-}
-
-impl LocalHold {
-    fn lock(&mut self) -> Result<&mut LockFile> {
-        let lock = self.lock.as_mut().filter(|_| !self.published);
-        lock.ok_or_else(|| Error::new(ErrorKind::Misuse, "a lock publishes only once"))
-    }
-
-    /// Writes the new list beside the old one.
-    fn write(&mut self, tables: &[String]) -> Result<()> {
-        let fsync = self.fsync;
-        let lock = self.lock()?;
-        let content = match tables {
-            [] => NO_TABLES.to_owned(),
-            _ => tables.join("\n") + "\n",
-        };
-        let written = lock.write_all(content.as_bytes());
-        written.map_err(|error| Error::io("cannot write", lock.path(), error))?;
-        if fsync {
-            lock.sync()
-                .map_err(|error| Error::io("cannot sync", lock.path(), error))?;
-        }
-        lock.close();
-        Ok(())
-    }
-
-    fn sync_dir(&self) -> Result<()> {
-        if !self.fsync {
-            return Ok(());
-        }
-        self.system
-            .sync_dir(&self.dir)
-            .map_err(|error| Error::io("cannot sync", &self.dir, error))
-    }
-}
-
-impl Hold for LocalHold {
-    fn stage(&mut self, tables: &[String], steps: &mut Steps) -> Result<()> {
-        self.write(tables)?;
-        self.sync_dir()?;
-        self.staged = true;
-        let lock = self.lock()?;
-        let (from, to) = (lock.value_path(), lock.target());
-        let guard = steps.lock(lock);
-        steps.add(guard, Step::Rename { from, to });
-        Ok(())
-    }
-
-    fn leave(&mut self) {
-        if let Some(lock) = self.lock.take() {
-            lock.leave();
-        }
-    }
-
-    fn publish(&mut self, _expected: &Stamp, tables: &[String]) -> Result<Publication> {
-        if !self.staged {
-            self.write(tables)?;
-        }
-        // The stamp is that of the file which gets the name.
-        let lock = self.lock()?;
-        let (new, list) = (lock.value_path(), lock.target());
-        let system = Arc::clone(&self.system);
-        let stamp = system.open(&new).and_then(Stamp::of);
-        let stamp = stamp.map_err(|error| Error::io("cannot read", &new, error))?;
-        self.lock()?
-            .place()
-            .map_err(|error| Error::io("cannot replace", &list, error))?;
-        self.published = true;
-        let unsynced = self.sync_dir().err();
-        Ok(Publication::Done(stamp, unsynced))
-    }
 }
 
 /// Reads a whole list, which is only ever replaced and never changed.
