@@ -247,7 +247,8 @@ impl Printer<'_> {
     /// Prints one ref, whose object must exist.
     fn show(&mut self, name: RefName<'_>, oid: ObjectId, peeled: Option<ObjectId>) -> Result<()> {
         let Some(kind) = self.kind(oid)? else {
-            let text = format!("refdb show-ref: bad ref {name} ({oid})");
+            // The words are Git's to the letter, its name among them.
+            let text = format!("git show-ref: bad ref {name} ({oid})");
             return Err(Failure::fatal(text));
         };
         if self.settings.quiet {
