@@ -184,7 +184,7 @@ impl Context {
         for worktree in repository.worktrees()? {
             let store = repository.worktree_store(&worktree)?;
             // HEAD may lead through further symrefs: the last ref is the one checked out.
-            let head = store.resolve(RefName::from_disk(b"HEAD"))?;
+            let head = resolve_listed(&store, RefName::from_disk(b"HEAD"))?;
             if let Some(branch) = head.map(|head| head.name)
                 && branch.as_bytes() != b"HEAD"
             {
