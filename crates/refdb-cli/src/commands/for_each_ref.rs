@@ -262,8 +262,10 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
         paranoia: context.paranoia()?,
         settings: &settings,
     };
+    let texts = keys.iter().filter(|key| key.needs_text());
+    let shown = format.atoms().chain(texts.map(|key| key.atom));
     let mut printer = Printer {
-        values: Values::new(context, &atoms, histories)?,
+        values: Values::new(context, &atoms, shown, histories)?,
         row: Row::default(),
         atoms: &atoms,
         format: &format,

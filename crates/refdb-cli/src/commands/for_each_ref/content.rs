@@ -39,7 +39,8 @@ impl<'o> Content<'o> {
     /// Checks what is checked before anything is taken from an object.
     pub(super) fn parse(object: &'o Object, context: &Context) -> Result<Option<Self>> {
         let data = object.data.as_slice();
-        let text = data.split(|&byte| byte == 0).next().unwrap_or_default();
+        let end = data.find_byte(0).unwrap_or(data.len());
+        let text = data.get(..end).unwrap_or(data);
         let mut parents = Vec::new();
         let is_sound = match object.kind {
             ObjectKind::Commit => commit_head(data, &mut parents).is_some(),
@@ -110,11 +111,13 @@ impl<'c> ContentValues<'c> {
     }
 
     /// Appends the value of an atom, nothing if the object is of another kind than those that have
-    /// it; returns the number by which it is sorted, if it has one.
+    /// it; returns the number by which it is sorted, if it has one. Of a date that is not `shown`
+    /// only the number is wanted.
     pub(super) fn push(
         &self,
         atom: &Atom,
         content: &Content<'_>,
+        shown: bool,
         out: &mut Vec<u8>,
     ) -> Result<Option<u64>> {
         let is_commit = content.kind == ObjectKind::Commit;
@@ -148,7 +151,7 @@ impl<'c> ContentValues<'c> {
                     (Role::Tagger | Role::Creator, _, true) => "tagger",
                     _ => return Ok(None),
                 };
-                return self.push_person(content.behind_key(key), part, out);
+                return self.push_person(content.behind_key(key), part, shown, out);
             }
             Kind::Subject { .. } | Kind::Body | Kind::Contents(_) if is_commit || is_tag => {
                 return Ok(push_message(&atom.kind, &Message::parse(content.text), out));
@@ -163,7 +166,13 @@ impl<'c> ContentValues<'c> {
     }
 
     /// Appends what is told of a person; `line` goes on behind its end.
-    fn push_person(&self, line: &[u8], part: &Part, out: &mut Vec<u8>) -> Result<Option<u64>> {
+    fn push_person(
+        &self,
+        line: &[u8],
+        part: &Part,
+        shown: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<u64>> {
         let mapped = matches!(
             part,
             Part::Name { mapped: true } | Part::Email { mapped: true, .. }
@@ -188,8 +197,11 @@ impl<'c> ContentValues<'c> {
                 let Some(date) = Date::parse(line) else {
                     return Ok(Some(0));
                 };
-                let shown = date.push(format, self.clock()?, out);
-                shown.map_err(Failure::fatal)?;
+                let pushed = match shown {
+                    true => date.push(format, self.clock()?, out),
+                    false => date.check(),
+                };
+                pushed.map_err(Failure::fatal)?;
                 return Ok(Some(date.seconds));
             }
         }

@@ -161,6 +161,14 @@ impl Date {
         (seconds != u64::MAX).then_some(Date { seconds, zone })
     }
 
+    /// Checks that the date can be shown in its own zone.
+    ///
+    /// # Errors
+    /// With the reason why it cannot.
+    pub(super) fn check(self) -> Result<(), String> {
+        in_zone(self.seconds, self.zone).map(drop)
+    }
+
     /// Appends the date in the format.
     ///
     /// # Errors

@@ -74,6 +74,11 @@ impl SortKey {
         })
     }
 
+    /// Returns whether values are compared as texts.
+    pub(super) fn needs_text(&self) -> bool {
+        self.version || !self.by_number
+    }
+
     /// Returns whether this is the order in which refs are read anyway.
     pub(super) fn is_natural(&self) -> bool {
         self.is_refname && !self.reverse && !self.version
@@ -98,9 +103,9 @@ impl Owned {
     pub(super) fn set_keys(&mut self, keys: &[SortKey], row: &Row) {
         let keys = keys.iter().map(|key| Key {
             number: row.number(key.atom),
-            text: match key.by_number && !key.version {
-                true => Vec::new(),
-                false => row.value(key.atom).to_vec(),
+            text: match key.needs_text() {
+                true => row.value(key.atom).to_vec(),
+                false => Vec::new(),
             },
         });
         self.keys = keys.collect();

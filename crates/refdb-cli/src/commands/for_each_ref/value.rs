@@ -18,7 +18,7 @@ use super::history::{Histories, HistoryAtom};
 use super::remote::{RemoteForm, Remotes, Told, push_distance, push_signs};
 use super::row::Row;
 use super::signature::Signatures;
-use crate::context::Context;
+use crate::context::{Context, resolve_listed};
 use crate::failure::{Failure, Result};
 
 /// How many bytes of objects are kept, for other refs to the same ones.
@@ -49,6 +49,8 @@ pub(super) struct Values<'c> {
     context: &'c Context,
     store: &'c Store,
     atoms: Rc<[Atom]>,
+    /// For each atom, whether its text is wanted and not only the number by which it is sorted.
+    shown: Vec<bool>,
     /// What is needed of a ref's own object, and of what a tag peels to.
     needs: [Needs; 2],
     /// Whether short names may mean nothing else at all.
@@ -70,12 +72,20 @@ pub(super) struct Values<'c> {
 }
 
 impl<'c> Values<'c> {
-    /// Prepares to compute the values of these atoms.
+    /// Prepares to compute the values of these atoms. Those that are not `shown` are only sorted by
+    /// their numbers.
     pub(super) fn new(
         context: &'c Context,
         atoms: &Atoms,
+        shown: impl Iterator<Item = usize>,
         histories: Histories<'c>,
     ) -> Result<Self> {
+        let mut is_shown = vec![false; atoms.list().len()];
+        for index in shown {
+            if let Some(is_shown) = is_shown.get_mut(index) {
+                *is_shown = true;
+            }
+        }
         let mut needs = [Needs::default(); 2];
         let [own, tagged] = &mut needs;
         for atom in atoms.list() {
@@ -88,6 +98,7 @@ impl<'c> Values<'c> {
             context,
             store: context.store()?,
             atoms: atoms.list().into(),
+            shown: is_shown,
             needs,
             strict: context.warns_of_ambiguous_refs()?,
             shortener: Shortener::new(context.repository()?),
@@ -159,6 +170,7 @@ impl<'c> Values<'c> {
             };
             for (index, atom) in atoms.clone() {
                 if source(atom) == Source::Content {
+                    let shown = self.shown.get(index).copied().unwrap_or(true);
                     let (out, start) = row.begin();
                     let number = match &atom.kind {
                         Kind::History(HistoryAtom::Describe(options)) => {
@@ -171,7 +183,7 @@ impl<'c> Values<'c> {
                             }
                             None
                         }
-                        _ => self.contents.push(atom, &content, out)?,
+                        _ => self.contents.push(atom, &content, shown, out)?,
                     };
                     row.end(index, start, atom.kind == Kind::Raw);
                     row.set_number(index, number);
@@ -393,7 +405,7 @@ impl<'c> Values<'c> {
 
     fn head(&mut self) -> Result<Option<&[u8]>> {
         if self.head.is_none() {
-            let resolved = self.store.resolve(RefName::from_disk(b"HEAD"))?;
+            let resolved = resolve_listed(self.store, RefName::from_disk(b"HEAD"))?;
             self.head = Some(resolved.map(|it| it.name.as_bytes().to_vec()));
         }
         Ok(self.head.as_ref().and_then(|head| head.as_deref()))
