@@ -41,6 +41,24 @@ const FOLDERS: [&str; 6] = [
     "logs/refs/heads/none/x",
 ];
 
+/// Settings that listings obey.
+const SETTINGS: [(&str, &str); 14] = [
+    ("branch.main.remote", "."),
+    ("branch.main.merge", "refs/heads/topic"),
+    ("branch.topic.remote", "origin"),
+    ("branch.topic.merge", "refs/heads/main"),
+    ("branch.main.pushRemote", "p"),
+    ("remote.p.push", "refs/heads/*:refs/x/*"),
+    ("remote.p.fetch", "refs/x/*:refs/heads/*"),
+    ("remote.origin.fetch", "refs/heads/*:refs/heads/*"),
+    ("remote.pushDefault", "origin"),
+    ("push.default", "current"),
+    ("push.default", "upstream"),
+    ("versionsort.suffix", "-rc"),
+    ("versionsort.suffix", ".1"),
+    ("trailer.separators", ":="),
+];
+
 /// Makes the script of a seed.
 pub(super) fn script(seed: u64, refs: RefFormat) -> Script {
     let rng = &mut Rng::new(seed);
@@ -123,7 +141,7 @@ fn preparation(rng: &mut Rng, refs: RefFormat) -> Step {
             folder: ".",
         })
     };
-    match rng.below(14) {
+    match rng.below(16) {
         0 => git(&["pack-refs", "--all"]),
         1 => git(&["update-ref", "--no-deref", "HEAD", "{c4}"]),
         2 => git(&["symbolic-ref", "HEAD", "refs/heads/none"]),
@@ -140,6 +158,10 @@ fn preparation(rng: &mut Rng, refs: RefFormat) -> Step {
             git(&["symbolic-ref", name, to])
         }
         7 => Step::Worktree,
+        14 | 15 => {
+            let (key, value) = *rng.pick(&SETTINGS);
+            git(&["config", "--add", key, value])
+        }
         8 | 9 if refs == RefFormat::Files => {
             let (path, content) = *rng.pick(&FILES);
             Step::Write(path, content)

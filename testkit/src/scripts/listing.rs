@@ -78,7 +78,39 @@ pub(super) fn show_ref(rng: &mut Rng) -> Parts {
 }
 
 /// Atoms, some with arguments.
-const ATOMS: [&str; 89] = [
+const ATOMS: [&str; 121] = [
+    "deltabase",
+    "raw:size",
+    "raw",
+    "trailers",
+    "trailers:only,unfold",
+    "trailers:key=x,separator=%x2C",
+    "trailers:foo",
+    "contents:trailers",
+    "authorname:mailmap",
+    "committeremail:mailmap,trim",
+    "authoremail:foo",
+    "authordate:human-local",
+    "creatordate:format-local:%c %z",
+    "taggerdate:iso-strict-local",
+    "upstream",
+    "upstream:short",
+    "upstream:track",
+    "upstream:trackshort",
+    "upstream:track,nobracket",
+    "upstream:remoteref",
+    "upstream:foo",
+    "push",
+    "push:lstrip=2",
+    "push:track",
+    "push:remotename",
+    "push:remoteref",
+    "color:red",
+    "color:bold blue reset",
+    "color:foo",
+    "align:3",
+    "align",
+    "if",
     "ahead-behind:main",
     "ahead-behind:{c1}",
     "*ahead-behind:topic",
@@ -226,7 +258,7 @@ fn each_ref(rng: &mut Rng) -> (Vec<BString>, Vec<BString>) {
     some(
         rng,
         12,
-        &["--include-root-refs", "--count=2", "--count=1"],
+        &["--include-root-refs", "--count=2", "--count=1", "--color"],
         &mut args,
     );
     some(
