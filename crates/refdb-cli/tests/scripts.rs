@@ -275,7 +275,14 @@ fn rule(call: &Call, git: &Answer, ours: &Answer) -> Option<Allowed> {
         return Some(Allowed::Words);
     }
     // In `files` Git leaves the refs beside `refs/` out of a listing that asks for the history.
-    let asks = ["--merged", "--no-merged", "--contains", "--no-contains", "ahead-behind", "is-base"];
+    let asks = [
+        "--merged",
+        "--no-merged",
+        "--contains",
+        "--no-contains",
+        "ahead-behind",
+        "is-base",
+    ];
     let asks = |it: &BString| asks.iter().any(|word| it.contains_str(word));
     let shows_root = call.args.iter().any(|it| it == "--include-root-refs");
     if shows_root && call.args.iter().any(asks) && git.code == ours.code {
