@@ -2,6 +2,7 @@
 
 mod check_ref_format;
 mod for_each_ref;
+mod generate;
 mod pack_refs;
 mod refs;
 mod show_ref;
@@ -60,10 +61,20 @@ const COMMANDS: &[Command] = &[
         summary: "All of this under one name: list, exists, create, update, delete, optimize",
         run: refs::run,
     },
+    Command {
+        name: "completions",
+        summary: "Print completions for a shell: bash, zsh or fish",
+        run: generate::completions,
+    },
+    Command {
+        name: "man",
+        summary: "Print the manual page, or write all pages into a directory",
+        run: generate::man,
+    },
 ];
 
 /// The commands that do something useful where there is no repository.
-const WITHOUT_REPOSITORY: &[&str] = &["check-ref-format"];
+const WITHOUT_REPOSITORY: &[&str] = &["check-ref-format", "completions", "man"];
 
 /// Runs the command line.
 ///

@@ -261,6 +261,30 @@ fn refused(error: refdb::Error) -> Failure {
             say("error", what.as_bytes());
             Failure::fatal(command_line)
         }
-        None => Failure::from(error),
+        None => match advice(&error) {
+            Some(hint) => Failure::Advised {
+                message: text.into_bytes(),
+                hint,
+            },
+            None => Failure::from(error),
+        },
+    }
+}
+
+/// Returns what can be done about a repository that cannot be opened, where its message does not say
+/// so itself.
+fn advice(error: &refdb::Error) -> Option<&'static str> {
+    match error.kind() {
+        ErrorKind::Repository if error.to_string().starts_with("not a git repository") => {
+            Some("go into a repository, or name one with -C <path> or --git-dir=<path>")
+        }
+        ErrorKind::Repository if error.to_string().starts_with("cannot use bare repository") => {
+            Some("name it with --git-dir=<path>, or set safe.bareRepository to `all`")
+        }
+        ErrorKind::Unsupported => Some(
+            "this version knows repositories of the versions 0 and 1 with refs in `files` or \
+             `reftable`; a newer one may know more",
+        ),
+        _ => None,
     }
 }

@@ -7,6 +7,8 @@ use std::io::{IsTerminal, Write};
 
 use refdb::ErrorKind;
 
+use crate::options::Description;
+
 /// The result of a command or a part of one.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
@@ -15,6 +17,13 @@ pub(crate) type Result<T> = std::result::Result<T, Failure>;
 pub(crate) enum Failure {
     /// It cannot go on: exit code 128.
     Fatal(Vec<u8>),
+    /// It cannot go on: exit code 128. People are told what they can do.
+    Advised {
+        /// Why it cannot go on.
+        message: Vec<u8>,
+        /// What can be done; shown to people only, so that scripts read what Git says.
+        hint: &'static str,
+    },
     /// It failed, with the exit code of its kind.
     Error {
         /// What went wrong.
@@ -33,6 +42,8 @@ pub(crate) enum Failure {
         /// Whether the text goes to standard output.
         on_stdout: bool,
     },
+    /// It was asked what it takes; never seen outside of the command that asks.
+    Described(Box<Description>),
     /// Everything has been said.
     Exit(u8),
     /// Nobody reads standard output any more.
@@ -60,6 +71,13 @@ impl Failure {
                 say("fatal", &message);
                 128
             }
+            Failure::Advised { message, hint } => {
+                say("fatal", &message);
+                if std::io::stderr().is_terminal() {
+                    say("hint", hint.as_bytes());
+                }
+                128
+            }
             Failure::Error { message, code } => {
                 say("error", &message);
                 code
@@ -84,6 +102,7 @@ impl Failure {
                 };
                 129
             }
+            Failure::Described(_) => 0,
             Failure::Exit(code) => code,
             // What a shell reports of a program that the closed pipe has ended.
             Failure::OutputClosed => 141,

@@ -37,6 +37,33 @@ pub(crate) enum Request {
     Nothing,
 }
 
+/// What the options before the command word do, for completions and pages: their names, those of
+/// their arguments, and what they say.
+const TEXTS: [(&str, &str); 6] = [
+    ("path", "go there before anything else"),
+    ("name>=<value", "set a value of the configuration"),
+    ("path", "name the directory of the repository"),
+    ("path", "name the top of the work tree"),
+    ("name", "name the namespace"),
+    (
+        "name>=<variable",
+        "set a value of the configuration from a variable",
+    ),
+];
+
+/// Returns the options before the command word: name, argument, and what each says.
+pub(crate) fn describe() -> impl Iterator<Item = (&'static str, Option<&'static str>, &'static str)>
+{
+    let with_value = WITH_VALUE.iter().zip(TEXTS);
+    let with_value =
+        with_value.map(|((name, _, _), (argument, help))| (*name, Some(argument), help));
+    with_value.chain([(
+        "--bare",
+        None,
+        "take the repository for one without a work tree",
+    )])
+}
+
 /// Options that take a value: the name, whether it may follow a `=`, and what is missing if there
 /// is none.
 const WITH_VALUE: &[(&str, bool, &str)] = &[

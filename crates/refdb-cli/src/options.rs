@@ -6,9 +6,11 @@
 //!    the one that is reported.
 //! 3. The tables know every word that the usage text shows: there is no second place for it.
 
+mod describe;
 mod usage;
 
 use crate::failure::{Failure, Result};
+pub(crate) use describe::{Description, OptionDescription, QUESTION};
 
 /// What a command takes: its usage lines and its options.
 pub(crate) struct Spec<Id: 'static> {
@@ -213,6 +215,9 @@ impl<Id: Copy> Spec<Id> {
     ) -> Result<Vec<Vec<u8>>> {
         if matches!(args, [only] if only == b"-h") {
             return Err(self.help(false));
+        }
+        if matches!(args, [only] if only == QUESTION) {
+            return Err(self.describe());
         }
         let mut operands = Vec::new();
         let mut rest = args.iter();

@@ -8,7 +8,7 @@ use refdb::revision::Revisions;
 
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::options::{Opt, Spec};
+use crate::options::{Opt, QUESTION, Spec};
 use crate::output::Output;
 
 #[derive(Clone, Copy)]
@@ -54,6 +54,7 @@ const SPEC: Spec<Id> = Spec {
 /// Runs `check-ref-format`.
 pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     match args {
+        [only] if only == QUESTION => return SPEC.parse(args, |_, _| Ok(())).map(|_| ()),
         [only] if only == b"-h" || only == b"--help-all" => return Err(usage(true)),
         [option, name] if option == b"--branch" => return branch(context, out, name),
         _ => {}

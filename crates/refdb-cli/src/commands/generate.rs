@@ -1,0 +1,211 @@
+//! `refdb completions` and `refdb man`: made from the tables that the commands read their options
+//! with.
+
+use std::ffi::OsStr;
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use clap::{Arg, ArgAction, Command, ValueHint};
+use clap_complete::Shell;
+use refdb::system::{OsSystem, System};
+
+use super::COMMANDS;
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::options::{Description, Opt, OptionDescription, QUESTION, Spec};
+use crate::output::Output;
+
+const NO_OPTIONS: &[Opt<()>] = &[];
+
+const COMPLETIONS: Spec<()> = Spec {
+    name: "completions",
+    forms: &["<bash|zsh|fish>"],
+    options: NO_OPTIONS,
+};
+
+const MAN: Spec<()> = Spec {
+    name: "man",
+    forms: &["[<directory>]"],
+    options: NO_OPTIONS,
+};
+
+/// Runs `completions`: prints what a shell is to read.
+pub(super) fn completions(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    let operands = COMPLETIONS.parse(args, |(), _| Ok(()))?;
+    let shell = match operands.as_slice() {
+        [shell] => match shell.as_slice() {
+            b"bash" => Shell::Bash,
+            b"zsh" => Shell::Zsh,
+            b"fish" => Shell::Fish,
+            other => {
+                let text = format!(
+                    "no completions for '{}': there are some for bash, zsh and fish",
+                    String::from_utf8_lossy(other)
+                );
+                return Err(Failure::fatal(text));
+            }
+        },
+        _ => return Err(COMPLETIONS.misuse()),
+    };
+    let mut command = all(context)?;
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut command, "refdb", &mut text);
+    out.put(text)
+}
+
+/// Runs `man`: prints the page of the whole, or writes all pages into a directory.
+pub(super) fn man(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    let operands = MAN.parse(args, |(), _| Ok(()))?;
+    let command = all(context)?;
+    match operands.as_slice() {
+        [] => out.put(page(command)?),
+        [dir] => write_pages(command, "refdb", Path::new(OsStr::from_bytes(dir))),
+        _ => Err(MAN.misuse()),
+    }
+}
+
+fn write_pages(command: Command, name: &str, dir: &Path) -> Result<()> {
+    for sub in command.get_subcommands() {
+        write_pages(sub.clone(), &format!("{name}-{}", sub.get_name()), dir)?;
+    }
+    let path = dir.join(format!("{name}.1"));
+    let text = page(command.name(name.to_owned()))?;
+    let system = OsSystem::new();
+    // Another run's pages are replaced.
+    let _ = system.remove_file(&path);
+    let written = system
+        .create_new(&path, 0o666)
+        .and_then(|mut file| file.write_all(&text));
+    written.map_err(|error| {
+        let why = refdb::error::io_text(&error);
+        Failure::fatal(format!("cannot write '{}': {why}", path.display()))
+    })
+}
+
+fn page(command: Command) -> Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let rendered = clap_mangen::Man::new(command).render(&mut text);
+    rendered.map_err(|error| Failure::fatal(format!("cannot write the page: {error}")))?;
+    Ok(text)
+}
+
+/// Returns the whole command line as the generators take it.
+fn all(context: &Context) -> Result<Command> {
+    let mut root = Command::new("refdb")
+        .about("The reference database of a Git repository")
+        .disable_help_subcommand(true)
+        .args(global_options())
+        .arg(
+            Arg::new("--version")
+                .short('v')
+                .long("version")
+                .help("print the version")
+                .action(ArgAction::SetTrue),
+        );
+    for command in COMMANDS {
+        let ask = |words: &[&[u8]]| describe(context, command.run, words);
+        let mut sub = made_of(Command::new(command.name), &ask(&[])?).about(command.summary);
+        for name in subcommands(&ask(&[])?) {
+            let description = ask(&[name.as_bytes()])?;
+            sub = sub.subcommand(made_of(Command::new(name), &description));
+        }
+        root = root.subcommand(sub);
+    }
+    let mut help = Command::new("help").about("Tell how a command is called");
+    for command in COMMANDS {
+        help = help.subcommand(Command::new(command.name).about(command.summary));
+    }
+    Ok(root.subcommand(help))
+}
+
+/// Asks a command, or one of its subcommands, what it takes.
+fn describe(
+    context: &Context,
+    run: fn(&Context, &mut Output, &[Vec<u8>]) -> Result<()>,
+    words: &[&[u8]],
+) -> Result<Description> {
+    let words = words.iter().chain(&[QUESTION]);
+    let args: Vec<Vec<u8>> = words.map(|word| word.to_vec()).collect();
+    match run(context, &mut Output::default(), &args) {
+        Err(Failure::Described(description)) => Ok(*description),
+        Err(failure) => Err(failure),
+        Ok(()) => Err(Failure::fatal("a command does not tell what it takes")),
+    }
+}
+
+/// Returns the subcommands: a command that has some begins each form with the name of one.
+fn subcommands(description: &Description) -> Vec<&'static str> {
+    let first = |form: &&'static str| form.split([' ', '\n']).next();
+    let mut names: Vec<_> = description.forms.iter().filter_map(first).collect();
+    let is_name = |name: &&str| name.bytes().all(|byte| byte.is_ascii_lowercase());
+    if !names.iter().all(is_name) {
+        names.clear();
+    }
+    names
+}
+
+fn made_of(command: Command, description: &Description) -> Command {
+    let forms = description.forms.iter();
+    let usage: Vec<String> = forms
+        .map(|form| {
+            let words: Vec<&str> = form.split_whitespace().collect();
+            format!("{} {}", command.get_name(), words.join(" "))
+        })
+        .collect();
+    let mut command = command.override_usage(usage.join("\n"));
+    for (index, option) in description.options.iter().enumerate() {
+        command = command.args(arguments(index, option));
+    }
+    command
+}
+
+/// Returns an option, and its opposite if there is one.
+fn arguments(index: usize, option: &OptionDescription) -> Vec<Arg> {
+    let mut arg = Arg::new(format!("option-{index}"))
+        .help(option.help)
+        .hide(option.hidden);
+    if let Some(short) = option.short {
+        arg = arg.short(short);
+    }
+    if let Some((long, _)) = &option.long {
+        arg = arg.long(long.clone());
+    }
+    arg = match option.argument {
+        None => arg.action(ArgAction::SetTrue),
+        Some(name) => {
+            let arg = arg.value_name(name).value_hint(ValueHint::Other);
+            if option.optional {
+                arg.num_args(0..=1).require_equals(true)
+            } else {
+                arg.action(ArgAction::Append)
+            }
+        }
+    };
+    let opposite = option.long.as_ref().and_then(|(long, opposite)| {
+        let opposite = opposite.as_ref()?;
+        let arg = Arg::new(format!("option-{index}-opposite"))
+            .long(opposite.clone())
+            .help(format!("opposite of --{long}"))
+            .action(ArgAction::SetTrue)
+            .hide(option.hidden);
+        Some(arg)
+    });
+    [Some(arg), opposite].into_iter().flatten().collect()
+}
+
+fn global_options() -> Vec<Arg> {
+    let texts = crate::global::describe();
+    let described = texts.map(|(name, argument, help)| {
+        let mut arg = Arg::new(name).help(help);
+        arg = match name.strip_prefix("--") {
+            Some(long) => arg.long(long),
+            None => arg.short(name.chars().nth(1).unwrap_or('?')),
+        };
+        match argument {
+            Some(argument) => arg.value_name(argument).value_hint(ValueHint::AnyPath),
+            None => arg.action(ArgAction::SetTrue),
+        }
+    });
+    described.collect()
+}

@@ -1,0 +1,63 @@
+//! What a command takes, in words: for completions and manual pages.
+//!
+//! A command tells it when it is asked with [`QUESTION`] in the place of its arguments: it is the
+//! parser of its options that answers, so that nothing is written down twice.
+
+use super::{Opt, Spec, Takes};
+use crate::failure::Failure;
+
+/// The argument that asks. No command line can hold it.
+pub(crate) const QUESTION: &[u8] = b"--\0describe";
+
+/// A command.
+#[derive(Clone, Debug)]
+pub(crate) struct Description {
+    /// What follows the name of the command, for each form of a call.
+    pub(crate) forms: Vec<&'static str>,
+    /// Its options.
+    pub(crate) options: Vec<OptionDescription>,
+}
+
+/// An option of a command.
+#[derive(Clone, Debug)]
+pub(crate) struct OptionDescription {
+    /// The name of one letter.
+    pub(crate) short: Option<char>,
+    /// The long name, and the opposite one if there is one.
+    pub(crate) long: Option<(String, Option<String>)>,
+    /// What the argument is called.
+    pub(crate) argument: Option<&'static str>,
+    /// Whether the argument may be left out.
+    pub(crate) optional: bool,
+    pub(crate) help: &'static str,
+    pub(crate) hidden: bool,
+}
+
+impl<Id: Copy> Spec<Id> {
+    /// Returns the answer to [`QUESTION`].
+    pub(super) fn describe(&self) -> Failure {
+        Failure::Described(Box::new(Description {
+            forms: self.forms.to_vec(),
+            options: self.options.iter().map(describe).collect(),
+        }))
+    }
+}
+
+fn describe<Id>(option: &Opt<Id>) -> OptionDescription {
+    let opposite = match option.long.strip_prefix("no-") {
+        _ if !option.negatable => None,
+        Some(positive) => Some(positive.to_owned()),
+        None => Some(format!("no-{}", option.long)),
+    };
+    OptionDescription {
+        short: option.short.map(char::from),
+        long: (!option.long.is_empty()).then(|| (option.long.to_owned(), opposite)),
+        argument: (option.takes != Takes::Nothing).then_some(option.argument),
+        optional: matches!(
+            option.takes,
+            Takes::OptionalText | Takes::OptionalNumber | Takes::LastDefault
+        ),
+        help: option.help,
+        hidden: option.hidden,
+    }
+}

@@ -1,0 +1,122 @@
+//! Completions and manual pages: they know every command and option, and shells and page readers
+//! take them.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs the command outside of any repository.
+fn refdb(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_refdb"))
+        .args(args)
+        .current_dir(dir)
+        .env("GIT_CEILING_DIRECTORIES", "/")
+        .output()
+        .expect("the program can be run")
+}
+
+fn text(out: &Output) -> String {
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    String::from_utf8(out.stdout.clone()).expect("UTF-8")
+}
+
+/// Returns what bash offers behind these words.
+fn offered(script: &Path, words: &[&str]) -> Vec<String> {
+    let last = words.len() - 1;
+    let before = if last > 0 { words[last - 1] } else { "" };
+    let ask = format!(
+        "source '{}'; COMP_WORDS=({}); COMP_CWORD={last}; _refdb refdb '{}' '{before}'; \
+         printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        script.display(),
+        words
+            .iter()
+            .map(|word| format!("'{word}'"))
+            .collect::<Vec<_>>()
+            .join(" "),
+        words[last],
+    );
+    let out = Command::new("bash")
+        .args(["--norc", "-c", &ask])
+        .output()
+        .expect("bash can be run");
+    text(&out).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_commands_and_options() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let script = dir.path().join("completions");
+    let generated = text(&refdb(dir.path(), &["completions", "bash"]));
+    std::fs::write(&script, generated).expect("a file");
+    assert_eq!(offered(&script, &["refdb", "up"]), ["update-ref"]);
+    let options = offered(&script, &["refdb", "update-ref", "--"]);
+    for option in ["--stdin", "--no-deref", "--deref", "--create-reflog"] {
+        assert!(options.iter().any(|it| it == option), "{options:?}");
+    }
+    let all = offered(&script, &["refdb", "refs", ""]);
+    assert!(all.iter().any(|it| it == "optimize"), "{all:?}");
+    let listing = offered(&script, &["refdb", "refs", "list", "--so"]);
+    assert_eq!(listing, ["--sort"]);
+    let names = offered(&script, &["refdb", "check-ref-format", "--no"]);
+    assert!(names.iter().any(|it| it == "--normalize"), "{names:?}");
+}
+
+#[test]
+fn other_shells_get_theirs() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (shell, start) in [("zsh", "#compdef refdb"), ("fish", "# Print an optspec")] {
+        let generated = text(&refdb(dir.path(), &["completions", shell]));
+        assert!(generated.starts_with(start), "{shell}: {generated:.60}");
+        assert!(generated.contains("create-reflog"), "{shell}");
+    }
+    let out = refdb(dir.path(), &["completions", "tcsh"]);
+    assert_eq!(out.status.code(), Some(128));
+    let told = "fatal: no completions for 'tcsh': there are some for bash, zsh and fish\n";
+    assert_eq!(String::from_utf8_lossy(&out.stderr), told);
+    assert_eq!(refdb(dir.path(), &["completions"]).status.code(), Some(129));
+}
+
+#[test]
+fn there_is_a_page_for_each_command() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().to_str().expect("UTF-8");
+    // A second run replaces the pages of the first.
+    for _ in 0..2 {
+        assert_eq!(text(&refdb(dir.path(), &["man", path])), "");
+    }
+    let main = std::fs::read_to_string(dir.path().join("refdb.1")).expect("a page");
+    assert_eq!(text(&refdb(dir.path(), &["man"])), main);
+    for (page, word) in [
+        ("refdb", "update"),
+        ("refdb-update-ref", "reason of the update"),
+        ("refdb-for-each-ref", "sort"),
+        ("refdb-refs", "optimize"),
+        ("refdb-refs-list", "sort"),
+        ("refdb-check-ref-format", "normalize"),
+    ] {
+        let content = std::fs::read_to_string(dir.path().join(format!("{page}.1")));
+        let content = content.expect("a page");
+        assert!(content.contains(word), "{page}");
+        assert!(
+            content.starts_with(".ie") && content.contains(".SH SYNOPSIS"),
+            "{page}"
+        );
+        let file = dir.path().join(format!("{page}.1"));
+        // Where there is a reader of pages, it has nothing to complain about.
+        let groff = Command::new("groff")
+            .args(["-man", "-Tutf8", "-ww"])
+            .arg(&file)
+            .output();
+        if let Ok(out) = groff {
+            assert!(
+                out.status.success() && out.stderr.is_empty(),
+                "{page}: {out:?}"
+            );
+        }
+    }
+    let out = refdb(dir.path(), &["man", "refdb.1"]);
+    assert_eq!(out.status.code(), Some(128));
+}
