@@ -1,4 +1,4 @@
-//! Lock files: `<file>.lock`, created exclusively; the new content stands in `.<file>.new` until it
+//! Lock files: `<file>.lock`, created exclusively; the new content stands in `.<file>.lock` until it
 //! is renamed over the file.
 //!
 //! A lock is a symbolic link whose text says who holds it (`owner`): to everybody who wants to
@@ -11,7 +11,7 @@
 //! 3. Whoever takes a lock over has the repository's directory for itself from the moment in which
 //!    it looks at the lock to the one in which it is gone, and finishes the transaction that the
 //!    dead process began, should there be one (`journal`).
-//! 4. A `.<file>.new` exists only while its lock does.
+//! 4. A `.<file>.lock` exists only while its lock does.
 
 pub(crate) mod journal;
 pub(crate) mod owner;
@@ -197,12 +197,21 @@ pub(crate) fn remove_if_there(system: &dyn System, path: &Path) -> io::Result<()
     }
 }
 
+/// How long a name can be, in bytes.
+const NAME_MAX: usize = 255;
+
 /// Returns where the new content of a file stands while the file is locked by the lock at `path`.
-/// The name is not longer than that of a lock.
+/// Every program that lists refs passes over names that end so, and most over those that begin so.
 fn value_path(path: &Path) -> PathBuf {
+    let lock = path.file_name().unwrap_or_default();
     let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_stem().unwrap_or_default());
-    name.push(".new");
+    if lock.len() < NAME_MAX {
+        name.push(lock);
+    } else {
+        // No room for all of it: the name of a file that can be locked leaves room for this.
+        name.push(path.file_stem().unwrap_or_default());
+        name.push(".new");
+    }
     path.with_file_name(name)
 }
 

@@ -81,7 +81,7 @@ impl Buggy {
     fn file(&self, path: &Path, file: Box<dyn WriteFile>) -> Box<dyn WriteFile> {
         let of_journal = path
             .file_name()
-            .is_some_and(|name| name == ".refdb.journal.new");
+            .is_some_and(|name| name == ".refdb.journal.lock");
         match self.bug {
             Bug::NoFileSync => Box::new(Unsynced(file)),
             Bug::JournalNotSynced if of_journal => Box::new(Unsynced(file)),

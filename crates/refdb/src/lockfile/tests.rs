@@ -53,7 +53,7 @@ fn linked_locks_are_locks_and_are_written_apart() {
         let created = std::fs::File::create_new(&lock);
         assert_eq!(created.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     }
-    std::fs::write(at(".b.new"), "left over").unwrap();
+    std::fs::write(at(".b.lock"), "left over").unwrap();
     second.write_all(b"two").unwrap();
     second.write_all(b"!").unwrap();
     first.write_all(b"one").unwrap();
@@ -65,6 +65,20 @@ fn linked_locks_are_locks_and_are_written_apart() {
     assert_eq!(std::fs::read(at("a")).unwrap(), b"one");
     assert_eq!(std::fs::read(at("b")).unwrap(), b"two!");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_file_of_the_longest_name_that_can_be_locked_can_be_written() {
+    let system = repository();
+    for len in [249, 250] {
+        let name = "x".repeat(len);
+        let mut lock = acquire(&system, &name).unwrap();
+        lock.write_all(b"content").unwrap();
+        lock.place().unwrap();
+        drop(lock);
+        assert_eq!(system.read(&at(&name)).unwrap(), b"content");
+    }
+    assert_eq!(system.read_dir(Path::new(DIR)).unwrap().len(), 2);
 }
 
 #[test]

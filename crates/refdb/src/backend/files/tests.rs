@@ -237,7 +237,7 @@ fn a_session_that_is_dropped_leaves_nothing() {
         ("refs/heads/p", NewValue::Deleted),
     ];
     session.prepare(plan(&writes, &[])).unwrap();
-    assert!(fixture.exists(".packed-refs.new"));
+    assert!(fixture.exists(".packed-refs.lock"));
     assert!(fixture.exists("refs/heads/n/e/w.lock"));
     drop(session);
     assert_eq!(fixture.leftovers(), Vec::<PathBuf>::new());
