@@ -1,11 +1,14 @@
 //! The corpus of damage: the deep check finds every kind at its place, and nothing where all is
-//! well.
+//! well; a repair brings back what can be, and no value that was not there.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use bstr::ByteSlice;
-use refdb::verify::{Damage, Severity, deep};
+use bstr::{BString, ByteSlice};
+use refdb::TargetRef;
+use refdb::repair::{Options, plan};
+use refdb::verify::{Damage, Repair, Severity, deep};
 use refdb_testkit::damage::corpus::{Expected, Subject, kinds};
 use refdb_testkit::generate::Generator;
 use refdb_testkit::jgit::{self, JgitUpdate};
@@ -136,6 +139,98 @@ fn healthy(seed: u64, format: Format) -> Repo {
     repo
 }
 
+/// What a repair made of a damaged repository.
+struct Repaired {
+    /// How many refs have another value than before the damage, or are gone.
+    changed: usize,
+    /// Whether something is left that a person has to decide.
+    by_hand: bool,
+}
+
+/// The refs as the library reads them, with their values as Git writes them.
+fn refs(repo: &Repo) -> BTreeMap<BString, String> {
+    let repository = ours::open(&repo.git_dir());
+    let mut cursor = repository.store().refs().expect("refs");
+    let mut refs = BTreeMap::new();
+    while let Some(record) = cursor.next().expect("a ref") {
+        let value = match record.target {
+            TargetRef::Direct(oid) => oid.to_string(),
+            TargetRef::Symbolic(name) => format!("ref: {name}"),
+        };
+        refs.insert(record.name.as_bytes().into(), value);
+    }
+    refs
+}
+
+/// Repairs a damaged subject, and checks what has to hold after any repair.
+fn repair(subject: &Subject, whole: &BTreeMap<BString, String>, what: &str) -> Repaired {
+    let repo = subject.repo();
+    let repository = ours::open(&repo.git_dir());
+    let options = Options { remove_locks: true };
+    let made = plan(&repository, options).expect(what);
+    if !made.is_empty() {
+        made.apply().expect(what);
+    }
+    let left = check(&repo.git_dir());
+    let by_hand = left.iter().any(|damage| damage.repair == Repair::ByHand);
+    assert!(by_hand || left.is_empty(), "{what}: {left:?}");
+    let again = plan(&repository, options).expect(what);
+    assert!(again.is_empty(), "{what}: a second repair finds more to do");
+    let now = refs(repo);
+    // What Git reads is the same, as far as it lists what resolves.
+    for listed in repo.refs().iter().filter(|listed| listed.symref.is_none()) {
+        let ours = now.get(&listed.name).map(String::as_str);
+        assert_eq!(ours, Some(listed.id.as_str()), "{what}: {}", listed.name);
+    }
+    let objects = repo.objects();
+    let is_known = |value: &str| {
+        let mut tags = objects.tags.iter().map(|tag| &tag.id);
+        let commits = &objects.commits;
+        commits.iter().any(|id| id == value) || tags.any(|id| id == value)
+    };
+    for (name, value) in &now {
+        let is_symref = value.starts_with("ref: ");
+        assert!(is_symref || is_known(value), "{what}: {name} has {value}");
+    }
+    let same = |(name, value): &(&BString, &String)| now.get(*name) == Some(*value);
+    Repaired {
+        changed: whole.iter().filter(|one| !same(one)).count(),
+        by_hand,
+    }
+}
+
+/// Damage after which every ref has to be as it was.
+const HARMLESS: [&str; 9] = [
+    "footer: zeros, as after a power failure",
+    "footer: checksum",
+    "footer: missing",
+    "header: magic",
+    "objects: zeros in the place of a block",
+    "ref index: zeros in the place of a block",
+    "log index: type of a block",
+    "list: missing",
+    "list: no bytes",
+];
+
+for_every_format! {
+    fn a_repair_brings_back_what_can_be(format) {
+        let subject = Subject::new(format);
+        let whole = refs(subject.repo());
+        for kind in kinds(format) {
+            for seed in 0..SEEDS {
+                (kind.apply)(&subject, &mut Rng::new(seed));
+                let what = format!("{} ({seed})", kind.name);
+                let repaired = repair(&subject, &whole, &what);
+                if HARMLESS.contains(&kind.name.as_str()) {
+                    assert_eq!(repaired.changed, 0, "{what}");
+                }
+                subject.restore();
+            }
+        }
+        assert_eq!(refs(subject.repo()), whole);
+    }
+}
+
 /// What stands before and behind the table in the documentation.
 const MARKS: [&str; 2] = ["<!-- damage: begin -->\n", "<!-- damage: end -->"];
 
@@ -154,16 +249,27 @@ fn verdict_of_git(repo: &Repo) -> &'static str {
 /// Makes the table that stands in the documentation.
 fn table() -> String {
     let mut table = String::from(
-        "| format | damage | `git refs verify` | `refdb refs verify --deep` |\n|---|---|---|---|\n",
+        "| format | damage | `git refs verify` | `refdb refs verify --deep` | refs after `refdb \
+         refs repair` |\n|---|---|---|---|---|\n",
     );
     for format in [Format::FILES_SHA1, Format::REFTABLE_SHA1] {
         let subject = Subject::new(format);
+        let whole = refs(subject.repo());
         for kind in kinds(format) {
             let expected = (kind.apply)(&subject, &mut Rng::new(0));
             let git = verdict_of_git(subject.repo());
             let ours = if expected.warning { "warning" } else { "error" };
-            let refs = format.refs.name();
-            table.push_str(&format!("| {refs} | {} | {git} | {ours} |\n", kind.name));
+            let repaired = repair(&subject, &whole, &kind.name);
+            let after = match (repaired.changed, repaired.by_hand) {
+                (0, false) => "all".to_owned(),
+                (0, true) => "all; left to a person".to_owned(),
+                (count, _) => format!("all but {count} of {}", whole.len()),
+            };
+            let name = &kind.name;
+            table.push_str(&format!(
+                "| {} | {name} | {git} | {ours} | {after} |\n",
+                format.refs.name()
+            ));
             subject.restore();
         }
     }

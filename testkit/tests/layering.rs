@@ -23,6 +23,7 @@ const LAYERS: &[&[&str]] = &[
     &["store"],
     &["repository"],
     &["verify"],
+    &["repair"],
     &["describe", "revision"],
 ];
 /// How long a file may be without its tests.

@@ -28,7 +28,8 @@ pub enum ErrorKind {
     Io,
     /// Another process holds a lock: try again later, or raise the lock timeout.
     Locked,
-    /// A file of the ref store is damaged: restore it from a copy of the repository.
+    /// A file of the ref store is damaged: `refdb refs verify --deep` tells all that is wrong, and
+    /// `refdb refs repair` mends what can be mended.
     Corrupt,
     /// A single ref is unreadable: delete or rewrite it.
     BrokenRef,
@@ -175,8 +176,7 @@ impl Error {
 }
 
 /// What can be done about damage.
-const WAY_OUT: &str = "'refdb refs verify' tells all that is damaged; restore the file from a copy \
-                       of the repository";
+const WAY_OUT: &str = "'refdb refs verify --deep' tells all, 'refdb refs repair' mends what can be";
 
 /// Returns what the C library says of an error, without Rust's `(os error N)`.
 pub fn io_text(error: &io::Error) -> String {

@@ -90,6 +90,8 @@ pub mod oid;
 pub mod options;
 pub mod reflog;
 #[cfg(feature = "git")]
+pub mod repair;
+#[cfg(feature = "git")]
 pub mod repository;
 #[cfg(feature = "git")]
 pub mod revision;

@@ -31,6 +31,7 @@ use crate::backend::RefFormat;
 use crate::error::{Error, Result};
 use crate::repository::{Repository, Worktree};
 use crate::system::FileKind;
+pub(crate) use deep::indices_of_name;
 pub use deep::{Counts, Damage, Repair, deep};
 pub use severity::{MessageId, Severities, Severity};
 

@@ -55,7 +55,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use hash::HashId;
 pub use merged::{MergedLogs, MergedRefs, find_ref};
 pub use record::{LogRecord, LogUpdate, LogValue, RefRecord, RefValue};
-pub use salvage::{Salvaged, diagnose, salvage};
+pub use salvage::{Salvaged, diagnose, salvage, salvage_as};
 pub use table::Table;
 pub use walk::{BlockInfo, BlockKind, Blocks};
 pub use writer::{Finished, Stats, WriteOptions, Writer};

@@ -139,6 +139,26 @@ pub fn salvage(data: Vec<u8>, hash: HashId, update_indices: RangeInclusive<u64>)
         min_update_index: *update_indices.start(),
         max_update_index: *update_indices.end(),
     });
+    read_blocks(data, header)
+}
+
+/// As [`salvage`], but believes these update indices rather than the table's header.
+#[must_use]
+pub fn salvage_as(data: Vec<u8>, hash: HashId, update_indices: RangeInclusive<u64>) -> Salvaged {
+    let stated = Header::decode(&data).ok();
+    let stated = stated.filter(|header| header.hash == hash);
+    let header = Header {
+        version: hash.version(),
+        hash,
+        block_size: stated.map_or(4096, |header| header.block_size),
+        min_update_index: *update_indices.start(),
+        max_update_index: *update_indices.end(),
+    };
+    read_blocks(data, header)
+}
+
+fn read_blocks(data: Vec<u8>, header: Header) -> Salvaged {
+    let hash = header.hash;
     let mut salvaged = Salvaged {
         min_update_index: header.min_update_index,
         max_update_index: header.max_update_index,

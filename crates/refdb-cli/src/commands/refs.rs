@@ -1,6 +1,7 @@
 //! `refdb refs`: everything about refs under one name.
 
 mod deep;
+mod repair;
 mod verify;
 mod write;
 
@@ -59,6 +60,11 @@ const SUBCOMMANDS: &[Subcommand] = &[
         name: "verify",
         form: "verify [--strict] [--verbose] [--deep [--json]]",
         run: verify::run,
+    },
+    Subcommand {
+        name: "repair",
+        form: "repair [--[no-]dry-run] [--remove-locks]",
+        run: repair::run,
     },
 ];
 

@@ -33,6 +33,7 @@ use crate::backend::RefFormat;
 use crate::error::{Error, Result};
 use crate::repository::{Repository, Worktree};
 use crate::system::System;
+pub(crate) use stack::indices_of_name;
 
 /// Something that the deep check found.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -297,7 +297,7 @@ fn place(dir: &Path, tables: &[Arc<Table>], name: &[u8]) -> (PathBuf, Option<u64
 }
 
 /// Returns the update indices that the name of a table says.
-pub(super) fn indices_of_name(name: &str) -> Option<(u64, u64)> {
+pub(crate) fn indices_of_name(name: &str) -> Option<(u64, u64)> {
     if !is_table_name(name) {
         return None;
     }

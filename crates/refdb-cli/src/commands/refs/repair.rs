@@ -1,0 +1,103 @@
+//! `refdb refs repair`: rebuilds what can be rebuilt, and says what cannot.
+
+use std::io::IsTerminal;
+
+use refdb::repair::{Options, Plan, plan};
+use refdb::{Repository, Target};
+
+use super::deep;
+use super::verify::shown;
+use crate::context::Context;
+use crate::failure::{Failure, Result, complain, say};
+use crate::options::{Opt, Spec};
+use crate::output::Output;
+
+#[derive(Clone, Copy)]
+enum Id {
+    DryRun,
+    RemoveLocks,
+}
+
+const SPEC: Spec<Id> = Spec {
+    name: "refs repair",
+    forms: &["[--[no-]dry-run] [--remove-locks]"],
+    options: &[
+        Opt::flag(
+            Id::DryRun,
+            "dry-run",
+            "tell what would be done (default on a terminal)",
+        ),
+        Opt::flag(
+            Id::RemoveLocks,
+            "remove-locks",
+            "no process is writing: take locks away",
+        ),
+    ],
+};
+
+/// The exit code of a dry run that found something to do.
+const TO_DO: u8 = 1;
+
+/// Runs `refs repair`.
+pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    let mut dry_run = std::io::stdout().is_terminal();
+    let mut options = Options::default();
+    let operands = SPEC.parse(args, |id, value| {
+        match id {
+            Id::DryRun => dry_run = value.is_set(),
+            Id::RemoveLocks => options.remove_locks = value.is_set(),
+        }
+        Ok(())
+    })?;
+    if !operands.is_empty() {
+        return Err(SPEC.misuse());
+    }
+    let repository = context.repository()?;
+    let plan = plan(repository, options)?;
+    out.put(describe(repository, &plan))?;
+    out.flush()?;
+    for note in plan.notes() {
+        say("warning", note.as_bytes());
+    }
+    if dry_run {
+        if plan.is_empty() {
+            return Ok(());
+        }
+        complain("Nothing was changed: --no-dry-run carries this out.\n");
+        return Err(Failure::Exit(TO_DO));
+    }
+    if !plan.is_empty() {
+        let aside = plan.apply()?;
+        let aside = shown(repository, &aside);
+        complain(&format!(
+            "What was there before is in {}\n",
+            aside.display()
+        ));
+    }
+    deep::run(repository, out, false, false, false)
+}
+
+fn describe(repository: &Repository, plan: &Plan<'_>) -> String {
+    let value = |target: &Option<Target>, none: &str| match target {
+        None => none.to_owned(),
+        Some(Target::Direct(oid)) => oid.to_string(),
+        Some(Target::Symbolic(name)) => format!("ref: {name}"),
+    };
+    let mut text = String::new();
+    for change in plan.refs() {
+        let before = value(&change.before, "(unreadable)");
+        let after = value(&change.after, "(lost)");
+        let from = if change.from_log {
+            ", from its reflog"
+        } else {
+            ""
+        };
+        text.push_str(&format!("{}: {before} -> {after}{from}\n", change.name));
+    }
+    for file in plan.files() {
+        text.push_str(&format!("file: {}\n", shown(repository, file).display()));
+    }
+    // A name must not paint the terminal.
+    let plain = |c: char| if c.is_control() && c != '\n' { '?' } else { c };
+    text.chars().map(plain).collect()
+}

@@ -1,0 +1,219 @@
+//! Repair: rebuilds what can be rebuilt, and says what cannot.
+//!
+//! 1. A repair is planned in memory: nothing is changed before [`Plan::apply`].
+//! 2. Every file that is changed or taken away is first kept aside, durably.
+//! 3. A stack changes in one step, the renaming of its list; every other file by a rename of its
+//!    own. After a crash the same repair can be planned and applied again.
+//! 4. No ref gets a value that was not the repository's: what was read must name an object that
+//!    exists, and what is taken from a reflog too.
+//!
+//! ```no_run
+//! use refdb::repair::{Options, plan};
+//!
+//! let repository = refdb::Repository::discover(".".as_ref())?;
+//! let plan = plan(&repository, Options::default())?;
+//! for change in plan.refs() {
+//!     println!("{}: {:?} -> {:?}", change.name, change.before, change.after);
+//! }
+//! if !plan.is_empty() {
+//!     println!("what was there is in {}", plan.apply()?.display());
+//! }
+//! # Ok::<(), refdb::Error>(())
+//! ```
+
+mod apply;
+mod files;
+mod stack;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use bstr::{BString, ByteSlice};
+
+use crate::backend::RefFormat;
+use crate::error::Result;
+use crate::objects::{ObjectKind, Objects};
+use crate::oid::ObjectId;
+use crate::repository::Repository;
+use crate::target::Target;
+use crate::verify::{Damage, Repair, deep};
+
+/// What a repair may do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Take locks and unfinished files away. Only right when no process is writing.
+    pub remove_locks: bool,
+}
+
+/// What a repair does to one ref.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefChange {
+    /// The name, with the worktree before it where it is another than the main one.
+    pub name: BString,
+    /// What could be read before; `None` if nothing could.
+    pub before: Option<Target>,
+    /// What is read afterwards; `None` if the ref is lost.
+    pub after: Option<Target>,
+    /// Whether the value comes from the reflog.
+    pub from_log: bool,
+}
+
+/// One step of a repair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    /// A file gets its name, which no other had.
+    Create(PathBuf, Vec<u8>),
+    /// A file gets another content, under its lock, if it still has the one that was read.
+    Replace {
+        path: PathBuf,
+        old: Option<Vec<u8>>,
+        new: Vec<u8>,
+    },
+    /// A file is taken away.
+    Remove(PathBuf),
+}
+
+/// A repair that was planned.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    repository: &'a Repository,
+    steps: Vec<Step>,
+    refs: Vec<RefChange>,
+    notes: Vec<String>,
+}
+
+impl Plan<'_> {
+    /// Returns whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Returns what becomes of refs: those that change, in the order of their names.
+    pub fn refs(&self) -> &[RefChange] {
+        &self.refs
+    }
+
+    /// Returns what cannot be repaired, or only in part.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Returns the files that are changed or taken away.
+    pub fn files(&self) -> Vec<&Path> {
+        let steps = self.steps.iter();
+        let mut files: Vec<&Path> = steps
+            .filter_map(|step| match step {
+                Step::Create(..) => None,
+                Step::Replace { path, .. } | Step::Remove(path) => Some(path.as_path()),
+            })
+            .collect();
+        files.sort();
+        files.dedup();
+        files
+    }
+}
+
+/// Plans the repair of everything that the deep check finds.
+///
+/// # Errors
+/// As for [`deep`].
+pub fn plan(repository: &Repository, options: Options) -> Result<Plan<'_>> {
+    let mut found = Vec::new();
+    deep(repository, &mut |damage| found.push(damage.clone()))?;
+    let mut plan = Plan {
+        repository,
+        steps: Vec::new(),
+        refs: Vec::new(),
+        notes: Vec::new(),
+    };
+    plan.leftovers(&found, options);
+    for worktree in repository.worktrees()? {
+        let layout = repository.worktree_layout(&worktree)?;
+        let dir = layout.worktree_dir();
+        let prefix = match &worktree.id {
+            None => Vec::new(),
+            Some(id) => [b"worktrees/", id.as_slice(), b"/"].concat(),
+        };
+        match repository.ref_format() {
+            RefFormat::Files => plan.files_of(dir, &prefix, worktree.id.is_none(), &found)?,
+            RefFormat::Reftable => plan.stack_of(dir, &prefix, &found)?,
+        }
+    }
+    plan.refs.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(plan)
+}
+
+impl Plan<'_> {
+    /// Takes away what does not belong there, and notes what is left to a person.
+    fn leftovers(&mut self, found: &[Damage], options: Options) {
+        for damage in found {
+            let file = &damage.file;
+            match damage.repair {
+                Repair::ByHand => self.note(file, &damage.what),
+                Repair::RemoveFile => {
+                    let is_lock = damage.what.starts_with("a lock");
+                    let is_table = damage.what.starts_with("a table");
+                    if (is_lock || is_table) && !options.remove_locks {
+                        let what = "left, since a process may be at work: see --remove-locks";
+                        self.note(file, what);
+                    } else {
+                        self.steps.push(Step::Remove(file.clone()));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn note(&mut self, file: &Path, what: &str) {
+        self.notes.push(format!("{}: {what}", file.display()));
+    }
+
+    fn objects(&self) -> &dyn Objects {
+        self.repository.store().objects().as_ref()
+    }
+
+    /// Returns whether a ref may hold an object: it exists, and is a commit where one belongs.
+    fn may_hold(&self, name: &[u8], oid: ObjectId) -> Result<bool> {
+        let needs_commit = name.starts_with(b"refs/heads/") || name == b"HEAD";
+        Ok(match self.objects().kind(oid)? {
+            _ if oid.is_null() => false,
+            None => false,
+            Some(kind) => !needs_commit || kind == ObjectKind::Commit,
+        })
+    }
+
+    /// Returns the newest of these values, oldest first, that a ref may hold.
+    fn newest(&self, name: &[u8], values: &[ObjectId]) -> Result<Option<ObjectId>> {
+        for oid in values.iter().rev() {
+            if self.may_hold(name, *oid)? {
+                return Ok(Some(*oid));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Notes every difference between what could be read and what will be.
+    fn compare(
+        &mut self,
+        prefix: &[u8],
+        before: &BTreeMap<Vec<u8>, Target>,
+        after: &BTreeMap<Vec<u8>, Target>,
+        from_log: &[Vec<u8>],
+    ) {
+        let mut names: Vec<&Vec<u8>> = before.keys().chain(after.keys()).collect();
+        names.sort();
+        names.dedup();
+        for name in names {
+            let (old, new) = (before.get(name), after.get(name));
+            if old != new {
+                self.refs.push(RefChange {
+                    name: [prefix, name.as_slice()].concat().as_bstr().to_owned(),
+                    before: old.cloned(),
+                    after: new.cloned(),
+                    from_log: from_log.contains(name),
+                });
+            }
+        }
+    }
+}

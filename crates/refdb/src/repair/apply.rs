@@ -1,0 +1,166 @@
+//! Carrying a plan out: keep aside, then change, each step durable before the next.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Plan, Step};
+use crate::error::{Error, ErrorKind, Result};
+use crate::lockfile::{Holder, LockFile, LockOptions};
+use crate::system::{FileKind, System};
+
+/// The directory in the common one that keeps what a repair changed.
+const ASIDE: &str = "refdb-damaged";
+
+impl Plan<'_> {
+    /// Keeps every file aside that will change, then changes them. Returns where the old ones are.
+    ///
+    /// # Errors
+    /// `Locked` or `Misuse` when another process holds a lock or has changed a file since the
+    /// repair was planned; `Io` when the system refuses. What was done until then stands: the
+    /// repair is to be planned again.
+    pub fn apply(self) -> Result<PathBuf> {
+        let system = self.repository.system();
+        let common = self.repository.common_dir();
+        let aside = new_aside(system.as_ref(), common)?;
+        for file in self.files() {
+            let inner = file.strip_prefix(common).unwrap_or(file);
+            let inner = inner.strip_prefix("/").unwrap_or(inner);
+            keep(system.as_ref(), file, &aside, inner)
+                .map_err(|error| Error::io("cannot keep a copy of", file, error))?;
+        }
+        for step in &self.steps {
+            self.step(system, step)?;
+        }
+        Ok(aside)
+    }
+
+    fn step(&self, system: &Arc<dyn System>, step: &Step) -> Result<()> {
+        match step {
+            Step::Create(path, content) => {
+                let done = write_new(system.as_ref(), path, content);
+                done.map_err(|error| Error::io("cannot write", path, error))
+            }
+            Step::Replace { path, old, new } => self.exchange(system, path, old.as_deref(), new),
+            Step::Remove(path) => match system.remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    Err(Error::io("cannot remove", path, error))
+                }
+                _ => sync_parent(system.as_ref(), path)
+                    .map_err(|error| Error::io("cannot sync the directory of", path, error)),
+            },
+        }
+    }
+
+    fn exchange(
+        &self,
+        system: &Arc<dyn System>,
+        path: &Path,
+        old: Option<&[u8]>,
+        new: &[u8],
+    ) -> Result<()> {
+        let io = |error| Error::io("cannot write", path, error);
+        let settings = self.repository.store().options();
+        let options = LockOptions {
+            timeout: settings.packed_refs_timeout,
+            shared: settings.shared_repository,
+            pid_file: settings.lockfile_pid,
+        };
+        if let Some(parent) = path.parent() {
+            make_dirs(system.as_ref(), parent).map_err(io)?;
+        }
+        let holder = Holder::new(system, self.repository.common_dir());
+        let mut lock = LockFile::acquire(&holder, path, options).map_err(|error| {
+            let kind = match error.kind() {
+                io::ErrorKind::AlreadyExists => ErrorKind::Locked,
+                _ => ErrorKind::Io,
+            };
+            let text = format!("cannot lock '{}': {error}", path.display());
+            Error::new(kind, text).with_source(error)
+        })?;
+        let now = match system.read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            content => Some(content.map_err(io)?),
+        };
+        if now.as_deref() != old {
+            let text = format!(
+                "'{}' was changed after the repair was planned: plan it again",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Misuse, text));
+        }
+        lock.write_all(new).map_err(io)?;
+        lock.sync().map_err(io)?;
+        lock.place().map_err(io)?;
+        sync_parent(system.as_ref(), path).map_err(io)?;
+        lock.release().map_err(io)
+    }
+}
+
+/// Makes a directory that no repair has used.
+fn new_aside(system: &dyn System, common: &Path) -> Result<PathBuf> {
+    let top = common.join(ASIDE);
+    let failed = |error| Error::io("cannot create", &top, error);
+    make_dirs(system, &top).map_err(failed)?;
+    let mut number = 1;
+    loop {
+        let dir = top.join(number.to_string());
+        match system.create_dir(&dir) {
+            Ok(()) => {
+                system.sync_dir(&top).map_err(failed)?;
+                system.sync_dir(common).map_err(failed)?;
+                return Ok(dir);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(failed(error)),
+        }
+    }
+}
+
+/// Copies a file, whatever it is, below `aside`.
+fn keep(system: &dyn System, file: &Path, aside: &Path, inner: &Path) -> io::Result<()> {
+    let copy = aside.join(inner);
+    let stat = match system.lstat(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        stat => stat?,
+    };
+    if let Some(parent) = copy.parent() {
+        make_dirs(system, parent)?;
+    }
+    match stat.kind {
+        FileKind::Symlink => {
+            system.symlink(&system.read_link(file)?, &copy)?;
+            sync_parent(system, &copy)
+        }
+        FileKind::File => write_new(system, &copy, &system.read(file)?),
+        // There is no content to be kept.
+        FileKind::Directory | FileKind::Other => Ok(()),
+    }
+}
+
+fn write_new(system: &dyn System, path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = system.create_new(path, 0o666)?;
+    file.write_all(content)?;
+    file.sync()?;
+    sync_parent(system, path)
+}
+
+fn sync_parent(system: &dyn System, path: &Path) -> io::Result<()> {
+    path.parent()
+        .map_or(Ok(()), |parent| system.sync_dir(parent))
+}
+
+/// Creates a directory and those above it.
+fn make_dirs(system: &dyn System, dir: &Path) -> io::Result<()> {
+    match system.create_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match dir.parent() {
+            Some(parent) => {
+                make_dirs(system, parent)?;
+                system.create_dir(dir)
+            }
+            None => Err(error),
+        },
+        made => made,
+    }
+}
