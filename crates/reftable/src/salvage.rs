@@ -215,7 +215,10 @@ fn next_start(table: &Table, at: u64) -> Option<u64> {
                 LogCodec::KIND => inflated.as_slice(),
                 _ => table.block_body(&block),
             };
-            let mut scratch = Salvaged::default();
+            let mut scratch = Salvaged {
+                max_update_index: u64::MAX,
+                ..Salvaged::default()
+            };
             scratch.take(table, &block, body).is_some()
         })
 }

@@ -73,13 +73,21 @@ fn loose() -> Vec<Kind> {
     }));
     kinds.push(kind("loose ref: goes on behind its value", |subject, _| {
         let path = subject.path(REF);
-        let id = commit(subject);
+        let id = subject
+            .original(&path)
+            .trim_end()
+            .to_str_lossy()
+            .into_owned();
         subject.write(&path, format!("{id} and more\n"));
         Expected::at(path, id.len()..id.len() + 1).warning()
     }));
     kinds.push(kind("loose ref: no line end", |subject, _| {
         let path = subject.path(REF);
-        let id = commit(subject);
+        let id = subject
+            .original(&path)
+            .trim_end()
+            .to_str_lossy()
+            .into_owned();
         subject.write(&path, &id);
         Expected::at(path, id.len()..id.len() + 1).warning()
     }));
