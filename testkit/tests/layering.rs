@@ -23,7 +23,7 @@ const LAYERS: &[&[&str]] = &[
     &["store"],
     &["repository"],
     &["verify"],
-    &["repair"],
+    &["repair", "inspect"],
     &["describe", "revision"],
 ];
 /// How long a file may be without its tests.

@@ -3,6 +3,7 @@
 mod check_ref_format;
 mod for_each_ref;
 mod generate;
+mod inspect;
 mod pack_refs;
 mod refs;
 mod show_ref;
@@ -55,6 +56,11 @@ const COMMANDS: &[Command] = &[
         name: "check-ref-format",
         summary: "Tell whether a name may be the name of a ref or of a branch",
         run: check_ref_format::run,
+    },
+    Command {
+        name: "inspect",
+        summary: "Show what the refs are kept in: tables and blocks, or loose and packed refs",
+        run: inspect::run,
     },
     Command {
         name: "refs",

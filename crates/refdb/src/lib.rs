@@ -83,6 +83,8 @@ pub mod error;
 #[cfg(feature = "git")]
 pub mod graph;
 pub mod hook;
+#[cfg(feature = "git")]
+pub mod inspect;
 pub mod layout;
 pub mod name;
 pub mod objects;

@@ -1,0 +1,111 @@
+//! `refs repair` and `inspect` as commands: what they show, what they change, how they end.
+
+use std::fs;
+use std::path::PathBuf;
+
+use bstr::ByteSlice;
+use refdb_testkit::oracle::{self, Output};
+use refdb_testkit::repo::Repo;
+use refdb_testkit::{Format, RefFormat, for_every_format};
+use serde_json::Value;
+
+fn refdb(repo: &Repo, args: &[&str]) -> Output {
+    let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
+    ours.args(args).run()
+}
+
+fn repo(format: Format) -> Repo {
+    let repo = Repo::init(format);
+    let objects = repo.objects();
+    let script: String = (0..20)
+        .map(|at| format!("create refs/heads/b{at} {}\n", objects.commits[at]))
+        .collect();
+    repo.update_refs(script);
+    repo
+}
+
+/// Does what a power failure does to Git's newest table, or to a loose ref.
+fn power_failure(repo: &Repo) -> PathBuf {
+    let git_dir = repo.git_dir();
+    let (path, from) = match repo.format().refs {
+        RefFormat::Files => (git_dir.join("refs/heads/b3"), 0),
+        RefFormat::Reftable => {
+            let list = fs::read_to_string(git_dir.join("reftable/tables.list")).expect("a list");
+            let newest = list.lines().last().expect("a table");
+            let path = git_dir.join("reftable").join(newest);
+            let version = fs::read(&path).expect("a table")[4];
+            let footer = if version == 1 { 68 } else { 72 };
+            let len = fs::metadata(&path).expect("a table").len();
+            (path, usize::try_from(len).expect("a small table") - footer)
+        }
+    };
+    let mut bytes = fs::read(&path).expect("a file");
+    bytes[from..].fill(0);
+    fs::write(&path, bytes).expect("it can be written");
+    path
+}
+
+for_every_format! {
+    fn after_a_power_failure_all_refs_come_back(format) {
+        let repo = repo(format);
+        let whole = repo.refs();
+        let path = power_failure(&repo);
+        let damaged = fs::read(&path).expect("a file");
+        let found = refdb(&repo, &["refs", "verify", "--deep"]);
+        assert_eq!(found.code(), 2, "{}", found.stdout.as_bstr());
+        let dry = refdb(&repo, &["refs", "repair", "--dry-run"]);
+        assert_eq!(dry.code(), 1);
+        assert!(dry.stdout.contains_str("refs/heads/b3: "), "{}", dry.stdout.as_bstr());
+        assert_eq!(fs::read(&path).expect("a file"), damaged);
+        assert!(!repo.git_dir().join("refdb-damaged").exists());
+        let done = refdb(&repo, &["refs", "repair"]);
+        assert_eq!(done.code(), 0, "{}", done.stderr.as_bstr());
+        assert_eq!(repo.refs(), whole);
+        let inner = path.strip_prefix(repo.git_dir()).expect("inside");
+        let kept = repo.git_dir().join("refdb-damaged/1").join(inner);
+        assert_eq!(fs::read(kept).expect("it was kept"), damaged);
+        let again = refdb(&repo, &["refs", "repair"]);
+        assert_eq!((again.code(), again.stdout.as_bstr()), (0, "".into()));
+    }
+
+    fn locks_are_left_unless_told(format) {
+        let repo = repo(format);
+        let name = match format.refs {
+            RefFormat::Files => "refs/heads/b1.lock",
+            RefFormat::Reftable => "reftable/tables.list.lock",
+        };
+        let lock = repo.git_dir().join(name);
+        fs::write(&lock, "").expect("a lock");
+        assert_eq!(refdb(&repo, &["refs", "repair"]).code(), 1);
+        assert!(lock.exists());
+        assert_eq!(refdb(&repo, &["refs", "repair", "--remove-locks"]).code(), 0);
+        assert!(!lock.exists());
+    }
+
+    fn inspect_counts(format) {
+        let repo = repo(format);
+        repo.update_refs("delete refs/heads/b0\n".to_owned());
+        let out = refdb(&repo, &["inspect", "--json"]).ok();
+        let shape: Value = serde_json::from_slice(&out).expect("JSON");
+        let text = String::from_utf8(refdb(&repo, &["inspect"]).ok()).expect("text");
+        if format.refs == RefFormat::Files {
+            assert_eq!((&shape["loose"], &shape["packed"]), (&19.into(), &0.into()));
+            assert_eq!(shape["largest_logs"].as_array().map(Vec::len), Some(10));
+            assert!(text.starts_with("refs: 19 loose, 0 packed\n"), "{text}");
+            let table = refdb(&repo, &["inspect", "--table=x"]);
+            assert_eq!(table.code(), 128);
+            return;
+        }
+        assert_eq!(shape["live_refs"], 20, "with HEAD");
+        assert!(text.contains("refs: 20 live"), "{text}");
+        let name = shape["tables"][0]["name"].as_str().expect("a name");
+        let table = format!("--table={name}");
+        let out = refdb(&repo, &["inspect", &table, "--records", "--json"]).ok();
+        let shape: Value = serde_json::from_slice(&out).expect("JSON");
+        assert_eq!(shape["blocks"][0]["kind"], "ref");
+        let records = shape["records"].as_array().expect("records");
+        assert!(records.iter().any(|line| line == "ref HEAD 1 ref: refs/heads/main"));
+        let plain = refdb(&repo, &["inspect", &table]).ok();
+        assert!(plain.contains_str("  ref\n"), "{}", plain.as_bstr());
+    }
+}
