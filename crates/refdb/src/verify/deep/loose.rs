@@ -12,6 +12,11 @@ use crate::name::{FormatOptions, is_per_worktree, is_root_ref, is_well_formed};
 use crate::system::{FileKind, bytes_to_path};
 use crate::target::Target;
 
+/// Returns whether a file holds a value that is not yet in place, beside the lock of its ref.
+pub(super) fn is_new_value(name: &[u8]) -> bool {
+    name.starts_with(b".") && name.ends_with(b".new")
+}
+
 impl Deep<'_> {
     /// Checks the root refs and everything below `refs/` of a directory.
     pub(super) fn loose_refs(&mut self, index: usize, dir: &Path) -> Result<()> {
@@ -52,7 +57,7 @@ impl Deep<'_> {
             if entry.kind == FileKind::Directory {
                 name.push(b'/');
                 self.loose_dir(index, &path, name)?;
-            } else if entry.name.ends_with(b".lock") {
+            } else if entry.name.ends_with(b".lock") || is_new_value(&entry.name) {
                 self.leftover(&path);
             } else {
                 let name = name.clone();
