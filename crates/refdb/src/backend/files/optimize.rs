@@ -16,7 +16,7 @@ use super::rewrite::{PackedEdit, PackedLock, PackedValue};
 use crate::backend::OptimizeOptions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hook::{self, Hook, Step};
-use crate::lockfile::{Holder, LockFile, sweep};
+use crate::lockfile::{Holder, LockFile, sweep, take_over};
 use crate::name::{FormatOptions, RefName, is_per_worktree, is_well_formed};
 use crate::objects::{Objects, Peeled};
 use crate::oid::ObjectId;
@@ -83,15 +83,12 @@ pub(super) fn optimize(files: &Files, options: &OptimizeOptions<'_>) -> Result<(
     Ok(())
 }
 
-/// Removes the locks of processes that have ended, wherever they are.
+/// Removes the locks of processes that have ended, in the directories of the repository and of the
+/// worktree, where `HEAD` is.
 fn sweep_locks(files: &Files) -> Result<()> {
     let common = files.layout.common_dir();
-    let own = files.layout.worktree_dir();
-    for (dir, deep) in [(common, false), (own, false)].into_iter().chain([
-        (common.join("refs").as_path(), true),
-        (own.join("refs").as_path(), true),
-    ]) {
-        sweep(&files.system, common, dir, deep)
+    for dir in [common, files.layout.worktree_dir()] {
+        sweep(&files.system, common, dir, false)
             .map_err(|error| Error::io("unable to remove locks in", dir, error))?;
     }
     Ok(())
@@ -140,7 +137,13 @@ fn is_worth_it(files: &Files, options: &OptimizeOptions<'_>) -> Result<bool> {
 /// Returns the refs to pack with their values, in the order of their names.
 fn to_pack(files: &Files, options: &OptimizeOptions<'_>) -> Result<Vec<(Vec<u8>, PackedValue)>> {
     let mut packed = Vec::new();
-    for found in overlay::list(files, b"refs/")? {
+    let mut locks = Vec::new();
+    let loose = overlay::list_with_locks(files, b"refs/", &mut locks)?;
+    for path in locks {
+        take_over(&files.system, files.layout.common_dir(), &path)
+            .map_err(|error| Error::io("unable to remove", &path, error))?;
+    }
+    for found in loose {
         let Some(oid) = packable(&found, options) else {
             continue;
         };

@@ -6,7 +6,7 @@
 //! 2. A loose ref shadows the packed one of its name.
 //! 3. What was read once is not read again: the cursor shows one moment of each range.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::loose::{self, Loose};
@@ -190,6 +190,15 @@ impl Cursor for Overlay {
 /// # Errors
 /// `Io` when a directory cannot be listed or a file not be read.
 pub(super) fn list(files: &Files, prefix: &[u8]) -> Result<Vec<LooseRef>> {
+    list_with_locks(files, prefix, &mut Vec::new())
+}
+
+/// As [`list`], and adds to `locks` the paths of the links that are named like locks.
+pub(super) fn list_with_locks(
+    files: &Files,
+    prefix: &[u8],
+    locks: &mut Vec<PathBuf>,
+) -> Result<Vec<LooseRef>> {
     let mut refs = Vec::new();
     if !prefix.starts_with(b"refs/") {
         root_refs(files, prefix, &mut refs)?;
@@ -206,6 +215,7 @@ pub(super) fn list(files: &Files, prefix: &[u8]) -> Result<Vec<LooseRef>> {
             files,
             prefix,
             refs: &mut refs,
+            locks,
         };
         walk.dir(dir)?;
     }
@@ -284,6 +294,7 @@ struct Walk<'a> {
     files: &'a Files,
     prefix: &'a [u8],
     refs: &'a mut Vec<LooseRef>,
+    locks: &'a mut Vec<PathBuf>,
 }
 
 impl Walk<'_> {
@@ -301,7 +312,9 @@ impl Walk<'_> {
             }));
         }
         for entry in &mut entries {
-            if entry.kind == FileKind::Symlink {
+            if entry.kind == FileKind::Symlink && entry.name.ends_with(b".lock") {
+                self.locks.push(path.join(bytes_to_path(&entry.name)));
+            } else if entry.kind == FileKind::Symlink {
                 self.resolve_kind(&path, entry);
             }
             if entry.kind == FileKind::Directory {
