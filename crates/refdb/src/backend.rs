@@ -10,6 +10,7 @@ pub(crate) mod cursor;
 pub(crate) mod files;
 pub(crate) mod reftable;
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -128,12 +129,17 @@ pub(crate) struct OptimizeOptions<'a> {
 pub(crate) trait Session {
     /// Locks names and reads their values. Every name is given at most once over the whole session.
     ///
-    /// The answers are in the order of `names`. After the first refusal the rest may be left out
-    /// when `stop_at_refusal` is set.
+    /// `answer` is called for each name with its position, in their order. After the first refusal
+    /// the rest may be left out when `stop_at_refusal` is set.
     ///
     /// # Errors
     /// Only for what makes the whole session impossible.
-    fn lock(&mut self, names: &[RefName<'_>], stop_at_refusal: bool) -> Result<Vec<Locked>>;
+    fn lock(
+        &mut self,
+        names: &[RefName<'_>],
+        stop_at_refusal: bool,
+        answer: &mut dyn FnMut(usize, Locked),
+    ) -> Result<()>;
 
     /// Releases the locks of names that the plan will not touch after all, so that they are not in
     /// the way of others (a lock below `a/b/` in the way of the ref `a/b`).
@@ -182,16 +188,69 @@ pub(crate) struct Refusal {
 }
 
 /// What a transaction does to the store, with every rule applied.
-#[derive(Debug, Default)]
+///
+/// Writes and entries are made as they are asked for: a large transaction is not copied for its
+/// plan.
 pub(crate) struct Plan<'a> {
-    /// The new values, at most one for each name, sorted by name.
-    pub(crate) writes: Vec<Write<'a>>,
-    /// The new reflog entries, in the order in which they are to be appended.
-    pub(crate) logs: Vec<LogWrite<'a>>,
-    /// Who is named in the entries.
-    pub(crate) who: Option<Signature>,
+    writes: Box<dyn Fn() -> Writes<'a> + 'a>,
+    log: Box<dyn Fn(usize) -> Option<LogWrite<'a>> + 'a>,
+    log_places: usize,
+    committer: Box<dyn Fn() -> Result<Signature> + 'a>,
+    who: OnceCell<Signature>,
     /// Whether the store was empty and nobody else writes (clone, migration).
     pub(crate) initial: bool,
+}
+
+/// The new values of a plan, one after the other.
+pub(crate) type Writes<'a> = Box<dyn Iterator<Item = Write<'a>> + 'a>;
+
+impl<'a> Plan<'a> {
+    /// Makes a plan of `writes` and of the entries that `log` makes for the places up to
+    /// `log_places`. Who is named in them is asked of `committer` when the first one is written.
+    pub(crate) fn new(
+        writes: impl Fn() -> Writes<'a> + 'a,
+        log: impl Fn(usize) -> Option<LogWrite<'a>> + 'a,
+        log_places: usize,
+        committer: impl Fn() -> Result<Signature> + 'a,
+        initial: bool,
+    ) -> Self {
+        Plan {
+            writes: Box::new(writes),
+            log: Box::new(log),
+            log_places,
+            committer: Box::new(committer),
+            who: OnceCell::new(),
+            initial,
+        }
+    }
+
+    /// Returns the new values, at most one for each name, sorted by name.
+    pub(crate) fn writes(&self) -> Writes<'a> {
+        (self.writes)()
+    }
+
+    /// Returns the new reflog entries, in the order in which they are to be appended, each with
+    /// its place.
+    pub(crate) fn logs(&self) -> impl Iterator<Item = (usize, LogWrite<'a>)> {
+        (0..self.log_places).filter_map(|at| Some((at, (self.log)(at)?)))
+    }
+
+    /// Returns the entry at a place.
+    pub(crate) fn log(&self, place: usize) -> Option<LogWrite<'a>> {
+        (self.log)(place)
+    }
+
+    /// Returns who is named in an entry.
+    ///
+    /// # Errors
+    /// When nobody is and the committer cannot be found out.
+    pub(crate) fn who<'p>(&'p self, entry: &LogWrite<'p>) -> Result<&'p Signature> {
+        if let Some(who) = entry.who.or(self.who.get()) {
+            return Ok(who);
+        }
+        let who = (self.committer)()?;
+        Ok(self.who.get_or_init(|| who))
+    }
 }
 
 /// A new value for one name.
@@ -216,14 +275,14 @@ pub(crate) enum NewValue<'a> {
 }
 
 /// A new reflog entry.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct LogWrite<'a> {
     pub(crate) name: RefName<'a>,
     pub(crate) old: ObjectId,
     pub(crate) new: ObjectId,
     /// The reason, normalised; empty if there is none.
     pub(crate) message: &'a [u8],
-    /// Overrides [`Plan::who`].
+    /// Who is named in the entry; the committer of the plan if `None`.
     pub(crate) who: Option<&'a Signature>,
     /// Whether a missing reflog is made; otherwise the entry is only added to an existing one.
     pub(crate) create: bool,

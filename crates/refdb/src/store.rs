@@ -131,7 +131,7 @@ impl Store {
     }
 
     /// Begins a transaction. Nothing is read or locked before it is prepared.
-    pub fn transaction<'a>(&self) -> Transaction<'_, 'a> {
+    pub fn transaction(&self) -> Transaction<'_> {
         Transaction::new(
             self.backend.as_ref(),
             self.objects.as_ref(),

@@ -24,6 +24,7 @@
 mod edit;
 mod expand;
 mod hooks;
+mod ids;
 mod names;
 mod plan;
 mod queue;
@@ -42,11 +43,11 @@ use queue::Queue;
 /// Edits that will be applied together, or not at all.
 ///
 /// In a batch ([`Transaction::batch`]) single edits may be refused while the others go on.
-pub struct Transaction<'s, 'a> {
+pub struct Transaction<'s> {
     backend: &'s dyn Backend,
     options: &'s Options,
     system: &'s dyn System,
-    queue: Queue<'s, 'a>,
+    queue: Queue<'s>,
     batch: bool,
     initial: bool,
 }
@@ -70,7 +71,7 @@ pub struct Outcome {
     pub afterwards: Vec<Error>,
 }
 
-impl<'s, 'a> Transaction<'s, 'a> {
+impl<'s> Transaction<'s> {
     pub(crate) fn new(
         backend: &'s dyn Backend,
         objects: &'s dyn Objects,
@@ -100,24 +101,25 @@ impl<'s, 'a> Transaction<'s, 'a> {
         self
     }
 
-    /// Adds an edit, after checking its name and the object of its new value.
+    /// Adds an edit, after checking its name and the object of its new value. What the edit borrows
+    /// is copied.
     ///
     /// # Errors
     /// `InvalidName` when the name is refused; `Rejected` when the object of the new value is
     /// missing, or no commit where one is needed. The transaction is as it was before, and in a
     /// batch the caller may go on after a rejection.
-    pub fn add(&mut self, edit: Edit<'a>) -> Result<()> {
-        self.queue.add(edit)
+    pub fn add(&mut self, edit: Edit<'_>) -> Result<()> {
+        self.queue.add(&edit)
     }
 
     /// Returns how many edits were added.
     pub fn len(&self) -> usize {
-        self.queue.edits.len()
+        self.queue.len()
     }
 
     /// Returns whether no edit was added.
     pub fn is_empty(&self) -> bool {
-        self.queue.edits.is_empty()
+        self.queue.len() == 0
     }
 
     /// Takes the locks and checks every edit.
@@ -125,7 +127,7 @@ impl<'s, 'a> Transaction<'s, 'a> {
     /// # Errors
     /// `Rejected` for the first refused edit, unless this is a batch; `Locked`, `Corrupt` or `Io`
     /// when the store cannot be read or locked; `Hook` when the hook refuses.
-    pub fn prepare(self) -> Result<Prepared<'s>> {
+    pub fn prepare(mut self) -> Result<Prepared<'s>> {
         if self.options.quarantined {
             return Err(Error::new(
                 ErrorKind::Misuse,
@@ -140,15 +142,16 @@ impl<'s, 'a> Transaction<'s, 'a> {
         }
         let mut session = self.backend.begin()?;
         let format = self.backend.format();
-        let mut expansion = Expansion::new(&self.queue, &order, self.batch, format);
+        let ids = self.queue.take_ids();
+        let mut expansion = Expansion::new(&self.queue, ids, &order, self.batch, format);
         let expanded = expansion.run(session.as_mut());
         let is_expanded = expanded.is_ok();
         let prepared = expanded.and_then(|()| {
             names::check(&mut expansion, session.as_mut(), self.initial, format)?;
             expansion.release_refused(session.as_mut());
-            let draft = plan::draft(&expansion, session.as_mut(), self.options, format)?;
-            let who = plan::committer(self.options, self.system)?;
-            session.prepare(draft.plan(&expansion, who, self.initial))
+            let ends = plan::symref_ends(&mut expansion, session.as_mut(), format)?;
+            let plan = plan::plan(&expansion, &ends, self.options, self.system, self.initial);
+            session.prepare(plan)
         });
         if let Some(announcer) = &mut announcer {
             match &prepared {

@@ -16,8 +16,39 @@ use std::ops::Range;
 /// ```
 #[must_use]
 pub fn choose(weights: &[u64], factor: u8) -> Option<Range<usize>> {
+    choose_where(weights, factor, |_, _| true)
+}
+
+/// Chooses as [`choose`] does, but leaves older tables alone that are a small part of what would
+/// have to be rewritten with them.
+///
+/// Each such table is so much lighter than what came after it that there can be but a few.
+///
+/// ```
+/// use reftable::compaction::choose_worthwhile;
+/// assert_eq!(choose_worthwhile(&[100, 9_000], 2), None);
+/// assert_eq!(choose_worthwhile(&[100, 9_000, 30, 20], 2), Some(2..4));
+/// assert_eq!(choose_worthwhile(&[1_000, 9_000], 2), Some(0..2));
+/// ```
+#[must_use]
+pub fn choose_worthwhile(weights: &[u64], factor: u8) -> Option<Range<usize>> {
+    choose_where(weights, factor, |older, newer| {
+        older.saturating_mul(SMALL_PART) >= newer
+    })
+}
+
+/// What part of the tables above it a table is at most if it is not worth rewriting them.
+const SMALL_PART: u64 = 16;
+
+fn choose_where(
+    weights: &[u64],
+    factor: u8,
+    is_worthwhile: impl Fn(u64, u64) -> bool,
+) -> Option<Range<usize>> {
     let factor = u64::from(if factor == 0 { FACTOR_DEFAULT } else { factor });
-    let too_light = |older: u64, newer: u64| older < newer.saturating_mul(factor);
+    let too_light = |older: u64, newer: u64| {
+        older < newer.saturating_mul(factor) && is_worthwhile(older, newer)
+    };
 
     // The newest pair out of proportion ends the range.
     let last = (1..weights.len())

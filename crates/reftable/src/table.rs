@@ -201,6 +201,12 @@ impl Table {
         })
     }
 
+    /// Returns whether the table has log records.
+    #[must_use]
+    pub fn has_logs(&self) -> bool {
+        self.log_section().is_some()
+    }
+
     /// Returns where the object blocks are, if there are any.
     pub(crate) fn object_section(&self) -> Option<Section> {
         position(self.footer.objects).map(|start| Section {

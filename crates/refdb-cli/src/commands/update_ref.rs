@@ -1,8 +1,6 @@
 //! `refdb update-ref`: creates, moves and deletes refs, one or many at once.
 //!
-//! With `--stdin` the commands are read in large pieces and carried out as they come, so that a
-//! program can hold a dialogue; what was read is not copied as long as nothing but the end of the
-//! input commits it.
+//! With `--stdin` the commands are carried out as they come, so that a program can hold a dialogue.
 
 mod command;
 mod fields;

@@ -58,32 +58,35 @@ pub fn is_well_formed(name: &[u8], options: FormatOptions) -> bool {
     if name == b"@" || name.ends_with(b".") {
         return false;
     }
-    let mut stars = 0;
-    let mut components = 0;
-    for component in name.split(|&byte| byte == b'/') {
-        components += 1;
-        if !is_component(component, &mut stars) {
-            return false;
-        }
-    }
-    (stars == 0 || (options.refspec_pattern && stars == 1))
-        && (components > 1 || options.allow_onelevel)
-}
-
-fn is_component(component: &[u8], stars: &mut usize) -> bool {
-    let mut previous = 0;
-    for &byte in component {
+    let (mut stars, mut components) = (0, 1);
+    // Where the component begins in which `byte` stands.
+    let mut start = 0;
+    let mut previous = b'/';
+    for (at, &byte) in name.iter().enumerate() {
         match CLASS[usize::from(byte)] {
             PLAIN => {}
-            DOT if previous == b'.' => return false,
+            SLASH => {
+                if !ends_well(name.get(start..at).unwrap_or_default()) {
+                    return false;
+                }
+                start = at + 1;
+                components += 1;
+            }
+            DOT if matches!(previous, b'.' | b'/') => return false,
             BRACE if previous == b'@' => return false,
-            STAR => *stars += 1,
-            REFUSED | SLASH => return false,
+            STAR => stars += 1,
+            REFUSED => return false,
             _ => {}
         }
         previous = byte;
     }
-    !component.is_empty() && !component.starts_with(b".") && !component.ends_with(b".lock")
+    ends_well(name.get(start..).unwrap_or_default())
+        && (stars == 0 || (options.refspec_pattern && stars == 1))
+        && (components > 1 || options.allow_onelevel)
+}
+
+fn ends_well(component: &[u8]) -> bool {
+    !component.is_empty() && !component.ends_with(b".lock")
 }
 
 /// Returns whether `name` cannot lead out of the repository: below `refs/` a normal path, elsewhere

@@ -13,21 +13,24 @@ use crate::oid::ObjectId;
 use crate::resolve::{End, follow};
 use crate::target::Target;
 
-use super::edit::{Change, Edit, Expected};
-use super::queue::Queue;
+use super::ids::{Id, Ids};
+use super::queue::{Queue, Wanted};
 
 /// All updates that the edits come to. The first ones are the edits themselves.
-pub(super) struct Expansion<'q, 's, 'a> {
-    pub(super) queue: &'q Queue<'s, 'a>,
+pub(super) struct Expansion<'q, 's> {
+    pub(super) queue: &'q Queue<'s>,
+    pub(super) ids: Ids,
     /// The positions of the edits in the order of their names.
     pub(super) order: &'q [usize],
     pub(super) batch: bool,
     format: RefFormat,
     pub(super) updates: Vec<Update>,
-    /// Names of the updates behind the edits.
-    derived: Vec<RefNameBuf>,
+    /// Where the updates behind the edits come from.
+    derived: Vec<Derived>,
     /// The first derived update of each name.
     derived_first: HashMap<RefNameBuf, usize>,
+    /// Targets of symrefs that were found.
+    targets: Vec<RefNameBuf>,
     /// Names that could not be locked.
     refused: HashMap<usize, Refusal>,
     /// Positions of derived updates that change values, by name.
@@ -36,12 +39,8 @@ pub(super) struct Expansion<'q, 's, 'a> {
 }
 
 /// One update.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Update {
-    /// The edit that it comes from.
-    pub(super) edit: usize,
-    /// The update whose symref led here.
-    parent: Option<usize>,
     /// Whether only an entry is added to the reflog.
     pub(super) log_only: bool,
     /// Whether this is an entry for the reflog of `HEAD`, which points to the ref of the parent.
@@ -53,44 +52,56 @@ pub(super) struct Update {
     pub(super) rejected: bool,
     pub(super) current: Current,
     /// The value before, as the reflog records it: of the ref at the end of all symrefs.
-    pub(super) old: ObjectId,
+    pub(super) old: Id,
+}
+
+/// Where an update comes from that is not an edit itself.
+struct Derived {
+    edit: usize,
+    /// The update whose symref led here.
+    parent: usize,
+    name: RefNameBuf,
 }
 
 /// What was found under the lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Current {
     Missing,
-    Direct(ObjectId),
-    Symbolic(RefNameBuf),
+    Direct(Id),
+    /// A symref to the target of that position.
+    Symbolic(usize),
 }
 
-impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
+impl<'q, 's> Expansion<'q, 's> {
     pub(super) fn new(
-        queue: &'q Queue<'s, 'a>,
+        queue: &'q Queue<'s>,
+        ids: Ids,
         order: &'q [usize],
         batch: bool,
         format: RefFormat,
     ) -> Self {
-        let null = ObjectId::null(queue.format());
-        let updates = queue.edits.iter().enumerate().map(|(index, edit)| Update {
-            edit: index,
-            parent: None,
-            log_only: edit.is_log_only(),
-            mirrors: false,
-            via_head: false,
-            no_deref: !edit.deref || edit.is_log_only(),
-            rejected: false,
-            current: Current::Missing,
-            old: null,
+        let updates = (0..queue.len()).map(|edit| {
+            let log_only = queue.is_log_only(edit);
+            Update {
+                log_only,
+                mirrors: false,
+                via_head: false,
+                no_deref: log_only || !queue.flags(edit).deref,
+                rejected: false,
+                current: Current::Missing,
+                old: Id::NULL,
+            }
         });
         Expansion {
             queue,
+            ids,
             order,
             batch,
             format,
             updates: updates.collect(),
             derived: Vec::new(),
             derived_first: HashMap::new(),
+            targets: Vec::new(),
             refused: HashMap::new(),
             derived_values: HashMap::new(),
             rejections: Vec::new(),
@@ -99,15 +110,27 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
 
     /// Returns the name of an update.
     pub(super) fn name(&self, update: usize) -> RefName<'_> {
-        match self.queue.edits.get(update) {
-            Some(edit) => edit.name(),
-            None => self.derived[update - self.queue.edits.len()].as_name(),
-        }
+        name_of(self.queue, &self.derived, update)
+    }
+
+    /// Returns what is known of an update that is not an edit itself.
+    fn derived(&self, update: usize) -> Option<&Derived> {
+        self.derived.get(update.checked_sub(self.queue.len())?)
     }
 
     /// Returns the edit that an update comes from.
-    pub(super) fn edit(&self, update: usize) -> &'q Edit<'a> {
-        &self.queue.edits[self.updates[update].edit]
+    pub(super) fn edit(&self, update: usize) -> usize {
+        self.derived(update).map_or(update, |derived| derived.edit)
+    }
+
+    /// Returns the update whose symref led to an update, if there is one.
+    fn parent(&self, update: usize) -> Option<usize> {
+        self.derived(update).map(|derived| derived.parent)
+    }
+
+    /// Returns what the edit behind an update expects.
+    fn expected(&self, update: usize) -> Wanted<'q> {
+        self.queue.expected(self.edit(update))
     }
 
     pub(super) fn into_rejections(self) -> Vec<Rejection> {
@@ -128,7 +151,7 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
         let mut same = self
             .edits_from(name)
             .take_while(|&edit| self.name(edit).as_bytes() == name);
-        same.find(|&edit| !self.queue.edits[edit].is_log_only())
+        same.find(|&edit| !self.queue.is_log_only(edit))
     }
 
     /// Returns the edits from the first one on whose name is not less than `name`, by name.
@@ -139,17 +162,20 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
         self.order[start..].iter().copied()
     }
 
-    /// Returns the updates that `keep` names, in the order of their names.
-    pub(super) fn by_name(&self, keep: impl Fn(usize) -> bool) -> Vec<usize> {
-        let keep = |update: &usize| keep(*update);
-        let mut chosen: Vec<usize> = self.order.iter().copied().filter(keep).collect();
-        let edits = chosen.len();
-        chosen.extend((self.queue.edits.len()..self.updates.len()).filter(keep));
-        // The edits are in order already, and most transactions bring nothing else.
-        if chosen.len() > edits {
-            chosen.sort_by(|&low, &high| self.name(low).cmp(&self.name(high)));
-        }
-        chosen
+    /// Returns the updates in the order of their names.
+    pub(super) fn by_name(&self) -> impl Iterator<Item = usize> {
+        let mut derived: Vec<usize> = (self.queue.len()..self.updates.len()).collect();
+        derived.sort_by(|&low, &high| self.name(low).cmp(&self.name(high)));
+        let mut derived = derived.into_iter().peekable();
+        let mut edits = self.order.iter().copied().peekable();
+        std::iter::from_fn(move || {
+            // Most transactions bring nothing but edits.
+            let Some(&next) = derived.peek() else {
+                return edits.next();
+            };
+            let is_next = |&edit: &usize| self.name(edit) <= self.name(next);
+            edits.next_if(is_next).or_else(|| derived.next())
+        })
     }
 
     /// Refuses an update and with it the whole edit that it comes from.
@@ -157,7 +183,7 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
     /// # Errors
     /// The rejection itself, unless this is a batch and the reason a particular one.
     pub(super) fn reject(&mut self, update: usize, reason: Reason, message: String) -> Result<()> {
-        let edit = self.updates[update].edit;
+        let edit = self.edit(update);
         let rejection = Rejection {
             index: edit,
             name: self.name(update).to_owned(),
@@ -169,8 +195,8 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
         }
         self.rejections.push(rejection);
         self.updates[edit].rejected = true;
-        for derived in self.queue.edits.len()..self.updates.len() {
-            if self.updates[derived].edit == edit {
+        for derived in self.queue.len()..self.updates.len() {
+            if self.edit(derived) == edit {
                 self.updates[derived].rejected = true;
             }
         }
@@ -184,7 +210,7 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
         reason: Reason,
         message: &str,
     ) -> Result<()> {
-        let given = self.edit(update).name();
+        let given = self.queue.name(self.edit(update));
         self.reject(
             update,
             reason,
@@ -193,8 +219,13 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
     }
 
     /// Refuses an update because the symref has another target than the expected one.
-    fn refuse_target(&mut self, update: usize, is: &RefNameBuf, expected: &str) -> Result<()> {
-        let given = self.edit(update).name();
+    fn refuse_target(
+        &mut self,
+        update: usize,
+        is: &RefNameBuf,
+        expected: RefName<'_>,
+    ) -> Result<()> {
+        let given = self.queue.name(self.edit(update));
         let message =
             format!("verifying symref target: '{given}': is at {is} but expected {expected}");
         self.reject(update, Reason::IncorrectOldValue, message)
@@ -222,12 +253,9 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
             by_name.sort_by(|&low, &high| self.name(low).cmp(&self.name(high)));
         }
         // What HEAD points to may be a symref, whose value is known only now.
-        for update in 0..self.updates.len() {
-            if let Update {
-                mirrors: true,
-                parent: Some(branch),
-                ..
-            } = self.updates[update]
+        for update in self.queue.len()..self.updates.len() {
+            if self.updates[update].mirrors
+                && let Some(branch) = self.parent(update)
             {
                 self.updates[update].old = self.updates[branch].old;
             }
@@ -268,22 +296,35 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
                 None => fresh.push(update),
             }
         }
-        let names: Vec<RefName<'_>> = fresh.iter().map(|&update| self.name(update)).collect();
-        let locked = session.lock(&names, !self.batch)?;
-        for (&update, answer) in fresh.iter().zip(locked) {
+        let Expansion {
+            queue,
+            derived,
+            ids,
+            updates,
+            targets,
+            refused,
+            ..
+        } = self;
+        let name = |&update: &usize| name_of(queue, derived, update);
+        let names: Vec<RefName<'_>> = fresh.iter().map(name).collect();
+        session.lock(&names, !self.batch, &mut |at, answer| {
+            let update = fresh[at];
             match answer {
                 Locked::Found(found) => {
-                    self.updates[update].current = match found.target {
-                        Target::Direct(oid) => Current::Direct(oid),
-                        Target::Symbolic(target) => Current::Symbolic(target),
+                    updates[update].current = match found.target {
+                        Target::Direct(oid) => Current::Direct(ids.number(oid)),
+                        Target::Symbolic(target) => {
+                            targets.push(target);
+                            Current::Symbolic(targets.len() - 1)
+                        }
                     };
                 }
                 Locked::Missing => {}
                 Locked::Refused(refusal) => {
-                    self.refused.insert(update, refusal);
+                    refused.insert(update, refusal);
                 }
             }
-        }
+        })?;
         if !self.batch
             && let Some((&update, refusal)) = self.refused.iter().next()
         {
@@ -292,7 +333,7 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
             return self.refuse_for_lock(update, &refusal);
         }
         for (update, twin) in twins {
-            self.updates[update].current = self.updates[twin].current.clone();
+            self.updates[update].current = self.updates[twin].current;
             if let Some(refusal) = self.refused.get(&twin).cloned() {
                 self.refused.insert(update, refusal);
             }
@@ -330,22 +371,26 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
         if let Some(refusal) = self.refused.get(&update).cloned() {
             return self.refuse_for_lock(update, &refusal);
         }
-        match self.updates[update].current.clone() {
-            Current::Symbolic(target) if !self.updates[update].no_deref => {
-                self.split(update, target)
+        let Update {
+            current, no_deref, ..
+        } = self.updates[update];
+        match current {
+            Current::Symbolic(at) => {
+                let target = self.targets[at].clone();
+                if no_deref {
+                    self.check_symref(session, update, &target)
+                } else {
+                    self.split(update, target)
+                }
             }
-            Current::Symbolic(target) => self.check_symref(session, update, &target),
-            Current::Direct(oid) => self.check_value(update, Some(oid)),
+            Current::Direct(id) => self.check_value(update, Some(id)),
             Current::Missing => self.check_value(update, None),
         }
     }
 
     /// Refuses an update whose ref could not be locked.
     fn refuse_for_lock(&mut self, update: usize, refusal: &Refusal) -> Result<()> {
-        let must_exist = matches!(
-            self.edit(update).expected,
-            Expected::Oid(_) | Expected::Symbolic(_)
-        );
+        let must_exist = matches!(self.expected(update), Wanted::Oid(_) | Wanted::Symbolic(_));
         if must_exist && refusal.reason == Reason::NameConflict {
             // Another ref is where this one should be: above all, this one is missing.
             let message = format!("unable to resolve reference '{}'", self.name(update));
@@ -358,12 +403,9 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
     /// whether the update still stands.
     fn mirror_in_head(&mut self, update: usize) -> Result<bool> {
         let Update {
-            log_only,
-            via_head,
-            edit,
-            ..
+            log_only, via_head, ..
         } = self.updates[update];
-        if log_only || via_head || self.queue.edits[edit].skip_log {
+        if log_only || via_head || self.queue.flags(self.edit(update)).skip_log {
             return Ok(true);
         }
         if self.has_value_for(b"HEAD") {
@@ -384,10 +426,10 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
         // An expected target cannot be met behind a symref: what is compared in the end is no
         // symref. In `reftable` Git notices already on the way, which gives another reason.
         if self.format == RefFormat::Reftable
-            && let Expected::Symbolic(expected) = &self.edit(update).expected
-            && expected.as_ref() != target.as_bytes()
+            && let Wanted::Symbolic(expected) = self.expected(update)
+            && expected != target.as_name()
         {
-            return self.refuse_target(update, &target, &expected.to_string());
+            return self.refuse_target(update, &target, expected);
         }
         if self.has_value_for(target.as_bytes()) {
             let name = self.name(update);
@@ -412,17 +454,19 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
             self.derived_values.insert(name.clone(), index);
         }
         self.derived_first.entry(name.clone()).or_insert(index);
-        self.derived.push(name);
+        self.derived.push(Derived {
+            edit: self.edit(origin),
+            parent: origin,
+            name,
+        });
         self.updates.push(Update {
-            edit: self.updates[origin].edit,
-            parent: Some(origin),
             log_only,
             mirrors: log_only,
             via_head: false,
             no_deref: log_only,
             rejected: false,
             current: Current::Missing,
-            old: ObjectId::null(self.queue.format()),
+            old: Id::NULL,
         });
         index
     }
@@ -437,83 +481,80 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
         if self.updates[update].mirrors {
             // An entry for HEAD's reflog. HEAD was read before it was locked: if it no longer points
             // to the branch, the entry is not its own.
-            if let Some(branch) = self.updates[update].parent {
+            if let Some(branch) = self.parent(update) {
                 self.updates[update].rejected = self.name(branch) != target.as_name();
             }
             return Ok(());
         }
         let end = follow(target.as_name(), |name| session.read(name))?;
-        let resolved = end.oid();
-        if let Some(oid) = resolved {
-            self.updates[update].old = oid;
+        let resolved = end.oid().map(|oid| self.ids.number(oid));
+        if let Some(id) = resolved {
+            self.updates[update].old = id;
         }
-        let expected = &self.edit(update).expected;
-        if end == End::Nowhere && *expected != Expected::Any {
+        let expected = self.expected(update);
+        if end == End::Nowhere && expected != Wanted::Any {
             return self.refuse_lock(update, Reason::Generic, "error reading reference");
         }
-        match &self.edit(update).expected {
-            Expected::Any => Ok(()),
-            Expected::Symbolic(expected) if target.as_bytes() == expected.as_ref() => Ok(()),
-            Expected::Symbolic(expected) => {
-                self.refuse_target(update, target, &expected.to_string())
-            }
-            Expected::Missing if resolved.is_none() => self.refuse_lock(
+        match expected {
+            Wanted::Any => Ok(()),
+            Wanted::Symbolic(expected) if target.as_name() == expected => Ok(()),
+            Wanted::Symbolic(expected) => self.refuse_target(update, target, expected),
+            Wanted::Missing if resolved.is_none() => self.refuse_lock(
                 update,
                 Reason::CreateExists,
                 "dangling symref already exists",
             ),
-            Expected::Missing => {
+            Wanted::Missing => {
                 self.refuse_lock(update, Reason::CreateExists, "reference already exists")
             }
-            Expected::Oid(expected) => match resolved {
-                Some(oid) if oid == *expected => Ok(()),
-                Some(oid) => self.refuse_lock(
-                    update,
-                    Reason::IncorrectOldValue,
-                    &format!("is at {oid} but expected {expected}"),
-                ),
-                None => self.refuse_lock(
-                    update,
-                    Reason::NonexistentRef,
-                    &format!("reference is missing but expected {expected}"),
-                ),
+            Wanted::Oid(expected) if resolved == Some(expected) => Ok(()),
+            Wanted::Oid(expected) => match resolved {
+                Some(id) => self.refuse_value(update, id, expected),
+                None => {
+                    let expected = self.ids.get(expected);
+                    let message = format!("reference is missing but expected {expected}");
+                    self.refuse_lock(update, Reason::NonexistentRef, &message)
+                }
             },
         }
     }
 
+    /// Refuses an update because the ref has another value than the expected one.
+    fn refuse_value(&mut self, update: usize, is: Id, expected: Id) -> Result<()> {
+        let (is, expected): (&ObjectId, &ObjectId) = (self.ids.get(is), self.ids.get(expected));
+        let message = format!("is at {is} but expected {expected}");
+        self.refuse_lock(update, Reason::IncorrectOldValue, &message)
+    }
+
     /// Checks a ref that is no symref, or missing, against what its edit expects, and tells the
     /// symrefs that led here its value.
-    fn check_value(&mut self, update: usize, value: Option<ObjectId>) -> Result<()> {
+    fn check_value(&mut self, update: usize, value: Option<Id>) -> Result<()> {
         if self.updates[update].mirrors {
             // An entry for HEAD's reflog, but HEAD is no symref any more.
             self.updates[update].rejected = true;
             return Ok(());
         }
-        if let Some(oid) = value {
-            self.updates[update].old = oid;
-            let mut ancestor = self.updates[update].parent;
+        if let Some(id) = value {
+            self.updates[update].old = id;
+            let mut ancestor = self.parent(update);
             while let Some(parent) = ancestor {
-                self.updates[parent].old = oid;
-                ancestor = self.updates[parent].parent;
+                self.updates[parent].old = id;
+                ancestor = self.parent(parent);
             }
         }
-        match (&self.edit(update).expected, value) {
-            (Expected::Any, _) | (Expected::Missing, None) => Ok(()),
-            (Expected::Missing, Some(_)) => {
+        match (self.expected(update), value) {
+            (Wanted::Any, _) | (Wanted::Missing, None) => Ok(()),
+            (Wanted::Missing, Some(_)) => {
                 self.refuse_lock(update, Reason::CreateExists, "reference already exists")
             }
-            (Expected::Oid(expected), Some(oid)) if *expected == oid => Ok(()),
-            (Expected::Oid(expected), Some(oid)) => self.refuse_lock(
-                update,
-                Reason::IncorrectOldValue,
-                &format!("is at {oid} but expected {expected}"),
-            ),
-            (Expected::Symbolic(expected), Some(_)) => self.refuse_lock(
+            (Wanted::Oid(expected), Some(id)) if expected == id => Ok(()),
+            (Wanted::Oid(expected), Some(id)) => self.refuse_value(update, id, expected),
+            (Wanted::Symbolic(expected), Some(_)) => self.refuse_lock(
                 update,
                 Reason::ExpectedSymref,
                 &format!("expected symref with target '{expected}': but is a regular ref"),
             ),
-            (Expected::Oid(_) | Expected::Symbolic(_), None) => {
+            (Wanted::Oid(_) | Wanted::Symbolic(_), None) => {
                 let message = format!("unable to resolve reference '{}'", self.name(update));
                 self.refuse_lock(update, Reason::NonexistentRef, &message)
             }
@@ -537,13 +578,12 @@ impl<'q, 's, 'a> Expansion<'q, 's, 'a> {
                 .collect(),
         );
     }
+}
 
-    /// Returns whether the edit behind an update deletes.
-    pub(super) fn deletes(&self, update: usize) -> bool {
-        match &self.edit(update).change {
-            Change::Delete => true,
-            Change::Update(oid) => oid.is_null(),
-            Change::Symbolic(_) | Change::Verify | Change::Log(_) => false,
-        }
+/// Returns the name of an update, where the rest of the expansion is borrowed otherwise.
+fn name_of<'n>(queue: &'n Queue<'_>, derived: &'n [Derived], update: usize) -> RefName<'n> {
+    match update.checked_sub(queue.len()) {
+        None => queue.name(update),
+        Some(at) => derived[at].name.as_name(),
     }
 }

@@ -4,17 +4,14 @@
 //! deletion in the `files` format calls the hook for packed-refs as well, within the calls for the
 //! transaction itself. Scripts see that, so it is told here in the same way and order.
 
-use bstr::ByteSlice;
-
 use crate::backend::Session;
 use crate::error::{Error, Result};
 use crate::hook::{self, Hook, Step};
 use crate::name::{RefName, is_root_ref};
-use crate::oid::ObjectId;
 
-use super::edit::{Change, Edit, Expected};
 use super::expand::Expansion;
-use super::queue::Queue;
+use super::ids::{Id, Ids};
+use super::queue::{Action, Queue, Wanted};
 
 /// The hook of one transaction, with what it is told.
 pub(super) struct Announcer<'s> {
@@ -32,12 +29,11 @@ impl<'s> Announcer<'s> {
     ///
     /// # Errors
     /// `Hook` when that cannot be found out.
-    pub(super) fn new(hook: Option<&'s dyn Hook>, queue: &Queue<'_, '_>) -> Result<Option<Self>> {
+    pub(super) fn new(hook: Option<&'s dyn Hook>, queue: &Queue<'_>) -> Result<Option<Self>> {
         Ok(hook::present(hook)?.map(|hook| {
-            let null = ObjectId::null(queue.format());
             let mut lines = Vec::new();
-            for edit in queue.edits.iter().filter(|edit| !edit.is_log_only()) {
-                push_line(&mut lines, edit, edit.name(), null);
+            for edit in (0..queue.len()).filter(|&edit| !queue.is_log_only(edit)) {
+                push_line(&mut lines, queue, queue.ids(), edit, queue.name(edit));
             }
             Announcer {
                 hook,
@@ -76,15 +72,13 @@ impl<'s> Announcer<'s> {
     /// `Hook` when the hook refuses that.
     pub(super) fn expanded(
         &mut self,
-        expansion: &Expansion<'_, '_, '_>,
+        expansion: &Expansion<'_, '_>,
         session: &mut dyn Session,
         initial: bool,
     ) -> Result<()> {
-        let null = ObjectId::null(expansion.queue.format());
         self.lines.clear();
         for update in (0..expansion.updates.len()).filter(|&at| !expansion.updates[at].log_only) {
-            let (edit, name) = (expansion.edit(update), expansion.name(update));
-            push_line(&mut self.lines, edit, name, null);
+            push_update(&mut self.lines, expansion, update);
         }
         if initial {
             self.split_initial(expansion, session)
@@ -96,7 +90,7 @@ impl<'s> Announcer<'s> {
     /// Announces the transaction of packed-refs that the deletions come to.
     fn packed_prepared(
         &mut self,
-        expansion: &Expansion<'_, '_, '_>,
+        expansion: &Expansion<'_, '_>,
         session: &mut dyn Session,
     ) -> Result<()> {
         let lines = packed_lines(expansion, usize::MAX);
@@ -120,23 +114,22 @@ impl<'s> Announcer<'s> {
     /// loose refs beside it, in the format that has both.
     fn split_initial(
         &mut self,
-        expansion: &Expansion<'_, '_, '_>,
+        expansion: &Expansion<'_, '_>,
         session: &mut dyn Session,
     ) -> Result<()> {
         if session.any_packed(&[])?.is_none() {
             return Ok(());
         }
-        let null = ObjectId::null(expansion.queue.format());
         let (mut packed, mut loose) = (Vec::new(), Vec::new());
         for update in (0..expansion.updates.len()).filter(|&at| !expansion.updates[at].log_only) {
-            let (edit, name) = (expansion.edit(update), expansion.name(update));
-            let is_symref = matches!(edit.change, Change::Symbolic(_));
-            let lines = if is_symref || is_root_ref(name.as_bytes()) {
+            let action = expansion.queue.action(expansion.edit(update));
+            let is_symref = matches!(action, Action::Symbolic(_));
+            let lines = if is_symref || is_root_ref(expansion.name(update).as_bytes()) {
                 &mut loose
             } else {
                 &mut packed
             };
-            push_line(lines, edit, name, null);
+            push_update(lines, expansion, update);
         }
         (self.packed, self.loose) = (Some(packed), Some(loose));
         Ok(())
@@ -193,7 +186,7 @@ impl<'s> Announcer<'s> {
     pub(super) fn refused(
         &self,
         error: &Error,
-        expansion: &Expansion<'_, '_, '_>,
+        expansion: &Expansion<'_, '_>,
         session: &mut dyn Session,
         all: bool,
     ) -> Result<()> {
@@ -223,19 +216,22 @@ impl<'s> Announcer<'s> {
 
 /// Returns the names that are deleted from packed-refs too, of edits before `before`.
 fn packed_deletions<'e>(
-    expansion: &'e Expansion<'_, '_, '_>,
+    expansion: &'e Expansion<'_, '_>,
     before: usize,
 ) -> impl Iterator<Item = RefName<'e>> {
     let updates = 0..expansion.updates.len();
     let deleted = updates.filter(move |&at| {
         let update = &expansion.updates[at];
-        !update.log_only && !update.rejected && at < before && expansion.deletes(at)
+        !update.log_only
+            && !update.rejected
+            && at < before
+            && expansion.queue.deletes(expansion.edit(at))
     });
     deleted.map(|at| expansion.name(at))
 }
 
-fn packed_lines(expansion: &Expansion<'_, '_, '_>, before: usize) -> Vec<u8> {
-    let null = ObjectId::null(expansion.queue.format());
+fn packed_lines(expansion: &Expansion<'_, '_>, before: usize) -> Vec<u8> {
+    let null = *expansion.ids.get(Id::NULL);
     let mut lines = Vec::new();
     for name in packed_deletions(expansion, before) {
         hook::push_line(&mut lines, null, null, name);
@@ -243,25 +239,31 @@ fn packed_lines(expansion: &Expansion<'_, '_, '_>, before: usize) -> Vec<u8> {
     lines
 }
 
+/// Appends what the hook is told of one update.
+fn push_update(lines: &mut Vec<u8>, expansion: &Expansion<'_, '_>, update: usize) {
+    let (edit, name) = (expansion.edit(update), expansion.name(update));
+    push_line(lines, expansion.queue, &expansion.ids, edit, name);
+}
+
 /// Appends what the hook is told of one edit.
-fn push_line(lines: &mut Vec<u8>, edit: &Edit<'_>, name: RefName<'_>, null: ObjectId) {
-    match &edit.expected {
-        Expected::Any | Expected::Missing => null.push_hex(lines),
-        Expected::Oid(oid) => oid.push_hex(lines),
-        Expected::Symbolic(target) => push_target(lines, target.as_bytes()),
+fn push_line(lines: &mut Vec<u8>, queue: &Queue<'_>, ids: &Ids, edit: usize, name: RefName<'_>) {
+    match queue.expected(edit) {
+        Wanted::Any | Wanted::Missing => ids.get(Id::NULL).push_hex(lines),
+        Wanted::Oid(id) => ids.get(id).push_hex(lines),
+        Wanted::Symbolic(target) => push_target(lines, target),
     }
     lines.push(b' ');
-    match &edit.change {
-        Change::Update(oid) => oid.push_hex(lines),
-        Change::Symbolic(target) => push_target(lines, target.as_bytes()),
-        Change::Delete | Change::Verify | Change::Log(_) => null.push_hex(lines),
+    match queue.action(edit) {
+        Action::Update(id) => ids.get(id).push_hex(lines),
+        Action::Symbolic(target) => push_target(lines, target),
+        Action::Delete | Action::Verify | Action::Log(_) => ids.get(Id::NULL).push_hex(lines),
     }
     lines.push(b' ');
     lines.extend_from_slice(name.as_bytes());
     lines.push(b'\n');
 }
 
-fn push_target(lines: &mut Vec<u8>, target: &[u8]) {
+fn push_target(lines: &mut Vec<u8>, target: RefName<'_>) {
     lines.extend_from_slice(b"ref:");
-    lines.extend_from_slice(target);
+    lines.extend_from_slice(target.as_bytes());
 }

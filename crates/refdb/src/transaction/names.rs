@@ -18,17 +18,21 @@ use super::expand::{Current, Expansion};
 
 /// Refuses every update that would bring a ref into conflict with another.
 pub(super) fn check(
-    expansion: &mut Expansion<'_, '_, '_>,
+    expansion: &mut Expansion<'_, '_>,
     session: &mut dyn Session,
     initial: bool,
     format: RefFormat,
 ) -> Result<()> {
-    let new = new_names(expansion);
-    if new.is_empty() {
+    let Names {
+        values,
+        parents,
+        nested,
+    } = Names::of(expansion);
+    let is_new = |&update: &usize| expansion.updates[update].current == Current::Missing;
+    if !values.iter().any(is_new) {
         return Ok(());
     }
     let mut clashes = Clashes::default();
-    let parents = parents_of(expansion, &new);
     if !initial {
         let mut walk = Walk::new(session.names()?);
         for &parent in &parents {
@@ -39,10 +43,10 @@ pub(super) fn check(
                 clashes.existing_parents.insert(parent.to_vec());
             }
         }
-        find_children(expansion, &new, &mut walk, &mut clashes)?;
+        let new = values.iter().copied().filter(|update| is_new(update));
+        find_children(expansion, new, &mut walk, &mut clashes)?;
     }
-    let within = parents.iter().any(|parent| expansion.has_value_for(parent));
-    if clashes.is_empty() && !within {
+    if clashes.is_empty() && !nested {
         return Ok(());
     }
     refuse(expansion, &clashes, format)
@@ -63,60 +67,103 @@ impl Clashes {
     }
 }
 
-/// Returns the updates of refs that do not exist, in the order of their names.
-fn new_names(expansion: &Expansion<'_, '_, '_>) -> Vec<usize> {
-    expansion.by_name(|update| {
+/// The names that a transaction gives values to, or verifies.
+struct Names<'e> {
+    /// The updates, in the order of `name/`.
+    values: Vec<usize>,
+    /// Every proper parent of a new name, once and sorted.
+    parents: Vec<&'e [u8]>,
+    /// Whether one of the names is a parent of another.
+    nested: bool,
+}
+
+impl<'e> Names<'e> {
+    fn of(expansion: &'e Expansion<'_, '_>) -> Self {
+        let name = |update: usize| expansion.name(update).as_bytes();
+        let mut values: Vec<usize> = expansion
+            .by_name()
+            .filter(|&update| {
+                let state = &expansion.updates[update];
+                !state.log_only && !state.rejected
+            })
+            .collect();
+        let mut parents_of_new: Vec<&[u8]> = Vec::new();
+        let (mut nested, mut sorted) = (false, true);
+        let mut previous: &[u8] = b"";
+        let mut known: &[u8] = b"";
+        for &update in &values {
+            let name = name(update);
+            if let Some(&next) = name.strip_prefix(previous).and_then(<[u8]>::first) {
+                // `a-b` sorts before `a/`, and `a` before both.
+                nested |= next == b'/';
+                sorted &= next >= b'/';
+            }
+            previous = name;
+            if expansion.updates[update].current == Current::Missing {
+                // Parents that end within what this name shares with the one before are known.
+                let shared = common_prefix(known, name);
+                parents_of_new.extend(parents(name, shared));
+                known = name;
+            }
+        }
+        if !sorted {
+            let below = |update: usize| name(update).iter().chain(b"/");
+            values.sort_by(|&low, &high| below(low).cmp(below(high)));
+            nested = !values.is_sorted_by(|&low, &high| !is_below(name(low), name(high)));
+        }
+        parents_of_new.sort_unstable();
+        parents_of_new.dedup();
+        Names {
+            values,
+            parents: parents_of_new,
+            nested,
+        }
+    }
+}
+
+/// Returns the updates of refs that do not exist, in the order in which they were added.
+fn new_names(expansion: &Expansion<'_, '_>) -> Vec<usize> {
+    let is_new = |&update: &usize| {
         let state = &expansion.updates[update];
         state.current == Current::Missing && !state.log_only && !state.rejected
-    })
+    };
+    (0..expansion.updates.len()).filter(is_new).collect()
 }
 
-/// Returns every proper parent of the new names, once and sorted.
-fn parents_of<'e>(expansion: &'e Expansion<'_, '_, '_>, new: &[usize]) -> Vec<&'e [u8]> {
-    let mut all: Vec<&[u8]> = Vec::new();
-    let mut previous: &[u8] = b"";
-    for &update in new {
-        let name = expansion.name(update).as_bytes();
-        let shared = name
-            .iter()
-            .zip(previous)
-            .take_while(|(a, b)| a == b)
-            .count();
-        // Parents that end within what this name shares with the one before are known already.
-        all.extend(parents(name).filter(|parent| parent.len() >= shared));
-        previous = name;
-    }
-    all.sort_unstable();
-    all.dedup();
-    all
+/// Returns how many bytes two names share at their start.
+fn common_prefix(left: &[u8], right: &[u8]) -> usize {
+    let words = left.as_chunks::<8>().0.iter().zip(right.as_chunks().0);
+    let shared = words.take_while(|(left, right)| left == right).count() * 8;
+    let bytes = left.iter().zip(right).skip(shared);
+    shared + bytes.take_while(|(left, right)| left == right).count()
 }
 
-/// Returns the proper parents of a name, shortest first.
-fn parents(name: &[u8]) -> impl Iterator<Item = &[u8]> {
-    name.iter()
-        .enumerate()
-        .filter(|(_, byte)| **byte == b'/')
-        .filter_map(|(end, _)| name.get(..end))
+/// Returns whether `name` is that of a ref below `parent`.
+fn is_below(parent: &[u8], name: &[u8]) -> bool {
+    name.strip_prefix(parent)
+        .is_some_and(|rest| rest.starts_with(b"/"))
 }
 
-/// Finds the refs below new names.
+/// Returns the proper parents of a name that are at least `len` bytes long, shortest first.
+fn parents(name: &[u8], len: usize) -> impl Iterator<Item = &[u8]> {
+    let rest = name.get(len..).unwrap_or_default();
+    rest.find_iter(b"/")
+        .filter_map(move |slash| name.get(..len + slash))
+}
+
+/// Finds the refs below new names, which come in the order of `name/`.
 fn find_children(
-    expansion: &Expansion<'_, '_, '_>,
-    new: &[usize],
+    expansion: &Expansion<'_, '_>,
+    new: impl Iterator<Item = usize>,
     walk: &mut Walk,
     clashes: &mut Clashes,
 ) -> Result<()> {
-    // `a-b` sorts before `a/`, and `a` before both: the walk needs the order of `name/`.
-    let below = |update: usize| expansion.name(update).as_bytes().iter().chain(b"/");
-    let mut order = new.to_vec();
-    if !order.is_sorted_by(|&low, &high| below(low).le(below(high))) {
-        order.sort_by(|&low, &high| below(low).cmp(below(high)));
-    }
     walk.restart();
     let mut key = Vec::new();
-    for update in order {
+    for update in new {
         key.clear();
-        key.extend(below(update));
+        key.extend_from_slice(expansion.name(update).as_bytes());
+        key.push(b'/');
         if let Some(found) = walk
             .first_from(&key)?
             .filter(|found| found.starts_with(&key))
@@ -181,13 +228,8 @@ impl Walk {
 
 /// Refuses in Git's order: update by update as they were added, for each its parents from the
 /// shortest on, then what is below it.
-fn refuse(
-    expansion: &mut Expansion<'_, '_, '_>,
-    clashes: &Clashes,
-    format: RefFormat,
-) -> Result<()> {
-    let mut new = new_names(expansion);
-    new.sort_unstable();
+fn refuse(expansion: &mut Expansion<'_, '_>, clashes: &Clashes, format: RefFormat) -> Result<()> {
+    let new = new_names(expansion);
     if format == RefFormat::Files {
         refuse_over_locks(expansion, &new)?;
     }
@@ -203,13 +245,9 @@ fn refuse(
 }
 
 /// Returns why an update cannot stand beside the store and the rest of the transaction.
-fn conflict_of(
-    expansion: &Expansion<'_, '_, '_>,
-    clashes: &Clashes,
-    update: usize,
-) -> Option<String> {
+fn conflict_of(expansion: &Expansion<'_, '_>, clashes: &Clashes, update: usize) -> Option<String> {
     let name = expansion.name(update);
-    for parent in parents(name.as_bytes()) {
+    for parent in parents(name.as_bytes(), 0) {
         if clashes.existing_parents.contains(parent) {
             return Some(format!(
                 "'{}' exists; cannot create '{name}'",
@@ -237,7 +275,7 @@ fn conflict_of(
 }
 
 /// Returns the first name of the transaction below `name`.
-fn child_within(expansion: &Expansion<'_, '_, '_>, name: &[u8]) -> Option<Vec<u8>> {
+fn child_within(expansion: &Expansion<'_, '_>, name: &[u8]) -> Option<Vec<u8>> {
     let mut below = name.to_vec();
     below.push(b'/');
     let counts = |&update: &usize| {
@@ -248,7 +286,7 @@ fn child_within(expansion: &Expansion<'_, '_, '_>, name: &[u8]) -> Option<Vec<u8
         .edits_from(&below)
         .take_while(|&update| expansion.name(update).as_bytes().starts_with(&below));
     let edit = edits.find(counts);
-    let derived = (expansion.queue.edits.len()..expansion.updates.len()).filter(counts);
+    let derived = (expansion.queue.len()..expansion.updates.len()).filter(counts);
     edit.into_iter()
         .chain(derived)
         .map(|update| expansion.name(update).as_bytes())
@@ -259,7 +297,7 @@ fn child_within(expansion: &Expansion<'_, '_, '_>, name: &[u8]) -> Option<Vec<u8
 /// In the `files` format the lock of a ref lies below the locks' common directory, so that a name
 /// is refused as soon as it is met if one below it was met before: of `a/b` and `a`, in that order,
 /// `a` is the one that goes.
-fn refuse_over_locks(expansion: &mut Expansion<'_, '_, '_>, new: &[usize]) -> Result<()> {
+fn refuse_over_locks(expansion: &mut Expansion<'_, '_>, new: &[usize]) -> Result<()> {
     let mut seen_parents: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
     for &update in new {
         let name = expansion.name(update);
@@ -271,7 +309,7 @@ fn refuse_over_locks(expansion: &mut Expansion<'_, '_, '_>, new: &[usize]) -> Re
             expansion.refuse_lock(update, Reason::NameConflict, &message)?;
             continue;
         }
-        for parent in parents(name.as_bytes()) {
+        for parent in parents(name.as_bytes(), 0) {
             seen_parents
                 .entry(parent.to_vec())
                 .or_insert_with(|| name.as_bytes().to_vec());

@@ -1,113 +1,136 @@
 //! From checked updates to the plan that a backend carries out.
 
-use crate::backend::{LogWrite, NewValue, Plan, Ref, RefFormat, Session, Write};
+use std::collections::HashMap;
+
+use crate::backend::{LogWrite, NewValue, Plan, Ref, RefFormat, Session, Write, Writes};
 use crate::error::Result;
 use crate::name::RefName;
-use crate::oid::ObjectId;
 use crate::options::{LogRefs, Options};
 use crate::reflog::Signature;
 use crate::resolve::follow;
 use crate::system::System;
 use crate::target::Target;
 
-use super::edit::Change;
 use super::expand::{Current, Expansion};
+use super::ids::Id;
+use super::queue::Action;
 
-/// A plan by positions, before names are borrowed for it.
-pub(super) struct Draft {
-    /// The updates that change a value, in the order of their names.
-    writes: Vec<usize>,
-    logs: Vec<DraftLog>,
-}
+/// The objects that new symrefs lead to, by update.
+type Ends = HashMap<usize, Id>;
 
-struct DraftLog {
-    update: usize,
-    old: ObjectId,
-    new: ObjectId,
-    create: bool,
+/// Finds out where new symrefs lead, for their reflogs.
+pub(super) fn symref_ends(
+    expansion: &mut Expansion<'_, '_>,
+    session: &mut dyn Session,
+    format: RefFormat,
+) -> Result<Ends> {
+    let mut ends = Ends::new();
+    for update in 0..expansion.updates.len() {
+        let Action::Symbolic(target) = expansion.queue.action(expansion.edit(update)) else {
+            continue;
+        };
+        // As in Git, the reflog of HEAD does not tell where its branch leads as a symref.
+        let end = if expansion.updates[update].mirrors {
+            Some(Id::NULL)
+        } else if is_logged(expansion, update) {
+            let end = follow(target, |name| match format {
+                RefFormat::Files => read_after(expansion, session, name, update),
+                RefFormat::Reftable => session.read(name),
+            })?;
+            end.oid().map(|oid| expansion.ids.number(oid))
+        } else {
+            None
+        };
+        ends.extend(end.map(|end| (update, end)));
+    }
+    Ok(ends)
 }
 
 /// Decides which values and which reflog entries are written.
-pub(super) fn draft(
-    expansion: &Expansion<'_, '_, '_>,
-    session: &mut dyn Session,
-    options: &Options,
-    format: RefFormat,
-) -> Result<Draft> {
-    let writes = expansion.by_name(|update| value(expansion, update).is_some());
-    let mut logs = Vec::new();
-    for update in 0..expansion.updates.len() {
-        if let Some((old, new)) = entry(expansion, session, update, format)? {
-            let create = expansion.edit(update).create_log
-                || is_logged_by_default(expansion.name(update), options.log_refs);
-            logs.push(DraftLog {
-                update,
-                old,
-                new,
-                create,
-            });
-        }
-    }
-    Ok(Draft { writes, logs })
+pub(super) fn plan<'e>(
+    expansion: &'e Expansion<'_, '_>,
+    ends: &'e Ends,
+    options: &'e Options,
+    system: &'e dyn System,
+    initial: bool,
+) -> Plan<'e> {
+    let writes = move || -> Writes<'e> {
+        Box::new(expansion.by_name().filter_map(move |update| {
+            let (name, value) = (expansion.name(update), value(expansion, update)?);
+            Some(Write { name, value })
+        }))
+    };
+    let log = move |update| entry(expansion, ends, options, update);
+    let committer = move || committer(options, system);
+    Plan::new(writes, log, expansion.updates.len(), committer, initial)
 }
 
 /// Returns the value that an update gives to its ref, if it changes it.
-fn value<'e>(expansion: &'e Expansion<'_, '_, '_>, update: usize) -> Option<NewValue<'e>> {
+fn value<'e>(expansion: &'e Expansion<'_, '_>, update: usize) -> Option<NewValue<'e>> {
     let state = &expansion.updates[update];
     if state.rejected || state.log_only {
         return None;
     }
-    if expansion.deletes(update) {
+    let (queue, edit) = (expansion.queue, expansion.edit(update));
+    if queue.deletes(edit) {
         return (state.current != Current::Missing).then_some(NewValue::Deleted);
     }
-    match &expansion.edit(update).change {
-        Change::Update(oid) if state.current == Current::Direct(*oid) => None,
-        Change::Update(oid) => Some(NewValue::Direct {
-            oid: *oid,
-            peeled: expansion.queue.peeled[state.edit],
+    match queue.action(edit) {
+        Action::Update(id) if state.current == Current::Direct(id) => None,
+        Action::Update(id) => Some(NewValue::Direct {
+            oid: *expansion.ids.get(id),
+            peeled: queue.peeled(edit).map(|peeled| *expansion.ids.get(peeled)),
         }),
-        Change::Symbolic(target) => Some(NewValue::Symbolic(RefName::from_disk(target))),
-        Change::Delete | Change::Verify | Change::Log(_) => None,
+        Action::Symbolic(target) => Some(NewValue::Symbolic(target)),
+        Action::Delete | Action::Verify | Action::Log(_) => None,
     }
 }
 
-/// Returns the old and the new value of the reflog entry that an update brings, if any.
-fn entry(
-    expansion: &Expansion<'_, '_, '_>,
-    session: &mut dyn Session,
-    update: usize,
-    format: RefFormat,
-) -> Result<Option<(ObjectId, ObjectId)>> {
+/// Returns whether an update may bring an entry for a reflog.
+fn is_logged(expansion: &Expansion<'_, '_>, update: usize) -> bool {
     let state = &expansion.updates[update];
     let edit = expansion.edit(update);
-    if state.rejected || edit.skip_log {
-        return Ok(None);
+    if state.rejected || expansion.queue.flags(edit).skip_log {
+        return false;
     }
-    if !state.log_only && (expansion.deletes(update) || value(expansion, update).is_none()) {
-        return Ok(None);
+    state.log_only || !(expansion.queue.deletes(edit) || value(expansion, update).is_none())
+}
+
+/// Returns the reflog entry that an update brings, if any.
+fn entry<'e>(
+    expansion: &'e Expansion<'_, '_>,
+    ends: &Ends,
+    options: &Options,
+    update: usize,
+) -> Option<LogWrite<'e>> {
+    if !is_logged(expansion, update) {
+        return None;
     }
-    let null = ObjectId::null(state.old.format());
-    Ok(match &edit.change {
-        Change::Log(entry) => Some((entry.old, entry.new)),
-        Change::Verify => None,
-        Change::Delete => Some((state.old, null)),
-        Change::Update(new) => Some((state.old, *new)),
-        // As in Git, the reflog of HEAD does not tell where its branch leads as a symref.
-        Change::Symbolic(_) if state.mirrors => Some((state.old, null)),
-        Change::Symbolic(target) => {
-            let end = follow(RefName::from_disk(target), |name| match format {
-                RefFormat::Files => read_after(expansion, session, name, update),
-                RefFormat::Reftable => session.read(name),
-            })?;
-            end.oid().map(|new| (state.old, new))
-        }
+    let (queue, edit) = (expansion.queue, expansion.edit(update));
+    let name = expansion.name(update);
+    let old = *expansion.ids.get(expansion.updates[update].old);
+    let id = |id: Id| *expansion.ids.get(id);
+    let (old, new, who) = match queue.action(edit) {
+        Action::Log(entry) => (entry.old, entry.new, entry.who.as_ref()),
+        Action::Verify => return None,
+        Action::Delete => (old, id(Id::NULL), None),
+        Action::Update(new) => (old, id(new), None),
+        Action::Symbolic(_) => (old, id(*ends.get(&update)?), None),
+    };
+    Some(LogWrite {
+        name,
+        old,
+        new,
+        message: queue.message(edit),
+        who,
+        create: queue.flags(edit).create_log || is_logged_by_default(name, options.log_refs),
     })
 }
 
 /// Reads a ref as the updates before `update` leave it: in the `files` format each entry is
 /// written when the values before it are in place already.
 fn read_after(
-    expansion: &Expansion<'_, '_, '_>,
+    expansion: &Expansion<'_, '_>,
     session: &mut dyn Session,
     name: RefName<'_>,
     update: usize,
@@ -143,7 +166,7 @@ fn is_logged_by_default(name: RefName<'_>, log_refs: LogRefs) -> bool {
 }
 
 /// Returns who is named in the entries of this transaction, and when.
-pub(super) fn committer(options: &Options, system: &dyn System) -> Result<Signature> {
+fn committer(options: &Options, system: &dyn System) -> Result<Signature> {
     let identity = options.committer.get()?;
     let (time, zone) = identity
         .date
@@ -154,41 +177,4 @@ pub(super) fn committer(options: &Options, system: &dyn System) -> Result<Signat
         time,
         zone,
     })
-}
-
-impl Draft {
-    /// Borrows names and values for the plan.
-    pub(super) fn plan<'e>(
-        &self,
-        expansion: &'e Expansion<'_, '_, '_>,
-        who: Signature,
-        initial: bool,
-    ) -> Plan<'e> {
-        let write = |&update: &usize| {
-            value(expansion, update).map(|value| Write {
-                name: expansion.name(update),
-                value,
-            })
-        };
-        let log = |log: &DraftLog| {
-            let edit = expansion.edit(log.update);
-            LogWrite {
-                name: expansion.name(log.update),
-                old: log.old,
-                new: log.new,
-                message: &edit.message,
-                who: match &edit.change {
-                    Change::Log(entry) => entry.who.as_ref(),
-                    _ => None,
-                },
-                create: log.create,
-            }
-        };
-        Plan {
-            writes: self.writes.iter().filter_map(write).collect(),
-            logs: self.logs.iter().map(log).collect(),
-            who: Some(who),
-            initial,
-        }
-    }
 }

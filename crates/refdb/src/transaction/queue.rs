@@ -1,50 +1,210 @@
-//! The queue: edits whose names and objects have been checked, each object looked up once.
+//! What a transaction is asked to do: edits with their names, and the objects of their new values,
+//! checked.
+//!
+//! Edits are kept in columns: one buffer for all names and messages, ids by number, and a few bytes
+//! for each edit. Memory that is touched for the first time costs more than anything else that is
+//! done to an edit.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
+use std::ops::Range;
 
 use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
-use crate::name::{FormatOptions, is_pseudoref, is_safe, is_well_formed};
+use crate::name::{FormatOptions, RefName, is_pseudoref, is_safe, is_well_formed};
 use crate::objects::{ObjectKind, Objects, Peeled};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::reflog::{is_normalized, normalize_message};
 
-use super::edit::{Change, Edit};
+use super::edit::{Change, Edit, Expected, LogEdit};
+use super::ids::{Id, Ids};
 
-pub(super) struct Queue<'s, 'a> {
+/// How many bytes the names and messages of one transaction may have together.
+const TEXT_LEN_MAX: usize = u32::MAX as usize;
+
+pub(super) struct Queue<'s> {
     objects: &'s dyn Objects,
     format: ObjectFormat,
-    pub(super) edits: Vec<Edit<'a>>,
-    /// What the new value of each edit peels to, for those that are tags.
-    pub(super) peeled: Vec<Option<ObjectId>>,
-    known: HashMap<ObjectId, Option<Known>>,
+    /// Names, targets and messages, one behind the other.
+    text: Vec<u8>,
+    edits: Vec<Queued>,
+    logs: Vec<LogEdit>,
+    /// What is known of the objects of new values, by the number of their id.
+    known: Vec<Known>,
+    ids: Ids,
 }
 
+/// One edit.
 #[derive(Clone, Copy)]
-struct Known {
-    kind: ObjectKind,
-    peeled: Option<ObjectId>,
+struct Queued {
+    name: Span,
+    message: Span,
+    does: Does,
+    expected: Needs,
+    flags: Flags,
 }
 
-impl<'s, 'a> Queue<'s, 'a> {
+/// What an edit asks for beside its change.
+#[derive(Clone, Copy)]
+pub(super) struct Flags {
+    pub(super) deref: bool,
+    pub(super) create_log: bool,
+    pub(super) skip_log: bool,
+    /// Whether the object of the new value was looked up, so that its peeled value is known.
+    checked: bool,
+}
+
+/// A part of the text. A transaction has less text than 32 bits can count.
+#[derive(Clone, Copy)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+/// [`Change`], by numbers.
+#[derive(Clone, Copy)]
+enum Does {
+    Update(Id),
+    Symbolic(Span),
+    Delete,
+    Verify,
+    Log(usize),
+}
+
+/// [`Expected`], by numbers.
+#[derive(Clone, Copy)]
+enum Needs {
+    Any,
+    Missing,
+    Oid(Id),
+    Symbolic(Span),
+}
+
+/// What an edit does, as [`Change`] says it.
+#[derive(Clone, Copy)]
+pub(super) enum Action<'q> {
+    Update(Id),
+    Symbolic(RefName<'q>),
+    Delete,
+    Verify,
+    Log(&'q LogEdit),
+}
+
+/// What an edit expects, as [`Expected`] says it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted<'q> {
+    Any,
+    Missing,
+    Oid(Id),
+    Symbolic(RefName<'q>),
+}
+
+/// What is known of an object.
+#[derive(Clone, Copy, Default)]
+enum Known {
+    #[default]
+    Nothing,
+    Missing,
+    Is {
+        is_commit: bool,
+        peeled: Option<Id>,
+    },
+}
+
+impl<'s> Queue<'s> {
     pub(super) fn new(objects: &'s dyn Objects, format: ObjectFormat) -> Self {
         Queue {
             objects,
             format,
+            text: Vec::new(),
             edits: Vec::new(),
-            peeled: Vec::new(),
-            known: HashMap::new(),
+            logs: Vec::new(),
+            known: Vec::new(),
+            ids: Ids::new(format),
         }
     }
 
-    pub(super) fn format(&self) -> ObjectFormat {
-        self.format
+    /// Returns the ids, before they are handed over.
+    pub(super) fn ids(&self) -> &Ids {
+        &self.ids
     }
 
-    pub(super) fn add(&mut self, mut edit: Edit<'a>) -> Result<()> {
-        check_name(&edit)?;
-        check_text(&edit)?;
-        let peeled = match edit.change {
+    /// Hands over the ids, when all edits are there.
+    pub(super) fn take_ids(&mut self) -> Ids {
+        std::mem::replace(&mut self.ids, Ids::new(self.format))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.edits.len()
+    }
+
+    pub(super) fn name(&self, edit: usize) -> RefName<'_> {
+        RefName::from_disk(self.slice(self.edits[edit].name))
+    }
+
+    /// Returns the reason that the reflog records, normalised.
+    pub(super) fn message(&self, edit: usize) -> &[u8] {
+        self.slice(self.edits[edit].message)
+    }
+
+    pub(super) fn flags(&self, edit: usize) -> Flags {
+        self.edits[edit].flags
+    }
+
+    pub(super) fn action(&self, edit: usize) -> Action<'_> {
+        match self.edits[edit].does {
+            Does::Update(id) => Action::Update(id),
+            Does::Symbolic(target) => Action::Symbolic(RefName::from_disk(self.slice(target))),
+            Does::Delete => Action::Delete,
+            Does::Verify => Action::Verify,
+            Does::Log(index) => Action::Log(&self.logs[index]),
+        }
+    }
+
+    pub(super) fn expected(&self, edit: usize) -> Wanted<'_> {
+        match self.edits[edit].expected {
+            Needs::Any => Wanted::Any,
+            Needs::Missing => Wanted::Missing,
+            Needs::Oid(id) => Wanted::Oid(id),
+            Needs::Symbolic(target) => Wanted::Symbolic(RefName::from_disk(self.slice(target))),
+        }
+    }
+
+    /// Returns whether an edit touches nothing but a reflog.
+    pub(super) fn is_log_only(&self, edit: usize) -> bool {
+        matches!(self.edits[edit].does, Does::Log(_))
+    }
+
+    /// Returns whether an edit deletes.
+    pub(super) fn deletes(&self, edit: usize) -> bool {
+        matches!(self.edits[edit].does, Does::Delete | Does::Update(Id::NULL))
+    }
+
+    /// Returns what the new value of an edit peels to, if it is a tag.
+    pub(super) fn peeled(&self, edit: usize) -> Option<Id> {
+        let Queued { does, flags, .. } = self.edits[edit];
+        match (does, flags.checked) {
+            (Does::Update(id), true) => match self.known.get(id.index()) {
+                Some(Known::Is { peeled, .. }) => *peeled,
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn slice(&self, span: Span) -> &[u8] {
+        &self.text[span.start as usize..span.end as usize]
+    }
+
+    fn push_text(&mut self, bytes: &[u8]) -> Span {
+        let count = |len: usize| u32::try_from(len).expect("checked for the whole edit");
+        let start = count(self.text.len());
+        self.text.extend_from_slice(bytes);
+        let end = count(self.text.len());
+        Span { start, end }
+    }
+
+    pub(super) fn add(&mut self, edit: &Edit<'_>) -> Result<()> {
+        check_name(edit)?;
+        check_text(edit)?;
+        let checked = match edit.change {
             Change::Update(oid) if oid.format() != self.format => {
                 return Err(Error::new(
                     ErrorKind::Misuse,
@@ -52,62 +212,106 @@ impl<'s, 'a> Queue<'s, 'a> {
                 ));
             }
             Change::Update(oid) if !oid.is_null() && !edit.skip_object_check => {
-                self.check_object(&edit, oid)?
+                Some(self.check_object(edit, oid)?)
             }
             _ => None,
         };
-        if !is_normalized(&edit.message) {
-            edit.message = Cow::Owned(normalize_message(&edit.message));
+        if text_len(edit) > TEXT_LEN_MAX - self.text.len() {
+            let message = format!("the names and messages are longer than {TEXT_LEN_MAX} bytes");
+            return Err(Error::new(ErrorKind::Misuse, message));
         }
-        self.edits.push(edit);
-        self.peeled.push(peeled);
+        let queued = Queued {
+            name: self.push_text(&edit.name),
+            message: self.push_message(&edit.message),
+            does: match &edit.change {
+                Change::Update(oid) => {
+                    Does::Update(checked.unwrap_or_else(|| self.ids.number(*oid)))
+                }
+                Change::Symbolic(target) => Does::Symbolic(self.push_text(target)),
+                Change::Delete => Does::Delete,
+                Change::Verify => Does::Verify,
+                Change::Log(entry) => {
+                    self.logs.push(LogEdit::clone(entry));
+                    Does::Log(self.logs.len() - 1)
+                }
+            },
+            expected: match &edit.expected {
+                Expected::Any => Needs::Any,
+                Expected::Missing => Needs::Missing,
+                Expected::Oid(oid) => Needs::Oid(self.ids.number(*oid)),
+                Expected::Symbolic(target) => Needs::Symbolic(self.push_text(target)),
+            },
+            flags: Flags {
+                deref: edit.deref,
+                create_log: edit.create_log,
+                skip_log: edit.skip_log,
+                checked: checked.is_some(),
+            },
+        };
+        self.edits.push(queued);
         Ok(())
     }
 
-    fn check_object(&mut self, edit: &Edit<'a>, oid: ObjectId) -> Result<Option<ObjectId>> {
-        let known = match self.known.get(&oid) {
-            Some(known) => *known,
-            None => {
-                let known = self.look_up(oid)?;
-                self.known.insert(oid, known);
-                known
-            }
-        };
-        let refuse = |message: String| {
-            Error::rejected(Rejection {
-                index: self.edits.len(),
-                name: edit.name().to_owned(),
-                reason: Reason::InvalidNewValue,
-                message,
-            })
-        };
-        let name = edit.name();
-        let Some(known) = known else {
-            return Err(refuse(format!(
-                "trying to write ref '{name}' with nonexistent object {oid}"
-            )));
-        };
-        let is_branch = name.is_head() || name.as_bytes().starts_with(b"refs/heads/");
-        if is_branch && known.kind != ObjectKind::Commit {
-            return Err(refuse(format!(
-                "trying to write non-commit object {oid} to branch '{name}'"
-            )));
+    /// Keeps a message: most edits have that of the one before.
+    fn push_message(&mut self, message: &[u8]) -> Span {
+        if let Some(last) = self.edits.last().map(|last| last.message)
+            && self.slice(last) == message
+        {
+            return last;
         }
-        Ok(known.peeled)
+        if is_normalized(message) {
+            self.push_text(message)
+        } else {
+            self.push_text(&normalize_message(message))
+        }
     }
 
-    fn look_up(&self, oid: ObjectId) -> Result<Option<Known>> {
+    fn check_object(&mut self, edit: &Edit<'_>, oid: ObjectId) -> Result<Id> {
+        let id = self.ids.number(oid);
+        if self.known.len() <= id.index() {
+            self.known.resize(id.index() + 1, Known::Nothing);
+        }
+        if let Known::Nothing = self.known[id.index()] {
+            self.known[id.index()] = self.look_up(oid)?;
+        }
+        let name = edit.name();
+        let message = match self.known[id.index()] {
+            Known::Is { is_commit, .. }
+                if is_commit
+                    || !(name.is_head() || name.as_bytes().starts_with(b"refs/heads/")) =>
+            {
+                return Ok(id);
+            }
+            Known::Is { .. } => {
+                format!("trying to write non-commit object {oid} to branch '{name}'")
+            }
+            Known::Nothing | Known::Missing => {
+                format!("trying to write ref '{name}' with nonexistent object {oid}")
+            }
+        };
+        Err(Error::rejected(Rejection {
+            index: self.edits.len(),
+            name: name.to_owned(),
+            reason: Reason::InvalidNewValue,
+            message,
+        }))
+    }
+
+    fn look_up(&mut self, oid: ObjectId) -> Result<Known> {
         let Some(kind) = self.objects.kind(oid)? else {
-            return Ok(None);
+            return Ok(Known::Missing);
         };
         let peeled = match kind {
             ObjectKind::Tag => match self.objects.peel(oid)? {
-                Peeled::To(peeled) => Some(peeled),
+                Peeled::To(peeled) => Some(self.ids.number(peeled)),
                 Peeled::Itself | Peeled::Nowhere | Peeled::Missing => None,
             },
             ObjectKind::Commit | ObjectKind::Tree | ObjectKind::Blob => None,
         };
-        Ok(Some(Known { kind, peeled }))
+        Ok(Known::Is {
+            is_commit: kind == ObjectKind::Commit,
+            peeled,
+        })
     }
 
     /// Returns the positions of the edits in the order of their names.
@@ -115,31 +319,44 @@ impl<'s, 'a> Queue<'s, 'a> {
     /// # Errors
     /// `Rejected` when two edits (entries for the reflog alone aside) have the same name.
     pub(super) fn sorted(&self) -> Result<Vec<usize>> {
-        let mut order: Vec<usize> = (0..self.edits.len()).collect();
-        if !self
-            .edits
-            .is_sorted_by(|low, high| low.name() <= high.name())
+        let all: Range<usize> = 0..self.edits.len();
+        let mut order: Vec<usize> = all.clone().collect();
+        // Names that increase need no sorting, and none of them is there twice.
+        if all
+            .clone()
+            .is_sorted_by(|&low, &high| self.name(low) < self.name(high))
         {
-            order.sort_by(|&low, &high| self.edits[low].name().cmp(&self.edits[high].name()));
+            return Ok(order);
         }
-        let mut previous: Option<&Edit<'a>> = None;
-        for &index in &order {
-            let edit = &self.edits[index];
-            if edit.is_log_only() {
-                continue;
-            }
-            if previous.is_some_and(|previous| previous.name() == edit.name()) {
+        order.sort_by(|&low, &high| self.name(low).cmp(&self.name(high)));
+        let mut previous: Option<RefName<'_>> = None;
+        for &index in order.iter().filter(|&&index| !self.is_log_only(index)) {
+            let name = self.name(index);
+            if previous == Some(name) {
                 return Err(Error::rejected(Rejection {
                     index,
-                    name: edit.name().to_owned(),
+                    name: name.to_owned(),
                     reason: Reason::Generic,
-                    message: format!("multiple updates for ref '{}' not allowed", edit.name()),
+                    message: format!("multiple updates for ref '{name}' not allowed"),
                 }));
             }
-            previous = Some(edit);
+            previous = Some(name);
         }
         Ok(order)
     }
+}
+
+/// Returns how much text an edit brings at most.
+fn text_len(edit: &Edit<'_>) -> usize {
+    let target = match &edit.change {
+        Change::Symbolic(target) => target.len(),
+        _ => 0,
+    };
+    let expected = match &edit.expected {
+        Expected::Symbolic(target) => target.len(),
+        _ => 0,
+    };
+    edit.name.len() + edit.message.len() + target + expected
 }
 
 /// Refuses targets and signatures that could not be read back as they were given.
@@ -208,7 +425,6 @@ fn check_name(edit: &Edit<'_>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name::RefName;
     use crate::objects::NoObjects;
     use crate::reflog::Signature;
 
@@ -218,7 +434,7 @@ mod tests {
         let name = RefName::new("refs/heads/a").unwrap();
         // Safe, and so a name that may be deleted, but nothing to point to.
         let target = RefName::new("refs/heads/two\nlines").unwrap();
-        let error = queue.add(Edit::symbolic(name, target)).unwrap_err();
+        let error = queue.add(&Edit::symbolic(name, target)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidName);
 
         let null = ObjectId::null(ObjectFormat::Sha1);
@@ -230,10 +446,10 @@ mod tests {
             zone: 0,
         };
         let log = |email: &str| Edit::log(name, null, one).signed(signature(email));
-        let error = queue.add(log("a@b>\nforged")).unwrap_err();
+        let error = queue.add(&log("a@b>\nforged")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Misuse);
-        assert!(queue.add(log("a@b")).is_ok());
-        assert_eq!(queue.edits.len(), 1);
+        assert!(queue.add(&log("a@b")).is_ok());
+        assert_eq!(queue.len(), 1);
     }
 
     #[test]
@@ -241,11 +457,11 @@ mod tests {
         let mut queue = Queue::new(&NoObjects, ObjectFormat::Sha1);
         let name = RefName::new("refs/heads/a").unwrap();
         let one = ObjectId::from_hex(&[b'1'; 40]).unwrap();
-        queue.add(Edit::log(name, one, one)).unwrap();
-        queue.add(Edit::log(name, one, one)).unwrap();
-        queue.add(Edit::update(name, one)).unwrap();
+        queue.add(&Edit::log(name, one, one)).unwrap();
+        queue.add(&Edit::log(name, one, one)).unwrap();
+        queue.add(&Edit::update(name, one)).unwrap();
         assert_eq!(queue.sorted().unwrap(), [0, 1, 2]);
-        queue.add(Edit::delete(name)).unwrap();
+        queue.add(&Edit::delete(name)).unwrap();
         let error = queue.sorted().unwrap_err();
         assert!(
             error

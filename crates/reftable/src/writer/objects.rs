@@ -1,7 +1,8 @@
 //! Collects which ref block names which object id, for the object section.
 //!
 //! The ids are sorted once at the end: most tables never get an object section, so collecting has
-//! to be cheap. Sorting compares the first eight bytes of an id, which nearly always decide.
+//! to be cheap. They are put into buckets by their first bits, which spreads them evenly because
+//! ids are hashes, and sorted there by their first eight bytes, which nearly always decide.
 
 use super::block::{common_prefix, first_word};
 
@@ -18,7 +19,7 @@ pub(super) struct Objects {
 }
 
 /// One mention of an object id.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Seen {
     /// The first bytes of the id.
     word: u64,
@@ -59,10 +60,11 @@ impl Objects {
     ) -> Result<Option<u8>, E> {
         let ids = std::mem::take(&mut self.ids);
         let id = |seen: &Seen| &ids[seen.at..seen.at + len];
-        self.seen.sort_unstable_by(|a, b| {
-            let by_id = a.word.cmp(&b.word).then_with(|| id(a).cmp(id(b)));
-            by_id.then(a.block.cmp(&b.block))
-        });
+        self.seen = in_buckets(&self.seen);
+        for bucket in self.seen.chunk_by_mut(|a, b| bucket_of(a) == bucket_of(b)) {
+            // Blocks are in order already, and buckets keep it.
+            bucket.sort_by(|a, b| a.word.cmp(&b.word).then_with(|| id(a).cmp(id(b))));
+        }
         let same = |a: &Seen, b: &Seen| a.word == b.word && id(a) == id(b);
         let shared = |pair: &[Seen]| match pair {
             [a, b] if a.word != b.word => (a.word ^ b.word).leading_zeros() as usize / 8,
@@ -83,6 +85,33 @@ impl Objects {
         }
         Ok(Some(stated))
     }
+}
+
+/// How many buckets there are.
+const BUCKETS: usize = 1 << 12;
+
+fn bucket_of(seen: &Seen) -> usize {
+    usize::try_from(seen.word >> (u64::BITS - BUCKETS.trailing_zeros())).unwrap_or_default()
+}
+
+/// Puts the mentions into the order of their buckets; within one the order stays.
+fn in_buckets(all: &[Seen]) -> Vec<Seen> {
+    let mut ends = vec![0; BUCKETS];
+    for seen in all {
+        ends[bucket_of(seen)] += 1;
+    }
+    let mut end = 0;
+    for count in &mut ends {
+        end += *count;
+        *count = end;
+    }
+    let mut sorted = vec![Seen::default(); all.len()];
+    for seen in all.iter().rev() {
+        let place = &mut ends[bucket_of(seen)];
+        *place -= 1;
+        sorted[*place] = *seen;
+    }
+    sorted
 }
 
 #[cfg(test)]

@@ -63,18 +63,19 @@ impl Verb {
 
 /// Finds the verb that a command begins with, which a space or the terminator must follow.
 fn verb_of(command: &[u8], terminator: u8) -> Option<(Verb, usize, &[u8])> {
-    VERBS.iter().find_map(|&(word, verb, records)| {
-        let rest = command.strip_prefix(word.as_bytes())?;
-        let next = if verb.takes_arguments() {
-            b' '
-        } else {
-            terminator
-        };
-        let has_next = rest.first() == Some(&next);
-        // A last record without its NUL counts as ended, a last line without its line feed does
-        // not.
-        (has_next || (next == 0 && rest.is_empty())).then_some((verb, records, rest))
-    })
+    let len = command
+        .iter()
+        .position(|&byte| byte == b' ' || byte == terminator);
+    let (word, rest) = command.split_at(len.unwrap_or(command.len()));
+    let (_, verb, records) = VERBS.iter().find(|(known, ..)| known.as_bytes() == word)?;
+    let next = if verb.takes_arguments() {
+        b' '
+    } else {
+        terminator
+    };
+    let has_next = rest.first() == Some(&next);
+    // A last record without its NUL counts as ended, a last line without its line feed does not.
+    (has_next || (next == 0 && rest.is_empty())).then_some((*verb, *records, rest))
 }
 
 /// Takes the first command off `piece`; `None` if its end has not arrived yet.
@@ -311,6 +312,10 @@ impl<'p, 'c> Parser<'p, 'c> {
 
     /// Reads an object id, called `what` in messages; `None` if it is left out.
     fn oid(&mut self, name: &[u8], what: &str) -> Result<Option<ObjectId>> {
+        let hex_len = self.context.object_format()?.hex_len();
+        if let Some(oid) = self.fields.plain_oid(hex_len) {
+            return Ok(Some(oid));
+        }
         let verb = self.verb.word();
         let whose = || format!("{verb} {}: ", name.as_bstr());
         match self.fields.next(whose)? {

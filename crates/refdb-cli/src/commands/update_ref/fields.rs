@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use bstr::ByteSlice;
+use refdb::ObjectId;
 use refdb::name::{FormatOptions, is_well_formed};
 
 use crate::failure::{Failure, Result};
@@ -80,17 +81,28 @@ impl<'p> Fields<'p> {
         self.value().map(Field::Given)
     }
 
+    /// Reads the next field if it is an object id in full and without quotes, as it is nearly
+    /// always.
+    pub(super) fn plain_oid(&mut self, hex_len: usize) -> Option<ObjectId> {
+        let (hex, after) = self.rest.strip_prefix(b" ")?.split_at_checked(hex_len)?;
+        if self.zero || !after.first().copied().is_some_and(is_space) {
+            return None;
+        }
+        let oid = ObjectId::from_hex(hex)?;
+        self.rest = after;
+        Some(oid)
+    }
+
     /// Reads the value that begins here.
     fn value(&mut self) -> Result<Cow<'p, [u8]>> {
         if !self.zero && self.rest.starts_with(b"\"") {
             return self.quoted();
         }
-        let zero = self.zero;
-        let ends = |byte: &u8| match zero {
-            true => *byte == 0,
-            false => is_space(*byte),
+        let end = match self.zero {
+            true => self.rest.find_byte(0),
+            false => self.rest.iter().position(|&byte| is_space(byte)),
         };
-        let len = self.rest.iter().position(ends).unwrap_or(self.rest.len());
+        let len = end.unwrap_or(self.rest.len());
         let (value, rest) = self.rest.split_at(len);
         self.rest = rest;
         Ok(Cow::Borrowed(value))
@@ -126,7 +138,7 @@ fn checked(name: Cow<'_, [u8]>) -> Result<Option<&[u8]>> {
 }
 
 fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+    byte <= b' ' && matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
 /// Takes the C-style quoted string at the start of `text`; returns it and what follows.

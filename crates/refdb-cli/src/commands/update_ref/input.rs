@@ -1,23 +1,25 @@
-//! Standard input in pieces that end where a record ends, each as large as what has arrived.
+//! Standard input, as far as it has arrived and as far as whole records go.
 //!
-//! A piece is given as soon as it is there, so that a program that waits for an answer to its last
-//! line gets it.
+//! What has arrived is given at once, so that a program that waits for an answer to its last line
+//! gets it. One buffer serves the whole input.
 
-use std::io::{ErrorKind, Read, stdin};
+use std::io::stdin;
 
 use bstr::ByteSlice;
+use rustix::buffer::spare_capacity;
+use rustix::io::{Errno, read};
 
 use crate::failure::{Failure, Result};
 
-const READ_SIZE_MIN: usize = 64 << 10;
-const READ_SIZE_MAX: usize = 4 << 20;
+/// How much is asked for at once: more than a pipe holds.
+const READ_SIZE: usize = 256 << 10;
 
 /// Standard input.
 pub(super) struct Input {
     terminator: u8,
-    // What was read and not yet given.
-    pending: Vec<u8>,
-    read_size: usize,
+    buffer: Vec<u8>,
+    /// How much of the buffer was taken.
+    taken: usize,
     ended: bool,
 }
 
@@ -26,8 +28,8 @@ impl Input {
     pub(super) fn new(terminator: u8) -> Self {
         Input {
             terminator,
-            pending: Vec::new(),
-            read_size: READ_SIZE_MIN,
+            buffer: Vec::new(),
+            taken: 0,
             ended: false,
         }
     }
@@ -37,53 +39,45 @@ impl Input {
         self.ended
     }
 
-    /// Returns what has arrived, up to the end of a record, or all of it at the end; `None` if
-    /// there is nothing more.
+    /// Waits until a record has ended that was not whole before, or the input has. Returns whether
+    /// there is anything.
     ///
     /// # Errors
     /// Fatal when standard input cannot be read.
-    pub(super) fn piece(&mut self) -> Result<Option<Vec<u8>>> {
-        loop {
-            let searched = self.pending.len();
-            self.read()?;
-            if self.ended {
-                let piece = std::mem::take(&mut self.pending);
-                return Ok((!piece.is_empty()).then_some(piece));
-            }
-            let arrived = self.pending.get(searched..).unwrap_or_default();
-            if let Some(at) = arrived.rfind_byte(self.terminator) {
-                let rest = self.pending.split_off(searched + at + 1);
-                return Ok(Some(std::mem::replace(&mut self.pending, rest)));
-            }
-        }
-    }
-
-    /// Takes the beginning of a command back, whose rest has not arrived yet.
-    pub(super) fn push_back(&mut self, beginning: &[u8]) {
-        self.pending.splice(0..0, beginning.iter().copied());
-    }
-
-    fn read(&mut self) -> Result<()> {
-        let start = self.pending.len();
-        self.pending.resize(start + self.read_size, 0);
-        let buffer = self.pending.get_mut(start..).unwrap_or_default();
-        let count = loop {
-            match stdin().read(buffer) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => {
-                    let text = refdb::error::io_text(&error);
-                    return Err(Failure::fatal(format!(
-                        "cannot read standard input: {text}"
-                    )));
+    pub(super) fn wait(&mut self) -> Result<bool> {
+        self.buffer.drain(..self.taken);
+        self.taken = 0;
+        while !self.ended {
+            let searched = self.buffer.len();
+            self.buffer.reserve(READ_SIZE);
+            let count = loop {
+                match read(stdin(), spare_capacity(&mut self.buffer)) {
+                    Err(Errno::INTR) => {}
+                    Err(error) => {
+                        let text = refdb::error::io_text(&error.into());
+                        return Err(Failure::fatal(format!(
+                            "cannot read standard input: {text}"
+                        )));
+                    }
+                    Ok(count) => break count,
                 }
-                Ok(count) => break count,
+            };
+            self.ended = count == 0;
+            let arrived = self.buffer.get(searched..).unwrap_or_default();
+            if arrived.rfind_byte(self.terminator).is_some() {
+                break;
             }
-        };
-        self.pending.truncate(start + count);
-        self.ended = count == 0;
-        if count == self.read_size {
-            self.read_size = (self.read_size * 4).min(READ_SIZE_MAX);
         }
-        Ok(())
+        Ok(!self.buffer.is_empty())
+    }
+
+    /// Returns what is there and not taken.
+    pub(super) fn text(&self) -> &[u8] {
+        self.buffer.get(self.taken..).unwrap_or_default()
+    }
+
+    /// Takes so many bytes.
+    pub(super) fn take(&mut self, len: usize) {
+        self.taken += len;
     }
 }

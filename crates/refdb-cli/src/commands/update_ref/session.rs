@@ -1,13 +1,9 @@
 //! A run of `update-ref --stdin`: the transactions that the commands open, fill and close.
-//!
-//! Edits borrow from the input for as long as only the end of the input can commit them. From the
-//! first `start`, `prepare`, `commit` or `abort` on the input may go on without end, so edits are
-//! copied and the input is let go.
 
 use std::mem;
 
 use bstr::ByteSlice;
-use refdb::{Edit, ObjectId, Prepared, Reason, RefName, Rejection, Store, Transaction};
+use refdb::{ObjectId, Prepared, Reason, RefName, Rejection, Store, Transaction};
 
 use super::command::{Parsed, Parser, Verb, recognise, split};
 use super::input::Input;
@@ -21,19 +17,10 @@ pub(super) fn run(context: &Context, out: &mut Output, settings: &Settings) -> R
     let terminator = if settings.zero { 0 } else { b'\n' };
     let mut input = Input::new(terminator);
     let mut session = Session::new(context, out, settings)?;
-    while let Some(piece) = input.piece()? {
-        let rest = if session.dialogue {
-            session
-                .carry_out(&piece, input.ended(), |edit| edit.into_owned())?
-                .to_vec()
-        } else {
-            // The edits of the transaction point into the piece, and it ends with the process.
-            let piece: &'static [u8] = piece.leak();
-            session
-                .carry_out(piece, input.ended(), |edit| edit)?
-                .to_vec()
-        };
-        input.push_back(&rest);
+    // Nothing is left when the input has ended: its last command is whole, whatever it looks like.
+    while input.wait()? {
+        let taken = session.carry_out(input.text(), input.ended())?;
+        input.take(taken);
     }
     session.end()
 }
@@ -41,9 +28,9 @@ pub(super) fn run(context: &Context, out: &mut Output, settings: &Settings) -> R
 /// Where a session stands.
 enum State<'c> {
     /// Edits are gathered; the end of the input commits them.
-    Open(Transaction<'c, 'c>),
+    Open(Transaction<'c>),
     /// `start` was given: the end of the input drops the edits.
-    Started(Transaction<'c, 'c>),
+    Started(Transaction<'c>),
     /// The locks are held.
     Prepared(Prepared<'c>),
     /// There is no transaction.
@@ -66,8 +53,6 @@ struct Session<'c> {
     no_deref: bool,
     /// What the edits of a batch show when they are rejected.
     columns: Vec<Columns>,
-    /// Whether transactions are opened and closed by commands.
-    dialogue: bool,
 }
 
 impl<'c> Session<'c> {
@@ -81,39 +66,29 @@ impl<'c> Session<'c> {
             state: State::Open(begin(store, settings)),
             no_deref: settings.no_deref,
             columns: Vec::new(),
-            dialogue: false,
         })
     }
 
-    /// Carries out the commands of a piece; returns the beginning of one that is not yet whole.
-    fn carry_out<'p>(
-        &mut self,
-        mut piece: &'p [u8],
-        ended: bool,
-        keep: impl Fn(Edit<'p>) -> Edit<'c>,
-    ) -> Result<&'p [u8]> {
+    /// Carries out the commands that are whole; returns how long they are together.
+    fn carry_out(&mut self, text: &[u8], ended: bool) -> Result<usize> {
         let zero = self.settings.zero;
-        while !piece.is_empty() {
-            let Some((command, rest)) = split(piece, zero, ended) else {
+        let mut rest = text;
+        while !rest.is_empty() {
+            let Some((command, after)) = split(rest, zero, ended) else {
                 break;
             };
-            piece = rest;
+            rest = after;
             let (verb, fields) = recognise(command, zero)?;
             match verb {
                 Verb::Start | Verb::Prepare | Verb::Abort | Verb::Commit => self.control(verb)?,
-                _ => self.gather(verb, fields, &keep)?,
+                _ => self.gather(verb, fields)?,
             }
         }
-        Ok(piece)
+        Ok(text.len() - rest.len())
     }
 
     /// Adds an edit to the transaction, or sets the option for the next one.
-    fn gather<'p>(
-        &mut self,
-        verb: Verb,
-        fields: &'p [u8],
-        keep: &impl Fn(Edit<'p>) -> Edit<'c>,
-    ) -> Result<()> {
+    fn gather(&mut self, verb: Verb, fields: &[u8]) -> Result<()> {
         self.transaction()?;
         if verb == Verb::Option {
             return self.option(fields);
@@ -126,7 +101,7 @@ impl<'c> Session<'c> {
             old,
             new_value,
         } = Parser::new(self.context, verb, fields, zero, no_deref).edit()?;
-        let edit = self.settings.apply(keep(edit), no_deref, new_value);
+        let edit = self.settings.apply(edit, no_deref, new_value);
         let batch = self.settings.batch;
         let transaction = self.transaction()?;
         match transaction.add(edit) {
@@ -145,7 +120,7 @@ impl<'c> Session<'c> {
     }
 
     /// Returns the transaction that edits can be added to.
-    fn transaction(&mut self) -> Result<&mut Transaction<'c, 'c>> {
+    fn transaction(&mut self) -> Result<&mut Transaction<'c>> {
         match &mut self.state {
             State::Open(transaction) | State::Started(transaction) => Ok(transaction),
             State::Prepared(_) => Err(Failure::fatal("prepared transactions can only be closed")),
@@ -170,7 +145,6 @@ impl<'c> Session<'c> {
 
     /// Moves from one state to the next.
     fn control(&mut self, verb: Verb) -> Result<()> {
-        self.dialogue = true;
         let refuse = |what: &str| Err(Failure::fatal(what));
         self.state = match (verb, mem::replace(&mut self.state, State::Closed)) {
             (Verb::Start, State::Open(transaction)) => State::Started(transaction),
@@ -239,7 +213,7 @@ impl<'c> Session<'c> {
     }
 }
 
-fn begin<'c>(store: &'c Store, settings: &Settings) -> Transaction<'c, 'c> {
+fn begin<'c>(store: &'c Store, settings: &Settings) -> Transaction<'c> {
     let transaction = store.transaction();
     if settings.batch {
         transaction.batch()

@@ -26,7 +26,6 @@ use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::layout::Place;
 use crate::lockfile::journal::Journal;
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
-use crate::reflog::Signature;
 use crate::system::{System, bytes_to_path, remove_empty_tree};
 
 /// From so many direct refs on, packed-refs is considered.
@@ -102,8 +101,8 @@ impl Assigned<'_> {
 impl FilesSession {
     pub(super) fn prepare_plan(&mut self, plan: &Plan<'_>) -> Result<()> {
         self.planned.logs = log_appends(plan)?;
-        self.planned.several = plan.writes.len() > 1;
         let writes = self.assign(plan)?;
+        self.planned.several = writes.len() > 1;
         let packable = writes.iter().filter(|write| write.may_be_packed()).count();
         let is_delete = |write: &Assigned<'_>| matches!(write.value, NewValue::Deleted);
         let batch = packable > 0 && (plan.initial || self.is_worth_packing(packable)?);
@@ -133,8 +132,8 @@ impl FilesSession {
     fn assign<'a>(&mut self, plan: &Plan<'a>) -> Result<Vec<Assigned<'a>>> {
         let mut by_name: Vec<usize> = (0..self.held.len()).collect();
         by_name.sort_by(|&low, &high| self.held_name(low).cmp(&self.held_name(high)));
-        let mut writes = Vec::with_capacity(plan.writes.len());
-        for write in &plan.writes {
+        let mut writes = Vec::new();
+        for write in plan.writes() {
             let name = Some(write.name.as_bytes());
             let found = by_name.binary_search_by(|&index| self.held_name(index).cmp(&name));
             let mut assigned = Assigned {
@@ -513,13 +512,10 @@ pub(super) fn add_parent(dirs: &mut BTreeSet<PathBuf>, path: &Path) {
 
 /// Puts the entries of the plan together by reflog, each reflog's in order.
 fn log_appends(plan: &Plan<'_>) -> Result<Vec<LogAppend>> {
-    let mut appends: Vec<LogAppend> = Vec::with_capacity(plan.logs.len());
+    let mut appends: Vec<LogAppend> = Vec::new();
     let mut known: HashMap<&[u8], usize> = HashMap::new();
-    for entry in &plan.logs {
-        let who: &Signature = entry
-            .who
-            .or(plan.who.as_ref())
-            .ok_or_else(|| Error::new(ErrorKind::Misuse, "a reflog entry needs a committer"))?;
+    for (_, entry) in plan.logs() {
+        let who = plan.who(&entry)?;
         let index = *known.entry(entry.name.as_bytes()).or_insert(appends.len());
         if index == appends.len() {
             appends.push(LogAppend {

@@ -260,7 +260,12 @@ fn name_conflict(name: RefName<'_>, existing: &[u8]) -> Refusal {
 }
 
 impl Session for FilesSession {
-    fn lock(&mut self, names: &[RefName<'_>], stop_at_refusal: bool) -> Result<Vec<Locked>> {
+    fn lock(
+        &mut self,
+        names: &[RefName<'_>],
+        stop_at_refusal: bool,
+        answer: &mut dyn FnMut(usize, Locked),
+    ) -> Result<()> {
         let first = self.held.len();
         self.held.reserve(names.len());
         let mut taken = Vec::with_capacity(names.len());
@@ -274,20 +279,19 @@ impl Session for FilesSession {
         let mut loose = self.read_loose(first).into_iter();
         let packed = self.files.packed.snapshot()?;
         let mut index = first;
-        let mut answers = Vec::with_capacity(taken.len());
-        for taken in taken {
+        for (at, taken) in taken.into_iter().enumerate() {
             if let Err(refusal) = taken {
-                answers.push(Locked::Refused(refusal));
+                answer(at, Locked::Refused(refusal));
                 continue;
             }
-            let answer = self.judge(index, loose.next(), &packed)?;
-            if let (Locked::Refused(_), Some(held)) = (&answer, self.held.get_mut(index)) {
+            let locked = self.judge(index, loose.next(), &packed)?;
+            if let (Locked::Refused(_), Some(held)) = (&locked, self.held.get_mut(index)) {
                 held.lock = None;
             }
-            answers.push(answer);
+            answer(at, locked);
             index += 1;
         }
-        Ok(answers)
+        Ok(())
     }
 
     fn release(&mut self, names: &HashSet<&[u8]>) {

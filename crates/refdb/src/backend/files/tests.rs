@@ -96,7 +96,7 @@ impl Fixture {
     fn apply_logged(&self, writes: &[(&str, NewValue<'_>)], logs: &[LogWrite<'_>]) {
         let mut session = self.backend.begin().unwrap();
         let names: Vec<_> = writes.iter().map(|write| name(write.0)).collect();
-        for locked in session.lock(&names, false).unwrap() {
+        for locked in lock(session.as_mut(), &names, false) {
             assert!(!matches!(locked, Locked::Refused(_)), "{locked:?}");
         }
         session.prepare(plan(writes, logs)).unwrap();
@@ -110,7 +110,7 @@ impl Fixture {
     fn refusal(&self, names: &[&str]) -> Refusal {
         let mut session = self.backend.begin().unwrap();
         let names: Vec<_> = names.iter().map(|text| name(text)).collect();
-        match session.lock(&names, false).unwrap().pop() {
+        match lock(session.as_mut(), &names, false).pop() {
             Some(Locked::Refused(refusal)) => refusal,
             other => panic!("{other:?}"),
         }
@@ -150,6 +150,14 @@ fn rest(cursor: &mut dyn Cursor) -> Vec<String> {
     names
 }
 
+/// Locks the names and returns the answers.
+fn lock(session: &mut dyn Session, names: &[RefName<'_>], stop_at_refusal: bool) -> Vec<Locked> {
+    let mut answers = Vec::new();
+    let answer = &mut |_, locked| answers.push(locked);
+    session.lock(names, stop_at_refusal, answer).unwrap();
+    answers
+}
+
 fn plan<'a>(writes: &[(&'a str, NewValue<'a>)], logs: &[LogWrite<'a>]) -> Plan<'a> {
     let mut writes: Vec<_> = writes
         .iter()
@@ -159,12 +167,15 @@ fn plan<'a>(writes: &[(&'a str, NewValue<'a>)], logs: &[LogWrite<'a>]) -> Plan<'
         })
         .collect();
     writes.sort_by(|a, b| a.name.cmp(&b.name));
-    Plan {
-        writes,
-        logs: logs.to_vec(),
-        who: Some(who()),
-        initial: false,
-    }
+    let logs = logs.to_vec();
+    let places = logs.len();
+    Plan::new(
+        move || Box::new(writes.clone().into_iter()),
+        move |at| logs.get(at).copied(),
+        places,
+        || Ok(who()),
+        false,
+    )
 }
 
 fn log<'a>(text: &'a str, message: &'a str, create: bool) -> LogWrite<'a> {
@@ -231,7 +242,7 @@ fn a_session_that_is_dropped_leaves_nothing() {
     let before = fixture.text("packed-refs");
     let mut session = fixture.backend.begin().unwrap();
     let names = [name("refs/heads/n/e/w"), name("refs/heads/p")];
-    session.lock(&names, true).unwrap();
+    lock(session.as_mut(), &names, true);
     let writes = [
         ("refs/heads/n/e/w", direct(1)),
         ("refs/heads/p", NewValue::Deleted),
@@ -253,7 +264,7 @@ fn locking_reads_loose_refs_before_packed_ones() {
     fixture.write("refs/heads/b", &format!("{}\n", oid(3)));
     let mut session = fixture.backend.begin().unwrap();
     let names = ["refs/heads/a", "refs/heads/b", "refs/heads/c"].map(name);
-    let locked = session.lock(&names, true).unwrap();
+    let locked = lock(session.as_mut(), &names, true);
     let values: Vec<_> = locked
         .iter()
         .map(|locked| match locked {
@@ -358,7 +369,7 @@ fn names_of_one_session_are_not_in_each_others_way() {
         ["refs/heads/a/b", "refs/heads/a"],
     ] {
         let mut session = fixture.backend.begin().unwrap();
-        let locked = session.lock(&names.map(name), true).unwrap();
+        let locked = lock(session.as_mut(), &names.map(name), true);
         assert!(
             locked
                 .iter()
@@ -374,10 +385,10 @@ fn names_of_one_session_are_not_in_each_others_way() {
 fn a_case_conflict_within_a_session_is_told_apart() {
     let fixture = fixture_with(|options| options.ignore_case = true);
     let mut session = fixture.backend.begin().unwrap();
-    session.lock(&[name("refs/heads/a")], true).unwrap();
+    lock(session.as_mut(), &[name("refs/heads/a")], true);
     // What a file system that ignores case would answer.
     fixture.write("refs/heads/A.lock", "");
-    let locked = session.lock(&[name("refs/heads/A")], true).unwrap();
+    let locked = lock(session.as_mut(), &[name("refs/heads/A")], true);
     let [Locked::Refused(refusal)] = locked.as_slice() else {
         panic!("{locked:?}")
     };
@@ -443,7 +454,7 @@ fn many_names_in_one_directory_are_read_as_single_ones_are() {
     let names: Vec<_> = names.iter().map(|text| name(text)).collect();
     for count in [10, 100] {
         let mut session = fixture.backend.begin().unwrap();
-        let locked = session.lock(&names[..count], false).unwrap();
+        let locked = lock(session.as_mut(), &names[..count], false);
         let described: Vec<_> = locked
             .iter()
             .map(|locked| match locked {
@@ -531,7 +542,7 @@ fn a_left_over_new_file_is_replaced_and_a_held_lock_is_respected() {
     );
     fixture.write("packed-refs.lock", "");
     let mut session = fixture.backend.begin().unwrap();
-    session.lock(&[name("refs/heads/b")], true).unwrap();
+    lock(session.as_mut(), &[name("refs/heads/b")], true);
     let writes = [("refs/heads/b", NewValue::Deleted)];
     let error = session.prepare(plan(&writes, &[])).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Locked);
@@ -735,7 +746,7 @@ fn a_linked_worktree_sees_its_own_refs_and_the_shared_ones() {
         .collect();
     assert_eq!(logs, ["HEAD", "refs/heads/a"]);
     let mut session = linked.begin().unwrap();
-    session.lock(&[name("refs/bisect/own")], true).unwrap();
+    lock(session.as_mut(), &[name("refs/bisect/own")], true);
     let writes = [("refs/bisect/own", NewValue::Deleted)];
     session.prepare(plan(&writes, &[])).unwrap();
     session.publish().unwrap();
@@ -787,7 +798,7 @@ fn logs_below_a_new_ref_are_an_error_before_anything_is_visible() {
     let fixture = fixture();
     fixture.write("logs/refs/heads/a/b", "");
     let mut session = fixture.backend.begin().unwrap();
-    session.lock(&[name("refs/heads/a")], true).unwrap();
+    lock(session.as_mut(), &[name("refs/heads/a")], true);
     let writes = [("refs/heads/a", direct(1))];
     session
         .prepare(plan(&writes, &[log("refs/heads/a", "x", true)]))

@@ -16,17 +16,14 @@ use reftable::{
 };
 
 use super::cursor::StackCursor;
-use super::stack::{Added, Held, Publish, Stack};
+use super::stack::{Added, Held, Publish, Snapshot, Stack};
 use super::{ReftableBackend, find, logs, to_ref};
 use crate::backend::cursor::{Cursor, WorktreeCursor};
-use crate::backend::{
-    Locked, LogWrite, NewValue, Plan, Published, Ref, Session, Write, committed_in_part,
-};
+use crate::backend::{Locked, NewValue, Plan, Published, Ref, Session, Write, committed_in_part};
 use crate::error::{Error, Result};
 use crate::layout::Place;
 use crate::lockfile::journal::{Journal, Steps};
 use crate::name::RefName;
-use crate::reflog::Signature;
 
 /// From so many names on they are read in one pass and not one by one.
 const ONE_PASS_MIN: usize = 8;
@@ -42,6 +39,8 @@ struct Part {
     place: Place,
     stack: Arc<Stack>,
     held: Held,
+    /// Whether a name is another one within the stack, which can change their order.
+    renamed: bool,
     pending: Option<Pending>,
     /// What was published to the stack, if anything was.
     added: Option<Added>,
@@ -73,6 +72,7 @@ impl<'b> ReftableSession<'b> {
             place: place.clone(),
             stack,
             held,
+            renamed: false,
             pending: None,
             added: None,
         });
@@ -94,37 +94,12 @@ impl<'b> ReftableSession<'b> {
     }
 }
 
-impl ReftableSession<'_> {
-    /// Reads a run of names of one stack and appends what was found.
-    fn read_run(
-        &self,
-        part: Option<usize>,
-        run: &mut Vec<RefName<'_>>,
-        answers: &mut Vec<Locked>,
-    ) -> Result<()> {
-        let Some(part) = part.and_then(|part| self.parts.get(part)) else {
-            return Ok(());
-        };
-        let tables = &part.held.snapshot.tables;
-        let answer = |found: Option<Ref>| found.map_or(Locked::Missing, Locked::Found);
-        if run.len() < ONE_PASS_MIN {
-            for name in run.drain(..) {
-                answers.push(answer(find(&part.stack, tables, name)?));
-            }
-            return Ok(());
-        }
-        let mut walk = Walk::new(&part.stack, MergedRefs::new(tables.clone()));
-        for name in run.drain(..) {
-            answers.push(answer(walk.find(name)?));
-        }
-        Ok(())
-    }
-}
+/// From so many records on that lie between two names it is worth seeking the second one.
+const STEPS_MAX: usize = 4;
 
 /// Reads many names of one stack in one pass: a name that is not beyond the record on which the
-/// cursor stands needs no seek.
-struct Walk<'p> {
-    stack: &'p Stack,
+/// cursor stands needs no seek, and one that is close to it none either.
+struct Walk {
     merged: MergedRefs,
     /// Whether the cursor stands on the first record that is not before the last name asked for.
     stands: bool,
@@ -132,52 +107,81 @@ struct Walk<'p> {
     last: Vec<u8>,
 }
 
-impl<'p> Walk<'p> {
-    fn new(stack: &'p Stack, merged: MergedRefs) -> Self {
+impl Walk {
+    fn new(tables: &[Arc<reftable::Table>]) -> Self {
         Walk {
-            stack,
-            merged,
+            merged: MergedRefs::new(tables.to_vec()),
             stands: false,
-            ended: false,
+            // There is nothing at all without a table.
+            ended: tables.is_empty(),
             last: Vec::new(),
         }
     }
 
-    fn find(&mut self, name: RefName<'_>) -> Result<Option<Ref>> {
-        let name = name.as_bytes();
-        let forward = self.last.as_slice() <= name;
-        let in_gap = forward && (self.ended || self.stands && self.merged.record().name >= name);
-        if !in_gap {
-            let moved = self.merged.seek(name).and_then(|()| self.merged.advance());
-            self.stands = moved.map_err(|error| self.stack.format_error(error))?;
-            self.ended = !self.stands;
-        }
-        self.last.clear();
-        self.last.extend_from_slice(name);
-        if self.stands && self.merged.record().name == name {
-            return to_ref(self.stack, &self.merged.record());
+    fn find(&mut self, stack: &Stack, name: RefName<'_>) -> Result<Option<Ref>> {
+        self.place(name.as_bytes())
+            .map_err(|error| stack.format_error(error))?;
+        if self.stands && self.merged.record().name == name.as_bytes() {
+            return to_ref(stack, &self.merged.record());
         }
         Ok(None)
+    }
+
+    /// Places the cursor on the first record that is not before `name`.
+    fn place(&mut self, name: &[u8]) -> reftable::Result<()> {
+        let forward = self.last.as_slice() <= name;
+        self.last.clear();
+        self.last.extend_from_slice(name);
+        if forward && self.ended {
+            return Ok(());
+        }
+        if forward && self.stands {
+            for _ in 0..STEPS_MAX {
+                if self.merged.record().name >= name {
+                    return Ok(());
+                }
+                self.stands = self.merged.advance()?;
+                if !self.stands {
+                    self.ended = true;
+                    return Ok(());
+                }
+            }
+            if self.merged.record().name >= name {
+                return Ok(());
+            }
+        }
+        self.merged.seek(name)?;
+        self.stands = self.merged.advance()?;
+        self.ended = !self.stands;
+        Ok(())
     }
 }
 
 impl Session for ReftableSession<'_> {
-    fn lock(&mut self, names: &[RefName<'_>], _stop_at_refusal: bool) -> Result<Vec<Locked>> {
-        let mut answers = Vec::with_capacity(names.len());
-        let mut run: Vec<RefName<'_>> = Vec::with_capacity(names.len());
-        let mut run_part = None;
+    fn lock(
+        &mut self,
+        names: &[RefName<'_>],
+        _stop_at_refusal: bool,
+        answer: &mut dyn FnMut(usize, Locked),
+    ) -> Result<()> {
         // Sorted names come in runs that belong to one stack.
-        for &name in names {
+        let mut walk: Option<(usize, Walk)> = None;
+        for (at, &name) in names.iter().enumerate() {
             let (place, bare) = self.backend.layout.locate(name);
-            let part = self.part(&place)?;
-            if run_part.is_some_and(|other| other != part) {
-                self.read_run(run_part, &mut run, &mut answers)?;
-            }
-            run_part = Some(part);
-            run.push(bare);
+            let index = self.part(&place)?;
+            let part = &mut self.parts[index];
+            part.renamed |= bare != name;
+            let tables = &part.held.snapshot.tables;
+            let found = if names.len() < ONE_PASS_MIN {
+                find(&part.stack, tables, bare)?
+            } else {
+                let other = walk.take().filter(|(other, _)| *other == index);
+                let (_, walk) = walk.insert(other.unwrap_or_else(|| (index, Walk::new(tables))));
+                walk.find(&part.stack, bare)?
+            };
+            answer(at, found.map_or(Locked::Missing, Locked::Found));
         }
-        self.read_run(run_part, &mut run, &mut answers)?;
-        Ok(answers)
+        Ok(())
     }
 
     fn release(&mut self, _names: &HashSet<&[u8]>) {
@@ -212,30 +216,21 @@ impl Session for ReftableSession<'_> {
     }
 
     fn prepare(&mut self, plan: Plan<'_>) -> Result<()> {
-        let mut writes: Vec<Vec<Write<'_>>> = self.parts.iter().map(|_| Vec::new()).collect();
-        for write in &plan.writes {
-            let (place, name) = self.backend.layout.locate(write.name);
-            let part = self.part(&place)?;
-            writes.resize_with(self.parts.len(), Vec::new);
-            writes[part].push(Write {
-                name,
-                value: write.value,
-            });
-        }
-        let mut entries: Vec<Vec<LogWrite<'_>>> = self.parts.iter().map(|_| Vec::new()).collect();
-        for entry in &plan.logs {
-            let (place, name) = self.backend.layout.locate(entry.name);
-            let part = self.part(&place)?;
-            entries.resize_with(self.parts.len(), Vec::new);
-            entries[part].push(LogWrite {
-                name,
-                ..entry.clone()
-            });
-        }
-        writes.resize_with(self.parts.len(), Vec::new);
-        for (part, (writes, entries)) in self.parts.iter_mut().zip(writes.into_iter().zip(entries))
-        {
-            part.encode(writes, entries, plan.who.as_ref())?;
+        // Every name was locked, so that its stack is among the parts.
+        let layout = &self.backend.layout;
+        for part in &mut self.parts {
+            let within = |name| {
+                let (place, bare) = layout.locate(name);
+                (place == part.place).then_some(bare)
+            };
+            let encoder = Encoder {
+                stack: &part.stack,
+                snapshot: &part.held.snapshot,
+                plan: &plan,
+                within: &within,
+                renamed: part.renamed,
+            };
+            part.pending = encoder.encode()?;
         }
         Ok(())
     }
@@ -362,97 +357,125 @@ impl ReftableSession<'_> {
     }
 }
 
-impl Part {
-    /// Encodes the table that makes the writes and entries true; nothing if there are none.
-    fn encode(
-        &mut self,
-        mut writes: Vec<Write<'_>>,
-        entries: Vec<LogWrite<'_>>,
-        who: Option<&Signature>,
-    ) -> Result<()> {
-        // Stripping what says which worktree a name belongs to can change the order.
-        if !writes.is_sorted_by(|low, high| low.name <= high.name) {
-            writes.sort_by(|low, high| low.name.cmp(&high.name));
-        }
-        let index = self.held.snapshot.next_update_index();
-        let mut lines = self.log_lines(&writes, entries, who, index)?;
-        lines.sort_by(|low, high| low.name.cmp(high.name).then(high.index.cmp(&low.index)));
-        if writes.is_empty() && lines.is_empty() {
-            return Ok(());
-        }
+/// Encodes the table that makes a plan true in one stack.
+struct Encoder<'e, 'a> {
+    stack: &'e Stack,
+    snapshot: &'e Snapshot,
+    plan: &'e Plan<'a>,
+    /// Returns the name within the stack, if it is kept there.
+    within: &'e dyn Fn(RefName<'a>) -> Option<RefName<'a>>,
+    renamed: bool,
+}
+
+/// One record of the log section.
+struct Line<'a> {
+    name: RefName<'a>,
+    index: u64,
+    /// The place of the entry in the plan; `None` for a tombstone.
+    place: Option<usize>,
+}
+
+impl<'a> Encoder<'_, 'a> {
+    /// Returns the table; `None` if there is nothing to write.
+    fn encode(&self) -> Result<Option<Pending>> {
+        let index = self.snapshot.next_update_index();
+        let lines = self.lines(index)?;
         let max = lines.iter().map(|line| line.index).fold(index, u64::max);
         let options = self.stack.write_options(index, max);
-        let mut added = Added::default();
-        let mut encode = || {
-            let mut writer = Writer::new(Vec::new(), options.clone())?;
-            for write in &writes {
-                writer.add_ref(record(write, index))?;
-                added.deleted += u64::from(matches!(write.value, NewValue::Deleted));
-            }
-            for line in &lines {
-                line.add_to(&mut writer)?;
-            }
-            Ok(writer.finish()?.sink)
+        let format_error = |error| self.stack.format_error(error);
+        let mut writer = Writer::new(Vec::new(), options.clone()).map_err(format_error)?;
+        for write in self.writes() {
+            writer
+                .add_ref(record(&write, index))
+                .map_err(format_error)?;
+        }
+        self.add_lines(&lines, &mut writer)?;
+        let finished = writer.finish().map_err(format_error)?;
+        let added = Added {
+            deleted: finished.stats.tombstones,
         };
-        let content = encode().map_err(|error| self.stack.format_error(error))?;
-        self.pending = Some(Pending {
-            content,
+        Ok((!finished.stats.is_empty()).then_some(Pending {
+            content: finished.sink,
             options,
             added,
-        });
-        Ok(())
+        }))
     }
 
-    /// Returns the log records: entries for reflogs that exist or are to be made, tombstones for
-    /// every entry of a deleted ref.
-    fn log_lines<'l>(
-        &self,
-        writes: &[Write<'l>],
-        entries: Vec<LogWrite<'l>>,
-        who: Option<&'l Signature>,
-        index: u64,
-    ) -> Result<Vec<LogLine<'l>>> {
-        let mut live = logs::live(&self.held.snapshot);
-        let mut lines: Vec<LogLine<'l>> = Vec::with_capacity(entries.len());
-        let message_max = usize::try_from(self.stack.block_size() / 2).unwrap_or(usize::MAX);
-        let mut known: Option<(RefName<'l>, bool)> = None;
-        for entry in entries {
+    /// Returns the new values of names in the stack, in their order.
+    fn writes(&self) -> Box<dyn Iterator<Item = Write<'a>> + '_> {
+        let writes = self.plan.writes().filter_map(|write| {
+            Some(Write {
+                name: (self.within)(write.name)?,
+                ..write
+            })
+        });
+        if !self.renamed {
+            return Box::new(writes);
+        }
+        let mut writes: Vec<Write<'a>> = writes.collect();
+        writes.sort_by(|low, high| low.name.cmp(&high.name));
+        Box::new(writes.into_iter())
+    }
+
+    /// Returns the log records in their order: entries for reflogs that exist or are to be made,
+    /// tombstones for every entry of a deleted ref.
+    fn lines(&self, index: u64) -> Result<Vec<Line<'a>>> {
+        let mut live = logs::live(self.snapshot);
+        let has_logs = self.snapshot.tables.iter().any(|table| table.has_logs());
+        let mut lines: Vec<Line<'a>> = Vec::new();
+        let mut known: Option<(RefName<'a>, bool)> = None;
+        for (place, entry) in self.plan.logs() {
+            if !entry.create && !has_logs {
+                continue;
+            }
+            let Some(name) = (self.within)(entry.name) else {
+                continue;
+            };
             if !entry.create {
                 let exists = match known {
-                    Some((name, exists)) if name == entry.name => exists,
-                    _ => logs::exists(&self.stack, &mut live, entry.name)?,
+                    Some((known, exists)) if known == name => exists,
+                    _ => logs::exists(self.stack, &mut live, name)?,
                 };
-                known = Some((entry.name, exists));
+                known = Some((name, exists));
                 if !exists {
                     continue;
                 }
             }
-            let Some(who) = entry.who.or(who) else {
-                continue;
-            };
-            lines.push(LogLine::entry(&entry, who, index, message_max));
+            lines.push(Line {
+                name,
+                index,
+                place: Some(place),
+            });
         }
-        // Several entries of one reflog need indices of their own, in the order they came in.
-        lines.sort_by(|low, high| low.name.cmp(high.name));
+        // Several entries of one reflog need indices of their own, in the order they came in; the
+        // newest one stands first.
+        lines.sort_by(|low, high| low.name.cmp(&high.name));
         for run in lines.chunk_by_mut(|line, next| line.name == next.name) {
             run.iter_mut()
                 .zip(index..)
                 .for_each(|(line, index)| line.index = index);
+            run.reverse();
         }
-        for write in writes
-            .iter()
-            .filter(|write| matches!(write.value, NewValue::Deleted))
-        {
-            self.tombstones(&mut live, write.name, &mut lines)?;
+        if has_logs {
+            let entries = lines.len();
+            for write in self.writes() {
+                if let NewValue::Deleted = write.value {
+                    self.tombstones(&mut live, write.name, &mut lines)?;
+                }
+            }
+            if entries > 0 && lines.len() > entries {
+                lines
+                    .sort_by(|low, high| low.name.cmp(&high.name).then(high.index.cmp(&low.index)));
+            }
         }
         Ok(lines)
     }
 
-    fn tombstones<'l>(
+    fn tombstones(
         &self,
         live: &mut MergedLogs,
-        name: RefName<'l>,
-        lines: &mut Vec<LogLine<'l>>,
+        name: RefName<'a>,
+        lines: &mut Vec<Line<'a>>,
     ) -> Result<()> {
         let mut collect = || {
             live.seek(name.as_bytes())?;
@@ -461,75 +484,52 @@ impl Part {
                 if record.name != name.as_bytes() {
                     break;
                 }
-                let (name, index) = (name.as_bytes(), record.update_index);
-                lines.push(LogLine {
+                lines.push(Line {
                     name,
-                    index,
-                    update: None,
+                    index: record.update_index,
+                    place: None,
                 });
             }
             Ok(())
         };
         collect().map_err(|error| self.stack.format_error(error))
     }
-}
 
-/// One record of the log section.
-struct LogLine<'l> {
-    name: &'l [u8],
-    index: u64,
-    /// `None` for a tombstone.
-    update: Option<LineUpdate<'l>>,
-}
-
-struct LineUpdate<'l> {
-    old: crate::oid::ObjectId,
-    new: crate::oid::ObjectId,
-    who: &'l Signature,
-    message: &'l [u8],
-}
-
-impl<'l> LogLine<'l> {
-    fn entry(entry: &LogWrite<'l>, who: &'l Signature, index: u64, message_max: usize) -> Self {
+    fn add_lines(&self, lines: &[Line<'_>], writer: &mut Writer<Vec<u8>>) -> Result<()> {
         // Git cuts messages so that an entry fits into a block.
-        let message = entry.message.get(..message_max).unwrap_or(entry.message);
-        let update = LineUpdate {
-            old: entry.old,
-            new: entry.new,
-            who,
-            message,
-        };
-        LogLine {
-            name: entry.name.as_bytes(),
-            index,
-            update: Some(update),
-        }
-    }
-
-    fn add_to(&self, writer: &mut Writer<Vec<u8>>) -> reftable::Result<()> {
+        let message_max = usize::try_from(self.stack.block_size() / 2).unwrap_or(usize::MAX);
         let mut message = Vec::new();
-        let value = match &self.update {
-            None => LogValue::Deletion,
-            Some(update) => {
-                message.reserve_exact(update.message.len() + 1);
-                message.extend_from_slice(update.message);
-                message.push(b'\n');
-                LogValue::Update(LogUpdate {
-                    old: update.old.as_bytes(),
-                    new: update.new.as_bytes(),
-                    name: &update.who.name,
-                    email: &update.who.email,
-                    time: update.who.time,
-                    tz: update.who.zone,
-                    message: &message,
-                })
-            }
-        };
-        writer.add_log(LogRecord {
-            name: self.name,
-            update_index: self.index,
-            value,
-        })
+        for line in lines {
+            let entry = line.place.and_then(|place| self.plan.log(place));
+            let value = match &entry {
+                None => LogValue::Deletion,
+                Some(entry) => {
+                    let who = self.plan.who(entry)?;
+                    message.clear();
+                    message.extend_from_slice(
+                        entry.message.get(..message_max).unwrap_or(entry.message),
+                    );
+                    message.push(b'\n');
+                    LogValue::Update(LogUpdate {
+                        old: entry.old.as_bytes(),
+                        new: entry.new.as_bytes(),
+                        name: &who.name,
+                        email: &who.email,
+                        time: who.time,
+                        tz: who.zone,
+                        message: &message,
+                    })
+                }
+            };
+            let record = LogRecord {
+                name: line.name.as_bytes(),
+                update_index: line.index,
+                value,
+            };
+            let added = writer.add_log(record);
+            added.map_err(|error| self.stack.format_error(error))?;
+        }
+        Ok(())
     }
 }
 

@@ -357,17 +357,29 @@ impl Stack {
         }
     }
 
-    /// Returns the tables that are worth merging: by the sizes alone, as Git chooses, or all of
-    /// them if the last commit left more dead records than live ones.
+    /// Returns the tables that are worth merging: by the sizes alone, as Git chooses unless that
+    /// means to rewrite much for little, or all of them if the last commit left more dead records
+    /// than live ones.
     fn choose(&self, snapshot: &Snapshot, added: Added) -> Result<Option<Range<usize>>> {
         let count = snapshot.tables.len();
         if count > 1 && added.deleted > 0 && self.is_mostly_dead(snapshot, added.deleted)? {
             return Ok(Some(0..count));
         }
-        Ok(reftable::compaction::choose(
-            &snapshot.weights(),
-            self.options.geometric_factor,
-        ))
+        let (weights, factor) = (snapshot.weights(), self.options.geometric_factor);
+        let chosen = reftable::compaction::choose(&weights, factor);
+        let weight = |range: &Range<usize>| {
+            weights
+                .get(range.clone())?
+                .iter()
+                .copied()
+                .reduce(u64::saturating_add)
+        };
+        match chosen.as_ref().and_then(weight) {
+            Some(weight) if weight > COMPACT_UNDER_LOCK_MAX => {
+                Ok(reftable::compaction::choose_worthwhile(&weights, factor))
+            }
+            _ => Ok(chosen),
+        }
     }
 
     /// Returns whether `deleted` records, the deletions of the newest table, are more than half of
