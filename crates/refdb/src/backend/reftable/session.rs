@@ -94,11 +94,8 @@ impl<'b> ReftableSession<'b> {
     }
 }
 
-/// From so many records on that lie between two names it is worth seeking the second one.
-const STEPS_MAX: usize = 4;
-
 /// Reads many names of one stack in one pass: a name that is not beyond the record on which the
-/// cursor stands needs no seek, and one that is close to it none either.
+/// cursor stands, or of the next one, needs no seek.
 struct Walk {
     merged: MergedRefs,
     /// Whether the cursor stands on the first record that is not before the last name asked for.
@@ -136,17 +133,11 @@ impl Walk {
             return Ok(());
         }
         if forward && self.stands {
-            for _ in 0..STEPS_MAX {
-                if self.merged.record().name >= name {
-                    return Ok(());
-                }
+            if self.merged.record().name < name {
                 self.stands = self.merged.advance()?;
-                if !self.stands {
-                    self.ended = true;
-                    return Ok(());
-                }
+                self.ended = !self.stands;
             }
-            if self.merged.record().name >= name {
+            if self.ended || self.merged.record().name >= name {
                 return Ok(());
             }
         }
