@@ -59,12 +59,19 @@ pub fn is_well_formed(name: &[u8], options: FormatOptions) -> bool {
         return false;
     }
     let (mut stars, mut components) = (0, 1);
-    // Where the component begins in which `byte` stands.
-    let mut start = 0;
-    let mut previous = b'/';
-    for (at, &byte) in name.iter().enumerate() {
-        match CLASS[usize::from(byte)] {
-            PLAIN => {}
+    // Where a component begins, and what is still to be looked at.
+    let (mut start, mut at) = (0, 0);
+    let is_special = |&byte: &u8| CLASS[usize::from(byte)] != PLAIN;
+    while let Some(plain) = name
+        .get(at..)
+        .and_then(|rest| rest.iter().position(is_special))
+    {
+        at += plain;
+        let previous = at.checked_sub(1).and_then(|before| name.get(before));
+        match name
+            .get(at)
+            .map_or(REFUSED, |&byte| CLASS[usize::from(byte)])
+        {
             SLASH => {
                 if !ends_well(name.get(start..at).unwrap_or_default()) {
                     return false;
@@ -72,13 +79,13 @@ pub fn is_well_formed(name: &[u8], options: FormatOptions) -> bool {
                 start = at + 1;
                 components += 1;
             }
-            DOT if matches!(previous, b'.' | b'/') => return false,
-            BRACE if previous == b'@' => return false,
+            DOT if matches!(previous, None | Some(b'.' | b'/')) => return false,
+            BRACE if previous == Some(&b'@') => return false,
             STAR => stars += 1,
             REFUSED => return false,
             _ => {}
         }
-        previous = byte;
+        at += 1;
     }
     ends_well(name.get(start..).unwrap_or_default())
         && (stars == 0 || (options.refspec_pattern && stars == 1))
