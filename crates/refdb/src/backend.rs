@@ -99,6 +99,9 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// Returns the refs whose value or peeled value is `oid`, in name order, if the format can
     /// tell without reading every ref; `None` if it cannot.
     fn refs_by_oid(&self, oid: ObjectId) -> Result<Option<Vec<(RefNameBuf, Ref)>>>;
+
+    /// Returns the symrefs, in name order, under the same condition.
+    fn symrefs(&self) -> Result<Option<Vec<(RefNameBuf, Ref)>>>;
 }
 
 /// In which order reflog entries are read.

@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use crate::backend::cursor::{Cursor, RefRecord};
+use crate::backend::cursor::{Cursor, ListCursor, RefRecord};
 use crate::backend::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat};
 use crate::error::Result;
 use crate::layout::Layout;
@@ -128,6 +128,27 @@ impl Store {
             excluded: Vec::new(),
             prefix: Vec::new(),
         })
+    }
+
+    /// Makes a cursor over the refs whose value, or peeled value, is one of `oids`, and over all
+    /// symrefs, wherever they lead; `None` if the format cannot tell without reading every ref.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` for the files.
+    pub fn refs_of_objects(&self, oids: &[ObjectId]) -> Result<Option<Refs>> {
+        let Some(mut found) = self.backend.symrefs()? else {
+            return Ok(None);
+        };
+        for &oid in oids {
+            found.extend(self.backend.refs_by_oid(oid)?.unwrap_or_default());
+        }
+        found.sort_by(|low, high| low.0.cmp(&high.0));
+        found.dedup_by(|next, kept| next.0 == kept.0);
+        Ok(Some(Refs {
+            cursor: Box::new(ListCursor::new(found)),
+            excluded: Vec::new(),
+            prefix: Vec::new(),
+        }))
     }
 
     /// Begins a transaction. Nothing is read or locked before it is prepared.

@@ -1,4 +1,5 @@
-//! Finds refs by the object they name, with the help of the object section where a table has one.
+//! Finds refs by the object they name, with the help of the object section where a table has one,
+//! and symrefs, which no object section knows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use crate::cursor::{RefCursor, SectionCursor, Source};
 use crate::error::{Error, Result};
 use crate::merged::common_hash;
-use crate::record::{ObjectCodec, RefRecord, RefValue};
+use crate::record::{Codec, ObjectCodec, RefCodec, RefRecord, RefValue, split_key};
 use crate::table::Table;
 
 /// Calls `f` for every ref that names this object, itself or as a peeled tag, in the order of
@@ -42,11 +43,56 @@ pub fn refs_by_oid(
     if common_hash(tables)?.is_some_and(|hash| hash.len() != oid.len()) {
         return Err(Error::misuse("the object id has the wrong length"));
     }
+    find(tables, f, |table, hit| {
+        let blocks = blocks_of(table, oid)?;
+        each_in_blocks(table, blocks, |record| names(record, oid), hit)
+    })
+}
+
+/// Calls `f` for every symref, in the order of names. Only the newest record of a ref counts.
+///
+/// Every ref block is passed through, and only those that have a symref are read.
+///
+/// # Errors
+///
+/// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if a block is damaged.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use reftable::*;
+/// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(HashId::Sha1))?;
+/// # let value = RefValue::Symref(b"refs/heads/main");
+/// # writer.add_ref(RefRecord { name: b"HEAD", update_index: 1, value })?;
+/// # let tables = [Arc::new(Table::open(writer.finish()?.sink)?)];
+/// let mut names = Vec::new();
+/// symrefs(&tables, &mut |record| names.push(record.name.to_vec()))?;
+/// assert_eq!(names, [b"HEAD"]);
+/// # Ok::<(), Error>(())
+/// ```
+pub fn symrefs(tables: &[Arc<Table>], f: &mut dyn FnMut(RefRecord<'_>)) -> Result<()> {
+    common_hash(tables)?;
+    let is_symref = |record: &RefRecord<'_>| matches!(record.value, RefValue::Symref(_));
+    find(tables, f, |table, hit| {
+        let blocks = Some(symref_blocks(table)?);
+        each_in_blocks(table, blocks, is_symref, hit)
+    })
+}
+
+/// What is called for a record.
+type Each<'f> = dyn FnMut(RefRecord<'_>) -> Result<()> + 'f;
+
+/// Has `search` find records of each table, and calls `f` for those that no newer table hides, in
+/// the order of names.
+fn find(
+    tables: &[Arc<Table>],
+    f: &mut dyn FnMut(RefRecord<'_>),
+    search: impl Fn(&Arc<Table>, &mut Each<'_>) -> Result<()>,
+) -> Result<()> {
     let mut hits = Hits::default();
     for (index, table) in tables.iter().enumerate() {
         let newer = tables.get(index + 1..).unwrap_or_default();
         let mut newer: Vec<_> = newer.iter().cloned().map(RefCursor::new).collect();
-        each_in_table(table, oid, |record| {
+        search(table, &mut |record| {
             for cursor in &mut newer {
                 cursor.seek(record.name)?;
                 if cursor
@@ -64,16 +110,17 @@ pub fn refs_by_oid(
     Ok(())
 }
 
-/// Calls `f` for every ref of one table that names this object.
-fn each_in_table(
+/// Calls `f` for every wanted ref of these blocks, or of all if none are given.
+fn each_in_blocks(
     table: &Arc<Table>,
-    oid: &[u8],
-    mut f: impl FnMut(RefRecord<'_>) -> Result<()>,
+    blocks: Option<Vec<u64>>,
+    is_wanted: impl Fn(&RefRecord<'_>) -> bool,
+    f: &mut Each<'_>,
 ) -> Result<()> {
     let mut cursor = RefCursor::new(Arc::clone(table));
-    let Some(blocks) = blocks_of(table, oid)? else {
+    let Some(blocks) = blocks else {
         while let Some(record) = cursor.next()? {
-            if names(&record, oid) {
+            if is_wanted(&record) {
                 f(record)?;
             }
         }
@@ -87,12 +134,46 @@ fn each_in_table(
             ));
         }
         while cursor.advance()? && cursor.inner.block_offset() == Some(offset) {
-            if names(&cursor.record(), oid) {
+            if is_wanted(&cursor.record()) {
                 f(cursor.record())?;
             }
         }
     }
     Ok(())
+}
+
+/// Returns the offsets of the ref blocks that have a symref.
+fn symref_blocks(table: &Arc<Table>) -> Result<Vec<u64>> {
+    let mut found = Vec::new();
+    let mut offset = table.ref_section().map(|section| section.start);
+    while let Some(at) = offset {
+        let Some(block) = table.block(at, RefCodec::KIND)? else {
+            break;
+        };
+        let mut records = table
+            .block_body(&block)
+            .get(block.first..block.end)
+            .unwrap_or_default();
+        while !records.is_empty() {
+            let (extra, rest) =
+                skip(table, records).ok_or_else(|| block.corrupt("a record cannot be decoded"))?;
+            if extra == RefCodec::SYMREF {
+                found.push(at);
+                break;
+            }
+            records = rest;
+        }
+        offset = Some(block.next);
+    }
+    Ok(found)
+}
+
+/// Passes over the first of these ref records: returns of which type it is, and the others.
+fn skip<'b>(table: &Table, records: &'b [u8]) -> Option<(u8, &'b [u8])> {
+    let (_, extra, at, suffix) = split_key(records)?;
+    let value = records.get(at + suffix.len()..)?;
+    let len = RefCodec::default().decode(table.params(), extra, value)?;
+    Some((extra, value.get(len..)?))
 }
 
 fn names(record: &RefRecord<'_>, wanted: &[u8]) -> bool {
@@ -134,25 +215,28 @@ struct Hits {
 struct Hit {
     name: Range<usize>,
     update_index: u64,
-    oid: Range<usize>,
-    peeled: Range<usize>,
+    value: Found,
+}
+
+enum Found {
+    Direct(Range<usize>),
+    Peeled(Range<usize>, Range<usize>),
+    Symref(Range<usize>),
 }
 
 impl Hits {
     fn push(&mut self, record: &RefRecord<'_>) {
-        let (oid, peeled) = match record.value {
-            RefValue::Direct(oid) => (oid, &[][..]),
-            RefValue::Peeled { oid, peeled } => (oid, peeled),
-            RefValue::Deletion | RefValue::Symref(_) => return,
+        let value = match record.value {
+            RefValue::Deletion => return,
+            RefValue::Direct(oid) => Found::Direct(self.copy(oid)),
+            RefValue::Peeled { oid, peeled } => Found::Peeled(self.copy(oid), self.copy(peeled)),
+            RefValue::Symref(target) => Found::Symref(self.copy(target)),
         };
         let name = self.copy(record.name);
-        let oid = self.copy(oid);
-        let peeled = self.copy(peeled);
         self.hits.push(Hit {
             name,
             update_index: record.update_index,
-            oid,
-            peeled,
+            value,
         });
     }
 
@@ -167,10 +251,13 @@ impl Hits {
         let get = |range: &Range<usize>| &bytes[range.clone()];
         self.hits.sort_by(|a, b| get(&a.name).cmp(get(&b.name)));
         for hit in &self.hits {
-            let oid = get(&hit.oid);
-            let value = match get(&hit.peeled) {
-                [] => RefValue::Direct(oid),
-                peeled => RefValue::Peeled { oid, peeled },
+            let value = match &hit.value {
+                Found::Direct(oid) => RefValue::Direct(get(oid)),
+                Found::Peeled(oid, peeled) => RefValue::Peeled {
+                    oid: get(oid),
+                    peeled: get(peeled),
+                },
+                Found::Symref(target) => RefValue::Symref(get(target)),
             };
             f(RefRecord {
                 name: get(&hit.name),

@@ -47,7 +47,7 @@ mod varint;
 mod walk;
 mod writer;
 
-pub use by_oid::refs_by_oid;
+pub use by_oid::{refs_by_oid, symrefs};
 pub use check::{Finding, TableSection, check};
 pub use compact::compact;
 pub use cursor::{LogCursor, RefCursor};

@@ -438,7 +438,11 @@ struct Listing<'a> {
 impl Listing<'_> {
     /// Calls `each` for every ref that is asked for, until it gives `false`.
     fn read(&mut self, mut each: impl FnMut(Item<'_>) -> Result<bool>) -> Result<()> {
-        let mut refs = self.store.refs()?.excluding(self.exclude.whole_ranges());
+        let refs = match self.points_at.candidates(self.store)? {
+            Some(refs) => refs,
+            None => self.store.refs()?,
+        };
+        let mut refs = refs.excluding(self.exclude.whole_ranges());
         if let Some(marker) = &self.settings.start_after {
             // Behind the name itself, and before every name that goes on from it.
             let behind = [marker.as_slice(), b"\x01"].concat();

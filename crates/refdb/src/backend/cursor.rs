@@ -3,8 +3,9 @@
 //! Making a cursor and moving it are separate things: a fresh cursor stands before the first ref,
 //! and any number of seeks in any direction may follow. A record is borrowed from the cursor.
 
+use crate::backend::Ref;
 use crate::error::Result;
-use crate::name::{RefName, is_per_worktree};
+use crate::name::{RefName, RefNameBuf, is_per_worktree};
 use crate::oid::ObjectId;
 use crate::target::TargetRef;
 
@@ -38,6 +39,55 @@ pub(crate) trait Cursor: Send {
     ///
     /// Only to be called after [`Cursor::advance`] returned `true`.
     fn record(&self) -> RefRecord<'_>;
+}
+
+/// Refs that were gathered beforehand.
+pub(crate) struct ListCursor {
+    refs: Vec<(RefNameBuf, Ref)>,
+    /// The position of the next ref.
+    next: usize,
+    prefix: Vec<u8>,
+}
+
+impl ListCursor {
+    /// Takes refs in name order.
+    pub(crate) fn new(refs: Vec<(RefNameBuf, Ref)>) -> Self {
+        ListCursor {
+            refs,
+            next: 0,
+            prefix: Vec::new(),
+        }
+    }
+}
+
+impl Cursor for ListCursor {
+    fn seek(&mut self, name: &[u8], prefix: &[u8]) -> Result<()> {
+        let start = name.max(prefix);
+        self.next = self
+            .refs
+            .partition_point(|(name, _)| name.as_bytes() < start);
+        self.prefix = prefix.to_vec();
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<bool> {
+        let next = self.refs.get(self.next);
+        let found = next.is_some_and(|(name, _)| name.as_bytes().starts_with(&self.prefix));
+        self.next += usize::from(found);
+        Ok(found)
+    }
+
+    fn record(&self) -> RefRecord<'_> {
+        let (name, found) = &self.refs[self.next - 1];
+        RefRecord {
+            name: name.as_name(),
+            target: found.target.as_ref(),
+            peeled: found.peeled,
+            packed: found.packed,
+            broken: found.target.as_ref().oid().is_some_and(|oid| oid.is_null()),
+            bad_name: !name.as_name().is_well_formed(),
+        }
+    }
 }
 
 /// What a linked worktree sees: its own refs, and the shared ones of the common directory, whose

@@ -189,6 +189,10 @@ impl Backend for FilesBackend {
         // Neither kind of file knows its refs by object.
         Ok(None)
     }
+
+    fn symrefs(&self) -> Result<Option<Vec<(RefNameBuf, Ref)>>> {
+        Ok(None)
+    }
 }
 
 #[cfg(test)]

@@ -228,12 +228,29 @@ impl Backend for ReftableBackend {
     }
 
     fn refs_by_oid(&self, oid: ObjectId) -> Result<Option<Vec<(RefNameBuf, Ref)>>> {
+        let oid = oid.as_bytes();
+        self.find_all(&|tables, each| reftable::refs_by_oid(tables, oid, each))
+            .map(Some)
+    }
+
+    fn symrefs(&self) -> Result<Option<Vec<(RefNameBuf, Ref)>>> {
+        self.find_all(&reftable::symrefs).map(Some)
+    }
+}
+
+/// Finds records in tables, and calls for each of them.
+type Search<'s> =
+    dyn Fn(&[Arc<reftable::Table>], &mut dyn FnMut(RefRecord<'_>)) -> reftable::Result<()> + 's;
+
+impl ReftableBackend {
+    /// Returns the refs of this worktree that `search` finds in its stacks, in name order.
+    fn find_all(&self, search: &Search<'_>) -> Result<Vec<(RefNameBuf, Ref)>> {
         self.recover()?;
         let lists = self.for_each_visible(|stack, is_visible| {
             let snapshot = stack.snapshot()?;
             let mut found = Vec::new();
             let mut broken = None;
-            reftable::refs_by_oid(&snapshot.tables, oid.as_bytes(), &mut |record| {
+            search(&snapshot.tables, &mut |record| {
                 if is_visible(record.name) && cursor::is_listed(record.name) {
                     match to_ref(stack, &record) {
                         Ok(Some(value)) => found.push((RefNameBuf::from_disk(record.name), value)),
@@ -247,7 +264,7 @@ impl Backend for ReftableBackend {
         })?;
         let mut found: Vec<(RefNameBuf, Ref)> = lists.into_iter().flatten().collect();
         found.sort_by(|low, high| low.0.cmp(&high.0));
-        Ok(Some(found))
+        Ok(found)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use refdb::objects::{ObjectKind, TAG_DEPTH_MAX, tag_target};
-use refdb::{ObjectFormat, ObjectId, RefFormat};
+use refdb::{ObjectFormat, ObjectId, RefFormat, Refs, Store};
 
 use super::value::Item;
 use crate::context::Context;
@@ -37,6 +37,15 @@ impl<'c> PointsAt<'c> {
             peeled_suffices,
             known: HashMap::new(),
         })
+    }
+
+    /// Returns the refs among which are all that match, if an index knows them.
+    pub(super) fn candidates(&self, store: &Store) -> Result<Option<Refs>> {
+        if self.objects.is_empty() || !self.peeled_suffices {
+            return Ok(None);
+        }
+        let objects: Vec<ObjectId> = self.objects.iter().copied().collect();
+        Ok(store.refs_of_objects(&objects)?)
     }
 
     /// Returns whether a ref leads to one of the objects.
