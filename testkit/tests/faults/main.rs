@@ -714,7 +714,8 @@ fn the_workloads_compact() {
             let before = listed(&base, &stack).len();
             let process = Process::new(base.clone(), format);
             commit(&process.main, vec![process.update("refs/heads/main", 5)]).expect("no fault");
-            assert!(listed(&base, &stack).len() < before);
+            // Without a compaction there would be one more.
+            assert!(listed(&base, &stack).len() <= before);
         }
         let weight = |table: &String| {
             let path = Path::new(GIT_DIR).join("reftable").join(table);
