@@ -24,8 +24,6 @@ mod strftime;
 mod trailers;
 mod value;
 
-use std::io::IsTerminal;
-
 use bstr::ByteSlice;
 use refdb::name::is_root_ref;
 use refdb::{Refs, Store, TargetRef};
@@ -36,8 +34,9 @@ use crate::failure::{Failure, Result, say};
 use crate::options::{Opt, Spec, Value};
 use crate::output::Output;
 use atom::Atoms;
+use color::When;
 use commits::{CommitFilter, Commits};
-use format::Format;
+use format::{Format, Piece};
 use history::Histories;
 use patterns::Patterns;
 use points_at::PointsAt;
@@ -189,17 +188,7 @@ struct Settings {
     ignore_case: bool,
     stdin: bool,
     root_refs: bool,
-    color: Color,
-}
-
-/// When colours are wanted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Color {
-    Always,
-    Never,
-    /// On a terminal that has any.
-    #[default]
-    Auto,
+    color: When,
 }
 
 /// How much of the lines of sorted refs is kept from the time when their keys are known.
@@ -264,11 +253,14 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
     };
     let texts = keys.iter().filter(|key| key.needs_text());
     let shown = format.atoms().chain(texts.map(|key| key.atom));
+    let values = Values::new(context, &atoms, shown, histories)?;
+    let is_plain = !settings.json && values.are_plain();
     let mut printer = Printer {
-        values: Values::new(context, &atoms, shown, histories)?,
+        values,
         row: Row::default(),
         atoms: &atoms,
         format: &format,
+        plain: format.plain_pieces().filter(|_| is_plain),
         settings: &settings,
         left: usize::try_from(settings.count)
             .ok()
@@ -344,7 +336,7 @@ impl Settings {
             }
             Id::Format => self.format = value.into_text(),
             Id::StartAfter => self.start_after = value.into_text(),
-            Id::Color => self.color = Color::parse(value)?,
+            Id::Color => self.color = When::parse(value)?,
             Id::Exclude => value.add_or_clear(&mut self.exclude),
             Id::Sort => value.add_or_clear(&mut self.sort),
             Id::PointsAt => match value.into_text() {
@@ -379,35 +371,6 @@ impl Settings {
         if is_set {
             self.quoting.push(quoting);
         }
-    }
-}
-
-impl Color {
-    fn parse(value: Value) -> Result<Color> {
-        if !value.is_set() {
-            return Ok(Color::Never);
-        }
-        match value.into_text().as_deref() {
-            None | Some(b"always") => Ok(Color::Always),
-            Some(b"auto") => Ok(Color::Auto),
-            Some(b"never") => Ok(Color::Never),
-            Some(_) => {
-                let text = "option `color' expects \"always\", \"auto\", or \"never\"";
-                Err(Failure::error(text, 129))
-            }
-        }
-    }
-
-    fn is_wanted(self, context: &Context) -> Result<bool> {
-        Ok(match self {
-            Color::Always => true,
-            Color::Never => false,
-            Color::Auto if std::io::stdout().is_terminal() => {
-                let terminal = context.repository()?.environment().bytes("TERM");
-                terminal.is_some_and(|terminal| terminal != "dumb")
-            }
-            Color::Auto => false,
-        })
     }
 }
 
@@ -533,6 +496,8 @@ struct Printer<'a> {
     row: Row,
     atoms: &'a Atoms,
     format: &'a Format,
+    /// The pieces of lines that can be written without a row of values.
+    plain: Option<&'a [Piece]>,
     settings: &'a Settings,
     /// How many refs are still to be printed, if that is limited.
     left: Option<usize>,
@@ -547,10 +512,12 @@ impl Printer<'_> {
 
     /// Prints a ref; returns whether more may follow.
     fn print(&mut self, item: Item<'_>) -> Result<bool> {
-        self.fill(item)?;
         let mut buffer = std::mem::take(self.out.buffer());
         let start = buffer.len();
-        let pushed = self.push(&mut buffer);
+        let pushed = match self.plain {
+            Some(pieces) => self.push_plain(pieces, item, &mut buffer),
+            None => self.fill(item).and_then(|()| self.push(&mut buffer)),
+        };
         if pushed.is_err() {
             // Nobody is to take half a line for a whole one.
             buffer.truncate(start);
@@ -574,6 +541,20 @@ impl Printer<'_> {
         Ok(self.left != Some(0))
     }
 
+    /// Appends the line of a ref whose values need not be known beforehand.
+    fn push_plain(&mut self, pieces: &[Piece], item: Item<'_>, out: &mut Vec<u8>) -> Result<()> {
+        let start = out.len();
+        self.values.push_plain(pieces, item, out)?;
+        self.end_line(start, out);
+        Ok(())
+    }
+
+    fn end_line(&self, start: usize, out: &mut Vec<u8>) {
+        if out.len() > start || !self.settings.omit_empty {
+            out.push(b'\n');
+        }
+    }
+
     /// Appends the line of the ref whose values are known.
     fn push(&self, out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
@@ -582,9 +563,7 @@ impl Printer<'_> {
         } else {
             self.format.push(&self.row, self.atoms, out)?;
         }
-        if out.len() > start || !self.settings.omit_empty {
-            out.push(b'\n');
-        }
+        self.end_line(start, out);
         Ok(())
     }
 

@@ -1,9 +1,13 @@
 //! Colours as configuration and formats name them, and the sequences with which a terminal is told
 //! of them.
 
+use std::io::IsTerminal;
+
 use bstr::ByteSlice;
 
+use crate::context::Context;
 use crate::failure::{Failure, Result, say};
+use crate::options::Value;
 
 /// What ends all colours and attributes.
 pub(super) const RESET: &[u8] = b"\x1b[m";
@@ -35,6 +39,53 @@ enum Color {
     Indexed(u8),
     /// Red, green and blue.
     Rgb([u8; 3]),
+}
+
+/// When colours are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum When {
+    Always,
+    Never,
+    /// On a terminal that has any.
+    #[default]
+    Auto,
+}
+
+impl When {
+    /// Reads the value of the option.
+    ///
+    /// # Errors
+    /// For a word that is none of the known ones.
+    pub(super) fn parse(value: Value) -> Result<When> {
+        if !value.is_set() {
+            return Ok(When::Never);
+        }
+        match value.into_text().as_deref() {
+            None | Some(b"always") => Ok(When::Always),
+            Some(b"auto") => Ok(When::Auto),
+            Some(b"never") => Ok(When::Never),
+            Some(_) => {
+                let text = "option `color' expects \"always\", \"auto\", or \"never\"";
+                Err(Failure::error(text, 129))
+            }
+        }
+    }
+
+    /// Returns whether colours are wanted.
+    ///
+    /// # Errors
+    /// As for [`Context::repository`].
+    pub(super) fn is_wanted(self, context: &Context) -> Result<bool> {
+        Ok(match self {
+            When::Always => true,
+            When::Never => false,
+            When::Auto if std::io::stdout().is_terminal() => {
+                let terminal = context.repository()?.environment().bytes("TERM");
+                terminal.is_some_and(|terminal| terminal != "dumb")
+            }
+            When::Auto => false,
+        })
+    }
 }
 
 /// Returns the sequence for the argument of `%(color:...)`.

@@ -25,8 +25,9 @@ pub(super) struct Format {
     resets: bool,
 }
 
+/// A piece of a format.
 #[derive(Debug, PartialEq, Eq)]
-enum Piece {
+pub(super) enum Piece {
     Literal(Vec<u8>),
     /// The place of the atom in the list.
     Atom(usize),
@@ -113,6 +114,12 @@ impl Format {
             Piece::Atom(index) => Some(*index),
             Piece::Literal(_) => None,
         })
+    }
+
+    /// Returns the pieces, if a line is nothing but one of them behind the other.
+    pub(super) fn plain_pieces(&self) -> Option<&[Piece]> {
+        let is_plain = !self.has_blocks && !self.resets && self.quoting == Quoting::None;
+        is_plain.then_some(self.pieces.as_slice())
     }
 
     /// Appends the line of a ref.

@@ -1,5 +1,7 @@
 //! The values of all atoms for one ref.
 
+use bstr::ByteSlice;
+
 /// A row of values, made to be filled again and again.
 #[derive(Debug, Default)]
 pub(super) struct Row {
@@ -32,7 +34,7 @@ impl Row {
     /// it is `raw`.
     pub(super) fn end(&mut self, index: usize, start: usize, raw: bool) {
         let appended = self.text.get(start..).unwrap_or_default();
-        if !raw && let Some(zero) = appended.iter().position(|&byte| byte == 0) {
+        if !raw && let Some(zero) = appended.find_byte(0) {
             self.text.truncate(start + zero);
         }
         let end = self.text.len();

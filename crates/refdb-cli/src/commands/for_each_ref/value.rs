@@ -14,6 +14,7 @@ use refdb::{ObjectId, RefName, Store};
 
 use super::atom::{Atom, Atoms, Kind, NameForm, Source};
 use super::content::{Content, ContentValues};
+use super::format::Piece;
 use super::history::{Histories, HistoryAtom};
 use super::remote::{RemoteForm, Remotes, Told, push_distance, push_signs};
 use super::row::Row;
@@ -146,6 +147,44 @@ impl<'c> Values<'c> {
             && let Some(peeled) = self.peel(item)?
         {
             self.fill_from_object(peeled, tagged.content, true, item, row)?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether every atom is one of the ref itself or of the header of its object: then no
+    /// value is needed before the line is written.
+    pub(super) fn are_plain(&self) -> bool {
+        let mut atoms = self.atoms.iter();
+        atoms.all(|atom| !atom.deref && source(atom) != Source::Content)
+    }
+
+    /// Appends the pieces of a line, for atoms that [`are_plain`](Values::are_plain).
+    ///
+    /// # Errors
+    /// As for [`Values::fill`].
+    pub(super) fn push_plain(
+        &mut self,
+        pieces: &[Piece],
+        item: Item<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let atoms = Rc::clone(&self.atoms);
+        for piece in pieces {
+            let atom = match piece {
+                Piece::Literal(literal) => {
+                    out.extend_from_slice(literal);
+                    continue;
+                }
+                Piece::Atom(index) => atoms.get(*index),
+            };
+            match atom {
+                Some(atom) if source(atom) == Source::Ref => self.push_of_ref(atom, item, out)?,
+                Some(atom) => {
+                    let header = self.header(item.oid, item)?;
+                    self.push_of_header(&atom.kind, item.oid, header, item, out)?;
+                }
+                None => {}
+            }
         }
         Ok(())
     }
