@@ -221,6 +221,9 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
     let mut histories = Histories::new(context);
     let format = Format::parse(text, quoting, &mut atoms);
     histories.find(&atoms)?;
+    if format.is_err() {
+        atoms.complain();
+    }
     let format = format?.map_err(|malformed| {
         let text = format!("malformed format string {}", malformed.0.as_bstr());
         spec.mistake(&text, None)
@@ -231,9 +234,12 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
     }
     let keys = settings.sort.iter();
     let keys = keys.map(|key| {
-        let key = SortKey::parse(key, &mut atoms)?;
+        let key = SortKey::parse(key, &mut atoms);
+        if key.is_err() {
+            atoms.complain();
+        }
         histories.find(&atoms)?;
-        Ok(key)
+        key
     });
     let mut keys: Vec<SortKey> = keys.collect::<Result<_>>()?;
     // The last key counts most, and the first mistake is told.

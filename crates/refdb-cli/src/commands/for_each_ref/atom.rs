@@ -3,7 +3,7 @@
 //! Every atom that a format or a key names stands once in a list of [`Atoms`], in the order in which
 //! it was met; formats and keys speak of it by its place there.
 
-use bstr::ByteSlice;
+use bstr::{BString, ByteSlice};
 
 use super::argument::{contents, digits, fatal, part_of, person, trailers, unrecognised};
 use super::block::{Alignment, Condition};
@@ -14,7 +14,7 @@ use super::remote::RemoteForm;
 use super::signature::SignaturePart;
 use super::trailers::TrailerOptions;
 use crate::context::Digits;
-use crate::failure::Result;
+use crate::failure::{Result, say};
 
 /// One atom.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,6 +137,8 @@ pub(super) struct Atoms {
     list: Vec<Atom>,
     /// Whether `%(color:...)` is more than nothing.
     colored: bool,
+    /// What was to be a colour and is none.
+    bad_color: Option<BString>,
 }
 
 impl Atoms {
@@ -145,6 +147,7 @@ impl Atoms {
         Atoms {
             list: Vec::new(),
             colored,
+            bad_color: None,
         }
     }
 
@@ -157,9 +160,22 @@ impl Atoms {
         if let Some(index) = self.list.iter().position(known) {
             return Ok(index);
         }
-        let atom = Atom::parse(text, self.colored)?;
+        let atom = Atom::parse(text, self.colored);
+        if atom.is_err()
+            && let Some((b"color" | b"*color", color)) = text.split_once_str(":")
+        {
+            self.bad_color = Some(color.into());
+        }
+        let atom = atom?;
         self.list.push(atom);
         Ok(self.list.len() - 1)
+    }
+
+    /// Says what is no colour, if an atom could not be read for that.
+    pub(super) fn complain(&self) {
+        if let Some(color) = self.bad_color.as_ref().filter(|color| !color.is_empty()) {
+            say("error", format!("invalid color value: {color}").as_bytes());
+        }
     }
 
     /// Returns the atoms in their order.
@@ -209,10 +225,10 @@ impl Kind {
             "HEAD" => without(Kind::Head),
             "flag" => Ok(Kind::Flag),
             "worktreepath" => Ok(Kind::WorktreePath),
-            "color" => match argument.map(color::sequence) {
+            "color" => match argument.map(|color| (color, color::sequence(color))) {
                 None => Err(fatal("expected format: %(color:<color>)".to_owned())),
-                Some(sequence) => {
-                    let sequence = sequence?;
+                Some((color, None)) => Err(fatal(format!("unrecognized color: %(color:{color})"))),
+                Some((_, Some(sequence))) => {
                     Ok(Kind::Color(if colored { sequence } else { Vec::new() }))
                 }
             },

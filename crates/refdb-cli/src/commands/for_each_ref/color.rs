@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use bstr::ByteSlice;
 
 use crate::context::Context;
-use crate::failure::{Failure, Result, say};
+use crate::failure::{Failure, Result};
 use crate::options::Value;
 
 /// What ends all colours and attributes.
@@ -88,18 +88,8 @@ impl When {
     }
 }
 
-/// Returns the sequence for the argument of `%(color:...)`.
-///
-/// # Errors
-/// Fatal, after saying which words are no colour.
-pub(super) fn sequence(text: &str) -> Result<Vec<u8>> {
-    parse(text).ok_or_else(|| {
-        say("error", format!("invalid color value: {text}").as_bytes());
-        Failure::fatal(format!("unrecognized color: %(color:{text})"))
-    })
-}
-
-fn parse(text: &str) -> Option<Vec<u8>> {
+/// Returns the sequence for the argument of `%(color:...)`; `None` if it is no colour.
+pub(super) fn sequence(text: &str) -> Option<Vec<u8>> {
     let mut colors: Vec<Color> = Vec::new();
     // As bits, so that each is set once and in the order of the numbers.
     let mut attributes = 0_u64;
@@ -224,11 +214,11 @@ mod tests {
             ("reset", ""),
             ("+5", "35"),
         ] {
-            let sequence = parse(text).unwrap();
-            assert_eq!(sequence.as_bstr(), format!("\x1b[{expected}m"), "{text}");
+            let numbers = sequence(text).unwrap();
+            assert_eq!(numbers.as_bstr(), format!("\x1b[{expected}m"), "{text}");
         }
-        assert_eq!(parse("normal -1"), Some(Vec::new()));
-        assert_eq!(parse(" "), Some(Vec::new()));
+        assert_eq!(sequence("normal -1"), Some(Vec::new()));
+        assert_eq!(sequence(" "), Some(Vec::new()));
     }
 
     #[test]
@@ -245,7 +235,7 @@ mod tests {
             "red,blue",
             "res",
         ] {
-            assert_eq!(parse(text), None, "{text}");
+            assert_eq!(sequence(text), None, "{text}");
         }
     }
 }
