@@ -159,6 +159,11 @@ pub(crate) trait Session {
     /// hook wants to know.
     fn any_packed(&self, names: &[RefName<'_>]) -> Result<Option<bool>>;
 
+    /// Reads a reflog, the oldest entry first, and prepares it anew with what `judge` leaves of each
+    /// entry. Returns whether there is such a reflog. Its name was locked before, and is given at
+    /// most once.
+    fn rewrite_log(&mut self, name: RefName<'_>, judge: &mut Judge<'_>) -> Result<bool>;
+
     /// Writes all that can be written without becoming visible. Names that were locked and are not
     /// in the plan are only held.
     fn prepare(&mut self, plan: Plan<'_>) -> Result<()>;
@@ -168,6 +173,21 @@ pub(crate) trait Session {
     /// # Errors
     /// What fails after the plan became visible is not an error but reported in [`Published`].
     fn publish(self: Box<Self>) -> Result<Published>;
+}
+
+/// Says what becomes of a reflog entry.
+pub(crate) type Judge<'j> = dyn FnMut(&LogEntry) -> Result<Fate> + 'j;
+
+/// What becomes of an entry when its reflog is rewritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It stays, with this old value.
+    Keep {
+        /// The old value from now on.
+        old: ObjectId,
+    },
+    /// It goes.
+    Drop,
 }
 
 /// A name that was locked, or could not be.
@@ -200,8 +220,26 @@ pub(crate) struct Plan<'a> {
     log_places: usize,
     committer: Box<dyn Fn() -> Result<Signature> + 'a>,
     who: OnceCell<Signature>,
+    /// What happens to whole reflogs before the entries are appended.
+    pub(crate) log_changes: Vec<LogChange<'a>>,
     /// Whether the store was empty and nobody else writes (clone, migration).
     pub(crate) initial: bool,
+    /// Whether the writes take the ref of one name to another one, so that the new one has to be
+    /// there before the old one goes.
+    pub(crate) renames: bool,
+}
+
+/// A change of a reflog as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogChange<'a> {
+    /// The reflog is made, without entries, unless there is one.
+    Create(RefName<'a>),
+    /// The reflog goes; its ref stays.
+    Delete(RefName<'a>),
+    /// The entries of `from` are those of `to` as well.
+    Copy { from: RefName<'a>, to: RefName<'a> },
+    /// The entries of `from` become those of `to`. The plan deletes the ref `from`.
+    Move { from: RefName<'a>, to: RefName<'a> },
 }
 
 /// The new values of a plan, one after the other.
@@ -223,8 +261,26 @@ impl<'a> Plan<'a> {
             log_places,
             committer: Box::new(committer),
             who: OnceCell::new(),
+            log_changes: Vec::new(),
             initial,
+            renames: false,
         }
+    }
+
+    /// Makes a plan of a few values and entries.
+    pub(crate) fn of(
+        writes: Vec<Write<'a>>,
+        logs: Vec<LogWrite<'a>>,
+        committer: impl Fn() -> Result<Signature> + 'a,
+    ) -> Self {
+        let places = logs.len();
+        Plan::new(
+            move || Box::new(writes.clone().into_iter()),
+            move |at| logs.get(at).copied(),
+            places,
+            committer,
+            false,
+        )
     }
 
     /// Returns the new values, at most one for each name, sorted by name.

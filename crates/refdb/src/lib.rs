@@ -119,4 +119,6 @@ pub use reflog::{LogEntry, Signature};
 pub use repository::Repository;
 pub use store::{Optimize, Refs, Resolved, Store};
 pub use target::{Target, TargetRef};
-pub use transaction::{Change, Edit, Expected, LogEdit, Outcome, Prepared, Transaction};
+pub use transaction::{
+    Change, Edit, Expected, LogEdit, LogRewrite, Outcome, Prepared, Transaction,
+};

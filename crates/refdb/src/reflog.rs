@@ -10,7 +10,7 @@ use bstr::BString;
 use crate::oid::ObjectId;
 
 /// A person and a moment, as a reflog entry records them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Signature {
     /// The name.
     pub name: BString,

@@ -18,8 +18,8 @@
 use std::sync::Arc;
 
 use crate::backend::cursor::{Cursor, ListCursor, RefRecord};
-use crate::backend::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat};
-use crate::error::Result;
+use crate::backend::{Backend, LogChange, LogOrder, OptimizeOptions, Ref, RefFormat};
+use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::name::{RefName, RefNameBuf};
 use crate::objects::Objects;
@@ -28,7 +28,8 @@ use crate::options::Options;
 use crate::reflog::LogEntry;
 use crate::resolve::{End, follow};
 use crate::system::System;
-use crate::transaction::Transaction;
+use crate::transaction::rename::Rename;
+use crate::transaction::{self, LogRewrite, Transaction};
 
 /// The refs of one repository, seen from one of its worktrees.
 #[derive(Clone, Debug)]
@@ -202,6 +203,75 @@ impl Store {
     /// `Corrupt` or `Io` for the files.
     pub fn log_names(&self) -> Result<Vec<RefNameBuf>> {
         self.backend.log_names()
+    }
+
+    /// Rewrites a reflog under the lock of its ref: an entry stays if `keep`, which is asked about
+    /// the oldest one first, says so. Returns whether there is a reflog.
+    ///
+    /// # Errors
+    /// `Locked` when another process changes the ref or the reflog; `Corrupt` or `Io` for the files,
+    /// and whatever `keep` fails with. The reflog is as it was then.
+    pub fn rewrite_log(
+        &self,
+        name: RefName<'_>,
+        how: LogRewrite,
+        mut keep: impl FnMut(&LogEntry) -> Result<bool>,
+    ) -> Result<bool> {
+        let (backend, objects) = (self.backend.as_ref(), self.objects.as_ref());
+        transaction::log::rewrite(backend, objects, name, how, &mut keep)
+    }
+
+    /// Makes a reflog without entries, unless there is one.
+    ///
+    /// # Errors
+    /// `Locked` when another process changes refs; `Corrupt` or `Io` for the files.
+    pub fn create_log(&self, name: RefName<'_>) -> Result<()> {
+        transaction::log::change(self.backend.as_ref(), vec![LogChange::Create(name)])
+    }
+
+    /// Removes reflogs; their refs stay. One that is not there is fine.
+    ///
+    /// # Errors
+    /// `Locked` when another process changes refs; `Corrupt` or `Io` for the files.
+    pub fn delete_logs<'n>(&self, names: impl IntoIterator<Item = RefName<'n>>) -> Result<()> {
+        let changes = names.into_iter().map(LogChange::Delete).collect();
+        transaction::log::change(self.backend.as_ref(), changes)
+    }
+
+    /// Gives a ref, and its reflog, another name. A ref that has that name is replaced; symrefs to
+    /// the old name, HEAD among them, stay as they are. Returns what went wrong afterwards.
+    ///
+    /// # Errors
+    /// `Misuse` when there is no such ref, when it is a symref, or when another ref is in the way
+    /// of the new name; `Locked` when another process changes one of the refs; `Corrupt` or `Io`
+    /// for the files.
+    pub fn rename(&self, from: RefName<'_>, to: RefName<'_>, message: &[u8]) -> Result<Vec<Error>> {
+        self.carry(from, to, message, false)
+    }
+
+    /// Copies a ref and its reflog to another name, as [`Store::rename`] gives it another one.
+    ///
+    /// # Errors
+    /// As for [`Store::rename`].
+    pub fn copy(&self, from: RefName<'_>, to: RefName<'_>, message: &[u8]) -> Result<Vec<Error>> {
+        self.carry(from, to, message, true)
+    }
+
+    fn carry(
+        &self,
+        from: RefName<'_>,
+        to: RefName<'_>,
+        message: &[u8],
+        copies: bool,
+    ) -> Result<Vec<Error>> {
+        let (backend, system) = (self.backend.as_ref(), self.system.as_ref());
+        let rename = Rename {
+            from,
+            to,
+            message,
+            copies,
+        };
+        transaction::rename::rename(backend, &self.options, system, rename)
     }
 
     /// Returns the refs whose value, or peeled value, is `oid`, in name order.

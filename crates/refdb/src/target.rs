@@ -35,6 +35,14 @@ impl Target {
             Target::Symbolic(name) => TargetRef::Symbolic(name.as_name()),
         }
     }
+
+    /// Returns the name of the other ref, if the ref is a symref.
+    pub fn symbolic(&self) -> Option<RefName<'_>> {
+        match self {
+            Target::Direct(_) => None,
+            Target::Symbolic(name) => Some(name.as_name()),
+        }
+    }
 }
 
 impl TargetRef<'_> {

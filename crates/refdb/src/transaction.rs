@@ -25,11 +25,14 @@ mod edit;
 mod expand;
 mod hooks;
 mod ids;
+pub(crate) mod log;
 mod names;
 mod plan;
 mod queue;
+pub(crate) mod rename;
 
 pub use edit::{Change, Edit, Expected, LogEdit};
+pub use log::LogRewrite;
 
 use crate::backend::{Backend, Published, Session};
 use crate::error::{Error, ErrorKind, Rejection, Result};

@@ -7,12 +7,13 @@
 //!
 //! How the parts go together: `loose` and `packed` read the two kinds of files, `overlay` walks
 //! over both, `log` reads reflogs; `session` locks, `current` reads
-//! what is locked, `publish` writes after `steps` put into the journal what it will do, `rewrite`
+//! what is locked, `log_write` writes whole reflogs, `publish` all else after `steps` put into the journal what it will do, `rewrite`
 //! replaces packed-refs, `sync` makes many files durable at once, `optimize` packs.
 
 mod current;
 mod directories;
 mod log;
+mod log_write;
 mod loose;
 mod optimize;
 mod overlay;

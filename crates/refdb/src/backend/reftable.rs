@@ -6,6 +6,7 @@
 
 mod cursor;
 mod hold;
+mod log_write;
 mod logs;
 mod session;
 mod stack;

@@ -152,7 +152,7 @@ fn read_after(
 }
 
 /// Returns whether a ref gets a reflog without having one yet.
-fn is_logged_by_default(name: RefName<'_>, log_refs: LogRefs) -> bool {
+pub(super) fn is_logged_by_default(name: RefName<'_>, log_refs: LogRefs) -> bool {
     match log_refs {
         LogRefs::None => false,
         LogRefs::Always => true,
@@ -166,7 +166,7 @@ fn is_logged_by_default(name: RefName<'_>, log_refs: LogRefs) -> bool {
 }
 
 /// Returns who is named in the entries of this transaction, and when.
-fn committer(options: &Options, system: &dyn System) -> Result<Signature> {
+pub(super) fn committer(options: &Options, system: &dyn System) -> Result<Signature> {
     let identity = options.committer.get()?;
     let (time, zone) = identity
         .date

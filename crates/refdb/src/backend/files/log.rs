@@ -58,6 +58,16 @@ impl Files {
         order: LogOrder,
         each: &mut dyn FnMut(LogEntry) -> Result<bool>,
     ) -> Result<bool> {
+        self.for_each_log_line(name, order, &mut |_, entry| each(entry))
+    }
+
+    /// As [`Files::for_each_log_entry`], and gives the line of each entry without its line feed.
+    pub(super) fn for_each_log_line(
+        &self,
+        name: RefName<'_>,
+        order: LogOrder,
+        each: &mut dyn FnMut(&[u8], LogEntry) -> Result<bool>,
+    ) -> Result<bool> {
         if !self.log_exists(name)? {
             return Ok(false);
         }
@@ -69,7 +79,7 @@ impl Files {
         };
         let format = self.options.object_format;
         let mut line = |line: &[u8]| match parse(line, format) {
-            Some(entry) => each(entry),
+            Some(entry) => each(line, entry),
             None => Ok(true),
         };
         match order {
@@ -285,6 +295,20 @@ pub(super) fn push_line(
         out.push(b'\t');
         out.extend(message.iter().filter(|&&byte| byte != b'\n'));
     }
+    out.push(b'\n');
+}
+
+/// Appends the line of an entry that was read from `line` and has another old value now. All else
+/// stays as it is, but for the tab before a message, which Git writes here even if there is none.
+pub(super) fn push_kept(out: &mut Vec<u8>, old: ObjectId, line: &[u8], entry: &LogEntry) {
+    let head_len = line.len().saturating_sub(entry.message.len());
+    let head = line
+        .get(old.format().hex_len()..head_len)
+        .unwrap_or_default();
+    old.push_hex(out);
+    out.extend_from_slice(head.strip_suffix(b"\t").unwrap_or(head));
+    out.push(b'\t');
+    out.extend_from_slice(&entry.message);
     out.push(b'\n');
 }
 

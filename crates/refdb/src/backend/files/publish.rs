@@ -9,7 +9,8 @@
 //! 2. A ref's lock is held until its new value is visible.
 //! 3. With fsync, every file is durable before it gets its name, and every name before the write
 //!    is acknowledged. Many files are not synced one by one but with their file system.
-//! 4. What takes more than one step is written into the journal first (`steps`).
+//! 4. What takes more than one step is written into the journal first (`steps`), unless a reflog is
+//!    moved or rewritten with it: then a ref has its new name, durably, before it loses the old one.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use super::directories;
 use super::log;
+use super::log_write::WholeLogs;
 use super::loose;
 use super::rewrite::{PackedEdit, PackedLock, PackedValue};
 use super::session::FilesSession;
@@ -47,8 +49,11 @@ pub(super) struct Planned {
     pub(super) unlinks: Vec<usize>,
     // Indices of locks whose reflog goes.
     pub(super) log_unlinks: Vec<usize>,
+    pub(super) whole_logs: WholeLogs,
     // Whether there is more than one new value.
     pub(super) several: bool,
+    // Whether new values are to be there before old ones go.
+    new_first: bool,
     // Whether new values, or reflogs, are to be synced with their file systems.
     pub(super) many_values: bool,
     many_logs: bool,
@@ -101,11 +106,23 @@ impl Assigned<'_> {
 impl FilesSession {
     pub(super) fn prepare_plan(&mut self, plan: &Plan<'_>) -> Result<()> {
         self.planned.logs = log_appends(plan)?;
+        let made = self.planned.whole_logs.plan(&plan.log_changes);
+        self.planned
+            .logs
+            .extend(made.into_iter().map(|name| LogAppend {
+                name: name.to_owned(),
+                lines: Vec::new(),
+                create: true,
+            }));
+        self.planned.new_first = plan.renames;
         let writes = self.assign(plan)?;
         self.planned.several = writes.len() > 1;
         let packable = writes.iter().filter(|write| write.may_be_packed()).count();
+        // Where one name lies below the other, the new ref can be no file before the old one goes.
+        let is_nested = plan.renames && writes.iter().any(|write| write.held.is_none());
         let is_delete = |write: &Assigned<'_>| matches!(write.value, NewValue::Deleted);
-        let batch = packable > 0 && (plan.initial || self.is_worth_packing(packable)?);
+        let batch =
+            packable > 0 && (plan.initial || is_nested || self.is_worth_packing(packable)?);
         if batch || writes.iter().any(is_delete) {
             self.rewrite_packed(&writes, batch)?;
         }
@@ -141,7 +158,8 @@ impl FilesSession {
                 value: write.value,
                 held: found.ok().and_then(|at| by_name.get(at).copied()),
             };
-            if assigned.held.is_none() && !(plan.initial && assigned.may_be_packed()) {
+            let needs_none = (plan.initial || plan.renames) && assigned.may_be_packed();
+            if assigned.held.is_none() && !needs_none {
                 assigned.held = Some(self.take_unseen(write.name)?);
             }
             writes.push(assigned);
@@ -261,7 +279,13 @@ impl FilesSession {
         };
         if let Err(error) = done {
             let Some(journal) = journal else {
-                return Err(error);
+                if !visible {
+                    self.undo_moves();
+                }
+                return Err(match self.planned.several && visible {
+                    true => committed_in_part(error),
+                    false => error,
+                });
             };
             self.leave(journal);
             return Err(committed_in_part(error));
@@ -286,10 +310,19 @@ impl FilesSession {
         visible: &mut bool,
         afterwards: &mut Vec<Error>,
     ) -> Result<()> {
+        self.move_logs(sync)?;
         self.append_logs(sync)?;
         self.remove_logs(sync)?;
+        self.replace_logs(sync)?;
+        if self.planned.new_first {
+            self.rename_loose(sync, visible)?;
+            if self.files.options.fsync {
+                // Only what has a durable name may lose the old one.
+                self.sync_dirs(std::mem::take(sync), false)?;
+            }
+        }
         if let Some(packed) = &mut self.planned.packed {
-            *visible = packed.publish(&self.files.packed)?;
+            *visible |= packed.publish(&self.files.packed)?;
             if self.files.options.fsync {
                 afterwards.extend(packed.sync_name().err());
             }
@@ -422,24 +455,29 @@ impl FilesSession {
 
     /// Removes the reflogs of deleted refs.
     fn remove_logs(&mut self, sync: &mut BTreeSet<PathBuf>) -> Result<()> {
-        let mut dirs = KnownDirs::default();
         for index in std::mem::take(&mut self.planned.log_unlinks) {
-            let Some(held) = self.held.get(index) else {
-                continue;
-            };
-            let name = held.name.as_name();
-            let (base, path) = self.files.log_path(name);
-            if !dirs.have_parent(self.files.system.as_ref(), &path) {
-                continue;
+            if let Some(held) = self.held.get(index) {
+                let name = held.name.clone();
+                self.remove_log(name.as_name(), sync)?;
             }
-            match self.files.system.remove_file(&path) {
-                Err(error) if is_missing_log(&error) || log::is_absent(&error) => continue,
-                removed => removed.map_err(|error| Error::io("unable to remove", &path, error))?,
-            }
-            add_parent(sync, &path);
-            let (_, bare) = self.files.layout.locate(name);
-            self.empty_dirs.add_parent(&base, bare.as_bytes());
         }
+        Ok(())
+    }
+
+    /// Removes one reflog, if it is there.
+    pub(super) fn remove_log(
+        &mut self,
+        name: RefName<'_>,
+        sync: &mut BTreeSet<PathBuf>,
+    ) -> Result<()> {
+        let (base, path) = self.files.log_path(name);
+        match self.files.system.remove_file(&path) {
+            Err(error) if is_missing_log(&error) || log::is_absent(&error) => return Ok(()),
+            removed => removed.map_err(|error| Error::io("unable to remove", &path, error))?,
+        }
+        add_parent(sync, &path);
+        let (_, bare) = self.files.layout.locate(name);
+        self.empty_dirs.add_parent(&base, bare.as_bytes());
         Ok(())
     }
 

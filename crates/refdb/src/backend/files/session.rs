@@ -23,7 +23,7 @@ use super::packed_cursor::PackedCursor;
 use super::publish::Planned;
 use super::{Files, overlay};
 use crate::backend::cursor::Cursor;
-use crate::backend::{Locked, Plan, Published, Ref, Refusal, Session};
+use crate::backend::{Judge, Locked, Plan, Published, Ref, Refusal, Session};
 use crate::error::{Error, ErrorKind, Reason, Result};
 use crate::layout::Place;
 use crate::lockfile::{Holder, LockFile, LockOptions, describe_refusal, sweep};
@@ -325,6 +325,10 @@ impl Session for FilesSession {
             }
         }
         Ok(Some(false))
+    }
+
+    fn rewrite_log(&mut self, name: RefName<'_>, judge: &mut Judge<'_>) -> Result<bool> {
+        self.rewrite_log_into_lock(name, judge)
     }
 
     fn prepare(&mut self, plan: Plan<'_>) -> Result<()> {

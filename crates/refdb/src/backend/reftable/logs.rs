@@ -1,7 +1,7 @@
 //! Reading reflogs from a stack.
 
 use bstr::BString;
-use reftable::{LogRecord, LogUpdate, LogValue, MergedLogs};
+use reftable::{LogRecord, LogValue, MergedLogs};
 
 use super::object_id;
 use super::stack::{Snapshot, Stack};
@@ -64,6 +64,27 @@ pub(super) fn for_each(
     Ok(found)
 }
 
+/// Returns every record of a reflog with its update index, the newest first; those without an entry
+/// only mark that the reflog exists.
+pub(super) fn all(
+    stack: &Stack,
+    snapshot: &Snapshot,
+    name: RefName<'_>,
+) -> Result<Vec<(u64, Option<LogEntry>)>> {
+    let mut logs = live(snapshot);
+    logs.seek(name.as_bytes())
+        .map_err(|error| stack.format_error(error))?;
+    let mut found = Vec::new();
+    while logs.advance().map_err(|error| stack.format_error(error))? {
+        let record = logs.record();
+        if record.name != name.as_bytes() {
+            break;
+        }
+        found.push((record.update_index, entry(stack, &record)?));
+    }
+    Ok(found)
+}
+
 /// Returns the names that have a reflog.
 pub(super) fn names(stack: &Stack, snapshot: &Snapshot) -> Result<Vec<RefNameBuf>> {
     let mut logs = live(snapshot);
@@ -88,10 +109,11 @@ pub(super) fn names(stack: &Stack, snapshot: &Snapshot) -> Result<Vec<RefNameBuf
     Ok(names)
 }
 
-/// Returns whether a record only says that a reflog exists: to Git, one without any object.
-fn is_marker(update: &LogUpdate<'_>) -> bool {
+/// Returns whether a record with these values only says that a reflog exists: to Git, one without
+/// any object.
+pub(super) fn is_marker(old: &[u8], new: &[u8]) -> bool {
     let is_null = |oid: &[u8]| oid.iter().all(|&byte| byte == 0);
-    is_null(update.old) && is_null(update.new)
+    is_null(old) && is_null(new)
 }
 
 /// Turns a record into an entry; `None` for what only marks that a reflog exists.
@@ -99,7 +121,7 @@ fn entry(stack: &Stack, record: &LogRecord<'_>) -> Result<Option<LogEntry>> {
     let LogValue::Update(update) = record.value else {
         return Ok(None);
     };
-    if is_marker(&update) {
+    if is_marker(update.old, update.new) {
         return Ok(None);
     }
     let message = update.message.strip_suffix(b"\n").unwrap_or(update.message);

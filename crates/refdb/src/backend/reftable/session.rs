@@ -16,29 +16,36 @@ use reftable::{
 };
 
 use super::cursor::StackCursor;
+use super::log_write::LogChangeRecord;
 use super::stack::{Added, Held, Publish, Snapshot, Stack};
 use super::{ReftableBackend, find, logs, to_ref};
 use crate::backend::cursor::{Cursor, WorktreeCursor};
-use crate::backend::{Locked, NewValue, Plan, Published, Ref, Session, Write, committed_in_part};
+use crate::backend::{
+    Judge, Locked, NewValue, Plan, Published, Ref, Session, Write, committed_in_part,
+};
 use crate::error::{Error, Result};
 use crate::layout::Place;
 use crate::lockfile::journal::{Journal, Steps};
 use crate::name::RefName;
+use crate::oid::ObjectFormat;
 
 /// From so many names on they are read in one pass and not one by one.
 const ONE_PASS_MIN: usize = 8;
 
 pub(super) struct ReftableSession<'b> {
-    backend: &'b ReftableBackend,
+    pub(super) backend: &'b ReftableBackend,
     /// In the order in which they were locked.
-    parts: Vec<Part>,
+    pub(super) parts: Vec<Part>,
 }
 
 /// The part of a session in one stack.
-struct Part {
+pub(super) struct Part {
     place: Place,
-    stack: Arc<Stack>,
-    held: Held,
+    pub(super) object_format: ObjectFormat,
+    pub(super) stack: Arc<Stack>,
+    pub(super) held: Held,
+    /// Records of reflogs that are changed as a whole.
+    pub(super) log_changes: Vec<LogChangeRecord>,
     /// Whether a name is another one within the stack, which can change their order.
     renamed: bool,
     pending: Option<Pending>,
@@ -62,7 +69,7 @@ impl<'b> ReftableSession<'b> {
     }
 
     /// Returns the part for a place, locking its stack the first time.
-    fn part(&mut self, place: &Place) -> Result<usize> {
+    pub(super) fn part(&mut self, place: &Place) -> Result<usize> {
         if let Some(at) = self.parts.iter().position(|part| part.place == *place) {
             return Ok(at);
         }
@@ -70,8 +77,10 @@ impl<'b> ReftableSession<'b> {
         let held = stack.hold_to_add(self.backend.options.reftable.lock_timeout)?;
         self.parts.push(Part {
             place: place.clone(),
+            object_format: self.backend.options.object_format,
             stack,
             held,
+            log_changes: Vec::new(),
             renamed: false,
             pending: None,
             added: None,
@@ -206,7 +215,19 @@ impl Session for ReftableSession<'_> {
         Ok(None)
     }
 
+    fn rewrite_log(&mut self, name: RefName<'_>, judge: &mut Judge<'_>) -> Result<bool> {
+        let (place, bare) = self.backend.layout.locate(name);
+        let at = self.part(&place)?;
+        match self.parts.get_mut(at) {
+            Some(part) => part.rewrite_log(bare, judge),
+            None => Ok(false),
+        }
+    }
+
     fn prepare(&mut self, plan: Plan<'_>) -> Result<()> {
+        for change in &plan.log_changes {
+            self.change_log(*change)?;
+        }
         // Every name was locked, so that its stack is among the parts.
         let layout = &self.backend.layout;
         for part in &mut self.parts {
@@ -218,6 +239,7 @@ impl Session for ReftableSession<'_> {
                 stack: &part.stack,
                 snapshot: &part.held.snapshot,
                 plan: &plan,
+                changes: &part.log_changes,
                 within: &within,
                 renamed: part.renamed,
             };
@@ -353,6 +375,8 @@ struct Encoder<'e, 'a> {
     stack: &'e Stack,
     snapshot: &'e Snapshot,
     plan: &'e Plan<'a>,
+    /// Records of reflogs that are changed as a whole.
+    changes: &'e [LogChangeRecord],
     /// Returns the name within the stack, if it is kept there.
     within: &'e dyn Fn(RefName<'a>) -> Option<RefName<'a>>,
     renamed: bool,
@@ -371,7 +395,9 @@ impl<'a> Encoder<'_, 'a> {
     fn encode(&self) -> Result<Option<Pending>> {
         let index = self.snapshot.next_update_index();
         let lines = self.lines(index)?;
-        let max = lines.iter().map(|line| line.index).fold(index, u64::max);
+        let changed = self.changes.iter().map(|change| change.index);
+        let indices = lines.iter().map(|line| line.index).chain(changed);
+        let max = indices.fold(index, u64::max);
         let options = self.stack.write_options(index, max);
         let format_error = |error| self.stack.format_error(error);
         let mut writer = Writer::new(Vec::new(), options.clone()).map_err(format_error)?;
@@ -490,7 +516,24 @@ impl<'a> Encoder<'_, 'a> {
         // Git cuts messages so that an entry fits into a block.
         let message_max = usize::try_from(self.stack.block_size() / 2).unwrap_or(usize::MAX);
         let mut message = Vec::new();
+        let mut changes: Vec<&LogChangeRecord> = self.changes.iter().collect();
+        changes.sort_by(|low, high| low.name.cmp(&high.name).then(high.index.cmp(&low.index)));
+        let mut changes = changes.into_iter().peekable();
+        let mut add_changes = |before: Option<&Line<'_>>, writer: &mut Writer<Vec<u8>>| {
+            let is_next = |change: &&LogChangeRecord| {
+                before.is_none_or(|line| {
+                    let names = change.name.as_slice().cmp(line.name.as_bytes());
+                    names.then(line.index.cmp(&change.index)).is_lt()
+                })
+            };
+            while let Some(change) = changes.next_if(is_next) {
+                change.add_to(writer)?;
+            }
+            Ok(())
+        };
+        let format_error = |error| self.stack.format_error(error);
         for line in lines {
+            add_changes(Some(line), writer).map_err(format_error)?;
             let entry = line.place.and_then(|place| self.plan.log(place));
             let value = match &entry {
                 None => LogValue::Deletion,
@@ -517,10 +560,9 @@ impl<'a> Encoder<'_, 'a> {
                 update_index: line.index,
                 value,
             };
-            let added = writer.add_log(record);
-            added.map_err(|error| self.stack.format_error(error))?;
+            writer.add_log(record).map_err(format_error)?;
         }
-        Ok(())
+        add_changes(None, writer).map_err(format_error)
     }
 }
 

@@ -1,0 +1,155 @@
+//! Log records that are not new entries: rewritten ones, tombstones, and the marker that says that
+//! a reflog exists.
+
+use reftable::{LogRecord, LogUpdate, LogValue, Writer};
+
+use super::logs;
+use super::session::{Part, ReftableSession};
+use crate::backend::{Fate, Judge, LogChange};
+use crate::error::Result;
+use crate::name::RefName;
+use crate::oid::ObjectId;
+use crate::reflog::{LogEntry, Signature};
+
+/// One record of a reflog that is changed as a whole.
+pub(super) struct LogChangeRecord {
+    pub(super) name: Vec<u8>,
+    pub(super) index: u64,
+    /// `None` for a tombstone.
+    entry: Option<LogEntry>,
+}
+
+impl LogChangeRecord {
+    fn new(name: RefName<'_>, index: u64, entry: Option<LogEntry>) -> Self {
+        LogChangeRecord {
+            name: name.as_bytes().to_vec(),
+            index,
+            entry,
+        }
+    }
+
+    pub(super) fn add_to(&self, writer: &mut Writer<Vec<u8>>) -> reftable::Result<()> {
+        let mut message = Vec::new();
+        let value = match &self.entry {
+            None => LogValue::Deletion,
+            Some(entry) => {
+                // A marker has no message at all.
+                if !logs::is_marker(entry.old.as_bytes(), entry.new.as_bytes()) {
+                    message.extend_from_slice(&entry.message);
+                    message.push(b'\n');
+                }
+                LogValue::Update(LogUpdate {
+                    old: entry.old.as_bytes(),
+                    new: entry.new.as_bytes(),
+                    name: &entry.who.name,
+                    email: &entry.who.email,
+                    time: entry.who.time,
+                    tz: entry.who.zone,
+                    message: &message,
+                })
+            }
+        };
+        writer.add_log(LogRecord {
+            name: &self.name,
+            update_index: self.index,
+            value,
+        })
+    }
+}
+
+impl ReftableSession<'_> {
+    /// Records what happens to a reflog as a whole.
+    pub(super) fn change_log(&mut self, change: LogChange<'_>) -> Result<()> {
+        let (LogChange::Create(name)
+        | LogChange::Delete(name)
+        | LogChange::Copy { to: name, .. }
+        | LogChange::Move { to: name, .. }) = change;
+        let (place, bare) = self.backend.layout.locate(name);
+        let at = self.part(&place)?;
+        let records = match change {
+            LogChange::Create(_) => self.parts[at].new_marker(bare)?,
+            LogChange::Delete(_) => self.parts[at].records(bare, |index, _| {
+                Some(LogChangeRecord::new(bare, index, None))
+            })?,
+            // The records of a reflog that moves go with its ref.
+            LogChange::Copy { from, .. } | LogChange::Move { from, .. } => {
+                let (place, from) = self.backend.layout.locate(from);
+                let source = self.part(&place)?;
+                self.parts[source].records(from, |index, entry| {
+                    entry.map(|entry| LogChangeRecord::new(bare, index, Some(entry)))
+                })?
+            }
+        };
+        self.parts[at].log_changes.extend(records);
+        Ok(())
+    }
+}
+
+impl Part {
+    /// Returns what `make` makes of the records of a reflog.
+    fn records(
+        &self,
+        name: RefName<'_>,
+        make: impl Fn(u64, Option<LogEntry>) -> Option<LogChangeRecord>,
+    ) -> Result<Vec<LogChangeRecord>> {
+        let all = logs::all(&self.stack, &self.held.snapshot, name)?;
+        Ok(all
+            .into_iter()
+            .filter_map(|(index, entry)| make(index, entry))
+            .collect())
+    }
+
+    /// Returns the record that says that there is a reflog, unless there is one.
+    fn new_marker(&self, name: RefName<'_>) -> Result<Vec<LogChangeRecord>> {
+        let mut live = logs::live(&self.held.snapshot);
+        let exists = logs::exists(&self.stack, &mut live, name)?;
+        Ok((!exists).then(|| self.marker(name)).into_iter().collect())
+    }
+
+    /// Returns the record that says that there is a reflog.
+    fn marker(&self, name: RefName<'_>) -> LogChangeRecord {
+        let null = ObjectId::null(self.object_format);
+        let entry = LogEntry {
+            old: null,
+            new: null,
+            who: Signature::default(),
+            message: Default::default(),
+        };
+        let index = self.held.snapshot.next_update_index();
+        LogChangeRecord::new(name, index, Some(entry))
+    }
+
+    /// Reads a reflog, the oldest entry first, and records what `judge` changes of it.
+    pub(super) fn rewrite_log(&mut self, name: RefName<'_>, judge: &mut Judge<'_>) -> Result<bool> {
+        let log = logs::all(&self.stack, &self.held.snapshot, name)?;
+        if log.is_empty() {
+            return Ok(false);
+        }
+        let mut is_left = false;
+        for (index, entry) in log.into_iter().rev() {
+            let Some(mut entry) = entry else {
+                // What says that there is a reflog goes on saying so.
+                is_left = true;
+                continue;
+            };
+            match judge(&entry)? {
+                Fate::Keep { old } => {
+                    is_left = true;
+                    if old != entry.old {
+                        entry.old = old;
+                        let record = LogChangeRecord::new(name, index, Some(entry));
+                        self.log_changes.push(record);
+                    }
+                }
+                Fate::Drop => self
+                    .log_changes
+                    .push(LogChangeRecord::new(name, index, None)),
+            }
+        }
+        if !is_left {
+            let marker = self.marker(name);
+            self.log_changes.push(marker);
+        }
+        Ok(true)
+    }
+}

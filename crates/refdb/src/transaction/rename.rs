@@ -1,0 +1,213 @@
+//! Renaming and copying a ref together with its reflog.
+//!
+//! 1. The new ref is there before the old one goes, also where one name lies below the other.
+//! 2. HEAD and other symrefs to the old name stay as they are: who renames a branch moves them.
+
+use crate::backend::{
+    Backend, Locked, LogChange, LogWrite, NewValue, Plan, Ref, RefFormat, Session, Write,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::RefName;
+use crate::oid::ObjectId;
+use crate::options::Options;
+use crate::reflog::normalize_message;
+use crate::system::System;
+use crate::target::Target;
+
+use super::log::publish;
+use super::plan::{committer, is_logged_by_default};
+
+/// Which ref is to get which name.
+#[derive(Clone, Copy)]
+pub(crate) struct Rename<'a> {
+    pub(crate) from: RefName<'a>,
+    pub(crate) to: RefName<'a>,
+    /// The reason that reflogs record.
+    pub(crate) message: &'a [u8],
+    /// Whether the old ref stays.
+    pub(crate) copies: bool,
+}
+
+/// Carries a renaming out; returns what went wrong behind it.
+pub(crate) fn rename(
+    backend: &dyn Backend,
+    options: &Options,
+    system: &dyn System,
+    rename: Rename<'_>,
+) -> Result<Vec<Error>> {
+    let Rename { from, to, .. } = rename;
+    for name in [from, to] {
+        if !name.is_well_formed() {
+            let message = format!("refusing to rename a ref with bad name '{name}'");
+            return Err(Error::new(ErrorKind::InvalidName, message));
+        }
+    }
+    if from == to {
+        return Ok(Vec::new());
+    }
+    let mut session = backend.begin()?;
+    let (old, via_head) = rename.lock(backend, session.as_mut())?;
+    let Target::Direct(oid) = old.target else {
+        // The words are Git's, which has the same ones for both in `reftable`.
+        let doing = match (rename.copies, backend.format()) {
+            (false, RefFormat::Files) => "renaming",
+            _ => "copying",
+        };
+        return Err(Error::new(
+            ErrorKind::Misuse,
+            format!("refname {from} is a symbolic ref, {doing} it is not supported"),
+        ));
+    };
+    rename.check_name(backend, session.as_mut())?;
+    let value = NewValue::Direct {
+        oid,
+        peeled: old.peeled,
+    };
+    let mut writes = vec![Write { name: to, value }];
+    let change = if rename.copies {
+        LogChange::Copy { from, to }
+    } else {
+        let value = NewValue::Deleted;
+        writes.push(Write { name: from, value });
+        writes.sort_by(|low, high| low.name.cmp(&high.name));
+        LogChange::Move { from, to }
+    };
+    let message = normalize_message(rename.message);
+    let entries = rename.entries(backend.format(), options, oid, via_head.as_ref(), &message);
+    let mut plan = Plan::of(writes, entries, || committer(options, system));
+    plan.log_changes = vec![change];
+    plan.renames = true;
+    session.prepare(plan)?;
+    publish(session)
+}
+
+impl Rename<'_> {
+    /// Takes the locks; returns the old ref, and where HEAD points if that is one of the two.
+    fn lock(
+        &self,
+        backend: &dyn Backend,
+        session: &mut dyn Session,
+    ) -> Result<(Ref, Option<Target>)> {
+        let head = RefName::from_disk(b"HEAD");
+        let mut names = vec![self.from];
+        // A lock of the name that is below the other one can have no place. It needs none: there
+        // can be no such ref as long as the other one is there.
+        if !is_below(self.from, self.to) && !is_below(self.to, self.from) {
+            names.push(self.to);
+        }
+        let is_concerned = |target: &Target| {
+            target
+                .symbolic()
+                .is_some_and(|name| name == self.from || name == self.to)
+        };
+        let known = backend.read(head)?.map(|head| head.target);
+        if known.as_ref().is_some_and(is_concerned) && !names.contains(&head) {
+            names.push(head);
+        }
+        names.sort();
+        let mut old = None;
+        let mut via_head = None;
+        let mut answers = Vec::new();
+        session.lock(&names, true, &mut |at, locked| answers.push((at, locked)))?;
+        for (at, locked) in answers {
+            let Some(name) = names.get(at) else { continue };
+            match locked {
+                Locked::Refused(refusal) if *name == self.to => {
+                    return Err(Error::new(ErrorKind::Locked, refusal.message));
+                }
+                Locked::Refused(refusal) => {
+                    let message = format!("cannot lock ref '{name}': {}", refusal.message);
+                    return Err(Error::new(ErrorKind::Locked, message));
+                }
+                Locked::Found(found) if *name == self.from => old = Some(found),
+                Locked::Found(found) if *name == head && is_concerned(&found.target) => {
+                    via_head = Some(found.target);
+                }
+                Locked::Found(_) | Locked::Missing => {}
+            }
+        }
+        let old = old.ok_or_else(|| {
+            Error::new(
+                ErrorKind::Misuse,
+                format!("refname {} not found", self.from),
+            )
+        })?;
+        Ok((old, via_head))
+    }
+
+    /// Refuses a new name that cannot be beside another ref.
+    fn check_name(&self, backend: &dyn Backend, session: &mut dyn Session) -> Result<()> {
+        let to = self.to.as_bytes();
+        let conflict = |existing: RefName<'_>| {
+            let message = format!("'{existing}' exists; cannot create '{}'", self.to);
+            Err(Error::new(ErrorKind::Misuse, message))
+        };
+        let goes = |name: RefName<'_>| !self.copies && name == self.from;
+        let slashes = to.iter().enumerate().filter(|&(_, &byte)| byte == b'/');
+        for (at, _) in slashes {
+            let parent = RefName::from_disk(to.get(..at).unwrap_or_default());
+            if !goes(parent) && session.read(parent)?.is_some() {
+                return conflict(parent);
+            }
+        }
+        let below = [to, b"/"].concat();
+        let mut refs = backend.cursor()?;
+        refs.seek(&below, &below)?;
+        while refs.advance()? {
+            let name = refs.record().name;
+            if !goes(name) {
+                return conflict(name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the entries that reflogs get, those of HEAD if it points to one of the names.
+    fn entries<'e>(
+        &'e self,
+        format: RefFormat,
+        options: &Options,
+        oid: ObjectId,
+        head: Option<&Target>,
+        message: &'e [u8],
+    ) -> Vec<LogWrite<'e>> {
+        let null = ObjectId::null(oid.format());
+        let entry = |name, old, new, create| LogWrite {
+            name,
+            old,
+            new,
+            message,
+            who: None,
+            create,
+        };
+        let head_name = RefName::from_disk(b"HEAD");
+        let log_head = is_logged_by_default(head_name, options.log_refs);
+        let target = head.and_then(Target::symbolic);
+        let mut entries = Vec::new();
+        if !self.copies && target == Some(self.from) {
+            entries.push(entry(head_name, oid, null, log_head));
+        }
+        match format {
+            RefFormat::Files => {
+                let create = is_logged_by_default(self.to, options.log_refs);
+                entries.push(entry(self.to, oid, oid, create));
+                if target == Some(self.to) {
+                    entries.push(entry(head_name, oid, oid, log_head));
+                }
+            }
+            RefFormat::Reftable => {
+                if !self.copies {
+                    entries.push(entry(self.to, oid, null, true));
+                }
+                entries.push(entry(self.to, null, oid, true));
+            }
+        }
+        entries
+    }
+}
+
+/// Returns whether one name lies below the other.
+fn is_below(name: RefName<'_>, other: RefName<'_>) -> bool {
+    let rest = name.as_bytes().strip_prefix(other.as_bytes());
+    rest.is_some_and(|rest| rest.starts_with(b"/"))
+}
