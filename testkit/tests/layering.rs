@@ -24,7 +24,7 @@ const LAYERS: &[&[&str]] = &[
     &["repository"],
     &["verify"],
     &["repair", "inspect"],
-    &["describe", "revision"],
+    &["describe", "expire", "revision"],
 ];
 /// How long a file may be without its tests.
 const LINES_MAX: usize = 600;

@@ -1,7 +1,7 @@
 //! Reflogs by the library: entries without a change of the ref, several for one ref, long ones, and
 //! both orders of reading.
 
-use refdb::{Edit, LogOrder, ObjectId, RefName, Signature};
+use refdb::{Edit, LogOrder, LogRewrite, ObjectId, RefName, Signature};
 use refdb_testkit::repo::Repo;
 use refdb_testkit::{for_every_format, ours};
 
@@ -89,5 +89,143 @@ for_every_format! {
         let last = repo.git(["rev-parse", "refs/heads/topic@{0}"]).run();
         assert_ne!(last.code(), 0, "entries make no ref");
         assert_eq!(repo.state().log("refs/heads/topic").len(), 5000);
+    }
+
+    fn rewriting_by_the_library(format) {
+        let repo = Repo::init(format);
+        let commits = &repo.objects().commits;
+        for (at, id) in commits[..6].iter().enumerate() {
+            let args = ["update-ref", "-m", &format!("entry {at}"), "refs/heads/topic", id];
+            repo.git(args).run().ok();
+        }
+        let repository = ours::open(&repo.git_dir());
+        let store = repository.store();
+        let topic = name("refs/heads/topic");
+        let ids = |state: &refdb_testkit::state::State| -> Vec<(usize, usize)> {
+            let at = |id: &str| commits.iter().position(|it| it == id).unwrap_or(99);
+            let entries = state.log("refs/heads/topic").iter();
+            entries.map(|entry| (at(&entry.old), at(&entry.new))).collect()
+        };
+        // A dry run asks about every entry and changes nothing.
+        let before = repo.state();
+        let mut asked = 0;
+        let how = LogRewrite { dry_run: true, ..LogRewrite::default() };
+        let done = store.rewrite_log(topic, how, |_| {
+            asked += 1;
+            Ok(false)
+        });
+        assert!(done.expect("no fault").is_some());
+        assert_eq!((asked, repo.state().difference(&before)), (6, String::new()));
+        // Without an entry in the middle, and then joined.
+        let wanted = ObjectId::from_hex(commits[2].as_bytes()).expect("an id");
+        let drop_two = |entry: &refdb::LogEntry| Ok(entry.new != wanted);
+        store.rewrite_log(topic, LogRewrite::default(), drop_two).expect("no fault");
+        assert_eq!(ids(&repo.state()), [(99, 0), (0, 1), (2, 3), (3, 4), (4, 5)]);
+        let how = LogRewrite { join: true, ..LogRewrite::default() };
+        store.rewrite_log(topic, how, |_| Ok(true)).expect("no fault");
+        assert_eq!(ids(&repo.state()), [(99, 0), (0, 1), (1, 3), (3, 4), (4, 5)]);
+        // What the caller fails with leaves everything as it was.
+        let failed = store.rewrite_log(topic, LogRewrite::default(), |_| {
+            Err(refdb::Error::new(refdb::ErrorKind::Misuse, "no"))
+        });
+        assert!(failed.is_err());
+        assert_eq!(ids(&repo.state()).len(), 5);
+        // The ref follows its newest entry.
+        let newest = ObjectId::from_hex(commits[5].as_bytes()).expect("an id");
+        let how = LogRewrite { update_ref: true, ..LogRewrite::default() };
+        let keep = |entry: &refdb::LogEntry| Ok(entry.new != newest);
+        store.rewrite_log(topic, how, keep).expect("no fault");
+        let git = repo.state();
+        assert_eq!(git.refs["refs/heads/topic".as_bytes()].id(), Some(commits[4].as_str()));
+        assert_eq!(ids(&git).len(), 4);
+        // Empty, it is there; removed, it is not.
+        store.rewrite_log(topic, LogRewrite::default(), |_| Ok(false)).expect("no fault");
+        assert_eq!(repo.state().logs["refs/heads/topic".as_bytes()].len(), 0);
+        let _ = store.delete_logs([topic]).expect("no fault");
+        assert!(!repo.state().logs.contains_key("refs/heads/topic".as_bytes()));
+        let done = store.rewrite_log(topic, LogRewrite::default(), |_| Ok(true));
+        assert!(done.expect("no fault").is_none());
+        let _ = store.create_log(topic).expect("no fault");
+        assert_eq!(repo.state().logs["refs/heads/topic".as_bytes()].len(), 0);
+        repo.assert_sound();
+    }
+
+    fn renaming_and_copying_beside_git(format) {
+        for (copies, from, to) in [
+            (false, "topic", "other"),
+            (false, "topic", "topic/below"),
+            (false, "deep/er/one", "deep"),
+            (false, "deep/er/one", "deep/er"),
+            (false, "topic", "deep/er/two"),
+            (false, "packed", "new"),
+            (false, "packed", "packed/below"),
+            (false, "packed", "deep/packed"),
+            (false, "topic", "packed"),
+            (false, "nolog", "new/one"),
+            (false, "topic", "unborn"),
+            (true, "topic", "new"),
+            (true, "packed", "deep/er/three"),
+            (true, "nolog", "new"),
+        ] {
+            let repo = Repo::init(format);
+            let commits = &repo.objects().commits;
+            let update = |name: &str, at: usize| {
+                let args = ["update-ref", "-m", "made", &format!("refs/heads/{name}")];
+                repo.git(args).arg(&commits[at]).run().ok();
+            };
+            update("packed", 1);
+            repo.git(["pack-refs", "--all"]).run().ok();
+            for (at, name) in ["main", "topic", "deep/er/one", "nolog"].iter().enumerate() {
+                update(name, at);
+            }
+            update("topic", 4);
+            repo.git(["reflog", "drop", "nolog"]).run().ok();
+            if to == "unborn" {
+                repo.git(["symbolic-ref", "HEAD", "refs/heads/unborn"]).run().ok();
+            }
+            let twin = repo.duplicate();
+            let option = if copies { "-C" } else { "-M" };
+            twin.git(["branch", option, from, to]).run().ok();
+            let repository = ours::open(&repo.git_dir());
+            let (from, to) = (format!("refs/heads/{from}"), format!("refs/heads/{to}"));
+            let verb = if copies { "copied" } else { "renamed" };
+            let message = format!("Branch: {verb} {from} to {to}");
+            let store = repository.store();
+            let (old, new) = (name(&from), name(&to));
+            let done = match copies {
+                true => store.copy(old, new, message.as_bytes()),
+                false => store.rename(old, new, message.as_bytes()),
+            };
+            let outcome = done.unwrap_or_else(|error| panic!("{from} {to}: {error}"));
+            assert!(outcome.afterwards.is_empty());
+            let difference = twin.state().difference(&repo.state());
+            assert_eq!(difference, "", "{verb} {from} to {to}");
+            repo.assert_sound();
+        }
+    }
+
+    fn renaming_that_is_refused(format) {
+        let repo = Repo::init(format);
+        let commits = &repo.objects().commits;
+        for name in ["main", "deep/one", "deep/two"] {
+            let args = ["update-ref", &format!("refs/heads/{name}"), &commits[1]];
+            repo.git(args).run().ok();
+        }
+        repo.git(["symbolic-ref", "refs/heads/sym", "refs/heads/main"]).run().ok();
+        let before = repo.state();
+        let repository = ours::open(&repo.git_dir());
+        for (from, to, why) in [
+            ("deep/one", "deep", "'refs/heads/deep/two' exists; cannot create 'refs/heads/deep'"),
+            ("main", "deep", "'refs/heads/deep/one' exists; cannot create 'refs/heads/deep'"),
+            ("deep/one", "main/x", "'refs/heads/main' exists; cannot create 'refs/heads/main/x'"),
+            ("none", "new", "refname refs/heads/none not found"),
+            ("sym", "new", "refname refs/heads/sym is a symbolic ref"),
+        ] {
+            let (from, to) = (format!("refs/heads/{from}"), format!("refs/heads/{to}"));
+            let refused = repository.store().rename(name(&from), name(&to), b"m");
+            let message = refused.expect_err("refused").to_string();
+            assert!(message.starts_with(why), "{message}");
+        }
+        assert_eq!(before.difference(&repo.state()), "");
     }
 }

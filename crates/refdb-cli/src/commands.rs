@@ -5,6 +5,7 @@ mod for_each_ref;
 mod generate;
 mod inspect;
 mod pack_refs;
+mod reflog;
 mod refs;
 mod show_ref;
 mod symbolic_ref;
@@ -63,8 +64,13 @@ const COMMANDS: &[Command] = &[
         run: inspect::run,
     },
     Command {
+        name: "reflog",
+        summary: "Show where refs have been, and forget what is too old",
+        run: reflog::run,
+    },
+    Command {
         name: "refs",
-        summary: "All of this under one name: list, exists, create, update, delete, optimize",
+        summary: "All of this under one name: list, exists, create, update, delete, rename, ...",
         run: refs::run,
     },
     Command {

@@ -197,7 +197,7 @@ impl Context {
 }
 
 /// Says what came up while a revision expression was resolved.
-fn say_notes(revisions: &Revisions<'_>) {
+pub(crate) fn say_notes(revisions: &Revisions<'_>) {
     for note in revisions.notes() {
         match note {
             Note::Warning(text) => say("warning", text.as_bytes()),

@@ -87,7 +87,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
         each: &mut dyn FnMut(LogEntry) -> Result<bool>,
     ) -> Result<bool>;
 
-    /// Returns the names that have a reflog, sorted, as this worktree sees them.
+    /// Returns the names that have a reflog, as this worktree sees them, in the format's own order.
     fn log_names(&self) -> Result<Vec<RefNameBuf>>;
 
     /// Begins to write. Nothing is locked yet.

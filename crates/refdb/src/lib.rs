@@ -81,6 +81,8 @@ pub mod date;
 pub mod describe;
 pub mod error;
 #[cfg(feature = "git")]
+pub mod expire;
+#[cfg(feature = "git")]
 pub mod graph;
 pub mod hook;
 #[cfg(feature = "git")]

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use crate::backend::cursor::{Cursor, ListCursor, RefRecord};
 use crate::backend::{Backend, LogChange, LogOrder, OptimizeOptions, Ref, RefFormat};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::layout::Layout;
 use crate::name::{RefName, RefNameBuf};
 use crate::objects::Objects;
@@ -29,7 +29,7 @@ use crate::reflog::LogEntry;
 use crate::resolve::{End, follow};
 use crate::system::System;
 use crate::transaction::rename::Rename;
-use crate::transaction::{self, LogRewrite, Transaction};
+use crate::transaction::{self, LogRewrite, Outcome, Transaction};
 
 /// The refs of one repository, seen from one of its worktrees.
 #[derive(Clone, Debug)]
@@ -197,7 +197,8 @@ impl Store {
         self.backend.for_each_log_entry(name, order, &mut each)
     }
 
-    /// Returns the names that have a reflog, sorted.
+    /// Returns the names that have a reflog, in the order in which Git lists them: by bytes
+    /// (reftable), or directory by directory (files).
     ///
     /// # Errors
     /// `Corrupt` or `Io` for the files.
@@ -206,7 +207,7 @@ impl Store {
     }
 
     /// Rewrites a reflog under the lock of its ref: an entry stays if `keep`, which is asked about
-    /// the oldest one first, says so. Returns whether there is a reflog.
+    /// the oldest one first, says so. Returns `None` if there is no reflog.
     ///
     /// # Errors
     /// `Locked` when another process changes the ref or the reflog; `Corrupt` or `Io` for the files,
@@ -216,7 +217,7 @@ impl Store {
         name: RefName<'_>,
         how: LogRewrite,
         mut keep: impl FnMut(&LogEntry) -> Result<bool>,
-    ) -> Result<bool> {
+    ) -> Result<Option<Outcome>> {
         let (backend, objects) = (self.backend.as_ref(), self.objects.as_ref());
         transaction::log::rewrite(backend, objects, name, how, &mut keep)
     }
@@ -225,7 +226,7 @@ impl Store {
     ///
     /// # Errors
     /// `Locked` when another process changes refs; `Corrupt` or `Io` for the files.
-    pub fn create_log(&self, name: RefName<'_>) -> Result<()> {
+    pub fn create_log(&self, name: RefName<'_>) -> Result<Outcome> {
         transaction::log::change(self.backend.as_ref(), vec![LogChange::Create(name)])
     }
 
@@ -233,19 +234,19 @@ impl Store {
     ///
     /// # Errors
     /// `Locked` when another process changes refs; `Corrupt` or `Io` for the files.
-    pub fn delete_logs<'n>(&self, names: impl IntoIterator<Item = RefName<'n>>) -> Result<()> {
+    pub fn delete_logs<'n>(&self, names: impl IntoIterator<Item = RefName<'n>>) -> Result<Outcome> {
         let changes = names.into_iter().map(LogChange::Delete).collect();
         transaction::log::change(self.backend.as_ref(), changes)
     }
 
     /// Gives a ref, and its reflog, another name. A ref that has that name is replaced; symrefs to
-    /// the old name, HEAD among them, stay as they are. Returns what went wrong afterwards.
+    /// the old name, HEAD among them, stay as they are.
     ///
     /// # Errors
     /// `Misuse` when there is no such ref, when it is a symref, or when another ref is in the way
     /// of the new name; `Locked` when another process changes one of the refs; `Corrupt` or `Io`
     /// for the files.
-    pub fn rename(&self, from: RefName<'_>, to: RefName<'_>, message: &[u8]) -> Result<Vec<Error>> {
+    pub fn rename(&self, from: RefName<'_>, to: RefName<'_>, message: &[u8]) -> Result<Outcome> {
         self.carry(from, to, message, false)
     }
 
@@ -253,7 +254,7 @@ impl Store {
     ///
     /// # Errors
     /// As for [`Store::rename`].
-    pub fn copy(&self, from: RefName<'_>, to: RefName<'_>, message: &[u8]) -> Result<Vec<Error>> {
+    pub fn copy(&self, from: RefName<'_>, to: RefName<'_>, message: &[u8]) -> Result<Outcome> {
         self.carry(from, to, message, true)
     }
 
@@ -263,7 +264,7 @@ impl Store {
         to: RefName<'_>,
         message: &[u8],
         copies: bool,
-    ) -> Result<Vec<Error>> {
+    ) -> Result<Outcome> {
         let (backend, system) = (self.backend.as_ref(), self.system.as_ref());
         let rename = Rename {
             from,

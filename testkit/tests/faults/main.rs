@@ -26,7 +26,8 @@ use refdb::store::Optimize;
 use refdb::system::simulation::{Content, Crash, Failure, Fault, Names, SimSystem};
 use refdb::system::{FileKind, System};
 use refdb::{
-    Edit, LogOrder, ObjectFormat, ObjectId, Options, RefFormat, RefName, RefNameBuf, Result, Store,
+    Edit, LogOrder, LogRewrite, ObjectFormat, ObjectId, Options, RefFormat, RefName, RefNameBuf,
+    Result, Store,
 };
 use refdb_testkit::{Format, for_every_format};
 
@@ -41,8 +42,12 @@ type Acknowledged = bool;
 enum Scope {
     /// One value: in `files` its reflog may be ahead of it when something failed.
     OneRef,
+    /// One reflog: all or nothing, as it is rewritten whole.
+    OneLog,
     /// One transaction: all or nothing.
     Several,
+    /// A ref gets another name: in `files` it has the new one before it loses the old one.
+    Rename,
     /// Several transactions, one after the other.
     Steps,
 }
@@ -149,6 +154,31 @@ fn optimize(process: &Process) -> Result<Acknowledged> {
     process.main.optimize(&Optimize::default()).map(|()| true)
 }
 
+/// Rewrites a reflog without its oldest entry.
+fn rewrite_log(store: &Store, text: &str, how: LogRewrite) -> Result<Acknowledged> {
+    let mut is_oldest = true;
+    let outcome = store.rewrite_log(name(text).as_name(), how, |_| {
+        Ok(!std::mem::replace(&mut is_oldest, false))
+    })?;
+    Ok(outcome.expect("a reflog").afterwards.is_empty())
+}
+
+/// Renames a ref; done before, it is done.
+fn rename(process: &Process, from: &str, to: &str) -> Result<Acknowledged> {
+    let (from, to) = (name(from), name(to));
+    if process
+        .main
+        .read(from.as_name())
+        .is_ok_and(|found| found.is_none())
+    {
+        return Ok(process.main.read(to.as_name())?.is_some());
+    }
+    let outcome = process
+        .main
+        .rename(from.as_name(), to.as_name(), b"rename")?;
+    Ok(outcome.afterwards.is_empty())
+}
+
 /// Makes an empty repository with a linked worktree.
 fn empty(format: Format) -> SimSystem {
     let system = SimSystem::new(7);
@@ -214,7 +244,7 @@ fn large_repository(format: Format) -> SimSystem {
 }
 
 fn workloads() -> Vec<Workload> {
-    use Scope::{OneRef, Several, Steps};
+    use Scope::{OneLog, OneRef, Rename, Several, Steps};
     let work = |name, scope, run| Workload { name, scope, run };
     vec![
         work("create in new directories", OneRef, |process| {
@@ -285,6 +315,49 @@ fn workloads() -> Vec<Workload> {
             Ok(first && second && third)
         }),
         work("optimize", OneRef, optimize),
+        work("rewrite a reflog", OneLog, |process| {
+            rewrite_log(&process.main, "refs/heads/side", LogRewrite::default())
+        }),
+        work("rewrite a reflog of a linked worktree", OneLog, |process| {
+            rewrite_log(&process.linked, "HEAD", LogRewrite::default())
+        }),
+        work("rewrite a reflog and set its ref", OneRef, |process| {
+            let how = LogRewrite {
+                join: true,
+                update_ref: true,
+                ..LogRewrite::default()
+            };
+            rewrite_log(&process.main, "refs/heads/side", how)
+        }),
+        work("remove a reflog", OneLog, |process| {
+            let side = name("refs/heads/side");
+            let outcome = process.main.delete_logs([side.as_name()])?;
+            Ok(outcome.afterwards.is_empty())
+        }),
+        work("make an empty reflog", OneRef, |process| {
+            let outcome = process.main.create_log(name("refs/x/new").as_name())?;
+            Ok(outcome.afterwards.is_empty())
+        }),
+        work("rename a loose ref", Rename, |process| {
+            rename(process, "refs/heads/side", "refs/heads/new/name")
+        }),
+        work("rename a packed ref", Rename, |process| {
+            rename(process, "refs/heads/deep/er/packed", "refs/heads/new")
+        }),
+        work("rename a ref that is loose and packed", Rename, |process| {
+            rename(process, "refs/heads/both", "refs/heads/new")
+        }),
+        work("rename a ref to one below it", Rename, |process| {
+            rename(process, "refs/heads/side", "refs/heads/side/below")
+        }),
+        work("rename a ref to one above it", Rename, |process| {
+            rename(process, "refs/heads/dir/loose", "refs/heads/dir")
+        }),
+        work("copy a ref", OneRef, |process| {
+            let (from, to) = (name("refs/heads/side"), name("refs/heads/new"));
+            let outcome = process.main.copy(from.as_name(), to.as_name(), b"copy")?;
+            Ok(outcome.afterwards.is_empty())
+        }),
     ]
 }
 
@@ -483,7 +556,7 @@ impl Case {
 
     /// Returns whether a reflog can be ahead of its ref after a failure.
     fn logs_lead(&self) -> bool {
-        !is_reftable(self.format) && self.workload.scope != Scope::Several
+        !is_reftable(self.format) && !matches!(self.workload.scope, Scope::Several | Scope::OneLog)
     }
 
     fn state(&self, system: &SimSystem) -> State {
@@ -506,7 +579,11 @@ impl Case {
     }
 
     fn is_at_once(&self) -> bool {
-        self.workload.scope != Scope::Steps
+        match self.workload.scope {
+            Scope::OneRef | Scope::OneLog | Scope::Several => true,
+            Scope::Rename => is_reftable(self.format),
+            Scope::Steps => false,
+        }
     }
 
     /// Returns before which operations to disturb the work, the end included: about `most`, or all

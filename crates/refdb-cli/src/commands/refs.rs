@@ -49,6 +49,11 @@ const SUBCOMMANDS: &[Subcommand] = &[
         run: write::delete,
     },
     Subcommand {
+        name: "rename",
+        form: "rename [<options>] <old-ref> <new-ref>",
+        run: write::rename,
+    },
+    Subcommand {
         name: "optimize",
         form: concat!(
             "optimize [--all] [--no-prune] [--auto] [--include <pattern>]\n",

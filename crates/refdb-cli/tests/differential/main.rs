@@ -74,6 +74,10 @@ for_every_format! {
         check(format, "atoms", include_str!("atoms.txt"));
     }
 
+    fn reflog(format) {
+        check(format, "reflog", include_str!("reflog.txt"));
+    }
+
     fn pack_refs(format) {
         check(format, "pack-refs", include_str!("pack-refs.txt"));
     }

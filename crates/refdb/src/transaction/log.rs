@@ -12,6 +12,8 @@ use crate::oid::ObjectId;
 use crate::reflog::{LogEntry, Signature};
 use crate::target::Target;
 
+use super::Outcome;
+
 /// How a reflog is rewritten.
 ///
 /// ```
@@ -37,47 +39,52 @@ struct Kept {
 }
 
 impl Kept {
-    /// Returns what becomes of an entry that is kept.
-    fn keep(&mut self, entry: &LogEntry) -> Fate {
-        let before = self.last.replace(entry.new);
-        let old = match (before, self.format) {
+    /// Returns the old value that an entry has if it is kept.
+    fn old(&self, entry: &LogEntry) -> ObjectId {
+        match (self.last, self.format) {
             (Some(before), _) if self.join => before,
             // As in Git, the oldest entry tells nothing of what was before it.
             (None, RefFormat::Files) if self.join => ObjectId::null(entry.old.format()),
             _ => entry.old,
-        };
-        Fate::Keep { old }
+        }
     }
 }
 
-/// Rewrites the reflog of `name`: an entry stays if `keep` says so. Returns whether there is one.
+/// Rewrites the reflog of `name`: an entry stays if `keep` says so. Returns `None` if there is none.
 pub(crate) fn rewrite(
     backend: &dyn Backend,
     objects: &dyn Objects,
     name: RefName<'_>,
     how: LogRewrite,
     keep: &mut dyn FnMut(&LogEntry) -> Result<bool>,
-) -> Result<bool> {
+) -> Result<Option<Outcome>> {
     let mut session = backend.begin()?;
     let current = lock(session.as_mut(), name)?;
-    if how.dry_run {
-        return backend.for_each_log_entry(name, LogOrder::OldestFirst, &mut |entry| {
-            keep(&entry).map(|_| true)
-        });
-    }
     let mut kept = Kept {
         join: how.join,
         format: backend.format(),
         last: None,
     };
-    let exists = session.rewrite_log(name, &mut |entry| {
-        Ok(match keep(entry)? {
-            true => kept.keep(entry),
-            false => Fate::Drop,
-        })
-    })?;
+    let mut judge = |mut entry: LogEntry| {
+        let old = kept.old(&entry);
+        // As in Git, an entry is judged as it will be in one format, and as it is in the other.
+        if kept.format == RefFormat::Files {
+            entry.old = old;
+        }
+        if !keep(&entry)? {
+            return Ok(Fate::Drop);
+        }
+        kept.last = Some(entry.new);
+        Ok(Fate::Keep { old })
+    };
+    if how.dry_run {
+        let each = &mut |entry| judge(entry).map(|_| true);
+        let exists = backend.for_each_log_entry(name, LogOrder::OldestFirst, each)?;
+        return Ok(exists.then(Outcome::default));
+    }
+    let exists = session.rewrite_log(name, &mut |entry| judge(entry.clone()))?;
     if !exists {
-        return Ok(false);
+        return Ok(None);
     }
     let mut writes = Vec::new();
     if let (true, Some(Target::Direct(_)), Some(oid)) = (how.update_ref, current, kept.last)
@@ -91,16 +98,16 @@ pub(crate) fn rewrite(
         writes.push(Write { name, value });
     }
     session.prepare(Plan::of(writes, Vec::new(), nobody))?;
-    publish(session).map(|_| true)
+    publish(session).map(Some)
 }
 
 /// Makes, or removes, whole reflogs. No ref is locked, since none changes.
-pub(crate) fn change(backend: &dyn Backend, changes: Vec<LogChange<'_>>) -> Result<()> {
+pub(crate) fn change(backend: &dyn Backend, changes: Vec<LogChange<'_>>) -> Result<Outcome> {
     let mut session = backend.begin()?;
     let mut plan = Plan::of(Vec::new(), Vec::new(), nobody);
     plan.log_changes = changes;
     session.prepare(plan)?;
-    publish(session).map(|_| ())
+    publish(session)
 }
 
 /// Nobody is named where no entry is added.
@@ -122,10 +129,13 @@ fn lock(session: &mut dyn Session, name: RefName<'_>) -> Result<Option<Target>> 
     }
 }
 
-/// Publishes what is prepared; returns what went wrong afterwards.
-pub(super) fn publish(session: Box<dyn Session + '_>) -> Result<Vec<Error>> {
+/// Publishes what is prepared.
+pub(super) fn publish(session: Box<dyn Session + '_>) -> Result<Outcome> {
     match session.publish()? {
-        Published::Done { afterwards } => Ok(afterwards),
+        Published::Done { afterwards } => Ok(Outcome {
+            rejections: Vec::new(),
+            afterwards,
+        }),
         Published::Moved => Err(Error::new(
             ErrorKind::Locked,
             "the refs were changed by another writer",

@@ -14,6 +14,7 @@ use crate::reflog::normalize_message;
 use crate::system::System;
 use crate::target::Target;
 
+use super::Outcome;
 use super::log::publish;
 use super::plan::{committer, is_logged_by_default};
 
@@ -28,13 +29,13 @@ pub(crate) struct Rename<'a> {
     pub(crate) copies: bool,
 }
 
-/// Carries a renaming out; returns what went wrong behind it.
+/// Carries a renaming out.
 pub(crate) fn rename(
     backend: &dyn Backend,
     options: &Options,
     system: &dyn System,
     rename: Rename<'_>,
-) -> Result<Vec<Error>> {
+) -> Result<Outcome> {
     let Rename { from, to, .. } = rename;
     for name in [from, to] {
         if !name.is_well_formed() {
@@ -43,7 +44,7 @@ pub(crate) fn rename(
         }
     }
     if from == to {
-        return Ok(Vec::new());
+        return Ok(Outcome::default());
     }
     let mut session = backend.begin()?;
     let (old, via_head) = rename.lock(backend, session.as_mut())?;

@@ -1,8 +1,9 @@
-//! `refdb refs create`, `update` and `delete`: one ref, and words for each purpose.
+//! `refdb refs create`, `update`, `delete` and `rename`: one ref, and words for each purpose.
 
+use refdb::name::{FormatOptions, is_well_formed};
 use refdb::{Edit, Expected, ObjectId, RefName};
 
-use crate::commands::update_ref;
+use crate::commands::{tell_afterwards, update_ref};
 use crate::context::Context;
 use crate::failure::{Failure, Result, complain};
 use crate::options::{Opt, Spec};
@@ -37,6 +38,12 @@ const DELETE: Spec<Id> = Spec {
     name: "refs delete",
     forms: &["[--message=<reason>] [--no-deref] <ref> [<old-value>]"],
     options: &[MESSAGE, NO_DEREF],
+};
+
+const RENAME: Spec<Id> = Spec {
+    name: "refs rename",
+    forms: &["[--message=<reason>] <old-ref> <new-ref>"],
+    options: &[MESSAGE],
 };
 
 /// What the options say.
@@ -101,6 +108,36 @@ pub(super) fn delete(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> 
     let edit = Edit::delete(RefName::from_disk(name)).expecting(update_ref::expected(old));
     let done = update_ref::commit(context.store()?, settings.apply(edit));
     done.map_err(|error| Failure::of_transaction(error, |it| Failure::error(it.to_string(), 1)))
+}
+
+/// Runs `refs rename`.
+pub(super) fn rename(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    let (settings, operands) = Settings::parse(&RENAME, args)?;
+    let [old, new] = operands.as_slice() else {
+        return Err(misuse("rename requires old and new reference name"));
+    };
+    for name in [old, new] {
+        if !is_well_formed(name, FormatOptions::FULL) {
+            return Err(quoting("invalid ref format", name));
+        }
+    }
+    let store = context.store()?;
+    let (from, to) = (RefName::from_disk(old), RefName::from_disk(new));
+    if store.resolve(from)?.is_none() {
+        return Err(quoting("reference does not exist", old));
+    }
+    if matches!(store.resolve(to), Ok(Some(_))) {
+        return Err(quoting("reference already exists", new));
+    }
+    let message = settings.message.unwrap_or_default();
+    let outcome = store.rename(from, to, &message);
+    tell_afterwards(&outcome.map_err(|error| Failure::error(error.to_string(), 1))?);
+    Ok(())
+}
+
+fn quoting(what: &str, name: &[u8]) -> Failure {
+    let before = format!("{what}: '");
+    Failure::fatal([before.as_bytes(), name, b"'"].concat())
 }
 
 impl Settings {

@@ -89,7 +89,8 @@ impl Files {
         Ok(true)
     }
 
-    /// Returns the names of all reflogs that this worktree sees, sorted.
+    /// Returns the names of all reflogs that this worktree sees, in the order of a walk through the
+    /// directories, each sorted by itself.
     pub(super) fn log_names(&self) -> Result<Vec<RefNameBuf>> {
         let mut names = Vec::new();
         let linked = self.layout.is_linked();
@@ -107,7 +108,11 @@ impl Files {
                 }
             })?;
         }
-        names.sort();
+        names.sort_by(|low: &RefNameBuf, high| {
+            low.as_bytes()
+                .split_str("/")
+                .cmp(high.as_bytes().split_str("/"))
+        });
         Ok(names)
     }
 

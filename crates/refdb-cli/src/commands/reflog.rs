@@ -1,0 +1,176 @@
+//! `refdb reflog`: shows reflogs, and changes them.
+//!
+//! What is no subcommand is an argument of `show`.
+
+mod expire;
+mod target;
+
+use refdb::name::{FormatOptions, is_root_ref, is_well_formed};
+use refdb::{Edit, ObjectId, RefName};
+
+use super::tell_afterwards;
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::options::{Opt, Spec};
+use crate::output::Output;
+
+/// A subcommand and how it is called.
+struct Subcommand {
+    name: &'static str,
+    run: fn(&Context, &mut Output, &[Vec<u8>]) -> Result<()>,
+}
+
+const SUBCOMMANDS: &[Subcommand] = &[
+    Subcommand {
+        name: "list",
+        run: list,
+    },
+    Subcommand {
+        name: "exists",
+        run: exists,
+    },
+    Subcommand {
+        name: "write",
+        run: write,
+    },
+    Subcommand {
+        name: "delete",
+        run: expire::delete,
+    },
+    Subcommand {
+        name: "drop",
+        run: expire::drop,
+    },
+    Subcommand {
+        name: "expire",
+        run: expire::expire,
+    },
+];
+
+const NO_OPTIONS: &[Opt<()>] = &[];
+
+const SPEC: Spec<()> = Spec {
+    name: "reflog",
+    forms: &[
+        "list",
+        "exists <ref>",
+        "write <ref> <old-oid> <new-oid> <message>",
+        concat!(
+            "delete [--rewrite] [--updateref] [--dry-run | -n] [--verbose]\n",
+            "       <ref>@{<specifier>}..."
+        ),
+        "drop [--all [--single-worktree] | <refs>...]",
+        concat!(
+            "expire [--expire=<time>] [--expire-unreachable=<time>] [--rewrite]\n",
+            "       [--updateref] [--stale-fix] [--dry-run | -n] [--verbose]\n",
+            "       [--all [--single-worktree] | <refs>...]"
+        ),
+    ],
+    options: NO_OPTIONS,
+};
+
+/// Runs `reflog`.
+pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    if matches!(args, [only] if only == b"-h") {
+        return Err(SPEC.help(false));
+    }
+    let named = args.split_first().and_then(|(name, rest)| {
+        let named = |it: &&Subcommand| it.name.as_bytes() == name;
+        Some((SUBCOMMANDS.iter().find(named)?, rest))
+    });
+    match named {
+        Some((subcommand, rest)) => (subcommand.run)(context, out, rest),
+        None => Err(SPEC.misuse()),
+    }
+}
+
+const LIST: Spec<()> = Spec {
+    name: "reflog list",
+    forms: &[""],
+    options: NO_OPTIONS,
+};
+
+fn list(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    let operands = LIST.parse(args, |(), _| Ok(()))?;
+    if let Some(first) = operands.first() {
+        let before = b"list does not accept arguments: '".as_slice();
+        return Err(Failure::error([before, first, b"'"].concat(), 255));
+    }
+    let names = context.store()?.log_names();
+    for name in names.map_err(|error| Failure::error(error.to_string(), 255))? {
+        out.buffer().extend_from_slice(name.as_bytes());
+        out.put(b"\n")?;
+    }
+    Ok(())
+}
+
+const EXISTS: Spec<()> = Spec {
+    name: "reflog exists",
+    forms: &["<ref>"],
+    options: NO_OPTIONS,
+};
+
+fn exists(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    let operands = EXISTS.parse(args, |(), _| Ok(()))?;
+    let name = operands.first().ok_or_else(|| EXISTS.misuse())?;
+    if !is_well_formed(name, FormatOptions::ONE_LEVEL) {
+        return Err(refuse("invalid ref format: ", name, ""));
+    }
+    match context.store()?.log_exists(RefName::from_disk(name))? {
+        true => Ok(()),
+        false => Err(Failure::Exit(1)),
+    }
+}
+
+const WRITE: Spec<()> = Spec {
+    name: "reflog write",
+    forms: &["<ref> <old-oid> <new-oid> <message>"],
+    options: NO_OPTIONS,
+};
+
+fn write(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    let operands = WRITE.parse(args, |(), _| Ok(()))?;
+    let [name, old, new, message] = operands.as_slice() else {
+        return Err(WRITE.misuse());
+    };
+    if !is_root_ref(name) && !is_well_formed(name, FormatOptions::FULL) {
+        return Err(refuse("invalid reference name: ", name, ""));
+    }
+    let old = object(context, old, "old")?;
+    let new = object(context, new, "new")?;
+    let mut transaction = context.store()?.transaction();
+    let edit = Edit::log(RefName::from_disk(name), old, new).message(message.as_slice());
+    let fatal = |what: &str, error: refdb::Error| {
+        Failure::fatal(format!("cannot {what} reflog update: {error}"))
+    };
+    transaction
+        .add(edit)
+        .map_err(|error| fatal("queue", error))?;
+    let outcome = transaction
+        .commit()
+        .map_err(|error| fatal("commit", error))?;
+    tell_afterwards(&outcome);
+    Ok(())
+}
+
+/// Reads a full object id, whose object must exist unless it is null.
+fn object(context: &Context, hex: &[u8], which: &str) -> Result<ObjectId> {
+    let format = context.object_format()?;
+    let oid = ObjectId::from_hex(hex).filter(|oid| oid.format() == format);
+    let Some(oid) = oid else {
+        return Err(refuse(&format!("invalid {which} object ID: '"), hex, "'"));
+    };
+    if !oid.is_null() && context.odb()?.header(oid)?.is_none() {
+        return Err(refuse(
+            &format!("{which} object '"),
+            hex,
+            "' does not exist",
+        ));
+    }
+    Ok(oid)
+}
+
+/// Makes a fatal failure that quotes what was given.
+fn refuse(before: &str, given: &[u8], after: &str) -> Failure {
+    Failure::fatal([before.as_bytes(), given, after.as_bytes()].concat())
+}

@@ -1,0 +1,358 @@
+//! `refdb reflog expire`, `delete` and `drop`: entries and whole reflogs go.
+
+use bstr::ByteSlice;
+use refdb::expire::{Expiry, Policy, Wishes, cutoff};
+use refdb::{ErrorKind, LogEntry, LogRewrite, Outcome, RefFormat, RefName, RefNameBuf, date};
+
+use super::super::tell_afterwards;
+use super::target;
+use crate::context::Context;
+use crate::failure::{Failure, Result, say};
+use crate::options::{Opt, Spec, Value};
+use crate::output::Output;
+
+#[derive(Clone, Copy)]
+enum Id {
+    DryRun,
+    Rewrite,
+    UpdateRef,
+    Verbose,
+    Expire,
+    ExpireUnreachable,
+    StaleFix,
+    All,
+    SingleWorktree,
+}
+
+const DRY_RUN: Opt<Id> = Opt::flag(Id::DryRun, "dry-run", "change nothing").short(b'n');
+const REWRITE: Opt<Id> = Opt::flag(
+    Id::Rewrite,
+    "rewrite",
+    "let each entry begin where the one before it ends",
+);
+const UPDATE_REF: Opt<Id> = Opt::flag(
+    Id::UpdateRef,
+    "updateref",
+    "set the ref to the newest entry that is left",
+);
+const VERBOSE: Opt<Id> = Opt::flag(Id::Verbose, "verbose", "tell what becomes of each entry");
+const ALL: Opt<Id> = Opt::flag(Id::All, "all", "all reflogs");
+const SINGLE_WORKTREE: Opt<Id> = Opt::flag(
+    Id::SingleWorktree,
+    "single-worktree",
+    "only those of this worktree",
+);
+
+const EXPIRE: Spec<Id> = Spec {
+    name: "reflog expire",
+    forms: &[concat!(
+        "[--expire=<time>] [--expire-unreachable=<time>] [--rewrite] [--updateref]\n",
+        "[--stale-fix] [--dry-run | -n] [--verbose]\n",
+        "[--all [--single-worktree] | <refs>...]"
+    )],
+    options: &[
+        DRY_RUN,
+        REWRITE,
+        UPDATE_REF,
+        VERBOSE,
+        Opt::text(Id::Expire, "expire", "timestamp", "what is older goes").positive(),
+        Opt::text(
+            Id::ExpireUnreachable,
+            "expire-unreachable",
+            "timestamp",
+            "what is older goes if the ref does not reach it",
+        )
+        .positive(),
+        Opt::flag(
+            Id::StaleFix,
+            "stale-fix",
+            "what leads to commits that lack something goes",
+        ),
+        ALL,
+        SINGLE_WORKTREE,
+    ],
+};
+
+const DELETE: Spec<Id> = Spec {
+    name: "reflog delete",
+    forms: &["[--rewrite] [--updateref] [--dry-run | -n] [--verbose]\n<ref>@{<specifier>}..."],
+    options: &[DRY_RUN, REWRITE, UPDATE_REF, VERBOSE],
+};
+
+const DROP: Spec<Id> = Spec {
+    name: "reflog drop",
+    forms: &["[--all [--single-worktree] | <refs>...]"],
+    options: &[ALL, SINGLE_WORKTREE],
+};
+
+/// What the options say.
+#[derive(Debug, Default)]
+struct Settings {
+    how: LogRewrite,
+    verbose: bool,
+    wishes: Wishes,
+    stale_fix: bool,
+    all: bool,
+    single_worktree: bool,
+}
+
+impl Settings {
+    fn set(&mut self, context: &Context, id: Id, value: Value) -> Result<()> {
+        match id {
+            Id::DryRun => self.how.dry_run = value.is_set(),
+            Id::Rewrite => self.how.join = value.is_set(),
+            Id::UpdateRef => self.how.update_ref = value.is_set(),
+            Id::Verbose => self.verbose = value.is_set(),
+            Id::Expire => self.wishes.total = Some(moment(context, "expire", value)?),
+            Id::ExpireUnreachable => {
+                self.wishes.unreachable = Some(moment(context, "expire-unreachable", value)?);
+            }
+            Id::StaleFix => self.stale_fix = value.is_set(),
+            Id::All => self.all = value.is_set(),
+            Id::SingleWorktree => self.single_worktree = value.is_set(),
+        }
+        Ok(())
+    }
+
+    fn parse(
+        spec: &Spec<Id>,
+        context: &Context,
+        args: &[Vec<u8>],
+    ) -> Result<(Settings, Vec<Vec<u8>>)> {
+        let mut settings = Settings::default();
+        let operands = spec.parse(args, |id, value| settings.set(context, id, value))?;
+        Ok((settings, operands))
+    }
+}
+
+fn moment(context: &Context, option: &str, value: Value) -> Result<u64> {
+    let text = value.into_text().unwrap_or_default();
+    let repository = context.repository()?;
+    let now = repository.system().now().as_secs();
+    cutoff(&text, now, repository.zone()).ok_or_else(|| {
+        let text = text.as_bstr();
+        Failure::fatal(format!("invalid timestamp '{text}' given to '--{option}'"))
+    })
+}
+
+/// The sum of what went wrong with single reflogs, as Git's exit codes are put together.
+#[derive(Default)]
+struct Status(u8);
+
+impl Status {
+    fn note(&mut self, done: refdb::Result<Outcome>, format: RefFormat) {
+        let error = match done {
+            Ok(outcome) => return tell_afterwards(&outcome),
+            Err(error) => error,
+        };
+        say("error", error.to_string().as_bytes());
+        self.0 |= match (format, error.kind()) {
+            (RefFormat::Files, _) => 255,
+            (RefFormat::Reftable, ErrorKind::Locked) => 251,
+            (RefFormat::Reftable, ErrorKind::Corrupt) => 253,
+            (RefFormat::Reftable, _) => 254,
+        };
+    }
+
+    fn refuse(&mut self, message: &str, given: &[u8]) {
+        say(
+            "error",
+            [message.as_bytes(), given, b"'"].concat().as_slice(),
+        );
+        self.0 = 255;
+    }
+
+    fn finish(self) -> Result<()> {
+        match self.0 {
+            0 => Ok(()),
+            code => Err(Failure::Exit(code)),
+        }
+    }
+}
+
+/// Rewrites reflogs and tells what becomes of each entry.
+struct Rewriter<'c> {
+    context: &'c Context,
+    settings: &'c Settings,
+    /// What is said of an entry that goes.
+    prunes: &'static str,
+    status: Status,
+}
+
+impl<'c> Rewriter<'c> {
+    fn new(context: &'c Context, settings: &'c Settings, tells_dry_run: bool) -> Self {
+        Rewriter {
+            context,
+            settings,
+            prunes: match tells_dry_run && settings.how.dry_run {
+                true => "would prune ",
+                false => "prune ",
+            },
+            status: Status::default(),
+        }
+    }
+
+    fn rewrite(
+        &mut self,
+        out: &mut Output,
+        name: RefName<'_>,
+        mut is_expired: impl FnMut(&LogEntry) -> refdb::Result<bool>,
+    ) -> Result<()> {
+        let store = self.context.store()?;
+        let verbose = self.settings.verbose;
+        let buffer = out.buffer();
+        let done = store.rewrite_log(name, self.settings.how, |entry| {
+            let expired = is_expired(entry)?;
+            if verbose {
+                let verb = if expired { self.prunes } else { "keep " };
+                buffer.extend_from_slice(verb.as_bytes());
+                buffer.extend_from_slice(&entry.message);
+                buffer.push(b'\n');
+            }
+            Ok(!expired)
+        });
+        self.status
+            .note(done.map(Option::unwrap_or_default), store.format());
+        out.line_done()
+    }
+}
+
+/// Runs `reflog expire`.
+pub(super) fn expire(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    let (settings, operands) = Settings::parse(&EXPIRE, context, args)?;
+    let repository = context.repository()?;
+    let policy = Policy::new(repository, settings.wishes);
+    let policy = policy.map_err(|error| Failure::error(error.to_string(), 128))?;
+    let mut expiry = Expiry::new(repository)?;
+    if settings.stale_fix {
+        if settings.verbose {
+            out.put("Marking reachable objects...")?;
+        }
+        expiry = expiry.expire_incomplete()?;
+        if settings.verbose {
+            out.put("\n")?;
+        }
+    }
+    let mut expire = |out: &mut Output, rewriter: &mut Rewriter<'_>, name: RefName<'_>| {
+        let mut judge = expiry.of_log(name, policy.limits(name))?;
+        rewriter.rewrite(out, name, |entry| judge.is_expired(entry))
+    };
+    let mut rewriter = Rewriter::new(context, &settings, settings.all);
+    if settings.all {
+        for name in target::all(context, settings.single_worktree)? {
+            expire(out, &mut rewriter, name.as_name())?;
+        }
+    }
+    // As in Git, a dry run is told only with `--all`.
+    rewriter.prunes = "prune ";
+    for operand in operands {
+        match target::find(context, &operand)? {
+            Some(name) => expire(out, &mut rewriter, name.as_name())?,
+            None => {
+                let message = "reflog could not be found: '";
+                rewriter.status.refuse(message, &operand);
+            }
+        }
+    }
+    rewriter.status.finish()
+}
+
+/// Which entry of a reflog is to go.
+enum Which {
+    /// That many before the newest.
+    Position(u64),
+    /// The newest that is older than this, in seconds since 1970.
+    OlderThan(u64),
+}
+
+/// Runs `reflog delete`.
+pub(super) fn delete(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    let (settings, operands) = Settings::parse(&DELETE, context, args)?;
+    if operands.is_empty() {
+        return Err(Failure::error("no reflog specified to delete", 255));
+    }
+    let mut rewriter = Rewriter::new(context, &settings, true);
+    for operand in operands {
+        let Some(at) = operand.find("@{") else {
+            let message = [b"not a reflog: ".as_slice(), &operand].concat();
+            say("error", &message);
+            rewriter.status.0 = 255;
+            continue;
+        };
+        let (name, specifier) = operand.split_at(at);
+        let Some(name) = target::find(context, name)? else {
+            rewriter.status.refuse("no reflog for '", &operand);
+            continue;
+        };
+        let which = which(context, specifier.get(2..).unwrap_or_default())?;
+        let number = number_from_oldest(context, &name, &which)?;
+        let mut passed = 0;
+        rewriter.rewrite(out, name.as_name(), |_| {
+            passed += 1;
+            Ok(Some(passed) == number)
+        })?;
+    }
+    rewriter.status.finish()
+}
+
+/// Reads what stands behind `@{`: a position up to the `}`, or else a date.
+fn which(context: &Context, specifier: &[u8]) -> Result<Which> {
+    let number = specifier.trim_ascii_start();
+    let number = number.strip_prefix(b"+").unwrap_or(number);
+    let digits = number.strip_prefix(b"-").unwrap_or(number);
+    let len = digits
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    let (digits, rest) = digits.split_at(len);
+    let is_nothing = specifier.starts_with(b"}");
+    if rest.starts_with(b"}") && (len > 0 || is_nothing) {
+        let position = digits.to_str().ok().and_then(|digits| digits.parse().ok());
+        return Ok(Which::Position(match position {
+            Some(position) if !number.starts_with(b"-") => position,
+            _ if is_nothing => 0,
+            _ => u64::MAX,
+        }));
+    }
+    let repository = context.repository()?;
+    let now = repository.system().now().as_secs();
+    let now = i64::try_from(now).unwrap_or(i64::MAX);
+    let time = date::approximate(specifier, now, repository.zone()).unwrap_or(now);
+    Ok(Which::OlderThan(u64::try_from(time).unwrap_or(0)))
+}
+
+/// Returns which entry, counted from the oldest as the first, is meant; `None` if there is none.
+/// Entries that others append meanwhile do not move it.
+fn number_from_oldest(context: &Context, name: &RefNameBuf, which: &Which) -> Result<Option<u64>> {
+    let name = name.as_name();
+    let number = match *which {
+        Which::Position(position) => target::count(context, name, |_| true)?.checked_sub(position),
+        Which::OlderThan(time) => {
+            Some(target::count(context, name, |entry| entry.who.time < time)?)
+        }
+    };
+    Ok(number.filter(|&number| number > 0))
+}
+
+/// Runs `reflog drop`.
+pub(super) fn drop(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    let (settings, operands) = Settings::parse(&DROP, context, args)?;
+    if settings.all && !operands.is_empty() {
+        crate::failure::complain("usage: references specified along with --all\n");
+        return Err(Failure::Exit(129));
+    }
+    let store = context.store()?;
+    let mut status = Status::default();
+    if settings.all {
+        let names = target::all(context, settings.single_worktree)?;
+        let done = store.delete_logs(names.iter().map(RefName::from));
+        status.note(done, store.format());
+    }
+    for operand in operands {
+        match target::find(context, &operand)? {
+            Some(name) => status.note(store.delete_logs([name.as_name()]), store.format()),
+            None => status.refuse("reflog could not be found: '", &operand),
+        }
+    }
+    status.finish()
+}

@@ -1,0 +1,54 @@
+//! Which reflogs a command is about.
+
+use refdb::revision::{Found, Revisions};
+use refdb::{LogOrder, RefName, RefNameBuf};
+
+use crate::context::{Context, say_notes};
+use crate::failure::Result;
+
+/// Returns the name of the reflog that a short name stands for.
+pub(super) fn find(context: &Context, name: &[u8]) -> Result<Option<RefNameBuf>> {
+    let revisions = Revisions::new(context.repository()?);
+    let found = revisions.dwim_log(name);
+    say_notes(&revisions);
+    Ok(found?.map(|found: Found| found.name))
+}
+
+/// Returns the names of all reflogs: those of this worktree, and, unless `single`, those that
+/// belong to other worktrees alone.
+pub(super) fn all(context: &Context, single: bool) -> Result<Vec<RefNameBuf>> {
+    let repository = context.repository()?;
+    let mut names = Vec::new();
+    for worktree in repository.worktrees()? {
+        if worktree.git_dir == repository.git_dir() {
+            names.extend(repository.store().log_names()?);
+        } else if !single {
+            let prefix = match &worktree.id {
+                None => b"main-worktree/".to_vec(),
+                Some(id) => [b"worktrees/".as_slice(), id, b"/"].concat(),
+            };
+            for name in repository.worktree_store(&worktree)?.log_names()? {
+                if refdb::name::is_per_worktree(name.as_bytes()) {
+                    names.push(RefNameBuf::from_disk([&prefix, name.as_bytes()].concat()));
+                }
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// Returns how many entries of a reflog `counts`.
+pub(super) fn count(
+    context: &Context,
+    name: RefName<'_>,
+    counts: impl Fn(&refdb::LogEntry) -> bool,
+) -> Result<u64> {
+    let mut count = 0;
+    context
+        .store()?
+        .for_each_log_entry(name, LogOrder::OldestFirst, |entry| {
+            count += u64::from(counts(&entry));
+            Ok(true)
+        })?;
+    Ok(count)
+}
