@@ -3,6 +3,7 @@
 //! What is no subcommand is an argument of `show`.
 
 mod expire;
+mod show;
 mod target;
 
 use refdb::name::{FormatOptions, is_root_ref, is_well_formed};
@@ -21,6 +22,10 @@ struct Subcommand {
 }
 
 const SUBCOMMANDS: &[Subcommand] = &[
+    Subcommand {
+        name: "show",
+        run: show::run,
+    },
     Subcommand {
         name: "list",
         run: list,
@@ -52,6 +57,7 @@ const NO_OPTIONS: &[Opt<()>] = &[];
 const SPEC: Spec<()> = Spec {
     name: "reflog",
     forms: &[
+        "[show] [<log-options>] [<ref>]",
         "list",
         "exists <ref>",
         "write <ref> <old-oid> <new-oid> <message>",
@@ -80,7 +86,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     });
     match named {
         Some((subcommand, rest)) => (subcommand.run)(context, out, rest),
-        None => Err(SPEC.misuse()),
+        None => show::run(context, out, args),
     }
 }
 

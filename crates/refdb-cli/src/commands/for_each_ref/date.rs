@@ -10,7 +10,7 @@ use super::strftime;
 
 /// How a date is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct DateFormat {
+pub(crate) struct DateFormat {
     style: Style,
     /// Whether the zone is the local one, and not that of the date.
     local: bool,
@@ -34,28 +34,28 @@ enum Style {
 
 /// Where and when dates are shown.
 #[derive(Clone, Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     /// The local zone.
-    pub(super) zone: Zone,
+    pub(crate) zone: Zone,
     /// Seconds since 1970.
-    pub(super) now: u64,
+    pub(crate) now: u64,
 }
 
 /// A moment: seconds since 1970 and the zone as the decimal number `HHMM`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Date {
-    pub(super) seconds: u64,
-    pub(super) zone: i32,
+pub(crate) struct Date {
+    pub(crate) seconds: u64,
+    pub(crate) zone: i32,
 }
 
 /// A moment in a calendar.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shown {
-    pub(super) civil: Civil,
-    pub(super) zone: i32,
+pub(crate) struct Shown {
+    pub(crate) civil: Civil,
+    pub(crate) zone: i32,
 }
 
-pub(super) const MONTHS: [&str; 12] = [
+pub(crate) const MONTHS: [&str; 12] = [
     "January",
     "February",
     "March",
@@ -69,7 +69,7 @@ pub(super) const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
-pub(super) const DAYS: [&str; 7] = [
+pub(crate) const DAYS: [&str; 7] = [
     "Sunday",
     "Monday",
     "Tuesday",
@@ -84,7 +84,7 @@ impl DateFormat {
     ///
     /// # Errors
     /// With what is wrong with the name.
-    pub(super) fn parse(name: Option<&str>) -> Result<DateFormat, String> {
+    pub(crate) fn parse(name: Option<&str>) -> Result<DateFormat, String> {
         let Some(mut name) = name else {
             return Ok(DateFormat {
                 style: Style::Default,
@@ -138,14 +138,14 @@ impl DateFormat {
     }
 
     /// Returns whether nothing was said of how to show a date.
-    pub(super) fn is_unspecified(&self) -> bool {
+    pub(crate) fn is_unspecified(&self) -> bool {
         !self.specified
     }
 }
 
 impl Date {
     /// Reads what follows `> ` in a line such as `Name <address> 1700000000 +0200`.
-    pub(super) fn parse(line: &[u8]) -> Option<Date> {
+    pub(crate) fn parse(line: &[u8]) -> Option<Date> {
         let (_, after) = line.split_once_str("> ")?;
         let (negative, digits, rest) = number(after);
         let mut seconds: u64 = digits.to_str().ok()?.parse().ok()?;
@@ -173,7 +173,7 @@ impl Date {
     ///
     /// # Errors
     /// With the reason, for a moment that cannot be shown.
-    pub(super) fn push(
+    pub(crate) fn push(
         self,
         format: &DateFormat,
         clock: &Clock,

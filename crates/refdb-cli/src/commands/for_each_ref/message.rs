@@ -12,20 +12,20 @@ const SIGNATURES: &[&[u8]] = &[
 
 /// The parts of a message.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Message<'a> {
+pub(crate) struct Message<'a> {
     /// Everything, the signature included.
-    pub(super) all: &'a [u8],
+    pub(crate) all: &'a [u8],
     /// The first paragraph, with its line feeds.
-    pub(super) subject: &'a [u8],
+    pub(crate) subject: &'a [u8],
     /// What follows the subject, the signature included.
-    pub(super) body: &'a [u8],
+    pub(crate) body: &'a [u8],
     /// The signature.
-    pub(super) signature: &'a [u8],
+    pub(crate) signature: &'a [u8],
 }
 
 impl<'a> Message<'a> {
     /// Finds the parts in the content of a commit or tag.
-    pub(super) fn parse(data: &'a [u8]) -> Message<'a> {
+    pub(crate) fn parse(data: &'a [u8]) -> Message<'a> {
         let start = match data.strip_prefix(b"\n") {
             Some(rest) => rest,
             None => data
@@ -47,19 +47,19 @@ impl<'a> Message<'a> {
     }
 
     /// Returns everything but the signature.
-    pub(super) fn unsigned(&self) -> &'a [u8] {
+    pub(crate) fn unsigned(&self) -> &'a [u8] {
         let len = self.all.len().saturating_sub(self.signature.len());
         self.all.get(..len).unwrap_or_default()
     }
 
     /// Returns the body without the signature.
-    pub(super) fn body_alone(&self) -> &'a [u8] {
+    pub(crate) fn body_alone(&self) -> &'a [u8] {
         let len = self.body.len().saturating_sub(self.signature.len());
         self.body.get(..len).unwrap_or_default()
     }
 
     /// Appends the subject on one line.
-    pub(super) fn push_subject(&self, out: &mut Vec<u8>) {
+    pub(crate) fn push_subject(&self, out: &mut Vec<u8>) {
         let mut bytes = self.subject.iter().peekable();
         while let Some(&byte) = bytes.next() {
             match byte {
@@ -71,7 +71,7 @@ impl<'a> Message<'a> {
     }
 
     /// Appends the subject as a part of a file name.
-    pub(super) fn push_sanitized_subject(&self, out: &mut Vec<u8>) {
+    pub(crate) fn push_sanitized_subject(&self, out: &mut Vec<u8>) {
         let start = out.len();
         let mut gap = false;
         let line = self.subject;
@@ -96,7 +96,7 @@ impl<'a> Message<'a> {
     }
 
     /// Appends the first lines of the message, all but the first of them indented.
-    pub(super) fn push_lines(&self, count: usize, out: &mut Vec<u8>) {
+    pub(crate) fn push_lines(&self, count: usize, out: &mut Vec<u8>) {
         let text = self.unsigned();
         for (index, line) in text.lines_with_terminator().take(count).enumerate() {
             if index > 0 {

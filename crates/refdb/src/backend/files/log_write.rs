@@ -186,7 +186,9 @@ impl FilesSession {
             .and_then(|()| system.rename(&source, &to_path));
         if let Err(error) = placed {
             // At worst it stays between the names, where the next attempt looks for it.
-            let _ = system.rename(&source, &from_path);
+            let _ = self
+                .make_log_dir(&from_base, &from_path, sync)
+                .and_then(|()| system.rename(&source, &from_path));
             return Err(failed(error));
         }
         moved.done = true;

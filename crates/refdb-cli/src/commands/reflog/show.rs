@@ -1,0 +1,486 @@
+//! `refdb reflog show`: the entries of reflogs, the newest first, each with its commit.
+//!
+//! The options are those of Git's log that have to do with choosing entries and showing commits.
+//! They are not abbreviated, and the first mistake counts. What compares trees is not there.
+
+mod decorate;
+mod filter;
+mod pretty;
+mod walk;
+
+use bstr::ByteSlice;
+use refdb::objects::{Object, ObjectKind};
+use refdb::{RefName, date};
+use serde_json::json;
+
+use super::super::for_each_ref::date::{Clock, DateFormat};
+use crate::context::{Context, Digits};
+use crate::failure::{Failure, Result};
+use crate::options::{Opt, Spec};
+use crate::output::Output;
+use decorate::{Decorate, Decorations};
+use filter::Filter;
+use pretty::{Pretty, Printer};
+use walk::{Step, Walk};
+
+/// Arguments that were not looked at yet.
+type Args<'a> = std::slice::Iter<'a, Vec<u8>>;
+
+const NO_OPTIONS: &[Opt<()>] = &[];
+
+const SPEC: Spec<()> = Spec {
+    name: "reflog",
+    forms: &["[show] [<log-options>] [<ref>]"],
+    options: NO_OPTIONS,
+};
+
+/// What the command line says.
+struct Settings {
+    max_count: Option<u64>,
+    skip: u64,
+    pretty: Pretty,
+    abbreviates_commit: bool,
+    digits: Digits,
+    date: Option<DateFormat>,
+    decorate: Decorate,
+    filter: Filter,
+    ends_with_nul: bool,
+    json: bool,
+    /// Revisions in the order in which they are walked.
+    revisions: Vec<Vec<u8>>,
+    /// Whether the command line named revisions, though perhaps none was found.
+    names_revisions: bool,
+}
+
+/// Runs `reflog show`.
+pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    if matches!(args, [only] if only == b"-h") {
+        return Err(SPEC.help(false));
+    }
+    let mut settings = Settings {
+        max_count: None,
+        skip: 0,
+        pretty: Pretty::Oneline,
+        abbreviates_commit: true,
+        digits: Digits::Configured,
+        date: None,
+        decorate: Decorate::No,
+        filter: Filter::default(),
+        ends_with_nul: false,
+        json: false,
+        revisions: Vec::new(),
+        names_revisions: false,
+    };
+    settings.parse(context, args)?;
+    let mut walk = Walk::new(context, !settings.json);
+    for revision in settings.starts(context)? {
+        walk.add(&revision)?;
+    }
+    let mut printer = settings.printer(context)?;
+    let (mut skip, mut left) = (settings.skip, settings.max_count);
+    while left != Some(0) {
+        let Some(step) = walk.next()? else { break };
+        if settings.filter.is_too_old(step.entry) {
+            continue;
+        }
+        let commit = match settings.json {
+            true => None,
+            false => context.odb()?.read(step.entry.new)?,
+        };
+        if !settings.filter.admits(step.entry, commit.as_ref()) {
+            continue;
+        }
+        if skip > 0 {
+            skip -= 1;
+            continue;
+        }
+        left = left.map(|left| left - 1);
+        show(&mut printer, &step, commit.as_ref(), out)?;
+    }
+    Ok(())
+}
+
+fn show(
+    printer: &mut Printer<'_>,
+    step: &Step<'_>,
+    commit: Option<&Object>,
+    out: &mut Output,
+) -> Result<()> {
+    match commit {
+        Some(commit) => printer.push(step, commit, out.buffer())?,
+        None => {
+            let entry = step.entry;
+            let line = json!({
+                "ref": step.name.to_string(),
+                "index": step.position,
+                "old": entry.old.to_string(),
+                "new": entry.new.to_string(),
+                "name": entry.who.name.to_string(),
+                "email": entry.who.email.to_string(),
+                "time": entry.who.time,
+                "zone": format!("{:+05}", entry.who.zone),
+                "message": entry.message.to_string(),
+            });
+            out.put(format!("{line}\n"))?;
+        }
+    }
+    out.line_done()
+}
+
+/// Returns the value of an option that has one: behind its `=`, or in the next argument.
+fn value_of<'a>(arg: &'a [u8], name: &str, rest: &mut Args<'a>) -> Result<Option<&'a [u8]>> {
+    let Some(after) = arg.strip_prefix(name.as_bytes()) else {
+        return Ok(None);
+    };
+    match after.split_first() {
+        Some((b'=', value)) => Ok(Some(value)),
+        Some(_) => Ok(None),
+        None => match rest.next() {
+            Some(value) => Ok(Some(value)),
+            None => Err(Failure::fatal(format!("Option '{name}' requires a value"))),
+        },
+    }
+}
+
+fn number(text: &[u8]) -> Result<i64> {
+    let number = text.to_str().ok().and_then(|text| text.parse().ok());
+    number.ok_or_else(|| {
+        let text = text.as_bstr();
+        Failure::fatal(format!("'{text}': not an integer"))
+    })
+}
+
+impl Settings {
+    fn parse(&mut self, context: &Context, args: &[Vec<u8>]) -> Result<()> {
+        let mut rest = args.iter();
+        while let Some(arg) = rest.next() {
+            if arg == b"--" {
+                if rest.next().is_some() {
+                    return Err(Failure::fatal("reflogs cannot be limited by paths"));
+                }
+                break;
+            }
+            let known = arg.starts_with(b"-")
+                && (self.count(arg, &mut rest)?
+                    || self.form(context, arg, &mut rest)?
+                    || self.choice(context, arg, &mut rest)?
+                    || self.all_refs(context, arg, &mut rest)?);
+            if known {
+                continue;
+            }
+            if arg.starts_with(b"-") {
+                let before = b"unrecognized argument: ".as_slice();
+                return Err(Failure::fatal([before, arg].concat()));
+            }
+            let ends_options = args.iter().any(|arg| arg == b"--");
+            self.revision(context, arg, ends_options)?;
+        }
+        Ok(())
+    }
+
+    /// Reads how many entries are shown.
+    fn count<'a>(&mut self, arg: &'a [u8], rest: &mut Args<'a>) -> Result<bool> {
+        let count = match arg {
+            b"-n" => match rest.next() {
+                Some(count) => number(count)?,
+                None => return Err(Failure::error("-n requires an argument", 128)),
+            },
+            [b'-', b'n', count @ ..] => number(count)?,
+            [b'-', count @ ..] if count.first().is_some_and(u8::is_ascii_digit) => number(count)?,
+            _ => {
+                if let Some(skip) = value_of(arg, "--skip", rest)? {
+                    self.skip = u64::try_from(number(skip)?).unwrap_or(0);
+                    return Ok(true);
+                }
+                match value_of(arg, "--max-count", rest)? {
+                    Some(count) => number(count)?,
+                    None => return Ok(false),
+                }
+            }
+        };
+        self.max_count = u64::try_from(count).ok();
+        Ok(true)
+    }
+
+    /// Reads how entries are shown.
+    fn form<'a>(&mut self, context: &Context, arg: &'a [u8], rest: &mut Args<'a>) -> Result<bool> {
+        match arg {
+            b"--json" => self.json = true,
+            b"--pretty" => self.pretty = Pretty::Medium,
+            b"--oneline" => {
+                self.pretty = Pretty::Oneline;
+                self.abbreviates_commit = true;
+            }
+            b"--abbrev-commit" => self.abbreviates_commit = true,
+            b"--no-abbrev-commit" => self.abbreviates_commit = false,
+            b"--abbrev" => self.digits = Digits::Configured,
+            b"--no-abbrev" => self.digits = Digits::All,
+            b"--relative-date" => self.date = Some(date_format(b"relative")?),
+            b"--decorate" | b"--decorate=short" => self.decorate = Decorate::Short,
+            b"--decorate=full" => self.decorate = Decorate::Full,
+            b"--no-decorate" | b"--decorate=no" | b"--decorate=auto" => {
+                self.decorate = Decorate::No;
+            }
+            b"-z" => self.ends_with_nul = true,
+            // These have to do with nothing that is shown.
+            b"-g"
+            | b"--walk-reflogs"
+            | b"-s"
+            | b"--no-patch"
+            | b"-q"
+            | b"--quiet"
+            | b"--no-color"
+            | b"--color=never"
+            | b"--color=auto"
+            | b"--no-notes"
+            | b"--no-show-signature"
+            | b"--no-mailmap"
+            | b"--no-use-mailmap" => {}
+            b"--reverse" => {
+                let text = "options '--reverse' and '--walk-reflogs' cannot be used together";
+                return Err(Failure::fatal(text));
+            }
+            b"--graph" => {
+                let text = "cannot combine --walk-reflogs with history-limiting options";
+                return Err(Failure::fatal(text));
+            }
+            _ => return self.form_with_value(context, arg, rest),
+        }
+        Ok(true)
+    }
+
+    fn form_with_value<'a>(
+        &mut self,
+        context: &Context,
+        arg: &'a [u8],
+        rest: &mut Args<'a>,
+    ) -> Result<bool> {
+        let stuck = |name: &str| arg.strip_prefix(name.as_bytes());
+        if let Some(pretty) = stuck("--pretty=").or_else(|| stuck("--format=")) {
+            let alias = pretty.to_str().ok().map(|name| format!("pretty.{name}"));
+            let config = context.repository()?.config();
+            let alias = alias.as_deref().and_then(|key| config.string(key));
+            self.pretty = Pretty::parse(alias.map_or(pretty, |alias| alias.as_bytes()))?;
+        } else if let Some(digits) = stuck("--abbrev=") {
+            let digits = number(digits)?;
+            self.digits = Digits::Least(usize::try_from(digits).unwrap_or(0));
+        } else if let Some(format) = value_of(arg, "--date", rest)? {
+            self.date = Some(date_format(format)?);
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Reads which entries are shown.
+    fn choice<'a>(
+        &mut self,
+        context: &Context,
+        arg: &'a [u8],
+        rest: &mut Args<'a>,
+    ) -> Result<bool> {
+        for (names, is_start) in [
+            (["--since", "--after"], true),
+            (["--until", "--before"], false),
+        ] {
+            for name in names {
+                if let Some(text) = value_of(arg, name, rest)? {
+                    let repository = context.repository()?;
+                    let now = repository.system().now().as_secs();
+                    let now = i64::try_from(now).unwrap_or(i64::MAX);
+                    let time = date::approximate(text, now, repository.zone()).unwrap_or(now);
+                    let time = u64::try_from(time).unwrap_or(0);
+                    match is_start {
+                        true => self.filter.since = Some(time),
+                        false => self.filter.until = Some(time),
+                    }
+                    return Ok(true);
+                }
+            }
+        }
+        self.filter.option(arg, |name| value_of(arg, name, rest))
+    }
+
+    /// Reads an option that stands for several refs.
+    fn all_refs<'a>(
+        &mut self,
+        context: &Context,
+        arg: &'a [u8],
+        rest: &mut Args<'a>,
+    ) -> Result<bool> {
+        let (prefix, glob);
+        let (prefix, pattern) = match arg {
+            b"--all" => ("refs/", None),
+            b"--branches" => ("refs/heads/", None),
+            b"--tags" => ("refs/tags/", None),
+            b"--remotes" => ("refs/remotes/", None),
+            _ => {
+                let stuck = |name: &str| arg.strip_prefix(name.as_bytes());
+                let below = |prefix: &str, pattern: &[u8]| [prefix.as_bytes(), pattern].concat();
+                (prefix, glob) = if let Some(pattern) = stuck("--branches=") {
+                    ("refs/heads/", below("refs/heads/", pattern))
+                } else if let Some(pattern) = stuck("--tags=") {
+                    ("refs/tags/", below("refs/tags/", pattern))
+                } else if let Some(pattern) = stuck("--remotes=") {
+                    ("refs/remotes/", below("refs/remotes/", pattern))
+                } else if let Some(pattern) = value_of(arg, "--glob", rest)? {
+                    match pattern.starts_with(b"refs/") {
+                        true => ("refs/", pattern.to_vec()),
+                        false => ("refs/", below("refs/", pattern)),
+                    }
+                } else {
+                    return Ok(false);
+                };
+                (prefix, Some(glob_of(&glob)))
+            }
+        };
+        self.names_revisions = true;
+        let strips = prefix != "refs/";
+        let mut refs = context.store()?.refs()?;
+        refs.seek_prefix(prefix.as_bytes())?;
+        let mut names = Vec::new();
+        while let Some(record) = refs.next()? {
+            let name = record.name.as_bytes();
+            let mode = gix_glob::wildmatch::Mode::empty();
+            let fits =
+                |pattern: &Vec<u8>| gix_glob::wildmatch(pattern.as_bstr(), name.as_bstr(), mode);
+            if !record.broken && pattern.as_ref().is_none_or(fits) {
+                names.push(name.to_vec());
+            }
+        }
+        if arg == b"--all" {
+            names.push(b"HEAD".to_vec());
+        }
+        for name in names {
+            let end = context.store()?.resolve(RefName::from_disk(&name));
+            if let Ok(Some(end)) = end
+                && is_commit(context, end.oid)?
+            {
+                let shown = name.strip_prefix(prefix.as_bytes()).filter(|_| strips);
+                self.revisions.push(shown.unwrap_or(&name).to_vec());
+            }
+        }
+        Ok(true)
+    }
+
+    /// Adds a revision, whose reflog is walked if it is a commit.
+    fn revision(&mut self, context: &Context, arg: &[u8], ends_options: bool) -> Result<()> {
+        let excluded = match (arg.strip_prefix(b"^"), arg.find("..")) {
+            (Some(name), _) => Some(name),
+            (None, Some(0)) => Some(b"HEAD".as_slice()),
+            (None, Some(at)) => arg.get(..at),
+            (None, None) => None,
+        };
+        let name = excluded.unwrap_or(arg);
+        let Some(oid) = context.object_id(name)? else {
+            let shown = arg.as_bstr();
+            return Err(Failure::fatal(match ends_options {
+                true => format!("bad revision '{shown}'"),
+                false => format!(
+                    "ambiguous argument '{shown}': unknown revision or path not in the working \
+                     tree.\nUse '--' to separate paths from revisions, like this:\n'refdb \
+                     <command> [<revision>...] -- [<file>...]'"
+                ),
+            }));
+        };
+        if excluded.is_some() {
+            let shown = name.as_bstr();
+            return Err(Failure::fatal(format!("cannot walk reflogs for {shown}")));
+        }
+        self.names_revisions = true;
+        match context.odb()?.header(oid)? {
+            None => {
+                let before = b"bad object ".as_slice();
+                return Err(Failure::fatal([before, arg].concat()));
+            }
+            Some(header) if header.kind == ObjectKind::Commit => self.revisions.push(arg.to_vec()),
+            Some(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Returns the revisions whose reflogs are walked.
+    fn starts(&self, context: &Context) -> Result<Vec<Vec<u8>>> {
+        if self.names_revisions {
+            return Ok(self.revisions.clone());
+        }
+        let head = RefName::from_disk(b"HEAD");
+        let store = context.store()?;
+        if store.resolve(head)?.is_none() {
+            let branch = store.read(head)?;
+            let branch = branch.and_then(|it| it.target.symbolic().map(RefName::to_owned));
+            return Err(Failure::fatal(match branch {
+                Some(branch) => {
+                    let name = branch.as_bytes();
+                    let name = name.strip_prefix(b"refs/heads/").unwrap_or(name).as_bstr();
+                    format!("your current branch '{name}' does not have any commits yet")
+                }
+                None => "bad default revision 'HEAD'".to_owned(),
+            }));
+        }
+        Ok(vec![b"HEAD".to_vec()])
+    }
+
+    fn printer<'c>(&self, context: &'c Context) -> Result<Printer<'c>> {
+        let repository = context.repository()?;
+        let config = repository.config();
+        let configured = config.string("log.date").map(|name| date_format(name));
+        let default = configured.transpose()?;
+        let default = match default {
+            Some(default) => default,
+            None => date_format(b"default")?,
+        };
+        let decorations = match self.decorate {
+            Decorate::No => None,
+            style => Some(Decorations::read(context, style)?),
+        };
+        let asks = |template: &[u8]| template.find("%d").or(template.find("%D")).is_some();
+        let template_decorations = match &self.pretty {
+            Pretty::Template(template, _) if asks(template) => {
+                let style = match self.decorate {
+                    Decorate::No => Decorate::Short,
+                    style => style,
+                };
+                Some(Decorations::read(context, style)?)
+            }
+            _ => None,
+        };
+        Ok(Printer {
+            context,
+            pretty: self.pretty.clone(),
+            abbreviates_commit: self.abbreviates_commit,
+            digits: self.digits,
+            date: self.date.clone().unwrap_or(default),
+            clock: Clock {
+                zone: repository.zone().clone(),
+                now: repository.system().now().as_secs(),
+            },
+            date_is_explicit: self.date.is_some(),
+            decorations,
+            template_decorations,
+            ends_with_nul: self.ends_with_nul,
+            is_first: true,
+        })
+    }
+}
+
+fn is_commit(context: &Context, oid: refdb::ObjectId) -> Result<bool> {
+    let header = context.odb()?.header(oid)?;
+    Ok(header.is_some_and(|header| header.kind == ObjectKind::Commit))
+}
+
+/// Returns a pattern for whole names: one without wildcards stands for all that is below it.
+fn glob_of(pattern: &[u8]) -> Vec<u8> {
+    let mut pattern = pattern.to_vec();
+    if !pattern.iter().any(|byte| b"*?[".contains(byte)) {
+        if !pattern.ends_with(b"/") {
+            pattern.push(b'/');
+        }
+        pattern.push(b'*');
+    }
+    pattern
+}
+
+fn date_format(name: &[u8]) -> Result<DateFormat> {
+    DateFormat::parse(Some(&name.to_str_lossy())).map_err(Failure::fatal)
+}

@@ -1,0 +1,105 @@
+//! Decorations: the refs that lead to a commit, as they are shown beside it.
+
+use std::collections::HashMap;
+
+use refdb::name::is_per_worktree;
+use refdb::objects::{Objects, Peeled};
+use refdb::{ObjectId, RefName};
+
+use crate::context::{Context, resolve_listed};
+use crate::failure::Result;
+
+/// What is shown of the names of refs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Decorate {
+    /// Nothing is shown.
+    #[default]
+    No,
+    /// Without the part that tells of what kind a ref is.
+    Short,
+    /// The whole name.
+    Full,
+}
+
+/// The refs of each commit, in the order in which they are shown.
+pub(super) struct Decorations {
+    names: HashMap<ObjectId, Vec<Vec<u8>>>,
+}
+
+impl Decorations {
+    /// Reads all refs.
+    pub(super) fn read(context: &Context, style: Decorate) -> Result<Decorations> {
+        let store = context.store()?;
+        let mut names: HashMap<ObjectId, Vec<Vec<u8>>> = HashMap::new();
+        let head = store.read(RefName::from_disk(b"HEAD"))?;
+        let branch = head.and_then(|head| head.target.symbolic().map(RefName::to_owned));
+        let mut listed = Vec::new();
+        let mut refs = store.refs()?;
+        refs.seek_prefix(b"refs/")?;
+        while let Some(record) = refs.next()? {
+            if !record.broken && !is_per_worktree(record.name.as_bytes()) {
+                listed.push(record.name.to_owned());
+            }
+        }
+        let shown = |name: &[u8]| match style {
+            Decorate::Full => name.to_vec(),
+            Decorate::No | Decorate::Short => short(name).to_vec(),
+        };
+        // The last one is shown first, but for HEAD.
+        for name in listed.iter().rev() {
+            let Some(tag) = kind(name.as_bytes()) else {
+                continue;
+            };
+            if branch.as_ref() == Some(name) {
+                continue;
+            }
+            let Some(end) = resolve_listed(store, name.as_name())? else {
+                continue;
+            };
+            let mut text = tag.as_bytes().to_vec();
+            text.extend(shown(name.as_bytes()));
+            if let Peeled::To(peeled) = context.odb()?.peel(end.oid)? {
+                names.entry(peeled).or_default().push(text);
+            } else {
+                names.entry(end.oid).or_default().push(text);
+            }
+        }
+        if let Some(end) = store.resolve(RefName::from_disk(b"HEAD"))? {
+            let mut text = b"HEAD".to_vec();
+            if let Some(branch) = &branch {
+                text.extend_from_slice(b" -> ");
+                text.extend(shown(branch.as_bytes()));
+            }
+            names.entry(end.oid).or_default().insert(0, text);
+        }
+        Ok(Decorations { names })
+    }
+
+    /// Appends the refs of a commit between `before` and `after`, or nothing if there are none.
+    pub(super) fn push(&self, oid: ObjectId, before: &str, after: &str, out: &mut Vec<u8>) {
+        let Some(names) = self.names.get(&oid) else {
+            return;
+        };
+        out.extend_from_slice(before.as_bytes());
+        out.extend_from_slice(&names.join(b", ".as_slice()));
+        out.extend_from_slice(after.as_bytes());
+    }
+}
+
+/// Returns what stands before a name of this kind; `None` for refs that are not shown.
+fn kind(name: &[u8]) -> Option<&'static str> {
+    if name.starts_with(b"refs/tags/") {
+        return Some("tag: ");
+    }
+    let is_shown = name.starts_with(b"refs/heads/")
+        || name.starts_with(b"refs/remotes/")
+        || name == b"refs/stash";
+    is_shown.then_some("")
+}
+
+fn short(name: &[u8]) -> &[u8] {
+    ["refs/heads/", "refs/tags/", "refs/remotes/"]
+        .iter()
+        .find_map(|prefix| name.strip_prefix(prefix.as_bytes()))
+        .unwrap_or(name)
+}

@@ -1,0 +1,486 @@
+//! The forms in which an entry and its commit are shown.
+
+use bstr::ByteSlice;
+use refdb::objects::Object;
+use refdb::{ObjectId, Signature};
+
+use super::decorate::Decorations;
+use super::walk::{Selector, Step};
+use crate::commands::for_each_ref::date::{Clock, Date, DateFormat};
+use crate::commands::for_each_ref::message::Message;
+use crate::context::{Context, Digits};
+use crate::failure::{Failure, Result};
+
+/// How entries are shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Pretty {
+    Oneline,
+    Short,
+    Medium,
+    Full,
+    Fuller,
+    Reference,
+    Raw,
+    /// By a template; the flag tells whether each ends in a line feed, or only all but the last.
+    Template(Vec<u8>, bool),
+}
+
+impl Pretty {
+    /// Reads the value of `--pretty` or `--format`.
+    pub(super) fn parse(text: &[u8]) -> Result<Pretty> {
+        if let Some(template) = text.strip_prefix(b"format:") {
+            return Ok(Pretty::Template(template.to_vec(), false));
+        }
+        if let Some(template) = text.strip_prefix(b"tformat:") {
+            return Ok(Pretty::Template(template.to_vec(), true));
+        }
+        if text.is_empty() || text.contains(&b'%') {
+            return Ok(Pretty::Template(text.to_vec(), true));
+        }
+        let named = [
+            ("oneline", Pretty::Oneline),
+            ("short", Pretty::Short),
+            ("medium", Pretty::Medium),
+            ("full", Pretty::Full),
+            ("fuller", Pretty::Fuller),
+            ("reference", Pretty::Reference),
+            ("raw", Pretty::Raw),
+        ];
+        // An abbreviation means the first that it fits, a full name itself.
+        let exact = named.iter().find(|(name, _)| name.as_bytes() == text);
+        let found = exact.or_else(|| {
+            let fits = |(name, _): &&(&str, Pretty)| name.as_bytes().starts_with(text);
+            named.iter().find(fits)
+        });
+        match found {
+            Some((_, pretty)) => Ok(pretty.clone()),
+            None => {
+                let before = b"invalid --pretty format: ".as_slice();
+                Err(Failure::fatal([before, text].concat()))
+            }
+        }
+    }
+}
+
+/// Shows entries.
+pub(super) struct Printer<'c> {
+    pub(super) context: &'c Context,
+    pub(super) pretty: Pretty,
+    pub(super) abbreviates_commit: bool,
+    pub(super) digits: Digits,
+    pub(super) date: DateFormat,
+    pub(super) clock: Clock,
+    /// Whether the form of dates was asked for on the command line: then they name entries, too.
+    pub(super) date_is_explicit: bool,
+    /// What is shown beside every commit.
+    pub(super) decorations: Option<Decorations>,
+    /// What templates ask for.
+    pub(super) template_decorations: Option<Decorations>,
+    pub(super) ends_with_nul: bool,
+    pub(super) is_first: bool,
+}
+
+/// A person of a commit.
+struct Person<'d> {
+    name: &'d [u8],
+    email: &'d [u8],
+    date: Option<Date>,
+}
+
+impl<'d> Person<'d> {
+    fn of(data: &'d [u8], role: &str) -> Person<'d> {
+        let mut headers = data.lines().take_while(|line| !line.is_empty());
+        let line = headers
+            .find_map(|line| line.strip_prefix(role.as_bytes())?.strip_prefix(b" "))
+            .unwrap_or_default();
+        let (name, rest) = line.split_once_str("<").unwrap_or((line, b""));
+        let (email, _) = rest.split_once_str(">").unwrap_or((rest, b""));
+        Person {
+            name: name.trim_ascii(),
+            email,
+            date: Date::parse(line),
+        }
+    }
+}
+
+impl Printer<'_> {
+    /// Appends one entry with its commit.
+    pub(super) fn push(
+        &mut self,
+        step: &Step<'_>,
+        commit: &Object,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let end = if self.ends_with_nul { 0 } else { b'\n' };
+        let is_first = std::mem::replace(&mut self.is_first, false);
+        let oid = step.entry.new;
+        match self.pretty.clone() {
+            Pretty::Oneline => {
+                self.push_id(oid, out)?;
+                self.push_decorations(oid, out);
+                out.push(b' ');
+                self.push_selector(step, false, out);
+                out.extend_from_slice(b": ");
+                out.extend_from_slice(&step.entry.message);
+                out.push(b'\n');
+            }
+            Pretty::Template(template, _) if template.is_empty() => {}
+            Pretty::Template(template, terminated) => {
+                if !terminated && !is_first {
+                    out.push(end);
+                }
+                self.expand(&template, step, commit, out)?;
+                if terminated {
+                    out.push(end);
+                }
+            }
+            Pretty::Reference => {
+                let given = self.date.clone();
+                if !self.date_is_explicit {
+                    self.date = named("short");
+                }
+                let expanded = self.expand(b"%h (%s, %ad)", step, commit, out);
+                self.date = given;
+                expanded?;
+                out.push(end);
+            }
+            long => {
+                if !is_first {
+                    out.push(end);
+                }
+                self.push_long(&long, step, commit, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends one of the forms that have several lines.
+    fn push_long(
+        &self,
+        pretty: &Pretty,
+        step: &Step<'_>,
+        commit: &Object,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let oid = step.entry.new;
+        out.extend_from_slice(b"commit ");
+        match pretty {
+            Pretty::Raw => oid.push_hex(out),
+            _ => self.push_id(oid, out)?,
+        }
+        self.push_decorations(oid, out);
+        out.extend_from_slice(b"\nReflog: ");
+        self.push_selector(step, false, out);
+        let who = &step.entry.who;
+        for part in [b" (".as_slice(), &who.name, b" <", &who.email, b">)\n"] {
+            out.extend_from_slice(part);
+        }
+        out.extend_from_slice(b"Reflog message: ");
+        out.extend_from_slice(&step.entry.message);
+        out.push(b'\n');
+        let data = commit.data.as_slice();
+        if *pretty == Pretty::Raw {
+            for line in data.lines().take_while(|line| !line.is_empty()) {
+                out.extend_from_slice(line);
+                out.push(b'\n');
+            }
+        } else {
+            self.push_people(pretty, data, out)?;
+        }
+        let message = Message::parse(data);
+        let text = match pretty {
+            Pretty::Short => message.subject,
+            _ => message.all,
+        };
+        let text = text.trim_ascii_end();
+        if !text.is_empty() {
+            out.push(b'\n');
+        }
+        for line in text.lines() {
+            let line = match pretty {
+                Pretty::Raw => line,
+                _ => line.trim_ascii_end(),
+            };
+            if !line.is_empty() || *pretty == Pretty::Raw {
+                out.extend_from_slice(b"    ");
+            }
+            out.extend_from_slice(line);
+            out.push(b'\n');
+        }
+        Ok(())
+    }
+
+    fn push_people(&self, pretty: &Pretty, data: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        let parents = parents(data);
+        if parents.len() > 1 {
+            out.extend_from_slice(b"Merge:");
+            for parent in parents {
+                out.push(b' ');
+                self.push_abbreviated(parent, out)?;
+            }
+            out.push(b'\n');
+        }
+        let wide = *pretty == Pretty::Fuller;
+        let mut line = |label: &str, value: &[u8]| {
+            let width = if wide { 12 } else { 8 };
+            out.extend_from_slice(format!("{:width$}", format!("{label}:")).as_bytes());
+            out.extend_from_slice(value);
+            out.push(b'\n');
+        };
+        let author = Person::of(data, "author");
+        let committer = Person::of(data, "committer");
+        let address = |person: &Person<'_>| [person.name, b" <", person.email, b">"].concat();
+        let date = |person: &Person<'_>| self.date(person.date, &self.date);
+        line("Author", &address(&author));
+        match pretty {
+            Pretty::Medium => line("Date", date(&author).as_bytes()),
+            Pretty::Full => line("Commit", &address(&committer)),
+            Pretty::Fuller => {
+                line("AuthorDate", date(&author).as_bytes());
+                line("Commit", &address(&committer));
+                line("CommitDate", date(&committer).as_bytes());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Returns a moment as it is shown; nothing for one that no calendar holds.
+    fn date(&self, date: Option<Date>, format: &DateFormat) -> String {
+        let mut text = Vec::new();
+        if let Some(date) = date
+            && date.push(format, &self.clock, &mut text).is_err()
+        {
+            text.clear();
+        }
+        text.to_str_lossy().into_owned()
+    }
+
+    fn push_decorations(&self, oid: ObjectId, out: &mut Vec<u8>) {
+        if let Some(decorations) = &self.decorations {
+            decorations.push(oid, " (", ")", out);
+        }
+    }
+
+    fn push_id(&self, oid: ObjectId, out: &mut Vec<u8>) -> Result<()> {
+        match self.abbreviates_commit {
+            true => self.push_abbreviated(oid, out),
+            false => {
+                oid.push_hex(out);
+                Ok(())
+            }
+        }
+    }
+
+    fn push_abbreviated(&self, oid: ObjectId, out: &mut Vec<u8>) -> Result<()> {
+        self.context.push_oid(oid, self.digits, out)
+    }
+
+    /// Appends the name of an entry, such as `HEAD@{1}`.
+    fn push_selector(&self, step: &Step<'_>, short: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(if short { step.short } else { step.name });
+        out.extend_from_slice(b"@{");
+        let by_time = match step.selector {
+            Selector::Time => true,
+            Selector::Open => self.date_is_explicit,
+            Selector::Position => false,
+        };
+        let text = match by_time {
+            true => self.date(Some(moment(&step.entry.who)), &self.date),
+            false => step.position.to_string(),
+        };
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'}');
+    }
+
+    /// Appends what a template makes of an entry.
+    fn expand(
+        &self,
+        template: &[u8],
+        step: &Step<'_>,
+        commit: &Object,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let mut rest = template;
+        while let Some(at) = rest.find_byte(b'%') {
+            let (text, placeholder) = rest.split_at(at);
+            out.extend_from_slice(text);
+            let after = placeholder.get(1..).unwrap_or_default();
+            let (sign, body) = match after.first() {
+                Some(b'+' | b'-' | b' ') => after.split_at(1),
+                _ => (&b""[..], after),
+            };
+            let mut value = Vec::new();
+            let Some(len) = self.placeholder(body, step, commit, &mut value)? else {
+                out.push(b'%');
+                rest = after;
+                continue;
+            };
+            match (sign, value.is_empty()) {
+                (b"+", false) => out.push(b'\n'),
+                (b" ", false) => out.push(b' '),
+                (b"-", true) => out.truncate(out.trim_end_with(|c| c == '\n').len()),
+                _ => {}
+            }
+            out.extend_from_slice(&value);
+            rest = body.get(len..).unwrap_or_default();
+        }
+        out.extend_from_slice(rest);
+        Ok(())
+    }
+
+    /// Appends the value of the placeholder at the start of `text`, and returns its length; `None`
+    /// if there is none.
+    fn placeholder(
+        &self,
+        text: &[u8],
+        step: &Step<'_>,
+        commit: &Object,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<usize>> {
+        let data = commit.data.as_slice();
+        let oid = step.entry.new;
+        let two = text.get(..2).unwrap_or_default();
+        match two {
+            [role @ (b'a' | b'c'), letter] => {
+                let role = if *role == b'a' { "author" } else { "committer" };
+                let known = self.push_person(*letter, &Person::of(data, role), out);
+                return Ok(known.then_some(2));
+            }
+            [b'g', letter] => {
+                let who = &step.entry.who;
+                match letter {
+                    b'd' => self.push_selector(step, true, out),
+                    b'D' => self.push_selector(step, false, out),
+                    b's' => out.extend_from_slice(&step.entry.message),
+                    b'n' | b'N' => out.extend_from_slice(&who.name),
+                    b'e' | b'E' => out.extend_from_slice(&who.email),
+                    _ => return Ok(None),
+                }
+                return Ok(Some(2));
+            }
+            _ => {}
+        }
+        let message = || Message::parse(data);
+        match text.first() {
+            Some(b'n') => out.push(b'\n'),
+            Some(b'%') => out.push(b'%'),
+            Some(b'm') => out.push(b'>'),
+            Some(b'x') => {
+                let byte = text
+                    .get(1..3)
+                    .and_then(|hex| u8::from_str_radix(hex.to_str().ok()?, 16).ok());
+                let Some(byte) = byte else { return Ok(None) };
+                out.push(byte);
+                return Ok(Some(3));
+            }
+            Some(b'C') => return Ok(color_len(text)),
+            Some(b'H') => oid.push_hex(out),
+            Some(b'h') => self.push_abbreviated(oid, out)?,
+            Some(letter @ (b'T' | b't')) => {
+                let tree = data
+                    .lines()
+                    .next()
+                    .and_then(|line| line.strip_prefix(b"tree "));
+                if let Some(tree) = tree.and_then(ObjectId::from_hex) {
+                    match letter {
+                        b'T' => tree.push_hex(out),
+                        _ => self.push_abbreviated(tree, out)?,
+                    }
+                }
+            }
+            Some(letter @ (b'P' | b'p')) => {
+                for (index, parent) in parents(data).into_iter().enumerate() {
+                    if index > 0 {
+                        out.push(b' ');
+                    }
+                    match letter {
+                        b'P' => parent.push_hex(out),
+                        _ => self.push_abbreviated(parent, out)?,
+                    }
+                }
+            }
+            Some(b'd') => {
+                if let Some(decorations) = &self.template_decorations {
+                    decorations.push(oid, " (", ")", out);
+                }
+            }
+            Some(b'D') => {
+                if let Some(decorations) = &self.template_decorations {
+                    decorations.push(oid, "", "", out);
+                }
+            }
+            Some(b's') => message().push_subject(out),
+            Some(b'f') => message().push_sanitized_subject(out),
+            Some(b'b') => {
+                let body = message().body.trim_start_with(|c| c == '\n');
+                out.extend_from_slice(body);
+            }
+            Some(b'B') => out.extend_from_slice(message().all),
+            Some(b'e') => {
+                let mut headers = data.lines().take_while(|line| !line.is_empty());
+                let encoding = headers.find_map(|line| line.strip_prefix(b"encoding "));
+                out.extend_from_slice(encoding.unwrap_or_default());
+            }
+            _ => return Ok(None),
+        }
+        Ok(Some(1))
+    }
+
+    /// Appends what a letter tells of a person; returns whether it is a known one.
+    fn push_person(&self, letter: u8, person: &Person<'_>, out: &mut Vec<u8>) -> bool {
+        let named = |name: &str| self.date(person.date, &named(name));
+        let local = |email: &[u8]| {
+            email
+                .split_once_str("@")
+                .map_or(email.len(), |(it, _)| it.len())
+        };
+        match letter {
+            b'n' | b'N' => out.extend_from_slice(person.name),
+            b'e' | b'E' => out.extend_from_slice(person.email),
+            b'l' | b'L' => {
+                let len = local(person.email);
+                out.extend_from_slice(person.email.get(..len).unwrap_or_default());
+            }
+            b'd' => out.extend_from_slice(self.date(person.date, &self.date).as_bytes()),
+            b'D' => out.extend_from_slice(named("rfc2822").as_bytes()),
+            b'r' => out.extend_from_slice(named("relative").as_bytes()),
+            b'h' => out.extend_from_slice(named("human").as_bytes()),
+            b't' => out.extend_from_slice(named("unix").as_bytes()),
+            b'i' => out.extend_from_slice(named("iso").as_bytes()),
+            b'I' => out.extend_from_slice(named("iso-strict").as_bytes()),
+            b's' => out.extend_from_slice(named("short").as_bytes()),
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// Returns a form of dates that has a name.
+fn named(name: &str) -> DateFormat {
+    DateFormat::parse(Some(name)).expect("these names are known")
+}
+
+/// Returns the moment of a reflog entry.
+fn moment(who: &Signature) -> Date {
+    Date {
+        seconds: who.time,
+        zone: who.zone.into(),
+    }
+}
+
+fn parents(data: &[u8]) -> Vec<ObjectId> {
+    let lines = data.lines().skip(1);
+    let lines = lines.map_while(|line| line.strip_prefix(b"parent "));
+    lines.filter_map(ObjectId::from_hex).collect()
+}
+
+/// Returns the length of a placeholder for a colour. None is shown where output is no terminal.
+fn color_len(text: &[u8]) -> Option<usize> {
+    if text.starts_with(b"C(") {
+        return Some(text.find_byte(b')')? + 1);
+    }
+    ["Cred", "Cgreen", "Cblue", "Creset"]
+        .iter()
+        .find_map(|word| text.starts_with(word.as_bytes()).then_some(word.len()))
+}

@@ -1,0 +1,183 @@
+//! Walking through one reflog or several: always on to the newest entry that is left.
+
+use bstr::{BString, ByteSlice};
+use refdb::objects::ObjectKind;
+use refdb::revision::Revisions;
+use refdb::{LogEntry, LogOrder, RefName, date};
+
+use crate::commands::reflog::target;
+use crate::context::Context;
+use crate::failure::Result;
+
+/// How the entries of a reflog are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Selector {
+    /// As the options say.
+    Open,
+    /// By their position.
+    Position,
+    /// By their time.
+    Time,
+}
+
+/// One reflog on the way.
+struct Log {
+    /// The ref as it was named, without what stands behind `@`.
+    name: BString,
+    short: Option<BString>,
+    selector: Selector,
+    /// The newest entry first.
+    entries: Vec<LogEntry>,
+    next: usize,
+}
+
+/// The reflogs that are walked through.
+pub(super) struct Walk<'c> {
+    context: &'c Context,
+    logs: Vec<Log>,
+    /// Whether entries are passed over whose new value is no commit.
+    commits_only: bool,
+}
+
+/// An entry that the walk came to.
+pub(super) struct Step<'w> {
+    pub(super) name: &'w BString,
+    /// The name without what can be left out.
+    pub(super) short: &'w BString,
+    pub(super) selector: Selector,
+    pub(super) position: usize,
+    pub(super) entry: &'w LogEntry,
+}
+
+impl<'c> Walk<'c> {
+    pub(super) fn new(context: &'c Context, commits_only: bool) -> Self {
+        Walk {
+            context,
+            logs: Vec::new(),
+            commits_only,
+        }
+    }
+
+    /// Adds the reflog that `revision` speaks of, from the entry on that it names. A ref without a
+    /// reflog adds nothing.
+    pub(super) fn add(&mut self, revision: &[u8]) -> Result<()> {
+        let (name, specifier) = match revision.find_byte(b'@') {
+            Some(at) if revision.get(at + 1) == Some(&b'{') => {
+                let (name, specifier) = revision.split_at(at);
+                (name, Some(specifier.get(2..).unwrap_or_default()))
+            }
+            _ => (revision, None),
+        };
+        let mut name = BString::from(name);
+        if name.is_empty() {
+            let head = self.context.store()?.resolve(RefName::from_disk(b"HEAD"))?;
+            name = head.map_or("HEAD".into(), |head| head.name.as_bytes().into());
+        }
+        let mut entries = self.read(&name)?;
+        if entries.is_empty()
+            && let Some(log) = target::find(self.context, &name)?
+        {
+            name = log.as_bytes().into();
+            entries = self.read(&name)?;
+        }
+        let (selector, next) = match specifier {
+            None => (Selector::Open, Some(0)),
+            Some(specifier) => self.start(specifier, &entries)?,
+        };
+        if let Some(next) = next.filter(|&next| next < entries.len()) {
+            self.logs.push(Log {
+                name,
+                short: None,
+                selector,
+                entries,
+                next,
+            });
+        }
+        Ok(())
+    }
+
+    /// Returns where to begin, and how entries are named then.
+    fn start(&self, specifier: &[u8], entries: &[LogEntry]) -> Result<(Selector, Option<usize>)> {
+        let digits = specifier.iter().take_while(|byte| byte.is_ascii_digit());
+        let (number, rest) = specifier.split_at(digits.count());
+        if rest.starts_with(b"}") {
+            let number = number.to_str().ok().and_then(|number| number.parse().ok());
+            return Ok((Selector::Position, number));
+        }
+        let repository = self.context.repository()?;
+        let now = i64::try_from(repository.system().now().as_secs()).unwrap_or(i64::MAX);
+        let time = date::approximate(specifier, now, repository.zone()).unwrap_or(now);
+        let time = u64::try_from(time).unwrap_or(0);
+        let next = entries.iter().position(|entry| entry.who.time <= time);
+        Ok((Selector::Time, next))
+    }
+
+    /// Reads the reflog of a ref, of what that leads to, or of a branch of that name.
+    fn read(&self, name: &[u8]) -> Result<Vec<LogEntry>> {
+        let store = self.context.store()?;
+        let entries = |name: &[u8]| -> Result<Vec<LogEntry>> {
+            let log = store.log(RefName::from_disk(name), LogOrder::NewestFirst)?;
+            Ok(log.unwrap_or_default())
+        };
+        let mut found = entries(name)?;
+        if found.is_empty()
+            && let Ok(Some(end)) = store.resolve(RefName::from_disk(name))
+        {
+            found = entries(end.name.as_bytes())?;
+        }
+        for prefix in ["refs/", "refs/heads/"] {
+            if found.is_empty() {
+                found = entries(&[prefix.as_bytes(), name].concat())?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the newest entry that is left; where several are as new, that of the reflog that was
+    /// added first.
+    pub(super) fn next(&mut self) -> Result<Option<Step<'_>>> {
+        let mut best: Option<(usize, u64)> = None;
+        for (at, log) in self.logs.iter_mut().enumerate() {
+            while let Some(entry) = log.entries.get(log.next) {
+                if !self.commits_only || is_commit(self.context, entry)? {
+                    let time = entry.who.time;
+                    if best.is_none_or(|(_, newest)| time > newest) {
+                        best = Some((at, time));
+                    }
+                    break;
+                }
+                log.next += 1;
+            }
+        }
+        let Some(log) = best.and_then(|(at, _)| self.logs.get_mut(at)) else {
+            return Ok(None);
+        };
+        let position = log.next;
+        log.next += 1;
+        let Some(entry) = log.entries.get(position) else {
+            return Ok(None);
+        };
+        let short = match &mut log.short {
+            Some(short) => short,
+            none => {
+                let revisions = Revisions::new(self.context.repository()?);
+                none.insert(revisions.shorten(RefName::from_disk(&log.name), false)?)
+            }
+        };
+        Ok(Some(Step {
+            name: &log.name,
+            short,
+            selector: log.selector,
+            position,
+            entry,
+        }))
+    }
+}
+
+fn is_commit(context: &Context, entry: &LogEntry) -> Result<bool> {
+    if entry.new.is_null() {
+        return Ok(false);
+    }
+    let header = context.odb()?.header(entry.new)?;
+    Ok(header.is_some_and(|header| header.kind == ObjectKind::Commit))
+}
