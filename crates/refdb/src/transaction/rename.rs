@@ -74,21 +74,17 @@ pub(crate) fn rename(
         LogChange::Move { from, to }
     };
     let message = normalize_message(rename.message);
-    let entries = rename.entries(backend.format(), options, oid, via_head.as_ref(), &message);
+    let entries = rename.entries(backend.format(), options, oid, via_head, &message);
     let mut plan = Plan::of(writes, entries, || committer(options, system));
     plan.log_changes = vec![change];
-    plan.renames = true;
+    plan.renames = !rename.copies;
     session.prepare(plan)?;
     publish(session)
 }
 
 impl Rename<'_> {
-    /// Takes the locks; returns the old ref, and where HEAD points if that is one of the two.
-    fn lock(
-        &self,
-        backend: &dyn Backend,
-        session: &mut dyn Session,
-    ) -> Result<(Ref, Option<Target>)> {
+    /// Takes the locks; returns the old ref, and whether HEAD points to it and loses it.
+    fn lock(&self, backend: &dyn Backend, session: &mut dyn Session) -> Result<(Ref, bool)> {
         let head = RefName::from_disk(b"HEAD");
         let mut names = vec![self.from];
         // A lock of the name that is below the other one can have no place. It needs none: there
@@ -96,18 +92,14 @@ impl Rename<'_> {
         if !is_below(self.from, self.to) && !is_below(self.to, self.from) {
             names.push(self.to);
         }
-        let is_concerned = |target: &Target| {
-            target
-                .symbolic()
-                .is_some_and(|name| name == self.from || name == self.to)
-        };
+        let is_concerned = |target: &Target| !self.copies && target.symbolic() == Some(self.from);
         let known = backend.read(head)?.map(|head| head.target);
         if known.as_ref().is_some_and(is_concerned) && !names.contains(&head) {
             names.push(head);
         }
         names.sort();
         let mut old = None;
-        let mut via_head = None;
+        let mut via_head = false;
         let mut answers = Vec::new();
         session.lock(&names, true, &mut |at, locked| answers.push((at, locked)))?;
         for (at, locked) in answers {
@@ -122,7 +114,7 @@ impl Rename<'_> {
                 }
                 Locked::Found(found) if *name == self.from => old = Some(found),
                 Locked::Found(found) if *name == head && is_concerned(&found.target) => {
-                    via_head = Some(found.target);
+                    via_head = true;
                 }
                 Locked::Found(_) | Locked::Missing => {}
             }
@@ -163,13 +155,13 @@ impl Rename<'_> {
         Ok(())
     }
 
-    /// Returns the entries that reflogs get, those of HEAD if it points to one of the names.
+    /// Returns the entries that reflogs get, that of HEAD if it points to the old name.
     fn entries<'e>(
         &'e self,
         format: RefFormat,
         options: &Options,
         oid: ObjectId,
-        head: Option<&Target>,
+        via_head: bool,
         message: &'e [u8],
     ) -> Vec<LogWrite<'e>> {
         let null = ObjectId::null(oid.format());
@@ -183,18 +175,14 @@ impl Rename<'_> {
         };
         let head_name = RefName::from_disk(b"HEAD");
         let log_head = is_logged_by_default(head_name, options.log_refs);
-        let target = head.and_then(Target::symbolic);
         let mut entries = Vec::new();
-        if !self.copies && target == Some(self.from) {
+        if via_head {
             entries.push(entry(head_name, oid, null, log_head));
         }
         match format {
             RefFormat::Files => {
                 let create = is_logged_by_default(self.to, options.log_refs);
                 entries.push(entry(self.to, oid, oid, create));
-                if target == Some(self.to) {
-                    entries.push(entry(head_name, oid, oid, log_head));
-                }
             }
             RefFormat::Reftable => {
                 if !self.copies {
