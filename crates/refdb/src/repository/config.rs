@@ -16,6 +16,7 @@
 //! ```
 
 mod command;
+pub(crate) mod edit;
 mod include;
 mod parse;
 mod sources;

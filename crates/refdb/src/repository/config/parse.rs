@@ -18,38 +18,81 @@ pub(super) struct Variable {
     pub(super) line: usize,
 }
 
+/// A part of a file, and where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) kind: PartKind,
+    pub(super) start: usize,
+    /// Behind the line feed of a variable or a comment, behind the `]` of a header.
+    pub(super) end: usize,
+}
+
+/// What a part of a file is; white space is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PartKind {
+    /// The header of a section, with its canonical name.
+    Header(BString),
+    Variable(Variable),
+    Comment,
+}
+
 /// Reads a file.
 ///
 /// # Errors
 /// The number of the line that breaks the grammar, counted from 1.
 pub(super) fn parse(content: &[u8]) -> Result<Vec<Variable>, usize> {
-    let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(content);
+    let parts = parts(content)?.into_iter();
+    let variable = |part: Part| match part.kind {
+        PartKind::Variable(variable) => Some(variable),
+        PartKind::Header(_) | PartKind::Comment => None,
+    };
+    Ok(parts.filter_map(variable).collect())
+}
+
+/// Takes a file apart.
+///
+/// # Errors
+/// The number of the line that breaks the grammar, counted from 1.
+pub(super) fn parts(content: &[u8]) -> Result<Vec<Part>, usize> {
+    let mark = if content.starts_with(b"\xef\xbb\xbf") {
+        3
+    } else {
+        0
+    };
     let mut reader = Reader {
         content,
-        position: 0,
+        position: mark,
         line: 1,
     };
     let mut section = BString::default();
-    let mut variables = Vec::new();
-    while let Some(byte) = reader.next() {
-        let parsed = match byte {
+    let mut parts = Vec::new();
+    loop {
+        let start = reader.position;
+        let Some(byte) = reader.next() else {
+            return Ok(parts);
+        };
+        let kind = match byte {
             b'\n' => continue,
             byte if is_space(byte) => continue,
             b'#' | b';' => {
                 reader.skip_line();
-                continue;
+                Some(PartKind::Comment)
             }
-            b'[' => reader.section().map(|name| section = name),
-            byte if byte.is_ascii_alphabetic() && !section.is_empty() => reader
-                .variable(byte, &section)
-                .map(|variable| variables.push(variable)),
+            b'[' => reader.section().map(|name| {
+                section = name.clone();
+                PartKind::Header(name)
+            }),
+            byte if byte.is_ascii_alphabetic() && !section.is_empty() => {
+                reader.variable(byte, &section).map(PartKind::Variable)
+            }
             _ => None,
         };
-        if parsed.is_none() {
+        let Some(kind) = kind else {
             return Err(reader.line_of_last());
-        }
+        };
+        let end = reader.position;
+        parts.push(Part { kind, start, end });
     }
-    Ok(variables)
 }
 
 /// Returns the canonical form of a key that was given on its own, as to `-c`.
