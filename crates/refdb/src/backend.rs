@@ -6,6 +6,7 @@
 //! 2. Nothing here calls upward: backends know names, values, reflog entries, files and locks.
 //! 3. A cursor owns what it reads from, so that no write and no compaction can invalidate it.
 
+pub(crate) mod bulk;
 pub(crate) mod cursor;
 pub(crate) mod files;
 pub(crate) mod reftable;
@@ -20,6 +21,7 @@ use crate::objects::Objects;
 use crate::oid::ObjectId;
 use crate::reflog::{LogEntry, Signature};
 use crate::target::Target;
+use bulk::{Bulk, BulkOptions, Frozen, LogMark, Marker, NewLog};
 use cursor::Cursor;
 
 /// Which format a store keeps its refs in.
@@ -95,6 +97,29 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
 
     /// Packs loose refs, or compacts tables.
     fn optimize(&self, options: &OptimizeOptions<'_>) -> Result<()>;
+
+    /// Begins to write a whole new store into the directories of this one, which are empty.
+    fn bulk(&self, options: BulkOptions) -> Result<Box<dyn Bulk>>;
+
+    /// Replaces whole reflogs, sorted by name, in a store that nobody else writes to.
+    fn replace_logs(&self, logs: &[NewLog]) -> Result<()>;
+
+    /// Returns every reflog of the common directory, sorted, with what tells its present state from
+    /// others.
+    fn log_marks(&self) -> Result<Vec<LogMark>>;
+
+    /// Returns whether a ref from packed-refs without a peeled value is known to be no tag.
+    fn is_fully_peeled(&self) -> Result<bool>;
+
+    /// Returns about how many bytes are kept for all refs, where that is cheap to tell.
+    fn refs_len(&self) -> Result<u64>;
+
+    /// Takes every lock of the common directory, so that nobody else writes before these locks are
+    /// given back. Readers go on.
+    ///
+    /// # Errors
+    /// `Locked` when another process keeps a lock for too long.
+    fn freeze(&self, marker: &mut Marker) -> Result<Box<dyn Frozen>>;
 
     /// Returns the refs whose value or peeled value is `oid`, in name order, if the format can
     /// tell without reading every ref; `None` if it cannot.

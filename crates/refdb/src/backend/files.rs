@@ -9,9 +9,14 @@
 //! over both, `log` reads reflogs; `session` locks, `current` reads
 //! what is locked, `log_write` writes whole reflogs, `publish` all else after `steps` put into the journal what it will do, `rewrite`
 //! replaces packed-refs, `sync` makes many files durable at once, `optimize` packs.
+//! what is locked, `publish` writes after `steps` put into the journal what it will do, `rewrite`
+//! replaces packed-refs, `sync` makes many files durable at once, `optimize` packs; `bulk` writes a
+//! store from nothing, `freeze` keeps every other writer out.
 
+mod bulk;
 mod current;
 mod directories;
+mod freeze;
 mod log;
 mod log_write;
 mod loose;
@@ -29,6 +34,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, Marker, NewLog};
 use super::cursor::Cursor;
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
 use crate::error::{Error, ErrorKind, Result};
@@ -194,6 +200,37 @@ impl Backend for FilesBackend {
     fn optimize(&self, options: &OptimizeOptions<'_>) -> Result<()> {
         self.files.recover()?;
         optimize::optimize(&self.files, options)
+    }
+
+    fn bulk(&self, options: BulkOptions) -> Result<Box<dyn Bulk>> {
+        Ok(Box::new(bulk::FilesBulk::new(
+            Arc::clone(&self.files),
+            options,
+        )))
+    }
+
+    fn replace_logs(&self, logs: &[NewLog]) -> Result<()> {
+        bulk::replace_logs(&self.files, logs)
+    }
+
+    fn log_marks(&self) -> Result<Vec<LogMark>> {
+        bulk::log_marks(&self.files)
+    }
+
+    fn is_fully_peeled(&self) -> Result<bool> {
+        Ok(self.files.packed.snapshot()?.peeling() == packed::Peeling::Fully)
+    }
+
+    fn refs_len(&self) -> Result<u64> {
+        let len = self.files.packed.snapshot()?.len();
+        Ok(u64::try_from(len).unwrap_or(u64::MAX))
+    }
+
+    fn freeze(&self, marker: &mut Marker) -> Result<Box<dyn Frozen>> {
+        Ok(Box::new(freeze::FrozenFiles::new(
+            Arc::clone(&self.files),
+            marker,
+        )?))
     }
 
     fn refs_by_oid(&self, _oid: ObjectId) -> Result<Option<Vec<(RefNameBuf, Ref)>>> {

@@ -4,6 +4,7 @@
 //! reading and for writing alike. (Git's writers put the long name of another worktree's ref into
 //! that worktree's stack, where no reader finds it.)
 
+mod bulk;
 mod cursor;
 mod hold;
 mod log_write;
@@ -23,6 +24,7 @@ use self::session::ReftableSession;
 use self::stack::{Added, Stack};
 use self::tables::{LocalTables, stack_dir};
 pub(crate) use self::tables::{is_table_name, is_unfinished};
+use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, Marker, NewLog};
 use super::cursor::{Cursor, WorktreeCursor};
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
 use crate::error::{Error, ErrorKind, Result};
@@ -226,6 +228,32 @@ impl Backend for ReftableBackend {
             stack.compact_all().map_err(unable)?;
         }
         stack.clean().map_err(unable)
+    }
+
+    fn bulk(&self, options: BulkOptions) -> Result<Box<dyn Bulk>> {
+        Ok(Box::new(self.begin_bulk(options.entries_max)?))
+    }
+
+    fn replace_logs(&self, logs: &[NewLog]) -> Result<()> {
+        self.put_logs(logs)
+    }
+
+    fn log_marks(&self) -> Result<Vec<LogMark>> {
+        self.marks()
+    }
+
+    fn is_fully_peeled(&self) -> Result<bool> {
+        // Git's own migration stores tags without what they peel to.
+        Ok(false)
+    }
+
+    fn refs_len(&self) -> Result<u64> {
+        let snapshot = self.stack(&Place::Common).snapshot()?;
+        Ok(snapshot.tables.iter().map(|table| table.weight()).sum())
+    }
+
+    fn freeze(&self, marker: &mut Marker) -> Result<Box<dyn Frozen>> {
+        self.take_lock(marker)
     }
 
     fn refs_by_oid(&self, oid: ObjectId) -> Result<Option<Vec<(RefNameBuf, Ref)>>> {

@@ -567,7 +567,7 @@ impl<'a> Encoder<'_, 'a> {
 }
 
 /// Returns the record of a write.
-fn record<'r>(write: &'r Write<'r>, update_index: u64) -> RefRecord<'r> {
+pub(super) fn record<'r>(write: &'r Write<'r>, update_index: u64) -> RefRecord<'r> {
     let value = match &write.value {
         NewValue::Direct { oid, peeled: None } => RefValue::Direct(oid.as_bytes()),
         NewValue::Direct {

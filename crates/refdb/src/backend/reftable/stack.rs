@@ -255,7 +255,7 @@ impl Stack {
         options
     }
 
-    fn new_name(&self, min: u64, max: u64) -> String {
+    pub(super) fn new_name(&self, min: u64, max: u64) -> String {
         format!(
             "0x{min:012x}-0x{max:012x}-{:08x}.ref",
             short_random(&*self.system)
@@ -303,7 +303,7 @@ impl Stack {
     }
 
     /// Publishes a new list. If that fails, the tables that only this list names are removed.
-    fn publish(
+    pub(super) fn publish(
         &self,
         held: &mut Held,
         names: Vec<String>,
@@ -474,7 +474,7 @@ impl Stack {
     }
 
     /// Opens a table that was just stored.
-    fn reopen(&self, name: &str) -> Result<Table> {
+    pub(super) fn reopen(&self, name: &str) -> Result<Table> {
         let content = self.tables.open(name)?.ok_or_else(|| {
             Error::corrupt(&self.tables.path_of(name), "the new table is missing")
         })?;

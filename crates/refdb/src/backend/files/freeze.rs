@@ -1,0 +1,267 @@
+//! Keeping every other writer out of a store of files, while readers go on.
+//!
+//! A ref is written under its lock, and a lock is a file beside the loose ref. So a ref is kept from
+//! being written by a lock, or by having no directory in which its lock could be: a directory that
+//! has no loose refs is replaced by a link that leads nowhere. Readers find nothing behind such a
+//! link and look into packed-refs; writers cannot make the directory. This way a store with a hundred
+//! thousand packed refs takes few locks.
+//!
+//! Invariants:
+//! 1. Nothing is hidden from readers at any moment: a directory is replaced only when it is empty.
+//! 2. Names that exist when the store is frozen cannot be written. New names can be made only in
+//!    directories that have loose refs; [`Frozen::holds`] tells them from the others.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::Files;
+use super::packed_cursor::PackedCursor;
+use crate::backend::bulk::{BARRIER, Frozen, Marker};
+use crate::backend::cursor::Cursor;
+use crate::error::{Error, ErrorKind, Result};
+use crate::lockfile::LockFile;
+use crate::name::{is_pseudoref, is_root_ref, is_root_ref_syntax};
+use crate::oid::ObjectId;
+use crate::system::{DirEntry, FileKind, bytes_to_path};
+
+/// Root refs that Git writes, whether they are there or not.
+const ROOT_REFS: [&[u8]; 11] = [
+    b"AUTO_MERGE",
+    b"BISECT_EXPECTED_REV",
+    b"BISECT_HEAD",
+    b"CHERRY_PICK_HEAD",
+    b"HEAD",
+    b"MERGE_AUTOSTASH",
+    b"NOTES_MERGE_PARTIAL",
+    b"NOTES_MERGE_REF",
+    b"ORIG_HEAD",
+    b"REBASE_HEAD",
+    b"REVERT_HEAD",
+];
+
+/// How often a directory is looked at again because others made refs in it.
+const ATTEMPTS: usize = 1000;
+
+type Names = Vec<Vec<u8>>;
+
+/// A store that nobody else writes to.
+pub(super) struct FrozenFiles {
+    files: Arc<Files>,
+    names: HashSet<Vec<u8>>,
+    locks: Vec<LockFile>,
+    barriers: Vec<Barrier>,
+    barred: HashSet<PathBuf>,
+    left: bool,
+}
+
+/// A link in the place of a directory.
+struct Barrier {
+    path: PathBuf,
+    was_directory: bool,
+}
+
+impl FrozenFiles {
+    pub(super) fn new(files: Arc<Files>, marker: &mut Marker) -> Result<FrozenFiles> {
+        let mut frozen = FrozenFiles {
+            files,
+            names: HashSet::new(),
+            locks: Vec::new(),
+            barriers: Vec::new(),
+            barred: HashSet::new(),
+            left: false,
+        };
+        frozen.root_refs(marker)?;
+        frozen.dir(b"refs", marker)?;
+        let packed = frozen.files.packed.resolved_path()?;
+        frozen.locks.push(marker.lock(&packed)?);
+        // Refs that were packed meanwhile may have no loose file any more.
+        frozen.files.packed.forget();
+        frozen.dir(b"refs", marker)?;
+        Ok(frozen)
+    }
+
+    fn base(&self) -> &Path {
+        self.files.layout.common_dir()
+    }
+
+    fn root_refs(&mut self, marker: &mut Marker) -> Result<()> {
+        let mut names: Vec<Vec<u8>> = ROOT_REFS.iter().map(|name| name.to_vec()).collect();
+        for entry in self.entries(self.base())?.unwrap_or_default() {
+            let name = entry.name.strip_suffix(b".lock").unwrap_or(&entry.name);
+            let is_ref = is_root_ref(name) && is_root_ref_syntax(name) && !is_pseudoref(name);
+            if is_ref && entry.kind != FileKind::Directory {
+                names.push(name.to_vec());
+            }
+        }
+        for name in names {
+            self.lock(name, marker)?;
+        }
+        Ok(())
+    }
+
+    fn entries(&self, dir: &Path) -> Result<Option<Vec<DirEntry>>> {
+        match self.files.system.read_dir(dir) {
+            Ok(entries) => Ok(Some(entries)),
+            Err(error) if super::log::is_absent(&error) => Ok(None),
+            Err(error) => Err(Error::io("unable to list", dir, error)),
+        }
+    }
+
+    /// Takes the lock of a name, unless it is held; returns whether it was not.
+    fn lock(&mut self, name: Vec<u8>, marker: &mut Marker) -> Result<bool> {
+        if self.names.contains(&name) {
+            return Ok(false);
+        }
+        let path = self.base().join(bytes_to_path(&name));
+        match marker.lock(&path) {
+            Ok(lock) => {
+                self.locks.push(lock);
+                self.names.insert(name);
+            }
+            // Its directory went: there is nothing to lock any more, and the caller looks again.
+            Err(error) if error.io_kind() == Some(io::ErrorKind::NotFound) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    /// Keeps writers out of everything below a directory.
+    fn dir(&mut self, dir: &[u8], marker: &mut Marker) -> Result<()> {
+        let path = self.base().join(bytes_to_path(dir));
+        for _ in 0..ATTEMPTS {
+            let entries = match self.entries(&path)? {
+                Some(entries) if entries.is_empty() && dir != b"refs" => {
+                    if self.replace(&path)? {
+                        return Ok(());
+                    }
+                    continue;
+                }
+                Some(entries) => entries,
+                None if self.bar(&path, false)? => return Ok(()),
+                None => continue,
+            };
+            let mut changed = false;
+            let (packed_names, mut dirs) = self.packed_in(dir)?;
+            let mut names = packed_names;
+            for entry in entries {
+                let full = [dir, b"/", &entry.name].concat();
+                match entry.kind {
+                    FileKind::Directory => dirs.push(full),
+                    // A ref, the lock of one, or something else that is as well locked.
+                    _ => names.push(full.strip_suffix(b".lock").unwrap_or(&full).to_vec()),
+                }
+            }
+            dirs.sort();
+            dirs.dedup();
+            for child in dirs {
+                self.dir(&child, marker)?;
+            }
+            for name in names {
+                if !self.is_barred(&name) {
+                    changed |= self.lock(name, marker)?;
+                }
+            }
+            if !changed {
+                return Ok(());
+            }
+        }
+        let message = format!(
+            "unable to keep other writers out of '{}': refs are made in it all the time",
+            path.display()
+        );
+        Err(Error::new(ErrorKind::Locked, message))
+    }
+
+    fn is_barred(&self, name: &[u8]) -> bool {
+        let path = self.base().join(bytes_to_path(name));
+        self.barred.contains(&path)
+    }
+
+    /// Replaces an empty directory by a link that leads nowhere; returns whether that came off.
+    fn replace(&mut self, path: &Path) -> Result<bool> {
+        match self.files.system.remove_dir(path) {
+            Ok(()) => self.bar(path, true),
+            Err(error) if super::log::is_absent(&error) => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
+            Err(error) => Err(Error::io("unable to remove", path, error)),
+        }
+    }
+
+    /// Puts a link that leads nowhere where no directory is; returns whether that came off.
+    fn bar(&mut self, path: &Path, was_directory: bool) -> Result<bool> {
+        match self.files.system.symlink(Path::new(BARRIER), path) {
+            Ok(()) => {
+                self.barriers.push(Barrier {
+                    path: path.to_owned(),
+                    was_directory,
+                });
+                self.barred.insert(path.to_owned());
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let text = self.files.system.read_link(path);
+                Ok(text.is_ok_and(|text| text == Path::new(BARRIER)))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::io("unable to create", path, error)),
+        }
+    }
+
+    /// Returns the packed refs directly in a directory, and the directories of those further below.
+    fn packed_in(&self, dir: &[u8]) -> Result<(Names, Names)> {
+        let snapshot = self.files.packed.snapshot()?;
+        let null = ObjectId::null(self.files.options.object_format);
+        let mut cursor = PackedCursor::new(snapshot, null, false);
+        let prefix = [dir, b"/"].concat();
+        let (mut names, mut dirs) = (Vec::new(), Vec::new());
+        cursor.seek(&prefix, &prefix)?;
+        while cursor.advance()? {
+            let name = cursor.record().name.as_bytes();
+            let rest = name.get(prefix.len()..).unwrap_or_default();
+            match rest.iter().position(|&byte| byte == b'/') {
+                None => names.push(name.to_vec()),
+                Some(slash) => {
+                    let child = name
+                        .get(..prefix.len() + slash)
+                        .unwrap_or_default()
+                        .to_vec();
+                    // The byte behind `/`: everything below the directory is passed over.
+                    let behind = [&child[..], b"0"].concat();
+                    dirs.push(child);
+                    cursor.seek(&behind, &prefix)?;
+                }
+            }
+        }
+        Ok((names, dirs))
+    }
+}
+
+impl Frozen for FrozenFiles {
+    fn holds(&self, name: &[u8]) -> bool {
+        self.names.contains(name)
+    }
+
+    fn leave(&mut self) {
+        self.left = true;
+    }
+}
+
+impl Drop for FrozenFiles {
+    fn drop(&mut self) {
+        if self.left {
+            return;
+        }
+        let system = self.files.system.as_ref();
+        for barrier in self.barriers.drain(..).rev() {
+            // What fails here stays for the next migration to clean up: nobody else is told.
+            let removed = system.remove_file(&barrier.path);
+            if removed.is_ok() && barrier.was_directory && system.create_dir(&barrier.path).is_ok()
+            {
+                let shared = self.files.options.shared_repository;
+                let _ = shared.adjust(system, &barrier.path);
+            }
+        }
+    }
+}

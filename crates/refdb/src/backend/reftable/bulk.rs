@@ -1,0 +1,306 @@
+//! Writing a whole stack at once: one table, streamed into its file.
+
+use std::hash::{DefaultHasher, Hasher};
+use std::io::BufWriter;
+use std::sync::Arc;
+
+use reftable::{LogRecord, LogUpdate, LogValue, Writer};
+
+use super::session::record;
+use super::stack::Stack;
+use super::tables::NewTable;
+use super::{ReftableBackend, logs};
+use crate::backend::bulk::{Bulk, Frozen, LogMark, Marker, NewLog};
+use crate::backend::{LogOrder, NewValue, Write};
+use crate::error::{Error, Result};
+use crate::layout::Place;
+use crate::lockfile::LockFile;
+use crate::name::{RefName, RefNameBuf};
+use crate::options::LockTimeout;
+use crate::reflog::{LogEntry, Signature};
+
+/// Bytes that are gathered before they are written.
+const BUFFER_LEN: usize = 256 << 10;
+
+/// A table that will be all of a stack.
+pub(super) struct ReftableBulk {
+    stack: Arc<Stack>,
+    name: String,
+    writer: Writer<BufWriter<Box<dyn NewTable>>>,
+    log: OpenLog,
+    newest: u64,
+    message_max: usize,
+}
+
+/// The reflog that is being added.
+#[derive(Default)]
+struct OpenLog {
+    name: Option<RefNameBuf>,
+    /// The index of the next entry: they come newest first.
+    next: u64,
+    is_empty: bool,
+}
+
+impl ReftableBackend {
+    pub(super) fn begin_bulk(&self, entries_max: u64) -> Result<ReftableBulk> {
+        let dir = super::tables::stack_dir(self.layout.common_dir());
+        let made = self.system.create_dir(&dir);
+        made.and_then(|()| {
+            self.options
+                .shared_repository
+                .adjust(self.system.as_ref(), &dir)
+        })
+        .map_err(|error| Error::io("cannot create", &dir, error))?;
+        let stack = self.stack(&Place::Common);
+        let newest = entries_max.max(1);
+        let mut options = stack.write_options(1, newest);
+        options.deflate_threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let name = stack.new_name(1, newest);
+        let sink = BufWriter::with_capacity(BUFFER_LEN, stack.tables.create(&name)?);
+        let writer = Writer::new(sink, options).map_err(|error| stack.format_error(error))?;
+        let message_max = usize::try_from(stack.block_size() / 2).unwrap_or(usize::MAX);
+        Ok(ReftableBulk {
+            stack,
+            name,
+            writer,
+            log: OpenLog::default(),
+            newest,
+            message_max,
+        })
+    }
+
+    /// Replaces whole reflogs by a table on top.
+    pub(super) fn put_logs(&self, new: &[NewLog]) -> Result<()> {
+        let stack = self.stack(&Place::Common);
+        let mut held = stack.hold_to_add(LockTimeout::from_millis(0))?;
+        let first = held.snapshot.next_update_index();
+        let entries = new.iter().filter_map(|log| log.entries.as_ref());
+        let longest = entries.map(Vec::len).max().unwrap_or(0).max(1);
+        let newest = first.saturating_add(u64::try_from(longest).unwrap_or(u64::MAX));
+        let options = stack.write_options(first, newest);
+        let format = |error| stack.format_error(error);
+        let mut writer = Writer::new(Vec::new(), options.clone()).map_err(format)?;
+        let mut live = logs::live(&held.snapshot);
+        let message_max = usize::try_from(stack.block_size() / 2).unwrap_or(usize::MAX);
+        for log in new {
+            let name = log.name.as_bytes();
+            if let Some(entries) = &log.entries {
+                let indices = (0..=newest).rev();
+                for (entry, index) in entries.iter().rev().zip(indices) {
+                    add_entry(&mut writer, name, index, entry, message_max).map_err(format)?;
+                }
+                if entries.is_empty() {
+                    add_marker(&mut writer, name, newest, &stack).map_err(format)?;
+                }
+            }
+            // All new indices are above the old ones.
+            let mut drop_old = || {
+                live.seek(name)?;
+                while live.advance()? && live.record().name == name {
+                    writer.add_log(LogRecord {
+                        name,
+                        update_index: live.record().update_index,
+                        value: LogValue::Deletion,
+                    })?;
+                }
+                Ok(())
+            };
+            drop_old().map_err(format)?;
+        }
+        let content = writer.finish().map_err(format)?;
+        if content.stats.is_empty() {
+            return Ok(());
+        }
+        let name = stack.store(&options, &content.sink)?;
+        stack.publish_on_top(&mut held, name, content.sink)?;
+        Ok(())
+    }
+
+    /// Returns every reflog with a number that depends on all of its records.
+    pub(super) fn marks(&self) -> Result<Vec<LogMark>> {
+        let stack = self.stack(&Place::Common);
+        let snapshot = stack.snapshot()?;
+        let mut live = logs::live(&snapshot);
+        let mut marks: Vec<LogMark> = Vec::new();
+        let mut hasher = DefaultHasher::new();
+        while live.advance().map_err(|error| stack.format_error(error))? {
+            let record = live.record();
+            let same = marks
+                .last()
+                .is_some_and(|mark| mark.name.as_bytes() == record.name);
+            if !same {
+                hasher = DefaultHasher::new();
+                marks.push(LogMark {
+                    name: RefNameBuf::from_disk(record.name),
+                    state: 0,
+                    entries_max: 0,
+                });
+            }
+            hash_record(&mut hasher, &record);
+            if let Some(mark) = marks.last_mut() {
+                mark.state = hasher.finish();
+                mark.entries_max += 1;
+            }
+        }
+        Ok(marks)
+    }
+
+    /// Takes the lock of the stack.
+    pub(super) fn take_lock(&self, marker: &mut Marker) -> Result<Box<dyn Frozen>> {
+        let list = super::tables::stack_dir(self.layout.common_dir()).join("tables.list");
+        Ok(Box::new(FrozenStack(marker.lock(&list)?)))
+    }
+}
+
+/// A stack whose list is locked.
+struct FrozenStack(#[expect(dead_code, reason = "held until it is dropped")] LockFile);
+
+impl Frozen for FrozenStack {
+    fn holds(&self, _name: &[u8]) -> bool {
+        true
+    }
+
+    fn leave(&mut self) {}
+}
+
+fn hash_record(hasher: &mut DefaultHasher, record: &LogRecord<'_>) {
+    hasher.write_u64(record.update_index);
+    if let LogValue::Update(update) = &record.value {
+        hasher.write(update.old);
+        hasher.write(update.new);
+        hasher.write_u64(update.time);
+        hasher.write_i16(update.tz);
+        for text in [update.name, update.email, update.message] {
+            hasher.write_usize(text.len());
+            hasher.write(text);
+        }
+    }
+}
+
+fn add_entry<W: std::io::Write>(
+    writer: &mut Writer<W>,
+    name: &[u8],
+    update_index: u64,
+    entry: &LogEntry,
+    message_max: usize,
+) -> reftable::Result<()> {
+    // Git cuts messages so that an entry fits into a block.
+    let mut message = entry.message.to_vec();
+    message.truncate(message_max);
+    message.push(b'\n');
+    let Signature {
+        name: who,
+        email,
+        time,
+        zone,
+    } = &entry.who;
+    writer.add_log(LogRecord {
+        name,
+        update_index,
+        value: LogValue::Update(LogUpdate {
+            old: entry.old.as_bytes(),
+            new: entry.new.as_bytes(),
+            name: who,
+            email,
+            time: *time,
+            tz: *zone,
+            message: &message,
+        }),
+    })
+}
+
+/// Adds the record that says that there is a reflog without entries.
+fn add_marker<W: std::io::Write>(
+    writer: &mut Writer<W>,
+    name: &[u8],
+    update_index: u64,
+    stack: &Stack,
+) -> reftable::Result<()> {
+    let null = crate::oid::ObjectId::null(stack.object_format());
+    writer.add_log(LogRecord {
+        name,
+        update_index,
+        value: LogValue::Update(LogUpdate {
+            old: null.as_bytes(),
+            new: null.as_bytes(),
+            name: b"",
+            email: b"",
+            time: 0,
+            tz: 0,
+            message: b"",
+        }),
+    })
+}
+
+impl ReftableBulk {
+    fn end_log(&mut self) -> Result<()> {
+        if let Some(name) = self.log.name.take()
+            && self.log.is_empty
+        {
+            add_marker(&mut self.writer, name.as_bytes(), self.newest, &self.stack)
+                .map_err(|error| self.stack.format_error(error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Bulk for ReftableBulk {
+    fn add_ref(&mut self, name: RefName<'_>, value: NewValue<'_>) -> Result<()> {
+        let write = Write { name, value };
+        self.writer
+            .add_ref(record(&write, 1))
+            .map_err(|error| self.stack.format_error(error))
+    }
+
+    fn log_order(&self) -> LogOrder {
+        LogOrder::NewestFirst
+    }
+
+    fn begin_log(&mut self, name: RefName<'_>) -> Result<()> {
+        self.end_log()?;
+        self.log = OpenLog {
+            name: Some(name.to_owned()),
+            next: self.newest,
+            is_empty: true,
+        };
+        Ok(())
+    }
+
+    fn add_entry(&mut self, entry: &LogEntry) -> Result<()> {
+        let Some(name) = &self.log.name else {
+            return Ok(());
+        };
+        let (index, max) = (self.log.next, self.message_max);
+        add_entry(&mut self.writer, name.as_bytes(), index, entry, max)
+            .map_err(|error| self.stack.format_error(error))?;
+        self.log.is_empty = false;
+        self.log.next = self.log.next.saturating_sub(1);
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<()> {
+        self.end_log()?;
+        let finished = self
+            .writer
+            .finish()
+            .map_err(|error| self.stack.format_error(error))?;
+        let path = self.stack.tables.path_of(&self.name);
+        let file = finished
+            .sink
+            .into_inner()
+            .map_err(|error| Error::io("cannot write", &path, error.into_error()))?;
+        let mut held = self.stack.hold(LockTimeout::from_millis(0))?;
+        let names = if finished.stats.is_empty() {
+            Vec::new()
+        } else {
+            file.finish()?;
+            vec![self.name.clone()]
+        };
+        let tables = names
+            .iter()
+            .map(|name| self.stack.reopen(name).map(Arc::new))
+            .collect::<Result<Vec<_>>>()?;
+        self.stack.publish(&mut held, names, tables, &[])?;
+        Ok(())
+    }
+}
