@@ -25,6 +25,8 @@ const LAYERS: &[&[&str]] = &[
     &["verify"],
     &["repair", "inspect"],
     &["describe", "expire", "revision"],
+    &["describe", "revision"],
+    &["migrate"],
 ];
 /// How long a file may be without its tests.
 const LINES_MAX: usize = 600;

@@ -88,6 +88,8 @@ pub mod hook;
 #[cfg(feature = "git")]
 pub mod inspect;
 pub mod layout;
+#[cfg(feature = "git")]
+pub mod migrate;
 pub mod name;
 pub mod objects;
 pub mod oid;

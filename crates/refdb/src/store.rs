@@ -89,6 +89,12 @@ impl Store {
         self.backend.format()
     }
 
+    /// Returns what keeps the refs.
+    #[cfg(feature = "git")]
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        self.backend.as_ref()
+    }
+
     /// Returns the settings.
     pub fn options(&self) -> &Options {
         &self.options

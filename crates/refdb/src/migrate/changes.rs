@@ -1,0 +1,137 @@
+//! Carrying over what changed in a store since it was copied.
+//!
+//! The store and its copy are walked side by side: whatever differs is written again, however it came
+//! to differ.
+
+use std::collections::BTreeMap;
+
+use super::copy::{Copied, CopiedPlace, broken};
+use super::{Migration, Problem};
+use crate::backend::LogOrder;
+use crate::backend::bulk::{LogMark, NewLog};
+use crate::error::{ErrorKind, Result};
+use crate::name::{RefName, RefNameBuf};
+use crate::store::Store;
+use crate::target::Target;
+use crate::transaction::Edit;
+
+/// What a ref is now; `None` if it is gone.
+type Changed = BTreeMap<RefNameBuf, Option<Target>>;
+
+/// Makes one copy what its source is now.
+pub(super) fn catch_up(migration: &Migration<'_>, copied: &mut Copied, at: usize) -> Result<()> {
+    let Some(one) = copied.places.get_mut(at) else {
+        return Ok(());
+    };
+    let mut problems = Vec::new();
+    let changed = changed_refs(one, &mut problems)?;
+    write_refs(&one.copy, &changed)?;
+    if migration.logs {
+        let marks = one.source.backend().log_marks()?;
+        let keeps = |mark: &LogMark| one.place.keeps(mark.name.as_bytes());
+        let marks: Vec<LogMark> = marks.into_iter().filter(keeps).collect();
+        let names = changed_logs(&one.marks, &marks);
+        let mut logs = Vec::with_capacity(names.len());
+        for name in names {
+            let entries = one.source.log(name.as_name(), LogOrder::OldestFirst)?;
+            logs.push(NewLog { name, entries });
+        }
+        if !logs.is_empty() {
+            one.copy.backend().replace_logs(&logs)?;
+        }
+        one.marks = marks;
+    }
+    copied.problems.extend(problems);
+    Ok(())
+}
+
+/// Returns the refs that the copy has otherwise than the source.
+fn changed_refs(one: &mut CopiedPlace, problems: &mut Vec<Problem>) -> Result<Changed> {
+    let mut changed = Changed::new();
+    let (mut source, mut copy) = (one.source.refs()?, one.copy.refs()?);
+    let mut theirs = source.next()?;
+    let mut ours = copy.next()?;
+    loop {
+        let order = match (&theirs, &ours) {
+            (None, None) => return Ok(changed),
+            (Some(_), None) => std::cmp::Ordering::Less,
+            (None, Some(_)) => std::cmp::Ordering::Greater,
+            (Some(theirs), Some(ours)) => theirs.name.cmp(&ours.name),
+        };
+        if let Some(record) = theirs.as_ref().filter(|_| order.is_le()) {
+            let name = record.name.as_bytes();
+            let is_same =
+                order.is_eq() && ours.as_ref().map(|ours| ours.target) == Some(record.target);
+            if !is_same && one.place.keeps(name) && !one.left.contains(name) {
+                match broken(record) {
+                    None => {
+                        changed.insert(record.name.to_owned(), Some(record.target.to_owned()));
+                    }
+                    Some(why) => {
+                        one.left.insert(name.to_vec());
+                        problems.push(Problem {
+                            name: format!("{}{}", one.place.prefix, record.name),
+                            why: why.to_owned(),
+                        });
+                    }
+                }
+            }
+        } else if let Some(record) = &ours {
+            changed.insert(record.name.to_owned(), None);
+        }
+        if order.is_le() {
+            theirs = source.next()?;
+        }
+        if order.is_ge() {
+            ours = copy.next()?;
+        }
+    }
+}
+
+/// Returns the names of reflogs that are new, gone or in another state.
+fn changed_logs(old: &[LogMark], new: &[LogMark]) -> Vec<RefNameBuf> {
+    let state = |marks: &[LogMark], name: &RefNameBuf| {
+        let at = marks.binary_search_by(|mark| mark.name.cmp(name)).ok();
+        at.and_then(|at| marks.get(at)).map(|mark| mark.state)
+    };
+    let mut names: Vec<RefNameBuf> = old
+        .iter()
+        .filter(|mark| state(new, &mark.name).is_none())
+        .chain(
+            new.iter()
+                .filter(|mark| state(old, &mark.name) != Some(mark.state)),
+        )
+        .map(|mark| mark.name.clone())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Writes refs into a store that nobody else uses, without a word in any reflog.
+pub(super) fn write_refs(store: &Store, changed: &Changed) -> Result<()> {
+    // What goes makes room for names that could not stand beside it.
+    for deletes in [true, false] {
+        let mut transaction = store.transaction();
+        for (name, target) in changed.iter().filter(|(_, to)| to.is_none() == deletes) {
+            let name = RefName::from(name);
+            let edit = match target {
+                None => Edit::delete(name),
+                Some(Target::Symbolic(target)) => Edit::symbolic(name, target),
+                Some(Target::Direct(oid)) => Edit::update(name, *oid),
+            };
+            let mut edit = edit.no_deref();
+            edit.skip_log = true;
+            match transaction.add(edit.clone()) {
+                // Where the object is missing the ref is worth keeping all the same.
+                Err(error) if error.kind() == ErrorKind::Rejected => {
+                    transaction.add(edit.skip_object_check())?;
+                }
+                added => added?,
+            }
+        }
+        if !transaction.is_empty() {
+            let _ = transaction.commit()?;
+        }
+    }
+    Ok(())
+}

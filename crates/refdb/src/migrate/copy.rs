@@ -1,0 +1,315 @@
+//! Copying one store after the other.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use super::names::Names;
+use super::place::Place;
+use super::{Migration, Problem, Progress, Report, misuse};
+use crate::backend::bulk::{Bulk, BulkOptions, LogMark};
+use crate::backend::cursor::RefRecord;
+use crate::backend::{NewValue, RefFormat};
+use crate::error::{Error, ErrorKind, Result};
+use crate::objects::{Objects, Peeled};
+use crate::oid::ObjectId;
+use crate::store::Store;
+use crate::target::TargetRef;
+
+/// Up to so many bytes of refs every object is looked up of which it is not known whether it is a
+/// tag; of larger stores only those below `refs/tags/`.
+const PEEL_ALL_MAX: u64 = 1 << 20;
+
+/// How many entries may be added to the longest reflog while it is read.
+const ENTRIES_SPARE: u64 = 16;
+
+/// How many problems an error names.
+const PROBLEMS_SHOWN: usize = 100;
+
+/// After so many refs or reflogs progress is told.
+const PROGRESS_STEP: u64 = 4096;
+
+/// Copies of all stores.
+pub(super) struct Copied {
+    pub(super) places: Vec<CopiedPlace>,
+    pub(super) problems: Vec<Problem>,
+    pub(super) refs: u64,
+    pub(super) logs: u64,
+}
+
+/// A store and its copy.
+pub(super) struct CopiedPlace {
+    pub(super) place: Place,
+    pub(super) source: Store,
+    pub(super) copy: Store,
+    /// The copy's directory.
+    dir: PathBuf,
+    /// The reflogs as they were when they were copied.
+    pub(super) marks: Vec<LogMark>,
+    /// The refs that are left behind.
+    pub(super) left: HashSet<Vec<u8>>,
+}
+
+impl Copied {
+    pub(super) fn report(&self) -> Report {
+        Report {
+            refs: self.refs,
+            logs: self.logs,
+            skipped: self.problems.clone(),
+            ..Report::default()
+        }
+    }
+
+    /// Returns the directories of the copies.
+    pub(super) fn stores(&self) -> Vec<PathBuf> {
+        self.places
+            .iter()
+            .map(|copied| copied.dir.clone())
+            .collect()
+    }
+
+    /// Fails if something cannot be migrated and shall not be left behind.
+    pub(super) fn check(&self, skip: bool) -> Result<()> {
+        if skip || self.problems.is_empty() {
+            return Ok(());
+        }
+        let mut message = String::from("these refs cannot be migrated:");
+        for Problem { name, why } in self.problems.iter().take(PROBLEMS_SHOWN) {
+            message.push_str(&format!("\n  {name}: {why}"));
+        }
+        if let Some(more) = self.problems.len().checked_sub(PROBLEMS_SHOWN + 1) {
+            message.push_str(&format!("\n  and {} more", more + 1));
+        }
+        message.push_str("\nnothing was changed; mend or delete them, or leave them behind");
+        Err(misuse(message))
+    }
+}
+
+impl Migration<'_> {
+    /// Copies every store to its place below `folder`.
+    pub(super) fn copy(&self, places: &[Place], folder: &Path, to: RefFormat) -> Result<Copied> {
+        let context = self.context();
+        let mut copied = Copied {
+            places: Vec::new(),
+            problems: Vec::new(),
+            refs: 0,
+            logs: 0,
+        };
+        let ignore_case = self.options.ignore_case || ignores_case(&context, folder);
+        for place in places {
+            let dir = folder.join(&place.below);
+            if !place.is_common() {
+                for dir in [dir.parent().unwrap_or(folder), &dir] {
+                    match context.system.create_dir(dir) {
+                        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                        made => made
+                            .and_then(|()| {
+                                let shared = self.options.shared_repository;
+                                shared.adjust(context.system.as_ref(), dir)
+                            })
+                            .map_err(|error| Error::io("unable to create", dir, error))?,
+                    }
+                }
+            }
+            let mut one = CopiedPlace {
+                place: place.clone(),
+                source: context.store(&place.dir, self.from)?,
+                copy: context.store(&dir, to)?,
+                dir,
+                marks: Vec::new(),
+                left: HashSet::new(),
+            };
+            let names = || Names::new(to, ignore_case);
+            self.copy_one(&mut one, names(), names(), &mut copied)?;
+            copied.places.push(one);
+        }
+        copied.check(self.skip_broken)?;
+        Ok(copied)
+    }
+
+    fn copy_one(
+        &self,
+        one: &mut CopiedPlace,
+        ref_names: Names,
+        log_names: Names,
+        all: &mut Copied,
+    ) -> Result<()> {
+        let source = one.source.backend();
+        if self.logs {
+            // Before anything is read: what changes later is seen to have changed.
+            one.marks = source.log_marks()?;
+            one.marks
+                .retain(|mark| one.place.keeps(mark.name.as_bytes()));
+        }
+        let longest = one.marks.iter().map(|mark| mark.entries_max).max();
+        let fully_peeled = source.is_fully_peeled()? || source.refs_len()? <= PEEL_ALL_MAX;
+        let mut bulk = one.copy.backend().bulk(BulkOptions {
+            entries_max: longest.unwrap_or(1).saturating_add(match longest {
+                Some(_) => ENTRIES_SPARE,
+                None => 0,
+            }),
+            fully_peeled,
+            packed: one.place.is_common(),
+        })?;
+        self.copy_refs(one, bulk.as_mut(), ref_names, all)?;
+        self.copy_logs(one, bulk.as_mut(), log_names, all)?;
+        bulk.finish()
+    }
+
+    fn copy_refs(
+        &self,
+        one: &mut CopiedPlace,
+        bulk: &mut dyn Bulk,
+        mut names: Names,
+        all: &mut Copied,
+    ) -> Result<()> {
+        let peeler = Peeler::of(&one.source)?;
+        let mut refs = one.source.refs()?;
+        while let Some(record) = refs.next()? {
+            let name = record.name.as_bytes();
+            if !one.place.keeps(name) {
+                continue;
+            }
+            let why = broken(&record)
+                .map(str::to_owned)
+                .or_else(|| names.add(name));
+            let added = match why {
+                Some(why) => Err(why),
+                None => match bulk.add_ref(record.name, peeler.value(&record)?) {
+                    Err(error) if error.kind() == ErrorKind::Misuse => Err(error.to_string()),
+                    added => Ok(added?),
+                },
+            };
+            match added {
+                Ok(()) => all.refs += 1,
+                Err(why) => {
+                    one.left.insert(name.to_vec());
+                    all.problems.push(Problem {
+                        name: format!("{}{}", one.place.prefix, record.name),
+                        why,
+                    });
+                }
+            }
+            if all.refs.is_multiple_of(PROGRESS_STEP) {
+                (self.progress)(Progress {
+                    what: "Migrating refs",
+                    count: all.refs,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_logs(
+        &self,
+        one: &CopiedPlace,
+        bulk: &mut dyn Bulk,
+        mut names: Names,
+        all: &mut Copied,
+    ) -> Result<()> {
+        let order = bulk.log_order();
+        for mark in &one.marks {
+            let name = mark.name.as_name();
+            let mut failed = names.add(name.as_bytes());
+            if failed.is_none() {
+                let added = bulk.begin_log(name).and_then(|()| {
+                    let source = &one.source;
+                    source.for_each_log_entry(name, order, |entry| {
+                        bulk.add_entry(&entry)?;
+                        Ok(true)
+                    })
+                });
+                match added {
+                    Err(error) if error.kind() == ErrorKind::Misuse => {
+                        failed = Some(error.to_string());
+                    }
+                    added => {
+                        added?;
+                        all.logs += 1;
+                    }
+                }
+            }
+            if let Some(why) = failed {
+                all.problems.push(Problem {
+                    name: format!("reflog of {}{name}", one.place.prefix),
+                    why,
+                });
+            }
+            if all.logs.is_multiple_of(PROGRESS_STEP) {
+                (self.progress)(Progress {
+                    what: "Migrating reflogs",
+                    count: all.logs,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns what is wrong with a ref, if it is broken.
+pub(super) fn broken(record: &RefRecord<'_>) -> Option<&'static str> {
+    match (record.bad_name, record.broken) {
+        (true, _) => Some("the name is not well-formed"),
+        (false, true) => Some("the ref is broken"),
+        (false, false) => None,
+    }
+}
+
+/// Returns whether the file system takes names that differ only in case for one.
+fn ignores_case(context: &super::Context, folder: &Path) -> bool {
+    let probe = folder.join("refdb-case");
+    if context.system.create_new(&probe, 0o666).is_err() {
+        return false;
+    }
+    let found = context.system.lstat(&folder.join("REFDB-CASE")).is_ok();
+    // It is in a folder of our own, which is removed as a whole.
+    let _ = context.system.remove_file(&probe);
+    found
+}
+
+/// Finds out what values peel to, as far as the source does not say.
+struct Peeler<'s> {
+    objects: &'s dyn Objects,
+    packed_are_known: bool,
+    all: bool,
+}
+
+impl<'s> Peeler<'s> {
+    fn of(source: &'s Store) -> Result<Peeler<'s>> {
+        let backend = source.backend();
+        Ok(Peeler {
+            objects: source.objects().as_ref(),
+            packed_are_known: backend.is_fully_peeled()?,
+            all: backend.refs_len()? <= PEEL_ALL_MAX,
+        })
+    }
+
+    fn value<'r>(&self, record: &RefRecord<'r>) -> Result<NewValue<'r>> {
+        let oid = match record.target {
+            TargetRef::Symbolic(target) => return Ok(NewValue::Symbolic(target)),
+            TargetRef::Direct(oid) => oid,
+        };
+        let peeled = match record.peeled {
+            Some(peeled) => Some(peeled),
+            None if self.is_asked_for(record) => self.peel(oid)?,
+            None => None,
+        };
+        Ok(NewValue::Direct { oid, peeled })
+    }
+
+    fn is_asked_for(&self, record: &RefRecord<'_>) -> bool {
+        let name = record.name.as_bytes();
+        if record.packed && self.packed_are_known {
+            return false;
+        }
+        // Branches are commits. What worktrees have for themselves is stored without peeled values.
+        name.starts_with(b"refs/tags/")
+            || self.all && name.starts_with(b"refs/") && !name.starts_with(b"refs/heads/")
+    }
+
+    fn peel(&self, oid: ObjectId) -> Result<Option<ObjectId>> {
+        Ok(match self.objects.peel(oid)? {
+            Peeled::To(peeled) => Some(peeled),
+            Peeled::Itself | Peeled::Nowhere | Peeled::Missing => None,
+        })
+    }
+}

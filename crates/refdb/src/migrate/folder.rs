@@ -1,0 +1,263 @@
+//! The folder in which a migration works, and what it leaves there for the next one to go on from.
+//!
+//! Invariants:
+//! 1. The folder is held for as long as the process lives: one that is not held was left by a process
+//!    that died.
+//! 2. There is a journal only when the copies are complete and durable, and before the first lock of
+//!    the old store is taken.
+//! 3. The copies have the layout of the repository: what is put in place, and where, follows from its
+//!    path.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::Context;
+use crate::backend::RefFormat;
+use crate::error::{Error, ErrorKind, Result};
+use crate::system::{FileKind, HeldFile, System, bytes_to_path};
+
+/// The folder of a running migration.
+const NAME: &str = "refdb-migration";
+/// The folder of old refs that are kept.
+const KEPT: &str = "refdb-kept";
+/// What the copy of a dry run is called, before six characters of its own.
+const DRY_RUN: &str = "ref_migration.";
+
+/// The folder of a migration, which this process holds.
+pub(super) struct Folder {
+    pub(super) path: PathBuf,
+    common_dir: PathBuf,
+    _held: Box<dyn HeldFile>,
+}
+
+/// What a migration is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Journal {
+    pub(super) from: RefFormat,
+    pub(super) to: RefFormat,
+    pub(super) keep: bool,
+}
+
+impl Folder {
+    /// Opens the folder, making it if need be.
+    ///
+    /// # Errors
+    /// `Locked` when another migration is running.
+    pub(super) fn open(context: &Context) -> Result<Folder> {
+        let path = context.common_dir.join(NAME);
+        let system = context.system.as_ref();
+        if !exists(system, &path)? {
+            context.create_dir(&path)?;
+        }
+        let lock = path.join("lock");
+        match system.create_new(&lock, 0o666) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made
+                .map(drop)
+                .map_err(|error| Error::io("unable to create", &lock, error))?,
+        }
+        let held = system.hold(&lock).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => Error::new(
+                ErrorKind::Locked,
+                "another migration of this repository is running",
+            ),
+            _ => Error::io("unable to lock", &lock, error),
+        })?;
+        Ok(Folder {
+            path,
+            common_dir: context.common_dir.clone(),
+            _held: held,
+        })
+    }
+
+    /// Returns where the copies are made.
+    pub(super) fn stage(&self) -> PathBuf {
+        self.path.join("new")
+    }
+
+    /// Returns where the old stores are put.
+    pub(super) fn old(&self) -> PathBuf {
+        self.path.join("old")
+    }
+
+    /// Returns where the new configuration is written.
+    pub(super) fn config(&self) -> PathBuf {
+        self.path.join("config")
+    }
+
+    /// Writes the journal: from here on there are locks that another migration may have to remove.
+    pub(super) fn write_journal(&self, context: &Context, journal: Journal) -> Result<()> {
+        write_journal(context, &self.path, journal)
+    }
+
+    /// Reads the journal that a migration left which did not come to its end.
+    pub(super) fn journal(&self, system: &dyn System) -> Result<Option<Journal>> {
+        read_journal(system, &self.path)
+    }
+
+    /// Removes everything but the folder itself and its lock. The journal goes last.
+    pub(super) fn clear(&self, system: &dyn System) -> Result<()> {
+        let mut entries = list(system, &self.path)?;
+        entries.sort_by_key(|entry| entry.name == b"journal");
+        for entry in entries.iter().filter(|entry| entry.name != b"lock") {
+            remove(
+                system,
+                &self.path.join(bytes_to_path(&entry.name)),
+                entry.kind,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Removes what a migration that failed has made, so far as that is possible; the next one does
+    /// the rest.
+    pub(super) fn clear_copies(&self, system: &dyn System) {
+        if self.clear(system).is_ok() {
+            let _ = remove_tree(system, &self.path);
+        }
+    }
+
+    /// Ends a migration that is complete: the old stores are kept or removed, and so is the folder.
+    /// Returns where they are kept.
+    pub(super) fn close(&self, context: &Context, keep: bool) -> Result<Option<PathBuf>> {
+        let kept = self.put_old_away(context, keep)?;
+        self.clear(context.system.as_ref())?;
+        remove_tree(context.system.as_ref(), &self.path)?;
+        Ok(kept)
+    }
+
+    /// Keeps the old stores in a folder of their own, or removes them, and with them those that an
+    /// earlier migration has kept.
+    pub(super) fn put_old_away(&self, context: &Context, keep: bool) -> Result<Option<PathBuf>> {
+        let system = context.system.as_ref();
+        let kept = self.common_dir.join(KEPT);
+        if exists(system, &kept)? {
+            remove_tree(system, &kept)?;
+        }
+        let old = self.old();
+        if !keep || !exists(system, &old)? {
+            return Ok(None);
+        }
+        if let Some(journal) = self.journal(system)? {
+            remove_if_there(system, &old.join("journal"))?;
+            write_journal(context, &old, journal)?;
+        }
+        context.rename(&old, &kept)?;
+        context.sync_dir(&self.common_dir)?;
+        Ok(Some(kept))
+    }
+}
+
+/// Returns what is known of the old refs that are kept, if any are.
+pub(super) fn kept(system: &dyn System, common_dir: &Path) -> Result<Option<Journal>> {
+    read_journal(system, &common_dir.join(KEPT))
+}
+
+/// Makes the folder for the copy of a dry run.
+pub(super) fn new_dry_run(system: &dyn System, common_dir: &Path) -> Result<PathBuf> {
+    const CHARS: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    loop {
+        let mut random = system.random();
+        let mut name = String::from(DRY_RUN);
+        for _ in 0..6 {
+            let at = usize::try_from(random % 62).unwrap_or_default();
+            name.push(CHARS.get(at).copied().map_or('0', char::from));
+            random /= 62;
+        }
+        let path = common_dir.join(name);
+        match system.create_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => {
+                made.and_then(|()| system.set_mode(&path, 0o700))
+                    .map_err(|error| Error::io("unable to create", &path, error))?;
+                return Ok(path);
+            }
+        }
+    }
+}
+
+fn write_journal(context: &Context, dir: &Path, journal: Journal) -> Result<()> {
+    let keep = if journal.keep { "yes" } else { "no" };
+    let (from, to) = (journal.from.name(), journal.to.name());
+    let text = format!("from {from}\nto {to}\nkeep {keep}\n");
+    let path = dir.join("journal");
+    let part = dir.join("journal.new");
+    remove_if_there(context.system.as_ref(), &part)?;
+    context.write(&part, text.as_bytes())?;
+    context.rename(&part, &path)?;
+    context.sync_dir(dir)
+}
+
+fn read_journal(system: &dyn System, dir: &Path) -> Result<Option<Journal>> {
+    let path = dir.join("journal");
+    let content = match system.read(&path) {
+        Err(error) if is_absent(&error) => return Ok(None),
+        content => content.map_err(|error| Error::io("unable to read", &path, error))?,
+    };
+    let text = String::from_utf8_lossy(&content);
+    let field = |name: &str| {
+        let mut lines = text.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+    };
+    let format = |name: &str| {
+        field(name)
+            .and_then(RefFormat::from_name)
+            .ok_or_else(|| Error::corrupt(&path, format_args!("there is no '{name}'")))
+    };
+    Ok(Some(Journal {
+        from: format("from")?,
+        to: format("to")?,
+        keep: field("keep") == Some("yes"),
+    }))
+}
+
+/// Returns whether an error says that there is nothing of that name.
+pub(super) fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+/// Returns whether there is something of that name, be it a link that leads nowhere.
+pub(super) fn exists(system: &dyn System, path: &Path) -> Result<bool> {
+    match system.lstat(path) {
+        Ok(_) => Ok(true),
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) => Err(Error::io("unable to read", path, error)),
+    }
+}
+
+/// Lists a directory, which need not be there.
+pub(super) fn list(system: &dyn System, dir: &Path) -> Result<Vec<crate::system::DirEntry>> {
+    match system.read_dir(dir) {
+        Err(error) if is_absent(&error) => Ok(Vec::new()),
+        entries => entries.map_err(|error| Error::io("unable to list", dir, error)),
+    }
+}
+
+/// Removes a file that need not be there.
+pub(super) fn remove_if_there(system: &dyn System, path: &Path) -> Result<()> {
+    match system.remove_file(path) {
+        Err(error) if !is_absent(&error) => Err(Error::io("unable to remove", path, error)),
+        _ => Ok(()),
+    }
+}
+
+/// Removes a directory and everything in it; it need not be there.
+pub(super) fn remove_tree(system: &dyn System, dir: &Path) -> Result<()> {
+    for entry in list(system, dir)? {
+        remove(system, &dir.join(bytes_to_path(&entry.name)), entry.kind)?;
+    }
+    match system.remove_dir(dir) {
+        Err(error) if !is_absent(&error) => Err(Error::io("unable to remove", dir, error)),
+        _ => Ok(()),
+    }
+}
+
+fn remove(system: &dyn System, path: &Path, kind: FileKind) -> Result<()> {
+    match kind {
+        FileKind::Directory => remove_tree(system, path),
+        _ => remove_if_there(system, path),
+    }
+}

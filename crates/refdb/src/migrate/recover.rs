@@ -1,0 +1,113 @@
+//! What a migration left that was killed: before the switch it never was, after it it is finished.
+
+use std::path::Path;
+
+use super::folder::{self, Folder};
+use super::{Context, finish, place, switch};
+use crate::backend::RefFormat;
+use crate::backend::bulk::{BARRIER, FREEZE_MARK};
+use crate::error::{Error, Result};
+use crate::lockfile::suffixed;
+use crate::system::{FileKind, bytes_to_path};
+
+/// Cleans up; returns what there is to be told about it.
+pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Vec<String>> {
+    let system = context.system.as_ref();
+    let Some(journal) = folder.journal(system)? else {
+        folder.clear(system)?;
+        return Ok(Vec::new());
+    };
+    let places = place::list(system, &context.common_dir)?;
+    let path = context.common_dir.join("config");
+    let config = system
+        .read(&path)
+        .map_err(|error| Error::io("unable to read", &path, error))?;
+    let is_new = switch::format_of(&config)? == journal.to;
+    // A store that is to stay must be readable before anything of the other one is removed.
+    let live = if is_new { journal.to } else { journal.from };
+    for place in &places {
+        let store = context.store(&place.dir, live)?;
+        let mut refs = store.refs()?;
+        while refs.next()?.is_some() {}
+    }
+    unlock_config(context, folder, &path)?;
+    let text = if is_new {
+        finish::finish(context, folder, &places, journal.to, &[])?;
+        for place in &places {
+            remove_marks(context, &place.dir, journal.from)?;
+        }
+        folder.put_old_away(context, journal.keep)?;
+        "a migration that was interrupted after the switch was finished"
+    } else {
+        switch::take_back(context, folder, journal.to)?;
+        for place in &places {
+            remove_marks(context, &place.dir, journal.from)?;
+        }
+        "what a migration that was interrupted has left was removed"
+    };
+    folder.clear(system)?;
+    Ok(vec![text.to_owned()])
+}
+
+/// Removes the lock of the configuration if it is a name of the file that was to be the new one.
+fn unlock_config(context: &Context, folder: &Folder, path: &Path) -> Result<()> {
+    let system = context.system.as_ref();
+    let path = crate::repository::real_path(system, path)
+        .map_err(|error| Error::io("unable to read", path, error))?;
+    let lock = suffixed(&path, ".lock");
+    let (Ok(ours), Ok(theirs)) = (system.stat(&folder.config()), system.stat(&lock)) else {
+        return Ok(());
+    };
+    if (ours.dev, ours.ino) == (theirs.dev, theirs.ino) {
+        folder::remove_if_there(system, &lock)?;
+    }
+    Ok(())
+}
+
+/// Removes the locks and links that kept writers out of a store.
+pub(super) fn remove_marks(context: &Context, dir: &Path, from: RefFormat) -> Result<()> {
+    match from {
+        RefFormat::Reftable => {
+            let lock = dir.join("reftable/tables.list.lock");
+            remove_if_marked(context, &lock)
+        }
+        RefFormat::Files => {
+            for entry in folder::list(context.system.as_ref(), dir)? {
+                if entry.kind == FileKind::File && entry.name.ends_with(b".lock") {
+                    remove_if_marked(context, &dir.join(bytes_to_path(&entry.name)))?;
+                }
+            }
+            remove_marks_below(context, &dir.join("refs"), true)
+        }
+    }
+}
+
+fn remove_marks_below(context: &Context, dir: &Path, is_top: bool) -> Result<()> {
+    let system = context.system.as_ref();
+    for entry in folder::list(system, dir)? {
+        let path = dir.join(bytes_to_path(&entry.name));
+        match entry.kind {
+            FileKind::Directory => remove_marks_below(context, &path, false)?,
+            FileKind::Symlink => {
+                let text = system.read_link(&path);
+                if text.is_ok_and(|text| text == Path::new(BARRIER)) {
+                    folder::remove_if_there(system, &path)?;
+                    if is_top && matches!(entry.name.as_slice(), b"heads" | b"tags") {
+                        context.create_dir(&path)?;
+                    }
+                }
+            }
+            _ if entry.name.ends_with(b".lock") => remove_if_marked(context, &path)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn remove_if_marked(context: &Context, path: &Path) -> Result<()> {
+    let content = context.system.read_at_most(path, FREEZE_MARK.len() + 1);
+    if content.is_ok_and(|content| content == FREEZE_MARK) {
+        folder::remove_if_there(context.system.as_ref(), path)?;
+    }
+    Ok(())
+}
