@@ -94,6 +94,28 @@ impl Context {
         Ok(self.repository.get_or_init(|| repository))
     }
 
+    /// Returns the repository's directory as Git shows it: as it was named, or as it is called from
+    /// the top of the work tree.
+    pub(crate) fn shown_git_dir(&self) -> Result<String> {
+        let repository = self.repository()?;
+        let (git_dir, common_dir) = (repository.git_dir(), repository.common_dir());
+        let named = self.globals.git_dir.clone();
+        let named = named.or_else(|| repository.environment().path("GIT_DIR"));
+        let is_moved = repository.environment().get("GIT_WORK_TREE").is_some()
+            || self.globals.work_tree.is_some();
+        let shown = match named {
+            Some(named) if git_dir == common_dir && !is_moved => named,
+            Some(_) => common_dir.to_owned(),
+            None if git_dir != common_dir => common_dir.to_owned(),
+            None => match repository.work_tree() {
+                Some(top) if top.join(".git") == common_dir => ".git".into(),
+                _ if std::env::current_dir().is_ok_and(|dir| dir == common_dir) => ".".into(),
+                _ => common_dir.to_owned(),
+            },
+        };
+        Ok(shown.display().to_string())
+    }
+
     /// Returns the refs of the repository.
     pub(crate) fn store(&self) -> Result<&Store> {
         Ok(self.repository()?.store())

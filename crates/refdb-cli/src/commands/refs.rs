@@ -2,6 +2,7 @@
 
 mod deep;
 mod repair;
+mod migrate;
 mod verify;
 mod write;
 
@@ -23,6 +24,11 @@ struct Subcommand {
 }
 
 const SUBCOMMANDS: &[Subcommand] = &[
+    Subcommand {
+        name: "migrate",
+        form: "migrate --ref-format=<format> [--no-reflog] [--dry-run]",
+        run: migrate::run,
+    },
     Subcommand {
         name: "list",
         form: "list [<options>] [<pattern>...]",

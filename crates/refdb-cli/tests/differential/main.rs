@@ -81,4 +81,8 @@ for_every_format! {
     fn pack_refs(format) {
         check(format, "pack-refs", include_str!("pack-refs.txt"));
     }
+
+    fn refs_migrate(format) {
+        check(format, "refs-migrate", include_str!("refs-migrate.txt"));
+    }
 }

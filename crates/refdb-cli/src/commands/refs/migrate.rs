@@ -1,0 +1,212 @@
+//! `refdb refs migrate`: all refs in the other format.
+
+use std::cell::Cell;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use refdb::migrate::{Migration, Progress};
+use refdb::{Error, ErrorKind, RefFormat};
+
+use crate::context::Context;
+use crate::failure::{Failure, Result, complain, say};
+use crate::options::{Opt, Spec};
+use crate::output::Output;
+
+/// Progress is shown when it takes longer than this, and so often.
+const PROGRESS_AFTER: Duration = Duration::from_secs(1);
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+#[derive(Clone, Copy)]
+enum Id {
+    RefFormat,
+    DryRun,
+    NoReflog,
+    Keep,
+    Undo,
+    SkipBroken,
+}
+
+const MIGRATE: Spec<Id> = Spec {
+    name: "refs migrate",
+    forms: &[
+        "--ref-format=<format> [--no-reflog] [--dry-run] [--keep] [--skip-broken]",
+        "--undo [--no-reflog] [--keep] [--skip-broken]",
+    ],
+    options: &[
+        Opt::text(
+            Id::RefFormat,
+            "ref-format",
+            "format",
+            "the format to convert to",
+        )
+        .positive(),
+        Opt::flag(
+            Id::DryRun,
+            "dry-run",
+            "only make the copy, and leave it for inspection",
+        ),
+        Opt::flag(Id::NoReflog, "no-reflog", "drop all reflogs"),
+        Opt::flag(
+            Id::Keep,
+            "keep",
+            "keep the old refs in a folder of the repository",
+        ),
+        Opt::flag(
+            Id::Undo,
+            "undo",
+            "go back to the format of the refs that are kept",
+        ),
+        Opt::flag(
+            Id::SkipBroken,
+            "skip-broken",
+            "leave behind what is broken or the format cannot hold",
+        ),
+    ],
+};
+
+/// What the options say.
+#[derive(Default)]
+struct Settings {
+    format: Option<Vec<u8>>,
+    dry_run: bool,
+    no_reflog: bool,
+    keep: bool,
+    undo: bool,
+    skip_broken: bool,
+}
+
+/// Runs `refs migrate`.
+pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    let mut settings = Settings::default();
+    let operands = MIGRATE.parse(args, |id, value| {
+        match id {
+            Id::RefFormat => settings.format = value.into_text(),
+            Id::DryRun => settings.dry_run = value.is_set(),
+            Id::NoReflog => settings.no_reflog = value.is_set(),
+            Id::Keep => settings.keep = value.is_set(),
+            Id::Undo => settings.undo = value.is_set(),
+            Id::SkipBroken => settings.skip_broken = value.is_set(),
+        }
+        Ok(())
+    })?;
+    if !operands.is_empty() {
+        return Err(misuse("too many arguments"));
+    }
+    if settings.undo && (settings.format.is_some() || settings.dry_run) {
+        return Err(misuse(
+            "--undo goes with neither --ref-format nor --dry-run",
+        ));
+    }
+    if settings.format.is_none() && !settings.undo {
+        return Err(misuse("missing --ref-format=<format>"));
+    }
+    migrate(context, out, &settings)
+}
+
+fn migrate(context: &Context, out: &mut Output, settings: &Settings) -> Result<()> {
+    let repository = context.repository()?;
+    let mut migration = Migration::of(repository)
+        .dry_run(settings.dry_run)
+        .logs(!settings.no_reflog)
+        .keep(settings.keep)
+        .skip_broken(settings.skip_broken);
+    if let Some(name) = &settings.format {
+        let format = std::str::from_utf8(name)
+            .ok()
+            .and_then(RefFormat::from_name);
+        let Some(format) = format else {
+            let before = b"unknown ref storage format '".as_slice();
+            return Err(Failure::error([before, name, b"'"].concat(), 255));
+        };
+        migration = migration.to(format);
+    }
+    let meter = Meter::new();
+    let show = |progress| meter.show(progress);
+    let migration = migration.progress(&show);
+    let done = match settings.undo {
+        true => migration.undo(),
+        false => migration.run(),
+    };
+    meter.end();
+    let report = done.map_err(|error| failure(&error))?;
+    for problem in &report.skipped {
+        let text = format!("left behind: {}: {}", problem.name, problem.why);
+        say("warning", text.as_bytes());
+    }
+    for warning in &report.warnings {
+        say("warning", warning.as_bytes());
+    }
+    if let Some(folder) = &report.folder {
+        let folder = shown(context, folder)?;
+        let text = match settings.dry_run {
+            true => format!(
+                "Finished dry-run migration of refs, the result can be found at '{folder}'\n"
+            ),
+            false => format!("The old refs are kept in '{folder}'\n"),
+        };
+        out.put(text)?;
+    }
+    Ok(())
+}
+
+/// Returns the path of a folder in the repository as Git would show it.
+fn shown(context: &Context, folder: &Path) -> Result<String> {
+    let repository = context.repository()?;
+    let name = folder
+        .strip_prefix(repository.common_dir())
+        .unwrap_or(folder);
+    let dir = context.shown_git_dir()?;
+    Ok(format!("{dir}/{}", name.display()))
+}
+
+fn failure(error: &Error) -> Failure {
+    let text = error.to_string();
+    match error.kind() {
+        ErrorKind::Config => Failure::fatal(text),
+        _ => Failure::error(text, 255),
+    }
+}
+
+/// Tells in one line what is wrong with the call.
+fn misuse(what: &str) -> Failure {
+    complain(&format!("usage: {what}\n"));
+    Failure::Exit(129)
+}
+
+/// Counts on a terminal, for whoever waits.
+struct Meter {
+    begun: Instant,
+    last: Cell<Option<Instant>>,
+    is_shown: bool,
+}
+
+impl Meter {
+    fn new() -> Meter {
+        Meter {
+            begun: Instant::now(),
+            last: Cell::new(None),
+            is_shown: std::io::stderr().is_terminal(),
+        }
+    }
+
+    fn show(&self, progress: Progress) {
+        let now = Instant::now();
+        let is_early = now.duration_since(self.begun) < PROGRESS_AFTER;
+        let last = self.last.get();
+        let is_soon = last.is_some_and(|last| now.duration_since(last) < PROGRESS_EVERY);
+        if !self.is_shown || is_early || is_soon {
+            return;
+        }
+        self.last.set(Some(now));
+        let text = format!("\r{}: {}", progress.what, progress.count);
+        // Where standard error is closed there is nobody to tell.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    }
+
+    fn end(&self) {
+        if self.last.get().is_some() {
+            complain(", done.\n");
+        }
+    }
+}
