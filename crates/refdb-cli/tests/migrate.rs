@@ -14,7 +14,7 @@ use refdb_testkit::clone_like::clone_like;
 use refdb_testkit::oracle::{self, GitRun};
 use refdb_testkit::repo::{Listed, Repo, Worktree};
 use refdb_testkit::state::State;
-use refdb_testkit::{Format, RefFormat, for_every_format};
+use refdb_testkit::{RefFormat, for_every_format};
 
 /// How many refs the large repositories have, unless `REFDB_REFS` says otherwise.
 const REFS: usize = 2000;
@@ -101,9 +101,8 @@ fn furnish(repo: &Repo) -> Vec<Worktree> {
         .stdin(script)
         .run()
         .ok();
-    for at in 0..3 {
-        let message = format!("stash {at}");
-        let update = ["update-ref", "-m", &message, "refs/stash", &commits[at]];
+    for commit in &commits[..3] {
+        let update = ["update-ref", "-m", "stash", "refs/stash", commit];
         repo.git(update).run().ok();
     }
     // An empty reflog is not none.
@@ -161,7 +160,7 @@ fn assert_works(repo: &Repo, worktrees: &[Worktree]) {
 
 for_every_format! {
     fn everything_is_there_after_a_migration_and_after_one_back(format) {
-        let refs = std::env::var("REFDB_REFS").ok().map_or(REFS, |refs| refs.parse().unwrap());
+        let refs = std::env::var("REFDB_REFS").ok().map_or(REFS, |refs| refs.parse().expect("a number"));
         let repo = clone_like(format, refs).repo;
         let worktrees = furnish(&repo);
         let before = everything(&repo, &worktrees);
@@ -234,19 +233,19 @@ for_every_format! {
             let theirs = ours.duplicate();
             for repo in [&ours, &theirs] {
                 let path = repo.git_dir().join("config");
-                let mut text = fs::read_to_string(&path).unwrap();
+                let mut text = fs::read_to_string(&path).expect("a file of the repository");
                 match at {
                     4 => text = text.replace("[core]\n", "# before\n[core] ; with a comment\n# and one\n"),
                     5 => text = text.trim_end().to_owned(),
                     _ => {}
                 }
-                fs::write(&path, text).unwrap();
+                fs::write(&path, text).expect("a file of the repository");
             }
             for to in [other(format.refs), format.refs] {
                 migrate_silently(&ours, to);
                 let format = format!("--ref-format={}", to.name());
                 theirs.git(["refs", "migrate", &format]).run().ok();
-                let text = |repo: &Repo| fs::read_to_string(repo.git_dir().join("config")).unwrap();
+                let text = |repo: &Repo| fs::read_to_string(repo.git_dir().join("config")).expect("a file of the repository");
                 assert_eq!(text(&ours), text(&theirs), "{config:?} to {}", to.name());
             }
         }
@@ -264,7 +263,7 @@ for_every_format! {
         let folder = repo.path().join(said.split('\'').nth(1).expect("a path"));
         for file in ["config", "objects"] {
             let (from, to) = (repo.git_dir().join(file), folder.join(file));
-            std::os::unix::fs::symlink(from, to).unwrap();
+            std::os::unix::fs::symlink(from, to).expect("a file of the repository");
         }
         let listing = oracle::git(&folder)
             .args(["-c", &format!("extensions.refStorage={}", to.name()), "--git-dir=."])
@@ -281,7 +280,7 @@ for_every_format! {
             migrate_silently(&repo, RefFormat::Files);
         }
         for (name, content) in [("empty", ""), ("bad..name", commit.as_str()), ("text", "hello\n")] {
-            fs::write(repo.git_dir().join("refs/heads").join(name), content).unwrap();
+            fs::write(repo.git_dir().join("refs/heads").join(name), content).expect("a file of the repository");
         }
         let before = files(&repo);
         let out = migrate(&repo, RefFormat::Reftable).run();
@@ -378,14 +377,25 @@ impl Stale {
 /// are random, and empty directories stay where refs were.
 fn files(repo: &Repo) -> Vec<String> {
     fn walk(dir: &Path, below: &str, found: &mut Vec<String>) {
-        for entry in fs::read_dir(dir).unwrap().flatten() {
+        for entry in fs::read_dir(dir)
+            .expect("a file of the repository")
+            .flatten()
+        {
             let name = format!("{below}{}", entry.file_name().to_string_lossy());
             if matches!(name.as_str(), "objects" | "worktrees" | "..linked") {
                 continue;
             }
-            let mode =
-                std::os::unix::fs::PermissionsExt::mode(&entry.metadata().unwrap().permissions());
-            if entry.file_type().unwrap().is_dir() {
+            let mode = std::os::unix::fs::PermissionsExt::mode(
+                &entry
+                    .metadata()
+                    .expect("a file of the repository")
+                    .permissions(),
+            );
+            if entry
+                .file_type()
+                .expect("a file of the repository")
+                .is_dir()
+            {
                 let before = found.len();
                 walk(&entry.path(), &format!("{name}/"), found);
                 if found.len() == before && !matches!(name.as_str(), "refs/heads" | "refs/tags") {

@@ -259,30 +259,31 @@ impl<'a> Migration<'a> {
     fn migrate(&self, to: RefFormat) -> Result<Report> {
         let context = self.context();
         let folder = Folder::open(&context)?;
-        let mut warnings = recover::recover(&context, &folder)?;
-        let config = switch::NewConfig::prepare(&context, &folder, self.from, to)?;
-        let places = self.places()?;
-        let done = self.copy_and_switch(&context, &folder, places, config, to);
+        let found = recover::recover(&context, &folder)?;
+        let done = self.copy_and_switch(&context, &folder, to);
         let mut report = match done {
             Ok(report) => report,
-            Err(error) => {
-                folder.clear_copies(self.system.as_ref());
-                return Err(error);
-            }
+            // Whatever was begun is ended in one way or the other; if that fails as well, by the
+            // next migration.
+            Err(error) => match recover::recover(&context, &folder) {
+                Ok(recover::Found::Finished) => Report {
+                    warnings: vec![error.to_string()],
+                    ..Report::default()
+                },
+                Ok(_) => {
+                    folder.remove(self.system.as_ref());
+                    return Err(error);
+                }
+                Err(_) => return Err(error),
+            },
         };
-        warnings.append(&mut report.warnings);
-        report.warnings = warnings;
+        report.warnings.splice(..0, found.warning());
         Ok(report)
     }
 
-    fn copy_and_switch(
-        &self,
-        context: &Context,
-        folder: &Folder,
-        places: Vec<Place>,
-        config: switch::NewConfig,
-        to: RefFormat,
-    ) -> Result<Report> {
+    fn copy_and_switch(&self, context: &Context, folder: &Folder, to: RefFormat) -> Result<Report> {
+        let config = switch::NewConfig::prepare(context, folder, self.from, to)?;
+        let places = self.places()?;
         let begun = self.system.now();
         let stage = folder.stage();
         context.create_dir(&stage)?;
@@ -316,10 +317,10 @@ impl<'a> Migration<'a> {
             frozen.leave();
         }
         let mut report = copied.report();
-        let finished = finish::finish(context, folder, &places, to, &frozen);
-        drop(frozen);
-        let closed = finished.and_then(|found| {
+        let closed = finish::finish(context, folder, &places, to, &frozen).and_then(|found| {
             report.warnings.extend(found);
+            finish::settle(context, &places, to, copied.is_live)?;
+            drop(frozen);
             if self.keep {
                 for place in &places {
                     let old = folder.old().join(&place.below);

@@ -160,6 +160,11 @@ pub trait System: Send + Sync + fmt::Debug {
     fn append(&self, path: &Path, create: Option<u32>) -> io::Result<Box<dyn WriteFile>>;
     /// Gives a file another name, replacing what had it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Lets two names, both of which exist, change places in one step.
+    ///
+    /// # Errors
+    /// `Unsupported` where the system cannot do that.
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()>;
     /// Gives a file a second name that must not exist yet.
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Creates a symbolic link of the given text.

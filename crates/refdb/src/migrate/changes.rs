@@ -25,6 +25,7 @@ pub(super) fn catch_up(migration: &Migration<'_>, copied: &mut Copied, at: usize
     };
     let mut problems = Vec::new();
     let changed = changed_refs(one, &mut problems)?;
+    copied.is_live |= !changed.is_empty();
     write_refs(&one.copy, &changed)?;
     if migration.logs {
         let marks = one.source.backend().log_marks()?;
@@ -37,6 +38,7 @@ pub(super) fn catch_up(migration: &Migration<'_>, copied: &mut Copied, at: usize
             logs.push(NewLog { name, entries });
         }
         if !logs.is_empty() {
+            copied.is_live = true;
             one.copy.backend().replace_logs(&logs)?;
         }
         one.marks = marks;

@@ -34,6 +34,8 @@ pub(super) struct Copied {
     pub(super) problems: Vec<Problem>,
     pub(super) refs: u64,
     pub(super) logs: u64,
+    /// Whether others were seen to write meanwhile.
+    pub(super) is_live: bool,
 }
 
 /// A store and its copy.
@@ -93,8 +95,9 @@ impl Migration<'_> {
             problems: Vec::new(),
             refs: 0,
             logs: 0,
+            is_live: false,
         };
-        let ignore_case = self.options.ignore_case || ignores_case(&context, folder);
+        let ignore_case = self.options.ignore_case || ignores_case(&context, folder)?;
         for place in places {
             let dir = folder.join(&place.below);
             if !place.is_common() {
@@ -255,15 +258,12 @@ pub(super) fn broken(record: &RefRecord<'_>) -> Option<&'static str> {
 }
 
 /// Returns whether the file system takes names that differ only in case for one.
-fn ignores_case(context: &super::Context, folder: &Path) -> bool {
+fn ignores_case(context: &super::Context, folder: &Path) -> Result<bool> {
     let probe = folder.join("refdb-case");
-    if context.system.create_new(&probe, 0o666).is_err() {
-        return false;
-    }
+    context.write(&probe, b"")?;
     let found = context.system.lstat(&folder.join("REFDB-CASE")).is_ok();
-    // It is in a folder of our own, which is removed as a whole.
-    let _ = context.system.remove_file(&probe);
-    found
+    super::folder::remove_if_there(context.system.as_ref(), &probe)?;
+    Ok(found)
 }
 
 /// Finds out what values peel to, as far as the source does not say.

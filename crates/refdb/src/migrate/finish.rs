@@ -2,16 +2,25 @@
 //!
 //! Every step can be done again: a process that died in the middle is finished by the next migration.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::folder::{self, Folder};
 use super::place::Place;
 use super::{Context, switch};
 use crate::backend::RefFormat;
 use crate::backend::bulk::{BARRIER, Frozen};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::name::{RefName, is_root_ref};
 use crate::system::{FileKind, bytes_to_path};
+
+/// How often a place is taken that others take as well.
+const ATTEMPTS: usize = 100;
+
+/// For how long others are kept from making the old places anew, when others were seen to write:
+/// processes that read the old configuration have written by then, or failed to.
+const SETTLE: Duration = Duration::from_millis(1500);
 
 /// Puts the old stores away. `frozen` are their locks, which processes still wait for that do not
 /// know of the new format; returns what they wrote where it could not be carried over.
@@ -45,12 +54,27 @@ pub(super) fn finish(
             }
         }
     }
-    if to == RefFormat::Reftable {
-        for place in places {
-            remove_barriers(context, place)?;
-        }
-    }
     Ok(warnings)
+}
+
+/// Takes away what kept processes of the old format from making its places anew; `is_live` says
+/// whether there may be such processes.
+pub(super) fn settle(
+    context: &Context,
+    places: &[Place],
+    to: RefFormat,
+    is_live: bool,
+) -> Result<()> {
+    if to == RefFormat::Files {
+        return Ok(());
+    }
+    if is_live {
+        context.system.sleep(SETTLE);
+    }
+    for place in places {
+        remove_barriers(context, place)?;
+    }
+    Ok(())
 }
 
 /// Puts away a stack; its lock goes with it, so that it is never to be had again.
@@ -74,36 +98,21 @@ fn finish_files(context: &Context, place: &Place, old: &Path) -> Result<()> {
 fn finish_reftable(context: &Context, place: &Place, old: &Path) -> Result<()> {
     let system = context.system.as_ref();
     let refs = place.dir.join("refs");
-    let old_refs = old.join("refs");
-    for dir in [&refs, &old_refs] {
-        if !folder::exists(system, dir)? {
-            context.create_dir(dir)?;
-        }
+    if !folder::exists(system, &refs)? {
+        context.create_dir(&refs)?;
     }
-    if put_away(context, &place.dir.join("logs"), old, "logs")? {
-        bar(context, &place.dir.join("logs"))?;
-    }
+    put_barred_away(context, &place.dir, old, "logs")?;
     let mut has_stub = false;
     for entry in folder::list(system, &refs)? {
-        let path = refs.join(bytes_to_path(&entry.name));
-        if is_barrier(context, &path) {
-            continue;
-        }
-        if entry.name == b"heads" && entry.kind == FileKind::File {
-            has_stub = true;
-            continue;
-        }
-        let name = String::from_utf8_lossy(&entry.name).into_owned();
-        put_away(context, &path, &old_refs, &name)?;
         if entry.name != b"heads" {
-            bar(context, &path)?;
+            let item = Path::new("refs").join(bytes_to_path(&entry.name));
+            put_barred_away(context, &place.dir, old, item)?;
+        } else if entry.kind == FileKind::File {
+            has_stub = true;
         }
     }
     if !has_stub {
-        let stub = old.join("heads.stub");
-        folder::remove_if_there(system, &stub)?;
-        context.write(&stub, switch::HEADS_STUB)?;
-        context.rename(&stub, &refs.join("heads"))?;
+        put_heads_away(context, &place.dir, old)?;
     }
     put_away(context, &place.dir.join("packed-refs"), old, "packed-refs")?;
     for entry in folder::list(system, &place.dir)? {
@@ -139,21 +148,13 @@ fn replace_head(context: &Context, head: &Path, old: &Path) -> Result<()> {
     context.rename(&stub, head)
 }
 
-/// Moves something into `old` under a name that is free; returns whether it was there.
-fn put_away(context: &Context, path: &Path, old: &Path, name: &str) -> Result<bool> {
+/// Moves something into `old` under a name that is free, if it is there.
+fn put_away(context: &Context, path: &Path, old: &Path, name: &str) -> Result<()> {
     let system = context.system.as_ref();
     if !folder::exists(system, path)? || is_barrier(context, path) {
-        return Ok(false);
+        return Ok(());
     }
-    let mut to = old.join(name);
-    for number in 1_u32.. {
-        if !folder::exists(system, &to)? {
-            break;
-        }
-        to = old.join(format!("{name}.{number}"));
-    }
-    context.rename(path, &to)?;
-    Ok(true)
+    context.rename(path, &free(context, old, Path::new(name))?)
 }
 
 fn is_barrier(context: &Context, path: &Path) -> bool {
@@ -161,14 +162,100 @@ fn is_barrier(context: &Context, path: &Path) -> bool {
     text.is_ok_and(|text| text == Path::new(BARRIER))
 }
 
-fn bar(context: &Context, path: &Path) -> Result<()> {
-    match context.system.symlink(Path::new(BARRIER), path) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(Error::io("unable to create", path, error))
+/// Puts a directory away, and a link in its place that leads nowhere.
+fn put_barred_away(
+    context: &Context,
+    dir: &Path,
+    old: &Path,
+    item: impl AsRef<Path>,
+) -> Result<()> {
+    let (system, item) = (context.system.as_ref(), item.as_ref());
+    let path = dir.join(item);
+    for _ in 0..ATTEMPTS {
+        if is_barrier(context, &path) || !folder::exists(system, &path)? {
+            return Ok(());
         }
-        // Somebody was faster, and is met by the sweep.
-        _ => Ok(()),
+        let barrier = free(context, old, Path::new("new"))?;
+        system
+            .symlink(Path::new(BARRIER), &barrier)
+            .map_err(|error| Error::io("unable to create", &barrier, error))?;
+        replace(context, &barrier, &path, old, item)?;
     }
+    Err(busy(&path))
+}
+
+/// Puts the directory of branches away, and in its place the file that is there for good.
+fn put_heads_away(context: &Context, dir: &Path, old: &Path) -> Result<()> {
+    let system = context.system.as_ref();
+    let item = Path::new("refs/heads");
+    let heads = dir.join(item);
+    for _ in 0..ATTEMPTS {
+        if system
+            .lstat(&heads)
+            .is_ok_and(|stat| stat.kind == FileKind::File)
+        {
+            return Ok(());
+        }
+        let stub = free(context, old, Path::new("new"))?;
+        context.write(&stub, switch::HEADS_STUB)?;
+        replace(context, &stub, &heads, old, item)?;
+    }
+    Err(busy(&heads))
+}
+
+/// Gives what is called `new` the name `path`, and what had that name one in `old`. Where the system
+/// can do it in one step, no other process finds the name free.
+fn replace(context: &Context, new: &Path, path: &Path, old: &Path, item: &Path) -> Result<()> {
+    let system = context.system.as_ref();
+    if folder::exists(system, path)? && !is_barrier(context, path) {
+        match system.exchange(new, path) {
+            Ok(()) => return context.rename(new, &free(context, old, item)?),
+            Err(error) if folder::is_absent(&error) => {}
+            Err(error) if error.kind() != io::ErrorKind::Unsupported => {
+                return Err(Error::io("unable to replace", path, error));
+            }
+            Err(_) => context.rename(path, &free(context, old, item)?)?,
+        }
+    }
+    match system.rename(new, path) {
+        // Others were faster, and what they made is put away as well.
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+            folder::remove_if_there(system, new)
+        }
+        renamed => renamed.map_err(|error| Error::io("unable to replace", path, error)),
+    }
+}
+
+/// Returns where the `number`th thing of one name is put in `old`.
+fn again(old: &Path, number: u32) -> PathBuf {
+    match number {
+        0 => old.to_owned(),
+        _ => old.join(format!("again-{number}")),
+    }
+}
+
+/// Returns a path for `item` in `old` that is free, and makes the directory for it.
+fn free(context: &Context, old: &Path, item: &Path) -> Result<PathBuf> {
+    let system = context.system.as_ref();
+    let mut number = 0;
+    let mut path = old.join(item);
+    while folder::exists(system, &path)? {
+        number += 1;
+        path = again(old, number).join(item);
+    }
+    for dir in [Some(again(old, number).as_path()), path.parent()] {
+        if let Some(dir) = dir.filter(|dir| dir.starts_with(old))
+            && !folder::exists(system, dir)?
+        {
+            context.create_dir(dir)?;
+        }
+    }
+    Ok(path)
+}
+
+fn busy(path: &Path) -> Error {
+    let message = format!("'{}' is made anew all the time", path.display());
+    Error::new(ErrorKind::Locked, message)
 }
 
 fn remove_barriers(context: &Context, place: &Place) -> Result<()> {
@@ -179,8 +266,13 @@ fn remove_barriers(context: &Context, place: &Place) -> Result<()> {
         paths.push(refs.join(bytes_to_path(&entry.name)));
     }
     for path in paths {
-        if is_barrier(context, &path) {
-            folder::remove_if_there(system, &path)?;
+        match system.read_link(&path) {
+            Ok(text) if text == Path::new(BARRIER) => folder::remove_if_there(system, &path)?,
+            Err(error) if folder::is_absent(&error) => {}
+            // No link at all.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+            Err(error) => return Err(Error::io("unable to read", &path, error)),
+            Ok(_) => {}
         }
     }
     Ok(())
@@ -193,6 +285,25 @@ fn sweep(
     place: &Place,
     old: &Path,
     frozen: &dyn Frozen,
+    warnings: &mut Vec<String>,
+) -> Result<()> {
+    for number in 0.. {
+        let old = again(old, number);
+        if !folder::exists(context.system.as_ref(), &old)? {
+            break;
+        }
+        // What was made anew was not locked, whatever its name is.
+        let frozen = (number == 0).then_some(frozen);
+        sweep_one(context, place, &old, frozen, warnings)?;
+    }
+    Ok(())
+}
+
+fn sweep_one(
+    context: &Context,
+    place: &Place,
+    old: &Path,
+    frozen: Option<&dyn Frozen>,
     warnings: &mut Vec<String>,
 ) -> Result<()> {
     let mut found = Vec::new();
@@ -215,7 +326,7 @@ fn sweep(
             }
             Some(other) if other.target == value.target => {}
             Some(_) => warnings.push(format!(
-                "'{name}' was made in both formats at the same time; the old one is lost: {:?}",
+                "'{name}' was written in both formats at the same time; in the old one it was {:?}",
                 value.target
             )),
         }
@@ -228,7 +339,7 @@ fn new_names(
     context: &Context,
     dir: &Path,
     name: &[u8],
-    frozen: &dyn Frozen,
+    frozen: Option<&dyn Frozen>,
     found: &mut Vec<Vec<u8>>,
 ) -> Result<()> {
     for entry in folder::list(context.system.as_ref(), dir)? {
@@ -238,7 +349,10 @@ fn new_names(
                 let dir = dir.join(bytes_to_path(&entry.name));
                 new_names(context, &dir, &full, frozen, found)?;
             }
-            FileKind::File if !entry.name.ends_with(b".lock") && !frozen.holds(&full) => {
+            FileKind::File
+                if !entry.name.ends_with(b".lock")
+                    && frozen.is_none_or(|frozen| !frozen.holds(&full)) =>
+            {
                 found.push(full);
             }
             _ => {}

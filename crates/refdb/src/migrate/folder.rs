@@ -109,12 +109,10 @@ impl Folder {
         Ok(())
     }
 
-    /// Removes what a migration that failed has made, so far as that is possible; the next one does
-    /// the rest.
-    pub(super) fn clear_copies(&self, system: &dyn System) {
-        if self.clear(system).is_ok() {
-            let _ = remove_tree(system, &self.path);
-        }
+    /// Removes the folder after a failure, so far as that is possible; the next migration does the
+    /// rest.
+    pub(super) fn remove(&self, system: &dyn System) {
+        let _ = remove_tree(system, &self.path);
     }
 
     /// Ends a migration that is complete: the old stores are kept or removed, and so is the folder.

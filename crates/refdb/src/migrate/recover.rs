@@ -10,12 +10,35 @@ use crate::error::{Error, Result};
 use crate::lockfile::suffixed;
 use crate::system::{FileKind, bytes_to_path};
 
-/// Cleans up; returns what there is to be told about it.
-pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Vec<String>> {
+/// How far a migration came that did not come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It took no locks.
+    Nothing,
+    /// It came not so far as the switch: it was undone.
+    Undone,
+    /// It came to the switch: it was finished.
+    Finished,
+}
+
+impl Found {
+    /// Returns what there is to be told about it.
+    pub(super) fn warning(self) -> Option<String> {
+        let text = match self {
+            Found::Nothing => return None,
+            Found::Undone => "what a migration that was interrupted has left was removed",
+            Found::Finished => "a migration that was interrupted after the switch was finished",
+        };
+        Some(text.to_owned())
+    }
+}
+
+/// Cleans up. After a failure it can be called again.
+pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
     let system = context.system.as_ref();
     let Some(journal) = folder.journal(system)? else {
         folder.clear(system)?;
-        return Ok(Vec::new());
+        return Ok(Found::Nothing);
     };
     let places = place::list(system, &context.common_dir)?;
     let path = context.common_dir.join("config");
@@ -31,22 +54,23 @@ pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Vec<String>>
         while refs.next()?.is_some() {}
     }
     unlock_config(context, folder, &path)?;
-    let text = if is_new {
+    let found = if is_new {
         finish::finish(context, folder, &places, journal.to, &[])?;
+        finish::settle(context, &places, journal.to, false)?;
         for place in &places {
             remove_marks(context, &place.dir, journal.from)?;
         }
         folder.put_old_away(context, journal.keep)?;
-        "a migration that was interrupted after the switch was finished"
+        Found::Finished
     } else {
         switch::take_back(context, folder, journal.to)?;
         for place in &places {
             remove_marks(context, &place.dir, journal.from)?;
         }
-        "what a migration that was interrupted has left was removed"
+        Found::Undone
     };
     folder.clear(system)?;
-    Ok(vec![text.to_owned()])
+    Ok(found)
 }
 
 /// Removes the lock of the configuration if it is a name of the file that was to be the new one.

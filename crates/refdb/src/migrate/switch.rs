@@ -13,7 +13,7 @@ use super::folder::{self, Folder};
 use super::place::Place;
 use super::{Context, Migration};
 use crate::backend::RefFormat;
-use crate::backend::bulk::{Frozen, Marker};
+use crate::backend::bulk::{BARRIER, Frozen, Marker};
 use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::lockfile::suffixed;
 use crate::oid::ObjectFormat;
@@ -138,11 +138,6 @@ impl NewConfig {
             "the configuration is changed by other processes all the time",
         ))
     }
-
-    fn unlock(&self, context: &Context) {
-        // Should it stay, the next migration knows it for its own kind.
-        let _ = context.system.remove_file(&suffixed(&self.path, ".lock"));
-    }
 }
 
 /// Returns the format that a configuration speaks of.
@@ -171,8 +166,8 @@ fn changed(content: &[u8], objects: ObjectFormat, to: RefFormat) -> Result<Vec<u
     edit::set(&content, "core", "repositoryformatversion", Some(version))
 }
 
-/// Puts the new stores in place and renames the configuration. If anything fails before that, what
-/// was put in place is taken back.
+/// Puts the new stores in place and renames the configuration. What a failure leaves is for
+/// [`recover`](super::recover) to clean up, as after the death of a process.
 pub(super) fn switch(
     context: &Context,
     folder: &Folder,
@@ -191,14 +186,9 @@ pub(super) fn switch(
     context.write(&list, &text.collect::<Vec<u8>>())?;
     config.lock(context, folder)?;
     context.sync_file_system(&folder.path)?;
-    let put = put(context, folder, &items)
-        .and_then(|()| context.sync_file_system(&context.common_dir))
-        .and_then(|()| context.rename(&suffixed(&config.path, ".lock"), &config.path));
-    if let Err(error) = put {
-        take_back(context, folder, to)?;
-        config.unlock(context);
-        return Err(error);
-    }
+    put(context, folder, &items)?;
+    context.sync_file_system(&context.common_dir)?;
+    context.rename(&suffixed(&config.path, ".lock"), &config.path)?;
     // What is removed next must not be gone while the old configuration may come back.
     let dir = config.path.parent().unwrap_or(&context.common_dir);
     context.sync_dir(dir)
@@ -257,6 +247,11 @@ fn check_free(context: &Context, places: &[Place], items: &[PathBuf], to: RefFor
         let is_root_ref = item.parent().is_some_and(|dir| !dir.ends_with("refs"))
             && !matches!(name.to_str(), Some("logs" | "packed-refs" | "reftable"));
         if is_stub || is_root_ref || !folder::exists(system, &path)? {
+            continue;
+        }
+        let text = system.read_link(&path);
+        if text.is_ok_and(|text| text == Path::new(BARRIER)) {
+            folder::remove_if_there(system, &path)?;
             continue;
         }
         if system.remove_dir(&path).is_ok() {

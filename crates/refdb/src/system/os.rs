@@ -172,6 +172,23 @@ impl System for OsSystem {
         fs::rename(from, to)
     }
 
+    #[cfg(target_os = "linux")]
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
+            // What a file system says that knows no such thing.
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+                Err(io::ErrorKind::Unsupported.into())
+            }
+            done => Ok(done?),
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn exchange(&self, _one: &Path, _other: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::hard_link(from, to)
     }

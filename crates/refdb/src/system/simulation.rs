@@ -368,6 +368,11 @@ impl System for SimSystem {
         self.changing("rename", to)?.rename(from, to)
     }
 
+    fn exchange(&self, _one: &Path, _other: &Path) -> io::Result<()> {
+        // A disk that can do less is the harder one.
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut disk = self.changing("hard_link", to)?;
         let ino = disk.existing(from, false)?;

@@ -1,0 +1,335 @@
+//! A migration that fails, dies, or loses power at every single operation.
+//!
+//! 1. The repository is wholly in the format that its configuration names: every ref and reflog of
+//!    every worktree is there.
+//! 2. What a process that died has left is cleaned up by the next migration, which then succeeds.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind as Io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use refdb::layout::Layout;
+use refdb::migrate::Migration;
+use refdb::objects::NoObjects;
+use refdb::options::{Committer, Identity, LockTimeout};
+use refdb::store::Optimize;
+use refdb::system::simulation::{Content, Crash, Fault, Names, SimSystem};
+use refdb::system::{FileKind, System};
+use refdb::{
+    Edit, LogOrder, ObjectFormat, ObjectId, Options, RefFormat, RefName, RefNameBuf, Store,
+};
+use refdb_testkit::{Format, for_every_format};
+
+const GIT_DIR: &str = "/repo/.git";
+const LINKED_DIR: &str = "/repo/.git/worktrees/w";
+
+/// Every ref and every reflog, as both worktrees see them.
+type State = BTreeMap<String, String>;
+
+fn options(format: Format) -> Options {
+    let mut options = Options::new(match format.objects {
+        refdb_testkit::ObjectFormat::Sha1 => ObjectFormat::Sha1,
+        refdb_testkit::ObjectFormat::Sha256 => ObjectFormat::Sha256,
+    });
+    options.committer = Committer::from(Identity {
+        name: "A".into(),
+        email: "a@b".into(),
+        date: Some((1_700_000_000, 0)),
+        ..Identity::default()
+    });
+    options.files_ref_lock_timeout = LockTimeout::from_millis(0);
+    options.packed_refs_timeout = LockTimeout::from_millis(0);
+    options.reftable.lock_timeout = LockTimeout::from_millis(0);
+    options
+}
+
+fn ref_format(format: Format) -> RefFormat {
+    match format.refs {
+        refdb_testkit::RefFormat::Files => RefFormat::Files,
+        refdb_testkit::RefFormat::Reftable => RefFormat::Reftable,
+    }
+}
+
+fn other(format: RefFormat) -> RefFormat {
+    match format {
+        RefFormat::Files => RefFormat::Reftable,
+        RefFormat::Reftable => RefFormat::Files,
+    }
+}
+
+fn open(system: &SimSystem, layout: Layout, refs: RefFormat, format: Format) -> Store {
+    let system = Arc::new(system.clone());
+    Store::open(system, layout, refs, Arc::new(NoObjects), options(format)).expect("a store")
+}
+
+fn stores(system: &SimSystem, refs: RefFormat, format: Format) -> [Store; 2] {
+    [Layout::main(GIT_DIR), Layout::linked(LINKED_DIR, GIT_DIR)]
+        .map(|layout| open(system, layout, refs, format))
+}
+
+fn write(system: &SimSystem, path: &str, content: &str) {
+    let mut file = system.create_new(path.as_ref(), 0o666).expect("a new file");
+    file.write_all(content.as_bytes()).expect("room");
+}
+
+/// Makes a durable repository with refs of every kind in two worktrees.
+fn repository(format: Format) -> SimSystem {
+    let system = SimSystem::new(7);
+    let dirs: &[&str] = match ref_format(format) {
+        RefFormat::Reftable => &[
+            "refs",
+            "reftable",
+            "worktrees/w/reftable",
+            "worktrees/w/refs",
+        ],
+        RefFormat::Files => &["refs/heads", "refs/tags", "worktrees/w/refs"],
+    };
+    for dir in dirs {
+        system
+            .create_dir_all(&Path::new(GIT_DIR).join(dir))
+            .expect("a new directory");
+    }
+    let mut config = String::new();
+    if ref_format(format) == RefFormat::Reftable {
+        config.push_str("[extensions]\n\trefstorage = reftable\n");
+        for dir in [GIT_DIR, LINKED_DIR] {
+            write(
+                &system,
+                &format!("{dir}/HEAD"),
+                "ref: refs/heads/.invalid\n",
+            );
+            write(&system, &format!("{dir}/refs/heads"), "stub\n");
+        }
+    }
+    config.push_str("[core]\n\trepositoryformatversion = 1\n");
+    write(&system, &format!("{GIT_DIR}/config"), &config);
+    let [main, linked] = stores(&system, ref_format(format), format);
+    let oid = |number: u32| {
+        let digits = main.options().object_format.hex_len();
+        ObjectId::from_hex(format!("{number:0digits$x}").as_bytes()).expect("an id")
+    };
+    let name = |text: &str| RefNameBuf::new(text).expect("a good name");
+    let update = |store: &Store, text: &str, number| {
+        let name = name(text);
+        let mut transaction = store.transaction();
+        transaction
+            .add(Edit::update(&name, oid(number)).create_log())
+            .expect("a good edit");
+        let _ = transaction.commit().expect("no fault");
+    };
+    let point = |store: &Store, text: &str, target: &str| {
+        let (name, target) = (name(text), name(target));
+        let mut transaction = store.transaction();
+        transaction
+            .add(Edit::symbolic(&name, &target).no_deref())
+            .expect("a good edit");
+        let _ = transaction.commit().expect("no fault");
+    };
+    point(&main, "HEAD", "refs/heads/main");
+    point(&linked, "HEAD", "refs/heads/side");
+    for text in [
+        "refs/tags/v1",
+        "refs/heads/deep/er/packed",
+        "refs/pull/1/head",
+    ] {
+        update(&main, text, 1);
+    }
+    main.optimize(&Optimize::default()).expect("no fault");
+    for (text, number) in [
+        ("refs/heads/main", 2),
+        ("refs/heads/side", 3),
+        ("refs/tags/v1", 4),
+    ] {
+        update(&main, text, number);
+    }
+    update(&main, "refs/heads/main", 5);
+    update(&main, "refs/bisect/bad", 6);
+    update(&main, "ORIG_HEAD", 6);
+    update(&linked, "refs/bisect/good", 7);
+    update(&linked, "ORIG_HEAD", 7);
+    point(&main, "refs/remotes/o/HEAD", "refs/remotes/o/main");
+    system.sync_all();
+    system
+}
+
+/// Reads everything in the format that the configuration names.
+fn state(system: &SimSystem, format: Format, context: &str) -> (RefFormat, State) {
+    let system = system.process(3000);
+    let config = system
+        .read(&Path::new(GIT_DIR).join("config"))
+        .expect("a configuration");
+    let is_reftable = String::from_utf8(config)
+        .expect("text")
+        .contains("refstorage = reftable");
+    let refs = if is_reftable {
+        RefFormat::Reftable
+    } else {
+        RefFormat::Files
+    };
+    // What makes Git take the directory for a repository.
+    let head = system
+        .read(&Path::new(GIT_DIR).join("HEAD"))
+        .unwrap_or_default();
+    assert!(head.starts_with(b"ref: refs/"), "{context}: no HEAD");
+    let dir = system.stat(&Path::new(GIT_DIR).join("refs"));
+    assert!(
+        dir.is_ok_and(|stat| stat.kind == FileKind::Directory),
+        "{context}: no refs"
+    );
+    let mut state = State::new();
+    for (view, store) in ["main", "linked"]
+        .into_iter()
+        .zip(stores(&system, refs, format))
+    {
+        let mut listing = store.refs().expect(context);
+        while let Some(record) = listing.next().expect(context) {
+            assert!(!record.broken && !record.bad_name, "{context}: {record:?}");
+            state.insert(
+                format!("{view} {}", record.name),
+                format!("{:?}", record.target),
+            );
+        }
+        for name in store.log_names().expect(context) {
+            let log = store
+                .log(RefName::from(&name), LogOrder::OldestFirst)
+                .expect(context);
+            state.insert(format!("{view} log {name}"), format!("{log:?}"));
+        }
+    }
+    (refs, state)
+}
+
+fn migrate(system: &SimSystem, from: RefFormat, format: Format) -> refdb::Result<()> {
+    let process = Arc::new(system.clone());
+    let options = options(format);
+    let migration = Migration::new(process, GIT_DIR, from, Arc::new(NoObjects), options);
+    let report = migration.to(other(from)).run()?;
+    match report.warnings.is_empty() {
+        true => Ok(()),
+        false => Err(refdb::Error::new(
+            refdb::ErrorKind::Io,
+            report.warnings.join("; "),
+        )),
+    }
+}
+
+/// Returns everything that a migration should not leave.
+fn leftovers(system: &SimSystem) -> Vec<PathBuf> {
+    let system = system.process(5000);
+    let mut dirs = vec![PathBuf::from(GIT_DIR)];
+    let mut found = Vec::new();
+    while let Some(dir) = dirs.pop() {
+        for entry in system.read_dir(&dir).expect("a directory") {
+            let name = String::from_utf8(entry.name).expect("text");
+            let path = dir.join(&name);
+            let is_odd = name.ends_with(".lock")
+                || name.starts_with("refdb")
+                || entry.kind == FileKind::Symlink;
+            if is_odd || name.contains(".temp.") {
+                found.push(path);
+            } else if entry.kind == FileKind::Directory {
+                dirs.push(path);
+            }
+        }
+    }
+    found
+}
+
+#[track_caller]
+fn assert_same(found: &State, expected: &State, context: &str) {
+    let only = |one: &State, other: &State| -> Vec<String> {
+        let differs = one
+            .iter()
+            .filter(|(name, value)| other.get(*name) != Some(value));
+        differs
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect()
+    };
+    let (lost, new) = (only(expected, found), only(found, expected));
+    assert!(
+        lost.is_empty() && new.is_empty(),
+        "{context}: without {lost:#?}, with {new:#?}"
+    );
+}
+
+/// Looks at what is found after the end of a process, and migrates from there.
+fn check_and_go_on(system: &SimSystem, expected: &State, format: Format, context: &str) {
+    let (refs, found) = state(system, format, context);
+    assert_same(
+        &found,
+        expected,
+        &format!("{context}: refs are in {}", refs.name()),
+    );
+    let next = system.process(4000);
+    // Something that a dead process left is told of as a warning, which is no failure.
+    let migrated = migrate(&next, refs, format);
+    if let Err(error) = &migrated {
+        let text = error.to_string();
+        assert!(
+            text.contains("migration that was interrupted"),
+            "{context}: {text}"
+        );
+    }
+    let (now, found) = state(system, format, context);
+    assert_eq!(now, other(refs), "{context}");
+    assert_same(&found, expected, &format!("{context}: after the next one"));
+    assert_eq!(leftovers(system), Vec::<PathBuf>::new(), "{context}");
+}
+
+for_every_format! {
+    fn a_process_that_dies_leaves_one_whole_repository(format) {
+        let base = repository(format);
+        let (refs, expected) = state(&base, format, "the beginning");
+        let whole = base.fork();
+        migrate(&whole, refs, format).expect("no fault");
+        check_and_go_on(&whole, &expected, format, "without a fault");
+        let whole = base.fork();
+        whole.start_trace();
+        migrate(&whole, refs, format).expect("no fault");
+        for (at, op) in whole.take_trace().iter().enumerate().filter(|(_, op)| op.changes) {
+            let context = format!("dies at {at}: {} {}", op.name, op.path.display());
+            let system = base.fork();
+            system.set_fault(Some(Fault::dies_at(at as u64)));
+            let _ = migrate(&system, refs, format);
+            check_and_go_on(&system, &expected, format, &context);
+        }
+    }
+
+    fn a_loss_of_power_leaves_one_whole_repository(format) {
+        let base = repository(format);
+        let (refs, expected) = state(&base, format, "the beginning");
+        let whole = base.fork();
+        whole.start_trace();
+        migrate(&whole, refs, format).expect("no fault");
+        for (at, op) in whole.take_trace().iter().enumerate().filter(|(_, op)| op.changes) {
+            for crash in [
+                Crash { names: Names::Durable, content: Content::Durable, seed: 1 },
+                Crash { names: Names::All, content: Content::Durable, seed: 1 },
+                Crash::seeded(at as u64),
+            ] {
+                let context = format!("{crash:?} at {at}: {} {}", op.name, op.path.display());
+                let system = base.fork();
+                system.set_fault(Some(Fault::dies_at(at as u64)));
+                let _ = migrate(&system, refs, format);
+                let after = system.crash(crash);
+                let (_, found) = state(&after, format, &context);
+                assert_same(&found, &expected, &context);
+            }
+        }
+    }
+
+    fn a_failure_leaves_one_whole_repository(format) {
+        let base = repository(format);
+        let (refs, expected) = state(&base, format, "the beginning");
+        let whole = base.fork();
+        migrate(&whole, refs, format).expect("no fault");
+        for at in 0..whole.op_count() {
+            let context = format!("fails at {at}");
+            let system = base.fork();
+            system.set_fault(Some(Fault::once(at, Io::StorageFull)));
+            let _ = migrate(&system, refs, format);
+            check_and_go_on(&system, &expected, format, &context);
+        }
+    }
+}
