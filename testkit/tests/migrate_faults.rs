@@ -292,6 +292,7 @@ for_every_format! {
             let system = base.fork();
             system.set_fault(Some(Fault::dies_at(at as u64)));
             let _ = migrate(&system, refs, format);
+            system.end();
             check_and_go_on(&system, &expected, format, &context);
         }
     }

@@ -21,7 +21,7 @@ use crate::objects::Objects;
 use crate::oid::ObjectId;
 use crate::reflog::{LogEntry, Signature};
 use crate::target::Target;
-use bulk::{Bulk, BulkOptions, Frozen, LogMark, Marker, NewLog};
+use bulk::{Bulk, BulkOptions, Frozen, LogMark, NewLog};
 use cursor::Cursor;
 
 /// Which format a store keeps its refs in.
@@ -119,7 +119,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// `Locked` when another process keeps a lock for too long.
-    fn freeze(&self, marker: &mut Marker) -> Result<Box<dyn Frozen>>;
+    fn freeze(&self) -> Result<Box<dyn Frozen>>;
 
     /// Returns the refs whose value or peeled value is `oid`, in name order, if the format can
     /// tell without reading every ref; `None` if it cannot.

@@ -268,40 +268,6 @@ impl LockFile {
         Ok(lock)
     }
 
-    /// Creates `<target>.lock` as another name of the file `content`: from the moment it exists the
-    /// lock says what that file says. Where files have one name only, the content is copied.
-    ///
-    /// # Errors
-    /// As for [`LockFile::acquire`]; `TooManyLinks` when `content` can have no more names.
-    pub(crate) fn acquire_by_name(
-        system: &Arc<dyn System>,
-        target: &Path,
-        options: LockOptions,
-        content: &Path,
-    ) -> io::Result<LockFile> {
-        let path = suffixed(target, ".lock");
-        let linked = retry(system.as_ref(), options.timeout, || {
-            system.hard_link(content, &path)
-        });
-        match linked {
-            Err(error) if is_unsupported(&error) => {
-                let mut lock = LockFile::acquire(system, target, options)?;
-                lock.write_all(&system.read(content)?)?;
-                lock.close();
-                return Ok(lock);
-            }
-            linked => linked?,
-        }
-        Ok(LockFile {
-            system: Arc::clone(system),
-            path,
-            file: None,
-            linked: true,
-            options,
-            held: true,
-        })
-    }
-
     fn write_pid_file(&mut self, target: &Path) -> io::Result<()> {
         if !self.options.pid_file {
             return Ok(());
@@ -434,16 +400,6 @@ impl Drop for LockFile {
         // A failure here leaves the lock file behind; there is nobody left to tell.
         let _ = self.unlock();
     }
-}
-
-/// Returns whether an error says that the file system knows no second names.
-fn is_unsupported(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::Unsupported
-            | io::ErrorKind::PermissionDenied
-            | io::ErrorKind::CrossesDevices
-    )
 }
 
 /// Says why `<target>.lock` could not be created, in Git's words as far as scripts look for them.

@@ -303,7 +303,7 @@ impl<'a> Migration<'a> {
             keep: self.keep,
         };
         folder.write_journal(context, journal)?;
-        let mut frozen = switch::freeze(self, context, folder, &places)?;
+        let mut frozen = switch::freeze(self, context, &places)?;
         if self.places()? != places {
             return Err(Error::new(
                 ErrorKind::Locked,
@@ -325,6 +325,7 @@ impl<'a> Migration<'a> {
                 for place in &places {
                     let old = folder.old().join(&place.below);
                     recover::remove_marks(context, &old, self.from)?;
+                    recover::remove_old_locks(context, &old)?;
                 }
             }
             folder.close(context, self.keep)

@@ -125,10 +125,6 @@ pub trait ReadFile: Send + Sync {
     }
 }
 
-/// A file that no other process can hold. Dropping this gives it back, and so does the end of the
-/// process, however it comes.
-pub trait HeldFile: Send + Sync {}
-
 /// The outside world, as far as refs need it.
 ///
 /// Errors are those of the system; a method makes one attempt and does not retry, except that an
@@ -164,7 +160,10 @@ pub trait System: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// `Unsupported` where the system cannot do that.
-    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()>;
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        let _ = (one, other);
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Gives a file a second name that must not exist yet.
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Creates a symbolic link of the given text.
@@ -182,12 +181,6 @@ pub trait System: Send + Sync + fmt::Debug {
     /// Makes everything durable that was written to the file system on which `path` is: content
     /// and names.
     fn sync_file_system(&self, path: &Path) -> io::Result<()>;
-    /// Holds an existing file against other processes that would hold it: no lock file, nothing
-    /// that stays when the process dies.
-    ///
-    /// # Errors
-    /// `WouldBlock` when another process holds it.
-    fn hold(&self, path: &Path) -> io::Result<Box<dyn HeldFile>>;
     /// Returns the time since 1970-01-01 UTC.
     fn now(&self) -> Duration;
     /// Waits.

@@ -6,20 +6,17 @@
 //! 2. A frozen store is read by everybody and written by nobody. What keeps writers out can be told
 //!    from other processes' locks, so that it can be taken away when its owner died.
 
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::backend::{LogOrder, NewValue};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lockfile::{LockFile, LockOptions, describe_refusal};
+use crate::lockfile::{Holder, LockFile, LockOptions, describe_refusal};
 use crate::name::{RefName, RefNameBuf};
 use crate::options::{LockTimeout, SharedRepository};
 use crate::reflog::LogEntry;
 use crate::system::System;
-
-/// What is written into lock files that freeze a store.
-pub(crate) const FREEZE_MARK: &[u8] = b"refdb: the refs are being migrated\n";
 
 /// What a link that keeps writers out of a directory leads to: nothing has that name.
 pub(crate) const BARRIER: &str = "refdb: the refs are being migrated";
@@ -88,51 +85,28 @@ pub(crate) trait Frozen {
     fn leave(&mut self);
 }
 
-/// Takes locks that say what they are for from the moment they exist: each is another name of a file
-/// that has been written before.
-pub(crate) struct Marker {
-    system: Arc<dyn System>,
-    path: PathBuf,
-    shared: SharedRepository,
-    /// How many files there are; a file can have a limited number of names.
-    count: u32,
+/// Takes the locks of a freeze: many names of few locks, since that is cheaper.
+pub(crate) struct Locks {
+    holder: Holder,
+    options: LockOptions,
+    /// Which of the locks further ones are names of; `None` while there is none that can be.
+    pattern: Option<usize>,
+    pub(crate) taken: Vec<LockFile>,
 }
 
-impl Marker {
-    /// Writes the file, which has to be new.
-    ///
-    /// # Errors
-    /// `Io`.
-    pub(crate) fn new(
-        system: Arc<dyn System>,
-        path: PathBuf,
-        shared: SharedRepository,
-    ) -> Result<Marker> {
-        let mut marker = Marker {
-            system,
-            path,
-            shared,
-            count: 0,
-        };
-        marker.write_next()?;
-        Ok(marker)
-    }
-
-    fn file(&self) -> PathBuf {
-        self.path.with_extension(self.count.to_string())
-    }
-
-    fn write_next(&mut self) -> Result<()> {
-        self.count += 1;
-        let path = self.file();
-        let mut written = self.system.create_new(&path, 0o666);
-        if let Ok(file) = &mut written {
-            file.write_all(FREEZE_MARK)
-                .map_err(|error| Error::io("unable to write", &path, error))?;
+impl Locks {
+    /// Begins to take locks in the repository at `git_dir`.
+    pub(crate) fn new(system: &Arc<dyn System>, git_dir: &Path, shared: SharedRepository) -> Locks {
+        Locks {
+            holder: Holder::new(system, git_dir),
+            options: LockOptions {
+                timeout: FREEZE_TIMEOUT,
+                shared,
+                pid_file: false,
+            },
+            pattern: None,
+            taken: Vec::new(),
         }
-        written
-            .map(drop)
-            .map_err(|error| Error::io("unable to create", &path, error))
     }
 
     /// Takes the lock of `target`.
@@ -140,24 +114,37 @@ impl Marker {
     /// # Errors
     /// `NotFound` with the system's error when there is no directory for it; `Locked` when another
     /// process keeps the lock; `Io`.
-    pub(crate) fn lock(&mut self, target: &Path) -> Result<LockFile> {
-        let options = LockOptions {
-            timeout: FREEZE_TIMEOUT,
-            shared: self.shared,
-            pid_file: false,
+    pub(crate) fn take(&mut self, system: &dyn System, target: &Path) -> Result<()> {
+        let pattern = self.pattern.and_then(|at| self.taken.get(at));
+        let mut taken = pattern
+            .map(|other| LockFile::acquire_linked(&self.holder, target, self.options, other));
+        let refuses_names = |error: &io::Error| {
+            !matches!(
+                error.kind(),
+                io::ErrorKind::AlreadyExists
+                    | io::ErrorKind::NotFound
+                    | io::ErrorKind::NotADirectory
+            )
         };
-        let mut taken = LockFile::acquire_by_name(&self.system, target, options, &self.file());
-        if matches!(&taken, Err(error) if error.kind() == io::ErrorKind::TooManyLinks) {
-            self.write_next()?;
-            taken = LockFile::acquire_by_name(&self.system, target, options, &self.file());
+        if matches!(&taken, Some(Err(error)) if refuses_names(error)) {
+            taken = None;
         }
-        taken.map_err(|error| {
+        let taken = match taken {
+            Some(taken) => taken,
+            None => {
+                self.pattern = Some(self.taken.len());
+                LockFile::acquire(&self.holder, target, self.options)
+            }
+        };
+        let lock = taken.map_err(|error| {
             let kind = match error.kind() {
                 io::ErrorKind::AlreadyExists => ErrorKind::Locked,
                 _ => ErrorKind::Io,
             };
-            let message = describe_refusal(self.system.as_ref(), target, &error);
+            let message = describe_refusal(system, target, &error);
             Error::new(kind, message).with_source(error)
-        })
+        })?;
+        self.taken.push(lock);
+        Ok(())
     }
 }

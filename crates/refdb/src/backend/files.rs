@@ -34,7 +34,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, Marker, NewLog};
+use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, NewLog};
 use super::cursor::Cursor;
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
 use crate::error::{Error, ErrorKind, Result};
@@ -226,11 +226,8 @@ impl Backend for FilesBackend {
         Ok(u64::try_from(len).unwrap_or(u64::MAX))
     }
 
-    fn freeze(&self, marker: &mut Marker) -> Result<Box<dyn Frozen>> {
-        Ok(Box::new(freeze::FrozenFiles::new(
-            Arc::clone(&self.files),
-            marker,
-        )?))
+    fn freeze(&self) -> Result<Box<dyn Frozen>> {
+        Ok(Box::new(freeze::FrozenFiles::new(Arc::clone(&self.files))?))
     }
 
     fn refs_by_oid(&self, _oid: ObjectId) -> Result<Option<Vec<(RefNameBuf, Ref)>>> {

@@ -24,7 +24,7 @@ use self::session::ReftableSession;
 use self::stack::{Added, Stack};
 use self::tables::{LocalTables, stack_dir};
 pub(crate) use self::tables::{is_table_name, is_unfinished};
-use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, Marker, NewLog};
+use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, NewLog};
 use super::cursor::{Cursor, WorktreeCursor};
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
 use crate::error::{Error, ErrorKind, Result};
@@ -252,8 +252,8 @@ impl Backend for ReftableBackend {
         Ok(snapshot.tables.iter().map(|table| table.weight()).sum())
     }
 
-    fn freeze(&self, marker: &mut Marker) -> Result<Box<dyn Frozen>> {
-        self.take_lock(marker)
+    fn freeze(&self) -> Result<Box<dyn Frozen>> {
+        self.take_lock()
     }
 
     fn refs_by_oid(&self, oid: ObjectId) -> Result<Option<Vec<(RefNameBuf, Ref)>>> {

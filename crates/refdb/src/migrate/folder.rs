@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use super::Context;
 use crate::backend::RefFormat;
 use crate::error::{Error, ErrorKind, Result};
-use crate::system::{FileKind, HeldFile, System, bytes_to_path};
+use crate::system::{FileKind, Guard, System, bytes_to_path};
 
 /// The folder of a running migration.
 const NAME: &str = "refdb-migration";
@@ -27,7 +27,7 @@ const DRY_RUN: &str = "ref_migration.";
 pub(super) struct Folder {
     pub(super) path: PathBuf,
     common_dir: PathBuf,
-    _held: Box<dyn HeldFile>,
+    _guard: Guard,
 }
 
 /// What a migration is about.
@@ -49,24 +49,19 @@ impl Folder {
         if !exists(system, &path)? {
             context.create_dir(&path)?;
         }
-        let lock = path.join("lock");
-        match system.create_new(&lock, 0o666) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => made
-                .map(drop)
-                .map_err(|error| Error::io("unable to create", &lock, error))?,
-        }
-        let held = system.hold(&lock).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => Error::new(
+        let guard = system
+            .guard_dir(&path)
+            .map_err(|error| Error::io("unable to lock", &path, error))?;
+        let Some(guard) = guard else {
+            return Err(Error::new(
                 ErrorKind::Locked,
                 "another migration of this repository is running",
-            ),
-            _ => Error::io("unable to lock", &lock, error),
-        })?;
+            ));
+        };
         Ok(Folder {
             path,
             common_dir: context.common_dir.clone(),
-            _held: held,
+            _guard: guard,
         })
     }
 
@@ -95,11 +90,11 @@ impl Folder {
         read_journal(system, &self.path)
     }
 
-    /// Removes everything but the folder itself and its lock. The journal goes last.
+    /// Removes everything but the folder itself. The journal goes last.
     pub(super) fn clear(&self, system: &dyn System) -> Result<()> {
         let mut entries = list(system, &self.path)?;
         entries.sort_by_key(|entry| entry.name == b"journal");
-        for entry in entries.iter().filter(|entry| entry.name != b"lock") {
+        for entry in &entries {
             remove(
                 system,
                 &self.path.join(bytes_to_path(&entry.name)),

@@ -5,9 +5,9 @@ use std::path::Path;
 use super::folder::{self, Folder};
 use super::{Context, finish, place, switch};
 use crate::backend::RefFormat;
-use crate::backend::bulk::{BARRIER, FREEZE_MARK};
+use crate::backend::bulk::BARRIER;
 use crate::error::{Error, Result};
-use crate::lockfile::suffixed;
+use crate::lockfile::{self, suffixed};
 use crate::system::{FileKind, bytes_to_path};
 
 /// How far a migration came that did not come to its end.
@@ -88,30 +88,28 @@ fn unlock_config(context: &Context, folder: &Folder, path: &Path) -> Result<()> 
     Ok(())
 }
 
-/// Removes the locks and links that kept writers out of a store.
+/// Removes the locks of processes that have ended, and the links that kept writers out of a store.
 pub(super) fn remove_marks(context: &Context, dir: &Path, from: RefFormat) -> Result<()> {
+    let sweep = |dir: &Path, deep| {
+        lockfile::sweep(&context.system, &context.common_dir, dir, deep)
+            .map_err(|error| Error::io("unable to remove the locks in", dir, error))
+    };
     match from {
-        RefFormat::Reftable => {
-            let lock = dir.join("reftable/tables.list.lock");
-            remove_if_marked(context, &lock)
-        }
+        RefFormat::Reftable => sweep(&dir.join("reftable"), false),
         RefFormat::Files => {
-            for entry in folder::list(context.system.as_ref(), dir)? {
-                if entry.kind == FileKind::File && entry.name.ends_with(b".lock") {
-                    remove_if_marked(context, &dir.join(bytes_to_path(&entry.name)))?;
-                }
-            }
-            remove_marks_below(context, &dir.join("refs"), true)
+            sweep(dir, false)?;
+            sweep(&dir.join("refs"), true)?;
+            remove_barriers_below(context, &dir.join("refs"), true)
         }
     }
 }
 
-fn remove_marks_below(context: &Context, dir: &Path, is_top: bool) -> Result<()> {
+fn remove_barriers_below(context: &Context, dir: &Path, is_top: bool) -> Result<()> {
     let system = context.system.as_ref();
     for entry in folder::list(system, dir)? {
         let path = dir.join(bytes_to_path(&entry.name));
         match entry.kind {
-            FileKind::Directory => remove_marks_below(context, &path, false)?,
+            FileKind::Directory => remove_barriers_below(context, &path, false)?,
             FileKind::Symlink => {
                 let text = system.read_link(&path);
                 if text.is_ok_and(|text| text == Path::new(BARRIER)) {
@@ -121,17 +119,22 @@ fn remove_marks_below(context: &Context, dir: &Path, is_top: bool) -> Result<()>
                     }
                 }
             }
-            _ if entry.name.ends_with(b".lock") => remove_if_marked(context, &path)?,
             _ => {}
         }
     }
     Ok(())
 }
 
-fn remove_if_marked(context: &Context, path: &Path) -> Result<()> {
-    let content = context.system.read_at_most(path, FREEZE_MARK.len() + 1);
-    if content.is_ok_and(|content| content == FREEZE_MARK) {
-        folder::remove_if_there(context.system.as_ref(), path)?;
+/// Removes every lock in stores that were put away: nobody waits for them there.
+pub(super) fn remove_old_locks(context: &Context, dir: &Path) -> Result<()> {
+    let system = context.system.as_ref();
+    for entry in folder::list(system, dir)? {
+        let path = dir.join(bytes_to_path(&entry.name));
+        match entry.kind {
+            FileKind::Directory => remove_old_locks(context, &path)?,
+            _ if entry.name.ends_with(b".lock") => folder::remove_if_there(system, &path)?,
+            _ => {}
+        }
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use super::folder::{self, Folder};
 use super::place::Place;
 use super::{Context, Migration};
 use crate::backend::RefFormat;
-use crate::backend::bulk::{BARRIER, Frozen, Marker};
+use crate::backend::bulk::{BARRIER, Frozen};
 use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::lockfile::suffixed;
 use crate::oid::ObjectFormat;
@@ -41,18 +41,12 @@ const V1_EXTENSIONS: [&str; 4] = [
 pub(super) fn freeze(
     migration: &Migration<'_>,
     context: &Context,
-    folder: &Folder,
     places: &[Place],
 ) -> Result<Vec<Box<dyn Frozen>>> {
-    let mut marker = Marker::new(
-        std::sync::Arc::clone(&context.system),
-        folder.path.join("mark"),
-        context.options.shared_repository,
-    )?;
     let mut frozen = Vec::with_capacity(places.len());
     for place in places {
         let store = context.store(&place.dir, migration.from)?;
-        frozen.push(store.backend().freeze(&mut marker)?);
+        frozen.push(store.backend().freeze()?);
     }
     Ok(frozen)
 }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{
-    Bytes, DirEntry, FileKind, Guard, HeldFile, ProcessIdentity, ProcessState, ReadFile, Stat, System,
+    Bytes, DirEntry, FileKind, Guard, ProcessIdentity, ProcessState, ReadFile, Stat, System,
     WriteFile, map,
 };
 
@@ -62,11 +62,6 @@ impl ReadFile for OsFile {
         Ok(describe(&self.0.metadata()?))
     }
 }
-
-/// A file whose advisory lock is held for as long as it is open.
-struct OsHeld(#[expect(dead_code, reason = "held until it is closed")] File);
-
-impl HeldFile for OsHeld {}
 
 fn kind_of(kind: fs::FileType) -> FileKind {
     if kind.is_file() {
@@ -184,11 +179,6 @@ impl System for OsSystem {
         }
     }
 
-    #[cfg(not(target_os = "linux"))]
-    fn exchange(&self, _one: &Path, _other: &Path) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::hard_link(from, to)
     }
@@ -219,12 +209,6 @@ impl System for OsSystem {
 
     fn sync_file_system(&self, path: &Path) -> io::Result<()> {
         Ok(rustix::fs::syncfs(File::open(path)?)?)
-    }
-
-    fn hold(&self, path: &Path) -> io::Result<Box<dyn HeldFile>> {
-        let file = File::open(path)?;
-        rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Box::new(OsHeld(file)))
     }
 
     fn now(&self) -> Duration {

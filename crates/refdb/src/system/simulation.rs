@@ -44,7 +44,7 @@ pub use crash::{Content, Crash, Names};
 pub use fault::{Failure, Fault, Op};
 
 use super::{
-    Bytes, DirEntry, Guard, HeldFile, ProcessIdentity, ProcessState, ReadFile, Stat, System, WriteFile,
+    Bytes, DirEntry, Guard, ProcessIdentity, ProcessState, ReadFile, Stat, System, WriteFile,
 };
 use disk::{Disk, Ino, NameChange, Node};
 
@@ -113,16 +113,12 @@ impl SimSystem {
 
     /// Returns a copy of the disk as it is, with a process that no fault awaits.
     pub fn fork(&self) -> Self {
-        let mut disk = self.disk().clone();
-        disk.held.clear();
-        SimSystem::on(disk, FIRST_PID)
+        SimSystem::on(self.disk().clone(), FIRST_PID)
     }
 
     /// Returns what is found on the disk after a power failure in this moment.
     pub fn crash(&self, crash: Crash) -> Self {
-        let mut disk = self.disk().after(crash);
-        disk.held.clear();
-        SimSystem::on(disk, FIRST_PID)
+        SimSystem::on(self.disk().after(crash), FIRST_PID)
     }
 
     /// Returns how many changes to names are not durable: what [`Names::First`] chooses from.
@@ -271,21 +267,6 @@ impl ReadFile for SimFile {
     }
 }
 
-/// A file that is held; a dead process gives it back as well.
-struct SimHeld {
-    disk: Arc<Mutex<Disk>>,
-    ino: Ino,
-}
-
-impl HeldFile for SimHeld {}
-
-impl Drop for SimHeld {
-    fn drop(&mut self) {
-        let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
-        disk.held.remove(&self.ino);
-    }
-}
-
 /// The content of a file as it was when it was mapped.
 struct Mapped(Arc<Vec<u8>>);
 
@@ -368,11 +349,6 @@ impl System for SimSystem {
         self.changing("rename", to)?.rename(from, to)
     }
 
-    fn exchange(&self, _one: &Path, _other: &Path) -> io::Result<()> {
-        // A disk that can do less is the harder one.
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut disk = self.changing("hard_link", to)?;
         let ino = disk.existing(from, false)?;
@@ -423,18 +399,6 @@ impl System for SimSystem {
         disk.existing(path, true)?;
         disk.sync_all();
         Ok(())
-    }
-
-    fn hold(&self, path: &Path) -> io::Result<Box<dyn HeldFile>> {
-        let mut disk = self.reading("hold", path)?;
-        let ino = disk.existing(path, true)?;
-        if !disk.held.insert(ino) {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        Ok(Box::new(SimHeld {
-            disk: Arc::clone(&self.disk),
-            ino,
-        }))
     }
 
     fn now(&self) -> Duration {

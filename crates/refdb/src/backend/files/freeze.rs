@@ -18,10 +18,9 @@ use std::sync::Arc;
 
 use super::Files;
 use super::packed_cursor::PackedCursor;
-use crate::backend::bulk::{BARRIER, Frozen, Marker};
+use crate::backend::bulk::{BARRIER, Frozen, Locks};
 use crate::backend::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
-use crate::lockfile::LockFile;
 use crate::name::{is_pseudoref, is_root_ref, is_root_ref_syntax};
 use crate::oid::ObjectId;
 use crate::system::{DirEntry, FileKind, bytes_to_path};
@@ -50,7 +49,7 @@ type Names = Vec<Vec<u8>>;
 pub(super) struct FrozenFiles {
     files: Arc<Files>,
     names: HashSet<Vec<u8>>,
-    locks: Vec<LockFile>,
+    locks: Locks,
     barriers: Vec<Barrier>,
     barred: HashSet<PathBuf>,
     left: bool,
@@ -63,22 +62,28 @@ struct Barrier {
 }
 
 impl FrozenFiles {
-    pub(super) fn new(files: Arc<Files>, marker: &mut Marker) -> Result<FrozenFiles> {
+    pub(super) fn new(files: Arc<Files>) -> Result<FrozenFiles> {
+        let locks = Locks::new(
+            &files.system,
+            files.layout.common_dir(),
+            files.options.shared_repository,
+        );
         let mut frozen = FrozenFiles {
             files,
             names: HashSet::new(),
-            locks: Vec::new(),
+            locks,
             barriers: Vec::new(),
             barred: HashSet::new(),
             left: false,
         };
-        frozen.root_refs(marker)?;
-        frozen.dir(b"refs", marker)?;
+        frozen.root_refs()?;
+        frozen.dir(b"refs")?;
         let packed = frozen.files.packed.resolved_path()?;
-        frozen.locks.push(marker.lock(&packed)?);
+        let system = Arc::clone(&frozen.files.system);
+        frozen.locks.take(system.as_ref(), &packed)?;
         // Refs that were packed meanwhile may have no loose file any more.
         frozen.files.packed.forget();
-        frozen.dir(b"refs", marker)?;
+        frozen.dir(b"refs")?;
         Ok(frozen)
     }
 
@@ -86,7 +91,7 @@ impl FrozenFiles {
         self.files.layout.common_dir()
     }
 
-    fn root_refs(&mut self, marker: &mut Marker) -> Result<()> {
+    fn root_refs(&mut self) -> Result<()> {
         let mut names: Vec<Vec<u8>> = ROOT_REFS.iter().map(|name| name.to_vec()).collect();
         for entry in self.entries(self.base())?.unwrap_or_default() {
             let name = entry.name.strip_suffix(b".lock").unwrap_or(&entry.name);
@@ -96,7 +101,7 @@ impl FrozenFiles {
             }
         }
         for name in names {
-            self.lock(name, marker)?;
+            self.lock(name)?;
         }
         Ok(())
     }
@@ -110,14 +115,13 @@ impl FrozenFiles {
     }
 
     /// Takes the lock of a name, unless it is held; returns whether it was not.
-    fn lock(&mut self, name: Vec<u8>, marker: &mut Marker) -> Result<bool> {
+    fn lock(&mut self, name: Vec<u8>) -> Result<bool> {
         if self.names.contains(&name) {
             return Ok(false);
         }
         let path = self.base().join(bytes_to_path(&name));
-        match marker.lock(&path) {
-            Ok(lock) => {
-                self.locks.push(lock);
+        match self.locks.take(self.files.system.as_ref(), &path) {
+            Ok(()) => {
                 self.names.insert(name);
             }
             // Its directory went: there is nothing to lock any more, and the caller looks again.
@@ -128,7 +132,7 @@ impl FrozenFiles {
     }
 
     /// Keeps writers out of everything below a directory.
-    fn dir(&mut self, dir: &[u8], marker: &mut Marker) -> Result<()> {
+    fn dir(&mut self, dir: &[u8]) -> Result<()> {
         let path = self.base().join(bytes_to_path(dir));
         for _ in 0..ATTEMPTS {
             let entries = match self.entries(&path)? {
@@ -156,11 +160,11 @@ impl FrozenFiles {
             dirs.sort();
             dirs.dedup();
             for child in dirs {
-                self.dir(&child, marker)?;
+                self.dir(&child)?;
             }
             for name in names {
                 if !self.is_barred(&name) {
-                    changed |= self.lock(name, marker)?;
+                    changed |= self.lock(name)?;
                 }
             }
             if !changed {

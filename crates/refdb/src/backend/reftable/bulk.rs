@@ -10,11 +10,10 @@ use super::session::record;
 use super::stack::Stack;
 use super::tables::NewTable;
 use super::{ReftableBackend, logs};
-use crate::backend::bulk::{Bulk, Frozen, LogMark, Marker, NewLog};
+use crate::backend::bulk::{Bulk, Frozen, Locks, LogMark, NewLog};
 use crate::backend::{LogOrder, NewValue, Write};
 use crate::error::{Error, Result};
 use crate::layout::Place;
-use crate::lockfile::LockFile;
 use crate::name::{RefName, RefNameBuf};
 use crate::options::LockTimeout;
 use crate::reflog::{LogEntry, Signature};
@@ -146,14 +145,17 @@ impl ReftableBackend {
     }
 
     /// Takes the lock of the stack.
-    pub(super) fn take_lock(&self, marker: &mut Marker) -> Result<Box<dyn Frozen>> {
-        let list = super::tables::stack_dir(self.layout.common_dir()).join("tables.list");
-        Ok(Box::new(FrozenStack(marker.lock(&list)?)))
+    pub(super) fn take_lock(&self) -> Result<Box<dyn Frozen>> {
+        let base = self.layout.common_dir();
+        let list = super::tables::stack_dir(base).join("tables.list");
+        let mut locks = Locks::new(&self.system, base, self.options.shared_repository);
+        locks.take(self.system.as_ref(), &list)?;
+        Ok(Box::new(FrozenStack(locks)))
     }
 }
 
 /// A stack whose list is locked.
-struct FrozenStack(#[expect(dead_code, reason = "held until it is dropped")] LockFile);
+struct FrozenStack(#[expect(dead_code, reason = "held until it is dropped")] Locks);
 
 impl Frozen for FrozenStack {
     fn holds(&self, _name: &[u8]) -> bool {

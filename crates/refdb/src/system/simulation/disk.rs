@@ -35,8 +35,6 @@ pub(super) struct Disk {
     pub(super) next_ino: Ino,
     pub(super) clock: Duration,
     pub(super) random: u64,
-    /// The files that processes hold.
-    pub(super) held: BTreeSet<Ino>,
     pub(super) machine: Machine,
 }
 
@@ -126,7 +124,6 @@ impl Disk {
             clock: Duration::from_secs(1_700_000_000),
             random: seed,
             machine: Machine::default(),
-            held: BTreeSet::new(),
         };
         disk.machine.boot(disk.clock);
         disk.new_inode(Node::empty_dir(), 0o755);
