@@ -1,7 +1,7 @@
 //! Moving all refs of a repository, those of its worktrees included, to the other format while other
 //! processes go on using it.
 //!
-//! The steps, and what they promise, are in docs/design.md, 10:
+//! The steps, and what they promise, are in docs/design.md, 11:
 //!
 //! 1. The refs and reflogs are copied into a folder of their own, and what changes meanwhile is
 //!    copied again.

@@ -1,8 +1,8 @@
 //! `refdb refs`: everything about refs under one name.
 
 mod deep;
-mod repair;
 mod migrate;
+mod repair;
 mod verify;
 mod write;
 
