@@ -25,7 +25,6 @@ const LAYERS: &[&[&str]] = &[
     &["verify"],
     &["repair", "inspect"],
     &["describe", "expire", "revision"],
-    &["describe", "revision"],
     &["migrate"],
 ];
 /// How long a file may be without its tests.

@@ -6,10 +6,8 @@
 //! 2. A name that could lead out of the repository is never made a path.
 //!
 //! How the parts go together: `loose` and `packed` read the two kinds of files, `overlay` walks
-//! over both, `log` reads reflogs; `session` locks, `current` reads
-//! what is locked, `log_write` writes whole reflogs, `publish` all else after `steps` put into the journal what it will do, `rewrite`
-//! replaces packed-refs, `sync` makes many files durable at once, `optimize` packs.
-//! what is locked, `publish` writes after `steps` put into the journal what it will do, `rewrite`
+//! over both, `log` reads reflogs; `session` locks, `current` reads what is locked, `log_write` writes
+//! whole reflogs, `publish` all else after `steps` put into the journal what it will do, `rewrite`
 //! replaces packed-refs, `sync` makes many files durable at once, `optimize` packs; `bulk` writes a
 //! store from nothing, `freeze` keeps every other writer out.
 
