@@ -1,5 +1,6 @@
 //! The commands: a table with a line for each, and what leads to them.
 
+mod bench;
 mod check_ref_format;
 mod for_each_ref;
 mod generate;
@@ -69,6 +70,11 @@ const COMMANDS: &[Command] = &[
         run: reflog::run,
     },
     Command {
+        name: "bench",
+        summary: "Measure refdb and Git side by side",
+        run: bench::run,
+    },
+    Command {
         name: "refs",
         summary: "All of this under one name: list, exists, create, update, delete, rename, ...",
         run: refs::run,
@@ -86,7 +92,7 @@ const COMMANDS: &[Command] = &[
 ];
 
 /// The commands that do something useful where there is no repository.
-const WITHOUT_REPOSITORY: &[&str] = &["check-ref-format", "completions", "man"];
+const WITHOUT_REPOSITORY: &[&str] = &["check-ref-format", "completions", "man", "bench"];
 
 /// Runs the command line.
 ///

@@ -1,0 +1,199 @@
+//! Repositories to measure in: made from nothing, without Git, and copied for each measurement.
+//!
+//! 1. The objects stand in one pack, as after a clone; copies share it by hard links, since no
+//!    measured program changes a pack.
+//! 2. Every repository is bare, so that no reflogs are written unless they are asked for.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+use refdb::{ObjectFormat, ObjectId, RefFormat};
+
+/// Commits in the pack.
+const COMMITS: usize = 600;
+/// Annotated tags in the pack.
+const TAGS: usize = 2_000;
+/// The time of the first commit, in seconds since 1970.
+const TIME: usize = 1_700_000_000;
+
+/// Makes an empty repository.
+///
+/// # Errors
+/// When a file cannot be written.
+pub(super) fn create(
+    dir: &Path,
+    format: RefFormat,
+    objects: ObjectFormat,
+    alternate: Option<&Path>,
+) -> io::Result<()> {
+    for folder in ["objects/info", "objects/pack", "refs"] {
+        fs::create_dir_all(dir.join(folder))?;
+    }
+    let mut config = format!(
+        "[core]\n\trepositoryformatversion = 1\n\tfilemode = true\n\tbare = true\n\
+         [extensions]\n\tobjectformat = {}\n",
+        objects.name()
+    );
+    match format {
+        RefFormat::Files => {
+            fs::create_dir(dir.join("refs/heads"))?;
+            fs::write(dir.join("HEAD"), "ref: refs/heads/main\n")?;
+        }
+        RefFormat::Reftable => {
+            fs::create_dir(dir.join("reftable"))?;
+            fs::write(dir.join("reftable/tables.list"), "")?;
+            // Both stand there so that programs without reftable see a repository, and no refs.
+            fs::write(dir.join("refs/heads"), "this repository uses reftable\n")?;
+            fs::write(dir.join("HEAD"), "ref: refs/heads/.invalid\n")?;
+            config.push_str("\trefstorage = reftable\n");
+        }
+    }
+    fs::write(dir.join("config"), config)?;
+    if let Some(objects) = alternate {
+        let mut line = objects.as_os_str().as_bytes().to_vec();
+        line.push(b'\n');
+        fs::write(dir.join("objects/info/alternates"), line)?;
+    }
+    Ok(())
+}
+
+/// Writes the pack of commits and annotated tags, and returns their ids.
+///
+/// # Errors
+/// When a file cannot be written.
+pub(super) fn write_pack(dir: &Path) -> io::Result<(Vec<ObjectId>, Vec<ObjectId>)> {
+    let mut pack = Pack::new(1 + COMMITS + TAGS);
+    let tree = pack.add(gix_object::Kind::Tree, b"")?;
+    let mut commits: Vec<ObjectId> = Vec::with_capacity(COMMITS);
+    for at in 0..COMMITS {
+        let parent = commits.last().map(|parent| format!("parent {parent}\n"));
+        let time = TIME + at * 3600;
+        let text = format!(
+            "tree {tree}\n{}author A U Thor <author@example.com> {time} +0000\n\
+             committer A U Thor <author@example.com> {time} +0000\n\ncommit {at}\n",
+            parent.unwrap_or_default()
+        );
+        commits.push(pack.add(gix_object::Kind::Commit, text.as_bytes())?);
+    }
+    let mut tags = Vec::with_capacity(TAGS);
+    for (at, commit) in commits.iter().cycle().take(TAGS).enumerate() {
+        let text = format!(
+            "object {commit}\ntype commit\ntag v{at}\n\
+             tagger A U Thor <author@example.com> {} +0000\n\ntag {at}\n",
+            TIME + at
+        );
+        tags.push(pack.add(gix_object::Kind::Tag, text.as_bytes())?);
+    }
+    pack.store(&dir.join("objects/pack"))?;
+    Ok((commits, tags))
+}
+
+/// A pack as it grows, with what its index will say. All ids are SHA-1.
+struct Pack {
+    bytes: Vec<u8>,
+    /// Id, checksum of the entry, offset.
+    entries: Vec<(ObjectId, u32, u32)>,
+}
+
+impl Pack {
+    fn new(objects: usize) -> Self {
+        let count = u32::try_from(objects).expect("there are a few thousand");
+        let mut bytes = b"PACK\0\0\0\x02".to_vec();
+        bytes.extend(count.to_be_bytes());
+        Pack {
+            bytes,
+            entries: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, kind: gix_object::Kind, data: &[u8]) -> io::Result<ObjectId> {
+        let number = match kind {
+            gix_object::Kind::Commit => 1,
+            gix_object::Kind::Tree => 2,
+            gix_object::Kind::Blob => 3,
+            gix_object::Kind::Tag => 4,
+        };
+        let start = self.bytes.len();
+        // The size: four bits beside the kind, then seven in each byte, the lowest first.
+        let [low, ..] = data.len().to_le_bytes();
+        let (mut byte, mut rest) = (number << 4 | low & 15, data.len() >> 4);
+        while rest > 0 {
+            self.bytes.push(byte | 0x80);
+            let [low, ..] = rest.to_le_bytes();
+            (byte, rest) = (low & 0x7f, rest >> 7);
+        }
+        self.bytes.push(byte);
+        let mut deflate = ZlibEncoder::new(&mut self.bytes, Compression::default());
+        deflate.write_all(data)?;
+        deflate.finish()?;
+        let oid =
+            gix_object::compute_hash(gix_hash::Kind::Sha1, kind, data).map_err(io::Error::other)?;
+        let oid = ObjectId::from_bytes(oid.as_bytes()).expect("it has the length of a hash");
+        let checksum = crc32fast::hash(self.bytes.get(start..).unwrap_or_default());
+        let offset = u32::try_from(start).map_err(io::Error::other)?;
+        self.entries.push((oid, checksum, offset));
+        Ok(oid)
+    }
+
+    /// Writes the pack and its index (version 2) to `folder`.
+    fn store(mut self, folder: &Path) -> io::Result<()> {
+        let trailer = digest(&self.bytes)?;
+        self.bytes.extend(&trailer);
+        self.entries.sort();
+        let mut index = b"\xfftOc\0\0\0\x02".to_vec();
+        for first in 0..=u8::MAX {
+            let upto = |(oid, ..): &(ObjectId, u32, u32)| {
+                oid.as_bytes().first().is_some_and(|byte| *byte <= first)
+            };
+            let count = self.entries.partition_point(upto);
+            let count = u32::try_from(count).map_err(io::Error::other)?;
+            index.extend(count.to_be_bytes());
+        }
+        for (oid, ..) in &self.entries {
+            index.extend(oid.as_bytes());
+        }
+        for (_, checksum, _) in &self.entries {
+            index.extend(checksum.to_be_bytes());
+        }
+        for (.., offset) in &self.entries {
+            index.extend(offset.to_be_bytes());
+        }
+        index.extend(&trailer);
+        let own = digest(&index)?;
+        index.extend(&own);
+        let name = ObjectId::from_bytes(&trailer).expect("it has the length of a hash");
+        fs::write(folder.join(format!("pack-{name}.pack")), &self.bytes)?;
+        fs::write(folder.join(format!("pack-{name}.idx")), &index)
+    }
+}
+
+fn digest(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut hasher = gix_hash::hasher(gix_hash::Kind::Sha1);
+    hasher.update(bytes);
+    let digest = hasher.try_finalize().map_err(io::Error::other)?;
+    Ok(digest.as_bytes().to_vec())
+}
+
+/// Copies a repository; packs are linked.
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub(super) fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else if from.ends_with("objects/pack") {
+            fs::hard_link(entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), &target)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,391 @@
+//! The workloads: what is done, in a repository in which state, and which refs there must be then.
+
+use std::io::{self, Write};
+
+use refdb::{ObjectId, RefFormat};
+
+use super::shape::Shape;
+
+/// Processes in a row, where one alone takes too short a time to be measured.
+const ROW: usize = 50;
+/// Concurrent writers.
+pub(super) const WRITERS: usize = 8;
+/// Processes that each concurrent writer starts, one after another.
+pub(super) const WRITES: usize = 25;
+/// Refs in a small repository.
+pub(super) const SMALL: usize = 10;
+
+/// The state of a repository before the measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// No refs.
+    Empty,
+    /// A handful of refs.
+    Small,
+    /// All refs, packed or compacted. The same for both programs.
+    Full,
+    /// All refs created and deleted again, by the program that is measured.
+    Deleted,
+    /// All refs, and a tenth more that the measured program added.
+    Grown,
+}
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// One process.
+    Once,
+    /// Processes one after another.
+    Row,
+    /// Several writers at the same time, and one process after another that packs.
+    Writers,
+}
+
+/// One workload.
+#[derive(Debug)]
+pub(super) struct Workload {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) state: State,
+    /// Whether reflogs are written for all refs.
+    pub(super) logged: bool,
+    pub(super) action: Action,
+    step: Step,
+}
+
+/// A single thing to do; what is read from standard input and what comes of it follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Create,
+    CreateMore,
+    CreateTags,
+    Update,
+    Delete,
+    Single,
+    Transactions,
+    DeleteOne,
+    List,
+    ListNames,
+    ListFirst,
+    ListPrefix,
+    ListExcluding,
+    Lookup,
+    ByObject,
+    Pack,
+    Migrate,
+    Write,
+}
+
+const fn workload(name: &'static str, about: &'static str, state: State, step: Step) -> Workload {
+    Workload {
+        name,
+        about,
+        state,
+        logged: false,
+        action: Action::Once,
+        step,
+    }
+}
+
+impl Workload {
+    const fn in_a_row(self) -> Self {
+        let action = Action::Row;
+        Workload { action, ..self }
+    }
+
+    const fn logged(self) -> Self {
+        Workload {
+            logged: true,
+            ..self
+        }
+    }
+}
+
+/// Every workload, in the order of the table.
+pub(super) const WORKLOADS: &[Workload] = &[
+    workload("create", "create all refs", State::Empty, Step::Create),
+    workload(
+        "create-more",
+        "create a tenth more",
+        State::Full,
+        Step::CreateMore,
+    ),
+    workload(
+        "create-tags",
+        "create annotated tags",
+        State::Full,
+        Step::CreateTags,
+    ),
+    workload("update", "update all refs", State::Full, Step::Update),
+    workload("delete", "delete all refs", State::Full, Step::Delete),
+    workload(
+        "create-again",
+        "create all after deleting all",
+        State::Deleted,
+        Step::Create,
+    ),
+    workload(
+        "single-small",
+        "one ref, small repository",
+        State::Small,
+        Step::Single,
+    )
+    .in_a_row(),
+    workload(
+        "single-large",
+        "one ref, large repository",
+        State::Full,
+        Step::Single,
+    )
+    .in_a_row(),
+    workload(
+        "transactions",
+        "transactions in one process",
+        State::Full,
+        Step::Transactions,
+    ),
+    workload(
+        "delete-one",
+        "delete 1 of all",
+        State::Full,
+        Step::DeleteOne,
+    ),
+    workload(
+        "create-logged",
+        "create all, reflogs on",
+        State::Empty,
+        Step::Create,
+    )
+    .logged(),
+    workload(
+        "more-logged",
+        "a tenth more, reflogs on",
+        State::Full,
+        Step::CreateMore,
+    )
+    .logged(),
+    workload(
+        "update-logged",
+        "update all, reflogs on",
+        State::Full,
+        Step::Update,
+    )
+    .logged(),
+    workload(
+        "again-logged",
+        "create again, reflogs on",
+        State::Deleted,
+        Step::Create,
+    )
+    .logged(),
+    workload(
+        "transactions-logged",
+        "transactions, reflogs on",
+        State::Full,
+        Step::Transactions,
+    )
+    .logged(),
+    workload("list", "list all", State::Full, Step::List),
+    workload(
+        "list-names",
+        "list names only",
+        State::Full,
+        Step::ListNames,
+    ),
+    workload(
+        "list-first",
+        "list the first ref",
+        State::Full,
+        Step::ListFirst,
+    )
+    .in_a_row(),
+    workload(
+        "list-prefix",
+        "list a prefix",
+        State::Full,
+        Step::ListPrefix,
+    )
+    .in_a_row(),
+    workload(
+        "list-exclude",
+        "list with exclusions",
+        State::Full,
+        Step::ListExcluding,
+    ),
+    workload("lookup", "look up one name", State::Full, Step::Lookup).in_a_row(),
+    workload(
+        "by-object",
+        "refs of an object id",
+        State::Full,
+        Step::ByObject,
+    ),
+    workload("pack", "pack or compact a tenth", State::Grown, Step::Pack),
+    workload(
+        "migrate",
+        "migrate to the other format",
+        State::Full,
+        Step::Migrate,
+    ),
+    Workload {
+        action: Action::Writers,
+        ..workload("writers", "8 concurrent writers", State::Full, Step::Write)
+    },
+];
+
+impl Workload {
+    /// Returns what is done in the measurement.
+    pub(super) fn step(&self) -> Step {
+        self.step
+    }
+
+    /// Returns how many processes the measurement takes.
+    pub(super) fn processes(&self) -> usize {
+        match self.action {
+            Action::Once => 1,
+            Action::Row => ROW,
+            Action::Writers => WRITERS * WRITES,
+        }
+    }
+}
+
+impl Step {
+    /// Returns the arguments of process `at`.
+    pub(super) fn args(self, shape: &Shape, format: RefFormat, at: usize) -> Vec<String> {
+        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        let middle = || String::from_utf8_lossy(&shape.middle()).into_owned();
+        match self {
+            Step::Create
+            | Step::CreateMore
+            | Step::CreateTags
+            | Step::Update
+            | Step::Delete
+            | Step::Transactions => words(&["update-ref", "--stdin"]),
+            Step::Single | Step::Write => {
+                let (name, value) = (single(at), shape.value(at, 0).to_string());
+                words(&["update-ref", &name, &value])
+            }
+            Step::DeleteOne => words(&["update-ref", "-d", &middle()]),
+            Step::List => words(&["for-each-ref"]),
+            Step::ListNames => words(&["for-each-ref", "--format=%(refname)"]),
+            Step::ListFirst => words(&["for-each-ref", "--count=1"]),
+            Step::ListPrefix => words(&["for-each-ref", "refs/heads/team-07/"]),
+            Step::ListExcluding => words(&[
+                "for-each-ref",
+                "--exclude=refs/pull/",
+                "--exclude=refs/remotes/",
+            ]),
+            Step::Lookup => words(&["show-ref", "--verify", &middle()]),
+            Step::ByObject => {
+                let points_at = format!("--points-at={}", shape.value(0, 0));
+                words(&["for-each-ref", &points_at])
+            }
+            Step::Pack => words(&["pack-refs", "--all"]),
+            Step::Migrate => {
+                let other = match format {
+                    RefFormat::Files => RefFormat::Reftable,
+                    RefFormat::Reftable => RefFormat::Files,
+                };
+                words(&["refs", "migrate", &format!("--ref-format={}", other.name())])
+            }
+        }
+    }
+
+    /// Writes what the process reads from standard input; returns whether it reads anything.
+    pub(super) fn input(self, shape: &Shape, out: &mut dyn Write) -> io::Result<bool> {
+        match self {
+            Step::Create => commands(shape, out, "create", false, Some(0))?,
+            Step::CreateMore => commands(shape, out, "create", true, Some(0))?,
+            Step::Update => commands(shape, out, "update", false, Some(1))?,
+            Step::Delete => commands(shape, out, "delete", false, None)?,
+            Step::CreateTags => {
+                for at in 0..shape.more() {
+                    writeln!(out, "create {} {}", tag(at), shape.tag(at))?;
+                }
+            }
+            Step::Transactions => {
+                for at in 0..shape.more() {
+                    let value = shape.value(at, 0);
+                    writeln!(out, "start\ncreate {} {value}\ncommit", single(at))?;
+                }
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Gives every ref that there must be afterwards, in any order. `processes` have run.
+    pub(super) fn after<E>(
+        self,
+        state: State,
+        shape: &Shape,
+        processes: usize,
+        mut each: impl FnMut(&[u8], ObjectId) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (updates, middle) = (usize::from(self == Step::Update), shape.middle());
+        if state == State::Small {
+            for at in 0..SMALL {
+                each(small(at).as_bytes(), shape.value(at, 0))?;
+            }
+        } else if self != Step::Delete {
+            let grown = state == State::Grown || self == Step::CreateMore;
+            shape.each(|entry| {
+                let gone = self == Step::DeleteOne && entry.name == middle;
+                if gone || (entry.more && !grown) {
+                    return Ok(());
+                }
+                let updates = if entry.more { 0 } else { updates };
+                each(&entry.name, shape.value(entry.at, updates))
+            })?;
+        }
+        let singles = match self {
+            Step::Single | Step::Write => processes,
+            Step::Transactions => shape.more(),
+            _ => 0,
+        };
+        for at in 0..singles {
+            each(single(at).as_bytes(), shape.value(at, 0))?;
+        }
+        let tags = if self == Step::CreateTags {
+            shape.more()
+        } else {
+            0
+        };
+        (0..tags).try_for_each(|at| each(tag(at).as_bytes(), shape.tag(at)))
+    }
+}
+
+/// Returns the name of a ref that a process or transaction of its own creates.
+fn single(at: usize) -> String {
+    format!("refs/heads/single/{at:06}")
+}
+
+fn tag(at: usize) -> String {
+    format!("refs/tags/annotated/{at:08}")
+}
+
+/// Returns the name of a ref in a small repository.
+pub(super) fn small(at: usize) -> String {
+    format!("refs/heads/small-{at:02}")
+}
+
+/// Writes a command for each ref of the shape, or for those that come later.
+fn commands(
+    shape: &Shape,
+    out: &mut dyn Write,
+    verb: &str,
+    more: bool,
+    updates: Option<usize>,
+) -> io::Result<()> {
+    shape.each(|entry| {
+        if entry.more != more {
+            return Ok(());
+        }
+        out.write_all(verb.as_bytes())?;
+        out.write_all(b" ")?;
+        out.write_all(&entry.name)?;
+        match updates {
+            Some(updates) => writeln!(out, " {}", shape.value(entry.at, updates)),
+            None => writeln!(out),
+        }
+    })
+}
