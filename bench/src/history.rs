@@ -1,0 +1,89 @@
+//! The history of measurements: one line of JSON for each recorded run.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::{Result, read, write};
+
+const HISTORY: &str = "bench/history.jsonl";
+
+/// One recorded run.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) commit: String,
+    pub(crate) date: String,
+    pub(crate) machine: String,
+    /// What `git --version` said.
+    pub(crate) git: String,
+    /// By `format/fsync/workload`.
+    pub(crate) figures: BTreeMap<String, Figure>,
+}
+
+/// The figures of one workload: medians.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figure {
+    pub(crate) refdb_ms: f64,
+    /// `None` where Git took longer than it was given.
+    pub(crate) git_ms: Option<f64>,
+    pub(crate) refdb_mib: f64,
+}
+
+/// Adds the results of a run, in Bencher's metric format, to the history.
+pub(crate) fn record(results: &Path, [commit, date, machine, git]: [&str; 4]) -> Result<()> {
+    let results: Value = parse(&read(results)?)?;
+    let mut figures = BTreeMap::new();
+    for (name, measures) in results.as_object().ok_or("the results are no object")? {
+        let value = |measure: &str| measures[measure]["value"].as_f64();
+        let refdb = value("latency").ok_or(format!("{name} has no latency"))?;
+        let round = |number: f64| (number * 1000.0).round() / 1000.0;
+        let mib = value("memory").unwrap_or(0.0) / f64::from(1 << 20);
+        let git = value("git-latency").map(|git| round(git / 1e6));
+        figures.insert(name, json!([round(refdb / 1e6), git, round(mib)]));
+    }
+    let line = json!({
+        "commit": commit, "date": date, "machine": machine, "git": git, "figures": figures,
+    });
+    let mut history = read(Path::new(HISTORY)).unwrap_or_default();
+    history.push_str(&format!("{line}\n"));
+    write(Path::new(HISTORY), &history)
+}
+
+/// Reads every recorded run, the oldest first.
+pub(crate) fn read_from(text: &str) -> Result<Vec<Run>> {
+    text.lines().map(run).collect()
+}
+
+/// Reads the history of this repository.
+pub(crate) fn read_history() -> Result<Vec<Run>> {
+    read_from(&read(Path::new(HISTORY))?)
+}
+
+fn run(line: &str) -> Result<Run> {
+    let value = parse(line)?;
+    let text = |key: &str| value[key].as_str().unwrap_or("unknown").to_owned();
+    let mut figures = BTreeMap::new();
+    for (name, figure) in value["figures"].as_object().ok_or("a run has no figures")? {
+        let missing = || format!("{name} has no time");
+        figures.insert(
+            name.clone(),
+            Figure {
+                refdb_ms: figure[0].as_f64().ok_or_else(missing)?,
+                git_ms: figure[1].as_f64(),
+                refdb_mib: figure[2].as_f64().unwrap_or(0.0),
+            },
+        );
+    }
+    Ok(Run {
+        commit: text("commit"),
+        date: text("date"),
+        machine: text("machine"),
+        git: text("git"),
+        figures,
+    })
+}
+
+fn parse(text: &str) -> Result<Value> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}
