@@ -126,6 +126,12 @@ impl SimSystem {
         self.disk().pending.len()
     }
 
+    /// Returns a number that is the same for disks with the same names and contents: of what
+    /// processes see, whatever is durable, and whenever it was written.
+    pub fn fingerprint(&self) -> u64 {
+        self.disk().fingerprint()
+    }
+
     /// Makes everything durable, as `sync(1)` does.
     pub fn sync_all(&self) {
         self.disk().sync_all();
@@ -176,16 +182,16 @@ impl SimSystem {
                 changes,
             });
         }
-        let limit = match this.fault.filter(|fault| fault.applies(number)) {
-            Some(Fault {
-                failure: Failure::Error(kind),
-                ..
-            }) => return Err(kind.into()),
+        let fault = this.fault.filter(|fault| fault.applies(number));
+        if let Some(error) = fault.and_then(Fault::error) {
+            return Err(error);
+        }
+        let limit = match fault {
             Some(Fault {
                 failure: Failure::Short(len),
                 ..
             }) => len,
-            None => usize::MAX,
+            _ => usize::MAX,
         };
         drop(this);
         let mut disk = self.disk();

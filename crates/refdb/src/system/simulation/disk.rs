@@ -4,6 +4,7 @@
 //! two stands the list of changes to names in the order in which they were made.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
@@ -422,6 +423,31 @@ impl Disk {
             removed: Some((found.dir, found.name)),
             added: None,
         })
+    }
+
+    /// Hashes the tree of names with what they name.
+    pub(super) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash_tree(ROOT, &mut hasher);
+        hasher.finish()
+    }
+
+    fn hash_tree(&self, ino: Ino, hasher: &mut DefaultHasher) {
+        let Some(inode) = self.inodes.get(&ino) else {
+            return;
+        };
+        inode.mode.hash(hasher);
+        match &inode.node {
+            Node::File { content, .. } => content.hash(hasher),
+            Node::Symlink(text) => text.hash(hasher),
+            Node::Directory { names, .. } => {
+                names.len().hash(hasher);
+                for (name, &ino) in names {
+                    name.hash(hasher);
+                    self.hash_tree(ino, hasher);
+                }
+            }
+        }
     }
 
     /// Returns the next random number (SplitMix64).

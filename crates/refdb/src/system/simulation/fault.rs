@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
+
 /// One operation of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Op {
@@ -30,6 +32,8 @@ pub struct Fault {
 pub enum Failure {
     /// It has no effect and gives this error.
     Error(io::ErrorKind),
+    /// It has no effect and gives the system's error of this number.
+    Errno(Errno),
     /// If it is a write, it writes no more than so many bytes; otherwise it succeeds.
     Short(usize),
 }
@@ -50,6 +54,15 @@ impl Fault {
             at,
             failure: Failure::Error(kind),
             persistent: false,
+        }
+    }
+
+    /// Whether the failure is an error, and which.
+    pub(super) fn error(self) -> Option<io::Error> {
+        match self.failure {
+            Failure::Error(kind) => Some(kind.into()),
+            Failure::Errno(errno) => Some(errno.into()),
+            Failure::Short(_) => None,
         }
     }
 
