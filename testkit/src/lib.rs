@@ -35,6 +35,7 @@ pub mod repo;
 pub mod rng;
 pub mod scripts;
 pub mod state;
+pub mod trust;
 
 mod cache;
 mod files;

@@ -11,6 +11,7 @@ use refdb_testkit::generate::Generator;
 use refdb_testkit::model::{Model, Reason, Rules, Verdict};
 use refdb_testkit::repo::Repo;
 use refdb_testkit::rng::Rng;
+use refdb_testkit::trust::Tally;
 use refdb_testkit::{Format, for_every_format, ours};
 
 /// Seeds for each of the four formats.
@@ -23,8 +24,10 @@ for_every_format! {
     fn model_git_and_refdb_agree(format) {
         let seeds = seeds();
         let twins = AtomicUsize::new(0);
+        let mut tally = Tally::begin("random transactions against model and Git", seeds.start);
         for seed in seeds.clone() {
             run(seed, format, &twins);
+            tally.add(STEPS as u64);
         }
         let count = usize::try_from(seeds.end - seeds.start).expect("a number of seeds");
         let compared = twins.load(Ordering::SeqCst);
