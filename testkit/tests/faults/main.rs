@@ -12,6 +12,7 @@
 
 mod journal;
 mod planted;
+mod widely;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind as Io;
@@ -29,6 +30,7 @@ use refdb::{
     Edit, LogOrder, LogRewrite, ObjectFormat, ObjectId, Options, RefFormat, RefName, RefNameBuf,
     Result, Store,
 };
+use refdb_testkit::trust::Tally;
 use refdb_testkit::{Format, for_every_format};
 
 const GIT_DIR: &str = "/repo/.git";
@@ -731,16 +733,19 @@ impl Case {
 
 for_every_format! {
     fn a_failing_operation_leaves_the_old_state_or_the_new_one(format) {
+        let mut tally = Tally::begin("fault points", 0);
         for case in Case::all(format) {
             for at in case.points(u64::MAX).filter(|&at| at < case.ops) {
                 for kind in [Io::Other, Io::PermissionDenied] {
                     case.fail_at(at, kind);
+                    tally.add(1);
                 }
             }
         }
     }
 
     fn short_writes_are_completed(format) {
+        let mut tally = Tally::begin("fault points", 0);
         for case in Case::all(format) {
             for at in 0..case.ops {
                 let system = case.base.fork();
@@ -752,14 +757,17 @@ for_every_format! {
                 case.run(&system).expect("a short write is no failure");
                 let context = format!("{}, operation {at}", case.workload.name);
                 assert_eq!(state(&system, format), case.new, "{context}");
+                tally.add(1);
             }
         }
     }
 
     fn a_process_that_dies_leaves_the_old_state_or_the_new_one(format) {
+        let mut tally = Tally::begin("deaths of the process", 0);
         for case in Case::all(format) {
             for at in case.points(u64::MAX) {
                 case.die_at(at, |system| Box::new(system));
+                tally.add(1);
             }
         }
     }
