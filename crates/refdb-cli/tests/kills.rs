@@ -1,0 +1,294 @@
+//! The command, killed at system calls of every workload: the next refdb and Git read everything old
+//! or everything new, the same work can be done at once, and no lock is left.
+//!
+//! The points are drawn by a seed from all system calls of all workloads in both formats.
+//! `REFDB_KILL_POINTS` says how many (all, if there are fewer), `REFDB_KILL_SEED` from which seed.
+//! Without `strace` nothing can be killed at a system call: the test says so and does nothing.
+
+#![allow(clippy::print_stderr, reason = "says what was tried")]
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use refdb_testkit::oracle::{self, Output};
+use refdb_testkit::repo::Repo;
+use refdb_testkit::rng::Rng;
+use refdb_testkit::trust::{Tally, budget};
+use refdb_testkit::{Format, ObjectFormat, RefFormat};
+
+/// How many points every test run tries.
+const SHORT: u64 = 1500;
+
+/// One thing that a process does: what it is called, its arguments, and its input.
+type Work = (&'static str, &'static [&'static str], String);
+
+const STDIN: &[&str] = &["update-ref", "--stdin"];
+
+fn workloads(repo: &Repo) -> Vec<Work> {
+    let commits = &repo.objects().commits;
+    let (one, two) = (&commits[1], &commits[2]);
+    let update = |name: &str, id: &str| format!("update {name} {id}\n");
+    let many: String = (0..80)
+        .map(|number| update(&format!("refs/remotes/o/{number}"), one))
+        .collect();
+    vec![
+        ("create", STDIN, update("refs/heads/new/er/one", one)),
+        ("update the branch of HEAD", STDIN, update("HEAD", one)),
+        (
+            "update a packed ref",
+            STDIN,
+            update("refs/tags/packed", two),
+        ),
+        (
+            "delete a loose ref",
+            &["update-ref", "-d", "refs/heads/loose"],
+            String::new(),
+        ),
+        (
+            "delete a packed ref",
+            &["update-ref", "-d", "refs/tags/packed"],
+            String::new(),
+        ),
+        (
+            "delete what is loose and packed",
+            &["update-ref", "-d", "refs/heads/both"],
+            String::new(),
+        ),
+        (
+            "several at once",
+            STDIN,
+            format!(
+                "{}{}{}{}",
+                update("refs/heads/main", two),
+                update("refs/heads/new", two),
+                update("refs/heads/both", two),
+                update("refs/tags/packed", two),
+            ),
+        ),
+        ("bulk", STDIN, many),
+        (
+            "delete several",
+            STDIN,
+            "delete refs/heads/both\ndelete refs/heads/loose\ndelete refs/tags/packed\n".into(),
+        ),
+        ("pack", &["pack-refs", "--all"], String::new()),
+        (
+            "symref",
+            &["symbolic-ref", "HEAD", "refs/heads/both"],
+            String::new(),
+        ),
+        (
+            "symref and refs",
+            STDIN,
+            format!(
+                "option no-deref\nsymref-update refs/remotes/o/HEAD refs/remotes/o/main\n{}{}",
+                update("refs/remotes/o/main", one),
+                update("refs/heads/side", two)
+            ),
+        ),
+    ]
+}
+
+/// A repository with loose and packed refs, or with several tables.
+fn base(format: Format) -> Repo {
+    let repo = Repo::init(format);
+    for key in [
+        "core.filesRefLockTimeout",
+        "core.packedRefsTimeout",
+        "reftable.lockTimeout",
+    ] {
+        repo.config(key, "0");
+    }
+    let commits = &repo.objects().commits;
+    let create = |name: &str, id: &str| format!("update {name} {id}\n");
+    let packed = ["refs/heads/both", "refs/tags/packed", "refs/heads/side"];
+    repo.update_refs(packed.map(|name| create(name, &commits[0])).concat());
+    repo.git(["pack-refs", "--all"]).run().ok();
+    for name in ["refs/heads/both", "refs/heads/loose", "refs/heads/main"] {
+        repo.update_refs(create(name, &commits[3]));
+    }
+    repo
+}
+
+fn refdb(dir: &Path, args: &[&str], input: &str) -> Output {
+    let program = env!("CARGO_BIN_EXE_refdb");
+    oracle::run_of(program, dir).args(args).stdin(input).run()
+}
+
+const LIST: &[&str] = &[
+    "for-each-ref",
+    "--include-root-refs",
+    "--format=%(refname) %(objectname) %(symref)",
+];
+
+fn listed_by_refdb(dir: &Path) -> String {
+    refdb(dir, LIST, "").text()
+}
+
+fn listed_by_git(dir: &Path) -> String {
+    oracle::git(dir).args(LIST).run().text()
+}
+
+fn locks(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            if entry.file_name() != "objects" {
+                locks(&path, found);
+            }
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "lock")
+        {
+            found.push(path);
+        }
+    }
+}
+
+/// A system call by its name, and its number among those of that name: strace counts each name by
+/// itself.
+type Call = (String, usize);
+
+/// Returns the system calls in what strace wrote.
+fn calls(log: &str) -> Vec<Call> {
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    let mut calls = Vec::new();
+    for line in log.lines() {
+        let line = line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
+        // Not the second halves of calls that another thread interrupted, nor signals and exits.
+        let Some((name, _)) = line.split_once('(') else {
+            continue;
+        };
+        if !name.is_empty()
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        {
+            let count = counts.entry(name).or_default();
+            *count += 1;
+            calls.push((name.to_owned(), *count));
+        }
+    }
+    calls
+}
+
+/// Runs the command under strace, which kills it at a system call, if one is given.
+fn traced(repo: &Repo, work: &Work, log: &Path, kill_at: Option<&Call>) -> Output {
+    let mut run = oracle::run_of("/usr/bin/strace", repo.path());
+    run = run.args(["-f", "-qq", "-o"]).arg(log);
+    if let Some((call, nth)) = kill_at {
+        let inject = format!("inject={call}:signal=SIGKILL:when={nth}");
+        run = run.args(["-e".to_owned(), inject]);
+    }
+    let run = run.arg(env!("CARGO_BIN_EXE_refdb")).args(work.1);
+    run.stdin(work.2.as_str()).run()
+}
+
+/// A workload in a format, with what it comes to.
+struct Case {
+    base: Repo,
+    work: Work,
+    old: String,
+    new: String,
+    calls: Vec<Call>,
+}
+
+impl Case {
+    fn new(format: Format, work: Work) -> Case {
+        let base = base(format);
+        let repo = base.duplicate();
+        let log = repo.path().join("strace");
+        let out = traced(&repo, &work, &log, None);
+        assert!(out.status.success(), "{}: {:?}", work.0, out);
+        let calls = calls(&fs::read_to_string(&log).expect("strace writes text"));
+        Case {
+            old: listed_by_refdb(base.path()),
+            new: listed_by_refdb(repo.path()),
+            base,
+            work,
+            calls,
+        }
+    }
+
+    fn kill(&self, at: &Call) {
+        let repo = self.base.duplicate();
+        let dir = repo.path();
+        let context = format!("{} in {}, killed at {at:?}", self.work.0, repo.format());
+        let log = dir.join("strace");
+        let done = traced(&repo, &self.work, &log, Some(at));
+        let found = listed_by_refdb(dir);
+        if done.status.success() {
+            assert_eq!(found, self.new, "{context}: acknowledged");
+        } else {
+            assert!(
+                found == self.old || found == self.new,
+                "{context}: half of it:\n{found}"
+            );
+        }
+        assert_eq!(
+            listed_by_git(dir),
+            found,
+            "{context}: Git and refdb disagree"
+        );
+        let again = refdb(dir, self.work.1, &self.work.2);
+        assert!(again.status.success(), "{context}, again: {again:?}");
+        assert_eq!(listed_by_refdb(dir), self.new, "{context}, again");
+        // Git is not held up either.
+        let (name, id) = ("refs/heads/after", &repo.objects().commits[0]);
+        repo.git(["update-ref", name, id]).run().ok();
+        // Nor is a compaction: locks of tables go when the tables are next compacted.
+        refdb(dir, &["pack-refs", "--all"], "").ok();
+        let mut left = Vec::new();
+        locks(&repo.git_dir(), &mut left);
+        assert_eq!(left, Vec::<PathBuf>::new(), "{context}: locks are left");
+    }
+}
+
+#[test]
+fn a_killed_command_leaves_everything_old_or_everything_new() {
+    if !Command::new("/usr/bin/strace")
+        .arg("-V")
+        .output()
+        .is_ok_and(|out| out.status.success())
+    {
+        eprintln!("skipped: there is no /usr/bin/strace");
+        return;
+    }
+    let seed = budget("REFDB_KILL_SEED", 1);
+    let most = budget("REFDB_KILL_POINTS", SHORT);
+    let mut cases = Vec::new();
+    for refs in [RefFormat::Files, RefFormat::Reftable] {
+        let format = Format {
+            refs,
+            objects: ObjectFormat::Sha1,
+        };
+        let names = workloads(&base(format));
+        cases.extend(names.into_iter().map(|work| Case::new(format, work)));
+    }
+    let mut points: Vec<(usize, &Call)> = Vec::new();
+    for (index, case) in cases.iter().enumerate() {
+        points.extend(case.calls.iter().map(|at| (index, at)));
+    }
+    // Shuffled, so that any number of them is spread over all workloads.
+    let mut rng = Rng::new(seed);
+    for index in (1..points.len()).rev() {
+        points.swap(index, rng.below(index + 1));
+    }
+    points.truncate(usize::try_from(most).expect("not so many"));
+    let tally = Mutex::new(Tally::begin("kill points of the real binary", seed));
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(&(index, at)) = points.get(next.fetch_add(1, Ordering::SeqCst)) {
+                    cases[index].kill(at);
+                    tally.lock().expect("no panic with the lock").add(1);
+                }
+            });
+        }
+    });
+}
