@@ -21,7 +21,7 @@ use refdb_testkit::trust::{Tally, budget};
 use refdb_testkit::{Format, ObjectFormat, RefFormat};
 
 /// How many points every test run tries.
-const SHORT: u64 = 1500;
+const SHORT: u64 = 500;
 
 /// One thing that a process does: what it is called, its arguments, and its input.
 type Work = (&'static str, &'static [&'static str], String);

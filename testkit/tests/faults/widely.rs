@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::*;
 
 /// How many losses of power are drawn at each operation in every test run.
-const SHORT: u64 = 50;
+const SHORT: u64 = 6;
 
 /// What was looked at: a disk, and what was said about it.
 type Seen = HashSet<(u64, u8)>;
