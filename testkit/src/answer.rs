@@ -10,12 +10,21 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use bstr::{BString, ByteSlice};
 
 use crate::oracle;
 use crate::repo::Repo;
+
+/// Lines that a session answers.
+const ANSWERED: [&[u8]; 4] = [b"start", b"prepare", b"commit", b"abort"];
+/// How long an answer is awaited. It fails to come where the line is taken for something else.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a command line came to, without what differs by its nature.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,27 +50,84 @@ impl Answer {
         repo: &Repo,
         below: &str,
     ) -> Answer {
-        let mut child = Command::new(program)
-            .args(args)
-            .current_dir(repo.path().join(below))
-            .env_clear()
-            .envs(oracle::environment())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program can be run");
+        let mut command = command(program, args, repo, below);
+        Answer::of_command(&mut command, stdin, repo)
+    }
+
+    /// Runs a command that [`command`] began.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be run.
+    pub fn of_command(command: &mut Command, stdin: &[u8], repo: &Repo) -> Answer {
+        let mut child = command.spawn().expect("the program can be run");
         let mut pipe = child.stdin.take().expect("it is a pipe");
         let out = std::thread::scope(|scope| {
             // The program may end before it has read everything.
             scope.spawn(move || pipe.write_all(stdin));
             child.wait_with_output().expect("the program ends")
         });
+        Answer::new(out.status, &exact(&out.stdout), &out.stderr, repo)
+    }
+
+    /// Talks with a command that [`command`] began: it is told a piece of input, and where that
+    /// asks for an answer, the answer is awaited, and `look` has a look around. What was seen stands
+    /// in standard output.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be run.
+    pub fn of_dialogue(
+        command: &mut Command,
+        pieces: &[BString],
+        repo: &Repo,
+        mut look: impl FnMut() -> String,
+    ) -> Answer {
+        let mut child = command.spawn().expect("the program can be run");
+        let mut pipe = child.stdin.take().expect("it is a pipe");
+        let out = child.stdout.take().expect("it is a pipe");
+        let mut err = child.stderr.take().expect("it is a pipe");
+        let (sender, receiver) = mpsc::channel();
+        let mut stdout = String::new();
+        let mut stderr = Vec::new();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut out = BufReader::new(out);
+                let mut line = Vec::new();
+                while out.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+                    let _ = sender.send(exact(&line));
+                    line.clear();
+                }
+            });
+            scope.spawn(|| err.read_to_end(&mut stderr));
+            for piece in pieces {
+                if pipe.write_all(piece).is_err() {
+                    break;
+                }
+                let word = piece.trim_end_with(|c| c == '\n' || c == '\0');
+                if !ANSWERED.contains(&word) {
+                    continue;
+                }
+                // Whether a program that has ended was told another line is chance.
+                let Ok(line) = receiver.recv_timeout(PATIENCE) else {
+                    continue;
+                };
+                let _ = write!(stdout, "> {}\n{line}", word.as_bstr());
+                stdout.push_str(&look());
+            }
+            drop(pipe);
+            stdout.extend(receiver);
+        });
+        let status = child.wait().expect("the program ends");
+        Answer::new(status, &stdout, &stderr, repo)
+    }
+
+    fn new(status: ExitStatus, stdout: &str, stderr: &[u8], repo: &Repo) -> Answer {
         Answer {
-            code: out.status.code().unwrap_or(-1),
+            code: status.code().unwrap_or(-1),
             // Bytes that are no UTF-8 must not become the same in both, except in messages.
-            stdout: comparable(&exact(&out.stdout), repo),
-            stderr: comparable(&String::from_utf8_lossy(&out.stderr), repo),
+            stdout: comparable(stdout, repo),
+            stderr: comparable(&String::from_utf8_lossy(stderr), repo),
         }
     }
 
@@ -82,6 +148,25 @@ impl Answer {
         }
         text
     }
+}
+
+/// Begins a command in the folder `below` of a repository, in Git's environment.
+pub fn command(
+    program: &Path,
+    args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    repo: &Repo,
+    below: &str,
+) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args(args)
+        .current_dir(repo.path().join(below))
+        .env_clear()
+        .envs(oracle::environment())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
 }
 
 fn exact(text: &[u8]) -> String {

@@ -33,8 +33,8 @@ pub(crate) fn read(dir: &Path) -> State {
             .all(|b| b.is_ascii_uppercase() || matches!(b, b'_' | b'-'));
         if is_root && !matches!(&name[..], b"FETCH_HEAD" | b"MERGE_HEAD") {
             let path = dir.join(name.to_path().expect("it came from a path"));
-            if path.is_file() {
-                let content = fs::read(path).expect("the file can be read");
+            if path.is_file() || path.is_symlink() {
+                let content = content(&path);
                 state.refs.insert(name.into(), loose(&content));
             }
         }
@@ -57,6 +57,14 @@ fn loose(content: &[u8]) -> Target {
     }
 }
 
+/// Reads a file; a symbolic link is a symref in another form.
+fn content(path: &Path) -> Vec<u8> {
+    match fs::read_link(path) {
+        Ok(target) => [b"ref: ", target.as_os_str().as_encoded_bytes()].concat(),
+        Err(_) => fs::read(path).expect("the file can be read"),
+    }
+}
+
 fn hex(id: &[u8]) -> String {
     id.to_str_lossy().into_owned()
 }
@@ -74,7 +82,7 @@ fn files_below(dir: &Path, below: &Path) -> Vec<(BString, Vec<u8>)> {
         if entry.file_type().expect("the entry is there").is_dir() {
             found.extend(files_below(dir, &path));
         } else if path.extension().is_none_or(|it| it != "lock") {
-            let content = fs::read(entry.path()).expect("the file can be read");
+            let content = content(&entry.path());
             found.push((path.into_os_string().into_encoded_bytes().into(), content));
         }
     }

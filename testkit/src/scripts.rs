@@ -21,6 +21,7 @@ mod words;
 use std::fmt;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 
 use std::ffi::OsStr;
 
@@ -32,6 +33,9 @@ use crate::repo::Repo;
 
 /// Where a linked worktree lies that scripts make, from the working folder.
 pub const WORKTREE: &str = ".git/..linked/w";
+
+/// Where hooks of scripts write what they are told, in Git's folder.
+pub const HOOK_LOG: &str = "hook.log";
 
 /// A script.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,11 +57,18 @@ pub enum Step {
     Write(&'static str, &'static str),
     /// A folder is made in Git's folder.
     MakeDir(&'static str),
+    /// A hook `reference-transaction` is put in place: it writes what it is told into [`HOOK_LOG`]
+    /// and goes on with these lines of a shell.
+    Hook(&'static str),
 }
 
 /// A command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
+    /// What stands before the command's name: options for every command.
+    pub before: Vec<&'static str>,
+    /// Variables of the environment.
+    pub variables: Vec<(&'static str, &'static str)>,
     /// The arguments, the command's name first.
     pub args: Vec<BString>,
     /// Standard input, in pieces that can be left out.
@@ -92,12 +103,17 @@ impl Script {
                     continue;
                 };
                 let mut call = call.clone();
-                let plain = Call {
-                    folder: ".",
-                    ..call.clone()
-                };
-                if fails(&with(plain.clone())) {
-                    call = plain;
+                let plain: [fn(&mut Call); 3] = [
+                    |call| call.folder = ".",
+                    |call| call.before.clear(),
+                    |call| call.variables.clear(),
+                ];
+                for change in plain {
+                    let mut plain = call.clone();
+                    change(&mut plain);
+                    if fails(&with(plain.clone())) {
+                        call = plain;
+                    }
                 }
                 let (name, options) = call.args.split_at(1);
                 let options = without(options, |options| {
@@ -159,7 +175,12 @@ impl Step {
             }
             Step::Worktree => {
                 if !repo.path().join(WORKTREE).exists() {
-                    repo.worktree("w");
+                    let add = ["worktree", "add", "-q", "--detach", "--no-checkout"];
+                    let git = repo.git(["-c", "core.hooksPath=none"]).args(add);
+                    // Where it fails, it does so in both.
+                    git.arg(repo.path().join(WORKTREE))
+                        .arg(&repo.objects().commits[0])
+                        .run();
                 }
             }
             Step::Write(path, content) => {
@@ -172,6 +193,19 @@ impl Step {
             Step::MakeDir(path) => {
                 let _ = fs::create_dir_all(repo.git_dir().join(path));
             }
+            Step::Hook(rest) => {
+                let hooks = repo.git_dir().join("hooks");
+                let hook = hooks.join("reference-transaction");
+                // Hooks lie beside the log, wherever the command runs.
+                let text = format!(
+                    "#!/bin/sh\ninput=$(cat)\n\
+                     printf '%s\\n' \"$1\" \"$input\" >>\"${{0%/*}}/../{HOOK_LOG}\"\n{rest}\n"
+                );
+                fs::create_dir_all(&hooks).expect("a folder can be made");
+                fs::write(&hook, text).expect("a hook can be written");
+                let all = fs::Permissions::from_mode(0o755);
+                fs::set_permissions(&hook, all).expect("it is ours");
+            }
         }
     }
 }
@@ -180,6 +214,13 @@ impl Call {
     /// Returns the arguments with the ids of a repository.
     pub fn args(&self, fixture: &Fixture) -> Vec<BString> {
         self.args.iter().map(|arg| fixture.fill(arg)).collect()
+    }
+
+    /// Returns whether the input is a session, whose lines are answered one after the other.
+    pub fn is_dialogue(&self) -> bool {
+        let starts = |piece: &BString| piece.starts_with(b"start");
+        let reads = self.args.iter().any(|arg| arg == "--stdin");
+        self.args[0] == "update-ref" && reads && self.stdin.iter().any(starts)
     }
 
     /// Returns standard input with the ids of a repository.
@@ -202,14 +243,21 @@ impl fmt::Display for Step {
             Step::Worktree => writeln!(f, "! worktree add --detach {WORKTREE} {{c0}}"),
             Step::Write(path, content) => writeln!(f, "write {path}: {content:?}"),
             Step::MakeDir(path) => writeln!(f, "make the folder {path}"),
+            Step::Hook(rest) => writeln!(f, "a hook: {rest}"),
         }
     }
 }
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in &self.variables {
+            write!(f, "{name}={value} ")?;
+        }
         if self.folder != "." {
             write!(f, "-C {} ", self.folder)?;
+        }
+        for option in &self.before {
+            write!(f, "{option} ")?;
         }
         let quoted = |arg: &BString| {
             let text = arg.escape_bytes().to_string();
@@ -239,6 +287,8 @@ mod tests {
                 args: args.iter().map(|arg| (*arg).into()).collect(),
                 stdin: ["a\n", "b\n", "c\n"].map(BString::from).to_vec(),
                 folder: WORKTREE,
+                before: vec!["--bare"],
+                variables: vec![("X", "y")],
             })
         };
         let script = Script {
@@ -273,6 +323,8 @@ mod tests {
             "for-each-ref",
             "pack-refs",
             "refs",
+            "check-ref-format",
+            "Hook",
             "Prep",
             "Work",
             "Writ",

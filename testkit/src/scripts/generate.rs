@@ -59,6 +59,51 @@ const SETTINGS: [(&str, &str); 14] = [
     ("trailer.separators", ":="),
 ];
 
+/// Options that stand before the command.
+const BEFORE: [&[&str]; 14] = [
+    &["--bare"],
+    &["--no-replace-objects"],
+    &["--namespace=ns"],
+    &["--namespace", "ns"],
+    &["-C", "."],
+    &["-C", ""],
+    &["-c", "core.logAllRefUpdates=always"],
+    &["-c", "core.logAllRefUpdates=false"],
+    &["-c", "core.logAllRefUpdates"],
+    &["-c", "core.bare=true"],
+    &["-c", "core.abbrev=4"],
+    &["-c", "core.preferSymlinkRefs=true"],
+    &["-c", "core.warnAmbiguousRefs=false"],
+    &["--no-pager"],
+];
+
+/// Variables of the environment that commands obey, or are not to obey.
+const VARIABLES: [(&str, &str); 12] = [
+    ("GIT_NAMESPACE", "ns"),
+    ("GIT_REF_PARANOIA", "0"),
+    ("GIT_REF_PARANOIA", "1"),
+    ("GIT_COMMITTER_DATE", "1500000000 -0830"),
+    ("GIT_COMMITTER_NAME", " x <y> "),
+    ("GIT_COMMITTER_NAME", ""),
+    ("GIT_COMMITTER_EMAIL", "nobody"),
+    ("GIT_REFLOG_ACTION", "acts"),
+    ("GIT_PREFIX", "x/"),
+    ("GIT_WORK_TREE", ".."),
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    ("GIT_QUARANTINE_PATH", "x"),
+];
+
+/// What a hook does when it has written down what it was told.
+const HOOKS: [&str; 7] = [
+    "",
+    "",
+    "exit 1",
+    "test \"$1\" != preparing",
+    "test \"$1\" != prepared",
+    "case $input in *topic*) exit 3 ;; esac",
+    "echo out; echo err >&2; test \"$1\" != aborted",
+];
+
 /// Makes the script of a seed.
 pub(super) fn script(seed: u64, refs: RefFormat) -> Script {
     let rng = &mut Rng::new(seed);
@@ -87,11 +132,12 @@ pub(super) fn script(seed: u64, refs: RefFormat) -> Script {
 fn call(rng: &mut Rng) -> Call {
     let (name, args, stdin) = match rng.below(100) {
         0..18 => updates::update_ref(rng),
-        18..44 => updates::stdin(rng),
-        44..56 => updates::symbolic_ref(rng),
-        56..68 => listing::show_ref(rng),
-        68..88 => listing::for_each_ref(rng),
-        88..94 => listing::pack_refs(rng),
+        18..42 => updates::stdin(rng),
+        42..54 => updates::symbolic_ref(rng),
+        54..66 => listing::show_ref(rng),
+        66..84 => listing::for_each_ref(rng),
+        84..90 => listing::pack_refs(rng),
+        90..93 => listing::check_ref_format(rng),
         _ => listing::refs(rng),
     };
     let mut args: Vec<BString> = args;
@@ -125,7 +171,18 @@ fn call(rng: &mut Rng) -> Call {
         2 | 3 => WORKTREE,
         _ => ".",
     };
+    let some = |rng: &mut Rng, percent| rng.percent(percent);
+    let before = match some(rng, 8) {
+        true => BEFORE[rng.below(BEFORE.len())].to_vec(),
+        false => Vec::new(),
+    };
+    let variables = match some(rng, 8) {
+        true => vec![*rng.pick(&VARIABLES)],
+        false => Vec::new(),
+    };
     Call {
+        before,
+        variables,
         args,
         stdin,
         folder,
@@ -139,14 +196,23 @@ fn preparation(rng: &mut Rng, refs: RefFormat) -> Step {
             args: args.iter().map(|arg| (*arg).into()).collect(),
             stdin: Vec::new(),
             folder: ".",
+            before: Vec::new(),
+            variables: Vec::new(),
         })
     };
-    match rng.below(16) {
+    match rng.below(18) {
+        16 => Step::Hook(*rng.pick::<&str>(&HOOKS)),
+        17 if refs == RefFormat::Reftable => match rng.below(3) {
+            0 => git(&["pack-refs", "--auto"]),
+            1 => Step::Write("reftable/tables.list.lock", ""),
+            _ => Step::Write("refs/heads/main", "{c1}\n"),
+        },
         0 => git(&["pack-refs", "--all"]),
         1 => git(&["update-ref", "--no-deref", "HEAD", "{c4}"]),
         2 => git(&["symbolic-ref", "HEAD", "refs/heads/none"]),
         3 => git(&["symbolic-ref", "HEAD", "refs/heads/sym"]),
-        4 => match rng.below(3) {
+        4 => match rng.below(4) {
+            3 => git(&["config", "core.bare", "true"]),
             0 => git(&["config", "core.logAllRefUpdates", "always"]),
             1 => git(&["config", "core.logAllRefUpdates", "false"]),
             _ => git(&["config", "core.warnAmbiguousRefs", "false"]),
@@ -176,6 +242,8 @@ fn preparation(rng: &mut Rng, refs: RefFormat) -> Step {
                 args: vec!["update-ref".into(), name, value],
                 stdin: Vec::new(),
                 folder: ".",
+                before: Vec::new(),
+                variables: Vec::new(),
             })
         }
     }

@@ -360,3 +360,25 @@ pub(super) fn refs(rng: &mut Rng) -> Parts {
     args.insert(0, (*rng.pick(&subcommands)).into());
     ("refs", args, stdin)
 }
+
+/// `check-ref-format`.
+pub(super) fn check_ref_format(rng: &mut Rng) -> Parts {
+    let mut args = Vec::new();
+    let options = [
+        "--branch",
+        "--normalize",
+        "--print",
+        "--allow-onelevel",
+        "--no-allow-onelevel",
+        "--refspec-pattern",
+        "--foo",
+    ];
+    some(rng, 20, &options, &mut args);
+    let mut name = any(rng);
+    if rng.percent(20) {
+        let at = rng.below(name.len() + 1);
+        name.insert(at, *rng.pick(b"//*.@{ \x7f"));
+    }
+    args.push(name);
+    ("check-ref-format", args, Vec::new())
+}

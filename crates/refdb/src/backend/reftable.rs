@@ -216,9 +216,7 @@ impl Backend for ReftableBackend {
         };
         let stack = self.stack(&place);
         let unable = |error: Error| match error.kind() {
-            ErrorKind::Locked => {
-                Error::new(ErrorKind::Locked, "unable to compact stack: data is locked")
-            }
+            ErrorKind::Locked => Error::new(ErrorKind::Locked, "data is locked"),
             _ => error,
         };
         if options.auto {
