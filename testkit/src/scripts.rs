@@ -15,6 +15,7 @@
 
 mod generate;
 mod listing;
+mod reflog;
 mod updates;
 mod words;
 
@@ -324,6 +325,7 @@ mod tests {
             "pack-refs",
             "refs",
             "check-ref-format",
+            "reflog",
             "Hook",
             "Prep",
             "Work",

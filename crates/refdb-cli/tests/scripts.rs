@@ -236,6 +236,19 @@ fn rule(call: &Call, git: &Answer, ours: &Answer) -> Option<Allowed> {
     if git.code == -1 {
         return Some(Allowed::Deeds);
     }
+    // Nobody is told to unset `core.preferSymlinkRefs`.
+    let first = "warning: 'core.preferSymlinkRefs=true' is nominated for removal.\n";
+    let last = "hint: Git will then use the textual symref format instead.\n";
+    if let Some((before, rest)) = git.stderr.split_once(first) {
+        let after = rest.split_once(last).map_or("", |it| it.1);
+        let quiet = Answer {
+            stderr: format!("{before}{after}"),
+            ..git.clone()
+        };
+        return (quiet != *ours)
+            .then(|| rule(call, &quiet, ours))
+            .unwrap_or(Some(Allowed::Words));
+    }
     // In `reftable` Git says nothing where it cannot lock the stack to clean it up.
     let locked = "error: unable to compact stack: data is locked";
     if git.code == 251 && git.stderr.is_empty() && ours.code == 255 && ours_says(locked) {

@@ -2,7 +2,7 @@
 
 use bstr::BString;
 
-use super::{Call, Script, Step, WORKTREE, listing, updates, words};
+use super::{Call, Script, Step, WORKTREE, listing, reflog, updates, words};
 use crate::format::RefFormat;
 use crate::rng::Rng;
 
@@ -41,8 +41,12 @@ const FOLDERS: [&str; 6] = [
     "logs/refs/heads/none/x",
 ];
 
-/// Settings that listings obey.
-const SETTINGS: [(&str, &str); 14] = [
+/// Settings that listings and reflogs obey.
+const SETTINGS: [(&str, &str); 18] = [
+    ("gc.reflogExpire", "never"),
+    ("gc.reflogExpireUnreachable", "now"),
+    ("gc.refs/heads/*.reflogExpire", "now"),
+    ("log.date", "iso"),
     ("branch.main.remote", "."),
     ("branch.main.merge", "refs/heads/topic"),
     ("branch.topic.remote", "origin"),
@@ -131,12 +135,13 @@ pub(super) fn script(seed: u64, refs: RefFormat) -> Script {
 /// Makes a call of one of the commands.
 fn call(rng: &mut Rng) -> Call {
     let (name, args, stdin) = match rng.below(100) {
-        0..18 => updates::update_ref(rng),
-        18..42 => updates::stdin(rng),
-        42..54 => updates::symbolic_ref(rng),
-        54..66 => listing::show_ref(rng),
-        66..84 => listing::for_each_ref(rng),
-        84..90 => listing::pack_refs(rng),
+        0..16 => updates::update_ref(rng),
+        16..38 => updates::stdin(rng),
+        38..49 => updates::symbolic_ref(rng),
+        49..58 => listing::show_ref(rng),
+        58..73 => listing::for_each_ref(rng),
+        73..86 => reflog::reflog(rng),
+        86..90 => listing::pack_refs(rng),
         90..93 => listing::check_ref_format(rng),
         _ => listing::refs(rng),
     };

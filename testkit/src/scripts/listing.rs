@@ -348,7 +348,12 @@ pub(super) fn pack_refs(rng: &mut Rng) -> Parts {
 
 /// What stands under `refs`.
 pub(super) fn refs(rng: &mut Rng) -> Parts {
-    let (mut args, stdin) = match rng.below(5) {
+    let (mut args, stdin) = match rng.below(7) {
+        5 | 6 => {
+            let mut args = vec!["verify".into()];
+            some(rng, 25, &["--strict", "--verbose"], &mut args);
+            return ("refs", args, Vec::new());
+        }
         0 => each_ref(rng),
         1 => (pack_refs(rng).1, Vec::new()),
         _ => (vec![name(rng)], Vec::new()),

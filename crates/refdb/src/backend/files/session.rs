@@ -219,6 +219,16 @@ impl FilesSession {
         let name = held.name.as_name();
         let prefix = [name.as_bytes(), b"/"].concat();
         if let Some(found) = overlay::list(&self.files, &prefix)?.first() {
+            // The first of all refs below is told, be it loose or packed.
+            let packed = self.files.packed.snapshot()?;
+            let at = packed.lower_bound(&prefix, packed.start())?;
+            if at < packed.len() {
+                let record = packed.record(at)?;
+                let first = packed.slice(&record.name);
+                if first.starts_with(&prefix) && first < found.name.as_slice() {
+                    return Ok(Some(name_conflict(name, first)));
+                }
+            }
             return Ok(Some(name_conflict(name, &found.name)));
         }
         let swept = sweep(
