@@ -143,7 +143,9 @@ fn value_of<'a>(arg: &'a [u8], name: &str, rest: &mut Args<'a>) -> Result<Option
 }
 
 fn number(text: &[u8]) -> Result<i64> {
-    let number = text.to_str().ok().and_then(|text| text.parse().ok());
+    // As C reads numbers: white space may stand before them.
+    let number = text.trim_start().to_str().ok();
+    let number = number.and_then(|text| text.parse().ok());
     number.ok_or_else(|| {
         let text = text.as_bstr();
         Failure::fatal(format!("'{text}': not an integer"))
@@ -153,6 +155,8 @@ fn number(text: &[u8]) -> Result<i64> {
 impl Settings {
     fn parse(&mut self, context: &Context, args: &[Vec<u8>]) -> Result<()> {
         let mut rest = args.iter();
+        // Told only when everything else makes sense.
+        let mut unknown: Option<&[u8]> = None;
         while let Some(arg) = rest.next() {
             if arg == b"--" {
                 if rest.next().is_some() {
@@ -169,13 +173,19 @@ impl Settings {
                 continue;
             }
             if arg.starts_with(b"-") {
-                let before = b"unrecognized argument: ".as_slice();
-                return Err(Failure::fatal([before, arg].concat()));
+                unknown = unknown.or(Some(arg));
+                continue;
             }
             let ends_options = args.iter().any(|arg| arg == b"--");
             self.revision(context, arg, ends_options)?;
         }
-        Ok(())
+        match unknown {
+            Some(arg) => {
+                let before = b"unrecognized argument: ".as_slice();
+                Err(Failure::fatal([before, arg].concat()))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Reads how many entries are shown.
