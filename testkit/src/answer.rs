@@ -112,8 +112,10 @@ impl Answer {
                 let Ok(line) = receiver.recv_timeout(PATIENCE) else {
                     continue;
                 };
-                let _ = write!(stdout, "> {}\n{line}", word.as_bstr());
-                stdout.push_str(&look());
+                stdout.push_str(&line);
+                if line.ends_with(": ok\n") {
+                    let _ = write!(stdout, "> {}\n{}", word.as_bstr(), look());
+                }
             }
             drop(pipe);
             stdout.extend(receiver);

@@ -16,11 +16,11 @@ use refdb_testkit::answer::{self, Answer, compare_lines};
 use refdb_testkit::fixture::Fixture;
 use refdb_testkit::repo::Repo;
 use refdb_testkit::scripts::{Call, HOOK_LOG, Script, Step};
-use refdb_testkit::state::State;
+use refdb_testkit::state::{State, Target};
 use refdb_testkit::{RefFormat, for_every_format, oracle};
 
 /// Seeds for each of the four formats.
-const SEEDS: Range<u64> = 0..400;
+const SEEDS: Range<u64> = 0..300;
 /// Failing scripts that are made smaller and shown.
 const SHOWN: usize = 40;
 
@@ -111,6 +111,7 @@ fn difference(fixture: &Fixture, script: &Script) -> Option<Difference> {
     let (git, ours) = (fixture.repo.duplicate(), fixture.repo.duplicate());
     let mut first = None;
     let mut logs_differ = false;
+    let mut expires = false;
     for step in &script.steps {
         if let Step::Prepare(call) = step
             && writes_elsewhere(call)
@@ -132,6 +133,8 @@ fn difference(fixture: &Fixture, script: &Script) -> Option<Difference> {
         .map(|(program, repo)| answer(program, call, fixture, repo));
         // Of a rejected edit Git tells the reflogs of the symrefs that led to it nonetheless.
         logs_differ |= expected.stdout.contains("rejected ");
+        // In `reftable` it takes all entries of symrefs for unreachable.
+        expires |= call.args.iter().any(|it| it == "expire");
         // In `files` it does so of verified refs too.
         let verifies = call.stdin.iter().any(|it| it.starts_with(b"verify"));
         logs_differ |= verifies && fixture.repo.format().refs == RefFormat::Files;
@@ -162,6 +165,9 @@ fn difference(fixture: &Fixture, script: &Script) -> Option<Difference> {
             ours.logs.clear();
         } else if fixture.repo.format().refs == RefFormat::Reftable {
             forget_deleted(git, ours);
+            if expires {
+                forget_symrefs(git, ours);
+            }
         }
     }
     let mut text: String = expected
@@ -212,6 +218,16 @@ fn forget_deleted(git: &mut State, ours: &mut State) {
     }
     for state in [git, ours] {
         state.logs.retain(|_, entries| !entries.is_empty());
+    }
+}
+
+/// Takes away the reflogs of symrefs, except HEAD's.
+fn forget_symrefs(git: &mut State, ours: &mut State) {
+    let State { refs, .. } = git;
+    let is_symref =
+        |name: &BString| name != "HEAD" && matches!(refs.get(name), Some(Target::Symbolic(_)));
+    for logs in [&mut git.logs, &mut ours.logs] {
+        logs.retain(|name, _| !is_symref(name));
     }
 }
 
@@ -400,11 +416,8 @@ fn without_own_words(text: &str) -> String {
             out.push_str(&format!("{before}cannot lock references\n"));
         } else if let Some((before, _)) = line.split_once("may be stale. It ") {
             out.push_str(&format!("{before}may be stale\n"));
-        } else if let Some((before, _)) = line
-            .strip_prefix("Checking table: ")
-            .and_then(|name| name.rsplit_once('-'))
-        {
-            out.push_str(&format!("Checking table: {before}\n"));
+        } else if line.starts_with("Checking table: ") {
+            out.push_str("Checking table\n");
         } else {
             out.push_str(line);
         }

@@ -7,7 +7,7 @@ mod show;
 mod target;
 
 use refdb::name::{FormatOptions, is_root_ref, is_well_formed};
-use refdb::{Edit, ObjectId, RefName};
+use refdb::{Edit, ErrorKind, ObjectId, RefName};
 
 use super::tell_afterwards;
 use crate::context::Context;
@@ -146,8 +146,10 @@ fn write(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     let new = object(context, new, "new")?;
     let mut transaction = context.store()?.transaction();
     let edit = Edit::log(RefName::from_disk(name), old, new).message(message.as_slice());
-    let fatal = |what: &str, error: refdb::Error| {
-        Failure::fatal(format!("cannot {what} reflog update: {error}"))
+    // What a hook refuses is its own word.
+    let fatal = |what: &str, error: refdb::Error| match error.kind() {
+        ErrorKind::Hook => Failure::fatal(error.to_string()),
+        _ => Failure::fatal(format!("cannot {what} reflog update: {error}")),
     };
     transaction
         .add(edit)
@@ -159,10 +161,12 @@ fn write(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     Ok(())
 }
 
-/// Reads a full object id, whose object must exist unless it is null.
+/// Reads a full object id, whose object must exist unless it is null. As in Git, what stands behind
+/// its digits is not looked at.
 fn object(context: &Context, hex: &[u8], which: &str) -> Result<ObjectId> {
     let format = context.object_format()?;
-    let oid = ObjectId::from_hex(hex).filter(|oid| oid.format() == format);
+    let digits = hex.get(..format.hex_len());
+    let oid = digits.and_then(ObjectId::from_hex);
     let Some(oid) = oid else {
         return Err(refuse(&format!("invalid {which} object ID: '"), hex, "'"));
     };

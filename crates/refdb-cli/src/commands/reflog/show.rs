@@ -384,6 +384,15 @@ impl Settings {
         let name = excluded.unwrap_or(arg);
         let Some(oid) = context.object_id(name)? else {
             let shown = arg.as_bstr();
+            if let Some((revision, path)) = name.split_once_str(":")
+                && !revision.is_empty()
+                && !ends_options
+                && context.object_id(revision)?.is_some()
+            {
+                let (path, revision) = (path.as_bstr(), revision.as_bstr());
+                let text = format!("path '{path}' does not exist in '{revision}'");
+                return Err(Failure::fatal(text));
+            }
             return Err(Failure::fatal(match ends_options {
                 true => format!("bad revision '{shown}'"),
                 false => format!(
