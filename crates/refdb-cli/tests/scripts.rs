@@ -266,9 +266,10 @@ fn rule(call: &Call, git: &Answer, ours: &Answer) -> Option<Allowed> {
             stderr: format!("{before}{after}"),
             ..git.clone()
         };
-        return (quiet != *ours)
-            .then(|| rule(call, &quiet, ours))
-            .unwrap_or(Some(Allowed::Words));
+        return match quiet == *ours {
+            true => Some(Allowed::Words),
+            false => rule(call, &quiet, ours),
+        };
     }
     // In `reftable` Git says nothing where it cannot lock the stack to clean it up.
     let locked = "error: unable to compact stack: data is locked";

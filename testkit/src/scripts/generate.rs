@@ -206,7 +206,7 @@ fn preparation(rng: &mut Rng, refs: RefFormat) -> Step {
         })
     };
     match rng.below(18) {
-        16 => Step::Hook(*rng.pick::<&str>(&HOOKS)),
+        16 => Step::Hook(rng.pick::<&str>(&HOOKS)),
         17 if refs == RefFormat::Reftable => match rng.below(3) {
             0 => git(&["pack-refs", "--auto"]),
             1 => Step::Write("reftable/tables.list.lock", ""),
