@@ -256,12 +256,3 @@ fn json_has_the_atoms_of_the_format() {
     );
     assert_eq!(out.stdout.as_bstr(), line.as_bytes());
 }
-
-#[test]
-fn what_is_not_done_yet_is_refused_by_name() {
-    let repo = Repo::init(Format::FILES_SHA1);
-    let out = run(&repo, &["for-each-ref", "--format=%(upstream:short)"]);
-    assert_eq!(out.status.code(), Some(128));
-    let text = "fatal: this version does not know %(upstream:short) yet\n";
-    assert_eq!(out.stderr.as_bstr(), text);
-}
