@@ -84,8 +84,9 @@ fn every_dependency_has_its_reason() {
 
 /// Tells whether a licence expression can be met with accepted licences alone.
 fn is_accepted(expression: &str) -> bool {
-    // `/` is the old way to write OR. AND binds tighter, as in SPDX.
-    let expression = expression.replace('/', " OR ").replace(['(', ')'], " ");
+    // `/` is the old way to write OR, and some write it small. AND binds tighter, as in SPDX.
+    let expression = expression.replace('/', " OR ").replace(" or ", " OR ");
+    let expression = expression.replace(['(', ')'], " ");
     let all = |part: &str| {
         part.split(" AND ")
             .all(|name| LICENCES.contains(&name.trim()))
@@ -140,6 +141,7 @@ mod the_checkers {
         assert!(!is_accepted("(MIT OR Apache-2.0) AND OpenSSL"));
         assert!(!is_accepted(""));
         assert!(is_accepted("MIT OR Apache-2.0 OR LGPL-2.1-or-later"));
+        assert!(is_accepted("LGPL-2.1-or-later or MIT") && !is_accepted("LGPL-2.1-or-later"));
         assert!(is_accepted("Unlicense/MIT"));
         assert!(is_accepted("(MIT OR Apache-2.0) AND Unicode-3.0"));
     }

@@ -136,7 +136,11 @@ fn describe(
 
 /// Returns the subcommands: a command that has some begins each form with the name of one.
 fn subcommands(description: &Description) -> Vec<&'static str> {
-    let first = |form: &&'static str| form.split([' ', '\n']).next();
+    // The name of a default subcommand stands in brackets.
+    let first = |form: &&'static str| {
+        let word = form.split([' ', '\n']).next()?;
+        Some(word.trim_start_matches('[').trim_end_matches(']'))
+    };
     let mut names: Vec<_> = description.forms.iter().filter_map(first).collect();
     let is_name = |name: &&str| name.bytes().all(|byte| byte.is_ascii_lowercase());
     if !names.iter().all(is_name) {

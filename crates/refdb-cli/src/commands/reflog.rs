@@ -12,7 +12,7 @@ use refdb::{Edit, ErrorKind, ObjectId, RefName};
 use super::tell_afterwards;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::options::{Opt, Spec};
+use crate::options::{Opt, QUESTION, Spec};
 use crate::output::Output;
 
 /// A subcommand and how it is called.
@@ -77,8 +77,8 @@ const SPEC: Spec<()> = Spec {
 
 /// Runs `reflog`.
 pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
-    if matches!(args, [only] if only == b"-h") {
-        return Err(SPEC.help(false));
+    if matches!(args, [only] if only == b"-h" || only == QUESTION) {
+        return SPEC.parse(args, |(), _| Ok(())).map(drop);
     }
     let named = args.split_first().and_then(|(name, rest)| {
         let named = |it: &&Subcommand| it.name.as_bytes() == name;

@@ -59,6 +59,9 @@ impl Stage<'_> {
             self.fsync
         );
         fs::write(empty.join("config"), config + &ours).map_err(told)?;
+        // In reftable it is a ref like others, without which a migration would leave none.
+        let head = ["symbolic-ref", "HEAD", "refs/heads/main"].map(str::to_owned);
+        self.refdb.run(&empty, &head, None, None)?;
 
         let small_state = self.copy_to(State::Empty, &self.state(State::Small))?;
         for at in 0..SMALL {

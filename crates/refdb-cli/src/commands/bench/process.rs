@@ -97,7 +97,7 @@ impl Program {
         }
         command
             .current_dir(dir)
-            .env("GIT_DIR", ".")
+            .env("GIT_DIR", dir)
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .env("GIT_AUTHOR_NAME", "A U Thor")

@@ -16,7 +16,7 @@ use serde_json::json;
 use super::super::for_each_ref::date::{Clock, DateFormat};
 use crate::context::{Context, Digits};
 use crate::failure::{Failure, Result};
-use crate::options::{Opt, Spec};
+use crate::options::{Opt, QUESTION, Spec};
 use crate::output::Output;
 use decorate::{Decorate, Decorations};
 use filter::Filter;
@@ -56,6 +56,10 @@ struct Settings {
 pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     if matches!(args, [only] if only == b"-h") {
         return Err(SPEC.help(false));
+    }
+    // The options are those of a log, which are not in a table.
+    if matches!(args, [only] if only == QUESTION) {
+        return SPEC.parse(args, |(), _| Ok(())).map(drop);
     }
     let mut settings = Settings {
         max_count: None,
