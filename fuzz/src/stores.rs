@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use refdb::layout::Layout;
 use refdb::objects::NoObjects;
-use refdb::options::{Committer, Identity, LockTimeout};
 use refdb::store::Optimize;
 use refdb::system::System;
 use refdb::system::simulation::SimSystem;
@@ -17,16 +16,7 @@ pub(crate) const GIT_DIR: &str = "/repo/.git";
 
 /// Opens the store on a simulated disk.
 pub(crate) fn open(system: &SimSystem, format: RefFormat) -> Store {
-    let mut options = Options::new(ObjectFormat::Sha1);
-    options.committer = Committer::from(Identity {
-        name: "A".into(),
-        email: "a@b".into(),
-        date: Some((1_700_000_000, 0)),
-        ..Identity::default()
-    });
-    options.files_ref_lock_timeout = LockTimeout::from_millis(0);
-    options.packed_refs_timeout = LockTimeout::from_millis(0);
-    options.reftable.lock_timeout = LockTimeout::from_millis(0);
+    let options = Options::simulated(ObjectFormat::Sha1);
     let system = Arc::new(system.clone());
     Store::open(
         system,

@@ -92,6 +92,22 @@ impl Format {
     pub const fn new(refs: RefFormat, objects: ObjectFormat) -> Format {
         Format { refs, objects }
     }
+
+    /// Returns the format of refs as the library names it.
+    pub const fn ours(self) -> refdb::RefFormat {
+        match self.refs {
+            RefFormat::Files => refdb::RefFormat::Files,
+            RefFormat::Reftable => refdb::RefFormat::Reftable,
+        }
+    }
+
+    /// Returns the format of objects as the library names it.
+    pub const fn our_objects(self) -> refdb::ObjectFormat {
+        match self.objects {
+            ObjectFormat::Sha1 => refdb::ObjectFormat::Sha1,
+            ObjectFormat::Sha256 => refdb::ObjectFormat::Sha256,
+        }
+    }
 }
 
 impl fmt::Display for Format {

@@ -12,13 +12,10 @@ use std::sync::Arc;
 use refdb::layout::Layout;
 use refdb::migrate::Migration;
 use refdb::objects::NoObjects;
-use refdb::options::{Committer, Identity, LockTimeout};
 use refdb::store::Optimize;
 use refdb::system::simulation::{Content, Crash, Fault, Names, SimSystem};
 use refdb::system::{FileKind, System};
-use refdb::{
-    Edit, LogOrder, ObjectFormat, ObjectId, Options, RefFormat, RefName, RefNameBuf, Store,
-};
+use refdb::{Edit, LogOrder, ObjectId, Options, RefFormat, RefName, RefNameBuf, Store};
 use refdb_testkit::{Format, for_every_format};
 
 const GIT_DIR: &str = "/repo/.git";
@@ -28,27 +25,7 @@ const LINKED_DIR: &str = "/repo/.git/worktrees/w";
 type State = BTreeMap<String, String>;
 
 fn options(format: Format) -> Options {
-    let mut options = Options::new(match format.objects {
-        refdb_testkit::ObjectFormat::Sha1 => ObjectFormat::Sha1,
-        refdb_testkit::ObjectFormat::Sha256 => ObjectFormat::Sha256,
-    });
-    options.committer = Committer::from(Identity {
-        name: "A".into(),
-        email: "a@b".into(),
-        date: Some((1_700_000_000, 0)),
-        ..Identity::default()
-    });
-    options.files_ref_lock_timeout = LockTimeout::from_millis(0);
-    options.packed_refs_timeout = LockTimeout::from_millis(0);
-    options.reftable.lock_timeout = LockTimeout::from_millis(0);
-    options
-}
-
-fn ref_format(format: Format) -> RefFormat {
-    match format.refs {
-        refdb_testkit::RefFormat::Files => RefFormat::Files,
-        refdb_testkit::RefFormat::Reftable => RefFormat::Reftable,
-    }
+    Options::simulated(format.our_objects())
 }
 
 fn other(format: RefFormat) -> RefFormat {
@@ -76,7 +53,7 @@ fn write(system: &SimSystem, path: &str, content: &str) {
 /// Makes a durable repository with refs of every kind in two worktrees.
 fn repository(format: Format) -> SimSystem {
     let system = SimSystem::new(7);
-    let dirs: &[&str] = match ref_format(format) {
+    let dirs: &[&str] = match format.ours() {
         RefFormat::Reftable => &[
             "refs",
             "reftable",
@@ -91,7 +68,7 @@ fn repository(format: Format) -> SimSystem {
             .expect("a new directory");
     }
     let mut config = String::new();
-    if ref_format(format) == RefFormat::Reftable {
+    if format.ours() == RefFormat::Reftable {
         config.push_str("[extensions]\n\trefstorage = reftable\n");
         for dir in [GIT_DIR, LINKED_DIR] {
             write(
@@ -104,7 +81,7 @@ fn repository(format: Format) -> SimSystem {
     }
     config.push_str("[core]\n\trepositoryformatversion = 1\n");
     write(&system, &format!("{GIT_DIR}/config"), &config);
-    let [main, linked] = stores(&system, ref_format(format), format);
+    let [main, linked] = stores(&system, format.ours(), format);
     let oid = |number: u32| {
         let digits = main.options().object_format.hex_len();
         ObjectId::from_hex(format!("{number:0digits$x}").as_bytes()).expect("an id")

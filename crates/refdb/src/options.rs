@@ -77,6 +77,23 @@ impl Options {
             hook: None,
         }
     }
+
+    /// Returns options for a store on a [simulated disk](crate::system::simulation): the committer
+    /// and the moment are always the same, and locks are not waited for.
+    #[cfg(any(test, feature = "simulation"))]
+    pub fn simulated(object_format: ObjectFormat) -> Self {
+        let mut options = Options::new(object_format);
+        options.committer = Committer::from(Identity {
+            name: "A".into(),
+            email: "a@b".into(),
+            date: Some((1_700_000_000, 0)),
+            ..Identity::default()
+        });
+        options.files_ref_lock_timeout = LockTimeout::from_millis(0);
+        options.packed_refs_timeout = LockTimeout::from_millis(0);
+        options.reftable.lock_timeout = LockTimeout::from_millis(0);
+        options
+    }
 }
 
 /// Settings that make no sense, and are in nobody's way before they are asked for.
