@@ -46,16 +46,9 @@ impl WriteFile for OsFile {
 
 impl ReadFile for OsFile {
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut done = 0;
-        while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            match FileExt::read_at(&self.0, rest, offset + done as u64) {
-                Ok(0) => break,
-                Ok(count) => done += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(done)
+        fill(buffer, |done, rest| {
+            FileExt::read_at(&self.0, rest, offset + done as u64)
+        })
     }
 
     fn stat(&self) -> io::Result<Stat> {
@@ -92,22 +85,7 @@ fn describe(metadata: &fs::Metadata) -> Stat {
 
 impl System for OsSystem {
     fn read_at_most(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
-        // Most files read here are loose refs and lists: one read into a small buffer beats asking
-        // for the length first, and one that does not fill the buffer has met the end.
-        let mut file = File::open(path)?;
-        let mut start = [0; 256];
-        let count = loop {
-            match file.read(&mut start) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                count => break count?,
-            }
-        };
-        let mut content = start.get(..count.min(limit)).unwrap_or_default().to_vec();
-        if count == start.len() && limit > count {
-            let rest = u64::try_from(limit - count).unwrap_or(u64::MAX);
-            file.take(rest).read_to_end(&mut content)?;
-        }
-        Ok(content)
+        read_start(File::open(path)?, limit)
     }
 
     fn map(&self, path: &Path) -> io::Result<Bytes> {
@@ -287,6 +265,47 @@ impl System for OsSystem {
     }
 }
 
+/// Reads until the buffer is full or nothing comes any more; `read` is told how much has come.
+fn fill(
+    buffer: &mut [u8],
+    mut read: impl FnMut(usize, &mut [u8]) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut done = 0;
+    while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match read(done, rest) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// Reads the first `limit` bytes.
+///
+/// Most files read so are loose refs: one read into a small buffer beats asking for the length
+/// first. A file system may give less than was asked for before the end is met, so that only what is
+/// one whole line is believed to be all of a file without asking again.
+fn read_start(mut file: impl Read, limit: usize) -> io::Result<Vec<u8>> {
+    let mut start = [0; 256];
+    let count = loop {
+        match file.read(&mut start) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            count => break count?,
+        }
+    };
+    let text = start.get(..count).unwrap_or_default();
+    let line_end = text.iter().position(|&byte| byte == b'\n');
+    let is_line = line_end == count.checked_sub(1) && count < start.len();
+    let mut content = text.get(..limit).unwrap_or(text).to_vec();
+    if count > 0 && !is_line && limit > count {
+        let rest = u64::try_from(limit - count).unwrap_or(u64::MAX);
+        file.take(rest).read_to_end(&mut content)?;
+    }
+    Ok(content)
+}
+
 /// Who this process is, once it was asked for.
 static IDENTITY: Mutex<Option<ProcessIdentity>> = Mutex::new(None);
 
@@ -401,6 +420,50 @@ mod tests {
         assert!(system.guard_dir(dir.path()).unwrap().is_none());
         drop(guard);
         assert!(system.guard_dir(dir.path()).unwrap().is_some());
+    }
+
+    /// Gives no more than so many bytes at once, and is interrupted before each time.
+    struct Halting<'a>(&'a [u8], usize, bool);
+
+    impl Read for Halting<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.2 = !self.2;
+            if self.2 {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let (now, later) = self.0.split_at(self.0.len().min(self.1).min(buffer.len()));
+            buffer[..now.len()].copy_from_slice(now);
+            self.0 = later;
+            Ok(now.len())
+        }
+    }
+
+    #[test]
+    fn what_comes_in_parts_is_read_whole() {
+        let oid = "0123456789abcdef0123456789abcdef01234567";
+        let long = format!("{oid}\n").repeat(20);
+        for text in [
+            "",
+            "ref: refs/heads/main\n",
+            "x",
+            oid,
+            "a\nb\n",
+            "\n",
+            &long,
+        ] {
+            for part in [1, 7, 20, 40, 256, 1000] {
+                let halting = |content| Halting(content, part, false);
+                // A part that is one line by chance is all that a loose ref can be.
+                if part == 256 || !text[..part.min(text.len())].ends_with('\n') {
+                    let found = read_start(halting(text.as_bytes()), usize::MAX).unwrap();
+                    assert_eq!(found, text.as_bytes(), "{part} at once");
+                }
+                let mut buffer = vec![0; 500];
+                let mut file = halting(text.as_bytes());
+                let count = fill(&mut buffer, |_, rest| file.read(rest)).unwrap();
+                assert_eq!(&buffer[..count], &text.as_bytes()[..text.len().min(500)]);
+            }
+        }
     }
 
     #[test]
