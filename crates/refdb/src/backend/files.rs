@@ -16,6 +16,7 @@ mod current;
 mod directories;
 mod freeze;
 mod log;
+mod log_way;
 mod log_write;
 mod loose;
 mod optimize;

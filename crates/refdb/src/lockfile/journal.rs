@@ -410,8 +410,13 @@ impl Step {
                 Err(error) if error.kind() == io::ErrorKind::IsADirectory => Ok(()),
                 removed => removed.map_err(|error| Error::io("unable to remove", path, error)),
             },
-            Step::Append { path, len, lines } => append(system, path, *len, lines)
-                .map_err(|error| Error::io("unable to append to", path, error)),
+            Step::Append { path, len, lines } => match append(system, path, *len, lines) {
+                // Something has the place of the reflog that was not there when the transaction
+                // was committed: its entries are lost, and nothing waits for them.
+                Err(error) if error.kind() == io::ErrorKind::IsADirectory => Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(()),
+                appended => appended.map_err(|error| Error::io("unable to append to", path, error)),
+            },
         }
     }
 }

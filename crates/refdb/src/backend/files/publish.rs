@@ -422,13 +422,9 @@ impl FilesSession {
         let mut file = match system.append(path, None) {
             Ok(file) => file,
             Err(error) if !append.create && is_missing_log(&error) => return Ok(false),
-            Err(error) if is_missing_log(&error) => {
-                if error.kind() == io::ErrorKind::IsADirectory && !remove_empty_tree(system, path) {
-                    let path = path.display();
-                    let message = format!(
-                        "cannot update the ref '{name}': there are still logs under '{path}'"
-                    );
-                    return Err(Error::new(ErrorKind::Io, message));
+            Err(error) if append.create && is_blocked_log(&error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    self.files.clear_log_way(name)?;
                 }
                 let shared = self.files.options.shared_repository;
                 let floor = base.parent().unwrap_or(base);
@@ -532,6 +528,11 @@ fn is_missing_log(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::IsADirectory
     )
+}
+
+/// Returns whether there is no reflog at a path, and something may be in its way.
+fn is_blocked_log(error: &io::Error) -> bool {
+    is_missing_log(error) || error.kind() == io::ErrorKind::NotADirectory
 }
 
 fn unable_to_set(name: &RefNameBuf, error: io::Error) -> Error {

@@ -106,7 +106,11 @@ impl FilesSession {
             let (_, path) = self.files.log_path(name);
             let len = match log_len(self.files.system.as_ref(), dirs, &path)? {
                 None if !append.create => continue,
-                len => len.unwrap_or(0),
+                None => {
+                    self.files.clear_log_way(name)?;
+                    0
+                }
+                Some(len) => len,
             };
             let at = by_name.binary_search_by(|(held, _)| (*held).cmp(name.as_bytes()));
             if let Some(&(_, guard)) = at.ok().and_then(|at| by_name.get(at)) {

@@ -1,0 +1,193 @@
+//! Reflogs in the way of a new one.
+//!
+//! A process that creates a ref and dies leaves a reflog whose ref never came to be. A ref above or
+//! below it can be created, as there is no such ref; its reflog cannot be, as long as that file is
+//! there. Git refuses then, for good.
+//!
+//! Invariants:
+//! 1. What is in the way is found before a transaction is committed.
+//! 2. Only what such a process leaves is removed: entries of creations and nothing else, of a ref
+//!    that neither exists nor is locked. Any other reflog may be all that is left of its ref.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{Files, log};
+use crate::error::{Error, ErrorKind, Result, io_text};
+use crate::lockfile::suffixed;
+use crate::name::RefName;
+use crate::system::{FileKind, bytes_to_path, remove_empty_tree};
+
+impl Files {
+    /// Makes room for the reflog of `name`, which does not exist.
+    ///
+    /// # Errors
+    /// `Io`, in Git's words, when another reflog has its place.
+    pub(super) fn clear_log_way(&self, name: RefName<'_>) -> Result<()> {
+        let (base, path) = self.log_path(name);
+        match self.system.lstat(&path) {
+            Ok(stat) if stat.kind == FileKind::Directory => {
+                if remove_empty_tree(self.system.as_ref(), &path) {
+                    return Ok(());
+                }
+                self.clear_logs_below(&base, &path);
+                if remove_empty_tree(self.system.as_ref(), &path) {
+                    return Ok(());
+                }
+                let path = path.display();
+                let message =
+                    format!("cannot update the ref '{name}': there are still logs under '{path}'");
+                Err(Error::new(ErrorKind::Io, message))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                let inner = path.strip_prefix(&base).unwrap_or(&path);
+                let mut above = inner.ancestors().skip(1).map(|inner| base.join(inner));
+                let file = above.find(|above| self.is_file(above));
+                if file.is_some_and(|file| self.clear_log(&base, &file)) {
+                    return Ok(());
+                }
+                let message = format!(
+                    "cannot update the ref '{name}': unable to append to '{}': {}",
+                    path.display(),
+                    io_text(&error)
+                );
+                Err(Error::new(ErrorKind::Io, message).with_source(error))
+            }
+            // What else there is shows when it is written.
+            _ => Ok(()),
+        }
+    }
+
+    fn is_file(&self, path: &Path) -> bool {
+        let stat = self.system.lstat(path);
+        stat.is_ok_and(|stat| stat.kind == FileKind::File)
+    }
+
+    /// Removes the reflogs below a directory that may be removed.
+    fn clear_logs_below(&self, base: &Path, dir: &Path) {
+        let mut dirs = vec![dir.to_owned()];
+        while let Some(dir) = dirs.pop() {
+            for entry in self.system.read_dir(&dir).unwrap_or_default() {
+                let path = dir.join(bytes_to_path(&entry.name));
+                match entry.kind {
+                    FileKind::Directory => dirs.push(path),
+                    FileKind::File => drop(self.clear_log(base, &path)),
+                    FileKind::Symlink | FileKind::Other => {}
+                }
+            }
+        }
+    }
+
+    /// Removes a reflog whose ref never came to be; returns whether it is gone.
+    fn clear_log(&self, base: &Path, path: &Path) -> bool {
+        let inner = path.strip_prefix(base).unwrap_or(path);
+        let ref_path = base.parent().unwrap_or(base).join(inner);
+        let is_there = |path: &PathBuf| match self.system.lstat(path) {
+            Ok(stat) => stat.kind != FileKind::Directory,
+            Err(error) => !log::is_absent(&error),
+        };
+        if is_there(&ref_path) || is_there(&suffixed(&ref_path, ".lock")) {
+            return false;
+        }
+        let content = self.system.read(path);
+        content.is_ok_and(|content| self.says_no_more_than_creations(&content))
+            && self.system.remove_file(path).is_ok()
+    }
+
+    fn says_no_more_than_creations(&self, content: &[u8]) -> bool {
+        let format = self.options.object_format;
+        let mut lines = content.split(|&byte| byte == b'\n');
+        // Behind the last line end: nothing, or an entry that was cut.
+        let _ = lines.next_back();
+        lines.all(|line| log::parse(line, format).is_some_and(|entry| entry.old.is_null()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::layout::Layout;
+    use crate::objects::NoObjects;
+    use crate::oid::{ObjectFormat, ObjectId};
+    use crate::options::Options;
+    use crate::store::Store;
+    use crate::system::System;
+    use crate::system::simulation::SimSystem;
+    use crate::transaction::Edit;
+    use crate::{LogOrder, RefFormat};
+
+    fn oid(digit: char) -> ObjectId {
+        ObjectId::from_hex(digit.to_string().repeat(40).as_bytes()).expect("an id")
+    }
+
+    /// A store with a reflog of a ref that does not exist.
+    fn store(log: &str, entries: &[(char, char)]) -> (SimSystem, Store) {
+        let system = SimSystem::new(1);
+        let path = Path::new("/r/logs").join(log);
+        system.create_dir_all(path.parent().unwrap()).unwrap();
+        system.create_dir_all(Path::new("/r/refs/heads")).unwrap();
+        let mut file = system.create_new(&path, 0o666).unwrap();
+        for (old, new) in entries {
+            let (old, new) = (oid(*old), oid(*new));
+            let line = format!("{old} {new} A <a@b> 1700000000 +0000\tx\n");
+            file.write_all(line.as_bytes()).unwrap();
+        }
+        file.write_all(b"01").unwrap();
+        let store = Store::open(
+            Arc::new(system.clone()),
+            Layout::main("/r"),
+            RefFormat::Files,
+            Arc::new(NoObjects),
+            Options::simulated(ObjectFormat::Sha1),
+        );
+        (system, store.unwrap())
+    }
+
+    fn create(store: &Store, names: &[&str]) -> Result<()> {
+        let mut transaction = store.transaction();
+        for name in names {
+            transaction.add(Edit::update(RefName::new(name)?, oid('7')))?;
+        }
+        transaction.commit().map(drop)
+    }
+
+    #[test]
+    fn a_reflog_of_a_ref_that_never_came_to_be_is_in_nobodys_way() {
+        for (log, name) in [
+            ("refs/heads/a/b", "refs/heads/a"),
+            ("refs/heads/a", "refs/heads/a/b"),
+        ] {
+            for others in [&[][..], &["refs/heads/c"]] {
+                let (_, store) = store(log, &[('0', '1'), ('0', '2')]);
+                create(&store, &[&[name], others].concat()).unwrap();
+                let name = RefName::new(name).unwrap();
+                let log = store.log(name, LogOrder::OldestFirst).unwrap().unwrap();
+                assert_eq!(log.len(), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn what_may_be_the_last_of_a_ref_stays_and_nothing_is_half_done() {
+        for (log, name, told) in [
+            (
+                "refs/heads/a/b",
+                "refs/heads/a",
+                "there are still logs under",
+            ),
+            ("refs/heads/a", "refs/heads/a/b", "unable to append to"),
+        ] {
+            for others in [&[][..], &["refs/heads/c"]] {
+                let (system, store) = store(log, &[('0', '1'), ('1', '2')]);
+                let error = create(&store, &[&[name], others].concat()).unwrap_err();
+                assert!(error.to_string().contains(told), "{error}");
+                assert!(store.refs().unwrap().next().unwrap().is_none());
+                assert!(system.lstat(&Path::new("/r/logs").join(log)).is_ok());
+                // Neither a lock nor a journal is left.
+                create(&store, &["refs/heads/c"]).unwrap();
+            }
+        }
+    }
+}
