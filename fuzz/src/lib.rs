@@ -79,6 +79,13 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
+/// Targets that must fail: what they are given breaks its promises.
+pub const PLANTED: &[Target] = &[Target {
+    name: "transactions on a disk that lies",
+    run: transactions::on_a_disk_that_lies,
+    seeds: transactions::seeds,
+}];
+
 /// Finds a target by its name.
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)

@@ -3,16 +3,18 @@
 //!     cargo run --release -- list
 //!     cargo run --release -- run TARGET|all [--seconds N] [--executions N] [--seed S]
 //!     cargo run --release -- repeat TARGET FILE
+//!     cargo run --release -- planted
 //!
 //! The same seed and number of executions give the same inputs everywhere. An input that fails is
 //! kept as a file in `failures`, and the exit code is 1. The memory of the process is limited.
+//! `planted` runs what must fail, and fails if it does not.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use refdb_fuzz::rng::Rng;
-use refdb_fuzz::{TARGETS, Target, target};
+use refdb_fuzz::{PLANTED, TARGETS, Target, target};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 /// How much memory the process may have, and how long an execution may take.
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         ["run", which, rest @ ..] => run_all(which, rest),
+        ["planted"] => run_planted(),
         ["repeat", which, file] => {
             let bytes = std::fs::read(file).expect("the input can be read");
             (target(which).expect("a target of that name").run)(&bytes);
@@ -46,7 +49,8 @@ fn main() -> ExitCode {
         }
         _ => {
             eprintln!(
-                "usage: list | run TARGET|all [--seconds N] [--executions N] [--seed S] | repeat TARGET FILE"
+                "usage: list | run TARGET|all [--seconds N] [--executions N] [--seed S] | \
+                 repeat TARGET FILE | planted"
             );
             ExitCode::from(129)
         }
@@ -93,22 +97,81 @@ fn run_all(which: &str, options: &[&str]) -> ExitCode {
     code
 }
 
+/// After so many executions a planted bug must have shown.
+const PLANTED_EXECUTIONS: u64 = 20_000;
+
+fn run_planted() -> ExitCode {
+    // Their panics are what is wanted.
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut code = ExitCode::SUCCESS;
+    for target in PLANTED {
+        let mut inputs = Inputs::new(target, 1);
+        let caught = (1..=PLANTED_EXECUTIONS).find(|_| {
+            let input = inputs.next();
+            let done = catch_unwind(AssertUnwindSafe(|| (target.run)(&input)));
+            inputs.passed(input);
+            done.is_err()
+        });
+        match caught {
+            Some(after) => println!("{}: caught after {after} executions", target.name),
+            None => {
+                eprintln!("{}: not caught", target.name);
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    code
+}
+
+/// The inputs of a target: first the good ones, then mutations.
+struct Inputs {
+    rng: Rng,
+    seeds: usize,
+    pool: Vec<Vec<u8>>,
+    given: usize,
+}
+
+impl Inputs {
+    fn new(target: &Target, seed: u64) -> Inputs {
+        let pool = (target.seeds)();
+        Inputs {
+            rng: Rng::new(seed),
+            seeds: pool.len(),
+            pool,
+            given: 0,
+        }
+    }
+
+    fn next(&mut self) -> Vec<u8> {
+        self.given += 1;
+        if self.given <= self.seeds {
+            return self.pool[self.given - 1].clone();
+        }
+        let mut input = self.pool[self.rng.below(self.pool.len())].clone();
+        let other = self.rng.below(self.pool.len());
+        self.rng.mutate(&mut input, &self.pool[other]);
+        input
+    }
+
+    /// Keeps some of the inputs with which nothing was wrong: later ones are several mutations away
+    /// from the good ones.
+    fn passed(&mut self, input: Vec<u8>) {
+        if input.len() < 1 << 16 && self.rng.below(32) == 0 {
+            let place = self.rng.below(POOL);
+            match self.pool.get_mut(self.seeds + place) {
+                Some(old) => *old = input,
+                None => self.pool.push(input),
+            }
+        }
+    }
+}
+
 /// Runs one target; prints what came of it, and returns whether nothing failed.
 fn run(target: &Target, limits: &Limits) -> bool {
-    let mut rng = Rng::new(limits.seed);
-    let seeds = (target.seeds)();
-    let mut pool = seeds.clone();
+    let mut inputs = Inputs::new(target, limits.seed);
     let (started, mut executions, mut failures) = (Instant::now(), 0, 0);
     while executions < limits.executions && started.elapsed().as_secs() < limits.seconds {
-        let index = usize::try_from(executions).unwrap_or(usize::MAX);
-        let mut input = match seeds.get(index) {
-            Some(seed) => seed.clone(),
-            None => pool[rng.below(pool.len())].clone(),
-        };
-        if index >= seeds.len() {
-            let other = rng.below(pool.len());
-            rng.mutate(&mut input, &pool[other]);
-        }
+        let input = inputs.next();
         executions += 1;
         let began = Instant::now();
         let done = catch_unwind(AssertUnwindSafe(|| (target.run)(&input)));
@@ -119,13 +182,8 @@ fn run(target: &Target, limits: &Limits) -> bool {
             if failures == 5 {
                 break;
             }
-        } else if input.len() < 1 << 16 && rng.below(32) == 0 {
-            // Later inputs are several mutations away from the good ones.
-            let place = rng.below(POOL);
-            match pool.get_mut(seeds.len() + place) {
-                Some(old) => *old = input,
-                None => pool.push(input),
-            }
+        } else {
+            inputs.passed(input);
         }
     }
     let (name, seed) = (target.name, limits.seed);

@@ -49,6 +49,15 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
 }
 
 pub(crate) fn sequence(bytes: &[u8]) {
+    carry_out(bytes, false);
+}
+
+/// The same on a disk that says that things are durable and does not make them so.
+pub(crate) fn on_a_disk_that_lies(bytes: &[u8]) {
+    carry_out(bytes, true);
+}
+
+fn carry_out(bytes: &[u8], lies: bool) {
     let mut input = Input(bytes.get(..96).unwrap_or(bytes));
     let format = match input.next() % 2 {
         0 => RefFormat::Files,
@@ -56,6 +65,9 @@ pub(crate) fn sequence(bytes: &[u8]) {
     };
     let mut system = empty(format);
     system.sync_all();
+    if lies {
+        system.lie_about_syncs();
+    }
     let mut model = Map::new();
     let mut pid = 2000;
     let mut value = 0;
@@ -96,12 +108,14 @@ fn step(
     let dies = matches!(kind % 8, 3 | 4);
     let mut wanted = model.clone();
     let done = if kind >= 224 {
-        store.optimize(&Optimize::default())
+        store.optimize(&Optimize::default()).map(|()| true)
     } else {
         let (edits, possible) = edits(&mut wanted, input, value);
         let mut transaction = store.transaction();
         let added = edits.into_iter().try_for_each(|edit| transaction.add(edit));
-        let done = added.and_then(|()| transaction.commit()).map(drop);
+        let done = added.and_then(|()| transaction.commit());
+        // What failed after the commit became visible may not be durable.
+        let done = done.map(|outcome| outcome.afterwards.is_empty());
         assert!(
             possible || done.is_err(),
             "what is impossible was acknowledged"
@@ -120,14 +134,16 @@ fn step(
     } else {
         process.set_fault(None);
     }
-    if dies && kind & 16 != 0 {
+    let loses_power = dies && kind & 16 != 0;
+    if loses_power {
         *system = system.crash(Crash::seeded(u64::from(kind) << 8 | at));
     }
     let found = read(&open(&system.process(1999), format));
     let told_in_part = done
         .as_ref()
         .is_err_and(|error| error.to_string().contains("in part"));
-    if done.is_ok() {
+    let acknowledged = matches!(done, Ok(true));
+    if acknowledged || done.is_ok() && !loses_power {
         assert_eq!(found, wanted, "acknowledged");
     } else if told_in_part || dies {
         assert!(
@@ -136,6 +152,10 @@ fn step(
         );
     } else {
         assert_eq!(&found, model, "refused: {done:?}");
+    }
+    if !acknowledged {
+        // What was read once may go with the power when nobody has promised it.
+        system.sync_all();
     }
     *model = found;
     // Whatever was left behind is in nobody's way.

@@ -137,6 +137,12 @@ impl SimSystem {
         self.disk().sync_all();
     }
 
+    /// Lets the disk say that something is durable without making it so, as some disks do. Only
+    /// [`SimSystem::sync_all`] is believed from then on.
+    pub fn lie_about_syncs(&self) {
+        self.disk().lies = true;
+    }
+
     /// Lets operations of this process fail; `None` ends that.
     pub fn set_fault(&self, fault: Option<Fault>) {
         self.this().fault = fault;
@@ -249,9 +255,11 @@ impl Write for SimFile {
 
 impl WriteFile for SimFile {
     fn sync(&mut self) -> io::Result<()> {
-        self.system
-            .changing("sync", &self.path)?
-            .sync_content(self.ino)
+        let mut disk = self.system.changing("sync", &self.path)?;
+        if disk.lies {
+            return Ok(());
+        }
+        disk.sync_content(self.ino)
     }
 }
 
@@ -397,13 +405,18 @@ impl System for SimSystem {
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let mut disk = self.changing("sync_dir", path)?;
         let dir = disk.existing(path, true)?;
+        if disk.lies {
+            return Ok(());
+        }
         disk.sync_names(dir)
     }
 
     fn sync_file_system(&self, path: &Path) -> io::Result<()> {
         let mut disk = self.changing("sync_file_system", path)?;
         disk.existing(path, true)?;
-        disk.sync_all();
+        if !disk.lies {
+            disk.sync_all();
+        }
         Ok(())
     }
 

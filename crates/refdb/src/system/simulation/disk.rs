@@ -37,6 +37,8 @@ pub(super) struct Disk {
     pub(super) clock: Duration,
     pub(super) random: u64,
     pub(super) machine: Machine,
+    /// Whether it says that something is durable without making it so.
+    pub(super) lies: bool,
 }
 
 /// What a machine knows beside its disk, until it loses power.
@@ -125,6 +127,7 @@ impl Disk {
             clock: Duration::from_secs(1_700_000_000),
             random: seed,
             machine: Machine::default(),
+            lies: false,
         };
         disk.machine.boot(disk.clock);
         disk.new_inode(Node::empty_dir(), 0o755);
