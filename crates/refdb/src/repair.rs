@@ -35,6 +35,7 @@ use crate::error::Result;
 use crate::objects::{ObjectKind, Objects};
 use crate::oid::ObjectId;
 use crate::repository::Repository;
+use crate::system::FileKind;
 use crate::target::Target;
 use crate::verify::{Damage, Repair, deep};
 
@@ -113,6 +114,11 @@ impl Plan<'_> {
     }
 }
 
+/// Returns whether a file can be read for what it says: a pipe would have to be waited for.
+fn has_content(kind: FileKind) -> bool {
+    matches!(kind, FileKind::File | FileKind::Symlink)
+}
+
 /// Plans the repair of everything that the deep check finds.
 ///
 /// # Errors
@@ -136,7 +142,7 @@ pub fn plan(repository: &Repository, options: Options) -> Result<Plan<'_>> {
         };
         match repository.ref_format() {
             RefFormat::Files => plan.files_of(dir, &prefix, worktree.id.is_none(), &found)?,
-            RefFormat::Reftable => plan.stack_of(dir, &prefix, &found)?,
+            RefFormat::Reftable => plan.stack_of(dir, &prefix, &found, options)?,
         }
     }
     plan.refs.sort_by(|a, b| a.name.cmp(&b.name));
@@ -153,15 +159,24 @@ impl Plan<'_> {
                 Repair::RemoveFile => {
                     let is_lock = damage.what.starts_with("a lock");
                     let is_table = damage.what.starts_with("a table");
-                    if (is_lock || is_table) && !options.remove_locks {
-                        let what = "left, since a process may be at work: see --remove-locks";
-                        self.note(file, what);
+                    if is_lock || is_table {
+                        self.leftover(file, options);
                     } else {
                         self.steps.push(Step::Remove(file.clone()));
                     }
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Takes a file away that may be that of a writer, if there is none.
+    fn leftover(&mut self, file: &Path, options: Options) {
+        if options.remove_locks {
+            self.steps.push(Step::Remove(file.to_owned()));
+        } else {
+            let what = "left, since a process may be at work: see --remove-locks";
+            self.note(file, what);
         }
     }
 

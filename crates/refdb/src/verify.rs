@@ -31,8 +31,8 @@ use crate::backend::RefFormat;
 use crate::error::{Error, Result};
 use crate::repository::{Repository, Worktree};
 use crate::system::FileKind;
-pub(crate) use deep::indices_of_name;
 pub use deep::{Counts, Damage, Repair, deep};
+pub(crate) use deep::{condition, indices_of_name};
 pub use severity::{MessageId, Severities, Severity};
 
 /// Something that one of Git's checks says.

@@ -8,10 +8,11 @@
 //!    what it began is finished or leaves no trace, before anybody reads a half of it.
 //!
 //! `planted` shows that these tests find what they are for; `journal` what Git may do between the
-//! death of a process and the next one.
+//! death of a process and the next one; `repair` disturbs a repair in the same way.
 
 mod journal;
 mod planted;
+mod repair;
 mod widely;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +23,6 @@ use std::time::Duration;
 
 use refdb::layout::Layout;
 use refdb::objects::NoObjects;
-use refdb::options::{Committer, Identity, LockTimeout};
 use refdb::store::Optimize;
 use refdb::system::simulation::{Content, Crash, Failure, Fault, Names, SimSystem};
 use refdb::system::{FileKind, System};
@@ -82,25 +82,13 @@ impl Process {
 
     fn with(system: Arc<dyn System>, format: Format, adjust: fn(&mut Options)) -> Process {
         let open = |layout| {
-            let mut options = Options::new(object_format(format));
-            options.committer = Committer::from(Identity {
-                name: "A".into(),
-                email: "a@b".into(),
-                date: Some((1_700_000_000, 0)),
-                ..Identity::default()
-            });
-            options.files_ref_lock_timeout = LockTimeout::from_millis(0);
-            options.packed_refs_timeout = LockTimeout::from_millis(0);
-            options.reftable.lock_timeout = LockTimeout::from_millis(0);
+            let mut options = Options::simulated(format.our_objects());
             // Room for values so long that a few of them make a large table.
             options.reftable.block_size = 64 << 10;
             adjust(&mut options);
-            let refs = match format.refs {
-                refdb_testkit::RefFormat::Files => RefFormat::Files,
-                refdb_testkit::RefFormat::Reftable => RefFormat::Reftable,
-            };
             let system = Arc::clone(&system);
-            Store::open(system, layout, refs, Arc::new(NoObjects), options).expect("a store")
+            Store::open(system, layout, format.ours(), Arc::new(NoObjects), options)
+                .expect("a store")
         };
         let main = open(Layout::main(GIT_DIR));
         let linked = open(Layout::linked(LINKED_DIR, GIT_DIR));
@@ -118,15 +106,8 @@ impl Process {
     }
 }
 
-fn object_format(format: Format) -> ObjectFormat {
-    match format.objects {
-        refdb_testkit::ObjectFormat::Sha1 => ObjectFormat::Sha1,
-        refdb_testkit::ObjectFormat::Sha256 => ObjectFormat::Sha256,
-    }
-}
-
 fn is_reftable(format: Format) -> bool {
-    format.refs == refdb_testkit::RefFormat::Reftable
+    format.ours() == RefFormat::Reftable
 }
 
 fn name(text: &str) -> RefNameBuf {
@@ -592,7 +573,7 @@ impl Case {
     /// if there are fewer. Which hash names the objects makes so little difference that few are
     /// enough for the second one.
     fn points(&self, most: u64) -> impl Iterator<Item = u64> + use<> {
-        let is_first = self.format.objects == refdb_testkit::ObjectFormat::Sha1;
+        let is_first = self.format.our_objects() == ObjectFormat::Sha1;
         let most = if is_first { most } else { 15 };
         let step = usize::try_from(1 + self.ops / most).expect("not many");
         (0..=self.ops).rev().step_by(step)

@@ -15,7 +15,7 @@ use super::*;
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Bug {
+pub(super) enum Bug {
     /// Names are not made durable.
     NoDirectorySync,
     /// The content of files is not made durable.
@@ -38,6 +38,14 @@ enum Bug {
     NobodyBoots,
     /// Several processes can take a lock over at once.
     NoGuard,
+    /// Tables are made durable only after a list that names them is.
+    ListBeforeTable,
+    /// A table is made durable before its footer is written.
+    NoFooterSync,
+    /// One restart point of a table leads to the middle of a record.
+    WrongRestart,
+    /// A repair does not keep what it changes.
+    NothingKept,
 }
 
 #[derive(Debug)]
@@ -47,7 +55,7 @@ struct Buggy {
     journal_is_written: AtomicBool,
 }
 
-fn planted(inner: SimSystem, bug: Bug) -> Box<dyn System> {
+pub(super) fn planted(inner: SimSystem, bug: Bug) -> Box<dyn System> {
     Box::new(Buggy {
         inner,
         bug,
@@ -57,6 +65,11 @@ fn planted(inner: SimSystem, bug: Bug) -> Box<dyn System> {
 
 fn is_journal(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == "refdb.journal")
+}
+
+fn is_table(path: &Path) -> bool {
+    let name = path.to_string_lossy();
+    name.contains("/reftable/0x") || name.contains("/reftable/.0x")
 }
 
 struct Unsynced(Box<dyn WriteFile>);
@@ -77,6 +90,62 @@ impl WriteFile for Unsynced {
     }
 }
 
+/// A table whose footer is written after it was made durable.
+struct EarlySynced(Box<dyn WriteFile>);
+
+/// The length of a footer: of SHA-1, the shorter one.
+const FOOTER: usize = 68;
+
+impl io::Write for EarlySynced {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let (blocks, footer) = bytes.split_at(bytes.len().saturating_sub(FOOTER));
+        self.0.write_all(blocks)?;
+        self.0.sync()?;
+        self.0.write_all(footer)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl WriteFile for EarlySynced {
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A table with a wrong restart point in its first block.
+struct Misled(Box<dyn WriteFile>);
+
+impl io::Write for Misled {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut bytes = bytes.to_vec();
+        let header = if bytes.get(4) == Some(&1) { 24 } else { 28 };
+        if bytes.starts_with(b"REFT") && bytes.get(header) == Some(&b'r') {
+            let len = &bytes[header + 1..header + 4];
+            let len = len
+                .iter()
+                .fold(0, |len, &byte| len << 8 | usize::from(byte));
+            // The last restart point stands before the count of them.
+            bytes[len - 3] ^= 1;
+        }
+        self.0.write_all(&bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl WriteFile for Misled {
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync()
+    }
+}
+
 impl Buggy {
     fn file(&self, path: &Path, file: Box<dyn WriteFile>) -> Box<dyn WriteFile> {
         let of_journal = path
@@ -85,6 +154,9 @@ impl Buggy {
         match self.bug {
             Bug::NoFileSync => Box::new(Unsynced(file)),
             Bug::JournalNotSynced if of_journal => Box::new(Unsynced(file)),
+            Bug::ListBeforeTable if is_table(path) => Box::new(Unsynced(file)),
+            Bug::NoFooterSync if is_table(path) => Box::new(EarlySynced(file)),
+            Bug::WrongRestart if is_table(path) => Box::new(Misled(file)),
             _ => file,
         }
     }
@@ -132,7 +204,11 @@ impl System for Buggy {
     }
 
     fn create_new(&self, path: &Path, mode: u32) -> io::Result<Box<dyn WriteFile>> {
-        Ok(self.file(path, self.inner.create_new(path, mode)?))
+        let file = self.inner.create_new(path, mode)?;
+        if self.bug == Bug::NothingKept && path.to_string_lossy().contains("/refdb-damaged/") {
+            self.inner.remove_file(path)?;
+        }
+        Ok(self.file(path, file))
     }
 
     fn append(&self, path: &Path, create: Option<u32>) -> io::Result<Box<dyn WriteFile>> {
@@ -148,7 +224,11 @@ impl System for Buggy {
                 return self.inner.remove_file(from);
             }
         }
-        self.inner.rename(from, to)
+        self.inner.rename(from, to)?;
+        if self.bug == Bug::ListBeforeTable && to.ends_with("reftable/tables.list") {
+            self.inner.sync_file_system(to)?;
+        }
+        Ok(())
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -239,7 +319,7 @@ impl System for Buggy {
 }
 
 /// Returns whether an assertion fails.
-fn is_caught(check: impl FnOnce()) -> bool {
+pub(super) fn is_caught(check: impl FnOnce()) -> bool {
     catch_unwind(AssertUnwindSafe(check)).is_err()
 }
 
@@ -352,5 +432,8 @@ caught! {
     nothing_taken_over_in_reftable: check_locks(REFTABLE_SHA1) with NobodyIsDead;
     a_number_that_is_reused: check_locks(FILES_SHA1) with NumbersAreNotReused;
     a_boot_that_is_not_noticed: check_locks(FILES_SHA1) with NobodyBoots;
+    list_before_the_table: check_power(REFTABLE_SHA1) with ListBeforeTable;
+    table_synced_before_its_footer: check_power(REFTABLE_SHA1) with NoFooterSync;
+    wrong_restart_offset: check_deaths(REFTABLE_SHA1) with WrongRestart;
     takeover_without_the_guard: check_race(FILES_SHA1) with NoGuard;
 }

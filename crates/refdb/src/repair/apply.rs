@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Plan, Step};
+use super::{Plan, Step, has_content};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lockfile::{Holder, LockFile, LockOptions};
 use crate::system::{FileKind, System};
@@ -78,10 +78,7 @@ impl Plan<'_> {
             let text = format!("cannot lock '{}': {error}", path.display());
             Error::new(kind, text).with_source(error)
         })?;
-        let now = match system.read(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            content => Some(content.map_err(io)?),
-        };
+        let now = content(system.as_ref(), path).map_err(io)?;
         if now.as_deref() != old {
             let text = format!(
                 "'{}' was changed after the repair was planned: plan it again",
@@ -97,18 +94,35 @@ impl Plan<'_> {
     }
 }
 
+/// Returns what a file says, if there is one that says something.
+fn content(system: &dyn System, path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    let stat = match system.lstat(path) {
+        Err(error) if missing(&error) => return Ok(None),
+        stat => stat?,
+    };
+    if !has_content(stat.kind) {
+        return Ok(None);
+    }
+    match system.read(path) {
+        Err(error) if missing(&error) => Ok(None),
+        content => content.map(Some),
+    }
+}
+
 /// Makes a directory that no repair has used.
 fn new_aside(system: &dyn System, common: &Path) -> Result<PathBuf> {
     let top = common.join(ASIDE);
     let failed = |error| Error::io("cannot create", &top, error);
     make_dirs(system, &top).map_err(failed)?;
+    // A repair that was cut short may have made it, and no more.
+    system.sync_dir(common).map_err(failed)?;
     let mut number = 1;
     loop {
         let dir = top.join(number.to_string());
         match system.create_dir(&dir) {
             Ok(()) => {
                 system.sync_dir(&top).map_err(failed)?;
-                system.sync_dir(common).map_err(failed)?;
                 return Ok(dir);
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
@@ -150,17 +164,19 @@ fn sync_parent(system: &dyn System, path: &Path) -> io::Result<()> {
         .map_or(Ok(()), |parent| system.sync_dir(parent))
 }
 
-/// Creates a directory and those above it.
+/// Creates a directory and those above it, each durable: what is kept must not hang on a name that
+/// goes with the power.
 fn make_dirs(system: &dyn System, dir: &Path) -> io::Result<()> {
     match system.create_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => match dir.parent() {
             Some(parent) => {
                 make_dirs(system, parent)?;
-                system.create_dir(dir)
+                system.create_dir(dir)?;
             }
-            None => Err(error),
+            None => return Err(error),
         },
-        made => made,
+        made => made?,
     }
+    sync_parent(system, dir)
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use bstr::ByteSlice;
 
-use super::{Plan, Step};
+use super::{Plan, Step, has_content};
 use crate::backend::files::{PACKED_HEADER, parse_log_line, parse_loose};
 use crate::error::{Error, Result};
 use crate::name::{FormatOptions, is_well_formed};
@@ -132,9 +132,9 @@ impl Plan<'_> {
         let format = self.repository.object_format();
         let kind = self.repository.system().lstat(path);
         let kind = kind.map_err(|error| Error::io("unable to read", path, error))?;
-        let old = match kind.kind {
-            FileKind::File | FileKind::Symlink => self.content(path)?,
-            _ => None,
+        let old = match has_content(kind.kind) {
+            true => self.content(path)?,
+            false => None,
         };
         let before = old
             .as_ref()
@@ -155,11 +155,13 @@ impl Plan<'_> {
                     Target::Direct(oid) => format!("{oid}\n").into_bytes(),
                     Target::Symbolic(name) => [b"ref: ", name.as_bytes(), b"\n"].concat(),
                 };
-                if kind.kind != FileKind::File {
-                    self.steps.push(Step::Remove(path.to_owned()));
+                // A link or a pipe goes when the file gets its name.
+                let is_other = kind.kind != FileKind::File;
+                if is_other || old.as_ref() != Some(&content) {
+                    let path = path.to_owned();
+                    let new = content;
+                    self.steps.push(Step::Replace { path, old, new });
                 }
-                let old = old.filter(|_| kind.kind == FileKind::File);
-                self.replace(path, old, content);
             }
             None if name == b"HEAD" => {
                 self.note(path, "nobody knows what it was: write it with symbolic-ref");

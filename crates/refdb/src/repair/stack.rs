@@ -10,14 +10,14 @@ use reftable::{
     HashId, LogValue, MergedLogs, MergedRefs, RefRecord, RefValue, Table, WriteOptions, Writer,
 };
 
-use super::{Plan, Step};
-use crate::backend::reftable::is_table_name;
+use super::{Options, Plan, Step};
+use crate::backend::reftable::{is_table_name, is_unfinished};
 use crate::error::{Error, Result};
 use crate::name::{FormatOptions, RefName, is_root_ref, is_well_formed};
 use crate::objects::Peeled;
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::target::Target;
-use crate::verify::{Damage, Repair, indices_of_name};
+use crate::verify::{Damage, Repair, condition, indices_of_name};
 
 /// A table of the repaired stack.
 struct Member {
@@ -42,7 +42,13 @@ type Logged = BTreeMap<Vec<u8>, Vec<(u64, ObjectId)>>;
 
 impl Plan<'_> {
     /// Plans the repair of the stack in `dir`, if the check found something there.
-    pub(super) fn stack_of(&mut self, dir: &Path, prefix: &[u8], found: &[Damage]) -> Result<()> {
+    pub(super) fn stack_of(
+        &mut self,
+        dir: &Path,
+        prefix: &[u8],
+        found: &[Damage],
+        options: Options,
+    ) -> Result<()> {
         let dir = dir.join("reftable");
         let mut here = found.iter().filter(|damage| {
             let is_for_others = matches!(damage.repair, Repair::ByHand | Repair::RemoveFile);
@@ -57,6 +63,12 @@ impl Plan<'_> {
             list => Some(list.map_err(|error| Error::io("unable to read", &list_path, error))?),
         };
         let names = self.members(&dir, old_list.as_deref(), found)?;
+        if old_list
+            .as_ref()
+            .is_none_or(|list| condition(list).is_some())
+        {
+            self.folder_without_list(&dir, &names, options)?;
+        }
         // What looked like a leftover beside a damaged list may belong to the stack.
         let kept: BTreeSet<PathBuf> = names.iter().map(|name| dir.join(name)).collect();
         self.steps
@@ -146,6 +158,28 @@ impl Plan<'_> {
             }
         }
         Ok(members.into_iter().map(|(_, name)| name).collect())
+    }
+
+    /// Takes away what lies beside the tables of a stack that lost its list: what belongs there was
+    /// not to be told before it was known which tables do.
+    fn folder_without_list(
+        &mut self,
+        dir: &Path,
+        members: &[String],
+        options: Options,
+    ) -> Result<()> {
+        let entries = self.repository.system().read_dir(dir);
+        let entries = entries.map_err(|error| Error::io("unable to read", dir, error))?;
+        for entry in entries {
+            let Ok(name) = std::str::from_utf8(&entry.name) else {
+                continue;
+            };
+            let is_leftover = is_table_name(name) || is_unfinished(name) || name.ends_with(".lock");
+            if is_leftover && !members.iter().any(|member| member == name) {
+                self.leftover(&dir.join(name), options);
+            }
+        }
+        Ok(())
     }
 
     /// Takes a table into the stack: as it is, or as what its whole blocks say.

@@ -232,7 +232,7 @@ fn unreadable(path: &Path) -> impl Fn(std::io::Error) -> Error + '_ {
 }
 
 /// Says of a file that is not what it should be how it came to be so, as far as that shows.
-fn condition(content: &[u8]) -> Option<&'static str> {
+pub(crate) fn condition(content: &[u8]) -> Option<&'static str> {
     if content.is_empty() {
         return Some("the file is empty, as after a power failure");
     }

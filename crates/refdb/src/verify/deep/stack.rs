@@ -203,7 +203,7 @@ impl Deep<'_> {
             if is_listed || name == "tables.list" || entry.kind == FileKind::Directory {
                 continue;
             }
-            if is_table_name(&name) && is_lost(&name, tables) {
+            if is_table_name(&name) && is_lost(&name, listed, tables) {
                 let what = "the list does not name this table, and no other has its update indices: \
                      what it says is not seen";
                 self.error(&path, None, what, Repair::RebuildList);
@@ -278,17 +278,21 @@ impl Deep<'_> {
 }
 
 /// Returns whether a table that is not listed was once part of the stack, by its name: compaction
-/// leaves behind what its result covers, and a dead writer what is newer than the stack.
-pub(super) fn is_lost(name: &str, tables: &[Arc<Table>]) -> bool {
+/// leaves behind what its result covers, and a dead writer what is newer than the stack. Of a listed
+/// table that cannot be opened the name says what it covers.
+fn is_lost(name: &str, listed: &[String], tables: &[Arc<Table>]) -> bool {
     let Some((min, max)) = indices_of_name(name) else {
         return false;
     };
-    let newest = tables.last().map_or(0, |table| table.max_update_index());
-    let is_covered = |table: &Arc<Table>| {
-        (table.min_update_index()..=table.max_update_index()).contains(&min)
-            || (min..=max).contains(&table.min_update_index())
-    };
-    max <= newest && !tables.iter().any(is_covered)
+    let named = listed.iter().filter_map(|name| indices_of_name(name));
+    let stated = tables
+        .iter()
+        .map(|table| (table.min_update_index(), table.max_update_index()));
+    let ranges: Vec<(u64, u64)> = named.chain(stated).collect();
+    let newest = ranges.iter().map(|range| range.1).max().unwrap_or(0);
+    let is_covered =
+        |&(first, last): &(u64, u64)| (first..=last).contains(&min) || (min..=max).contains(&first);
+    max <= newest && !ranges.iter().any(is_covered)
 }
 
 fn place(dir: &Path, tables: &[Arc<Table>], name: &[u8]) -> (PathBuf, Option<u64>) {
