@@ -5,9 +5,11 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bstr::ByteSlice;
+use refdb::graph::Grafts;
 use refdb::objects::{ABBREVIATION_MIN, Objects, Odb};
 use refdb::repository::OpenOptions;
 use refdb::revision::{Note, Revisions};
@@ -34,6 +36,7 @@ pub(crate) enum Digits {
 pub(crate) struct Context {
     globals: Globals,
     repository: OnceCell<Repository>,
+    grafts: OnceCell<Grafts>,
 }
 
 impl Context {
@@ -42,6 +45,7 @@ impl Context {
         Context {
             globals,
             repository: OnceCell::new(),
+            grafts: OnceCell::new(),
         }
     }
 
@@ -71,6 +75,7 @@ impl Context {
         let globals = &self.globals;
         let mut options = OpenOptions::new()
             .bare(globals.bare)
+            .no_replace_objects(globals.no_replace_objects)
             .programs(Arc::new(Processes));
         if let Some(dir) = &globals.git_dir {
             options = options.git_dir(dir);
@@ -116,6 +121,45 @@ impl Context {
         Ok(shown.display().to_string())
     }
 
+    /// Names files of the repository in a message as Git does: as seen from the top of the work
+    /// tree.
+    pub(crate) fn as_seen_from_the_top(&self, failure: Failure) -> Failure {
+        /// The messages with whole paths: about locks, which people may have to remove, and links.
+        const WHOLE: [&str; 2] = ["Unable to create '", "Invalid path '"];
+        let shortened = |message: Vec<u8>| match self.dir_in_messages() {
+            Some((dir, shown)) if !WHOLE.iter().any(|it| message.contains_str(it)) => {
+                let dir = [dir.as_os_str().as_bytes(), b"/"].concat();
+                message.replace(dir, format!("{shown}/"))
+            }
+            _ => message,
+        };
+        match failure {
+            Failure::Fatal(message) => Failure::Fatal(shortened(message)),
+            Failure::Advised { message, hint } => Failure::Advised {
+                message: shortened(message),
+                hint,
+            },
+            Failure::Error { message, code } => Failure::Error {
+                message: shortened(message),
+                code,
+            },
+            other => other,
+        }
+    }
+
+    /// Returns the directory that messages name, and how it is shown.
+    fn dir_in_messages(&self) -> Option<(PathBuf, String)> {
+        if let Some(repository) = self.repository.get() {
+            let shown = self.shown_git_dir().ok()?;
+            return Some((repository.common_dir().to_owned(), shown));
+        }
+        // It could not be opened, but it was found.
+        let is_named = self.globals.git_dir.is_some() || std::env::var_os("GIT_DIR").is_some();
+        let here = std::env::current_dir().ok().filter(|_| !is_named)?;
+        let mut dirs = here.ancestors().map(|dir| dir.join(".git"));
+        Some((dirs.find(|dir| dir.is_dir())?, ".git".to_owned()))
+    }
+
     /// Returns the refs of the repository.
     pub(crate) fn store(&self) -> Result<&Store> {
         Ok(self.repository()?.store())
@@ -124,6 +168,12 @@ impl Context {
     /// Returns the objects of the repository.
     pub(crate) fn odb(&self) -> Result<&Odb> {
         Ok(self.repository()?.odb())
+    }
+
+    /// Returns the commits that are taken to have other parents than they name.
+    pub(crate) fn grafts(&self) -> Result<&Grafts> {
+        let repository = self.repository()?;
+        Ok(self.grafts.get_or_init(|| repository.grafts()))
     }
 
     /// Returns the object format of the repository.
@@ -286,7 +336,7 @@ fn refused(error: refdb::Error) -> Failure {
         None => match advice(&error) {
             Some(hint) => Failure::Advised {
                 message: text.into_bytes(),
-                hint,
+                hint: hint.to_owned(),
             },
             None => Failure::from(error),
         },

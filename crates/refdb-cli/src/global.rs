@@ -18,6 +18,8 @@ pub(crate) struct Globals {
     pub(crate) namespace: Option<Vec<u8>>,
     /// `--bare`.
     pub(crate) bare: bool,
+    /// `--no-replace-objects`.
+    pub(crate) no_replace_objects: bool,
     /// `-c`, each `key=value` or only `key`.
     pub(crate) config: Vec<Vec<u8>>,
     /// `--config-env`, each `key=variable`.
@@ -83,7 +85,7 @@ const WITH_VALUE: &[(&str, bool, &str)] = &[
     ("--config-env", true, "no config key given for --config-env"),
 ];
 
-/// Options that speak of what this command never does: pages, locks of the index, advice.
+/// Options that speak of what this command never does: pages, paths, locks of the index, advice.
 const WITHOUT_EFFECT: &[&str] = &[
     "-p",
     "-P",
@@ -92,7 +94,20 @@ const WITHOUT_EFFECT: &[&str] = &[
     "--no-optional-locks",
     "--no-lazy-fetch",
     "--no-advice",
-    "--no-replace-objects",
+    "--literal-pathspecs",
+    "--no-literal-pathspecs",
+    "--glob-pathspecs",
+    "--noglob-pathspecs",
+    "--icase-pathspecs",
+];
+
+/// The same for options with a value: where Git's own programs are, attributes, shallow clones.
+const WITHOUT_EFFECT_BUT_WITH_VALUE: &[(&str, &str)] = &[
+    (
+        "--attr-source",
+        "no attribute source given for --attr-source",
+    ),
+    ("--shallow-file", "no shallow file given for --shallow-file"),
 ];
 
 /// Reads the options before the command word.
@@ -107,8 +122,24 @@ pub(crate) fn parse(args: &[Vec<u8>]) -> Result<(Globals, Request)> {
         match &*text {
             "-v" | "--version" => return Ok((globals, Request::Version)),
             "-h" | "--help" => return Ok((globals, Request::Help)),
-            "--bare" => globals.bare = true,
+            "--no-replace-objects" => globals.no_replace_objects = true,
+            "--bare" => {
+                // Which directory that is does not depend on a `-C` behind it.
+                globals.bare = true;
+                if globals.git_dir.is_none() && std::env::var_os("GIT_DIR").is_none() {
+                    globals.git_dir = std::env::current_dir().ok();
+                }
+            }
+            known if WITHOUT_EFFECT_BUT_WITH_VALUE.iter().any(|it| it.0 == known) => {
+                at += 1;
+                let find = |it: &&(&str, &str)| it.0 == known;
+                let missing = WITHOUT_EFFECT_BUT_WITH_VALUE.iter().find(find);
+                if args.get(at).is_none() {
+                    return Err(misuse(missing.map_or("", |it| it.1)));
+                }
+            }
             known if WITHOUT_EFFECT.contains(&known) => {}
+            known if known.starts_with("--exec-path=") || known.starts_with("--attr-source=") => {}
             known if known.starts_with('-') => {
                 let (name, value) = split(arg);
                 let option = WITH_VALUE.iter().find(|(option, by_equals, _)| {

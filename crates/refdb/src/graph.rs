@@ -123,6 +123,9 @@ struct Commit {
 /// of one that is.
 const UNKNOWN: u32 = u32::MAX;
 
+/// The level of a commit while those of its ancestors are measured.
+const ON_THE_WAY: u32 = u32::MAX;
+
 impl<'o> Graph<'o> {
     /// Begins with an empty graph over the objects of `odb`.
     pub fn new(odb: &'o Odb) -> Self {
@@ -381,6 +384,7 @@ impl<'o> Graph<'o> {
         for &tip in tips {
             self.read(tip)?;
             if self.at(tip).level == 0 {
+                self.commits[tip.0 as usize].level = ON_THE_WAY;
                 path.push((tip, 0));
             }
             while let Some((node, next)) = path.last_mut() {
@@ -388,13 +392,26 @@ impl<'o> Graph<'o> {
                 if let Some(parent) = self.parent_at(node, *next) {
                     *next += 1;
                     self.read(parent)?;
-                    if self.at(parent).level == 0 {
-                        path.push((parent, 0));
+                    match self.at(parent).level {
+                        0 => {
+                            self.commits[parent.0 as usize].level = ON_THE_WAY;
+                            path.push((parent, 0));
+                        }
+                        ON_THE_WAY => {
+                            // Only replaced commits and grafts can do that.
+                            let oid = self.at(parent).oid;
+                            return Err(damaged(format!("commit {oid} is its own ancestor")));
+                        }
+                        _ => {}
                     }
                     continue;
                 }
                 let levels = self.parents_of(node).iter().map(|it| self.at(*it).level);
-                let level = levels.max().unwrap_or(0).saturating_add(1);
+                let level = levels
+                    .max()
+                    .unwrap_or(0)
+                    .saturating_add(1)
+                    .min(ON_THE_WAY - 1);
                 self.commits[node.0 as usize].level = level;
                 path.pop();
             }

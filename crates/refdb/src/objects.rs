@@ -17,8 +17,9 @@ mod odb;
 mod storage;
 
 #[cfg(feature = "git")]
-pub use odb::{ABBREVIATION_MIN, Header, Object, Odb, TAG_DEPTH_MAX, tag_target};
+pub(crate) use odb::Replacements;
 #[cfg(feature = "git")]
+pub use odb::{ABBREVIATION_MIN, Header, Object, Odb, TAG_DEPTH_MAX, tag_target};
 pub use storage::Storage;
 
 use std::fmt;

@@ -26,6 +26,7 @@ mod identity;
 mod open;
 mod ownership;
 mod paths;
+mod replace;
 mod settings;
 mod view;
 mod worktrees;

@@ -18,7 +18,7 @@
 //! # Ok::<(), refdb::Error>(())
 //! ```
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -46,6 +46,15 @@ pub const TAG_DEPTH_MAX: usize = 4096;
 type Store = gix_odb::Store;
 type Handle = gix_odb::HandleArc;
 
+/// How often an object that replaces another may be replaced itself.
+const REPLACEMENTS_MAX: usize = 5;
+
+/// Objects that are read instead of others.
+pub(crate) type Replacements = HashMap<ObjectId, ObjectId>;
+
+/// Reads the replacements.
+type ReadReplacements = Box<dyn Fn() -> Result<Replacements> + Send + Sync>;
+
 /// The objects of a repository.
 pub struct Odb {
     format: ObjectFormat,
@@ -54,6 +63,8 @@ pub struct Odb {
     // Handles that no thread uses at the moment: they hold what was opened.
     idle: Mutex<Vec<Vec<Handle>>>,
     storages: Mutex<Option<Storages>>,
+    read_replacements: OnceLock<ReadReplacements>,
+    replacements: OnceLock<Replacements>,
 }
 
 /// What can be told of an object without reading it.
@@ -90,7 +101,46 @@ impl Odb {
             stores: OnceLock::new(),
             idle: Mutex::new(Vec::new()),
             storages: Mutex::new(None),
+            read_replacements: OnceLock::new(),
+            replacements: OnceLock::new(),
         }
+    }
+
+    /// Says how to find out which objects are read instead of others, which the first object that is
+    /// asked for does. Only the first call counts.
+    pub(crate) fn replace_by(&self, read: ReadReplacements) {
+        let _ = self.read_replacements.set(read);
+    }
+
+    /// Returns whether some objects are read instead of others.
+    pub(crate) fn has_replacements(&self) -> bool {
+        !self.replacements().is_empty()
+    }
+
+    fn replacements(&self) -> &Replacements {
+        if let Some(replacements) = self.replacements.get() {
+            return replacements;
+        }
+        let read = match self.read_replacements.get() {
+            // Where the refs cannot be read there is an error already, or a repair that must go on.
+            Some(read) => read().unwrap_or_default(),
+            None => Replacements::new(),
+        };
+        self.replacements.get_or_init(|| read)
+    }
+
+    /// Returns the object that is read where `oid` is asked for.
+    fn replaced(&self, oid: ObjectId) -> Result<ObjectId> {
+        let replacements = self.replacements();
+        let mut found = oid;
+        for _ in 0..REPLACEMENTS_MAX {
+            match replacements.get(&found) {
+                Some(&by) => found = by,
+                None => return Ok(found),
+            }
+        }
+        let text = format!("replace depth too high for object {oid}");
+        Err(Error::new(ErrorKind::Corrupt, text))
     }
 
     /// Returns the object format.
@@ -108,6 +158,7 @@ impl Odb {
     /// # Errors
     /// `Io` when the database cannot be read.
     pub fn header(&self, oid: ObjectId) -> Result<Option<Header>> {
+        let oid = self.replaced(oid)?;
         if self.is_empty_tree(oid) {
             return Ok(Some(Header {
                 kind: ObjectKind::Tree,
@@ -137,6 +188,7 @@ impl Odb {
     /// # Errors
     /// `Io` when the database cannot be read.
     pub fn read(&self, oid: ObjectId) -> Result<Option<Object>> {
+        let oid = self.replaced(oid)?;
         if self.is_empty_tree(oid) {
             return Ok(Some(Object {
                 kind: ObjectKind::Tree,
@@ -166,6 +218,7 @@ impl Odb {
     /// # Errors
     /// `Io` when the database cannot be read.
     pub fn storage(&self, oid: ObjectId) -> Result<Option<Storage>> {
+        let oid = self.replaced(oid)?;
         if self.is_empty_tree(oid) {
             return Ok(Some(Storage {
                 size: 0,

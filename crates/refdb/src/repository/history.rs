@@ -13,8 +13,9 @@ impl Repository {
     /// `Config` when `core.commitGraph` is no boolean.
     pub fn graph(&self) -> Result<Graph<'_>> {
         let grafts = self.grafts();
-        let uses_file =
-            grafts.is_empty() && self.config.boolean("core.commitgraph")? != Some(false);
+        let uses_file = grafts.is_empty()
+            && self.config.boolean("core.commitgraph")? != Some(false)
+            && !self.odb.has_replacements();
         let graph = Graph::new(&self.odb).with_grafts(grafts);
         Ok(match uses_file {
             true => graph.with_commit_graph_file(),

@@ -80,6 +80,7 @@ pub(super) struct Hooks {
     pub(super) environment: Environment,
     pub(super) overrides: Vec<Override>,
     pub(super) namespace: Option<BString>,
+    pub(super) reads_originals: bool,
     /// How a program that Git starts sees the repository.
     pub(super) view: OnceLock<View>,
     pub(super) setting: Setting,
@@ -246,6 +247,9 @@ impl Hooks {
         }
         if let Some(namespace) = &self.namespace {
             variables.push(("GIT_NAMESPACE", namespace.clone()));
+        }
+        if self.reads_originals {
+            variables.push(("GIT_NO_REPLACE_OBJECTS", "1".into()));
         }
         if !self.overrides.is_empty() {
             let mut parameters = self

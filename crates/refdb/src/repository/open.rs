@@ -13,7 +13,7 @@ use super::format::Format;
 use super::hooks::{Hooks, Programs};
 use super::paths::{self, absolute};
 use super::view::Setting;
-use super::{Repository, identity, ownership, refused, settings};
+use super::{Repository, identity, ownership, refused, replace, settings};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
 use crate::name::RefName;
@@ -36,6 +36,7 @@ pub struct OpenOptions {
     namespace: Option<BString>,
     overrides: Vec<Override>,
     programs: Option<Arc<dyn Programs>>,
+    reads_originals: bool,
 }
 
 impl Default for OpenOptions {
@@ -58,6 +59,7 @@ impl OpenOptions {
             namespace: None,
             overrides: Vec::new(),
             programs: None,
+            reads_originals: false,
         }
     }
 
@@ -106,6 +108,12 @@ impl OpenOptions {
     /// Calls the hooks of the repository, by these means. Without them there are no hooks.
     pub fn programs(mut self, programs: Arc<dyn Programs>) -> Self {
         self.programs = Some(programs);
+        self
+    }
+
+    /// Reads no object instead of another (`--no-replace-objects`).
+    pub fn no_replace_objects(mut self, reads_originals: bool) -> Self {
+        self.reads_originals = reads_originals;
         self
     }
 
@@ -280,6 +288,18 @@ impl OpenOptions {
             },
         };
         let config = config.read()?;
+        let base = replace::base(&self.environment, &config)?;
+        if let Some(base) = base.filter(|_| !self.reads_originals) {
+            let (system, dirs, refs) = (Arc::clone(&self.system), layout.clone(), format.refs);
+            let objects = format.objects;
+            odb.replace_by(Box::new(move || {
+                // The objects themselves are of no interest here.
+                let none = Arc::new(Odb::new("", [], objects));
+                let system = Arc::clone(&system);
+                let store = Store::open(system, dirs.clone(), refs, none, Options::new(objects))?;
+                replace::read(&store, &base)
+            }));
+        }
 
         let mut warnings = Vec::new();
         let mut options = settings::options(
@@ -318,6 +338,7 @@ impl OpenOptions {
                 environment: self.environment.clone(),
                 overrides: self.overrides.clone(),
                 namespace: self.namespace.clone(),
+                reads_originals: self.reads_originals,
                 setting,
                 view: OnceLock::new(),
                 hinted: AtomicBool::new(false),
