@@ -113,7 +113,8 @@ pub(crate) fn run(args: &[Vec<u8>]) -> Result<()> {
     };
     // What was printed before a failure is still to be seen.
     let flushed = out.flush();
-    result.and(flushed)
+    let result = result.and(flushed);
+    result.map_err(|failure| context.as_seen_from_the_top(failure))
 }
 
 fn dispatch(context: &Context, out: &mut Output, name: &[u8], args: &[Vec<u8>]) -> Result<()> {

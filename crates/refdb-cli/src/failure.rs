@@ -22,7 +22,7 @@ pub(crate) enum Failure {
         /// Why it cannot go on.
         message: Vec<u8>,
         /// What can be done; shown to people only, so that scripts read what Git says.
-        hint: &'static str,
+        hint: String,
     },
     /// It failed, with the exit code of its kind.
     Error {
@@ -126,7 +126,14 @@ impl Failure {
 
 impl From<refdb::Error> for Failure {
     fn from(error: refdb::Error) -> Self {
-        Failure::Fatal(error.to_string().into_bytes())
+        let (words, aside) = error.parts();
+        match aside.trim_start_matches([';', ' ']) {
+            "" => Failure::fatal(words),
+            hint => Failure::Advised {
+                message: words.into(),
+                hint: hint.to_owned(),
+            },
+        }
     }
 }
 

@@ -106,6 +106,8 @@ pub struct Error(Box<Inner>);
 struct Inner {
     kind: ErrorKind,
     message: String,
+    /// What Git does not say: the place and the way out.
+    aside: String,
     source: Option<io::Error>,
     rejection: Option<Rejection>,
 }
@@ -116,6 +118,7 @@ impl Error {
         Error(Box::new(Inner {
             kind,
             message: message.into(),
+            aside: String::new(),
             source: None,
             rejection: None,
         }))
@@ -140,6 +143,14 @@ impl Error {
         Error::new(ErrorKind::Corrupt, format!("{message}; {WAY_OUT}"))
     }
 
+    /// Makes the error of damage that Git tells in the words of `message`; `place` says more of
+    /// where it is.
+    pub(crate) fn damage_at(message: String, place: &str) -> Self {
+        let mut error = Error::new(ErrorKind::Corrupt, message);
+        error.0.aside = format!("{place}; {WAY_OUT}");
+        error
+    }
+
     /// Makes the error of a refused edit.
     pub fn rejected(rejection: Rejection) -> Self {
         let mut error = Error::new(ErrorKind::Rejected, rejection.message.clone());
@@ -162,6 +173,11 @@ impl Error {
     /// Returns the kind.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
+    }
+
+    /// Returns the message without what this library says beside Git's words, and that.
+    pub fn parts(&self) -> (&str, &str) {
+        (&self.0.message, &self.0.aside)
     }
 
     /// Returns the refused edit, when the kind is [`ErrorKind::Rejected`].
@@ -189,13 +205,14 @@ pub fn io_text(error: &io::Error) -> String {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)
+        f.write_str(&self.0.message)?;
+        f.write_str(&self.0.aside)
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}", self.0.kind, self.0.message)
+        write!(f, "{:?}: {self}", self.0.kind)
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::BufRead;
 use bstr::ByteSlice;
 use refdb::name::{FormatOptions, is_safe, is_well_formed};
 use refdb::objects::{ObjectKind, Peeled};
-use refdb::{ObjectId, RefName, Store, TargetRef};
+use refdb::{ErrorKind, ObjectId, RefName, Store, TargetRef};
 
 use super::refs::check_exists;
 use crate::context::{Context, Digits, resolve_listed};
@@ -303,7 +303,11 @@ impl Printer<'_> {
             let full = name.starts_with(b"refs/") || is_safe(name);
             let well_formed = is_well_formed(name, FormatOptions::ONE_LEVEL);
             let resolved = match full && well_formed {
-                true => self.store.resolve(RefName::from_disk(name)).unwrap_or(None),
+                true => match self.store.resolve(RefName::from_disk(name)) {
+                    // A damaged file may hold the ref: to say that there is none would hide that.
+                    Err(error) if error.kind() == ErrorKind::Corrupt => return Err(error.into()),
+                    resolved => resolved.unwrap_or(None),
+                },
                 false => None,
             };
             match resolved {

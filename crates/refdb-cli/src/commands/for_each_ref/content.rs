@@ -27,6 +27,7 @@ pub(super) struct ContentValues<'c> {
 
 /// The content of an object whose beginning is as it has to be.
 pub(super) struct Content<'o> {
+    oid: ObjectId,
     kind: ObjectKind,
     /// All of it.
     data: &'o [u8],
@@ -37,7 +38,11 @@ pub(super) struct Content<'o> {
 
 impl<'o> Content<'o> {
     /// Checks what is checked before anything is taken from an object.
-    pub(super) fn parse(object: &'o Object, context: &Context) -> Result<Option<Self>> {
+    pub(super) fn parse(
+        oid: ObjectId,
+        object: &'o Object,
+        context: &Context,
+    ) -> Result<Option<Self>> {
         let data = object.data.as_slice();
         let end = data.find_byte(0).unwrap_or(data.len());
         let text = data.get(..end).unwrap_or(data);
@@ -48,6 +53,7 @@ impl<'o> Content<'o> {
             ObjectKind::Tree | ObjectKind::Blob => true,
         };
         Ok(is_sound.then_some(Content {
+            oid,
             kind: object.kind,
             data,
             text,
@@ -110,6 +116,12 @@ impl<'c> ContentValues<'c> {
         }
     }
 
+    /// Returns the parents that a commit is taken to have.
+    fn parents<'p>(&'p self, content: &'p Content<'_>) -> Result<&'p [ObjectId]> {
+        let grafted = self.context.grafts()?.parents(content.oid);
+        Ok(grafted.unwrap_or(&content.parents))
+    }
+
     /// Appends the value of an atom, nothing if the object is of another kind than those that have
     /// it; returns the number by which it is sorted, if it has one. Of a date that is not `shown`
     /// only the number is wanted.
@@ -131,7 +143,7 @@ impl<'c> ContentValues<'c> {
                 }
             }
             Kind::Parent(digits) if is_commit => {
-                for (index, parent) in content.parents.iter().enumerate() {
+                for (index, parent) in self.parents(content)?.iter().enumerate() {
                     if index > 0 {
                         out.push(b' ');
                     }
@@ -139,7 +151,7 @@ impl<'c> ContentValues<'c> {
                 }
             }
             Kind::NumParent if is_commit => {
-                return Ok(Some(push_count(content.parents.len(), out)));
+                return Ok(Some(push_count(self.parents(content)?.len(), out)));
             }
             Kind::Object if is_tag => out.extend_from_slice(content.header("object")),
             Kind::Type if is_tag => out.extend_from_slice(content.header("type")),

@@ -55,7 +55,7 @@ pub(super) struct Values<'c> {
     /// What is needed of a ref's own object, and of what a tag peels to.
     needs: [Needs; 2],
     /// Whether short names may mean nothing else at all.
-    strict: bool,
+    strict: Option<bool>,
     shortener: Shortener,
     contents: ContentValues<'c>,
     remotes: Option<Remotes<'c>>,
@@ -101,7 +101,7 @@ impl<'c> Values<'c> {
             atoms: atoms.list().into(),
             shown: is_shown,
             needs,
-            strict: context.warns_of_ambiguous_refs()?,
+            strict: None,
             shortener: Shortener::new(context.repository()?),
             contents: ContentValues::new(context),
             remotes: None,
@@ -203,7 +203,7 @@ impl<'c> Values<'c> {
         let atoms = atoms.filter(|(_, atom)| atom.deref == deref);
         let header = if needs_content {
             let object = self.object(oid, item)?;
-            let Some(content) = Content::parse(&object, self.context)? else {
+            let Some(content) = Content::parse(oid, &object, self.context)? else {
                 let text = format!("parse_object_buffer failed on {oid} for {}", item.name);
                 return Err(Failure::fatal(text));
             };
@@ -412,9 +412,11 @@ impl<'c> Values<'c> {
         match form {
             NameForm::Full => out.extend_from_slice(name),
             NameForm::Short => {
-                let short = self
-                    .shortener
-                    .shorten(RefName::from_disk(name), self.strict)?;
+                let strict = match self.strict {
+                    Some(strict) => strict,
+                    None => *self.strict.insert(self.context.warns_of_ambiguous_refs()?),
+                };
+                let short = self.shortener.shorten(RefName::from_disk(name), strict)?;
                 out.extend_from_slice(&short);
             }
             NameForm::StripLeft(count) => out.extend_from_slice(strip_left(name, count)),

@@ -76,6 +76,8 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         names_revisions: false,
     };
     settings.parse(context, args)?;
+    // Walking a reflog asks for this in Git, whatever names it.
+    context.warns_of_ambiguous_refs()?;
     let mut walk = Walk::new(context, !settings.json);
     for revision in settings.starts(context)? {
         walk.add(&revision)?;

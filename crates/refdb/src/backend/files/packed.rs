@@ -432,7 +432,7 @@ impl Snapshot {
             String::new()
         };
         let path = self.path.display();
-        Error::damage(format!("{what} in {path}: {text}{place}"))
+        Error::damage_at(format!("{what} in {path}: {text}"), &place)
     }
 }
 

@@ -185,7 +185,7 @@ impl Printer<'_> {
                 out.push(b'\n');
             }
         } else {
-            self.push_people(pretty, data, out)?;
+            self.push_people(pretty, oid, data, out)?;
         }
         let message = Message::parse(data);
         let text = match pretty {
@@ -210,8 +210,14 @@ impl Printer<'_> {
         Ok(())
     }
 
-    fn push_people(&self, pretty: &Pretty, data: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        let parents = parents(data);
+    fn push_people(
+        &self,
+        pretty: &Pretty,
+        oid: ObjectId,
+        data: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let parents = self.parents(oid, data)?;
         if parents.len() > 1 {
             out.extend_from_slice(b"Merge:");
             for parent in parents {
@@ -243,6 +249,16 @@ impl Printer<'_> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Returns the parents that a commit is taken to have.
+    fn parents(&self, oid: ObjectId, data: &[u8]) -> Result<Vec<ObjectId>> {
+        if let Some(parents) = self.context.grafts()?.parents(oid) {
+            return Ok(parents.to_vec());
+        }
+        let lines = data.lines().skip(1);
+        let lines = lines.map_while(|line| line.strip_prefix(b"parent "));
+        Ok(lines.filter_map(ObjectId::from_hex).collect())
     }
 
     /// Returns a moment as it is shown; nothing for one that no calendar holds.
@@ -390,7 +406,7 @@ impl Printer<'_> {
                 }
             }
             Some(letter @ (b'P' | b'p')) => {
-                for (index, parent) in parents(data).into_iter().enumerate() {
+                for (index, parent) in self.parents(oid, data)?.into_iter().enumerate() {
                     if index > 0 {
                         out.push(b' ');
                     }
@@ -467,12 +483,6 @@ fn moment(who: &Signature) -> Date {
         seconds: who.time,
         zone: who.zone.into(),
     }
-}
-
-fn parents(data: &[u8]) -> Vec<ObjectId> {
-    let lines = data.lines().skip(1);
-    let lines = lines.map_while(|line| line.strip_prefix(b"parent "));
-    lines.filter_map(ObjectId::from_hex).collect()
 }
 
 /// Returns the length of a placeholder for a colour. None is shown where output is no terminal.
