@@ -49,6 +49,11 @@ impl Context {
         }
     }
 
+    /// Returns the options before the command word.
+    pub(crate) fn globals(&self) -> &Globals {
+        &self.globals
+    }
+
     /// Returns the repository, which is found and opened by the first call.
     pub(crate) fn repository(&self) -> Result<&Repository> {
         self.found().map_err(refused)
@@ -317,13 +322,6 @@ pub(crate) fn resolve_listed(store: &Store, name: RefName<'_>) -> Result<Option<
 /// Tells what is wrong with the command line's configuration apart from what comes of it.
 fn refused(error: refdb::Error) -> Failure {
     let text = error.to_string();
-    if error.kind() == ErrorKind::Config
-        && let Some((what, place)) = text.split_once('\n')
-        && (place.starts_with("bad config ") || place.starts_with("unable to parse "))
-    {
-        say("error", what.as_bytes());
-        return Failure::fatal(place);
-    }
     let command_line = "unable to parse command-line config";
     match text
         .strip_prefix(command_line)

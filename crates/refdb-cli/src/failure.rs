@@ -5,6 +5,7 @@
 
 use std::io::{IsTerminal, Write};
 
+use bstr::ByteSlice;
 use refdb::ErrorKind;
 
 use crate::options::Description;
@@ -68,7 +69,11 @@ impl Failure {
     pub(crate) fn report(self) -> u8 {
         match self {
             Failure::Fatal(message) => {
-                say("fatal", &message);
+                let (what, place) = split_place(&message);
+                if let Some(what) = what {
+                    say("error", what);
+                }
+                say("fatal", place);
                 128
             }
             Failure::Advised { message, hint } => {
@@ -134,6 +139,25 @@ impl From<refdb::Error> for Failure {
                 hint: hint.to_owned(),
             },
         }
+    }
+}
+
+/// Splits the message about a value of the configuration into what is wrong and where it stands,
+/// which Git tells apart.
+fn split_place(message: &[u8]) -> (Option<&[u8]>, &[u8]) {
+    match message.split_once_str("\n") {
+        Some((what, place))
+            if [
+                "bad config ",
+                "unable to parse '",
+                "unable to parse command-line config",
+            ]
+            .iter()
+            .any(|start| place.starts_with(start.as_bytes())) =>
+        {
+            (Some(what), place)
+        }
+        _ => (None, message),
     }
 }
 

@@ -30,7 +30,7 @@ use gix_glob::wildmatch;
 use gix_glob::wildmatch::Mode;
 
 use crate::date;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::graph::{Graph, Reachable};
 use crate::name::{RefName, worktree_name};
 use crate::objects::{ObjectKind, Objects, Odb, Peeled};
@@ -115,12 +115,13 @@ impl Policy {
             let Some((pattern, is_total)) = split_key(key) else {
                 continue;
             };
-            let refuse = |message: String| Error::new(ErrorKind::Config, message);
-            let value = entry
-                .value()
-                .ok_or_else(|| refuse(format!("missing value for '{key}'")))?;
-            let cutoff = cutoff(value, now, repository.zone())
-                .ok_or_else(|| refuse(format!("'{value}' for '{key}' is not a valid timestamp")))?;
+            let Some(value) = entry.value() else {
+                return Err(entry.unparsable(format_args!("missing value for '{key}'")));
+            };
+            let Some(cutoff) = cutoff(value, now, repository.zone()) else {
+                let what = format!("'{value}' for '{key}' is not a valid timestamp");
+                return Err(entry.unparsable(what));
+            };
             let wishes = policy.of_pattern(pattern);
             match is_total {
                 true => wishes.total = Some(cutoff),

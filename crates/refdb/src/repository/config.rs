@@ -83,6 +83,29 @@ impl Entry {
     pub fn line(&self) -> usize {
         self.line
     }
+
+    /// Makes the error of a value that makes no sense: what is wrong, and on a line of its own
+    /// where the value stands.
+    pub(crate) fn unparsable(&self, what: impl std::fmt::Display) -> Error {
+        let (key, line) = (&self.key, self.line);
+        let place = match self.file() {
+            Some(file) => {
+                let file = file.display();
+                format!("bad config variable '{key}' in file '{file}' at line {line}")
+            }
+            None => format!("unable to parse '{key}' from command-line config"),
+        };
+        Error::new(ErrorKind::Config, format!("{what}\n{place}"))
+    }
+
+    /// Makes the error of a line that includes what cannot be included.
+    fn bad_include(&self, what: impl std::fmt::Display) -> Error {
+        let place = match self.file() {
+            Some(file) => format!("bad config line {} in file {}", self.line, file.display()),
+            None => "unable to parse command-line config".to_owned(),
+        };
+        Error::new(ErrorKind::Config, format!("{what}\n{place}"))
+    }
 }
 
 /// All values of a configuration.
@@ -90,6 +113,8 @@ impl Entry {
 pub struct Config {
     entries: Vec<Entry>,
     home: Option<PathBuf>,
+    /// The system's list of users, if a value may name the home directory of one.
+    users: Vec<u8>,
 }
 
 impl Config {
@@ -110,6 +135,7 @@ impl Config {
         Ok(Config {
             entries: entries.collect(),
             home: None,
+            users: Vec::new(),
         })
     }
 
@@ -213,33 +239,29 @@ impl Config {
         }
     }
 
-    /// Returns the value of `key` as a path, with `~` replaced by the home directory.
+    /// Returns the value of `key` as a path, with `~` and `~user` replaced by the home directory.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] when the key has no `=`, or the home directory is unknown, as that of
-    /// another user (`~user`) always is.
+    /// [`ErrorKind::Config`] when the key has no `=`, or the home directory is unknown.
     pub fn path(&self, key: &str) -> Result<Option<PathBuf>> {
         let Some(entry) = self.get(key) else {
             return Ok(None);
         };
         let Some(value) = entry.value() else {
-            return Err(Error::new(
-                ErrorKind::Config,
-                format!("missing value for '{}'", entry.key),
-            ));
+            return Err(entry.unparsable(format_args!("missing value for '{}'", entry.key)));
         };
         match self.expand_home(value) {
             Some(path) => Ok(Some(path)),
-            None => Err(Error::new(
-                ErrorKind::Config,
-                format!("failed to expand user dir in: '{value}'"),
-            )),
+            None => {
+                let what = format!("failed to expand user dir in: '{value}'");
+                Err(Error::new(ErrorKind::Config, what))
+            }
         }
     }
 
     /// Returns `value` as a path with `~` replaced by the home directory; `None` when that is
     /// unknown.
     pub(crate) fn expand_home(&self, value: &BStr) -> Option<PathBuf> {
-        include::expand_home(value, self.home.as_deref())
+        include::expand_home(value, self.home.as_deref(), || self.users.clone())
     }
 }

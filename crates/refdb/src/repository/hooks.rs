@@ -130,10 +130,8 @@ impl Hooks {
                 continue;
             };
             if matches!(variable, b"event" | b"command") && entry.value().is_none() {
-                return Err(Error::new(
-                    ErrorKind::Config,
-                    format!("missing value for '{}'", entry.key()),
-                ));
+                let what = format!("missing value for '{}'", entry.key());
+                return Err(entry.unparsable(what));
             }
             if variable == b"event" {
                 let event = entry.value().unwrap_or_default();

@@ -101,15 +101,10 @@ fn missing_value(config: &Config, key: &str) -> Error {
 
 /// Refuses the value of `key`, and says behind `what` is wrong with it where it stands.
 fn unparsable(config: &Config, key: &str, what: &str) -> Error {
-    let entry = config.get(key);
-    let place = match entry.and_then(|entry| Some((entry.file()?, entry.line()))) {
-        Some((file, line)) => {
-            let file = file.display();
-            format!("bad config variable '{key}' in file '{file}' at line {line}")
-        }
-        None => format!("unable to parse '{key}' from command-line config"),
-    };
-    Error::new(ErrorKind::Config, format!("{what}\n{place}"))
+    match config.get(key) {
+        Some(entry) => entry.unparsable(what),
+        None => Error::new(ErrorKind::Config, what),
+    }
 }
 
 fn lock_timeout(milliseconds: i64) -> LockTimeout {

@@ -221,8 +221,7 @@ impl<'c> Rewriter<'c> {
 pub(super) fn expire(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     let (settings, operands) = Settings::parse(&EXPIRE, context, args)?;
     let repository = context.repository()?;
-    let policy = Policy::new(repository, settings.wishes);
-    let policy = policy.map_err(|error| Failure::error(error.to_string(), 128))?;
+    let policy = Policy::new(repository, settings.wishes)?;
     let mut expiry = Expiry::new(repository)?;
     if settings.stale_fix {
         if settings.verbose {

@@ -82,8 +82,12 @@ impl<'a> Includer<'a> {
     /// Adds one value, and what it includes.
     pub(super) fn add(&self, config: &mut Config, entry: Entry, depth: usize) -> Result<()> {
         let included = match entry.value() {
-            Some(path) if self.includes(&entry) => Some(self.resolve(path, &entry)?),
-            _ => None,
+            _ if !self.includes(&entry) => None,
+            Some(path) => Some(self.resolve(path, &entry)?),
+            None => {
+                let what = format!("missing value for '{}'", entry.key);
+                return Err(entry.bad_include(what));
+            }
         };
         let (scope, file) = (entry.scope, entry.file.clone());
         config.entries.push(entry);
@@ -153,7 +157,7 @@ impl<'a> Includer<'a> {
             return false;
         };
         let mut literal = Vec::new();
-        let mut pattern = match expand_home(pattern.as_bstr(), self.home) {
+        let mut pattern = match self.expand_home(pattern.as_bstr()) {
             Some(path) => path_to_bytes(&path).to_vec(),
             None => return false,
         };
@@ -181,37 +185,58 @@ impl<'a> Includer<'a> {
         })
     }
 
+    fn expand_home(&self, path: &BStr) -> Option<PathBuf> {
+        let users = || self.system.read(Path::new(USERS)).unwrap_or_default();
+        expand_home(path, self.home, users)
+    }
+
     /// Returns the path of an included file.
     fn resolve(&self, path: &BStr, entry: &Entry) -> Result<PathBuf> {
-        let expanded = expand_home(path, self.home).ok_or_else(|| {
-            Error::new(
-                ErrorKind::Config,
-                format!("could not expand include path '{path}'"),
-            )
+        let expanded = self.expand_home(path).ok_or_else(|| {
+            entry.bad_include(format_args!("could not expand include path '{path}'"))
         })?;
         if expanded.is_absolute() {
             return Ok(expanded);
         }
         match entry.file() {
             Some(file) => Ok(file.parent().unwrap_or(Path::new("")).join(expanded)),
-            None => Err(Error::new(
-                ErrorKind::Config,
-                "relative config includes must come from files",
-            )),
+            None => Err(entry.bad_include("relative config includes must come from files")),
         }
     }
 }
 
-/// Replaces `~/` by the home directory; `None` when that is unknown, or another user's is meant.
-pub(super) fn expand_home(path: &BStr, home: Option<&Path>) -> Option<PathBuf> {
-    match path.strip_prefix(b"~") {
-        None => Some(bytes_to_path(path).to_owned()),
-        Some(b"") => home.map(Path::to_owned),
-        Some(rest) => {
-            let rest = rest.strip_prefix(b"/")?;
-            Some(home?.join(bytes_to_path(rest)))
-        }
-    }
+/// The system's list of users.
+pub(super) const USERS: &str = "/etc/passwd";
+
+/// Replaces `~` and `~user` by the home directory; `None` when that is unknown. `users` reads the
+/// system's list of users.
+pub(super) fn expand_home(
+    path: &BStr,
+    home: Option<&Path>,
+    users: impl FnOnce() -> Vec<u8>,
+) -> Option<PathBuf> {
+    let Some(rest) = path.strip_prefix(b"~") else {
+        return Some(bytes_to_path(path).to_owned());
+    };
+    let (user, below) = match rest.split_once_str("/") {
+        Some((user, below)) => (user, Some(below)),
+        None => (rest, None),
+    };
+    let home = match user {
+        b"" => home?.to_owned(),
+        user => home_of(user, &users())?,
+    };
+    Some(match below {
+        Some(below) => home.join(bytes_to_path(below)),
+        None => home,
+    })
+}
+
+fn home_of(user: &[u8], users: &[u8]) -> Option<PathBuf> {
+    let mut fields = users.lines().map(|line| line.split(|&byte| byte == b':'));
+    let mut found =
+        fields.find_map(|mut fields| (fields.next() == Some(user)).then_some(fields))?;
+    found.nth(4).map(|dir| bytes_to_path(dir).to_owned())
 }
 
 /// A pattern that ends in a slash means everything below.
@@ -224,4 +249,23 @@ fn with_children(mut pattern: Vec<u8>) -> Vec<u8> {
 
 fn matches(pattern: &[u8], text: &[u8], mode: Mode) -> bool {
     gix_glob::wildmatch(pattern.as_bstr(), text.as_bstr(), mode)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn homes_of_oneself_and_of_others() {
+        let users = || b"root:x:0:0:root:/root:/bin/sh\nann:x:1:1::/home/ann:\n".to_vec();
+        let expand = |path: &str| expand_home(path.into(), Some(Path::new("/me")), users);
+        let is = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(expand("a/~b"), is("a/~b"));
+        assert_eq!(expand("~"), is("/me"));
+        assert_eq!(expand("~/x"), is("/me/x"));
+        assert_eq!(expand("~ann/x/y"), is("/home/ann/x/y"));
+        assert_eq!(expand("~root"), is("/root"));
+        assert_eq!(expand("~nobody/x"), None);
+        assert_eq!(expand_home("~/x".into(), None, users), None);
+    }
 }

@@ -4,6 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bstr::BStr;
+
 use super::include::Includer;
 use super::parse::{self, Variable};
 use super::{Conditions, Config, Override, Scope, command};
@@ -110,12 +112,17 @@ impl Sources<'_> {
         let mut config = Config {
             entries: Vec::new(),
             home: home.clone(),
+            users: Vec::new(),
         };
         for (scope, path, variables) in files {
             includer.add_file(&mut config, variables, scope, &path)?;
         }
         for entry in command {
             includer.add(&mut config, entry, 0)?;
+        }
+        if config.entries.iter().any(|entry| names_user(entry.value())) {
+            let users = self.system.read(Path::new(super::include::USERS));
+            config.users = users.unwrap_or_default();
         }
         Ok(config)
     }
@@ -136,6 +143,12 @@ impl Sources<'_> {
         };
         sources.read()
     }
+}
+
+/// Returns whether a value begins like the home directory of another user.
+fn names_user(value: Option<&BStr>) -> bool {
+    let rest = value.and_then(|value| value.strip_prefix(b"~"));
+    rest.is_some_and(|rest| rest.first().is_some_and(|&byte| byte != b'/'))
 }
 
 pub(super) fn entry(variable: Variable, scope: Scope, file: &Arc<Path>) -> super::Entry {
