@@ -445,7 +445,7 @@ fn value_of<Id>(
     };
     match named.option.takes {
         Takes::Number => number(&text, &named.describe()).map(Value::Number),
-        Takes::OptionalNumber => std::str::from_utf8(&text)
+        Takes::OptionalNumber => std::str::from_utf8(text.trim_ascii_start())
             .ok()
             .and_then(|text| text.parse().ok())
             .map(Value::Number)
@@ -456,6 +456,35 @@ fn value_of<Id>(
             }),
         _ => Ok(Value::Text(text)),
     }
+}
+
+/// Reads the number that a text begins with as C does, and returns it with what stands behind it:
+/// white space and a sign may stand before it, `0x` makes it hexadecimal and `0` octal.
+fn c_integer(text: &[u8]) -> (Option<i128>, &[u8]) {
+    let trimmed = text.trim_ascii_start();
+    let (negative, unsigned) = match trimmed.split_first() {
+        Some((b'-', rest)) => (true, rest),
+        Some((b'+', rest)) => (false, rest),
+        _ => (false, trimmed),
+    };
+    let is_hex = |rest: &[u8]| rest.first().is_some_and(u8::is_ascii_hexdigit);
+    let (radix, digits) = match unsigned {
+        [b'0', b'x' | b'X', rest @ ..] if is_hex(rest) => (16, rest),
+        [b'0', ..] => (8, unsigned),
+        _ => (10, unsigned),
+    };
+    let end = digits
+        .iter()
+        .position(|&byte| !char::from(byte).is_digit(radix))
+        .unwrap_or(digits.len());
+    let (digits, rest) = digits.split_at(end);
+    let text = std::str::from_utf8(digits).ok().filter(|it| !it.is_empty());
+    // More digits than the largest type holds are too many for any.
+    let value = text.map(|text| i128::from_str_radix(text, radix).unwrap_or(i128::MAX));
+    (
+        value.map(|value| if negative { -value } else { value }),
+        rest,
+    )
 }
 
 /// Reads a number with a unit, as Git's options take it.
@@ -469,14 +498,16 @@ fn number(text: &[u8], option: &str) -> Result<i64> {
             "{option} expects an integer value with an optional k/m/g suffix"
         ))
     };
-    let (digits, unit) = match text.split_last() {
-        Some((b'k' | b'K', digits)) => (digits, 1 << 10),
-        Some((b'm' | b'M', digits)) => (digits, 1 << 20),
-        Some((b'g' | b'G', digits)) => (digits, 1 << 30),
-        _ => (text, 1),
+    let (value, rest) = c_integer(text);
+    let unit = match rest {
+        b"" => 1,
+        b"k" | b"K" => 1 << 10,
+        b"m" | b"M" => 1 << 20,
+        b"g" | b"G" => 1 << 30,
+        _ => return Err(wrong()),
     };
-    let digits = std::str::from_utf8(digits).map_err(|_| wrong())?;
-    let value: i128 = digits.parse().map_err(|_| wrong())?;
+    // A unit alone is no number.
+    let value = value.ok_or_else(wrong)?;
     match i32::try_from(value.saturating_mul(unit)) {
         Ok(value) => Ok(i64::from(value)),
         Err(_) => Err(refuse(format!(
@@ -550,6 +581,9 @@ mod tests {
     #[test]
     fn numbers_are_checked() {
         assert_eq!(parse(&["--count=1k"]).0, [(5, Value::Number(1024))]);
+        assert_eq!(parse(&["--count= -0x1f"]).0, [(5, Value::Number(-31))]);
+        assert_eq!(parse(&["--count=010"]).0, [(5, Value::Number(8))]);
+        assert_eq!(parse(&["--abbrev= 7"]).0, [(6, Value::Number(7))]);
         assert_eq!(
             message(&["--count=1x"]),
             "option `count' expects an integer value with an optional k/m/g suffix"
