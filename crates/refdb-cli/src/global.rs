@@ -2,7 +2,7 @@
 //!
 //! They take effect in their order, as `-C a -C b` shows: the second starts from the first.
 
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use crate::failure::{Failure, Result};
@@ -181,6 +181,38 @@ fn misuse(what: &str) -> Failure {
 }
 
 impl Globals {
+    /// Returns the options that say the same to another program, which is started where this one
+    /// has gone.
+    pub(crate) fn as_arguments(&self) -> Vec<Vec<u8>> {
+        let mut args = Vec::new();
+        for (name, path) in [
+            ("--git-dir=", &self.git_dir),
+            ("--work-tree=", &self.work_tree),
+        ] {
+            if let Some(path) = path {
+                args.push([name.as_bytes(), path.as_os_str().as_bytes()].concat());
+            }
+        }
+        if let Some(namespace) = &self.namespace {
+            args.push([b"--namespace=", namespace.as_slice()].concat());
+        }
+        for (is_set, name) in [
+            (self.bare, "--bare"),
+            (self.no_replace_objects, "--no-replace-objects"),
+        ] {
+            if is_set {
+                args.push(name.into());
+            }
+        }
+        for value in &self.config {
+            args.extend([b"-c".to_vec(), value.clone()]);
+        }
+        for value in &self.config_env {
+            args.push([b"--config-env=", value.as_slice()].concat());
+        }
+        args
+    }
+
     fn set(&mut self, name: &str, value: Vec<u8>) -> Result<()> {
         let path = || PathBuf::from(std::ffi::OsString::from_vec(value.clone()));
         match name {

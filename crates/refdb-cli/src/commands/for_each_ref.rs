@@ -11,7 +11,7 @@ mod content;
 pub(super) mod date;
 mod format;
 mod history;
-mod mailmap;
+pub(super) mod mailmap;
 pub(super) mod message;
 mod patterns;
 mod points_at;

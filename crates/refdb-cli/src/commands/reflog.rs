@@ -149,6 +149,8 @@ fn write(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     // What a hook refuses is its own word.
     let fatal = |what: &str, error: refdb::Error| match error.kind() {
         ErrorKind::Hook => Failure::fatal(error.to_string()),
+        // Neither is a date that is none.
+        _ if error.to_string().starts_with("invalid date format") => Failure::from(error),
         _ => Failure::fatal(format!("cannot {what} reflog update: {error}")),
     };
     transaction

@@ -33,7 +33,7 @@ struct Address {
 
 /// A mailmap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Mailmap {
+pub(in crate::commands) struct Mailmap {
     /// By address in lower case.
     addresses: HashMap<BString, Address>,
 }
@@ -44,7 +44,7 @@ impl Mailmap {
     ///
     /// # Errors
     /// Fatal, when the configuration or the objects cannot be read.
-    pub(super) fn read(context: &Context) -> Result<Mailmap> {
+    pub(in crate::commands) fn read(context: &Context) -> Result<Mailmap> {
         let repository = context.repository()?;
         let config = repository.config();
         let mut map = Mailmap::default();
@@ -152,7 +152,7 @@ impl Mailmap {
 
     /// Returns the line of a person (`Name <address> ...`) with the proper name and address, if
     /// there are such.
-    pub(super) fn rewrite(&self, line: &[u8]) -> Option<Vec<u8>> {
+    pub(in crate::commands) fn rewrite(&self, line: &[u8]) -> Option<Vec<u8>> {
         let person = Person::parse(line)?;
         let address = self.addresses.get(&lower(person.email))?;
         let proper = person

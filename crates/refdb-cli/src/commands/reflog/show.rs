@@ -1,12 +1,15 @@
 //! `refdb reflog show`: the entries of reflogs, the newest first, each with its commit.
 //!
 //! The options are those of Git's log that have to do with choosing entries and showing commits.
-//! They are not abbreviated, and the first mistake counts. What compares trees is not there.
+//! They are not abbreviated, and the first mistake counts. What compares trees is Git's (`beyond`).
 
+mod beyond;
 mod decorate;
 mod filter;
 mod pretty;
 mod walk;
+
+use std::cell::OnceCell;
 
 use bstr::ByteSlice;
 use refdb::objects::{Object, ObjectKind};
@@ -42,14 +45,22 @@ struct Settings {
     abbreviates_commit: bool,
     digits: Digits,
     date: Option<DateFormat>,
-    decorate: Decorate,
+    /// `None` where the command line says nothing.
+    decorate: Option<Decorate>,
     filter: Filter,
     ends_with_nul: bool,
     json: bool,
+    hides_notes: bool,
+    /// Whether people get their proper names, if the command line says so.
+    maps_names: Option<bool>,
+    /// Whether the command line says that there are to be no colours, or only on a terminal.
+    is_colorless: bool,
     /// Revisions in the order in which they are walked.
     revisions: Vec<Vec<u8>>,
     /// Whether the command line named revisions, though perhaps none was found.
     names_revisions: bool,
+    /// What is said of a call that is beyond this command where there is no Git to answer it.
+    beyond: Option<Failure>,
 }
 
 /// Runs `reflog show`.
@@ -68,14 +79,20 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         abbreviates_commit: true,
         digits: Digits::Configured,
         date: None,
-        decorate: Decorate::No,
+        decorate: None,
         filter: Filter::default(),
         ends_with_nul: false,
         json: false,
+        hides_notes: false,
+        maps_names: None,
+        is_colorless: false,
         revisions: Vec::new(),
         names_revisions: false,
+        beyond: None,
     };
-    settings.parse(context, args)?;
+    if let Some(otherwise) = settings.parse(context, args)? {
+        return beyond::hand_over(context, out, args, &settings.pretty, otherwise);
+    }
     // Walking a reflog asks for this in Git, whatever names it.
     context.warns_of_ambiguous_refs()?;
     let mut walk = Walk::new(context, !settings.json);
@@ -159,14 +176,16 @@ fn number(text: &[u8]) -> Result<i64> {
 }
 
 impl Settings {
-    fn parse(&mut self, context: &Context, args: &[Vec<u8>]) -> Result<()> {
+    /// Reads the command line; returns what is to be said if the call is beyond this command and
+    /// there is no Git.
+    fn parse(&mut self, context: &Context, args: &[Vec<u8>]) -> Result<Option<Failure>> {
         let mut rest = args.iter();
         // Told only when everything else makes sense.
         let mut unknown: Option<&[u8]> = None;
         while let Some(arg) = rest.next() {
             if arg == b"--" {
                 if rest.next().is_some() {
-                    return Err(Failure::fatal("reflogs cannot be limited by paths"));
+                    self.is_beyond("entries cannot be chosen by paths");
                 }
                 break;
             }
@@ -183,15 +202,52 @@ impl Settings {
                 continue;
             }
             let ends_options = args.iter().any(|arg| arg == b"--");
+            if unknown.is_some() {
+                // It may be the value of that option.
+                continue;
+            }
             self.revision(context, arg, ends_options)?;
         }
-        match unknown {
-            Some(arg) => {
-                let before = b"unrecognized argument: ".as_slice();
-                Err(Failure::fatal([before, arg].concat()))
-            }
-            None => Ok(()),
+        if let Some(arg) = unknown {
+            let before = b"unrecognized argument: ".as_slice();
+            self.beyond = Some(Failure::fatal([before, arg].concat()));
         }
+        if self.json {
+            // Git knows nothing of that.
+            return self.beyond.take().map_or(Ok(None), Err);
+        }
+        if !self.hides_notes && beyond::shows_notes(context, &self.pretty)? {
+            self.is_beyond("notes cannot be shown; --no-notes hides them");
+        }
+        if !self.is_colorless && beyond::always_colors(context)? {
+            self.is_beyond("there are no colours; --no-color does without");
+        }
+        self.decorate_as_configured(context)?;
+        if self.filter.has_strange_pattern() {
+            self.is_beyond("a pattern cannot be understood");
+        }
+        Ok(self.beyond.take())
+    }
+
+    /// Decorates as the configuration says, unless the command line does.
+    fn decorate_as_configured(&mut self, context: &Context) -> Result<()> {
+        let config = context.repository()?.config();
+        let decorate = match self.decorate {
+            Some(decorate) => decorate,
+            None => Decorate::configured(context.repository()?),
+        };
+        let chooses = ["log.excludedecoration", "log.initialdecorationset"];
+        if chooses.iter().any(|key| config.get(key).is_some()) && decorate != Decorate::No {
+            self.is_beyond("decorations cannot be chosen");
+        }
+        self.decorate = Some(decorate);
+        Ok(())
+    }
+
+    /// Remembers why the call is beyond this command.
+    fn is_beyond(&mut self, why: &str) {
+        let text = format!("{why}, unless there is a git to ask");
+        self.beyond.get_or_insert_with(|| Failure::fatal(text));
     }
 
     /// Reads how many entries are shown.
@@ -232,11 +288,10 @@ impl Settings {
             b"--abbrev" => self.digits = Digits::Configured,
             b"--no-abbrev" => self.digits = Digits::All,
             b"--relative-date" => self.date = Some(date_format(b"relative")?),
-            b"--decorate" | b"--decorate=short" => self.decorate = Decorate::Short,
-            b"--decorate=full" => self.decorate = Decorate::Full,
-            b"--no-decorate" | b"--decorate=no" | b"--decorate=auto" => {
-                self.decorate = Decorate::No;
-            }
+            b"--decorate" | b"--decorate=short" => self.decorate = Some(Decorate::Short),
+            b"--decorate=full" => self.decorate = Some(Decorate::Full),
+            b"--decorate=auto" => self.decorate = Some(Decorate::on_terminals()),
+            b"--no-decorate" | b"--decorate=no" => self.decorate = Some(Decorate::No),
             b"-z" => self.ends_with_nul = true,
             // These have to do with nothing that is shown.
             b"-g"
@@ -245,13 +300,11 @@ impl Settings {
             | b"--no-patch"
             | b"-q"
             | b"--quiet"
-            | b"--no-color"
-            | b"--color=never"
-            | b"--color=auto"
-            | b"--no-notes"
-            | b"--no-show-signature"
-            | b"--no-mailmap"
-            | b"--no-use-mailmap" => {}
+            | b"--no-show-signature" => {}
+            b"--mailmap" | b"--use-mailmap" => self.maps_names = Some(true),
+            b"--no-mailmap" | b"--no-use-mailmap" => self.maps_names = Some(false),
+            b"--no-notes" => self.hides_notes = true,
+            b"--no-color" | b"--color=never" | b"--color=auto" => self.is_colorless = true,
             b"--reverse" => {
                 let text = "options '--reverse' and '--walk-reflogs' cannot be used together";
                 return Err(Failure::fatal(text));
@@ -276,10 +329,27 @@ impl Settings {
             let alias = pretty.to_str().ok().map(|name| format!("pretty.{name}"));
             let config = context.repository()?.config();
             let alias = alias.as_deref().and_then(|key| config.string(key));
-            self.pretty = Pretty::parse(alias.map_or(pretty, |alias| alias.as_bytes()))?;
+            match Pretty::parse(alias.map_or(pretty, |alias| alias.as_bytes())) {
+                Ok(pretty) => self.pretty = pretty,
+                // Git has a few more.
+                Err(failure) => self.beyond = self.beyond.take().or(Some(failure)),
+            }
+            if let Pretty::Template(template, _) = &self.pretty
+                && !beyond::is_within(template)
+            {
+                self.is_beyond("the template asks for more than entries and commits");
+            }
         } else if let Some(digits) = stuck("--abbrev=") {
-            let digits = number(digits)?;
-            self.digits = Digits::Least(usize::try_from(digits).unwrap_or(0));
+            // As C reads numbers here, nothing is wrong with any text.
+            let digits = digits.trim_ascii_start();
+            let end = digits
+                .find_not_byteset("0123456789")
+                .unwrap_or(digits.len());
+            let text = digits.get(..end).and_then(|it| it.to_str().ok());
+            self.digits = match digits.starts_with(b"-") {
+                true => Digits::All,
+                false => Digits::Least(text.and_then(|it| it.parse().ok()).unwrap_or(0)),
+            };
         } else if let Some(format) = value_of(arg, "--date", rest)? {
             self.date = Some(date_format(format)?);
         } else {
@@ -388,7 +458,12 @@ impl Settings {
             (None, None) => None,
         };
         let name = excluded.unwrap_or(arg);
+        let is_path = !ends_options && beyond::names_file(arg);
         let Some(oid) = context.object_id(name)? else {
+            if is_path {
+                self.is_beyond("entries cannot be chosen by paths");
+                return Ok(());
+            }
             let shown = arg.as_bstr();
             if let Some((revision, path)) = name.split_once_str(":")
                 && !revision.is_empty()
@@ -403,14 +478,21 @@ impl Settings {
                 true => format!("bad revision '{shown}'"),
                 false => format!(
                     "ambiguous argument '{shown}': unknown revision or path not in the working \
-                     tree.\nUse '--' to separate paths from revisions, like this:\n'refdb \
-                     <command> [<revision>...] -- [<file>...]'"
+                     tree.\n{}",
+                    beyond::SEPARATE
                 ),
             }));
         };
         if excluded.is_some() {
             let shown = name.as_bstr();
             return Err(Failure::fatal(format!("cannot walk reflogs for {shown}")));
+        }
+        if is_path && beyond::is_in_work_tree(context)? {
+            let shown = arg.as_bstr();
+            return Err(Failure::fatal(format!(
+                "ambiguous argument '{shown}': both revision and filename\n{}",
+                beyond::SEPARATE
+            )));
         }
         self.names_revisions = true;
         match context.odb()?.header(oid)? {
@@ -455,14 +537,15 @@ impl Settings {
             Some(default) => default,
             None => date_format(b"default")?,
         };
-        let decorations = match self.decorate {
+        let decorate = self.decorate.unwrap_or_default();
+        let decorations = match decorate {
             Decorate::No => None,
             style => Some(Decorations::read(context, style)?),
         };
         let asks = |template: &[u8]| template.find("%d").or(template.find("%D")).is_some();
         let template_decorations = match &self.pretty {
             Pretty::Template(template, _) if asks(template) => {
-                let style = match self.decorate {
+                let style = match decorate {
                     Decorate::No => Decorate::Short,
                     style => style,
                 };
@@ -484,6 +567,11 @@ impl Settings {
             decorations,
             template_decorations,
             ends_with_nul: self.ends_with_nul,
+            maps_names: match self.maps_names {
+                Some(maps_names) => maps_names,
+                None => config.boolean("log.mailmap")? != Some(false),
+            },
+            mailmap: OnceCell::new(),
             is_first: true,
         })
     }

@@ -1,10 +1,11 @@
 //! Decorations: the refs that lead to a commit, as they are shown beside it.
 
 use std::collections::HashMap;
+use std::io::IsTerminal;
 
 use refdb::name::is_per_worktree;
 use refdb::objects::{Objects, Peeled};
-use refdb::{ObjectId, RefName};
+use refdb::{ObjectId, RefName, Repository};
 
 use crate::context::{Context, resolve_listed};
 use crate::failure::Result;
@@ -19,6 +20,31 @@ pub(super) enum Decorate {
     Short,
     /// The whole name.
     Full,
+}
+
+impl Decorate {
+    /// Short where somebody looks, none where a program reads.
+    pub(super) fn on_terminals() -> Decorate {
+        match std::io::stdout().is_terminal() {
+            true => Decorate::Short,
+            false => Decorate::No,
+        }
+    }
+
+    /// What `log.decorate` says.
+    pub(super) fn configured(repository: &Repository) -> Decorate {
+        let config = repository.config();
+        match config.get("log.decorate").map(|entry| entry.value()) {
+            None => Decorate::on_terminals(),
+            Some(Some(setting)) if setting == "auto" => Decorate::on_terminals(),
+            Some(Some(setting)) if setting == "full" => Decorate::Full,
+            Some(Some(setting)) if setting == "short" => Decorate::Short,
+            Some(_) => match config.boolean("log.decorate") {
+                Ok(Some(true)) => Decorate::Short,
+                _ => Decorate::No,
+            },
+        }
+    }
 }
 
 /// The refs of each commit, in the order in which they are shown.

@@ -96,6 +96,12 @@ impl Filter {
         Ok(true)
     }
 
+    /// Returns whether a pattern means nothing to the library that matches them.
+    pub(super) fn has_strange_pattern(&self) -> bool {
+        let compiled = self.compiled.get_or_init(|| self.compile());
+        compiled.iter().any(|(_, regex)| regex.is_none())
+    }
+
     /// Returns whether an entry is older than the first that is asked for.
     pub(super) fn is_too_old(&self, entry: &LogEntry) -> bool {
         self.since.is_some_and(|since| entry.who.time < since)

@@ -1,5 +1,8 @@
 //! The forms in which an entry and its commit are shown.
 
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
 use bstr::ByteSlice;
 use refdb::objects::Object;
 use refdb::{ObjectId, Signature};
@@ -7,6 +10,7 @@ use refdb::{ObjectId, Signature};
 use super::decorate::Decorations;
 use super::walk::{Selector, Step};
 use crate::commands::for_each_ref::date::{Clock, Date, DateFormat};
+use crate::commands::for_each_ref::mailmap::Mailmap;
 use crate::commands::for_each_ref::message::Message;
 use crate::context::{Context, Digits};
 use crate::failure::{Failure, Result};
@@ -77,6 +81,9 @@ pub(super) struct Printer<'c> {
     /// What templates ask for.
     pub(super) template_decorations: Option<Decorations>,
     pub(super) ends_with_nul: bool,
+    /// Whether the long forms show people by their proper names.
+    pub(super) maps_names: bool,
+    pub(super) mailmap: OnceCell<Mailmap>,
     pub(super) is_first: bool,
 }
 
@@ -88,11 +95,7 @@ struct Person<'d> {
 }
 
 impl<'d> Person<'d> {
-    fn of(data: &'d [u8], role: &str) -> Person<'d> {
-        let mut headers = data.lines().take_while(|line| !line.is_empty());
-        let line = headers
-            .find_map(|line| line.strip_prefix(role.as_bytes())?.strip_prefix(b" "))
-            .unwrap_or_default();
+    fn parse(line: &'d [u8]) -> Person<'d> {
         let (name, rest) = line.split_once_str("<").unwrap_or((line, b""));
         let (email, _) = rest.split_once_str(">").unwrap_or((rest, b""));
         Person {
@@ -101,6 +104,13 @@ impl<'d> Person<'d> {
             date: Date::parse(line),
         }
     }
+}
+
+/// Returns what a commit says of a person.
+fn line_of<'d>(data: &'d [u8], role: &str) -> &'d [u8] {
+    let mut headers = data.lines().take_while(|line| !line.is_empty());
+    let line = headers.find_map(|line| line.strip_prefix(role.as_bytes())?.strip_prefix(b" "));
+    line.unwrap_or_default()
 }
 
 impl Printer<'_> {
@@ -233,8 +243,12 @@ impl Printer<'_> {
             out.extend_from_slice(value);
             out.push(b'\n');
         };
-        let author = Person::of(data, "author");
-        let committer = Person::of(data, "committer");
+        let [author, committer] = ["author", "committer"].map(|role| line_of(data, role));
+        let [author, committer] = match self.maps_names {
+            true => [self.mapped(author)?, self.mapped(committer)?],
+            false => [author.into(), committer.into()],
+        };
+        let (author, committer) = (Person::parse(&author), Person::parse(&committer));
         let address = |person: &Person<'_>| [person.name, b" <", person.email, b">"].concat();
         let date = |person: &Person<'_>| self.date(person.date, &self.date);
         line("Author", &address(&author));
@@ -249,6 +263,16 @@ impl Printer<'_> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Returns the line of a person with the proper name and address.
+    fn mapped<'l>(&self, line: &'l [u8]) -> Result<Cow<'l, [u8]>> {
+        if self.mailmap.get().is_none() {
+            let mailmap = Mailmap::read(self.context)?;
+            self.mailmap.get_or_init(|| mailmap);
+        }
+        let mapped = self.mailmap.get().and_then(|map| map.rewrite(line));
+        Ok(mapped.map_or(Cow::Borrowed(line), Cow::Owned))
     }
 
     /// Returns the parents that a commit is taken to have.
@@ -360,17 +384,35 @@ impl Printer<'_> {
         match two {
             [role @ (b'a' | b'c'), letter] => {
                 let role = if *role == b'a' { "author" } else { "committer" };
-                let known = self.push_person(*letter, &Person::of(data, role), out);
+                let line = line_of(data, role);
+                let line = match letter {
+                    b'N' | b'E' | b'L' => self.mapped(line)?,
+                    _ => line.into(),
+                };
+                let known = self.push_person(*letter, &Person::parse(&line), out);
                 return Ok(known.then_some(2));
             }
             [b'g', letter] => {
                 let who = &step.entry.who;
+                let proper;
+                let person = match letter {
+                    b'N' | b'E' => {
+                        let line = [&who.name, b" <".as_slice(), &who.email, b">"].concat();
+                        proper = self.mapped(&line)?.into_owned();
+                        Person::parse(&proper)
+                    }
+                    _ => Person {
+                        name: &who.name,
+                        email: &who.email,
+                        date: None,
+                    },
+                };
                 match letter {
                     b'd' => self.push_selector(step, true, out),
                     b'D' => self.push_selector(step, false, out),
                     b's' => out.extend_from_slice(&step.entry.message),
-                    b'n' | b'N' => out.extend_from_slice(&who.name),
-                    b'e' | b'E' => out.extend_from_slice(&who.email),
+                    b'n' | b'N' => out.extend_from_slice(person.name),
+                    b'e' | b'E' => out.extend_from_slice(person.email),
                     _ => return Ok(None),
                 }
                 return Ok(Some(2));
