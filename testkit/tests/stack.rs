@@ -88,6 +88,34 @@ fn single_updates_leave_the_tables_that_git_leaves() {
 }
 
 #[test]
+fn a_table_that_somebody_else_merges_is_left_alone() {
+    for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
+        let repo = Repo::init(format);
+        let repository = ours::open(&repo.git_dir());
+        let commit = repo.objects().commits[0].as_str();
+        let create = |name: &str| {
+            let edits = [Edit::create(name, commit)];
+            let applied = ours::apply(repository.store(), &Transaction::of(edits));
+            assert_eq!(applied.expect("done"), []);
+            tables(&repo.git_dir()).len()
+        };
+        let folder = repo.git_dir().join("reftable");
+        let list = fs::read_to_string(folder.join("tables.list")).expect("a list");
+        let bottom = list.lines().next().expect("a table");
+        let claim = folder.join(format!("{bottom}.lock"));
+        fs::write(&claim, "").expect("a claim");
+        let claimed = create("refs/heads/one");
+        assert_eq!(claimed, list.lines().count() + 1);
+        assert!(folder.join(bottom).exists());
+
+        fs::remove_file(&claim).expect("no claim");
+        assert_eq!(create("refs/heads/two"), 1);
+        assert_eq!(leftovers(&repo.git_dir()), Vec::<String>::new());
+        assert_eq!(repo.refs().len(), 2);
+    }
+}
+
+#[test]
 fn deleting_most_refs_cleans_up_after_itself() {
     for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
         let repo = Repo::init(format);

@@ -12,6 +12,7 @@ mod logs;
 mod session;
 mod stack;
 mod tables;
+mod walk;
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -111,7 +111,7 @@ impl ReftableBackend {
             return Ok(());
         }
         let name = stack.store(&options, &content.sink)?;
-        stack.publish_on_top(&mut held, name, content.sink)?;
+        stack.publish_on_top(&mut held, name, content.sink, 0)?;
         Ok(())
     }
 

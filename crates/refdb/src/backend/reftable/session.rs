@@ -7,18 +7,20 @@
 //! 3. the new list is written into the lock, synced, renamed over the old one, the directory synced
 //!    (the old list or the new one);
 //! 4. acknowledged; then compaction, which is a publication of its own.
+//!
+//! Where the compaction would be a quick one, the table of step 2 is the merged one already, and the
+//! tables that it stands for are removed after step 3.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use reftable::{
-    LogRecord, LogUpdate, LogValue, MergedLogs, MergedRefs, RefRecord, RefValue, Writer,
-};
+use reftable::{LogRecord, LogUpdate, LogValue, MergedLogs, RefRecord, RefValue, Writer};
 
 use super::cursor::StackCursor;
 use super::log_write::LogChangeRecord;
 use super::stack::{Added, Held, Publish, Snapshot, Stack};
-use super::{ReftableBackend, find, logs, to_ref};
+use super::walk::Walk;
+use super::{ReftableBackend, find, logs};
 use crate::backend::cursor::{Cursor, WorktreeCursor};
 use crate::backend::{
     Judge, Locked, NewValue, Plan, Published, Ref, Session, Write, committed_in_part,
@@ -58,6 +60,8 @@ struct Pending {
     content: Vec<u8>,
     options: reftable::WriteOptions,
     added: Added,
+    /// How many tables on top of the stack it takes the place of.
+    replaces: usize,
 }
 
 impl<'b> ReftableSession<'b> {
@@ -100,60 +104,6 @@ impl<'b> ReftableSession<'b> {
                 Ok(StackCursor::new(&stack, stack.snapshot()?))
             }
         }
-    }
-}
-
-/// Reads many names of one stack in one pass: a name that is not beyond the record on which the
-/// cursor stands, or of the next one, needs no seek.
-struct Walk {
-    merged: MergedRefs,
-    /// Whether the cursor stands on the first record that is not before the last name asked for.
-    stands: bool,
-    ended: bool,
-    last: Vec<u8>,
-}
-
-impl Walk {
-    fn new(tables: &[Arc<reftable::Table>]) -> Self {
-        Walk {
-            merged: MergedRefs::new(tables.to_vec()),
-            stands: false,
-            // There is nothing at all without a table.
-            ended: tables.is_empty(),
-            last: Vec::new(),
-        }
-    }
-
-    fn find(&mut self, stack: &Stack, name: RefName<'_>) -> Result<Option<Ref>> {
-        self.place(name.as_bytes())
-            .map_err(|error| stack.format_error(error))?;
-        if self.stands && self.merged.record().name == name.as_bytes() {
-            return to_ref(stack, &self.merged.record());
-        }
-        Ok(None)
-    }
-
-    /// Places the cursor on the first record that is not before `name`.
-    fn place(&mut self, name: &[u8]) -> reftable::Result<()> {
-        let forward = self.last.as_slice() <= name;
-        self.last.clear();
-        self.last.extend_from_slice(name);
-        if forward && self.ended {
-            return Ok(());
-        }
-        if forward && self.stands {
-            if self.merged.record().name < name {
-                self.stands = self.merged.advance()?;
-                self.ended = !self.stands;
-            }
-            if self.ended || self.merged.record().name >= name {
-                return Ok(());
-            }
-        }
-        self.merged.seek(name)?;
-        self.stands = self.merged.advance()?;
-        self.ended = !self.stands;
-        Ok(())
     }
 }
 
@@ -251,6 +201,10 @@ impl Session for ReftableSession<'_> {
     fn publish(mut self: Box<Self>) -> Result<Published> {
         // A branch is there before the HEAD of a linked worktree that names it.
         self.parts.sort_by_key(|part| part.place != Place::Common);
+        let compact = self.backend.options.reftable.auto_compaction;
+        if compact {
+            self.fold();
+        }
         let mut stored = VecDeque::new();
         let mut afterwards = Vec::new();
         let published = self
@@ -265,7 +219,6 @@ impl Session for ReftableSession<'_> {
             return Ok(Published::Moved);
         }
         let parts = std::mem::take(&mut self.parts);
-        let compact = self.backend.options.reftable.auto_compaction;
         for Part {
             stack, held, added, ..
         } in parts
@@ -288,6 +241,23 @@ struct Stored {
 }
 
 impl ReftableSession<'_> {
+    /// Merges the new table with those on top of its stack, where the compaction after the commit
+    /// would do no more than that. Tables of several stacks are published one by one as they are.
+    fn fold(&mut self) {
+        let mut parts = self.parts.iter_mut().filter(|part| part.pending.is_some());
+        let (Some(part), None) = (parts.next(), parts.next()) else {
+            return;
+        };
+        let Some(pending) = &mut part.pending else {
+            return;
+        };
+        if let Some(folded) = part.stack.fold(&part.held, &pending.content, pending.added) {
+            pending.content = folded.content;
+            pending.options = folded.options;
+            pending.replaces = folded.replaces;
+        }
+    }
+
     /// Stores the tables: everything that can fail for want of space is done before anything is
     /// visible.
     fn store(&mut self, stored: &mut VecDeque<Stored>) -> Result<()> {
@@ -353,9 +323,12 @@ impl ReftableSession<'_> {
             let Some(part) = self.parts.get_mut(at) else {
                 continue;
             };
+            let Pending {
+                content, replaces, ..
+            } = pending;
             let published = part
                 .stack
-                .publish_on_top(&mut part.held, name, pending.content);
+                .publish_on_top(&mut part.held, name, content, replaces);
             match published {
                 Ok(Publish::Done { unsynced }) => afterwards.extend(unsynced),
                 Ok(Publish::Moved) if !visible => return Ok(Publish::Moved),
@@ -364,7 +337,7 @@ impl ReftableSession<'_> {
                 Err(error) => return Err(error),
             }
             visible = true;
-            part.added = Some(pending.added);
+            part.added = (replaces == 0).then_some(pending.added);
         }
         Ok(Publish::Done { unsynced: None })
     }
@@ -415,6 +388,7 @@ impl<'a> Encoder<'_, 'a> {
             content: finished.sink,
             options,
             added,
+            replaces: 0,
         }))
     }
 

@@ -50,10 +50,6 @@ impl Snapshot {
             .last()
             .map_or(1, |table| table.max_update_index().saturating_add(1))
     }
-
-    fn weights(&self) -> Vec<u64> {
-        self.tables.iter().map(|table| table.weight()).collect()
-    }
 }
 
 /// What a new table did to the stack, as far as compaction cares.
@@ -65,10 +61,18 @@ pub(super) struct Added {
 
 /// What became of a new list.
 pub(super) enum Publish {
-    /// Readers see it. The error says why it may not be durable.
+    /// Readers see it. The error says why it may not be durable, or what it replaced is still there.
     Done { unsynced: Option<Error> },
     /// Another writer was faster; nothing changed.
     Moved,
+}
+
+/// A new table that stands for itself and for those on top of the stack.
+pub(super) struct Folded {
+    pub(super) content: Vec<u8>,
+    pub(super) options: WriteOptions,
+    /// How many tables it takes the place of.
+    pub(super) replaces: usize,
 }
 
 /// A stack that nobody else can publish to.
@@ -284,12 +288,49 @@ impl Stack {
         held.hold.stage(&names, steps)
     }
 
-    /// Publishes the stack with one more table on top.
+    /// Merges a table that is not stored yet with those that a compaction would merge it with as
+    /// soon as it is: one table is stored and one list published instead of two. `None` where that
+    /// is to be left to the compaction: it would take long, somebody else is merging one of the
+    /// tables, or something is wrong with them, which is no reason to refuse the commit.
+    ///
+    /// Tables are claimed only by who has the right to publish. While that is held here, a table
+    /// that is not claimed stays so.
+    pub(super) fn fold(&self, held: &Held, content: &[u8], added: Added) -> Option<Folded> {
+        let below = &held.snapshot.tables;
+        let weight = |tables: &[Arc<Table>]| -> u64 { tables.iter().map(|t| t.weight()).sum() };
+        let is_long = u64::try_from(content.len()).ok()? > COMPACT_UNDER_LOCK_MAX;
+        if is_long || (added.deleted > 0 && weight(below) > COMPACT_UNDER_LOCK_MAX) {
+            return None;
+        }
+        let new = Arc::new(self.open_table("", content.to_vec()).ok()?);
+        let tables: Vec<Arc<Table>> = below.iter().cloned().chain([new]).collect();
+        let range = self.choose(&tables, added).ok()??;
+        let merged = tables.get(range.clone())?;
+        let names = held.snapshot.names.get(range.start..)?;
+        if range.end != tables.len() || weight(merged) > COMPACT_UNDER_LOCK_MAX {
+            return None;
+        }
+        for name in names {
+            if self.tables.is_claimed(name).ok()? {
+                return None;
+            }
+        }
+        let options = self.options_of_merge(merged);
+        let finished = reftable::compact(merged, range.start == 0, &options, Vec::new()).ok()?;
+        (!finished.stats.is_empty()).then_some(Folded {
+            content: finished.sink,
+            options,
+            replaces: names.len(),
+        })
+    }
+
+    /// Publishes the stack with one more table on top, in place of as many as it `replaces`.
     pub(super) fn publish_on_top(
         &self,
         held: &mut Held,
         name: String,
         content: Vec<u8>,
+        replaces: usize,
     ) -> Result<Publish> {
         let table = self.open_table(&name, content);
         if table.is_err() && !held.staged {
@@ -297,9 +338,19 @@ impl Stack {
         }
         let table = Arc::new(table?);
         let (mut names, mut tables) = (held.snapshot.names.clone(), held.snapshot.tables.clone());
+        let kept = names.len().saturating_sub(replaces);
+        let old = names.split_off(kept);
+        tables.truncate(kept);
         names.push(name.clone());
         tables.push(table);
-        self.publish(held, names, tables, &[name])
+        let published = self.publish(held, names, tables, &[name])?;
+        match published {
+            Publish::Done { unsynced: None } => Ok(Publish::Done {
+                unsynced: self.drop_tables(&old).err(),
+            }),
+            // The old list may come back after a power failure: its tables have to stay.
+            _ => Ok(published),
+        }
     }
 
     /// Publishes a new list. If that fails, the tables that only this list names are removed.
@@ -341,14 +392,14 @@ impl Stack {
         let Some(snapshot) = self.cached() else {
             return Ok(());
         };
-        if self.choose(&snapshot, added)?.is_none() {
+        if self.choose(&snapshot.tables, added)?.is_none() {
             return Ok(());
         }
         let held = match self.hold(LockTimeout::from_millis(0)) {
             Err(error) if error.kind() == ErrorKind::Locked => return Ok(()),
             held => held?,
         };
-        let Some(range) = self.choose(&held.snapshot, added)? else {
+        let Some(range) = self.choose(&held.snapshot.tables, added)? else {
             return Ok(());
         };
         match self.compact(held, range, true) {
@@ -360,12 +411,13 @@ impl Stack {
     /// Returns the tables that are worth merging: by the sizes alone, as Git chooses unless that
     /// means to rewrite much for little, or all of them if the last commit left more dead records
     /// than live ones.
-    fn choose(&self, snapshot: &Snapshot, added: Added) -> Result<Option<Range<usize>>> {
-        let count = snapshot.tables.len();
-        if count > 1 && added.deleted > 0 && self.is_mostly_dead(snapshot, added.deleted)? {
+    fn choose(&self, tables: &[Arc<Table>], added: Added) -> Result<Option<Range<usize>>> {
+        let count = tables.len();
+        if count > 1 && added.deleted > 0 && self.is_mostly_dead(tables, added.deleted)? {
             return Ok(Some(0..count));
         }
-        let (weights, factor) = (snapshot.weights(), self.options.geometric_factor);
+        let weights: Vec<u64> = tables.iter().map(|table| table.weight()).collect();
+        let factor = self.options.geometric_factor;
         let chosen = reftable::compaction::choose(&weights, factor);
         let weight = |range: &Range<usize>| {
             weights
@@ -385,8 +437,8 @@ impl Stack {
     /// Returns whether `deleted` records, the deletions of the newest table, are more than half of
     /// those below. Counting reads every table, so it is done only if the deletions weigh enough
     /// to make that likely: one weighs at least a sixteenth of the record that it deletes.
-    fn is_mostly_dead(&self, snapshot: &Snapshot, deleted: u64) -> Result<bool> {
-        let Some((newest, below)) = snapshot.tables.split_last() else {
+    fn is_mostly_dead(&self, tables: &[Arc<Table>], deleted: u64) -> Result<bool> {
+        let Some((newest, below)) = tables.split_last() else {
             return Ok(false);
         };
         let weight: u64 = below.iter().map(|table| table.weight()).sum();
@@ -468,9 +520,21 @@ impl Stack {
             } => return Err(error),
             Publish::Done { unsynced: None } => drop(held),
         }
-        // One that cannot be removed does not keep the others.
-        let dropped = old.iter().map(|name| self.tables.drop_table(name));
+        self.drop_tables(old)
+    }
+
+    /// Removes tables that no list names any more; one that cannot be removed does not keep the
+    /// others.
+    fn drop_tables(&self, names: &[String]) -> Result<()> {
+        let dropped = names.iter().map(|name| self.tables.drop_table(name));
         dropped.fold(Ok(()), Result::and)
+    }
+
+    /// Returns how the merge of these tables is to be written.
+    fn options_of_merge(&self, tables: &[Arc<Table>]) -> WriteOptions {
+        let min = tables.first().map_or(0, |table| table.min_update_index());
+        let max = tables.last().map_or(0, |table| table.max_update_index());
+        self.write_options(min, max)
     }
 
     /// Opens a table that was just stored.
@@ -482,10 +546,8 @@ impl Stack {
     }
 
     fn merge(&self, tables: &[Arc<Table>], to_the_bottom: bool) -> Result<(Merged, bool)> {
-        let min = tables.first().map_or(0, |table| table.min_update_index());
-        let max = tables.last().map_or(0, |table| table.max_update_index());
-        let options = self.write_options(min, max);
-        let name = self.new_name(min, max);
+        let options = self.options_of_merge(tables);
+        let name = self.new_name(options.min_update_index, options.max_update_index);
         let file = self.tables.create(&name)?;
         let sink = std::io::BufWriter::with_capacity(256 * 1024, file);
         let finished = reftable::compact(tables, to_the_bottom, &options, sink)

@@ -48,6 +48,10 @@ pub(super) trait Tables: Send + Sync + fmt::Debug {
     /// Claims a table for compaction; `None` if somebody else is at it.
     fn claim(&self, table: &str) -> Result<Option<Box<dyn Claim>>>;
 
+    /// Returns whether somebody has claimed a table. Only to be trusted while the right to publish
+    /// is held, without which nobody claims one.
+    fn is_claimed(&self, table: &str) -> Result<bool>;
+
     /// Begins to store a table. It is not found under its name before it is finished.
     fn create(&self, table: &str) -> Result<Box<dyn NewTable>>;
 
@@ -333,6 +337,15 @@ impl Tables for LocalTables {
             Ok(lock) => Ok(Some(Box::new(LocalClaim(lock)))),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
             Err(error) => Err(Error::io("cannot lock", &path, error)),
+        }
+    }
+
+    fn is_claimed(&self, table: &str) -> Result<bool> {
+        let path = self.path_of(&format!("{table}.lock"));
+        match self.system.lstat(&path) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::io("cannot read", &path, error)),
         }
     }
 

@@ -1,0 +1,65 @@
+//! Reading many names of one stack.
+
+use std::sync::Arc;
+
+use reftable::MergedRefs;
+
+use super::stack::Stack;
+use super::to_ref;
+use crate::backend::Ref;
+use crate::error::Result;
+use crate::name::RefName;
+
+/// Reads many names of one stack in one pass: a name that is not beyond the record on which the
+/// cursor stands, or of the next one, needs no seek.
+pub(super) struct Walk {
+    merged: MergedRefs,
+    /// Whether the cursor stands on the first record that is not before the last name asked for.
+    stands: bool,
+    ended: bool,
+    last: Vec<u8>,
+}
+
+impl Walk {
+    pub(super) fn new(tables: &[Arc<reftable::Table>]) -> Self {
+        Walk {
+            merged: MergedRefs::new(tables.to_vec()),
+            stands: false,
+            // There is nothing at all without a table.
+            ended: tables.is_empty(),
+            last: Vec::new(),
+        }
+    }
+
+    pub(super) fn find(&mut self, stack: &Stack, name: RefName<'_>) -> Result<Option<Ref>> {
+        self.place(name.as_bytes())
+            .map_err(|error| stack.format_error(error))?;
+        if self.stands && self.merged.record().name == name.as_bytes() {
+            return to_ref(stack, &self.merged.record());
+        }
+        Ok(None)
+    }
+
+    /// Places the cursor on the first record that is not before `name`.
+    fn place(&mut self, name: &[u8]) -> reftable::Result<()> {
+        let forward = self.last.as_slice() <= name;
+        self.last.clear();
+        self.last.extend_from_slice(name);
+        if forward && self.ended {
+            return Ok(());
+        }
+        if forward && self.stands {
+            if self.merged.record().name < name {
+                self.stands = self.merged.advance()?;
+                self.ended = !self.stands;
+            }
+            if self.ended || self.merged.record().name >= name {
+                return Ok(());
+            }
+        }
+        self.merged.seek(name)?;
+        self.stands = self.merged.advance()?;
+        self.ended = !self.stands;
+        Ok(())
+    }
+}
