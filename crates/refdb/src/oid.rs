@@ -117,14 +117,26 @@ impl ObjectId {
 
     /// Appends the hexadecimal digits to `out`.
     pub fn push_hex(&self, out: &mut Vec<u8>) {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        out.extend(self.as_bytes().iter().flat_map(|byte| {
-            [
-                DIGITS[usize::from(byte >> 4)],
-                DIGITS[usize::from(byte & 0xf)],
-            ]
-        }));
+        let mut hex = [[0; 2]; 32];
+        for (pair, byte) in hex.iter_mut().zip(self.as_bytes()) {
+            *pair = PAIRS[usize::from(*byte)];
+        }
+        out.extend_from_slice(&hex.as_flattened()[..self.format.hex_len()]);
     }
+}
+
+/// The two digits of each byte.
+static PAIRS: [[u8; 2]; 256] = pairs();
+
+const fn pairs() -> [[u8; 2]; 256] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut table = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = [DIGITS[byte >> 4], DIGITS[byte & 0xf]];
+        byte += 1;
+    }
+    table
 }
 
 /// The value of each hexadecimal digit; 0xff for every other byte.

@@ -1,9 +1,9 @@
 //! `refdb show-ref`: lists refs with their object ids, or checks single ones.
 
-use std::collections::{HashMap, HashSet};
 use std::io::BufRead;
 
 use bstr::ByteSlice;
+use hashbrown::{HashMap, HashSet};
 use refdb::name::{FormatOptions, is_safe, is_well_formed};
 use refdb::objects::{ObjectKind, Peeled};
 use refdb::{ErrorKind, ObjectId, RefName, Store, TargetRef};

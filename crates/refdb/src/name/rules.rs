@@ -53,8 +53,55 @@ const fn classes() -> [u8; 256] {
     table
 }
 
+// What a byte is, in the lower half, and what may not follow it without another look, in the upper.
+const ANY: u8 = 1;
+const IS_DOT: u8 = 2;
+const IS_SLASH: u8 = 4;
+const IS_BRACE: u8 = 8;
+
+static STEP: [u8; 256] = steps();
+
+const fn steps() -> [u8; 256] {
+    let classes = classes();
+    let mut table = [ANY << 4; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] |= match classes[byte] {
+            PLAIN => 0,
+            SLASH => IS_SLASH | (IS_DOT | IS_SLASH) << 4,
+            DOT => IS_DOT | IS_DOT << 4,
+            BRACE => IS_BRACE,
+            _ => ANY,
+        };
+        byte += 1;
+    }
+    table[b'@' as usize] |= IS_BRACE << 4;
+    // It may be the end of `.lock`.
+    table[b'k' as usize] |= IS_SLASH << 4;
+    table
+}
+
+/// Returns whether a look at each byte and the one before it tells that `name` is well-formed and
+/// has several components, as it does of most names; `false` tells nothing.
+fn is_plainly_well_formed(name: &[u8]) -> bool {
+    let mut previous = STEP[usize::from(b'/')];
+    let (mut seen, mut refused) = (0, 0);
+    for &byte in name {
+        let step = STEP[usize::from(byte)];
+        refused |= step & (previous >> 4);
+        seen |= step;
+        previous = step;
+    }
+    let ends_plainly = previous & 0x0f == 0 && previous >> 4 & IS_SLASH == 0;
+    refused == 0 && seen & IS_SLASH != 0 && ends_plainly
+}
+
 /// Returns whether `name` is a well-formed ref name.
 pub fn is_well_formed(name: &[u8], options: FormatOptions) -> bool {
+    is_plainly_well_formed(name) || is_well_formed_by_components(name, options)
+}
+
+fn is_well_formed_by_components(name: &[u8], options: FormatOptions) -> bool {
     if name == b"@" || name.ends_with(b".") {
         return false;
     }
@@ -176,6 +223,27 @@ mod tests {
         ] {
             assert!(!is_well_formed(name, FormatOptions::ONE_LEVEL), "{name:?}");
         }
+    }
+
+    #[test]
+    fn the_short_way_takes_no_other_names() {
+        let parts: [&[u8]; 14] = [
+            b"/", b".", b"..", b".lock", b"lock", b"@", b"@{", b"{", b"*", b" ", b"k", b"x", b"~",
+            b"\xff",
+        ];
+        let mut taken = 0;
+        for number in 0..parts.len().pow(4) {
+            let digits = (0..4).map(|place| number / parts.len().pow(place) % parts.len());
+            let name: Vec<u8> = digits.flat_map(|digit| parts[digit]).copied().collect();
+            if is_plainly_well_formed(&name) {
+                assert!(
+                    is_well_formed_by_components(&name, FormatOptions::FULL),
+                    "{name:?}"
+                );
+                taken += 1;
+            }
+        }
+        assert!(taken > 100);
     }
 
     #[test]

@@ -4,10 +4,10 @@
 //! All atoms of a ref get their values at once, those that need no object first: that is the order in
 //! which mistakes are told.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use bstr::ByteSlice;
+use hashbrown::HashMap;
 use refdb::objects::{Header, Object, ObjectKind, Peeled};
 use refdb::revision::{Direction, Shortener};
 use refdb::{ObjectId, RefName, Store};
@@ -69,7 +69,7 @@ pub(super) struct Values<'c> {
     /// The branch that is checked out.
     head: Option<Option<Vec<u8>>>,
     /// For each branch that is checked out, where.
-    worktrees: Option<HashMap<Vec<u8>, Vec<u8>>>,
+    worktrees: Option<std::collections::HashMap<Vec<u8>, Vec<u8>>>,
 }
 
 impl<'c> Values<'c> {
@@ -452,7 +452,7 @@ impl<'c> Values<'c> {
         Ok(self.head.as_ref().and_then(|head| head.as_deref()))
     }
 
-    fn worktrees(&mut self) -> Result<&HashMap<Vec<u8>, Vec<u8>>> {
+    fn worktrees(&mut self) -> Result<&std::collections::HashMap<Vec<u8>, Vec<u8>>> {
         if self.worktrees.is_none() {
             self.worktrees = Some(self.context.checked_out()?);
         }
