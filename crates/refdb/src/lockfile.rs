@@ -16,6 +16,7 @@
 pub(crate) mod journal;
 pub(crate) mod owner;
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -204,7 +205,7 @@ const NAME_MAX: usize = 255;
 /// Every program that lists refs passes over names that end so, and most over those that begin so.
 fn value_path(path: &Path) -> PathBuf {
     let lock = path.file_name().unwrap_or_default();
-    let mut name = std::ffi::OsString::from(".");
+    let mut name = OsString::from(".");
     if lock.len() < NAME_MAX {
         name.push(lock);
     } else {
@@ -435,7 +436,9 @@ fn holder(system: &dyn System, target: &Path) -> Option<u32> {
 
 /// Returns `path` with `suffix` behind its last component.
 pub(crate) fn suffixed(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
+    let path = path.as_os_str();
+    let mut name = OsString::with_capacity(path.len() + suffix.len());
+    name.push(path);
     name.push(suffix);
     PathBuf::from(name)
 }

@@ -15,6 +15,7 @@ mod bulk;
 mod current;
 mod directories;
 mod freeze;
+mod known_dirs;
 mod log;
 mod log_way;
 mod log_write;
@@ -30,7 +31,7 @@ mod steps;
 mod sync;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, NewLog};
@@ -84,7 +85,7 @@ impl Files {
     /// Returns the path of the loose ref `name`.
     fn path(&self, name: RefName<'_>) -> (Place, PathBuf) {
         let (place, bare) = self.layout.locate(name);
-        let path = self.layout.dir(&place).join(bytes_to_path(bare.as_bytes()));
+        let path = join(self.layout.dir(&place), "", bare);
         (place, path)
     }
 
@@ -148,6 +149,17 @@ impl Files {
             }
         }
     }
+}
+
+/// Returns the path of a name below the folder `folder`, which ends with a slash unless it is empty,
+/// of the directory `dir`.
+fn join(dir: &Path, folder: &str, bare: RefName<'_>) -> PathBuf {
+    let room = dir.as_os_str().len() + folder.len() + bare.as_bytes().len() + "/".len();
+    let mut path = PathBuf::with_capacity(room);
+    path.push(dir);
+    path.push(folder);
+    path.push(bytes_to_path(bare.as_bytes()));
+    path
 }
 
 /// Returns whether a name can be made a path without leading out of the repository.

@@ -33,9 +33,8 @@ impl Files {
     /// Returns the directory below which the reflog of `name` is, and the path of its file.
     pub(super) fn log_path(&self, name: RefName<'_>) -> (PathBuf, PathBuf) {
         let (place, bare) = self.layout.locate(name);
-        let base = self.layout.dir(&place).join("logs");
-        let path = base.join(bytes_to_path(bare.as_bytes()));
-        (base, path)
+        let dir = self.layout.dir(&place);
+        (dir.join("logs"), super::join(dir, "logs/", bare))
     }
 
     /// Returns whether `name` has a reflog.

@@ -12,11 +12,13 @@
 //! 4. What takes more than one step is written into the journal first (`steps`), unless a reflog is
 //!    moved or rewritten with it: then a ref has its new name, durably, before it loses the old one.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use super::Files;
 use super::directories;
+use super::known_dirs::KnownDirs;
 use super::log;
 use super::log_write::WholeLogs;
 use super::loose;
@@ -28,7 +30,7 @@ use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::layout::Place;
 use crate::lockfile::journal::Journal;
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
-use crate::system::{System, bytes_to_path, remove_empty_tree};
+use crate::system::{bytes_to_path, remove_empty_tree};
 
 /// From so many direct refs on, packed-refs is considered.
 pub(super) const BATCH_MIN: usize = 64;
@@ -66,26 +68,6 @@ pub(super) struct LogAppend {
     pub(super) create: bool,
 }
 
-/// Which directories of reflogs exist: each is looked at once. Nobody else makes a reflog of a ref
-/// whose lock is held here.
-#[derive(Default)]
-pub(super) struct KnownDirs(HashMap<PathBuf, bool>);
-
-impl KnownDirs {
-    pub(super) fn have_parent(&mut self, system: &dyn System, path: &Path) -> bool {
-        let Some(parent) = path.parent() else {
-            return true;
-        };
-        if let Some(&exists) = self.0.get(parent) {
-            return exists;
-        }
-        // What cannot be looked at is not absent: the reflog's own error tells why.
-        let exists = !matches!(system.lstat(parent), Err(error) if log::is_absent(&error));
-        self.0.insert(parent.to_owned(), exists);
-        exists
-    }
-}
-
 /// A write of the plan and the lock that it is made under; none for what is packed without one.
 struct Assigned<'a> {
     name: RefName<'a>,
@@ -105,7 +87,7 @@ impl Assigned<'_> {
 
 impl FilesSession {
     pub(super) fn prepare_plan(&mut self, plan: &Plan<'_>) -> Result<()> {
-        self.planned.logs = log_appends(plan)?;
+        self.planned.logs = log_appends(&self.files, plan)?;
         let made = self.planned.whole_logs.plan(&plan.log_changes);
         self.planned
             .logs
@@ -381,12 +363,7 @@ impl FilesSession {
 
     /// Appends to every reflog that exists or is to be made.
     fn append_logs(&mut self, sync: &mut BTreeSet<PathBuf>) -> Result<()> {
-        let mut known = KnownDirs::default();
-        let mut appends = std::mem::take(&mut self.planned.logs);
-        appends.retain(|append| {
-            let (_, path) = self.files.log_path(append.name.as_name());
-            append.create || known.have_parent(self.files.system.as_ref(), &path)
-        });
+        let appends = std::mem::take(&mut self.planned.logs);
         let many = self.files.options.fsync && appends.len() >= MANY_MIN;
         for append in &appends {
             let (base, path) = self.files.log_path(append.name.as_name());
@@ -549,22 +526,31 @@ pub(super) fn add_parent(dirs: &mut BTreeSet<PathBuf>, path: &Path) {
     }
 }
 
-/// Puts the entries of the plan together by reflog, each reflog's in order.
-fn log_appends(plan: &Plan<'_>) -> Result<Vec<LogAppend>> {
+/// Puts the entries of the plan together by reflog, each reflog's in order. Left out is what has no
+/// reflog for want of its directory: often that is everything.
+fn log_appends(files: &Files, plan: &Plan<'_>) -> Result<Vec<LogAppend>> {
     let mut appends: Vec<LogAppend> = Vec::new();
     let mut known: HashMap<&[u8], usize> = HashMap::new();
+    let mut dirs = KnownDirs::default();
+    // An entry that comes before the one that makes the reflog is written too.
+    let made = plan.logs().filter(|(_, entry)| entry.create);
+    let made: HashSet<&[u8]> = made.map(|(_, entry)| entry.name.as_bytes()).collect();
     for (_, entry) in plan.logs() {
         let who = plan.who(&entry)?;
-        let index = *known.entry(entry.name.as_bytes()).or_insert(appends.len());
+        let name = entry.name.as_bytes();
+        let create = !made.is_empty() && made.contains(name);
+        if !create && !dirs.have_parent(files.system.as_ref(), &files.log_path(entry.name).1) {
+            continue;
+        }
+        let index = *known.entry(name).or_insert(appends.len());
         if index == appends.len() {
             appends.push(LogAppend {
                 name: entry.name.to_owned(),
                 lines: Vec::new(),
-                create: false,
+                create,
             });
         }
         if let Some(append) = appends.get_mut(index) {
-            append.create |= entry.create;
             log::push_line(&mut append.lines, entry.old, entry.new, who, entry.message);
         }
     }

@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::publish::{KnownDirs, add_parent};
+use super::known_dirs::KnownDirs;
+use super::publish::add_parent;
 use super::session::FilesSession;
 use crate::error::{Error, Result};
 use crate::lockfile::journal::{Journal, Step, Steps};

@@ -1,0 +1,105 @@
+//! Which directories of reflogs exist.
+//!
+//! Each is looked at once: nobody else makes a reflog of a ref whose lock is held here, so that
+//! what was missing under the locks is as good as missing until they are released.
+//!
+//! Invariant: a directory counts as missing only if it, or one above it, was looked for in vain.
+
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::log::is_absent;
+use crate::system::{System, bytes_to_path};
+
+/// What is known of directories.
+#[derive(Debug, Default)]
+pub(super) struct KnownDirs {
+    known: HashMap<Vec<u8>, bool>,
+    // The one that was asked for last: names come sorted.
+    last: Option<(Vec<u8>, bool)>,
+    // The uppermost of the directories that were found missing last: nothing is below it.
+    missing: Option<Vec<u8>>,
+}
+
+impl KnownDirs {
+    /// Returns whether the directory of `path` exists.
+    pub(super) fn have_parent(&mut self, system: &dyn System, path: &Path) -> bool {
+        let Some(dir) = parent(path.as_os_str().as_bytes()) else {
+            return true;
+        };
+        if let Some((last, exists)) = &self.last
+            && last == dir
+        {
+            return *exists;
+        }
+        let exists = self.look(system, dir);
+        self.last = Some((dir.to_vec(), exists));
+        exists
+    }
+
+    fn look(&mut self, system: &dyn System, dir: &[u8]) -> bool {
+        let above = |missing: &Vec<u8>| {
+            let rest = dir.strip_prefix(missing.as_slice());
+            rest.is_some_and(|rest| rest.first().is_none_or(|&byte| byte == b'/'))
+        };
+        if self.missing.as_ref().is_some_and(above) {
+            return false;
+        }
+        // One directory is asked for itself; among many, it pays to know how much is missing.
+        let first = self.known.is_empty();
+        let exists = self.exists(system, dir);
+        if !exists && !first {
+            let mut uppermost = dir;
+            while let Some(above) = parent(uppermost).filter(|above| !self.exists(system, above)) {
+                uppermost = above;
+            }
+            self.missing = Some(uppermost.to_vec());
+        }
+        exists
+    }
+
+    fn exists(&mut self, system: &dyn System, dir: &[u8]) -> bool {
+        if let Some(&exists) = self.known.get(dir) {
+            return exists;
+        }
+        // What cannot be looked at is not absent: the reflog's own error tells why.
+        let found = system.lstat(bytes_to_path(dir));
+        let exists = !matches!(found, Err(error) if is_absent(&error));
+        self.known.insert(dir.to_vec(), exists);
+        exists
+    }
+}
+
+/// Returns the directory of a path; `None` for one that has none above it.
+fn parent(path: &[u8]) -> Option<&[u8]> {
+    let slash = path.iter().rposition(|&byte| byte == b'/')?;
+    path.get(..slash).filter(|dir| !dir.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::OsSystem;
+
+    #[test]
+    fn what_is_missing_is_told_from_what_is_there() {
+        let temp = tempfile::tempdir().unwrap();
+        let system = OsSystem::new();
+        for dir in ["logs", "logs/a", "logs/a/b", "logs/ab"] {
+            system.create_dir(&temp.path().join(dir)).unwrap();
+        }
+        let mut known = KnownDirs::default();
+        let mut have = |path: &str| known.have_parent(&system, &temp.path().join(path));
+        assert!(!have("logs/x/1"));
+        assert!(!have("logs/a/x/y/1"));
+        assert!(!have("logs/a/x/z/1"));
+        assert!(have("logs/a/b/1"));
+        assert!(have("logs/ab/1"));
+        assert!(have("logs/a/1"));
+        assert!(!have("none/refs/heads/1"));
+        assert!(!have("none/1"));
+        assert!(have("logs/a/b/2"));
+        assert!(have("nonex"));
+    }
+}
