@@ -77,12 +77,13 @@ impl FilesSession {
 
     /// Locks one name; its lock is then the last in `held`.
     fn take(&mut self, name: RefName<'_>) -> std::result::Result<(), Refusal> {
-        let (place, bare) = self.files.layout.locate(name);
-        let base = self.files.layout.dir(&place).to_owned();
-        let path = base.join(bytes_to_path(bare.as_bytes()));
+        let files = Arc::clone(&self.files);
+        let (place, bare) = files.layout.locate(name);
+        let base = files.layout.dir(&place);
+        let path = super::join(base, "", bare);
         let lock = self
-            .acquire(&base, &path)
-            .map_err(|error| self.refuse(name, &base, bare, &path, &error))?;
+            .acquire(base, &path)
+            .map_err(|error| self.refuse(name, base, bare, &path, &error))?;
         self.held.push(Held {
             name: name.to_owned(),
             place,
@@ -100,23 +101,46 @@ impl FilesSession {
         if !self.can_link {
             return self.acquire_own(base, path, lock_options);
         }
-        if let Some(index) = self.pattern
-            && let Some(other) = self.held.get(index).and_then(|held| held.lock.as_ref())
-        {
-            match LockFile::acquire_linked(&self.holder, path, lock_options, other) {
-                Ok(lock) => return Ok(lock),
-                Err(error) => match error.kind() {
-                    io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
-                        return Err(error);
-                    }
-                    io::ErrorKind::NotFound | io::ErrorKind::TooManyLinks => {}
-                    _ => self.can_link = false,
-                },
-            }
+        if let Some(linked) = self.acquire_linked(base, path, lock_options) {
+            return linked;
         }
         let lock = self.acquire_own(base, path, lock_options)?;
         self.pattern = Some(self.held.len());
         Ok(lock)
+    }
+
+    /// Links to a lock that is held, in a directory that is created if it is missing; `None` where
+    /// the lock has to be one of its own.
+    fn acquire_linked(
+        &mut self,
+        base: &Path,
+        path: &Path,
+        lock_options: LockOptions,
+    ) -> Option<io::Result<LockFile>> {
+        let mut attempts = 0;
+        loop {
+            let other = self.held.get(self.pattern?)?.lock.as_ref()?;
+            match LockFile::acquire_linked(&self.holder, path, lock_options, other) {
+                Err(error) => match error.kind() {
+                    io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                        return Some(Err(error));
+                    }
+                    // A second time it may be the other lock that is gone.
+                    io::ErrorKind::NotFound if attempts == 0 => {
+                        attempts += 1;
+                        if let Err(error) = self.create_dir_of(base, path)? {
+                            return Some(Err(error));
+                        }
+                    }
+                    io::ErrorKind::NotFound | io::ErrorKind::TooManyLinks => return None,
+                    _ => {
+                        self.can_link = false;
+                        return None;
+                    }
+                },
+                lock => return Some(lock),
+            }
+        }
     }
 
     fn acquire_own(
@@ -125,25 +149,30 @@ impl FilesSession {
         path: &Path,
         lock_options: LockOptions,
     ) -> io::Result<LockFile> {
-        let shared = self.files.options.shared_repository;
         let mut attempts = 0;
         loop {
             match LockFile::acquire(&self.holder, path, lock_options) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < ATTEMPTS => {
                     attempts += 1;
-                    let dir = path.parent().ok_or(error)?;
-                    let system = self.files.system.as_ref();
-                    // Refs that are kept elsewhere may have no folder for this worktree yet.
-                    let layout = &self.files.layout;
-                    let is_own = layout.is_linked() && base == layout.worktree_dir();
-                    let from = if is_own { layout.common_dir() } else { base };
-                    match directories::create(system, shared, from, dir, &mut self.created_dirs) {
-                        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                        created => created?,
-                    }
+                    self.create_dir_of(base, path).ok_or(error)??;
                 }
                 lock => return lock,
             }
+        }
+    }
+
+    /// Creates the directory of `path`, unless it vanishes meanwhile; `None` if there is none.
+    fn create_dir_of(&mut self, base: &Path, path: &Path) -> Option<io::Result<()>> {
+        let dir = path.parent()?;
+        let shared = self.files.options.shared_repository;
+        let system = self.files.system.as_ref();
+        // Refs that are kept elsewhere may have no folder for this worktree yet.
+        let layout = &self.files.layout;
+        let is_own = layout.is_linked() && base == layout.worktree_dir();
+        let from = if is_own { layout.common_dir() } else { base };
+        match directories::create(system, shared, from, dir, &mut self.created_dirs) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Ok(())),
+            created => Some(created),
         }
     }
 
