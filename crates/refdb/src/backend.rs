@@ -9,11 +9,14 @@
 pub(crate) mod bulk;
 pub(crate) mod cursor;
 pub(crate) mod files;
+pub(crate) mod group;
 pub(crate) mod reftable;
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::fmt;
+
+use bstr::ByteSlice;
 
 use crate::error::{Error, ErrorKind, Reason, Result};
 use crate::name::{RefName, RefNameBuf};
@@ -157,8 +160,8 @@ pub(crate) struct OptimizeOptions<'a> {
 pub(crate) trait Session {
     /// Locks names and reads their values. Every name is given at most once over the whole session.
     ///
-    /// `answer` is called for each name with its position, in their order. After the first refusal
-    /// the rest may be left out when `stop_at_refusal` is set.
+    /// `answer` is called for each name with its position. After the first refusal the rest may be
+    /// left out when `stop_at_refusal` is set.
     ///
     /// # Errors
     /// Only for what makes the whole session impossible.
@@ -175,7 +178,7 @@ pub(crate) trait Session {
 
     /// Makes a cursor over the refs against which new names are still to be checked for conflicts:
     /// all refs (reftable), or those that locking could not check (packed refs, files).
-    fn names(&mut self) -> Result<Box<dyn Cursor>>;
+    fn names(&mut self) -> Result<Box<dyn Cursor + '_>>;
 
     /// Reads a ref that is not locked by this session: used to follow symrefs that are only read.
     fn read(&mut self, name: RefName<'_>) -> Result<Option<Ref>>;
@@ -233,6 +236,12 @@ pub(crate) struct Refusal {
     pub(crate) reason: Reason,
     /// Why, in full, without a `cannot lock ref` before it.
     pub(crate) message: String,
+}
+
+/// Says that a ref cannot be made because of one that exists.
+pub(crate) fn in_the_way(existing: &[u8], name: RefName<'_>) -> String {
+    let existing = existing.as_bstr();
+    format!("'{existing}' exists; cannot create '{name}'")
 }
 
 /// What a transaction does to the store, with every rule applied.

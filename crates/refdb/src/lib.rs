@@ -124,5 +124,5 @@ pub use repository::Repository;
 pub use store::{Optimize, Refs, Resolved, Store};
 pub use target::{Target, TargetRef};
 pub use transaction::{
-    Change, Edit, Expected, LogEdit, LogRewrite, Outcome, Prepared, Transaction,
+    Change, Edit, Expected, Group, LogEdit, LogRewrite, Outcome, Prepared, Transaction,
 };

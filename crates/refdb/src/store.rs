@@ -20,6 +20,7 @@ use std::sync::Arc;
 use crate::backend::cursor::{Cursor, ListCursor, RefRecord};
 use crate::backend::{Backend, LogChange, LogOrder, OptimizeOptions, Ref, RefFormat};
 use crate::error::Result;
+use crate::hook;
 use crate::layout::Layout;
 use crate::name::{RefName, RefNameBuf};
 use crate::objects::Objects;
@@ -29,7 +30,7 @@ use crate::reflog::LogEntry;
 use crate::resolve::{End, follow};
 use crate::system::System;
 use crate::transaction::rename::Rename;
-use crate::transaction::{self, LogRewrite, Outcome, Transaction};
+use crate::transaction::{self, Group, LogRewrite, Outcome, Transaction};
 
 /// The refs of one repository, seen from one of its worktrees.
 #[derive(Clone, Debug)]
@@ -166,6 +167,19 @@ impl Store {
             &self.options,
             self.system.as_ref(),
         )
+    }
+
+    /// Begins a group of transactions that are published together; `None` where a hook wants to be
+    /// told of each when it happens.
+    ///
+    /// # Errors
+    /// As for [`Transaction::prepare`], for what keeps every transaction from being written.
+    pub fn group(&self) -> Result<Option<Group<'_>>> {
+        if hook::present(self.options.hook.as_deref())?.is_some() {
+            return Ok(None);
+        }
+        let backend = self.backend.as_ref();
+        Group::new(backend, &self.options, self.system.as_ref()).map(Some)
     }
 
     /// Returns whether a ref has a reflog, possibly an empty one.

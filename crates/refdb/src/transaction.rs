@@ -23,6 +23,7 @@
 
 mod edit;
 mod expand;
+mod group;
 mod hooks;
 mod ids;
 pub(crate) mod log;
@@ -32,6 +33,7 @@ mod queue;
 pub(crate) mod rename;
 
 pub use edit::{Change, Edit, Expected, LogEdit};
+pub use group::Group;
 pub use log::LogRewrite;
 
 use crate::backend::{Backend, Published, Session};
@@ -131,31 +133,19 @@ impl<'s> Transaction<'s> {
     /// `Rejected` for the first refused edit, unless this is a batch; `Locked`, `Corrupt` or `Io`
     /// when the store cannot be read or locked; `Hook` when the hook refuses.
     pub fn prepare(mut self) -> Result<Prepared<'s>> {
-        if self.options.quarantined {
-            return Err(Error::new(
-                ErrorKind::Misuse,
-                "ref updates forbidden inside quarantine environment",
-            ));
-        }
-        InvalidSettings::check(self.options.invalid.locking.as_ref())?;
+        may_write(self.options)?;
         let order = self.queue.sorted()?;
         let mut announcer = Announcer::new(self.options.hook.as_deref(), &self.queue)?;
         if let Some(announcer) = &announcer {
             announcer.preparing()?;
         }
         let mut session = self.backend.begin()?;
-        let format = self.backend.format();
         let ids = self.queue.take_ids();
+        let format = self.backend.format();
         let mut expansion = Expansion::new(&self.queue, ids, &order, self.batch, format);
         let expanded = expansion.run(session.as_mut());
         let is_expanded = expanded.is_ok();
-        let prepared = expanded.and_then(|()| {
-            names::check(&mut expansion, session.as_mut(), self.initial, format)?;
-            expansion.release_refused(session.as_mut());
-            let ends = plan::symref_ends(&mut expansion, session.as_mut(), format)?;
-            let plan = plan::plan(&expansion, &ends, self.options, self.system, self.initial);
-            session.prepare(plan)
-        });
+        let prepared = expanded.and_then(|()| self.plan(&mut expansion, session.as_mut()));
         if let Some(announcer) = &mut announcer {
             match &prepared {
                 Ok(()) => announcer.expanded(&expansion, session.as_mut(), self.initial)?,
@@ -180,6 +170,16 @@ impl<'s> Transaction<'s> {
         })
     }
 
+    /// Checks what was expanded, and hands the session the plan that it comes to.
+    fn plan(&self, expansion: &mut Expansion<'_, '_>, session: &mut dyn Session) -> Result<()> {
+        let format = self.backend.format();
+        names::check(expansion, session, self.initial, format)?;
+        expansion.release_refused(session);
+        let ends = plan::symref_ends(expansion, session, format)?;
+        let plan = plan::plan(expansion, &ends, self.options, self.system, self.initial);
+        session.prepare(plan)
+    }
+
     /// Gives the edits up, and tells the hook; dropping the transaction tells nobody.
     ///
     /// # Errors
@@ -198,6 +198,17 @@ impl<'s> Transaction<'s> {
     pub fn commit(self) -> Result<Outcome> {
         self.prepare()?.commit()
     }
+}
+
+/// Says why nothing may be written, if that is so.
+fn may_write(options: &Options) -> Result<()> {
+    if options.quarantined {
+        return Err(Error::new(
+            ErrorKind::Misuse,
+            "ref updates forbidden inside quarantine environment",
+        ));
+    }
+    InvalidSettings::check(options.invalid.locking.as_ref())
 }
 
 impl Prepared<'_> {

@@ -5,7 +5,7 @@
 
 use crate::backend::Ref;
 use crate::error::Result;
-use crate::name::{RefName, RefNameBuf, is_per_worktree};
+use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
 use crate::target::TargetRef;
 
@@ -90,18 +90,20 @@ impl Cursor for ListCursor {
     }
 }
 
-/// What a linked worktree sees: its own refs, and the shared ones of the common directory, whose
-/// per-worktree refs are the main worktree's and hidden.
-pub(crate) struct WorktreeCursor {
-    own: Side,
-    shared: Side,
+/// Refs over others: where both have a name, that of the upper ones counts. A linked worktree sees
+/// its own refs over the shared ones, whose per-worktree refs are the main worktree's and hidden.
+pub(crate) struct OverCursor<'c> {
+    upper: Side<'c>,
+    lower: Side<'c>,
+    /// Whether a name of the lower refs is not to be seen.
+    hidden: fn(&[u8]) -> bool,
     /// Which side the present record is from.
-    on_own: bool,
+    on_upper: bool,
 }
 
 /// One of two merged cursors, one record ahead.
-struct Side {
-    cursor: Box<dyn Cursor>,
+struct Side<'c> {
+    cursor: Box<dyn Cursor + 'c>,
     state: SideState,
 }
 
@@ -114,8 +116,8 @@ enum SideState {
     Ended,
 }
 
-impl Side {
-    fn new(cursor: Box<dyn Cursor>) -> Self {
+impl<'c> Side<'c> {
+    fn new(cursor: Box<dyn Cursor + 'c>) -> Self {
         Side {
             cursor,
             state: SideState::Behind,
@@ -144,48 +146,54 @@ impl Side {
     }
 }
 
-impl WorktreeCursor {
-    /// Merges a cursor over the worktree's own refs with one over the common directory.
-    pub(crate) fn new(own: Box<dyn Cursor>, shared: Box<dyn Cursor>) -> Self {
-        WorktreeCursor {
-            own: Side::new(own),
-            shared: Side::new(shared),
-            on_own: false,
+impl<'c> OverCursor<'c> {
+    /// Lays `upper` over those of `lower` that are not `hidden`.
+    pub(crate) fn new(
+        upper: Box<dyn Cursor + 'c>,
+        lower: Box<dyn Cursor + 'c>,
+        hidden: fn(&[u8]) -> bool,
+    ) -> Self {
+        OverCursor {
+            upper: Side::new(upper),
+            lower: Side::new(lower),
+            hidden,
+            on_upper: false,
         }
     }
 }
 
-impl Cursor for WorktreeCursor {
+impl Cursor for OverCursor<'_> {
     fn seek(&mut self, name: &[u8], prefix: &[u8]) -> Result<()> {
-        self.own.seek(name, prefix)?;
-        self.shared.seek(name, prefix)
+        self.upper.seek(name, prefix)?;
+        self.lower.seek(name, prefix)
     }
 
     fn advance(&mut self) -> Result<bool> {
-        self.own.fetch(|_| true)?;
-        self.shared.fetch(|name| !is_per_worktree(name))?;
-        let (own, shared) = (self.own.name(), self.shared.name());
-        let (take_own, take_shared) = match (own, shared) {
+        let hidden = self.hidden;
+        self.upper.fetch(|_| true)?;
+        self.lower.fetch(|name| !hidden(name))?;
+        let (upper, lower) = (self.upper.name(), self.lower.name());
+        let (take_upper, take_lower) = match (upper, lower) {
             (None, None) => return Ok(false),
             (Some(_), None) => (true, false),
             (None, Some(_)) => (false, true),
-            (Some(own), Some(shared)) => (own <= shared, shared <= own),
+            (Some(upper), Some(lower)) => (upper <= lower, lower <= upper),
         };
-        self.on_own = take_own;
-        if take_own {
-            self.own.state = SideState::Behind;
+        self.on_upper = take_upper;
+        if take_upper {
+            self.upper.state = SideState::Behind;
         }
-        if take_shared {
-            self.shared.state = SideState::Behind;
+        if take_lower {
+            self.lower.state = SideState::Behind;
         }
         Ok(true)
     }
 
     fn record(&self) -> RefRecord<'_> {
-        if self.on_own {
-            self.own.cursor.record()
+        if self.on_upper {
+            self.upper.cursor.record()
         } else {
-            self.shared.cursor.record()
+            self.lower.cursor.record()
         }
     }
 }

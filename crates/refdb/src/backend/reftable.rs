@@ -26,7 +26,7 @@ use self::stack::{Added, Stack};
 use self::tables::{LocalTables, stack_dir};
 pub(crate) use self::tables::{is_table_name, is_unfinished};
 use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, NewLog};
-use super::cursor::{Cursor, WorktreeCursor};
+use super::cursor::{Cursor, OverCursor};
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
@@ -161,7 +161,11 @@ impl Backend for ReftableBackend {
             None => Box::new(shared),
             Some(own) => {
                 let own = StackCursor::new(&own, own.snapshot()?);
-                Box::new(WorktreeCursor::new(Box::new(own), Box::new(shared)))
+                Box::new(OverCursor::new(
+                    Box::new(own),
+                    Box::new(shared),
+                    is_per_worktree,
+                ))
             }
         })
     }

@@ -14,6 +14,7 @@ use crate::resolve::{End, follow};
 use crate::target::Target;
 
 use super::ids::{Id, Ids};
+use super::names;
 use super::queue::{Queue, Wanted};
 
 /// All updates that the edits come to. The first ones are the edits themselves.
@@ -296,47 +297,57 @@ impl<'q, 's> Expansion<'q, 's> {
                 None => fresh.push(update),
             }
         }
-        let Expansion {
-            queue,
-            derived,
-            ids,
-            updates,
-            targets,
-            refused,
-            ..
-        } = self;
-        let name = |&update: &usize| name_of(queue, derived, update);
-        let names: Vec<RefName<'_>> = fresh.iter().map(name).collect();
-        session.lock(&names, !self.batch, &mut |at, answer| {
-            let update = fresh[at];
-            match answer {
-                Locked::Found(found) => {
-                    updates[update].current = match found.target {
-                        Target::Direct(oid) => Current::Direct(ids.number(oid)),
-                        Target::Symbolic(target) => {
-                            targets.push(target);
-                            Current::Symbolic(targets.len() - 1)
-                        }
-                    };
-                }
-                Locked::Missing => {}
-                Locked::Refused(refusal) => {
-                    refused.insert(update, refusal);
-                }
-            }
-        })?;
-        if !self.batch
-            && let Some((&update, refusal)) = self.refused.iter().next()
-        {
-            // The names behind this one were not locked: nothing can be said about them.
-            let refusal = refusal.clone();
-            return self.refuse_for_lock(update, &refusal);
-        }
+        self.lock_fresh(session, fresh)?;
         for (update, twin) in twins {
             self.updates[update].current = self.updates[twin].current;
             if let Some(refusal) = self.refused.get(&twin).cloned() {
                 self.refused.insert(update, refusal);
             }
+        }
+        Ok(())
+    }
+
+    /// Locks the names of updates that have no lock yet. After a refusal only what is checked before
+    /// the refused one is of interest, unless this is a batch: the first update that is wrong is
+    /// the one that is told.
+    fn lock_fresh(&mut self, session: &mut dyn Session, mut fresh: Vec<usize>) -> Result<()> {
+        while !fresh.is_empty() {
+            let Expansion {
+                queue,
+                derived,
+                ids,
+                updates,
+                targets,
+                refused,
+                ..
+            } = self;
+            let name = |&update: &usize| name_of(queue, derived, update);
+            let names: Vec<RefName<'_>> = fresh.iter().map(name).collect();
+            let mut answered = vec![false; names.len()];
+            session.lock(&names, !self.batch, &mut |at, answer| {
+                let update = fresh[at];
+                answered[at] = true;
+                match answer {
+                    Locked::Found(found) => {
+                        updates[update].current = match found.target {
+                            Target::Direct(oid) => Current::Direct(ids.number(oid)),
+                            Target::Symbolic(target) => {
+                                targets.push(target);
+                                Current::Symbolic(targets.len() - 1)
+                            }
+                        };
+                    }
+                    Locked::Missing => {}
+                    Locked::Refused(refusal) => {
+                        refused.insert(update, refusal);
+                    }
+                }
+            })?;
+            let Some(&first) = self.refused.keys().min() else {
+                break;
+            };
+            let mut answered = answered.into_iter();
+            fresh.retain(|&update| !answered.next().unwrap_or(true) && update < first);
         }
         Ok(())
     }
@@ -396,7 +407,12 @@ impl<'q, 's> Expansion<'q, 's> {
             let message = format!("unable to resolve reference '{}'", self.name(update));
             return self.refuse_lock(update, Reason::NonexistentRef, &message);
         }
-        self.refuse_lock(update, refusal.reason, &refusal.message)
+        let shortest = match refusal.reason {
+            Reason::NameConflict => names::shortest_conflict(self, update, &refusal.message),
+            _ => None,
+        };
+        let message = shortest.as_ref().unwrap_or(&refusal.message);
+        self.refuse_lock(update, refusal.reason, message)
     }
 
     /// Adds an update for the reflog of `HEAD`, which points to the ref of `update`. Returns

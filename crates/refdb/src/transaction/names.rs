@@ -11,8 +11,9 @@ use std::collections::{HashMap, HashSet};
 use bstr::ByteSlice;
 
 use crate::backend::cursor::Cursor;
-use crate::backend::{RefFormat, Session};
+use crate::backend::{RefFormat, Session, in_the_way};
 use crate::error::{Reason, Result};
+use crate::name::RefName;
 
 use super::expand::{Current, Expansion};
 
@@ -155,7 +156,7 @@ fn parents(name: &[u8], len: usize) -> impl Iterator<Item = &[u8]> {
 fn find_children(
     expansion: &Expansion<'_, '_>,
     new: impl Iterator<Item = usize>,
-    walk: &mut Walk,
+    walk: &mut Walk<'_>,
     clashes: &mut Clashes,
 ) -> Result<()> {
     walk.restart();
@@ -176,8 +177,8 @@ fn find_children(
 
 /// A cursor that is asked for ascending names and remembers the gap in which it stands, so that
 /// names that fall into one gap cost nothing.
-struct Walk {
-    cursor: Box<dyn Cursor>,
+struct Walk<'c> {
+    cursor: Box<dyn Cursor + 'c>,
     state: Gap,
 }
 
@@ -190,8 +191,8 @@ enum Gap {
     BeforeEnd,
 }
 
-impl Walk {
-    fn new(cursor: Box<dyn Cursor>) -> Self {
+impl<'c> Walk<'c> {
+    fn new(cursor: Box<dyn Cursor + 'c>) -> Self {
         Walk {
             cursor,
             state: Gap::Unknown,
@@ -249,29 +250,37 @@ fn conflict_of(expansion: &Expansion<'_, '_>, clashes: &Clashes, update: usize) 
     let name = expansion.name(update);
     for parent in parents(name.as_bytes(), 0) {
         if clashes.existing_parents.contains(parent) {
-            return Some(format!(
-                "'{}' exists; cannot create '{name}'",
-                parent.as_bstr()
-            ));
+            return Some(in_the_way(parent, name));
         }
         if expansion.has_value_for(parent) {
-            let parent = parent.as_bstr();
-            return Some(format!(
-                "cannot process '{name}' and '{parent}' at the same time"
-            ));
+            return Some(at_the_same_time(name, parent));
         }
     }
     if let Some(child) = clashes.children.get(&update) {
-        return Some(format!(
-            "'{}' exists; cannot create '{name}'",
-            child.as_bstr()
-        ));
+        return Some(in_the_way(child, name));
     }
     let child = child_within(expansion, name.as_bytes())?;
-    Some(format!(
-        "cannot process '{name}' and '{}' at the same time",
-        child.as_bstr()
-    ))
+    Some(at_the_same_time(name, &child))
+}
+
+fn at_the_same_time(name: RefName<'_>, other: &[u8]) -> String {
+    let other = other.as_bstr();
+    format!("cannot process '{name}' and '{other}' at the same time")
+}
+
+/// Returns why a name cannot be locked for want of a parent directory, where `message` says which
+/// ref has its place: as elsewhere, the shortest parent that is in the way is told.
+pub(super) fn shortest_conflict(
+    expansion: &Expansion<'_, '_>,
+    update: usize,
+    message: &str,
+) -> Option<String> {
+    let name = expansion.name(update);
+    let shorter =
+        parents(name.as_bytes(), 0).take_while(|parent| in_the_way(parent, name) != message);
+    let mut in_transaction = shorter.filter(|parent| expansion.has_value_for(parent));
+    let parent = in_transaction.next()?;
+    Some(at_the_same_time(name, parent))
 }
 
 /// Returns the first name of the transaction below `name`.
@@ -302,10 +311,7 @@ fn refuse_over_locks(expansion: &mut Expansion<'_, '_>, new: &[usize]) -> Result
     for &update in new {
         let name = expansion.name(update);
         if let Some(child) = seen_parents.get(name.as_bytes()) {
-            let message = format!(
-                "cannot process '{name}' and '{}' at the same time",
-                child.as_bstr()
-            );
+            let message = at_the_same_time(name, child);
             expansion.refuse_lock(update, Reason::NameConflict, &message)?;
             continue;
         }

@@ -47,6 +47,16 @@ impl<'p> Fields<'p> {
         if self.zero { 0 } else { b'\n' }
     }
 
+    /// Returns whether what follows the first field are object ids in full and nothing else.
+    pub(super) fn are_plain(&self) -> bool {
+        let separator = if self.zero { 0 } else { b' ' };
+        let text = self.rest.strip_prefix(b" ").unwrap_or(self.rest);
+        let text = text.strip_suffix(&[self.terminator()]).unwrap_or(text);
+        let mut fields = text.split(|&byte| byte == separator);
+        let is_bare = fields.next().is_some_and(|name| !name.starts_with(b"\""));
+        is_bare && fields.all(|field| ObjectId::from_hex(field).is_some())
+    }
+
     /// Reads the name of a ref that follows the verb; `None` if it is empty.
     pub(super) fn first_name(&mut self) -> Result<Option<&'p [u8]>> {
         let name = self.value()?;

@@ -1,11 +1,15 @@
 //! A run of `update-ref --stdin`: the transactions that the commands open, fill and close.
+//!
+//! A program that does not wait for answers has sent many transactions when the first one is read.
+//! Those are published together and answered then; what they come to is the same.
 
 use std::mem;
 
 use bstr::ByteSlice;
-use refdb::{ObjectId, Prepared, Reason, RefName, Rejection, Store, Transaction};
+use refdb::{Group, ObjectId, Prepared, Reason, RefName, Rejection, Store, Transaction};
 
 use super::command::{Parsed, Parser, Verb, recognise, split};
+use super::fields::Fields;
 use super::input::Input;
 use super::{Settings, tell_afterwards};
 use crate::context::Context;
@@ -53,6 +57,38 @@ struct Session<'c> {
     no_deref: bool,
     /// What the edits of a batch show when they are rejected.
     columns: Vec<Columns>,
+    /// The answers to commands that were carried out.
+    answers: Vec<u8>,
+    /// Where the present transaction began, if that is in the text at hand and if it can be
+    /// published together with others.
+    begun: Option<Place>,
+    gathered: Option<Gathered<'c>>,
+    /// How far into the text transactions are published one by one: there, something went wrong
+    /// with them as a group.
+    single_until: usize,
+}
+
+/// Transactions that are checked and not published yet.
+struct Gathered<'c> {
+    group: Group<'c>,
+    /// Where the first one began.
+    begun: Place,
+}
+
+/// A place in the text between two transactions, and what there is to return to.
+#[derive(Clone, Copy)]
+struct Place {
+    at: usize,
+    answers: usize,
+    no_deref: bool,
+}
+
+/// How far the commands that arrived together were carried out.
+enum Progress {
+    /// So many bytes are done.
+    To(usize),
+    /// What was gathered is to be carried out again, one by one, up to there.
+    Again(Place, usize),
 }
 
 impl<'c> Session<'c> {
@@ -66,25 +102,137 @@ impl<'c> Session<'c> {
             state: State::Open(begin(store, settings)),
             no_deref: settings.no_deref,
             columns: Vec::new(),
+            answers: Vec::new(),
+            begun: None,
+            gathered: None,
+            single_until: 0,
         })
     }
 
     /// Carries out the commands that are whole; returns how long they are together.
     fn carry_out(&mut self, text: &[u8], ended: bool) -> Result<usize> {
+        self.begun = None;
+        self.single_until = 0;
+        let mut from = 0;
+        let done = loop {
+            match self.carry_out_from(text, from, ended) {
+                Ok(Progress::Again(place, to)) => {
+                    // As it was before the first of them: there was no transaction.
+                    self.state = State::Closed;
+                    self.no_deref = place.no_deref;
+                    self.answers.truncate(place.answers);
+                    self.single_until = to;
+                    from = place.at;
+                }
+                Ok(Progress::To(len)) => break Ok(len),
+                Err(error) => break Err(error),
+            }
+        };
+        let answers = mem::take(&mut self.answers);
+        self.out.put(answers)?;
+        self.out.flush()?;
+        done
+    }
+
+    fn carry_out_from(&mut self, text: &[u8], from: usize, ended: bool) -> Result<Progress> {
         let zero = self.settings.zero;
-        let mut rest = text;
+        let mut rest = text.get(from..).unwrap_or_default();
         while !rest.is_empty() {
             let Some((command, after)) = split(rest, zero, ended) else {
                 break;
             };
+            let at = text.len() - rest.len();
+            let to = text.len() - after.len();
             rest = after;
-            let (verb, fields) = recognise(command, zero)?;
-            match verb {
-                Verb::Start | Verb::Prepare | Verb::Abort | Verb::Commit => self.control(verb)?,
-                _ => self.gather(verb, fields)?,
+            let recognised = recognise(command, zero);
+            if !recognised.as_ref().is_ok_and(|it| self.is_blind(*it))
+                && let Some(place) = self.publish_gathered()?
+            {
+                return Ok(Progress::Again(place, to));
+            }
+            let (verb, fields) = recognised?;
+            let mut gathered_from = self.gathered_from();
+            let done = match verb {
+                Verb::Start => self.start(at),
+                Verb::Commit if self.may_gather(rest) => self.gather_transaction(),
+                Verb::Prepare | Verb::Abort | Verb::Commit => self.control(verb),
+                _ => self.gather(verb, fields),
+            };
+            gathered_from = gathered_from.or(self.gathered_from());
+            match (done, gathered_from) {
+                (Err(_), Some(place)) => {
+                    self.gathered = None;
+                    return Ok(Progress::Again(place, to));
+                }
+                (done, _) => done?,
             }
         }
-        Ok(text.len() - rest.len())
+        match self.publish_gathered()? {
+            Some(place) => Ok(Progress::Again(place, text.len())),
+            None => Ok(Progress::To(text.len() - rest.len())),
+        }
+    }
+
+    fn gathered_from(&self) -> Option<Place> {
+        self.gathered.as_ref().map(|gathered| gathered.begun)
+    }
+
+    /// Returns whether a command comes to the same whether the transactions before it are published
+    /// or only gathered: it reads no ref beside those that the transaction itself reads.
+    fn is_blind(&self, (verb, fields): (Verb, &[u8])) -> bool {
+        match verb {
+            Verb::Start | Verb::Option => true,
+            Verb::Commit => self.begun.is_some(),
+            Verb::Update | Verb::Create | Verb::Delete | Verb::Verify => {
+                Fields::new(fields, self.settings.zero).are_plain()
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns whether the present transaction is to be published together with others: where
+    /// nothing follows it, somebody may be waiting for the answer.
+    fn may_gather(&self, rest: &[u8]) -> bool {
+        let in_group = self.gathered.is_some() || !rest.is_empty();
+        let single_until = self.single_until;
+        in_group && self.begun.is_some_and(|place| place.at >= single_until)
+    }
+
+    /// Checks the present transaction as one of a group.
+    fn gather_transaction(&mut self) -> Result<()> {
+        let (State::Started(_), Some(begun)) = (&self.state, self.begun) else {
+            return self.control(Verb::Commit);
+        };
+        if self.gathered.is_none() {
+            match self.store.group()? {
+                Some(group) => self.gathered = Some(Gathered { group, begun }),
+                None => return self.control(Verb::Commit),
+            }
+        }
+        if let (State::Started(transaction), Some(gathered)) = (
+            mem::replace(&mut self.state, State::Closed),
+            &mut self.gathered,
+        ) {
+            let _ = gathered.group.add(transaction)?;
+        }
+        self.answer(Verb::Commit)
+    }
+
+    /// Publishes what is gathered. Returns where that began if it cannot be published together;
+    /// nothing is visible then.
+    fn publish_gathered(&mut self) -> Result<Option<Place>> {
+        let Some(gathered) = self.gathered.take() else {
+            return Ok(None);
+        };
+        let Ok(prepared) = gathered.group.close() else {
+            return Ok(Some(gathered.begun));
+        };
+        if let Err(error) = self.commit(prepared, during("commit")) {
+            // Nobody may think that they were.
+            self.answers.truncate(gathered.begun.answers);
+            return Err(error);
+        }
+        Ok(None)
     }
 
     /// Adds an edit to the transaction, or sets the option for the next one.
@@ -143,6 +291,23 @@ impl<'c> Session<'c> {
         Ok(())
     }
 
+    /// Begins a transaction, whose first command stands in the text at `at`.
+    fn start(&mut self, at: usize) -> Result<()> {
+        let place = Place {
+            at,
+            answers: self.answers.len(),
+            no_deref: self.no_deref,
+        };
+        let is_fresh = match &self.state {
+            State::Open(transaction) => transaction.is_empty(),
+            State::Closed => true,
+            State::Started(_) | State::Prepared(_) => false,
+        };
+        self.control(Verb::Start)?;
+        self.begun = Some(place).filter(|_| is_fresh && !self.settings.batch);
+        Ok(())
+    }
+
     /// Moves from one state to the next.
     fn control(&mut self, verb: Verb) -> Result<()> {
         let refuse = |what: &str| Err(Failure::fatal(what));
@@ -179,8 +344,18 @@ impl<'c> Session<'c> {
                 State::Closed
             }
         };
-        self.out.put(format!("{}: ok\n", verb.word()))?;
-        self.out.flush()
+        self.answer(verb)
+    }
+
+    /// Answers that a command was carried out.
+    fn answer(&mut self, verb: Verb) -> Result<()> {
+        let answer = format!("{}: ok\n", verb.word());
+        if !self.settings.batch {
+            self.answers.extend_from_slice(answer.as_bytes());
+            return Ok(());
+        }
+        // Between what was rejected before and after.
+        self.out.put(answer)
     }
 
     fn commit(

@@ -23,7 +23,7 @@ use super::packed_cursor::PackedCursor;
 use super::publish::Planned;
 use super::{Files, overlay};
 use crate::backend::cursor::Cursor;
-use crate::backend::{Judge, Locked, Plan, Published, Ref, Refusal, Session};
+use crate::backend::{Judge, Locked, Plan, Published, Ref, Refusal, Session, in_the_way};
 use crate::error::{Error, ErrorKind, Reason, Result};
 use crate::layout::Place;
 use crate::lockfile::{Holder, LockFile, LockOptions, describe_refusal, sweep};
@@ -294,7 +294,7 @@ impl FilesSession {
 fn name_conflict(name: RefName<'_>, existing: &[u8]) -> Refusal {
     Refusal {
         reason: Reason::NameConflict,
-        message: format!("'{}' exists; cannot create '{name}'", existing.as_bstr()),
+        message: in_the_way(existing, name),
     }
 }
 
@@ -344,7 +344,7 @@ impl Session for FilesSession {
         self.empty_dirs.remove(self.files.system.as_ref());
     }
 
-    fn names(&mut self) -> Result<Box<dyn Cursor>> {
+    fn names(&mut self) -> Result<Box<dyn Cursor + '_>> {
         let snapshot = self.files.packed.snapshot()?;
         let null = ObjectId::null(self.files.options.object_format);
         let linked = self.files.layout.is_linked();

@@ -21,14 +21,14 @@ use super::log_write::LogChangeRecord;
 use super::stack::{Added, Held, Publish, Snapshot, Stack};
 use super::walk::Walk;
 use super::{ReftableBackend, find, logs};
-use crate::backend::cursor::{Cursor, WorktreeCursor};
+use crate::backend::cursor::{Cursor, OverCursor};
 use crate::backend::{
     Judge, Locked, NewValue, Plan, Published, Ref, Session, Write, committed_in_part,
 };
 use crate::error::{Error, Result};
 use crate::layout::Place;
 use crate::lockfile::journal::{Journal, Steps};
-use crate::name::RefName;
+use crate::name::{RefName, is_per_worktree};
 use crate::oid::ObjectFormat;
 
 /// From so many names on they are read in one pass and not one by one.
@@ -138,15 +138,16 @@ impl Session for ReftableSession<'_> {
         // One lock covers every name of a stack.
     }
 
-    fn names(&mut self) -> Result<Box<dyn Cursor>> {
+    fn names(&mut self) -> Result<Box<dyn Cursor + '_>> {
         let shared = self.stack_cursor(&Place::Common)?;
         if !self.backend.layout.is_linked() {
             return Ok(Box::new(shared));
         }
         let own = self.stack_cursor(&Place::Worktree)?;
-        Ok(Box::new(WorktreeCursor::new(
+        Ok(Box::new(OverCursor::new(
             Box::new(own),
             Box::new(shared),
+            is_per_worktree,
         )))
     }
 

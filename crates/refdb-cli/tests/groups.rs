@@ -1,0 +1,128 @@
+//! Many transactions that arrive together on the standard input of `update-ref`: refdb publishes
+//! them together where it can, and nobody may notice.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use bstr::ByteSlice;
+use refdb_testkit::oracle::{Output, run_of};
+use refdb_testkit::repo::Repo;
+use refdb_testkit::rng::Rng;
+use refdb_testkit::{Format, for_every_format, oracle};
+
+/// The names are few, so that transactions get in each other's way.
+const NAMES: &[&str] = &[
+    "refs/heads/main",
+    "refs/heads/a",
+    "refs/heads/a/b",
+    "refs/heads/a/b/c",
+    "refs/heads/topic",
+    "refs/tags/one",
+    "refs/tags/two",
+    "refs/x/1",
+    "refs/x/2",
+    "HEAD",
+];
+
+/// Writes one command.
+fn command(rng: &mut Rng, ids: &[String], zero: &str, text: &mut String) {
+    let name = *rng.pick(NAMES);
+    let new = rng.pick(ids);
+    let old = match rng.below(8) {
+        0 => format!(" {}", rng.pick(ids)),
+        1 => format!(" {zero}"),
+        _ => String::new(),
+    };
+    let done = match rng.below(100) {
+        0..55 => writeln!(text, "update {name} {new}{old}"),
+        55..70 => writeln!(text, "create {name} {new}"),
+        70..84 => writeln!(text, "delete {name}{}", old.replace(zero, "")),
+        // In files, Git may add an entry to the reflog of HEAD when that or its branch is verified.
+        84..88 if !matches!(name, "refs/heads/main" | "HEAD") => {
+            writeln!(text, "verify {name}{old}")
+        }
+        88..91 => writeln!(text, "option no-deref"),
+        91..94 => writeln!(text, "update {name} refs/heads/main"),
+        94..96 => writeln!(text, "symref-update refs/heads/link {name}"),
+        96..98 => writeln!(text, "delete refs/heads/link"),
+        _ => writeln!(text, "update \"{name}\" {new}"),
+    };
+    done.expect("a string takes everything");
+}
+
+/// Writes transactions, most of them of one or two commands.
+fn stream(seed: u64, ids: &[String], zero: &str) -> String {
+    let mut rng = Rng::new(seed);
+    let mut text = String::new();
+    for _ in 0..2 + rng.below(25) {
+        text.push_str("start\n");
+        for _ in 0..rng.below(3) {
+            command(&mut rng, ids, zero, &mut text);
+        }
+        text.push_str(match rng.below(40) {
+            0 => "prepare\ncommit\n",
+            1 => "abort\n",
+            2 => "start\n",
+            3 => "nonsense\n",
+            _ => "commit\n",
+        });
+    }
+    text
+}
+
+fn run(program: &std::path::Path, repo: &Repo, seed: u64, text: &str) -> Output {
+    let message = format!("seed {seed}");
+    run_of(program, repo.path())
+        .args(["update-ref", "-m", &message, "--stdin"])
+        .stdin(text)
+        .run()
+}
+
+/// Compares what both programs say and leave behind.
+fn compare(format: Format, seeds: std::ops::Range<u64>) {
+    let ours = std::path::Path::new(env!("CARGO_BIN_EXE_refdb"));
+    let start = Repo::init(format);
+    let ids = &start.objects().commits;
+    let mut codes = BTreeSet::new();
+    for seed in seeds {
+        let text = stream(seed, ids, &format.objects.zero());
+        let (theirs, twin) = (start.duplicate(), start.duplicate());
+        let git = run(oracle::program(), &theirs, seed, &text);
+        let refdb = run(ours, &twin, seed, &text);
+        codes.insert(git.code());
+        let shown = |out: &Output| {
+            let (stdout, stderr) = (out.stdout.as_bstr(), out.stderr.as_bstr());
+            format!("exit {}\n{stdout}--\n{stderr}", out.code())
+        };
+        let answers = |out: &Output| (out.code(), out.stdout.clone(), out.stderr.clone());
+        assert!(
+            answers(&git) == answers(&refdb),
+            "seed {seed}:\n{text}\nGit: {}\nrefdb: {}",
+            shown(&git),
+            shown(&refdb)
+        );
+        assert_eq!(theirs.state(), twin.state(), "seed {seed}:\n{text}");
+    }
+    assert_eq!(codes.len(), 2, "some streams end well and some do not");
+}
+
+for_every_format! {
+    fn transactions_that_arrive_together_come_to_the_same(format) {
+        compare(format, 0..80);
+    }
+
+    fn what_arrived_with_a_failure_is_kept_up_to_it(format) {
+        let repo = Repo::init(format);
+        let id = &repo.objects().commits[0];
+        let mut text = String::new();
+        for at in 0..500 {
+            writeln!(text, "start\ncreate refs/heads/{at} {id}\ncommit").expect("a string");
+        }
+        text.push_str(&format!("start\ncreate refs/heads/7 {id}\ncommit\n"));
+        let ours = std::path::Path::new(env!("CARGO_BIN_EXE_refdb"));
+        let out = run(ours, &repo, 0, &text);
+        assert_eq!(out.code(), 128);
+        assert_eq!(out.stdout.lines().count(), 1001);
+        assert_eq!(repo.refs().len(), 500);
+    }
+}

@@ -1,0 +1,311 @@
+//! Several plans as one: transactions that become visible and durable together.
+//!
+//! Each is checked against what those before it leave, as if it had been published already; the
+//! store below gets one plan in the end, and pays for one write.
+//!
+//! Invariants:
+//! 1. The one plan leaves what the plans would leave one after the other. What a single plan cannot
+//!    say is refused (a name that is deleted and used again, reflogs changed as a whole): then they
+//!    have to be published one by one.
+//! 2. A name is locked once, and stays locked until all is published.
+//! 3. A name that was deleted counts as taken when new names are checked against it: a ref cannot
+//!    take the place of a directory before that is empty.
+
+use std::collections::btree_map::Range;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Bound;
+
+use super::cursor::{Cursor, OverCursor, RefRecord};
+use super::{
+    Judge, Locked, LogWrite, NewValue, Plan, Published, Ref, RefName, RefNameBuf, Session, Write,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::oid::ObjectId;
+use crate::reflog::Signature;
+use crate::target::Target;
+
+/// A session that gathers plans.
+pub(crate) struct GroupSession<'b> {
+    session: Box<dyn Session + 'b>,
+    committer: Box<dyn Fn() -> Result<Signature> + 'b>,
+    /// The names whose locks are held, with what was found under them.
+    locked: HashMap<RefNameBuf, Option<Ref>>,
+    /// Names that were locked and released again.
+    released: HashSet<RefNameBuf>,
+    /// Names that were locked for the plan that is to come.
+    fresh: HashSet<RefNameBuf>,
+    /// What the plans leave, by name; `None` where the ref is deleted.
+    written: BTreeMap<RefNameBuf, Option<Ref>>,
+    logs: Vec<LogEntryOf>,
+    /// The reflogs that have an entry among these.
+    logged: HashSet<RefNameBuf>,
+}
+
+/// A new reflog entry, owned.
+struct LogEntryOf {
+    name: RefNameBuf,
+    old: ObjectId,
+    new: ObjectId,
+    message: Vec<u8>,
+    who: Option<Signature>,
+    create: bool,
+}
+
+impl<'b> GroupSession<'b> {
+    /// Begins to gather plans for `session`. `committer` says who is named in entries that name
+    /// nobody.
+    pub(crate) fn new(
+        session: Box<dyn Session + 'b>,
+        committer: impl Fn() -> Result<Signature> + 'b,
+    ) -> Self {
+        GroupSession {
+            session,
+            committer: Box::new(committer),
+            locked: HashMap::new(),
+            released: HashSet::new(),
+            fresh: HashSet::new(),
+            written: BTreeMap::new(),
+            logs: Vec::new(),
+            logged: HashSet::new(),
+        }
+    }
+
+    /// Gives the one plan to the session below: only publishing that is left.
+    ///
+    /// # Errors
+    /// As for [`Session::prepare`]. Nothing is visible then, and the locks are released.
+    pub(crate) fn close(self) -> Result<Box<dyn Session + 'b>> {
+        let GroupSession {
+            mut session,
+            committer,
+            written,
+            logs,
+            ..
+        } = self;
+        let writes = written.iter().map(|(name, value)| Write {
+            name: name.as_name(),
+            value: match value {
+                None => NewValue::Deleted,
+                Some(Ref { target, peeled, .. }) => match target {
+                    Target::Direct(oid) => NewValue::Direct {
+                        oid: *oid,
+                        peeled: *peeled,
+                    },
+                    Target::Symbolic(target) => NewValue::Symbolic(target.as_name()),
+                },
+            },
+        });
+        let entries = logs.iter().map(|entry| LogWrite {
+            name: entry.name.as_name(),
+            old: entry.old,
+            new: entry.new,
+            message: &entry.message,
+            who: entry.who.as_ref(),
+            create: entry.create,
+        });
+        session.prepare(Plan::of(writes.collect(), entries.collect(), committer))?;
+        Ok(session)
+    }
+
+    /// Returns what is known of a name: its value as the plans leave it.
+    fn known(&self, name: RefName<'_>) -> Result<Option<Locked>> {
+        let name = name.as_bytes();
+        let found = match (self.written.get(name), self.locked.get(name)) {
+            (Some(None), _) => return Err(not_one_plan()),
+            (Some(written), _) => written,
+            (None, Some(found)) => found,
+            (None, None) if self.released.contains(name) => return Err(not_one_plan()),
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(match found {
+            Some(found) => Locked::Found(found.clone()),
+            None => Locked::Missing,
+        }))
+    }
+}
+
+/// Says that plans cannot be published together. Whoever gathers them publishes them one by one
+/// then, so that nobody else gets to see this.
+fn not_one_plan() -> Error {
+    Error::new(ErrorKind::Misuse, "these transactions are not one write")
+}
+
+impl Session for GroupSession<'_> {
+    fn lock(
+        &mut self,
+        names: &[RefName<'_>],
+        stop_at_refusal: bool,
+        answer: &mut dyn FnMut(usize, Locked),
+    ) -> Result<()> {
+        let mut fresh = Vec::new();
+        let mut places = Vec::new();
+        for (at, &name) in names.iter().enumerate() {
+            match self.known(name)? {
+                Some(known) => answer(at, known),
+                None => {
+                    fresh.push(name);
+                    places.push(at);
+                }
+            }
+        }
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let (locked, released) = (&mut self.locked, &mut self.released);
+        let new = &mut self.fresh;
+        self.session
+            .lock(&fresh, stop_at_refusal, &mut |index, found| {
+                let name = fresh[index].to_owned();
+                match &found {
+                    Locked::Found(found) => {
+                        new.insert(name.clone());
+                        locked.insert(name, Some(found.clone()));
+                    }
+                    Locked::Missing => {
+                        new.insert(name.clone());
+                        locked.insert(name, None);
+                    }
+                    Locked::Refused(_) => {
+                        released.insert(name);
+                    }
+                }
+                answer(places[index], found);
+            })
+    }
+
+    fn release(&mut self, names: &HashSet<&[u8]>) {
+        // What an earlier plan has locked is still needed.
+        let names: HashSet<&[u8]> = names
+            .iter()
+            .copied()
+            .filter(|&name| self.fresh.contains(name))
+            .collect();
+        self.session.release(&names);
+        for name in names {
+            self.locked.remove(name);
+            self.released.insert(RefNameBuf::from_disk(name));
+        }
+    }
+
+    fn names(&mut self) -> Result<Box<dyn Cursor + '_>> {
+        let lower = self.session.names()?;
+        let upper = WrittenCursor {
+            written: &self.written,
+            rest: self.written.range::<[u8], _>(..),
+            present: None,
+            prefix: Vec::new(),
+        };
+        Ok(Box::new(OverCursor::new(Box::new(upper), lower, |_| false)))
+    }
+
+    fn read(&mut self, name: RefName<'_>) -> Result<Option<Ref>> {
+        match self.written.get(name.as_bytes()) {
+            Some(written) => Ok(written.clone()),
+            None => self.session.read(name),
+        }
+    }
+
+    fn any_packed(&self, names: &[RefName<'_>]) -> Result<Option<bool>> {
+        self.session.any_packed(names)
+    }
+
+    fn rewrite_log(&mut self, _name: RefName<'_>, _judge: &mut Judge<'_>) -> Result<bool> {
+        Err(not_one_plan())
+    }
+
+    fn prepare(&mut self, plan: Plan<'_>) -> Result<()> {
+        if plan.initial || plan.renames || !plan.log_changes.is_empty() {
+            return Err(not_one_plan());
+        }
+        for Write { name, value } in plan.writes() {
+            let value = match value {
+                NewValue::Direct { oid, peeled } => Some((Target::Direct(oid), peeled)),
+                NewValue::Symbolic(target) => Some((Target::Symbolic(target.to_owned()), None)),
+                NewValue::Deleted => {
+                    // Entries of before a deletion would be kept.
+                    let bytes = name.as_bytes();
+                    if self.written.contains_key(bytes) || self.logged.contains(bytes) {
+                        return Err(not_one_plan());
+                    }
+                    None
+                }
+            };
+            let value = value.map(|(target, peeled)| Ref {
+                target,
+                peeled,
+                packed: false,
+            });
+            self.written.insert(name.to_owned(), value);
+        }
+        for (_, entry) in plan.logs() {
+            let LogWrite {
+                name,
+                old,
+                new,
+                message,
+                who,
+                create,
+            } = entry;
+            if !self.logged.contains(name.as_bytes()) {
+                self.logged.insert(name.to_owned());
+            }
+            self.logs.push(LogEntryOf {
+                name: name.to_owned(),
+                old,
+                new,
+                message: message.to_vec(),
+                who: who.cloned(),
+                create,
+            });
+        }
+        self.fresh.clear();
+        Ok(())
+    }
+
+    fn publish(self: Box<Self>) -> Result<Published> {
+        self.close()?.publish()
+    }
+}
+
+/// A cursor over the names that the plans give values to. Deleted ones are left to the store below.
+struct WrittenCursor<'g> {
+    written: &'g BTreeMap<RefNameBuf, Option<Ref>>,
+    rest: Range<'g, RefNameBuf, Option<Ref>>,
+    present: Option<(&'g RefNameBuf, &'g Ref)>,
+    prefix: Vec<u8>,
+}
+
+impl Cursor for WrittenCursor<'_> {
+    fn seek(&mut self, name: &[u8], prefix: &[u8]) -> Result<()> {
+        let from = Bound::Included(name.max(prefix));
+        self.rest = self.written.range::<[u8], _>((from, Bound::Unbounded));
+        self.prefix = prefix.to_vec();
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<bool> {
+        let mut valued = self
+            .rest
+            .by_ref()
+            .filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        let prefix = &self.prefix;
+        self.present = valued
+            .next()
+            .filter(|(name, _)| name.as_bytes().starts_with(prefix));
+        Ok(self.present.is_some())
+    }
+
+    fn record(&self) -> RefRecord<'_> {
+        let (name, found) = self
+            .present
+            .expect("only called when advance returned true");
+        RefRecord {
+            name: name.as_name(),
+            target: found.target.as_ref(),
+            peeled: found.peeled,
+            packed: false,
+            broken: false,
+            bad_name: false,
+        }
+    }
+}
