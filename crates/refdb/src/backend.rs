@@ -24,7 +24,7 @@ use crate::objects::Objects;
 use crate::oid::ObjectId;
 use crate::reflog::{LogEntry, Signature};
 use crate::target::Target;
-use bulk::{Bulk, BulkOptions, Frozen, LogMark, NewLog};
+use bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 use cursor::Cursor;
 
 /// Which format a store keeps its refs in.
@@ -110,6 +110,9 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// Returns every reflog of the common directory, sorted, with what tells its present state from
     /// others.
     fn log_marks(&self) -> Result<Vec<LogMark>>;
+
+    /// Returns what tells this moment from later ones.
+    fn mark(&self) -> Result<Mark>;
 
     /// Returns whether a ref from packed-refs without a peeled value is known to be no tag.
     fn is_fully_peeled(&self) -> Result<bool>;
@@ -258,6 +261,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) log_changes: Vec<LogChange<'a>>,
     /// Whether the store was empty and nobody else writes (clone, migration).
     pub(crate) initial: bool,
+    /// Whether an entry may make a reflog that does not exist.
+    pub(crate) creates_logs: bool,
     /// Whether the writes take the ref of one name to another one, so that the new one has to be
     /// there before the old one goes.
     pub(crate) renames: bool,
@@ -297,6 +302,7 @@ impl<'a> Plan<'a> {
             who: OnceCell::new(),
             log_changes: Vec::new(),
             initial,
+            creates_logs: true,
             renames: false,
         }
     }

@@ -60,6 +60,24 @@ pub struct ObjectId {
     format: ObjectFormat,
 }
 
+/// Reads eight hexadecimal digits at once, each in a byte of one word. The second value is not zero if
+/// one of them is none.
+fn eight_digits(digits: [u8; 8]) -> ([u8; 4], u64) {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let text = u64::from_le_bytes(digits);
+    // Letters have this bit, and their low half counts from one.
+    let is_letter = (text >> 6) & EACH;
+    let values = (text & (EACH * 0x0f)) + is_letter * 9;
+    // Only digits come out as they went in, in small letters: `0` is 0x30 and `a` is 39 above `:`.
+    let above_nine = ((values + EACH * 6) >> 4) & EACH;
+    let again = (values & (EACH * 0x0f)) + EACH * 0x30 + above_nine * 39;
+    let wrong = (again ^ (text | is_letter << 5)) | (values & (EACH * 0xf0));
+    let pairs = ((values << 4) | (values >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let halves = (pairs | (pairs >> 8)) & 0x0000_ffff_0000_ffff;
+    let [first, second, third, fourth, ..] = (halves | (halves >> 16)).to_le_bytes();
+    ([first, second, third, fourth], wrong)
+}
+
 impl ObjectId {
     /// Returns the all-zero id, which stands for "no object".
     pub const fn null(format: ObjectFormat) -> Self {
@@ -89,15 +107,14 @@ impl ObjectId {
             _ => return None,
         };
         let mut bytes = [0; 32];
-        // What is no digit has the high bits set: one look at the end tells of any.
-        let mut seen = 0;
-        let (pairs, _) = hex.as_chunks::<2>();
-        for (byte, &[high, low]) in bytes.iter_mut().zip(pairs) {
-            let (high, low) = (DIGITS[usize::from(high)], DIGITS[usize::from(low)]);
-            seen |= high | low;
-            *byte = (high << 4) | low;
+        let mut wrong = 0;
+        let (groups, _) = hex.as_chunks::<8>();
+        for (out, &digits) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(groups) {
+            let (value, is_wrong) = eight_digits(digits);
+            *out = value;
+            wrong |= is_wrong;
         }
-        (seen & 0xf0 == 0).then_some(ObjectId { bytes, format })
+        (wrong == 0).then_some(ObjectId { bytes, format })
     }
 
     /// Returns the raw bytes, 20 or 32 of them.
@@ -139,20 +156,6 @@ const fn pairs() -> [[u8; 2]; 256] {
     table
 }
 
-/// The value of each hexadecimal digit; 0xff for every other byte.
-static DIGITS: [u8; 256] = digits();
-
-const fn digits() -> [u8; 256] {
-    let mut table = [0xff; 256];
-    let mut value = 0;
-    while value < 16 {
-        table[b"0123456789abcdef"[value as usize] as usize] = value;
-        table[b"0123456789ABCDEF"[value as usize] as usize] = value;
-        value += 1;
-    }
-    table
-}
-
 impl Hash for ObjectId {
     fn hash<H: Hasher>(&self, state: &mut H) {
         // An id is a hash itself: sixteen bytes of it tell as much as all.
@@ -181,6 +184,26 @@ impl fmt::Debug for ObjectId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_byte_is_a_digit_or_none() {
+        for byte in 0..=255_u8 {
+            for place in 0..8 {
+                let mut digits = *b"01aF9c7e";
+                digits[place] = byte;
+                let expected: Option<Vec<u8>> = digits
+                    .chunks(2)
+                    .map(|pair| {
+                        let digit = |byte: u8| char::from(byte).to_digit(16);
+                        u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok()
+                    })
+                    .collect();
+                let (value, wrong) = eight_digits(digits);
+                let found = (wrong == 0).then(|| value.to_vec());
+                assert_eq!(found, expected, "{digits:?}");
+            }
+        }
+    }
 
     #[test]
     fn hex_of_the_wrong_length_or_alphabet_is_no_id() {

@@ -6,6 +6,7 @@
 //! 2. A frozen store is read by everybody and written by nobody. What keeps writers out can be told
 //!    from other processes' locks, so that it can be taken away when its owner died.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -74,6 +75,27 @@ pub(crate) struct LogMark {
     pub(crate) state: u64,
     /// No less than the number of entries.
     pub(crate) entries_max: u64,
+}
+
+/// One moment of a store, as far as it tells cheaply what may have changed since.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    /// What tells this state of the many refs that are kept together from others; `None` if that
+    /// cannot be told.
+    pub(crate) together: Option<Vec<u8>>,
+    /// The refs that are kept one by one beside those.
+    pub(crate) single: BTreeSet<RefNameBuf>,
+    /// Whether the reflogs are kept together with the refs.
+    pub(crate) has_logs: bool,
+}
+
+impl Mark {
+    /// Returns the names of the refs that may have changed between two marks of a store; `None` if
+    /// that may be any.
+    pub(crate) fn changed_until(&self, later: &Mark) -> Option<BTreeSet<RefNameBuf>> {
+        let known = self.together.is_some() && self.together == later.together;
+        known.then(|| self.single.union(&later.single).cloned().collect())
+    }
 }
 
 /// A store that nobody else writes to. Dropping it gives everything back as it was.

@@ -34,7 +34,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, NewLog};
+use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 use super::cursor::Cursor;
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
 use crate::error::{Error, ErrorKind, Result};
@@ -226,6 +226,18 @@ impl Backend for FilesBackend {
 
     fn log_marks(&self) -> Result<Vec<LogMark>> {
         bulk::log_marks(&self.files)
+    }
+
+    fn mark(&self) -> Result<Mark> {
+        // What is packed after it was listed as loose changes packed-refs.
+        let loose = overlay::list(&self.files, b"")?.into_iter();
+        Ok(Mark {
+            single: loose
+                .map(|found| RefNameBuf::from_disk(found.name))
+                .collect(),
+            together: self.files.packed.state()?,
+            has_logs: false,
+        })
     }
 
     fn is_fully_peeled(&self) -> Result<bool> {

@@ -14,7 +14,7 @@ mod stack;
 mod tables;
 mod walk;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,7 +25,7 @@ use self::session::ReftableSession;
 use self::stack::{Added, Stack};
 use self::tables::{LocalTables, stack_dir};
 pub(crate) use self::tables::{is_table_name, is_unfinished};
-use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, NewLog};
+use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 use super::cursor::{Cursor, OverCursor};
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
 use crate::error::{Error, ErrorKind, Result};
@@ -243,6 +243,20 @@ impl Backend for ReftableBackend {
 
     fn log_marks(&self) -> Result<Vec<LogMark>> {
         self.marks()
+    }
+
+    fn mark(&self) -> Result<Mark> {
+        // A table never changes, and its name is not used again.
+        let mut together = Vec::new();
+        let (common, own) = self.view();
+        for stack in [Some(common), own].into_iter().flatten() {
+            together.push(stack.snapshot()?.names.join("\n"));
+        }
+        Ok(Mark {
+            together: Some(together.join("\n\n").into_bytes()),
+            single: BTreeSet::new(),
+            has_logs: true,
+        })
     }
 
     fn is_fully_peeled(&self) -> Result<bool> {

@@ -1,19 +1,23 @@
 //! Carrying over what changed in a store since it was copied.
 //!
-//! The store and its copy are walked side by side: whatever differs is written again, however it came
-//! to differ.
+//! The store and its copy are walked side by side, unless the store can tell that most of it is as it
+//! was: whatever differs is written again, however it came to differ.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::copy::{Copied, CopiedPlace, broken};
 use super::{Migration, Problem};
 use crate::backend::LogOrder;
 use crate::backend::bulk::{LogMark, NewLog};
+use crate::backend::cursor::RefRecord;
 use crate::error::{ErrorKind, Result};
 use crate::name::{RefName, RefNameBuf};
-use crate::store::Store;
+use crate::store::{Refs, Store};
 use crate::target::Target;
 use crate::transaction::Edit;
+
+/// Up to so many refs are looked up one by one instead of walking over all.
+const SINGLE_MAX: usize = 64;
 
 /// What a ref is now; `None` if it is gone.
 type Changed = BTreeMap<RefNameBuf, Option<Target>>;
@@ -24,7 +28,13 @@ pub(super) fn catch_up(migration: &Migration<'_>, copied: &mut Copied, at: usize
         return Ok(());
     };
     let mut problems = Vec::new();
-    let changed = changed_refs(one, &mut problems)?;
+    let now = one.source.backend().mark()?;
+    let changed = match one.mark.changed_until(&now) {
+        Some(names) if now.has_logs && names.is_empty() => return Ok(()),
+        Some(names) if names.len() <= SINGLE_MAX => changed_of(one, &names, &mut problems)?,
+        _ => changed_refs(one, &mut problems)?,
+    };
+    one.mark = now;
     copied.is_live |= !changed.is_empty();
     write_refs(&one.copy, &changed)?;
     if migration.logs {
@@ -47,6 +57,66 @@ pub(super) fn catch_up(migration: &Migration<'_>, copied: &mut Copied, at: usize
     Ok(())
 }
 
+/// Returns those of the `names` that the copy has otherwise than the source.
+fn changed_of(
+    one: &mut CopiedPlace,
+    names: &BTreeSet<RefNameBuf>,
+    problems: &mut Vec<Problem>,
+) -> Result<Changed> {
+    let mut changed = Changed::new();
+    let (mut source, mut copy) = (one.source.refs()?, one.copy.refs()?);
+    for name in names {
+        let theirs = find(&mut source, name)?;
+        let ours = find(&mut copy, name)?;
+        match theirs {
+            Some(theirs) => {
+                let is_same = ours.map(|ours| ours.target) == Some(theirs.target);
+                one.note(&theirs, is_same, &mut changed, problems);
+            }
+            None if ours.is_some() => {
+                changed.insert(name.clone(), None);
+            }
+            None => {}
+        }
+    }
+    Ok(changed)
+}
+
+/// Returns the ref of that name.
+fn find<'r>(refs: &'r mut Refs, name: &RefNameBuf) -> Result<Option<RefRecord<'r>>> {
+    refs.seek_prefix(name.as_bytes())?;
+    let found = refs.next()?;
+    Ok(found.filter(|found| found.name == name.as_name()))
+}
+
+impl CopiedPlace {
+    /// Notes what has to be written for a ref of the source.
+    fn note(
+        &mut self,
+        record: &RefRecord<'_>,
+        is_same: bool,
+        changed: &mut Changed,
+        problems: &mut Vec<Problem>,
+    ) {
+        let name = record.name.as_bytes();
+        if is_same || !self.place.keeps(name) || self.left.contains(name) {
+            return;
+        }
+        match broken(record) {
+            None => {
+                changed.insert(record.name.to_owned(), Some(record.target.to_owned()));
+            }
+            Some(why) => {
+                self.left.insert(name.to_vec());
+                problems.push(Problem {
+                    name: format!("{}{}", self.place.prefix, record.name),
+                    why: why.to_owned(),
+                });
+            }
+        }
+    }
+}
+
 /// Returns the refs that the copy has otherwise than the source.
 fn changed_refs(one: &mut CopiedPlace, problems: &mut Vec<Problem>) -> Result<Changed> {
     let mut changed = Changed::new();
@@ -61,23 +131,9 @@ fn changed_refs(one: &mut CopiedPlace, problems: &mut Vec<Problem>) -> Result<Ch
             (Some(theirs), Some(ours)) => theirs.name.cmp(&ours.name),
         };
         if let Some(record) = theirs.as_ref().filter(|_| order.is_le()) {
-            let name = record.name.as_bytes();
             let is_same =
                 order.is_eq() && ours.as_ref().map(|ours| ours.target) == Some(record.target);
-            if !is_same && one.place.keeps(name) && !one.left.contains(name) {
-                match broken(record) {
-                    None => {
-                        changed.insert(record.name.to_owned(), Some(record.target.to_owned()));
-                    }
-                    Some(why) => {
-                        one.left.insert(name.to_vec());
-                        problems.push(Problem {
-                            name: format!("{}{}", one.place.prefix, record.name),
-                            why: why.to_owned(),
-                        });
-                    }
-                }
-            }
+            one.note(record, is_same, &mut changed, problems);
         } else if let Some(record) = &ours {
             changed.insert(record.name.to_owned(), None);
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::names::Names;
 use super::place::Place;
 use super::{Migration, Problem, Progress, Report, misuse};
-use crate::backend::bulk::{Bulk, BulkOptions, LogMark};
+use crate::backend::bulk::{Bulk, BulkOptions, LogMark, Mark};
 use crate::backend::cursor::RefRecord;
 use crate::backend::{NewValue, RefFormat};
 use crate::error::{Error, ErrorKind, Result};
@@ -47,6 +47,8 @@ pub(super) struct CopiedPlace {
     dir: PathBuf,
     /// The reflogs as they were when they were copied.
     pub(super) marks: Vec<LogMark>,
+    /// The source as it was when its refs were copied.
+    pub(super) mark: Mark,
     /// The refs that are left behind.
     pub(super) left: HashSet<Vec<u8>>,
 }
@@ -113,9 +115,12 @@ impl Migration<'_> {
                     }
                 }
             }
+            let source = context.store(&place.dir, self.from)?;
             let mut one = CopiedPlace {
                 place: place.clone(),
-                source: context.store(&place.dir, self.from)?,
+                // Before anything is read: what changes later is seen to have changed.
+                mark: source.backend().mark()?,
+                source,
                 copy: context.store(&dir, to)?,
                 dir,
                 marks: Vec::new(),
@@ -138,7 +143,6 @@ impl Migration<'_> {
     ) -> Result<()> {
         let source = one.source.backend();
         if self.logs {
-            // Before anything is read: what changes later is seen to have changed.
             one.marks = source.log_marks()?;
             one.marks
                 .retain(|mark| one.place.keeps(mark.name.as_bytes()));

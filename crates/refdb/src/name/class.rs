@@ -71,6 +71,12 @@ impl<'a> WorktreeName<'a> {
 /// `main-worktree/` and `worktrees/<id>/` are prefixes only before a per-worktree name: before
 /// any other they are ordinary components of a shared name.
 pub fn worktree_name(name: &[u8]) -> WorktreeName<'_> {
+    // Nearly every name is that of a branch, a tag or the like, and none of these begins so.
+    if let Some(rest) = name.strip_prefix(b"refs/")
+        && !matches!(rest.first(), Some(b'b' | b'r' | b'w'))
+    {
+        return WorktreeName::Shared(name);
+    }
     if is_per_worktree(name) {
         return WorktreeName::Current(name);
     }

@@ -62,7 +62,9 @@ pub(super) fn plan<'e>(
     };
     let log = move |update| entry(expansion, ends, options, update);
     let committer = move || committer(options, system);
-    Plan::new(writes, log, expansion.updates.len(), committer, initial)
+    let mut plan = Plan::new(writes, log, expansion.updates.len(), committer, initial);
+    plan.creates_logs = options.log_refs != LogRefs::None || expansion.queue.creates_logs();
+    plan
 }
 
 /// Returns the value that an update gives to its ref, if it changes it.

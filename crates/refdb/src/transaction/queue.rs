@@ -26,6 +26,8 @@ pub(super) struct Queue<'s> {
     text: Vec<u8>,
     edits: Vec<Queued>,
     logs: Vec<LogEdit>,
+    /// Whether an edit asks for a reflog to be made.
+    creates_logs: bool,
     /// What is known of the objects of new values, by the number of their id.
     known: Vec<Known>,
     ids: Ids,
@@ -116,6 +118,7 @@ impl<'s> Queue<'s> {
             text: Vec::new(),
             edits: Vec::new(),
             logs: Vec::new(),
+            creates_logs: false,
             known: Vec::new(),
             ids: Ids::new(format),
         }
@@ -137,6 +140,11 @@ impl<'s> Queue<'s> {
 
     pub(super) fn name(&self, edit: usize) -> RefName<'_> {
         RefName::from_disk(self.slice(self.edits[edit].name))
+    }
+
+    /// Returns whether an edit asks for a reflog to be made.
+    pub(super) fn creates_logs(&self) -> bool {
+        self.creates_logs
     }
 
     /// Returns the reason that the reflog records, normalised.
@@ -248,6 +256,7 @@ impl<'s> Queue<'s> {
                 checked: checked.is_some(),
             },
         };
+        self.creates_logs |= edit.create_log;
         self.edits.push(queued);
         Ok(())
     }
@@ -328,7 +337,7 @@ impl<'s> Queue<'s> {
         {
             return Ok(order);
         }
-        order.sort_by(|&low, &high| self.name(low).cmp(&self.name(high)));
+        self.sort(&mut order);
         let mut previous: Option<RefName<'_>> = None;
         for &index in order.iter().filter(|&&index| !self.is_log_only(index)) {
             let name = self.name(index);
@@ -343,6 +352,45 @@ impl<'s> Queue<'s> {
             previous = Some(name);
         }
         Ok(order)
+    }
+}
+
+/// The first bytes of a name behind what all names have in common: most names differ there.
+struct Key {
+    bytes: u128,
+    edit: usize,
+}
+
+impl Queue<'_> {
+    /// Sorts edits by their names; those of one name stay in their order.
+    fn sort(&self, edits: &mut [usize]) {
+        let name = |edit: usize| self.name(edit).as_bytes();
+        let first = edits.first().map_or(&b""[..], |&edit| name(edit));
+        let shared = edits.iter().fold(first.len(), |len, &edit| {
+            let bytes = first.iter().zip(name(edit)).take(len);
+            bytes.take_while(|(one, other)| one == other).count()
+        });
+        const LEN: usize = size_of::<u128>();
+        let mut keys: Vec<Key> = edits
+            .iter()
+            .map(|&edit| {
+                let rest = &name(edit)[shared..];
+                let mut bytes = [0; LEN];
+                let len = rest.len().min(LEN);
+                bytes[..len].copy_from_slice(&rest[..len]);
+                let bytes = u128::from_be_bytes(bytes);
+                Key { bytes, edit }
+            })
+            .collect();
+        let behind = |key: &Key| name(key.edit).get(shared + LEN..);
+        keys.sort_unstable_by(|low, high| {
+            let keys = low.bytes.cmp(&high.bytes);
+            keys.then_with(|| behind(low).cmp(&behind(high)))
+                .then(low.edit.cmp(&high.edit))
+        });
+        for (edit, key) in edits.iter_mut().zip(keys) {
+            *edit = key.edit;
+        }
     }
 }
 

@@ -145,7 +145,8 @@ impl<'c> Session<'c> {
             let to = text.len() - after.len();
             rest = after;
             let recognised = recognise(command, zero);
-            if !recognised.as_ref().is_ok_and(|it| self.is_blind(*it))
+            if self.gathered.is_some()
+                && !recognised.as_ref().is_ok_and(|it| self.is_blind(*it))
                 && let Some(place) = self.publish_gathered()?
             {
                 return Ok(Progress::Again(place, to));

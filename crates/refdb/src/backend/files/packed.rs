@@ -125,6 +125,19 @@ impl PackedRefs {
         Ok(snapshot)
     }
 
+    /// Returns what tells the present state of the file from others; `None` while it may still
+    /// change without a trace.
+    pub(super) fn state(&self) -> Result<Option<Vec<u8>>> {
+        match self.system.stat(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Vec::new())),
+            Err(error) => Err(Error::io("unable to read", &self.path, error)),
+            Ok(stat) => {
+                let settled = is_settled(self.system.now(), stat.mtime_ns);
+                Ok(settled.then(|| format!("{stat:?}").into_bytes()))
+            }
+        }
+    }
+
     /// Forgets what was read, because the file was replaced or is about to be.
     pub(super) fn forget(&self) {
         *self.cached.lock().unwrap_or_else(PoisonError::into_inner) = None;

@@ -415,6 +415,9 @@ impl<'a> Encoder<'_, 'a> {
         let mut live = logs::live(self.snapshot);
         let has_logs = self.snapshot.tables.iter().any(|table| table.has_logs());
         let mut lines: Vec<Line<'a>> = Vec::new();
+        if !has_logs && !self.plan.creates_logs {
+            return Ok(lines);
+        }
         let mut known: Option<(RefName<'a>, bool)> = None;
         for (place, entry) in self.plan.logs() {
             if !entry.create && !has_logs {
