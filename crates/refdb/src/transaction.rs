@@ -26,6 +26,7 @@ mod expand;
 mod group;
 mod hooks;
 mod ids;
+mod locks;
 pub(crate) mod log;
 mod names;
 mod plan;
