@@ -796,7 +796,9 @@ fn reflogs_are_appended_in_order_and_go_with_their_ref() {
 #[test]
 fn logs_below_a_new_ref_are_an_error_before_anything_is_visible() {
     let fixture = fixture();
-    fixture.write("logs/refs/heads/a/b", "");
+    // All that is left of a ref that was once moved.
+    let line = format!("{} {} A <a@b> 1 +0000\n", oid(1), oid(2));
+    fixture.write("logs/refs/heads/a/b", &line);
     let mut session = fixture.backend.begin().unwrap();
     lock(session.as_mut(), &[name("refs/heads/a")], true);
     let writes = [("refs/heads/a", direct(1))];
