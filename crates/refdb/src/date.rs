@@ -27,6 +27,9 @@ pub(crate) use zone::mail_date;
 /// Numbers from here on are seconds since 1970, and no part of a date.
 const EPOCH_MIN: i64 = 100_000_000;
 
+/// The last second of the last year that dates are read of, unless `@` stands before the number.
+const EPOCH_MAX: i64 = 4_102_444_799;
+
 /// Reads a date with a time: seconds since 1970, and the zone as the decimal number `HHMM` with
 /// its sign. A date that names no zone is one of `zone`.
 pub fn parse(text: &[u8], zone: &Zone) -> Option<(u64, i16)> {
@@ -87,6 +90,7 @@ impl Fields {
 
     fn finish(self, zone: &Zone) -> Option<(i64, i32)> {
         let seconds = match self.epoch {
+            Some(epoch) if epoch > EPOCH_MAX => return None,
             Some(epoch) => {
                 let offset = self.offset.unwrap_or_else(|| zone.offset(epoch));
                 return Some((epoch, offset));
@@ -347,6 +351,7 @@ mod tests {
             ("@99999999999999 -0930", 99_999_999_999_999, -930),
             ("1700000000 +0230", 1_700_000_000, 230),
             ("100000000 -0530", 100_000_000, -530),
+            ("4102444799 +0000", 4_102_444_799, 0),
             ("2022-08-18 12:45:06 +0800", 1_660_797_906, 800),
             ("2022-08-18T12:45:06.123+01:00", 1_660_823_106, 100),
             ("Thu, 18 Aug 2022 12:45:06 -0730", 1_660_853_706, -730),
@@ -375,6 +380,7 @@ mod tests {
             "1 +0000",
             "99999999 +0000",
             "-1 +0000",
+            "4102444800 +0000",
             "2022-08-18",
             "12:00",
             "yesterday",
