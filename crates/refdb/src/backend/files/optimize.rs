@@ -59,7 +59,8 @@ pub(super) fn optimize(files: &Files, options: &OptimizeOptions<'_>) -> Result<(
             value: Some(*value),
         })
         .collect();
-    if !edits.is_empty() || (old.len() > 0 && !old.is_tidy()) {
+    // Where there is nothing to pack Git makes a file that says so.
+    if !edits.is_empty() || old.len() == 0 || !old.is_tidy() {
         let peel = |oid| peel(options.objects, oid);
         lock.write(&old, &edits, Some(&peel), &files.options)?;
         if let Some(hook) = hook {

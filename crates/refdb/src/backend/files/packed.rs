@@ -16,7 +16,7 @@ use std::time::Duration;
 use bstr::ByteSlice;
 
 use crate::backend::Ref;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::reflog::is_space;
 use crate::system::{Bytes, FileKind, Stat, System};
@@ -97,7 +97,11 @@ impl PackedRefs {
     /// # Errors
     /// `Corrupt` for damage that every reader must know of, `Io` for the system's.
     pub(super) fn snapshot(&self) -> Result<Arc<Snapshot>> {
-        let io = |error| Error::io("unable to read", &self.path, error);
+        let io = |error: io::Error| {
+            let (path, text) = (self.path.display(), io_text(&error));
+            let message = format!("couldn't read {path}: {text}");
+            Error::new(ErrorKind::Io, message).with_source(error)
+        };
         let stat = match self.system.stat(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.forget();
@@ -452,7 +456,6 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
 
     fn snapshot(content: &str) -> Result<Snapshot> {
         let bytes = Bytes::new(content.as_bytes().to_vec());
