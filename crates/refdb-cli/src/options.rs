@@ -307,7 +307,8 @@ impl<Id: Copy> Spec<Id> {
                 error: Some(format!(
                     "ambiguous option: {} (could be --{} or --{})",
                     String::from_utf8_lossy(arg),
-                    other.spelled(),
+                    // Nothing but the prefix of a negation makes Git name the last one twice.
+                    if name == b"no-" { &found } else { &other }.spelled(),
                     found.spelled()
                 )),
                 hint: None,
