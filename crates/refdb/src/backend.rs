@@ -259,6 +259,9 @@ pub(crate) struct Plan<'a> {
     who: OnceCell<Signature>,
     /// What happens to whole reflogs before the entries are appended.
     pub(crate) log_changes: Vec<LogChange<'a>>,
+    /// Refs that are deleted although they do not exist. Where reflogs are files, one that was
+    /// left of such a ref goes.
+    pub(crate) ended: Vec<RefName<'a>>,
     /// Whether the store was empty and nobody else writes (clone, migration).
     pub(crate) initial: bool,
     /// Whether an entry may make a reflog that does not exist.
@@ -301,6 +304,7 @@ impl<'a> Plan<'a> {
             committer: Box::new(committer),
             who: OnceCell::new(),
             log_changes: Vec::new(),
+            ended: Vec::new(),
             initial,
             creates_logs: true,
             renames: false,

@@ -28,7 +28,7 @@ pub(super) fn check(
         values,
         parents,
         nested,
-    } = Names::of(expansion);
+    } = Names::of(expansion, format);
     let is_new = |&update: &usize| expansion.updates[update].current == Current::Missing;
     if !values.iter().any(is_new) {
         return Ok(());
@@ -79,14 +79,11 @@ struct Names<'e> {
 }
 
 impl<'e> Names<'e> {
-    fn of(expansion: &'e Expansion<'_, '_>) -> Self {
+    fn of(expansion: &'e Expansion<'_, '_>, format: RefFormat) -> Self {
         let name = |update: usize| expansion.name(update).as_bytes();
         let mut values: Vec<usize> = expansion
             .by_name()
-            .filter(|&update| {
-                let state = &expansion.updates[update];
-                !state.log_only && !state.rejected
-            })
+            .filter(|&update| takes_place(expansion, update, format))
             .collect();
         let mut parents_of_new: Vec<&[u8]> = Vec::new();
         let (mut nested, mut sorted) = (false, true);
@@ -122,11 +119,19 @@ impl<'e> Names<'e> {
     }
 }
 
+/// Returns whether an update needs its name for itself: if it gives a value, or, where reflogs are
+/// files, if it is about a reflog alone.
+fn takes_place(expansion: &Expansion<'_, '_>, update: usize, format: RefFormat) -> bool {
+    let state = &expansion.updates[update];
+    let only_log = || expansion.queue.is_log_only(expansion.edit(update));
+    !state.rejected && (!state.log_only || (format == RefFormat::Files && only_log()))
+}
+
 /// Returns the updates of refs that do not exist, in the order in which they were added.
-fn new_names(expansion: &Expansion<'_, '_>) -> Vec<usize> {
+fn new_names(expansion: &Expansion<'_, '_>, format: RefFormat) -> Vec<usize> {
     let is_new = |&update: &usize| {
-        let state = &expansion.updates[update];
-        state.current == Current::Missing && !state.log_only && !state.rejected
+        expansion.updates[update].current == Current::Missing
+            && takes_place(expansion, update, format)
     };
     (0..expansion.updates.len()).filter(is_new).collect()
 }
@@ -230,7 +235,7 @@ impl<'c> Walk<'c> {
 /// Refuses in Git's order: update by update as they were added, for each its parents from the
 /// shortest on, then what is below it.
 fn refuse(expansion: &mut Expansion<'_, '_>, clashes: &Clashes, format: RefFormat) -> Result<()> {
-    let new = new_names(expansion);
+    let new = new_names(expansion, format);
     if format == RefFormat::Files {
         refuse_over_locks(expansion, &new)?;
     }

@@ -64,6 +64,12 @@ pub(super) fn plan<'e>(
     let committer = move || committer(options, system);
     let mut plan = Plan::new(writes, log, expansion.updates.len(), committer, initial);
     plan.creates_logs = options.log_refs != LogRefs::None || expansion.queue.creates_logs();
+    let ended = expansion.by_name().filter(|&update| {
+        let state = &expansion.updates[update];
+        let deletes = expansion.queue.deletes(expansion.edit(update));
+        deletes && state.current == Current::Missing && !state.rejected && !state.log_only
+    });
+    plan.ended = ended.map(|update| expansion.name(update)).collect();
     plan
 }
 

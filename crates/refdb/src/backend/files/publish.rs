@@ -51,6 +51,8 @@ pub(super) struct Planned {
     pub(super) unlinks: Vec<usize>,
     // Indices of locks whose reflog goes.
     pub(super) log_unlinks: Vec<usize>,
+    // Directories in the place of reflogs that go.
+    pub(super) log_dirs: Vec<PathBuf>,
     pub(super) whole_logs: WholeLogs,
     // Whether there is more than one new value.
     pub(super) several: bool,
@@ -122,6 +124,12 @@ impl FilesSession {
                 self.planned.log_unlinks.push(held);
             }
         }
+        if !plan.ended.is_empty() {
+            let by_name = self.held_by_name();
+            let held = |name: &RefName<'_>| self.find_held(&by_name, *name);
+            let ended: Vec<usize> = plan.ended.iter().filter_map(held).collect();
+            self.planned.log_unlinks.extend(ended);
+        }
         // They are synced with the locks: what is many is in the journal.
         self.planned.many_values = many;
         Ok(())
@@ -129,16 +137,13 @@ impl FilesSession {
 
     /// Finds the lock of every write, and takes those that are missing.
     fn assign<'a>(&mut self, plan: &Plan<'a>) -> Result<Vec<Assigned<'a>>> {
-        let mut by_name: Vec<usize> = (0..self.held.len()).collect();
-        by_name.sort_by(|&low, &high| self.held_name(low).cmp(&self.held_name(high)));
+        let by_name = self.held_by_name();
         let mut writes = Vec::new();
         for write in plan.writes() {
-            let name = Some(write.name.as_bytes());
-            let found = by_name.binary_search_by(|&index| self.held_name(index).cmp(&name));
             let mut assigned = Assigned {
                 name: write.name,
                 value: write.value,
-                held: found.ok().and_then(|at| by_name.get(at).copied()),
+                held: self.find_held(&by_name, write.name),
             };
             let needs_none = (plan.initial || plan.renames) && assigned.may_be_packed();
             if assigned.held.is_none() && !needs_none {
@@ -147,6 +152,19 @@ impl FilesSession {
             writes.push(assigned);
         }
         Ok(writes)
+    }
+
+    /// Returns the indices of the locks in the order of their names.
+    fn held_by_name(&self) -> Vec<usize> {
+        let mut by_name: Vec<usize> = (0..self.held.len()).collect();
+        by_name.sort_by(|&low, &high| self.held_name(low).cmp(&self.held_name(high)));
+        by_name
+    }
+
+    fn find_held(&self, by_name: &[usize], name: RefName<'_>) -> Option<usize> {
+        let name = Some(name.as_bytes());
+        let found = by_name.binary_search_by(|&index| self.held_name(index).cmp(&name));
+        by_name.get(found.ok()?).copied()
     }
 
     fn held_name(&self, index: usize) -> Option<&[u8]> {
@@ -295,6 +313,11 @@ impl FilesSession {
         self.move_logs(sync)?;
         self.append_logs(sync)?;
         self.remove_logs(sync)?;
+        for path in std::mem::take(&mut self.planned.log_dirs) {
+            // It stays, and stands for no reflog.
+            let removed = self.files.system.remove_file(&path).err();
+            afterwards.extend(removed.map(|it| Error::io("unable to unlink", &path, it)));
+        }
         self.replace_logs(sync)?;
         if self.planned.new_first {
             self.rename_loose(sync, visible)?;

@@ -99,8 +99,11 @@ impl PackedLock {
     ) -> Result<()> {
         // Git's name for the new file: whoever left one has died, and Git stumbles over it.
         let left = suffixed(&self.path, ".new");
-        remove_if_there(self.system.as_ref(), &left)
-            .map_err(|error| Error::io("unable to remove", &left, error))?;
+        remove_if_there(self.system.as_ref(), &left).map_err(|_| {
+            let path = left.display();
+            let message = format!("unable to create file {path}: File exists");
+            Error::new(ErrorKind::Io, message)
+        })?;
         let path = self.lock.value_path();
         let failed = |error| unable_to_write(&path, error);
         let file = self.lock.create().map_err(failed)?;

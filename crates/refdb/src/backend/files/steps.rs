@@ -11,7 +11,7 @@ use super::publish::add_parent;
 use super::session::FilesSession;
 use crate::error::{Error, Result};
 use crate::lockfile::journal::{Journal, Step, Steps};
-use crate::system::System;
+use crate::system::{FileKind, Stat, System};
 
 impl FilesSession {
     /// Writes the journal if the plan takes several steps.
@@ -31,8 +31,10 @@ impl FilesSession {
                 continue;
             };
             let (_, path) = self.files.log_path(held.name.as_name());
-            if log_len(system.as_ref(), &mut dirs, &path)?.is_some() {
-                log_unlinks.push(index);
+            match log_stat(system.as_ref(), &mut dirs, &path)?.map(|stat| stat.kind) {
+                Some(FileKind::File) => log_unlinks.push(index),
+                Some(FileKind::Directory) => self.planned.log_dirs.push(path),
+                _ => {}
             }
         }
         self.planned.log_unlinks = log_unlinks;
@@ -138,12 +140,19 @@ impl FilesSession {
 
 /// Returns how long a reflog is; `None` if there is none.
 fn log_len(system: &dyn System, dirs: &mut KnownDirs, path: &Path) -> Result<Option<u64>> {
+    let stat = log_stat(system, dirs, path)?;
+    Ok(stat
+        .filter(|stat| stat.kind == FileKind::File)
+        .map(|stat| stat.len))
+}
+
+/// Returns what lies where a reflog would.
+fn log_stat(system: &dyn System, dirs: &mut KnownDirs, path: &Path) -> Result<Option<Stat>> {
     if !dirs.have_parent(system, path) {
         return Ok(None);
     }
     match system.lstat(path) {
-        Ok(stat) if stat.kind == crate::system::FileKind::File => Ok(Some(stat.len)),
-        Ok(_) => Ok(None),
+        Ok(stat) => Ok(Some(stat)),
         Err(error) if super::log::is_absent(&error) => Ok(None),
         Err(error) => Err(Error::io("unable to read", path, error)),
     }
