@@ -7,6 +7,7 @@ use super::logs;
 use super::session::{Part, ReftableSession};
 use crate::backend::{Fate, Judge, LogChange};
 use crate::error::Result;
+use crate::layout::Place;
 use crate::name::RefName;
 use crate::oid::ObjectId;
 use crate::reflog::{LogEntry, Signature};
@@ -68,9 +69,15 @@ impl ReftableSession<'_> {
         let at = self.part(&place)?;
         let records = match change {
             LogChange::Create(_) => self.parts[at].new_marker(bare)?,
-            LogChange::Delete(_) => self.parts[at].records(bare, |index, _| {
-                Some(LogChangeRecord::new(bare, index, None))
-            })?,
+            LogChange::Delete(name) => {
+                if name != bare {
+                    // Git keeps what it writes about another worktree under the name as it is.
+                    let own = self.part(&Place::Common)?;
+                    let records = self.parts[own].tombstones(name)?;
+                    self.parts[own].log_changes.extend(records);
+                }
+                self.parts[at].tombstones(bare)?
+            }
             // The records of a reflog that moves go with its ref.
             LogChange::Copy { from, .. } | LogChange::Move { from, .. } => {
                 let (place, from) = self.backend.layout.locate(from);
@@ -86,6 +93,13 @@ impl ReftableSession<'_> {
 }
 
 impl Part {
+    /// Returns what takes a reflog away.
+    fn tombstones(&self, name: RefName<'_>) -> Result<Vec<LogChangeRecord>> {
+        self.records(name, |index, _| {
+            Some(LogChangeRecord::new(name, index, None))
+        })
+    }
+
     /// Returns what `make` makes of the records of a reflog.
     fn records(
         &self,

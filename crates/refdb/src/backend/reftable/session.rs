@@ -496,6 +496,8 @@ impl<'a> Encoder<'_, 'a> {
         let mut message = Vec::new();
         let mut changes: Vec<&LogChangeRecord> = self.changes.iter().collect();
         changes.sort_by(|low, high| low.name.cmp(&high.name).then(high.index.cmp(&low.index)));
+        // One reflog may have been named in two ways.
+        changes.dedup_by(|next, kept| next.name == kept.name && next.index == kept.index);
         let mut changes = changes.into_iter().peekable();
         let mut add_changes = |before: Option<&Line<'_>>, writer: &mut Writer<Vec<u8>>| {
             let is_next = |change: &&LogChangeRecord| {
