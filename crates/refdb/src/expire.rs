@@ -233,8 +233,10 @@ impl<'r> Expiry<'r> {
     /// Lets entries expire whose commits lack something, whatever their age.
     ///
     /// # Errors
-    /// `Corrupt` or `Io` for the refs.
+    /// `Corrupt` or `Io` for the refs, also for one without an object: what it reached would be
+    /// taken for incomplete.
     pub fn expire_incomplete(mut self) -> Result<Self> {
+        self.check_refs()?;
         let head = self
             .repository
             .store()
@@ -274,6 +276,47 @@ impl<'r> Expiry<'r> {
             limits,
             reach,
         })
+    }
+
+    /// Makes sure that every ref has its object, and so has HEAD of each worktree.
+    fn check_refs(&self) -> Result<()> {
+        let refuse = |name: &str| {
+            let message = format!("unable to parse object: {name}");
+            Err(Error::new(ErrorKind::Corrupt, message))
+        };
+        let exists = |oid: ObjectId| Ok(!oid.is_null() && self.odb.header(oid)?.is_some());
+        let store = self.repository.store();
+        let checks = self.repository.environment().boolean("GIT_REF_PARANOIA")? != Some(false);
+        let mut refs = store.refs()?;
+        refs.seek_prefix(b"refs/")?;
+        while let Some(record) = refs.next()?.filter(|_| checks) {
+            let oid = match record.target {
+                _ if record.broken || record.bad_name => None,
+                TargetRef::Direct(oid) => Some(oid),
+                TargetRef::Symbolic(_) => match store.resolve(record.name) {
+                    Ok(Some(end)) => Some(end.oid),
+                    _ => continue,
+                },
+            };
+            if !oid.map(exists).transpose()?.unwrap_or(false) {
+                return refuse(&record.name.to_string());
+            }
+        }
+        for worktree in self.repository.worktrees()? {
+            let store = self.repository.worktree_store(&worktree)?;
+            let Ok(Some(head)) = store.resolve(RefName::from_disk(b"HEAD")) else {
+                continue;
+            };
+            if !exists(head.oid)? {
+                let is_here = worktree.git_dir == self.repository.git_dir();
+                return refuse(&match &worktree.id {
+                    _ if is_here => "HEAD".to_owned(),
+                    None => "main-worktree/HEAD".to_owned(),
+                    Some(id) => format!("worktrees/{id}/HEAD"),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Returns the values of all refs that are no symrefs.
