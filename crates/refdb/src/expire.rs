@@ -30,7 +30,7 @@ use gix_glob::wildmatch;
 use gix_glob::wildmatch::Mode;
 
 use crate::date;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::graph::{Graph, Reachable};
 use crate::name::{RefName, worktree_name};
 use crate::objects::{ObjectKind, Objects, Odb, Peeled};

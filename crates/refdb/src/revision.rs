@@ -251,7 +251,7 @@ impl<'r> Revisions<'r> {
 }
 
 /// Returns where the path of `<rev>:<path>` is set off: at the first colon outside of braces.
-fn path_separator(expression: &[u8]) -> Option<usize> {
+pub fn path_separator(expression: &[u8]) -> Option<usize> {
     let mut depth = 0_usize;
     expression.iter().position(|&byte| {
         match byte {

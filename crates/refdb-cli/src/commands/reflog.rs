@@ -7,7 +7,7 @@ mod show;
 mod target;
 
 use refdb::name::{FormatOptions, is_root_ref, is_well_formed};
-use refdb::{Edit, ErrorKind, ObjectId, RefName};
+use refdb::{Edit, ErrorKind, ObjectId, RefFormat, RefName};
 
 use super::tell_afterwards;
 use crate::context::Context;
@@ -24,7 +24,7 @@ struct Subcommand {
 const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "show",
-        run: show::run,
+        run: |context, out, args| show::run(context, out, args, true),
     },
     Subcommand {
         name: "list",
@@ -77,8 +77,11 @@ const SPEC: Spec<()> = Spec {
 
 /// Runs `reflog`.
 pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
-    if matches!(args, [only] if only == b"-h" || only == QUESTION) {
+    if matches!(args, [only] if only == QUESTION) {
         return SPEC.parse(args, |(), _| Ok(())).map(drop);
+    }
+    if args.first().is_some_and(|first| first.starts_with(b"-h")) {
+        return Err(SPEC.help(false));
     }
     let named = args.split_first().and_then(|(name, rest)| {
         let named = |it: &&Subcommand| it.name.as_bytes() == name;
@@ -86,7 +89,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     });
     match named {
         Some((subcommand, rest)) => (subcommand.run)(context, out, rest),
-        None => show::run(context, out, args),
+        None => show::run(context, out, args, false),
     }
 }
 
@@ -103,7 +106,14 @@ fn list(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
         return Err(Failure::error([before, first, b"'"].concat(), 255));
     }
     let names = context.store()?.log_names();
+    let format = context.store()?.format();
     for name in names.map_err(|error| Failure::error(error.to_string(), 255))? {
+        // In this format Git does not list what cannot be a ref's name.
+        if format == RefFormat::Reftable
+            && !is_well_formed(name.as_bytes(), FormatOptions::ONE_LEVEL)
+        {
+            continue;
+        }
         out.buffer().extend_from_slice(name.as_bytes());
         out.put(b"\n")?;
     }

@@ -82,6 +82,9 @@ fn names<Id>(option: &Opt<Id>) -> String {
         Takes::OptionalText | Takes::OptionalNumber if option.long.is_empty() => {
             names.push_str(&format!("[<{argument}>]"));
         }
+        Takes::OptionalText | Takes::OptionalNumber if argument.is_empty() => {
+            names.push_str("[=...]");
+        }
         Takes::OptionalText | Takes::OptionalNumber => names.push_str(&format!("[=<{argument}>]")),
     }
     names

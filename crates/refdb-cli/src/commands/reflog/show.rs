@@ -7,6 +7,7 @@ mod beyond;
 mod decorate;
 mod filter;
 mod pretty;
+mod revision;
 mod walk;
 
 use std::cell::OnceCell;
@@ -24,6 +25,7 @@ use crate::output::Output;
 use decorate::{Decorate, Decorations};
 use filter::Filter;
 use pretty::{Pretty, Printer};
+use revision::{Given, Reader};
 use walk::{Step, Walk};
 
 /// Arguments that were not looked at yet.
@@ -55,17 +57,28 @@ struct Settings {
     maps_names: Option<bool>,
     /// Whether the command line says that there are to be no colours, or only on a terminal.
     is_colorless: bool,
-    /// Revisions in the order in which they are walked.
-    revisions: Vec<Vec<u8>>,
     /// Whether the command line named revisions, though perhaps none was found.
     names_revisions: bool,
     /// What is said of a call that is beyond this command where there is no Git to answer it.
     beyond: Option<Failure>,
 }
 
-/// Runs `reflog show`.
-pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
-    if matches!(args, [only] if only == b"-h") {
+/// Returns the arguments among which options may stand.
+fn options(args: &[Vec<u8>]) -> impl Iterator<Item = &[u8]> {
+    let ends = |arg: &&[u8]| *arg == b"--" || *arg == b"--end-of-options";
+    args.iter()
+        .map(Vec::as_slice)
+        .take_while(move |arg| !ends(arg))
+}
+
+/// Runs `reflog show`, with its name on the command line or without it.
+pub(super) fn run(
+    context: &Context,
+    out: &mut Output,
+    args: &[Vec<u8>],
+    is_named: bool,
+) -> Result<()> {
+    if is_named && options(args).any(|arg| arg.starts_with(b"-h")) {
         return Err(SPEC.help(false));
     }
     // The options are those of a log, which are not in a table.
@@ -86,18 +99,22 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         hides_notes: false,
         maps_names: None,
         is_colorless: false,
-        revisions: Vec::new(),
         names_revisions: false,
         beyond: None,
     };
-    if let Some(otherwise) = settings.parse(context, args)? {
+    let names = settings.parse(context, args)?;
+    if let Some(otherwise) = settings.finish(context)? {
         return beyond::hand_over(context, out, args, &settings.pretty, otherwise);
     }
     // Walking a reflog asks for this in Git, whatever names it.
     context.warns_of_ambiguous_refs()?;
     let mut walk = Walk::new(context, !settings.json);
-    for revision in settings.starts(context)? {
-        walk.add(&revision)?;
+    let names = match settings.names_revisions {
+        true => names,
+        false => default(context)?,
+    };
+    for name in names {
+        walk.add(&name)?;
     }
     let mut printer = settings.printer(context)?;
     let (mut skip, mut left) = (settings.skip, settings.max_count);
@@ -176,42 +193,60 @@ fn number(text: &[u8]) -> Result<i64> {
 }
 
 impl Settings {
-    /// Reads the command line; returns what is to be said if the call is beyond this command and
-    /// there is no Git.
-    fn parse(&mut self, context: &Context, args: &[Vec<u8>]) -> Result<Option<Failure>> {
-        let mut rest = args.iter();
+    /// Reads the command line; returns whose reflogs it names.
+    fn parse(&mut self, context: &Context, args: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+        let mut reader = Reader {
+            context,
+            ends_options: args.iter().any(|arg| arg == b"--"),
+            inverted: false,
+            names: Vec::new(),
+        };
         // Told only when everything else makes sense.
         let mut unknown: Option<&[u8]> = None;
+        let mut only_revisions = false;
+        let mut rest = args.iter();
         while let Some(arg) = rest.next() {
-            if arg == b"--" {
-                if rest.next().is_some() {
-                    self.is_beyond("entries cannot be chosen by paths");
+            match arg.as_slice() {
+                b"--" => {
+                    if rest.next().is_some() {
+                        self.is_beyond(beyond::PATHS);
+                    }
+                    break;
                 }
-                break;
-            }
-            let known = arg.starts_with(b"-")
-                && (self.count(arg, &mut rest)?
-                    || self.form(context, arg, &mut rest)?
-                    || self.choice(context, arg, &mut rest)?
-                    || self.all_refs(context, arg, &mut rest)?);
-            if known {
-                continue;
-            }
-            if arg.starts_with(b"-") {
-                unknown = unknown.or(Some(arg));
-                continue;
-            }
-            let ends_options = args.iter().any(|arg| arg == b"--");
-            if unknown.is_some() {
+                option if option.starts_with(b"-") && !only_revisions => match option {
+                    b"--end-of-options" => only_revisions = true,
+                    b"--not" => reader.inverted = !reader.inverted,
+                    _ => {
+                        let known = self.count(arg, &mut rest)?
+                            || self.form(context, arg, &mut rest)?
+                            || self.choice(context, arg, &mut rest)?
+                            || self.all_refs(&mut reader, arg, &mut rest)?;
+                        if !known {
+                            unknown = unknown.or(Some(arg));
+                        }
+                    }
+                },
                 // It may be the value of that option.
-                continue;
+                _ if unknown.is_some() => {}
+                _ => match reader.read(arg)? {
+                    Given::Revision => self.names_revisions = true,
+                    Given::Path => {
+                        self.is_beyond(beyond::PATHS);
+                        rest.by_ref().try_for_each(|path| reader.path(path))?;
+                    }
+                },
             }
-            self.revision(context, arg, ends_options)?;
         }
         if let Some(arg) = unknown {
             let before = b"unrecognized argument: ".as_slice();
             self.beyond = Some(Failure::fatal([before, arg].concat()));
         }
+        Ok(reader.names)
+    }
+
+    /// Looks at the whole of the options; returns what is to be said if the call is beyond this
+    /// command and there is no Git.
+    fn finish(&mut self, context: &Context) -> Result<Option<Failure>> {
         if self.json {
             // Git knows nothing of that.
             return self.beyond.take().map_or(Ok(None), Err);
@@ -306,12 +341,13 @@ impl Settings {
             b"--no-notes" => self.hides_notes = true,
             b"--no-color" | b"--color=never" | b"--color=auto" => self.is_colorless = true,
             b"--reverse" => {
+                // Whether anything is told before, Git knows.
                 let text = "options '--reverse' and '--walk-reflogs' cannot be used together";
-                return Err(Failure::fatal(text));
+                self.beyond.get_or_insert_with(|| Failure::fatal(text));
             }
             b"--graph" => {
                 let text = "cannot combine --walk-reflogs with history-limiting options";
-                return Err(Failure::fatal(text));
+                self.beyond.get_or_insert_with(|| Failure::fatal(text));
             }
             _ => return self.form_with_value(context, arg, rest),
         }
@@ -390,10 +426,11 @@ impl Settings {
     /// Reads an option that stands for several refs.
     fn all_refs<'a>(
         &mut self,
-        context: &Context,
+        reader: &mut Reader<'_>,
         arg: &'a [u8],
         rest: &mut Args<'a>,
     ) -> Result<bool> {
+        let context = reader.context;
         let (prefix, glob);
         let (prefix, pattern) = match arg {
             b"--all" => ("refs/", None),
@@ -420,6 +457,10 @@ impl Settings {
                 (prefix, Some(glob_of(&glob)))
             }
         };
+        if pattern.is_none() {
+            // Nothing of it is looked at, but it has to make sense.
+            context.repository()?.namespace()?;
+        }
         self.names_revisions = true;
         let strips = prefix != "refs/";
         let mut refs = context.store()?.refs()?;
@@ -443,89 +484,10 @@ impl Settings {
                 && is_commit(context, end.oid)?
             {
                 let shown = name.strip_prefix(prefix.as_bytes()).filter(|_| strips);
-                self.revisions.push(shown.unwrap_or(&name).to_vec());
+                reader.add(shown.unwrap_or(&name), reader.inverted)?;
             }
         }
         Ok(true)
-    }
-
-    /// Adds a revision, whose reflog is walked if it is a commit.
-    fn revision(&mut self, context: &Context, arg: &[u8], ends_options: bool) -> Result<()> {
-        let excluded = match (arg.strip_prefix(b"^"), arg.find("..")) {
-            (Some(name), _) => Some(name),
-            (None, Some(0)) => Some(b"HEAD".as_slice()),
-            (None, Some(at)) => arg.get(..at),
-            (None, None) => None,
-        };
-        let name = excluded.unwrap_or(arg);
-        let is_path = !ends_options && beyond::names_file(arg);
-        let Some(oid) = context.object_id(name)? else {
-            if is_path {
-                self.is_beyond("entries cannot be chosen by paths");
-                return Ok(());
-            }
-            let shown = arg.as_bstr();
-            if let Some((revision, path)) = name.split_once_str(":")
-                && !revision.is_empty()
-                && !ends_options
-                && context.object_id(revision)?.is_some()
-            {
-                let (path, revision) = (path.as_bstr(), revision.as_bstr());
-                let text = format!("path '{path}' does not exist in '{revision}'");
-                return Err(Failure::fatal(text));
-            }
-            return Err(Failure::fatal(match ends_options {
-                true => format!("bad revision '{shown}'"),
-                false => format!(
-                    "ambiguous argument '{shown}': unknown revision or path not in the working \
-                     tree.\n{}",
-                    beyond::SEPARATE
-                ),
-            }));
-        };
-        if excluded.is_some() {
-            let shown = name.as_bstr();
-            return Err(Failure::fatal(format!("cannot walk reflogs for {shown}")));
-        }
-        if is_path && beyond::is_in_work_tree(context)? {
-            let shown = arg.as_bstr();
-            return Err(Failure::fatal(format!(
-                "ambiguous argument '{shown}': both revision and filename\n{}",
-                beyond::SEPARATE
-            )));
-        }
-        self.names_revisions = true;
-        match context.odb()?.header(oid)? {
-            None => {
-                let before = b"bad object ".as_slice();
-                return Err(Failure::fatal([before, arg].concat()));
-            }
-            Some(header) if header.kind == ObjectKind::Commit => self.revisions.push(arg.to_vec()),
-            Some(_) => {}
-        }
-        Ok(())
-    }
-
-    /// Returns the revisions whose reflogs are walked.
-    fn starts(&self, context: &Context) -> Result<Vec<Vec<u8>>> {
-        if self.names_revisions {
-            return Ok(self.revisions.clone());
-        }
-        let head = RefName::from_disk(b"HEAD");
-        let store = context.store()?;
-        if store.resolve(head)?.is_none() {
-            let branch = store.read(head)?;
-            let branch = branch.and_then(|it| it.target.symbolic().map(RefName::to_owned));
-            return Err(Failure::fatal(match branch {
-                Some(branch) => {
-                    let name = branch.as_bytes();
-                    let name = name.strip_prefix(b"refs/heads/").unwrap_or(name).as_bstr();
-                    format!("your current branch '{name}' does not have any commits yet")
-                }
-                None => "bad default revision 'HEAD'".to_owned(),
-            }));
-        }
-        Ok(vec![b"HEAD".to_vec()])
     }
 
     fn printer<'c>(&self, context: &'c Context) -> Result<Printer<'c>> {
@@ -575,6 +537,23 @@ impl Settings {
             is_first: true,
         })
     }
+}
+
+/// Returns HEAD, whose reflog is shown where no other is named.
+fn default(context: &Context) -> Result<Vec<Vec<u8>>> {
+    if context.object_id(b"HEAD")?.is_some() {
+        return Ok(vec![b"HEAD".to_vec()]);
+    }
+    let branch = context.store()?.read(RefName::from_disk(b"HEAD"))?;
+    let branch = branch.and_then(|it| it.target.symbolic().map(RefName::to_owned));
+    Err(Failure::fatal(match branch {
+        Some(branch) => {
+            let name = branch.as_bytes();
+            let name = name.strip_prefix(b"refs/heads/").unwrap_or(name).as_bstr();
+            format!("your current branch '{name}' does not have any commits yet")
+        }
+        None => "bad default revision 'HEAD'".to_owned(),
+    }))
 }
 
 fn is_commit(context: &Context, oid: refdb::ObjectId) -> Result<bool> {

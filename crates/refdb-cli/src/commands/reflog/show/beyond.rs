@@ -4,7 +4,6 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Command;
 
 use bstr::ByteSlice;
@@ -86,6 +85,9 @@ pub(super) fn is_within(template: &[u8]) -> bool {
     true
 }
 
+/// What a call cannot do without Git that names paths.
+pub(super) const PATHS: &str = "entries cannot be chosen by paths";
+
 /// How a revision and a path are told from each other.
 pub(super) const SEPARATE: &str = "Use '--' to separate paths from revisions, like this:\n\
     'refdb <command> [<revision>...] -- [<file>...]'";
@@ -100,11 +102,6 @@ pub(super) fn is_in_work_tree(context: &Context) -> Result<bool> {
         .work_tree()
         .is_some_and(|top| here.starts_with(top));
     Ok(is_inside && !here.starts_with(repository.git_dir()))
-}
-
-/// Returns whether there is a file of that name.
-pub(super) fn names_file(arg: &[u8]) -> bool {
-    Path::new(OsStr::from_bytes(arg)).symlink_metadata().is_ok()
 }
 
 #[cfg(test)]

@@ -57,8 +57,9 @@ impl Decorations {
     pub(super) fn read(context: &Context, style: Decorate) -> Result<Decorations> {
         let store = context.store()?;
         let mut names: HashMap<ObjectId, Vec<Vec<u8>>> = HashMap::new();
-        let head = store.read(RefName::from_disk(b"HEAD"))?;
-        let branch = head.and_then(|head| head.target.symbolic().map(RefName::to_owned));
+        let head = resolve_listed(store, RefName::from_disk(b"HEAD"))?;
+        let branch = head.filter(|head| head.name.as_bytes().starts_with(b"refs/heads/"));
+        let branch = branch.map(|head| head.name);
         let mut listed = Vec::new();
         let mut refs = store.refs()?;
         refs.seek_prefix(b"refs/")?;
