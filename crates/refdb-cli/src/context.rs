@@ -15,7 +15,7 @@ use refdb::repository::OpenOptions;
 use refdb::revision::{Note, Revisions};
 use refdb::{ErrorKind, ObjectFormat, ObjectId, RefName, Repository, Resolved, Store};
 
-use crate::failure::{Failure, Result, say};
+use crate::failure::{Failure, Result, say, show_folder};
 use crate::global::Globals;
 use crate::programs::Processes;
 
@@ -101,13 +101,15 @@ impl Context {
         for warning in repository.warnings() {
             say("warning", warning.as_bytes());
         }
-        Ok(self.repository.get_or_init(|| repository))
+        let repository = self.repository.get_or_init(|| repository);
+        let path = repository.common_dir().as_os_str().as_bytes().to_vec();
+        show_folder(path, self.shown_git_dir(repository).into_bytes());
+        Ok(repository)
     }
 
     /// Returns the repository's directory as Git shows it: as it was named, or as it is called from
     /// the top of the work tree.
-    pub(crate) fn shown_git_dir(&self) -> Result<String> {
-        let repository = self.repository()?;
+    pub(crate) fn shown_git_dir(&self, repository: &Repository) -> String {
         let (git_dir, common_dir) = (repository.git_dir(), repository.common_dir());
         let named = self.globals.git_dir.clone();
         let named = named.or_else(|| repository.environment().path("GIT_DIR"));
@@ -119,11 +121,14 @@ impl Context {
             None if git_dir != common_dir => common_dir.to_owned(),
             None => match repository.work_tree() {
                 Some(top) if top.join(".git") == common_dir => ".git".into(),
-                _ if std::env::current_dir().is_ok_and(|dir| dir == common_dir) => ".".into(),
-                _ => common_dir.to_owned(),
+                _ => match std::env::current_dir() {
+                    Ok(dir) if dir == common_dir => ".".into(),
+                    Ok(dir) if dir.join(".git") == common_dir => ".git".into(),
+                    _ => common_dir.to_owned(),
+                },
             },
         };
-        Ok(shown.display().to_string())
+        shown.display().to_string()
     }
 
     /// Names files of the repository in a message as Git does: as seen from the top of the work

@@ -4,6 +4,7 @@
 //! `fatal:` with 128, usage with 129, and the rest as the command decides.
 
 use std::io::{IsTerminal, Write};
+use std::sync::OnceLock;
 
 use bstr::ByteSlice;
 use refdb::ErrorKind;
@@ -122,7 +123,7 @@ impl Failure {
         error: refdb::Error,
         otherwise: impl FnOnce(&refdb::Error) -> Failure,
     ) -> Self {
-        if matches!(error.kind(), ErrorKind::Hook | ErrorKind::Config) {
+        if matches!(error.kind(), ErrorKind::Hook | ErrorKind::Config) || is_packed(&error) {
             return Failure::from(error);
         }
         otherwise(&error)
@@ -161,10 +162,52 @@ fn split_place(message: &[u8]) -> (Option<&[u8]>, &[u8]) {
     }
 }
 
+/// Returns whether an error is that packed-refs cannot be read, which ends every command of Git.
+pub(crate) fn is_packed(error: &refdb::Error) -> bool {
+    let text = error.to_string();
+    let starts = ["unexpected line in ", "unterminated line in "];
+    error.kind() == ErrorKind::Corrupt && starts.iter().any(|it| text.starts_with(it))
+}
+
 /// Writes `text` to standard error as it is.
 pub(crate) fn complain(text: &str) {
     // Where standard error is closed there is nobody to tell.
     let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// The repository's folder and how it is shown, once there is one.
+static FOLDER: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
+
+/// Messages in which Git shows a path as it is seen from the top; in all others it is whole.
+const SEEN_FROM_TOP: [&str; 8] = [
+    " in file ",
+    "unexpected line in ",
+    "unterminated line in ",
+    "there are still logs under '",
+    "unable to append to '",
+    "unable to create directory for '",
+    "unable to create lock file ",
+    "unable to unlink '",
+];
+
+/// Sets how messages show the repository's folder where Git does not show its whole path.
+pub(crate) fn show_folder(path: Vec<u8>, shown: Vec<u8>) {
+    // The first repository is the one that the command is about.
+    let _ = FOLDER.set([path, shown]);
+}
+
+/// Replaces the whole path of the repository's folder in messages where Git does not show it.
+fn seen_from_top(message: &[u8]) -> Vec<u8> {
+    let Some([path, shown]) = FOLDER.get() else {
+        return message.to_vec();
+    };
+    let found = SEEN_FROM_TOP.iter().find_map(|before| {
+        let start = message.find(before)? + before.len();
+        let (before, rest) = message.split_at(start);
+        let inner = rest.strip_prefix(path.as_slice())?;
+        Some([before, shown, inner].concat())
+    });
+    found.unwrap_or_else(|| message.to_vec())
 }
 
 /// Writes a line to standard error, with a word before it that says how bad it is.
@@ -172,7 +215,7 @@ pub(crate) fn complain(text: &str) {
 /// Control characters are replaced, so that a name cannot paint the terminal.
 pub(crate) fn say(severity: &str, message: &[u8]) {
     let mut line = format!("{severity}: ").into_bytes();
-    line.extend(message.iter().map(|&byte| match byte {
+    line.extend(seen_from_top(message).iter().map(|&byte| match byte {
         b'\t' | b'\n' => byte,
         byte if byte.is_ascii_control() => b'?',
         byte => byte,

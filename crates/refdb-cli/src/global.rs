@@ -87,6 +87,12 @@ const WITH_VALUE: &[(&str, bool, &str)] = &[
 
 /// Options that speak of what this command never does: pages, paths, locks of the index, advice.
 const WITHOUT_EFFECT: &[&str] = &[
+    "--literal-pathspecs",
+    "--no-literal-pathspecs",
+    "--glob-pathspecs",
+    "--noglob-pathspecs",
+    "--icase-pathspecs",
+    "--no-icase-pathspecs",
     "-p",
     "-P",
     "--paginate",

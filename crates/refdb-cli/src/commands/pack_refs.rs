@@ -71,6 +71,10 @@ fn pack(context: &Context, args: &[Vec<u8>], spec: &Spec<Id>) -> Result<()> {
     if !operands.is_empty() {
         return Err(spec.misuse());
     }
+    if context.store()?.format() == RefFormat::Files {
+        // Nothing of it is looked at, but it has to make sense.
+        context.repository()?.namespace()?;
+    }
     if all {
         include.push(b"*".to_vec());
     }

@@ -9,7 +9,7 @@ use refdb::objects::{ObjectKind, Peeled};
 use refdb::{ErrorKind, ObjectId, RefName, Store, TargetRef};
 
 use super::refs::check_exists;
-use crate::context::{Context, Digits, resolve_listed};
+use crate::context::{Context, Digits, Paranoia, resolve_listed};
 use crate::failure::{Failure, Result, say};
 use crate::options::{Opt, Spec, Value};
 use crate::output::Output;
@@ -230,6 +230,9 @@ impl Printer<'_> {
         refs.seek_prefix(prefix)?;
         let paranoia = self.context.paranoia()?;
         while let Some(record) = refs.next()? {
+            if (record.bad_name || record.broken) && matches!(paranoia, Paranoia::Off(_)) {
+                continue;
+            }
             let (oid, peeled) = match record.target {
                 TargetRef::Direct(oid) => (oid, record.peeled),
                 TargetRef::Symbolic(_) => match resolve_listed(self.store, record.name)? {

@@ -9,7 +9,7 @@ use refdb::migrate::{Migration, Progress};
 use refdb::{Error, ErrorKind, RefFormat};
 
 use crate::context::Context;
-use crate::failure::{Failure, Result, complain, say};
+use crate::failure::{Failure, Result, complain, is_packed, say};
 use crate::options::{Opt, Spec};
 use crate::output::Output;
 
@@ -156,7 +156,7 @@ fn shown(context: &Context, folder: &Path) -> Result<String> {
     let name = folder
         .strip_prefix(repository.common_dir())
         .unwrap_or(folder);
-    let dir = context.shown_git_dir()?;
+    let dir = context.shown_git_dir(context.repository()?);
     Ok(format!("{dir}/{}", name.display()))
 }
 
@@ -164,6 +164,7 @@ fn failure(error: &Error) -> Failure {
     let text = error.to_string();
     match error.kind() {
         ErrorKind::Config => Failure::fatal(text),
+        _ if is_packed(error) => Failure::fatal(text),
         _ => Failure::error(text, 255),
     }
 }

@@ -55,6 +55,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     if deep {
         return deep::run(repository, out, json, strict, verbose);
     }
+    let git_dir = context.shown_git_dir(repository);
     let severities = severities(repository, strict)?;
     let clean = as_git(repository, &severities, &mut |event| {
         let line = match event {
@@ -72,9 +73,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
             }
             Event::Begin => "references consistency".to_owned(),
             Event::Ref(name) => name.to_string(),
-            Event::PackedRefs(path) => {
-                format!("packed-refs file {}", shown(repository, path).display())
-            }
+            Event::PackedRefs(_) => format!("packed-refs file {git_dir}/packed-refs"),
             Event::Table(name) => format!("table: {name}"),
         };
         if verbose {
