@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use refdb_testkit::RefFormat;
 use refdb_testkit::answer::{Answer, compare_lines};
 use refdb_testkit::fixture::Fixture;
 use refdb_testkit::oracle;
 use refdb_testkit::repo::Repo;
 
-use crate::script::{Case, Step, words};
+use crate::script::{Case, Step, unescape, words};
 
 /// Two repositories with the same content.
 pub(crate) struct Twins<'f> {
@@ -39,6 +40,10 @@ impl<'f> Twins<'f> {
                 let filled = self.fixture.fill(text.as_bytes()).to_string();
                 named.iter().fold(filled, replace)
             };
+            if step.writes {
+                self.write(&fill(&step.args));
+                continue;
+            }
             let args = words(&fill(&step.args));
             let stdin = fill(&step.stdin);
             if step.prepares {
@@ -67,6 +72,19 @@ impl<'f> Twins<'f> {
             differences.push(text);
         }
         differences
+    }
+
+    /// Writes a file into both repositories, if their refs are files.
+    fn write(&self, step: &str) {
+        let (path, text) = step.split_once(' ').unwrap_or((step, ""));
+        if self.git.format().refs == RefFormat::Files {
+            for repo in [&self.git, &self.ours] {
+                let path = repo.git_dir().join(path);
+                let parent = path.parent().expect("it lies in Git's folder");
+                std::fs::create_dir_all(parent).expect("a folder can be made");
+                std::fs::write(&path, unescape(text)).expect("a file can be written");
+            }
+        }
     }
 
     fn is_named_in(&self, formats: &[String]) -> bool {

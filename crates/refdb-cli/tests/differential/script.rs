@@ -3,6 +3,7 @@
 //! ```text
 //! # the title of a case, which begins with the fixture's repository
 //! ! args      Git prepares both repositories
+//! > path text a file is written into Git's folder, in the format `files` only
 //! $ args      Git and the command do the same, each in its repository
 //! < text      a line on standard input of the step above
 //! <\ text     the same without a line feed, and with \0 \n \r \t
@@ -27,6 +28,8 @@ pub(crate) struct Step {
     pub(crate) stdin: String,
     /// Whether Git alone does it, in both repositories.
     pub(crate) prepares: bool,
+    /// Whether this is no command, but a file to be written: its path and what it holds.
+    pub(crate) writes: bool,
     /// Where the answers are known to differ: the format, or everywhere if it is empty.
     pub(crate) differs: Vec<String>,
     /// The name that its output has from then on.
@@ -62,11 +65,12 @@ pub(crate) fn parse(text: &str) -> Vec<Case> {
         let steps = &mut case.steps;
         let (mark, rest) = line.split_at(1);
         let rest = rest.strip_prefix(' ').unwrap_or(rest);
-        if matches!(mark, "!" | "$") {
+        if matches!(mark, "!" | "$" | ">") {
             steps.push(Step {
                 args: rest.to_owned(),
                 stdin: String::new(),
                 prepares: mark == "!",
+                writes: mark == ">",
                 differs: Vec::new(),
                 names: None,
             });
@@ -92,7 +96,7 @@ pub(crate) fn parse(text: &str) -> Vec<Case> {
     cases
 }
 
-fn unescape(text: &str) -> String {
+pub(crate) fn unescape(text: &str) -> String {
     text.replace("\\0", "\0")
         .replace("\\n", "\n")
         .replace("\\t", "\t")
