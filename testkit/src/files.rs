@@ -16,7 +16,8 @@ pub(crate) fn read(dir: &Path) -> State {
             .lines()
             .filter(|line| !line.starts_with(b"#") && !line.starts_with(b"^"))
         {
-            let (id, name) = line.split_once_str(b" ").expect("an id and a name");
+            // A line of another shape is kept as it is.
+            let (id, name) = line.split_once_str(b" ").unwrap_or((b"", line));
             state.refs.insert(name.into(), Target::Direct(hex(id)));
         }
     }
@@ -42,7 +43,7 @@ pub(crate) fn read(dir: &Path) -> State {
     for (name, content) in files_below(&dir.join("logs"), Path::new("")) {
         let entries = content
             .lines()
-            .map(|line| LogEntry::parse(line.into()))
+            .map(|line| LogEntry::parse(line.into()).unwrap_or_else(|| LogEntry::raw(line.into())))
             .collect();
         state.logs.insert(name, entries);
     }

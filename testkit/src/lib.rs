@@ -39,6 +39,7 @@ pub mod trust;
 
 mod cache;
 mod files;
+mod stack;
 
 pub use format::{Format, ObjectFormat, RefFormat};
 

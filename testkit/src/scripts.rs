@@ -13,9 +13,11 @@
 //! assert!(script.shrink(|_| true).steps.is_empty());
 //! ```
 
+mod atoms;
 mod generate;
 mod listing;
 mod reflog;
+mod surroundings;
 mod updates;
 mod words;
 

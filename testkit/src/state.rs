@@ -3,6 +3,7 @@
 //! 1. Symrefs are kept as they are, dangling ones included; nothing is resolved.
 //! 2. The reader of the `reftable` format is Git itself: the stack is copied and migrated to
 //!    `files`. What Git does not migrate is not seen: root refs that it does not know by name.
+//!    Reflogs that are in the way of refs are read from the tables.
 //!
 //! ```
 //! use refdb_testkit::{repo::Repo, state::Target, Format};
@@ -61,28 +62,33 @@ pub struct State {
 }
 
 impl LogEntry {
-    /// Reads a line of a reflog file.
-    ///
-    /// # Panics
-    ///
-    /// If it is not one: it was written by Git or by what is under test.
-    pub fn parse(line: &BStr) -> LogEntry {
-        let parse = || {
-            let (head, message) = line.split_once_str("\t").unwrap_or((line, b""));
-            let (old, rest) = head.split_once_str(" ")?;
-            let (new, rest) = rest.split_once_str(" ")?;
-            let (committer, rest) = rest.rsplit_once_str("> ")?;
-            let (time, zone) = rest.split_once_str(" ")?;
-            Some(LogEntry {
-                old: old.to_str().ok()?.to_owned(),
-                new: new.to_str().ok()?.to_owned(),
-                committer: [committer, b">"].concat().into(),
-                time: time.to_str().ok()?.parse().ok()?,
-                zone: zone.to_str().ok()?.to_owned(),
-                message: message.into(),
-            })
-        };
-        parse().unwrap_or_else(|| panic!("not a reflog entry: {line:?}"))
+    /// Reads a line of a reflog file; `None` if it is not one.
+    pub fn parse(line: &BStr) -> Option<LogEntry> {
+        let (head, message) = line.split_once_str("\t").unwrap_or((line, b""));
+        let (old, rest) = head.split_once_str(" ")?;
+        let (new, rest) = rest.split_once_str(" ")?;
+        let (committer, rest) = rest.rsplit_once_str("> ")?;
+        let (time, zone) = rest.split_once_str(" ")?;
+        Some(LogEntry {
+            old: old.to_str().ok()?.to_owned(),
+            new: new.to_str().ok()?.to_owned(),
+            committer: [committer, b">"].concat().into(),
+            time: time.to_str().ok()?.parse().ok()?,
+            zone: zone.to_str().ok()?.to_owned(),
+            message: message.into(),
+        })
+    }
+
+    /// Keeps a line that is no entry.
+    pub(crate) fn raw(line: &BStr) -> LogEntry {
+        LogEntry {
+            old: String::new(),
+            new: String::new(),
+            committer: BString::default(),
+            time: 0,
+            zone: String::new(),
+            message: line.to_owned(),
+        }
     }
 }
 
@@ -141,7 +147,18 @@ impl State {
         }
         let common = fs::read_to_string(dir.join("commondir")).unwrap_or_else(|_| ".".to_owned());
         let config = dir.join(common.trim_end()).join("config");
-        fs::copy(config, copy.join("config")).expect("a repository has a configuration");
+        let config = fs::read_to_string(config).expect("a repository has a configuration");
+        // Of the rest nothing is needed, and some of it may make no sense.
+        let objects = if config.contains("sha256") {
+            "sha256"
+        } else {
+            "sha1"
+        };
+        let config = format!(
+            "[core]\nrepositoryFormatVersion = 1\n[extensions]\nobjectFormat = {objects}\n\
+             refStorage = reftable\n"
+        );
+        fs::write(copy.join("config"), config).expect("the copy can be written");
         for (file, text) in [
             ("HEAD", "ref: refs/heads/.invalid\n"),
             ("refs/heads", "stub\n"),
@@ -149,15 +166,18 @@ impl State {
             fs::write(copy.join(file), text).expect("the copy can be written");
         }
         let run = || git(copy).arg("--git-dir=.");
-        let said = run()
-            .args(["refs", "migrate", "--ref-format=files", "--dry-run"])
-            .run()
-            .text();
-        let path = said
-            .split('\'')
-            .nth(1)
-            .expect("Git says where the result is");
-        let mut state = files::read(&copy.join(path));
+        let migrate = |more: &[&str]| {
+            let migrate = ["refs", "migrate", "--ref-format=files", "--dry-run"];
+            let out = run().args(migrate).args(more).run();
+            let said = out.stdout.to_str_lossy().into_owned();
+            let path = said.split('\'').nth(1).filter(|_| out.status.success());
+            path.map(|path| files::read(&copy.join(path)))
+        };
+        let mut state = migrate(&[]).unwrap_or_else(|| {
+            let mut state = migrate(&["--no-reflog"]).expect("Git says where the result is");
+            state.logs = crate::stack::logs(stack);
+            state
+        });
         for name in run().args(["reflog", "list"]).run().ok().lines() {
             state.logs.entry(name.into()).or_default();
         }

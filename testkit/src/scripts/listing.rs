@@ -2,6 +2,7 @@
 
 use bstr::{BString, ByteVec};
 
+use super::atoms::{atom, format};
 use super::updates::Parts;
 use super::words::{any, name, pattern, value};
 use crate::rng::Rng;
@@ -73,176 +74,24 @@ pub(super) fn show_ref(rng: &mut Rng) -> Parts {
             }
         }
     }
-    some(rng, 2, &["--verify", "--exists"], &mut args);
+    let others = [
+        "--verify",
+        "--exists",
+        "--exclude-existing",
+        "--no-head",
+        "--no-hash",
+        "--abbrev=x",
+        "--abbrev=-1",
+        "--hash=",
+        "--hash=100",
+        "-ds",
+        "-qd",
+        "-d7",
+        "--",
+        "--exclude-existing=",
+    ];
+    some(rng, 2, &others, &mut args);
     ("show-ref", args, stdin)
-}
-
-/// Atoms, some with arguments.
-const ATOMS: [&str; 121] = [
-    "deltabase",
-    "raw:size",
-    "raw",
-    "trailers",
-    "trailers:only,unfold",
-    "trailers:key=x,separator=%x2C",
-    "trailers:foo",
-    "contents:trailers",
-    "authorname:mailmap",
-    "committeremail:mailmap,trim",
-    "authoremail:foo",
-    "authordate:human-local",
-    "creatordate:format-local:%c %z",
-    "taggerdate:iso-strict-local",
-    "upstream",
-    "upstream:short",
-    "upstream:track",
-    "upstream:trackshort",
-    "upstream:track,nobracket",
-    "upstream:remoteref",
-    "upstream:foo",
-    "push",
-    "push:lstrip=2",
-    "push:track",
-    "push:remotename",
-    "push:remoteref",
-    "color:red",
-    "color:bold blue reset",
-    "color:foo",
-    "align:3",
-    "align",
-    "if",
-    "ahead-behind:main",
-    "ahead-behind:{c1}",
-    "*ahead-behind:topic",
-    "ahead-behind:none",
-    "ahead-behind",
-    "is-base:topic",
-    "is-base:{c4}",
-    "is-base:none",
-    "describe",
-    "describe:tags",
-    "describe:abbrev=0,tags",
-    "describe:match=l*,tags",
-    "describe:foo",
-    "refname",
-    "refname:short",
-    "refname:lstrip=1",
-    "refname:lstrip=-1",
-    "refname:rstrip=2",
-    "refname:rstrip=-1",
-    "refname:strip=2",
-    "refname:lstrip=x",
-    "refname:foo",
-    "refname:",
-    "objectname",
-    "objectname:short",
-    "objectname:short=5",
-    "objectname:short=0",
-    "objecttype",
-    "objectsize",
-    "objectsize:disk",
-    "tree",
-    "tree:short",
-    "parent",
-    "parent:short=9",
-    "numparent",
-    "object",
-    "type",
-    "tag",
-    "author",
-    "authorname",
-    "authoremail",
-    "authoremail:trim",
-    "authoremail:localpart",
-    "authoremail:trim,localpart",
-    "authordate",
-    "authordate:short",
-    "authordate:iso",
-    "authordate:raw",
-    "authordate:unix",
-    "authordate:relative",
-    "authordate:format:%Y",
-    "authordate:foo",
-    "committer",
-    "committername",
-    "committerdate",
-    "committerdate:rfc",
-    "committerdate:iso-strict",
-    "committerdate:local",
-    "committerdate:short-local",
-    "tagger",
-    "taggername",
-    "taggeremail",
-    "taggerdate",
-    "taggerdate:default",
-    "creator",
-    "creatordate",
-    "creatordate:unix",
-    "subject",
-    "subject:sanitize",
-    "body",
-    "contents",
-    "contents:subject",
-    "contents:body",
-    "contents:signature",
-    "contents:size",
-    "contents:lines=1",
-    "contents:lines=x",
-    "symref",
-    "symref:short",
-    "symref:lstrip=2",
-    "symref:rstrip=1",
-    "flag",
-    "HEAD",
-    "worktreepath",
-    "foo",
-    "",
-    "*",
-    "rest",
-    "Refname",
-];
-
-/// A format or a part of one.
-fn format(rng: &mut Rng, depth: usize) -> BString {
-    let mut text = BString::default();
-    for _ in 0..1 + rng.below(4) {
-        match rng.below(20) {
-            0 => text.push_str(*rng.pick(&["%", "%%", "%41", "%zz", "%(", ")", "%00", "%0a", " "])),
-            1 | 2 if depth < 3 => {
-                text.push_str(*rng.pick(&[
-                    "%(if)",
-                    "%(if)",
-                    "%(if:equals=commit)",
-                    "%(if:notequals=refs/heads/main)",
-                ]));
-                text.push_str(format(rng, depth + 1));
-                text.push_str("%(then)");
-                text.push_str(format(rng, depth + 1));
-                if rng.percent(50) {
-                    text.push_str("%(else)");
-                    text.push_str(format(rng, depth + 1));
-                }
-                text.push_str("%(end)");
-            }
-            3 if depth < 3 => {
-                text.push_str(*rng.pick(&[
-                    "%(align:20)",
-                    "%(align:20,right)",
-                    "%(align:9,middle)",
-                    "%(align:width=4)",
-                ]));
-                text.push_str(format(rng, depth + 1));
-                text.push_str("%(end)");
-            }
-            4 if rng.percent(20) => text.push_str(*rng.pick(&["%(if)", "%(then)", "%(end)"])),
-            _ => {
-                let star = if rng.percent(20) { "*" } else { "" };
-                text.push_str(format!("%({star}{})", rng.pick(&ATOMS)));
-            }
-        }
-        text.push(b'|');
-    }
-    text
 }
 
 /// The options of `for-each-ref`.
@@ -273,12 +122,47 @@ fn each_ref(rng: &mut Rng) -> (Vec<BString>, Vec<BString>) {
         ],
         &mut args,
     );
+    some(
+        rng,
+        1,
+        &[
+            "--shell",
+            "--perl",
+            "--no-tcl",
+            "--color=always",
+            "--color=never",
+            "--color=auto",
+            "--no-color",
+            "--no-sort",
+            "--no-format",
+            "--no-count",
+            "--count",
+            "--count=1k",
+            "--no-merged",
+            "--contains",
+            "--points-at",
+            "--no-points-at",
+            "--no-exclude",
+            "--exclude=",
+            "--no-start-after",
+            "--start-after=",
+            "--sort",
+            "--sort=",
+            "--sort=-",
+            "--format=",
+            "--format",
+            "--no-stdin",
+            "--end-of-options",
+            "--",
+        ],
+        &mut args,
+    );
     if rng.percent(55) {
         args.push(with("--format=", format(rng, 0)));
     }
     for _ in 0..rng.below(6).saturating_sub(3) {
         let sign = *rng.pick(&["", "-", "", "-*", "*", "--", "version:", "-v:"]);
-        args.push(with(&format!("--sort={sign}"), (*rng.pick(&ATOMS)).into()));
+        args.push(with(&format!("--sort={sign}"), atom(rng)));
     }
     for _ in 0..rng.below(5).saturating_sub(3) {
         args.push(with("--exclude=", pattern(rng)));
@@ -348,7 +232,8 @@ pub(super) fn pack_refs(rng: &mut Rng) -> Parts {
 
 /// What stands under `refs`.
 pub(super) fn refs(rng: &mut Rng) -> Parts {
-    let (mut args, stdin) = match rng.below(7) {
+    let (mut args, stdin) = match rng.below(9) {
+        7 | 8 => return migrate(rng),
         5 | 6 => {
             let mut args = vec!["verify".into()];
             some(rng, 25, &["--strict", "--verbose"], &mut args);
@@ -364,6 +249,28 @@ pub(super) fn refs(rng: &mut Rng) -> Parts {
     }
     args.insert(0, (*rng.pick(&subcommands)).into());
     ("refs", args, stdin)
+}
+
+/// `refs migrate`.
+fn migrate(rng: &mut Rng) -> Parts {
+    let mut args = vec!["migrate".into()];
+    let formats = [
+        "--ref-format=files",
+        "--ref-format=reftable",
+        "--ref-format=reftable",
+        "--ref-format=x",
+        "--ref-format=",
+        "--ref-format",
+        "--no-ref-format",
+    ];
+    some(rng, 30, &["--dry-run"], &mut args);
+    some(rng, 15, &["--no-reflog", "--reflog"], &mut args);
+    if rng.percent(95) {
+        let known = if rng.percent(80) { 3 } else { formats.len() };
+        args.push(formats[rng.below(known)].into());
+    }
+    some(rng, 2, &["x", "--no-dry-run", "--bogus"], &mut args);
+    ("refs", args, Vec::new())
 }
 
 /// `check-ref-format`.

@@ -7,7 +7,7 @@ use super::words::{any, message, name, value};
 use crate::rng::Rng;
 
 /// Options of `reflog show`.
-const SHOW: [&str; 26] = [
+const SHOW: [&str; 84] = [
     "--oneline",
     "-1",
     "-n2",
@@ -34,6 +34,64 @@ const SHOW: [&str; 26] = [
     "--pretty=short",
     "--decorate",
     "--no-decorate",
+    "--not",
+    "--end-of-options",
+    "--branches=t*",
+    "--remotes=o*",
+    "--tags",
+    "--glob=refs/heads",
+    "--glob=x",
+    "--author=A",
+    "--committer=nobody",
+    "--grep=commit",
+    "--grep-reflog=move",
+    "-i",
+    "--invert-grep",
+    "--all-match",
+    "-F",
+    "-E",
+    "--merges",
+    "--no-merges",
+    "--min-parents=1",
+    "--max-parents=0",
+    "-z",
+    "-g",
+    "-q",
+    "-2",
+    "-n",
+    "--skip=x",
+    "--max-count",
+    "-n-1",
+    "--date=relative",
+    "--date=human",
+    "--date=x",
+    "--date",
+    "--date=iso-strict-local",
+    "--date=format:%Y",
+    "--pretty=oneline",
+    "--pretty=full",
+    "--pretty=fuller",
+    "--pretty=raw",
+    "--pretty=medium",
+    "--pretty=email",
+    "--pretty=reference",
+    "--pretty=x",
+    "--pretty",
+    "--format=",
+    "--format=tformat:%h %p",
+    "--pretty=format:%gd%x00%an",
+    "--format=%ad|%ar|%cd|%ct",
+    "--format=%d|%D",
+    "--format=%b|%B|%s|%f",
+    "--abbrev",
+    "--abbrev=0",
+    "--abbrev=x",
+    "--decorate=full",
+    "--decorate=x",
+    "--relative-date",
+    "--reverse",
+    "--graph",
+    "--bogus",
 ];
 
 /// Moments, some of which are none.
@@ -64,7 +122,25 @@ pub(super) fn reflog(rng: &mut Rng) -> Parts {
             }
         }
         4 => args.push("list".into()),
-        5 | 6 => args.extend(["exists".into(), name(rng)]),
+        5 => args.extend(["exists".into(), name(rng)]),
+        6 => {
+            // Of another worktree; it may not be there.
+            let names = [
+                "worktrees/w/HEAD",
+                "worktrees/w/refs/bisect/bad",
+                "main-worktree/HEAD",
+                "main-worktree/refs/heads/topic",
+                "worktrees/none/HEAD",
+                "worktrees/w",
+            ];
+            let verb = *rng.pick(&["exists", "show", "show", "expire", "delete", "drop"]);
+            args.push(verb.into());
+            let mut name = BString::from(*rng.pick(&names));
+            if verb == "delete" {
+                name.push_str("@{0}");
+            }
+            args.push(name);
+        }
         7..10 => {
             args.extend(["write".into(), name(rng), value(rng), value(rng)]);
             args.push(message(rng));

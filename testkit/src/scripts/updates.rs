@@ -20,7 +20,21 @@ pub(super) fn update_ref(rng: &mut Rng) -> Parts {
         }
     }
     if rng.percent(2) {
-        args.push((*rng.pick(&["-z", "--batch-updates", "-q", "-md"])).into());
+        let odd = [
+            "-z",
+            "--batch-updates",
+            "-q",
+            "-md",
+            "-0",
+            "--no-stdin",
+            "--no-create-reflog",
+            "--no-batch-updates",
+            "-dm",
+            "-m",
+            "--stdin",
+            "--",
+        ];
+        args.push((*rng.pick(&odd)).into());
     }
     if rng.percent(30) {
         args.extend(["-d".into(), name(rng)]);
@@ -78,7 +92,28 @@ pub(super) fn stdin(rng: &mut Rng) -> Parts {
             pieces.push(line(rng, records, fields));
         }
         if rng.percent(3) {
-            let odd: [&[u8]; 8] = [b"\n", b" ", b"\t", b"\0", b"\r\n", b"\"", b"x", b"option\n"];
+            let odd: [&[u8]; 20] = [
+                b"\n",
+                b" ",
+                b"\t",
+                b"\0",
+                b"\r\n",
+                b"\"",
+                b"x",
+                b"option\n",
+                b"update\n",
+                b"update \n",
+                b"create refs/heads/a\n",
+                b"delete  refs/heads/a\n",
+                b" update refs/heads/a {c1}\n",
+                b"update refs/heads/a \"{c1}\" \"\"\n",
+                b"update\trefs/heads/a {c1}\n",
+                b"verify refs/heads/topic {zero}\n",
+                b"updates refs/heads/a {c1}\n",
+                b"UPDATE refs/heads/a {c1}\n",
+                b"start x\n",
+                b"commit\n",
+            ];
             pieces.insert(at, (*rng.pick(&odd)).into());
         }
     }
@@ -210,6 +245,19 @@ pub(super) fn symbolic_ref(rng: &mut Rng) -> Parts {
     let mut args: Vec<BString> = Vec::new();
     for option in ["-q", "--short", "--no-recurse", "--recurse"] {
         if rng.percent(15) {
+            args.push(option.into());
+        }
+    }
+    for option in [
+        "--quiet",
+        "--delete",
+        "--no-short",
+        "--no-delete",
+        "-qd",
+        "-m",
+        "-m=",
+    ] {
+        if rng.percent(2) {
             args.push(option.into());
         }
     }
