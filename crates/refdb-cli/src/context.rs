@@ -135,7 +135,11 @@ impl Context {
     /// tree.
     pub(crate) fn as_seen_from_the_top(&self, failure: Failure) -> Failure {
         /// The messages with whole paths: about locks, which people may have to remove, and links.
-        const WHOLE: [&str; 2] = ["Unable to create '", "Invalid path '"];
+        const WHOLE: [&str; 3] = [
+            "Unable to create '",
+            "Invalid path '",
+            "unable to create file ",
+        ];
         let shortened = |message: Vec<u8>| match self.dir_in_messages() {
             Some((dir, shown)) if !WHOLE.iter().any(|it| message.contains_str(it)) => {
                 let dir = [dir.as_os_str().as_bytes(), b"/"].concat();
@@ -160,7 +164,7 @@ impl Context {
     /// Returns the directory that messages name, and how it is shown.
     fn dir_in_messages(&self) -> Option<(PathBuf, String)> {
         if let Some(repository) = self.repository.get() {
-            let shown = self.shown_git_dir().ok()?;
+            let shown = self.shown_git_dir(repository);
             return Some((repository.common_dir().to_owned(), shown));
         }
         // It could not be opened, but it was found.

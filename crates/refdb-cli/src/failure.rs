@@ -178,11 +178,9 @@ pub(crate) fn complain(text: &str) {
 /// The repository's folder and how it is shown, once there is one.
 static FOLDER: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
 
-/// Messages in which Git shows a path as it is seen from the top; in all others it is whole.
-const SEEN_FROM_TOP: [&str; 8] = [
-    " in file ",
-    "unexpected line in ",
-    "unterminated line in ",
+/// Messages in which Git shows a path as it is seen from the top, and which do not end the command
+/// by themselves; those that do are seen to where it ends.
+const SEEN_FROM_TOP: [&str; 5] = [
     "there are still logs under '",
     "unable to append to '",
     "unable to create directory for '",

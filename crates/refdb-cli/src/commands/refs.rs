@@ -11,7 +11,7 @@ use refdb::RefName;
 
 use super::{for_each_ref, pack_refs};
 use crate::context::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, is_packed};
 use crate::options::{Opt, Spec};
 use crate::output::Output;
 use crate::suggest;
@@ -144,6 +144,7 @@ pub(super) fn check_exists(context: &Context, name: &[u8]) -> Result<()> {
             Err(failed("Not a directory"))
         }
         Err(error) if error.kind() == ErrorKind::BrokenRef => Err(failed("Invalid argument")),
+        Err(error) if is_packed(&error) => Err(Failure::from(error)),
         Err(error) => Err(failed(&error.to_string())),
     }
 }

@@ -186,7 +186,7 @@ fn difference(fixture: &Fixture, script: &Script, needed: &mut Needed) -> Option
             *needed.entry("reads reflogs that differ").or_default() += 1;
             return None;
         }
-        if let Some(rule) = rules::find(call, &expected, &actual) {
+        if let Some(rule) = rules::find(call, &expected, &actual, format.refs) {
             *needed.entry(rule.name).or_default() += 1;
             match rule.allowed {
                 Allowed::Words => {}
