@@ -308,7 +308,7 @@ impl<Id: Copy> Spec<Id> {
                     "ambiguous option: {} (could be --{} or --{})",
                     String::from_utf8_lossy(arg),
                     // Nothing but the prefix of a negation makes Git name the last one twice.
-                    if name == b"no-" { &found } else { &other }.spelled(),
+                    if arg == b"no-" { &found } else { &other }.spelled(),
                     found.spelled()
                 )),
                 hint: None,

@@ -13,7 +13,7 @@ mod walk;
 use std::cell::OnceCell;
 
 use bstr::ByteSlice;
-use refdb::objects::{Object, ObjectKind};
+use refdb::objects::Object;
 use refdb::{RefName, date};
 use serde_json::json;
 
@@ -102,17 +102,19 @@ pub(super) fn run(
         names_revisions: false,
         beyond: None,
     };
-    let names = settings.parse(context, args)?;
+    let items = settings.parse(args, context);
     if let Some(otherwise) = settings.finish(context)? {
         return beyond::hand_over(context, out, args, &settings.pretty, otherwise);
     }
+    let ends_options = args.iter().any(|arg| arg == b"--");
+    let Some(names) = settings.names(context, &items, ends_options)? else {
+        settings.is_beyond(beyond::PATHS);
+        let otherwise = settings.beyond.take().unwrap_or(Failure::Exit(128));
+        return beyond::hand_over(context, out, args, &settings.pretty, otherwise);
+    };
     // Walking a reflog asks for this in Git, whatever names it.
     context.warns_of_ambiguous_refs()?;
     let mut walk = Walk::new(context, !settings.json);
-    let names = match settings.names_revisions {
-        true => names,
-        false => default(context)?,
-    };
     for name in names {
         walk.add(&name)?;
     }
@@ -167,6 +169,23 @@ fn show(
     out.line_done()
 }
 
+/// What stands for reflogs on the command line.
+enum Item<'a> {
+    /// A revision, or a path.
+    Revision(&'a [u8]),
+    /// An option that stands for several refs, and the argument behind it if that belongs to it.
+    Refs(&'a [u8], Option<&'a Vec<u8>>),
+    /// What follows is to be left out, or not any longer.
+    Not,
+}
+
+/// Returns whether an option stands for several refs.
+fn stands_for_refs(arg: &[u8]) -> bool {
+    let alone: [&[u8]; 4] = [b"--all", b"--branches", b"--tags", b"--remotes"];
+    let with: [&[u8]; 4] = [b"--branches=", b"--tags=", b"--remotes=", b"--glob="];
+    alone.contains(&arg) || with.iter().any(|name| arg.starts_with(name))
+}
+
 /// Returns the value of an option that has one: behind its `=`, or in the next argument.
 fn value_of<'a>(arg: &'a [u8], name: &str, rest: &mut Args<'a>) -> Result<Option<&'a [u8]>> {
     let Some(after) = arg.strip_prefix(name.as_bytes()) else {
@@ -193,17 +212,12 @@ fn number(text: &[u8]) -> Result<i64> {
 }
 
 impl Settings {
-    /// Reads the command line; returns whose reflogs it names.
-    fn parse(&mut self, context: &Context, args: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
-        let mut reader = Reader {
-            context,
-            ends_options: args.iter().any(|arg| arg == b"--"),
-            inverted: false,
-            names: Vec::new(),
-        };
-        // Told only when everything else makes sense.
-        let mut unknown: Option<&[u8]> = None;
+    /// Reads the options; returns what stands for reflogs, in its order. Where an option makes no
+    /// sense the call is beyond this command: what is told first, Git knows.
+    fn parse<'a>(&mut self, args: &'a [Vec<u8>], context: &Context) -> Vec<Item<'a>> {
+        let mut items = Vec::new();
         let mut only_revisions = false;
+        let mut unknown: Option<&[u8]> = None;
         let mut rest = args.iter();
         while let Some(arg) = rest.next() {
             match arg.as_slice() {
@@ -215,33 +229,72 @@ impl Settings {
                 }
                 option if option.starts_with(b"-") && !only_revisions => match option {
                     b"--end-of-options" => only_revisions = true,
-                    b"--not" => reader.inverted = !reader.inverted,
-                    _ => {
-                        let known = self.count(arg, &mut rest)?
-                            || self.form(context, arg, &mut rest)?
-                            || self.choice(context, arg, &mut rest)?
-                            || self.all_refs(&mut reader, arg, &mut rest)?;
-                        if !known {
-                            unknown = unknown.or(Some(arg));
+                    b"--not" => items.push(Item::Not),
+                    b"--glob" => {
+                        items.push(Item::Refs(arg, rest.next()));
+                    }
+                    _ if stands_for_refs(option) => items.push(Item::Refs(arg, None)),
+                    _ => match self.option(context, arg, &mut rest) {
+                        Ok(true) => {}
+                        Ok(false) => unknown = unknown.or(Some(arg)),
+                        Err(failure) => {
+                            self.beyond = Some(failure);
+                            return items;
                         }
-                    }
+                    },
                 },
-                // It may be the value of that option.
-                _ if unknown.is_some() => {}
-                _ => match reader.read(arg)? {
-                    Given::Revision => self.names_revisions = true,
-                    Given::Path => {
-                        self.is_beyond(beyond::PATHS);
-                        rest.by_ref().try_for_each(|path| reader.path(path))?;
-                    }
-                },
+                revision => items.push(Item::Revision(revision)),
             }
         }
         if let Some(arg) = unknown {
             let before = b"unrecognized argument: ".as_slice();
             self.beyond = Some(Failure::fatal([before, arg].concat()));
         }
-        Ok(reader.names)
+        items
+    }
+
+    /// Reads an option that is about the form of the answer, or chooses entries.
+    fn option<'a>(
+        &mut self,
+        context: &Context,
+        arg: &'a [u8],
+        rest: &mut Args<'a>,
+    ) -> Result<bool> {
+        Ok(self.count(arg, rest)?
+            || self.form(context, arg, rest)?
+            || self.choice(context, arg, rest)?)
+    }
+
+    /// Finds the reflogs that the command line names; `None` if it names paths.
+    fn names(
+        &mut self,
+        context: &Context,
+        items: &[Item<'_>],
+        ends_options: bool,
+    ) -> Result<Option<Vec<Vec<u8>>>> {
+        let mut reader = Reader {
+            context,
+            ends_options,
+            inverted: false,
+            names: Vec::new(),
+        };
+        for item in items {
+            match *item {
+                Item::Not => reader.inverted = !reader.inverted,
+                Item::Refs(option, value) => {
+                    self.names_revisions = true;
+                    reader.all_refs(option, value)?;
+                }
+                Item::Revision(arg) => match reader.read(arg)? {
+                    Given::Revision => self.names_revisions = true,
+                    Given::Path => return Ok(None),
+                },
+            }
+        }
+        match self.names_revisions {
+            true => Ok(Some(reader.names)),
+            false => default(context).map(Some),
+        }
     }
 
     /// Looks at the whole of the options; returns what is to be said if the call is beyond this
@@ -423,73 +476,6 @@ impl Settings {
         self.filter.option(arg, |name| value_of(arg, name, rest))
     }
 
-    /// Reads an option that stands for several refs.
-    fn all_refs<'a>(
-        &mut self,
-        reader: &mut Reader<'_>,
-        arg: &'a [u8],
-        rest: &mut Args<'a>,
-    ) -> Result<bool> {
-        let context = reader.context;
-        let (prefix, glob);
-        let (prefix, pattern) = match arg {
-            b"--all" => ("refs/", None),
-            b"--branches" => ("refs/heads/", None),
-            b"--tags" => ("refs/tags/", None),
-            b"--remotes" => ("refs/remotes/", None),
-            _ => {
-                let stuck = |name: &str| arg.strip_prefix(name.as_bytes());
-                let below = |prefix: &str, pattern: &[u8]| [prefix.as_bytes(), pattern].concat();
-                (prefix, glob) = if let Some(pattern) = stuck("--branches=") {
-                    ("refs/heads/", below("refs/heads/", pattern))
-                } else if let Some(pattern) = stuck("--tags=") {
-                    ("refs/tags/", below("refs/tags/", pattern))
-                } else if let Some(pattern) = stuck("--remotes=") {
-                    ("refs/remotes/", below("refs/remotes/", pattern))
-                } else if let Some(pattern) = value_of(arg, "--glob", rest)? {
-                    match pattern.starts_with(b"refs/") {
-                        true => ("refs/", pattern.to_vec()),
-                        false => ("refs/", below("refs/", pattern)),
-                    }
-                } else {
-                    return Ok(false);
-                };
-                (prefix, Some(glob_of(&glob)))
-            }
-        };
-        if pattern.is_none() {
-            // Nothing of it is looked at, but it has to make sense.
-            context.repository()?.namespace()?;
-        }
-        self.names_revisions = true;
-        let strips = prefix != "refs/";
-        let mut refs = context.store()?.refs()?;
-        refs.seek_prefix(prefix.as_bytes())?;
-        let mut names = Vec::new();
-        while let Some(record) = refs.next()? {
-            let name = record.name.as_bytes();
-            let mode = gix_glob::wildmatch::Mode::empty();
-            let fits =
-                |pattern: &Vec<u8>| gix_glob::wildmatch(pattern.as_bstr(), name.as_bstr(), mode);
-            if !record.broken && pattern.as_ref().is_none_or(fits) {
-                names.push(name.to_vec());
-            }
-        }
-        if arg == b"--all" {
-            names.push(b"HEAD".to_vec());
-        }
-        for name in names {
-            let end = context.store()?.resolve(RefName::from_disk(&name));
-            if let Ok(Some(end)) = end
-                && is_commit(context, end.oid)?
-            {
-                let shown = name.strip_prefix(prefix.as_bytes()).filter(|_| strips);
-                reader.add(shown.unwrap_or(&name), reader.inverted)?;
-            }
-        }
-        Ok(true)
-    }
-
     fn printer<'c>(&self, context: &'c Context) -> Result<Printer<'c>> {
         let repository = context.repository()?;
         let config = repository.config();
@@ -554,23 +540,6 @@ fn default(context: &Context) -> Result<Vec<Vec<u8>>> {
         }
         None => "bad default revision 'HEAD'".to_owned(),
     }))
-}
-
-fn is_commit(context: &Context, oid: refdb::ObjectId) -> Result<bool> {
-    let header = context.odb()?.header(oid)?;
-    Ok(header.is_some_and(|header| header.kind == ObjectKind::Commit))
-}
-
-/// Returns a pattern for whole names: one without wildcards stands for all that is below it.
-fn glob_of(pattern: &[u8]) -> Vec<u8> {
-    let mut pattern = pattern.to_vec();
-    if !pattern.iter().any(|byte| b"*?[".contains(byte)) {
-        if !pattern.ends_with(b"/") {
-            pattern.push(b'/');
-        }
-        pattern.push(b'*');
-    }
-    pattern
 }
 
 fn date_format(name: &[u8]) -> Result<DateFormat> {

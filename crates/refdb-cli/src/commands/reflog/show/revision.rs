@@ -3,9 +3,9 @@
 //! A reflog has no end that a commit could be: what is to be left out is refused, if it is a commit.
 
 use bstr::{BString, ByteSlice};
-use refdb::ObjectId;
 use refdb::objects::ObjectKind;
 use refdb::revision::path_separator;
+use refdb::{ObjectId, RefName};
 
 use super::beyond;
 use crate::context::Context;
@@ -45,7 +45,9 @@ impl Reader<'_> {
             return Err(Failure::fatal(format!("bad revision '{arg}'")));
         }
         if arg.starts_with(b"-") {
-            return self.path(arg).map(|()| Given::Path);
+            let arg = arg.as_bstr();
+            let text = format!("option '{arg}' must come before non-option arguments");
+            return Err(Failure::fatal(text));
         }
         match is_path(arg) {
             true => Ok(Given::Path),
@@ -53,23 +55,68 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a path behind the first one.
-    ///
-    /// # Errors
-    /// Fatal for what is no path.
-    pub(super) fn path(&self, arg: &[u8]) -> Result<()> {
-        let is_option = arg.starts_with(b"-");
-        if !is_option && is_path(arg) {
-            return Ok(());
+    /// Adds the reflogs of an option that stands for several refs; `--glob` may have its value
+    /// behind it.
+    pub(super) fn all_refs(&mut self, arg: &[u8], value: Option<&Vec<u8>>) -> Result<()> {
+        let context = self.context;
+        let (prefix, glob);
+        let (prefix, pattern) = match arg {
+            b"--all" => ("refs/", None),
+            b"--branches" => ("refs/heads/", None),
+            b"--tags" => ("refs/tags/", None),
+            b"--remotes" => ("refs/remotes/", None),
+            _ => {
+                let stuck = |name: &str| arg.strip_prefix(name.as_bytes());
+                let below = |prefix: &str, pattern: &[u8]| [prefix.as_bytes(), pattern].concat();
+                (prefix, glob) = if let Some(pattern) = stuck("--branches=") {
+                    ("refs/heads/", below("refs/heads/", pattern))
+                } else if let Some(pattern) = stuck("--tags=") {
+                    ("refs/tags/", below("refs/tags/", pattern))
+                } else if let Some(pattern) = stuck("--remotes=") {
+                    ("refs/remotes/", below("refs/remotes/", pattern))
+                } else {
+                    let pattern = match stuck("--glob=").or(value.map(Vec::as_slice)) {
+                        Some(pattern) => pattern,
+                        None => return Err(Failure::fatal("Option '--glob' requires a value")),
+                    };
+                    match pattern.starts_with(b"refs/") {
+                        true => ("refs/", pattern.to_vec()),
+                        false => ("refs/", below("refs/", pattern)),
+                    }
+                };
+                (prefix, Some(glob_of(&glob)))
+            }
+        };
+        if pattern.is_none() {
+            // Nothing of it is looked at, but it has to make sense.
+            context.repository()?.namespace()?;
         }
-        let arg = arg.as_bstr();
-        Err(Failure::fatal(match is_option {
-            true => format!("option '{arg}' must come before non-option arguments"),
-            false => format!(
-                "{arg}: no such path in the working tree.\nUse 'refdb <command> -- <path>...' to \
-                 specify paths that do not exist locally."
-            ),
-        }))
+        let strips = prefix != "refs/";
+        let mut refs = context.store()?.refs()?;
+        refs.seek_prefix(prefix.as_bytes())?;
+        let mut names = Vec::new();
+        while let Some(record) = refs.next()? {
+            let name = record.name.as_bytes();
+            let mode = gix_glob::wildmatch::Mode::empty();
+            let fits =
+                |pattern: &Vec<u8>| gix_glob::wildmatch(pattern.as_bstr(), name.as_bstr(), mode);
+            if !record.broken && pattern.as_ref().is_none_or(fits) {
+                names.push(name.to_vec());
+            }
+        }
+        if arg == b"--all" {
+            names.push(b"HEAD".to_vec());
+        }
+        for name in names {
+            let end = context.store()?.resolve(RefName::from_disk(&name));
+            if let Ok(Some(end)) = end
+                && is_commit(context, end.oid)?
+            {
+                let shown = name.strip_prefix(prefix.as_bytes()).filter(|_| strips);
+                self.add(shown.unwrap_or(&name), self.inverted)?;
+            }
+        }
+        Ok(())
     }
 
     /// Adds what an argument names; returns whether it is a revision at all.
@@ -287,4 +334,21 @@ fn exists(path: &[u8]) -> bool {
     let path = BString::from(path);
     path.to_path()
         .is_ok_and(|path| path.symlink_metadata().is_ok())
+}
+
+/// Returns a pattern for whole names: one without wildcards stands for all that is below it.
+fn glob_of(pattern: &[u8]) -> Vec<u8> {
+    let mut pattern = pattern.to_vec();
+    if !pattern.iter().any(|byte| b"*?[".contains(byte)) {
+        if !pattern.ends_with(b"/") {
+            pattern.push(b'/');
+        }
+        pattern.push(b'*');
+    }
+    pattern
+}
+
+fn is_commit(context: &Context, oid: ObjectId) -> Result<bool> {
+    let header = context.odb()?.header(oid)?;
+    Ok(header.is_some_and(|header| header.kind == ObjectKind::Commit))
 }
