@@ -34,11 +34,24 @@ use crate::state::{LogEntry, State, Target};
 ///
 /// If it cannot be opened.
 pub fn open(git_dir: &Path) -> Repository {
+    let repository = options().open(git_dir);
+    repository.expect("a repository that Git made")
+}
+
+/// Opens a repository whose `HEAD` may be damaged, as [`open`] does.
+///
+/// # Panics
+///
+/// If it cannot be opened.
+pub fn open_damaged(git_dir: &Path) -> Repository {
+    let repository = options().damaged(true).open(git_dir);
+    repository.expect("a repository that Git made")
+}
+
+fn options() -> OpenOptions {
     OpenOptions::new()
         .environment(Environment::from_pairs(oracle::environment()))
         .config("core.fsync=none")
-        .open(git_dir)
-        .expect("a repository that Git made")
 }
 
 /// Carries out a transaction; returns which edits of a batch were rejected, and why, sorted.

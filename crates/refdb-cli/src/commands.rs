@@ -133,7 +133,10 @@ fn dispatch(context: &Context, out: &mut Output, name: &[u8], args: &[Vec<u8>]) 
             Some(command) => {
                 // Asking how to call a command needs no repository; all else does.
                 let asks = matches!(args, [only] if only == b"-h");
-                if !asks && !WITHOUT_REPOSITORY.contains(&command.name) {
+                let is_for_damaged = command.name == "refs" && refs::is_for_damaged(args);
+                if is_for_damaged && !args.iter().any(|arg| arg == b"-h") {
+                    context.damaged_repository()?;
+                } else if !asks && !WITHOUT_REPOSITORY.contains(&command.name) {
                     context.repository()?;
                 }
                 (command.run)(context, out, args)

@@ -59,6 +59,11 @@ impl Context {
         self.found().map_err(refused)
     }
 
+    /// Returns the repository, even if its `HEAD` is damaged.
+    pub(crate) fn damaged_repository(&self) -> Result<&Repository> {
+        self.open(true).map_err(refused)
+    }
+
     /// Returns the repository; `None` where there is none that may be opened.
     ///
     /// Whatever else stands in the way, such as configuration that makes no sense, is a failure.
@@ -74,6 +79,10 @@ impl Context {
     }
 
     fn found(&self) -> refdb::Result<&Repository> {
+        self.open(false)
+    }
+
+    fn open(&self, damaged: bool) -> refdb::Result<&Repository> {
         if let Some(repository) = self.repository.get() {
             return Ok(repository);
         }
@@ -81,6 +90,7 @@ impl Context {
         let mut options = OpenOptions::new()
             .bare(globals.bare)
             .no_replace_objects(globals.no_replace_objects)
+            .damaged(damaged)
             .programs(Arc::new(Processes));
         if let Some(dir) = &globals.git_dir {
             options = options.git_dir(dir);

@@ -68,6 +68,60 @@ for_every_format! {
         assert_eq!((again.code(), again.stdout.as_bstr()), (0, "".into()));
     }
 
+    fn a_damaged_head_gets_its_branch_back(format) {
+        let repo = repo(format);
+        let head = repo.git_dir().join("HEAD");
+        let branch = "refs/heads/b7";
+        repo.git(["symbolic-ref", "-m", "checkout: moving from main to b7", "HEAD", branch])
+            .run()
+            .ok();
+        let commit = &repo.objects().commits[9];
+        repo.git(["update-ref", "-m", "commit: x", "HEAD", commit]).run().ok();
+        let whole = repo.refs();
+        for damage in [Some(""), Some("\0\0\0\0\0\0\0\0"), Some("ref: elsewhere\n"), None] {
+            match damage {
+                Some(text) => fs::write(&head, text).expect("HEAD can be written"),
+                None => fs::remove_file(&head).expect("HEAD is there"),
+            }
+            assert_ne!(refdb(&repo, &["for-each-ref"]).code(), 0);
+            assert_eq!(refdb(&repo, &["refs", "verify", "--deep"]).code(), 2);
+            let done = refdb(&repo, &["refs", "repair"]);
+            assert_eq!(done.code(), 0, "{damage:?}: {}", done.stderr.as_bstr());
+            assert_eq!(repo.refs(), whole, "{damage:?}");
+            let found = repo.git(["symbolic-ref", "HEAD"]).run().text();
+            assert_eq!(found.trim_end(), branch, "{damage:?}");
+        }
+    }
+
+    fn what_a_person_has_to_decide_is_told(format) {
+        let repo = repo(format);
+        let circle = "refs/heads/circle";
+        repo.git(["symbolic-ref", circle, circle]).run().ok();
+        let found = refdb(&repo, &["refs", "verify", "--deep", "--json"]);
+        assert_eq!(found.code(), 2);
+        let found: Value = serde_json::from_slice(&found.stdout).expect("JSON");
+        assert_eq!(found["repair"], "by-hand");
+        let advice = found["advice"].as_str().expect("advice");
+        assert!(advice.contains("refdb symbolic-ref --delete refs/heads/circle"), "{advice}");
+        let told = refdb(&repo, &["refs", "repair"]);
+        assert!(told.stderr.contains_str(advice), "{}", told.stderr.as_bstr());
+        refdb(&repo, &["symbolic-ref", "--delete", circle]).ok();
+        assert_eq!(refdb(&repo, &["refs", "verify", "--deep"]).code(), 0);
+        if format.refs == RefFormat::Files {
+            // Loose beside packed: the one is in the way of the other.
+            repo.git(["pack-refs", "--all"]).run().ok();
+            let id = format!("{}\n", repo.objects().commits[0]);
+            fs::remove_file(repo.git_dir().join("refs/heads/b3")).ok();
+            fs::create_dir_all(repo.git_dir().join("refs/heads/b3")).expect("a folder");
+            fs::write(repo.git_dir().join("refs/heads/b3/x"), id).expect("a ref");
+            let found = refdb(&repo, &["refs", "verify", "--deep"]);
+            let advice = "refdb update-ref --no-deref -d refs/heads/b3/x";
+            assert!(found.stdout.contains_str(advice), "{}", found.stdout.as_bstr());
+            refdb(&repo, &["update-ref", "--no-deref", "-d", "refs/heads/b3/x"]).ok();
+            assert_eq!(refdb(&repo, &["refs", "verify", "--deep"]).code(), 0);
+        }
+    }
+
     fn locks_are_left_unless_told(format) {
         let repo = repo(format);
         let name = match format.refs {

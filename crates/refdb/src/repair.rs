@@ -23,6 +23,7 @@
 
 mod apply;
 mod files;
+mod head;
 mod stack;
 
 use std::collections::BTreeMap;
@@ -142,7 +143,10 @@ pub fn plan(repository: &Repository, options: Options) -> Result<Plan<'_>> {
         };
         match repository.ref_format() {
             RefFormat::Files => plan.files_of(dir, &prefix, worktree.id.is_none(), &found)?,
-            RefFormat::Reftable => plan.stack_of(dir, &prefix, &found, options)?,
+            RefFormat::Reftable => {
+                plan.head_stub(dir, &found)?;
+                plan.stack_of(dir, &prefix, &found, options)?;
+            }
         }
     }
     plan.refs.sort_by(|a, b| a.name.cmp(&b.name));
@@ -155,7 +159,11 @@ impl Plan<'_> {
         for damage in found {
             let file = &damage.file;
             match damage.repair {
-                Repair::ByHand => self.note(file, &damage.what),
+                Repair::ByHand => {
+                    let advice = damage.advice.as_ref();
+                    let advice = advice.map_or(String::new(), |advice| format!("; {advice}"));
+                    self.note(file, &format!("{}{advice}", damage.what));
+                }
                 Repair::RemoveFile => {
                     let is_lock = damage.what.starts_with("a lock");
                     let is_table = damage.what.starts_with("a table");

@@ -75,14 +75,15 @@ impl Expected {
 
 /// Returns every kind of damage to a store of that format.
 pub fn kinds(format: Format) -> Vec<Kind> {
+    let mut kinds = loose::heads();
     match format.refs {
-        RefFormat::Files => loose::kinds(),
+        RefFormat::Files => kinds.extend(loose::kinds()),
         RefFormat::Reftable => {
-            let mut kinds = tables::kinds();
+            kinds.extend(tables::kinds());
             kinds.extend(stack::kinds());
-            kinds
         }
     }
+    kinds
 }
 
 /// A repository to be damaged, and put back as it was.

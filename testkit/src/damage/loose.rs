@@ -23,6 +23,27 @@ pub(super) fn kinds() -> Vec<Kind> {
     kinds
 }
 
+/// Returns the kinds of damage to the file `HEAD`, by which Git knows a repository in either format.
+pub(super) fn heads() -> Vec<Kind> {
+    fn content(name: &str, text: &'static str) -> Kind {
+        kind(name, move |subject, _| {
+            let path = subject.path("HEAD");
+            subject.write(&path, text);
+            Expected::at(path, 0..1)
+        })
+    }
+    vec![
+        content("HEAD: no bytes", ""),
+        content("HEAD: nothing but zeros", "\0\0\0\0\0\0\0\0\0\0\0\0"),
+        content("HEAD: leads out of refs/", "ref: nowhere\n"),
+        kind("HEAD: missing", |subject, _| {
+            let path = subject.path("HEAD");
+            fs::remove_file(&path).expect("it is there");
+            Expected::file(path)
+        }),
+    ]
+}
+
 const REF: &str = "refs/heads/late-7";
 
 fn loose() -> Vec<Kind> {

@@ -42,6 +42,7 @@ fn open(system: Arc<dyn System>, objects: &Path) -> Repository {
     variables.push(("GIT_OBJECT_DIRECTORY".into(), objects.into()));
     let mut options = OpenOptions::new()
         .system(system)
+        .damaged(true)
         .environment(Environment::from_pairs(variables));
     for key in [
         "core.filesRefLockTimeout",

@@ -121,6 +121,15 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     }
 }
 
+/// Returns whether the subcommand is there for repositories that nobody else can open.
+pub(super) fn is_for_damaged(args: &[Vec<u8>]) -> bool {
+    match args.split_first() {
+        Some((name, _)) if name == b"repair" => true,
+        Some((name, rest)) if name == b"verify" => rest.iter().any(|arg| arg == b"--deep"),
+        _ => false,
+    }
+}
+
 const EXISTS: Spec<()> = Spec {
     name: "refs exists",
     forms: &["<ref>"],

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use bstr::ByteSlice;
 
+use super::head::Entry;
 use super::{Plan, Step, has_content};
 use crate::backend::files::{PACKED_HEADER, parse_log_line, parse_loose};
 use crate::error::{Error, Result};
@@ -109,8 +110,14 @@ impl Plan<'_> {
         }
     }
 
-    /// Returns what a reflog says, oldest entry first.
+    /// Returns the values that a reflog gives, oldest first.
     fn logged(&self, dir: &Path, name: &[u8]) -> Result<Vec<ObjectId>> {
+        let entries = self.log_entries(dir, name)?;
+        Ok(entries.into_iter().map(|entry| entry.new).collect())
+    }
+
+    /// Returns what a reflog says, oldest entry first.
+    fn log_entries(&self, dir: &Path, name: &[u8]) -> Result<Vec<Entry>> {
         let path = dir.join("logs").join(bytes_to_path(name));
         let content = match self.content(&path) {
             Ok(content) => content.unwrap_or_default(),
@@ -122,7 +129,31 @@ impl Plan<'_> {
             let start = line.iter().position(|byte| *byte != 0)?;
             parse_log_line(line.get(start..)?, format)
         });
-        Ok(lines.map(|entry| entry.new).collect())
+        let entries = lines.map(|entry| Entry {
+            new: entry.new,
+            message: entry.message,
+        });
+        Ok(entries.collect())
+    }
+
+    /// Returns what the `HEAD` of a directory was.
+    fn head(&mut self, dir: &Path) -> Result<Option<Target>> {
+        let base = self.repository.refs_dir();
+        let base = base.unwrap_or(self.repository.common_dir()).to_owned();
+        let packed = self.content(&base.join("packed-refs"))?;
+        let packed = self.good_lines(&packed.unwrap_or_default());
+        let (repository, format) = (self.repository, self.repository.object_format());
+        let value = |name: &[u8]| {
+            let loose = repository.system().read(&base.join(bytes_to_path(name)));
+            match loose.ok().and_then(|loose| parse_loose(&loose, format)) {
+                Some(Target::Direct(oid)) => Some(oid),
+                _ => packed.get(name).copied(),
+            }
+        };
+        let entries = self.log_entries(dir, b"HEAD")?;
+        let found = self.head_was(&entries, &value)?;
+        self.note_head(&dir.join("HEAD"), found.as_ref());
+        Ok(found)
     }
 
     /// Plans a loose ref: its own value in Git's words, the last one of its reflog, or none.
@@ -130,9 +161,12 @@ impl Plan<'_> {
         let name = path.strip_prefix(dir).unwrap_or(path);
         let name = name.as_os_str().as_bytes().to_vec();
         let format = self.repository.object_format();
-        let kind = self.repository.system().lstat(path);
-        let kind = kind.map_err(|error| Error::io("unable to read", path, error))?;
-        let old = match has_content(kind.kind) {
+        let kind = match self.repository.system().lstat(path) {
+            Ok(stat) => Some(stat.kind),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(Error::io("unable to read", path, error)),
+        };
+        let old = match kind.is_some_and(has_content) {
             true => self.content(path)?,
             false => None,
         };
@@ -141,13 +175,20 @@ impl Plan<'_> {
             .and_then(|content| parse_loose(content, format));
         let usable = match &before {
             Some(Target::Direct(oid)) => self.may_hold(&name, *oid)?,
-            Some(Target::Symbolic(_)) => true,
+            Some(Target::Symbolic(to)) => name != b"HEAD" || to.as_bytes().starts_with(b"refs/"),
             None => false,
         };
-        let logged = self.newest(&name, &self.logged(dir, &name)?)?;
         let (after, from_log) = match before.clone().filter(|_| usable) {
             Some(value) => (Some(value), false),
-            None => (logged.map(Target::Direct), logged.is_some()),
+            None if name == b"HEAD" => {
+                let found = self.head(dir)?;
+                let is_found = found.is_some();
+                (found, is_found)
+            }
+            None => {
+                let logged = self.newest(&name, &self.logged(dir, &name)?)?;
+                (logged.map(Target::Direct), logged.is_some())
+            }
         };
         match &after {
             Some(value) => {
@@ -156,17 +197,14 @@ impl Plan<'_> {
                     Target::Symbolic(name) => [b"ref: ", name.as_bytes(), b"\n"].concat(),
                 };
                 // A link or a pipe goes when the file gets its name.
-                let is_other = kind.kind != FileKind::File;
+                let is_other = kind != Some(FileKind::File);
                 if is_other || old.as_ref() != Some(&content) {
                     let path = path.to_owned();
                     let new = content;
                     self.steps.push(Step::Replace { path, old, new });
                 }
             }
-            None if name == b"HEAD" => {
-                self.note(path, "nobody knows what it was: write it with symbolic-ref");
-                return Ok(());
-            }
+            None if name == b"HEAD" => return Ok(()),
             None => {
                 self.note(path, "the value is lost: no reflog has one that exists");
                 self.steps.push(Step::Remove(path.to_owned()));

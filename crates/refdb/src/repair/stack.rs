@@ -10,6 +10,7 @@ use reftable::{
     HashId, LogValue, MergedLogs, MergedRefs, RefRecord, RefValue, Table, WriteOptions, Writer,
 };
 
+use super::head::Entry;
 use super::{Options, Plan, Step};
 use crate::backend::reftable::{is_table_name, is_unfinished};
 use crate::error::{Error, Result};
@@ -26,6 +27,9 @@ struct Member {
     /// The bytes, if it has to be written.
     new: Option<Vec<u8>>,
 }
+
+/// The file `HEAD` of a repository whose refs are in tables.
+const HEAD_STUB: &[u8] = b"ref: refs/heads/.invalid\n";
 
 /// What becomes of a stack.
 #[derive(Default)]
@@ -84,7 +88,17 @@ impl Plan<'_> {
             .map(|it| Arc::clone(&it.table))
             .collect();
         let before = self.readable(&dir, old_list.as_deref());
-        let (fixes, from_log) = self.fixes(&tables, stack.is_incomplete)?;
+        let (mut fixes, mut from_log) = self.fixes(&tables, stack.is_incomplete)?;
+        let head = b"HEAD".as_slice();
+        if !values(&tables).contains_key(head) || fixes.get(head) == Some(&None) {
+            let found = self.head_of(&tables, prefix.is_empty())?;
+            self.note_head(&list_path, found.as_ref());
+            match &found {
+                Some(_) => from_log.push(head.to_vec()),
+                None => drop(fixes.remove(head)),
+            }
+            fixes.extend(found.map(|found| (head.to_vec(), Some(found))));
+        }
         if !fixes.is_empty() {
             let index = tables.last().map_or(0, |table| table.max_update_index()) + 1;
             let bytes = self.table_of(&fixes, index, hash)?;
@@ -117,6 +131,50 @@ impl Plan<'_> {
         }
         self.steps.extend(stack.gone.into_iter().map(Step::Remove));
         Ok(())
+    }
+
+    /// Plans the file `HEAD` beside a stack, by which Git knows a repository.
+    pub(super) fn head_stub(&mut self, dir: &Path, found: &[Damage]) -> Result<()> {
+        let path = dir.join("HEAD");
+        let is_bad = found
+            .iter()
+            .any(|damage| damage.file == path && damage.repair == Repair::RewriteRef);
+        if !is_bad {
+            return Ok(());
+        }
+        let old = match self.repository.system().read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            old => Some(old.map_err(|error| Error::io("unable to read", &path, error))?),
+        };
+        let new = HEAD_STUB.to_vec();
+        self.steps.push(Step::Replace { path, old, new });
+        Ok(())
+    }
+
+    /// Returns what `HEAD` was, by what the tables still say; `main` says whether they are those
+    /// with the branches.
+    fn head_of(&mut self, tables: &[Arc<Table>], main: bool) -> Result<Option<Target>> {
+        let mut entries = Vec::new();
+        let mut logs = MergedLogs::new(tables.to_vec()).live_only();
+        while let Ok(true) = logs.advance() {
+            let record = logs.record();
+            if let LogValue::Update(update) = record.value
+                && record.name == b"HEAD"
+                && let Some(new) = ObjectId::from_bytes(update.new)
+            {
+                let message = update.message.trim_end().into();
+                entries.push(Entry { new, message });
+            }
+        }
+        entries.reverse();
+        let values = values(tables);
+        let value = |name: &[u8]| match values.get(name) {
+            Some(Target::Direct(oid)) => Some(*oid),
+            Some(Target::Symbolic(_)) => None,
+            // The branches of a worktree are in another stack.
+            None => entries.last().map(|entry| entry.new).filter(|_| !main),
+        };
+        self.head_was(&entries, &value)
     }
 
     fn hash(&self) -> HashId {
@@ -291,7 +349,7 @@ impl Plan<'_> {
         &self,
         tables: &[Arc<Table>],
         is_incomplete: bool,
-    ) -> Result<(BTreeMap<Vec<u8>, Option<ObjectId>>, Vec<Vec<u8>>)> {
+    ) -> Result<(BTreeMap<Vec<u8>, Option<Target>>, Vec<Vec<u8>>)> {
         let logged = logged(tables);
         let mut fixes = BTreeMap::new();
         let mut from_log = Vec::new();
@@ -323,16 +381,16 @@ impl Plan<'_> {
                 let ids: Vec<ObjectId> = log.iter().map(|entry| entry.1).collect();
                 let found = self.newest(&name, &ids)?;
                 from_log.extend(found.map(|_| name.clone()));
-                fixes.insert(name, found);
+                fixes.insert(name, found.map(Target::Direct));
             } else if is_incomplete && !newer.is_empty() {
                 if let Some(found) = self.newest(&name, &newer)? {
                     from_log.push(name.clone());
-                    fixes.insert(name, Some(found));
+                    fixes.insert(name, Some(Target::Direct(found)));
                 }
             } else if let Some(peeled) = peeled
                 && self.objects().peel(oid)? != Peeled::To(peeled)
             {
-                fixes.insert(name, Some(oid));
+                fixes.insert(name, Some(Target::Direct(oid)));
             }
         }
         if is_incomplete {
@@ -344,7 +402,7 @@ impl Plan<'_> {
                 }
                 if let Some(found) = self.newest(name, &ids)? {
                     from_log.push(name.clone());
-                    fixes.insert(name.clone(), Some(found));
+                    fixes.insert(name.clone(), Some(Target::Direct(found)));
                 }
             }
         }
@@ -353,7 +411,7 @@ impl Plan<'_> {
 
     fn table_of(
         &self,
-        fixes: &BTreeMap<Vec<u8>, Option<ObjectId>>,
+        fixes: &BTreeMap<Vec<u8>, Option<Target>>,
         index: u64,
         hash: HashId,
     ) -> Result<Vec<u8>> {
@@ -362,18 +420,19 @@ impl Plan<'_> {
         (options.min_update_index, options.max_update_index) = (index, index);
         let failed = |error| Error::corrupt(Path::new("the new table"), error);
         let mut writer = Writer::new(Vec::new(), options).map_err(failed)?;
-        for (name, oid) in fixes {
-            let peeled = match oid {
-                Some(oid) => match self.objects().peel(*oid)? {
+        for (name, fix) in fixes {
+            let peeled = match fix {
+                Some(Target::Direct(oid)) => match self.objects().peel(*oid)? {
                     Peeled::To(peeled) => Some(peeled),
                     _ => None,
                 },
-                None => None,
+                _ => None,
             };
-            let value = match (oid, &peeled) {
+            let value = match (fix, &peeled) {
                 (None, _) => RefValue::Deletion,
-                (Some(oid), None) => RefValue::Direct(oid.as_bytes()),
-                (Some(oid), Some(peeled)) => RefValue::Peeled {
+                (Some(Target::Symbolic(to)), _) => RefValue::Symref(to.as_bytes()),
+                (Some(Target::Direct(oid)), None) => RefValue::Direct(oid.as_bytes()),
+                (Some(Target::Direct(oid)), Some(peeled)) => RefValue::Peeled {
                     oid: oid.as_bytes(),
                     peeled: peeled.as_bytes(),
                 },

@@ -51,6 +51,8 @@ pub(super) struct Search<'a> {
     pub(super) environment: &'a Environment,
     /// The common directory, if it was named.
     pub(super) common_dir: Option<&'a Path>,
+    /// Whether the `HEAD` of a repository may be damaged, or missing.
+    pub(super) damaged: bool,
 }
 
 impl Search<'_> {
@@ -219,7 +221,7 @@ impl Search<'_> {
     /// Returns the common directory if `git_dir` is the directory of a repository: it has a
     /// `HEAD` that looks like one, and there are `objects` and `refs`.
     fn repository(&self, git_dir: &Path) -> Result<Option<PathBuf>> {
-        if !self.has_head(git_dir) {
+        if !self.has_head(git_dir) && !(self.damaged && self.had_head(git_dir)) {
             return Ok(None);
         }
         let common_dir = self.common_dir_of(git_dir)?;
@@ -256,6 +258,13 @@ impl Search<'_> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.head_is_link(&head),
             Err(_) => false,
         }
+    }
+
+    /// Returns whether there is what a repository has beside its `HEAD`, which is damaged or gone.
+    fn had_head(&self, git_dir: &Path) -> bool {
+        ["HEAD", "config", "commondir"]
+            .iter()
+            .any(|name| self.system.lstat(&git_dir.join(name)).is_ok())
     }
 
     fn head_is_link(&self, head: &Path) -> bool {

@@ -37,6 +37,7 @@ pub struct OpenOptions {
     overrides: Vec<Override>,
     programs: Option<Arc<dyn Programs>>,
     reads_originals: bool,
+    damaged: bool,
 }
 
 impl Default for OpenOptions {
@@ -60,6 +61,7 @@ impl OpenOptions {
             overrides: Vec::new(),
             programs: None,
             reads_originals: false,
+            damaged: false,
         }
     }
 
@@ -114,6 +116,13 @@ impl OpenOptions {
     /// Reads no object instead of another (`--no-replace-objects`).
     pub fn no_replace_objects(mut self, reads_originals: bool) -> Self {
         self.reads_originals = reads_originals;
+        self
+    }
+
+    /// Opens a repository whose `HEAD` is damaged or missing, too: to check and repair it. Git takes
+    /// it for none.
+    pub fn damaged(mut self, damaged: bool) -> Self {
+        self.damaged = damaged;
         self
     }
 
@@ -210,6 +219,7 @@ impl OpenOptions {
             system: self.system.as_ref(),
             environment: &self.environment,
             common_dir,
+            damaged: self.damaged,
         }
     }
 

@@ -18,6 +18,7 @@
 //! # Ok::<(), refdb::Error>(())
 //! ```
 
+mod head;
 mod logs;
 mod loose;
 mod packed;
@@ -50,6 +51,8 @@ pub struct Damage {
     pub what: String,
     /// What a repair does about it.
     pub repair: Repair,
+    /// What a person can do about it, where a repair does nothing.
+    pub advice: Option<String>,
 }
 
 /// What a repair does about a finding.
@@ -174,6 +177,7 @@ pub fn deep(repository: &Repository, on: &mut dyn FnMut(&Damage)) -> Result<Coun
         check.dirs.push(layout.worktree_dir().to_owned());
     }
     for index in 0..check.dirs.len() {
+        check.head(&check.dir(index))?;
         match repository.ref_format() {
             RefFormat::Files => check.files(index)?,
             RefFormat::Reftable => check.stack(index)?,
@@ -222,6 +226,7 @@ impl Deep<'_> {
             name: None,
             what: what.into(),
             repair,
+            advice: None,
         });
     }
 }

@@ -61,7 +61,9 @@ fn as_text(repository: &Repository, damage: &Damage) -> String {
         .map_or(String::new(), |at| format!(" at {at}"));
     let (severity, what) = (word(damage.severity), &damage.what);
     let repair = damage.repair.describe();
-    let text = format!("{severity}: {file}{place}: {what}; a repair {repair}");
+    let advice = damage.advice.as_ref();
+    let advice = advice.map_or(String::new(), |advice| format!(": {advice}"));
+    let text = format!("{severity}: {file}{place}: {what}; a repair {repair}{advice}");
     // A name must not paint the terminal.
     let plain = |c: char| if c.is_control() { '?' } else { c };
     text.chars().map(plain).chain(['\n']).collect()
@@ -76,6 +78,7 @@ fn as_json(repository: &Repository, damage: &Damage) -> String {
         "meaning": damage.what,
         "repair": damage.repair.name(),
         "repair_meaning": damage.repair.describe(),
+        "advice": damage.advice,
     });
     format!("{object}\n")
 }

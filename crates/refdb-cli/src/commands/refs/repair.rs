@@ -52,7 +52,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     if !operands.is_empty() {
         return Err(SPEC.misuse());
     }
-    let repository = context.repository()?;
+    let repository = context.damaged_repository()?;
     let plan = plan(repository, options)?;
     out.put(describe(repository, &plan))?;
     out.flush()?;

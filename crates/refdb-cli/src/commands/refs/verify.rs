@@ -51,10 +51,11 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     if json && !deep {
         return Err(SPEC.mistake("--json requires --deep", None));
     }
-    let repository = context.repository()?;
     if deep {
+        let repository = context.damaged_repository()?;
         return deep::run(repository, out, json, strict, verbose);
     }
+    let repository = context.repository()?;
     let git_dir = context.shown_git_dir(repository);
     let severities = severities(repository, strict)?;
     let clean = as_git(repository, &severities, &mut |event| {

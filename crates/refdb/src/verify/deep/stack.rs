@@ -59,6 +59,12 @@ impl Deep<'_> {
         }
         self.folder(&dir, &opened.listed, &opened.tables)?;
         self.merged(index, &dir, &opened.tables);
+        let is_readable = opened.tables.len() == opened.listed.len();
+        let has_head = |seen: &Seen| seen.dir == index && seen.name == b"HEAD";
+        if is_readable && !self.seen.iter().rev().any(has_head) {
+            let what = "HEAD is missing: Git takes it for a branch that nobody knows";
+            self.error(&list_path, None, what, Repair::FromReflog);
+        }
         Ok(())
     }
 

@@ -89,6 +89,15 @@ impl Deep<'_> {
 
     /// Reports damage to a ref at the place where it stands.
     fn of_ref(&mut self, seen: &Seen, what: &str, repair: Repair) {
+        self.of_ref_with(seen, what, repair, None);
+    }
+
+    /// Reports damage to a ref that a person has to mend, and says how that can be done.
+    fn by_hand(&mut self, seen: &Seen, what: &str, advice: String) {
+        self.of_ref_with(seen, what, Repair::ByHand, Some(advice));
+    }
+
+    fn of_ref_with(&mut self, seen: &Seen, what: &str, repair: Repair, advice: Option<String>) {
         let (file, offset) = self.place(seen);
         (self.on)(&Damage {
             severity: Severity::Error,
@@ -97,6 +106,7 @@ impl Deep<'_> {
             name: Some(BString::from(seen.name.as_slice())),
             what: format!("{}: {what}", seen.name.as_bstr()),
             repair,
+            advice,
         });
     }
 
@@ -126,7 +136,7 @@ impl Deep<'_> {
                     "the symref points to '{}', no name of a ref",
                     first.as_bstr()
                 );
-                self.of_ref(start, &what, Repair::ByHand);
+                self.by_hand(start, &what, advice_for_symref(start));
                 continue;
             }
             let mut name = first.as_slice();
@@ -137,7 +147,7 @@ impl Deep<'_> {
                     Some(next) if depth < SYMREF_DEPTH_MAX => name = next,
                     Some(_) => {
                         let what = "the symref leads in a circle, or further than anybody follows";
-                        self.of_ref(start, what, Repair::ByHand);
+                        self.by_hand(start, what, advice_for_symref(start));
                         break;
                     }
                     None => break,
@@ -158,9 +168,25 @@ impl Deep<'_> {
                 let parent = child.name.get(..at).unwrap_or_default();
                 if names.contains(&(child.dir, parent)) {
                     let what = format!("the ref cannot exist beside '{}'", parent.as_bstr());
-                    self.of_ref(child, &what, Repair::ByHand);
+                    let advice = format!(
+                        "delete the one that is not wanted, 'refdb update-ref --no-deref -d {}' \
+                         or 'refdb update-ref --no-deref -d {}', after its value was given to \
+                         another name if it is",
+                        child.name.as_bstr(),
+                        parent.as_bstr()
+                    );
+                    self.by_hand(child, &what, advice);
                 }
             }
         }
     }
+}
+
+/// Returns what a person can do about a symref that leads nowhere good.
+fn advice_for_symref(seen: &Seen) -> String {
+    let name = seen.name.as_bstr();
+    format!(
+        "point it to a ref, 'refdb symbolic-ref {name} refs/heads/<branch>', or delete it, \
+         'refdb symbolic-ref --delete {name}'"
+    )
 }
