@@ -1,5 +1,6 @@
 //! The command, killed at system calls of every workload: the next refdb and Git read everything old
-//! or everything new, the same work can be done at once, and no lock is left.
+//! or everything new, every reflog is the old or the new one, the same work can be done at once, and
+//! no lock is left.
 //!
 //! The points are drawn by a seed from all system calls of all workloads in both formats.
 //! `REFDB_KILL_POINTS` says how many (all, if there are fewer), `REFDB_KILL_SEED` from which seed.
@@ -7,26 +8,36 @@
 
 #![allow(clippy::print_stderr, reason = "says what was tried")]
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bstr::{BString, ByteSlice};
 use refdb_testkit::oracle::{self, Output};
+use refdb_testkit::ours;
 use refdb_testkit::repo::Repo;
 use refdb_testkit::rng::Rng;
 use refdb_testkit::trust::{Tally, budget};
 use refdb_testkit::{Format, ObjectFormat, RefFormat};
 
 /// How many points every test run tries.
-const SHORT: u64 = 500;
+const SHORT: u64 = 1600;
+
+/// Of each workload with the longer ids so many are among them.
+const SHARE_OF_SHA256: usize = 12;
 
 /// One thing that a process does: what it is called, its arguments, and its input.
 type Work = (&'static str, &'static [&'static str], String);
 
+/// What finds nothing to do, or is refused, when it is done.
+const ONCE: [&str; 2] = ["to files", "to reftable"];
+
 const STDIN: &[&str] = &["update-ref", "--stdin"];
+const TO_FILES: &[&str] = &["refs", "migrate", "--ref-format=files"];
+const TO_REFTABLE: &[&str] = &["refs", "migrate", "--ref-format=reftable"];
 
 fn workloads(repo: &Repo) -> Vec<Work> {
     let commits = &repo.objects().commits;
@@ -35,7 +46,27 @@ fn workloads(repo: &Repo) -> Vec<Work> {
     let many: String = (0..80)
         .map(|number| update(&format!("refs/remotes/o/{number}"), one))
         .collect();
+    let to_other = match repo.format().refs {
+        RefFormat::Files => ("to reftable", TO_REFTABLE),
+        RefFormat::Reftable => ("to files", TO_FILES),
+    };
     vec![
+        (to_other.0, to_other.1, String::new()),
+        (
+            "expire a reflog",
+            &["reflog", "expire", "--expire=all", "refs/heads/main"],
+            String::new(),
+        ),
+        (
+            "expire all reflogs",
+            &["reflog", "expire", "--expire=all", "--all"],
+            String::new(),
+        ),
+        (
+            "delete an entry",
+            &["reflog", "delete", "--rewrite", "refs/heads/main@{1}"],
+            String::new(),
+        ),
         ("create", STDIN, update("refs/heads/new/er/one", one)),
         ("update the branch of HEAD", STDIN, update("HEAD", one)),
         (
@@ -133,6 +164,15 @@ fn listed_by_git(dir: &Path) -> String {
     oracle::git(dir).args(LIST).run().text()
 }
 
+/// The entries of every reflog, read by the library: the next refdb process.
+fn logs(dir: &Path) -> BTreeMap<BString, String> {
+    let repository = ours::open(&dir.join(".git"));
+    let state = ours::state(repository.store());
+    let logs = state.logs.into_iter();
+    logs.map(|(name, entries)| (name, format!("{entries:?}")))
+        .collect()
+}
+
 fn locks(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -194,6 +234,8 @@ struct Case {
     work: Work,
     old: String,
     new: String,
+    old_logs: BTreeMap<BString, String>,
+    new_logs: BTreeMap<BString, String>,
     calls: Vec<Call>,
 }
 
@@ -208,6 +250,8 @@ impl Case {
         Case {
             old: listed_by_refdb(base.path()),
             new: listed_by_refdb(repo.path()),
+            old_logs: logs(base.path()),
+            new_logs: logs(repo.path()),
             base,
             work,
             calls,
@@ -234,8 +278,21 @@ impl Case {
             found,
             "{context}: Git and refdb disagree"
         );
+        let found = logs(dir);
+        let names = self.old_logs.keys().chain(self.new_logs.keys());
+        for name in names.chain(found.keys()) {
+            let sides = [&self.old_logs, &self.new_logs].map(|side| side.get(name));
+            let found = found.get(name);
+            assert!(
+                sides.contains(&found),
+                "{context}: reflog of {name}: {found:?}"
+            );
+        }
         let again = refdb(dir, self.work.1, &self.work.2);
-        assert!(again.status.success(), "{context}, again: {again:?}");
+        let is_done = ONCE.contains(&self.work.0) && again.stderr.contains_str("already uses");
+        let is_gone = self.work.0 == "delete an entry" && found != self.old_logs;
+        let succeeds = again.status.success() || is_done || is_gone;
+        assert!(succeeds, "{context}, again: {again:?}");
         assert_eq!(listed_by_refdb(dir), self.new, "{context}, again");
         // Git is not held up either.
         let (name, id) = ("refs/heads/after", &repo.objects().commits[0]);
@@ -262,16 +319,20 @@ fn a_killed_command_leaves_everything_old_or_everything_new() {
     let most = budget("REFDB_KILL_POINTS", SHORT);
     let mut cases = Vec::new();
     for refs in [RefFormat::Files, RefFormat::Reftable] {
-        let format = Format {
-            refs,
-            objects: ObjectFormat::Sha1,
-        };
-        let names = workloads(&base(format));
-        cases.extend(names.into_iter().map(|work| Case::new(format, work)));
+        for objects in [ObjectFormat::Sha1, ObjectFormat::Sha256] {
+            let format = Format { refs, objects };
+            let names = workloads(&base(format));
+            cases.extend(names.into_iter().map(|work| Case::new(format, work)));
+        }
     }
     let mut points: Vec<(usize, &Call)> = Vec::new();
     for (index, case) in cases.iter().enumerate() {
-        points.extend(case.calls.iter().map(|at| (index, at)));
+        let share = match case.base.format().objects {
+            ObjectFormat::Sha1 => 1,
+            ObjectFormat::Sha256 if most < u64::MAX => case.calls.len() / SHARE_OF_SHA256 + 1,
+            ObjectFormat::Sha256 => 1,
+        };
+        points.extend(case.calls.iter().step_by(share).map(|at| (index, at)));
     }
     // Shuffled, so that any number of them is spread over all workloads.
     let mut rng = Rng::new(seed);

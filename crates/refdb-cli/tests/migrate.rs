@@ -300,6 +300,39 @@ for_every_format! {
         assert!(repo.git_dir().join("refdb-kept/refs/heads/text").exists());
     }
 
+    fn lines_of_reflogs_that_are_no_entries_are_told(format) {
+        let repo = Repo::init(format);
+        let commits = &repo.objects().commits;
+        for commit in &commits[..3] {
+            repo.git(["update-ref", "-m", "x", "refs/heads/main", commit]).run().ok();
+        }
+        if format.refs == RefFormat::Files {
+            let path = repo.git_dir().join("logs/refs/heads/main");
+            let whole = fs::read_to_string(&path).expect("a reflog");
+            let (first, rest) = whole.split_once('\n').expect("lines");
+            fs::write(&path, format!("{first}\nno entry\n{rest}cut")).expect("a reflog");
+        }
+        let to = format!("--ref-format={}", other(format.refs).name());
+        let out = refdb(repo.path()).args(["refs", "migrate", "--json", &to]).run();
+        assert!(out.status.success(), "{}", out.stderr.as_bstr());
+        let said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        let lines = match format.refs {
+            RefFormat::Files => {
+                for place in ["main:2: ", "main:5: "] {
+                    let place = format!("left behind: .git/logs/refs/heads/{place}");
+                    let place = place.replace(".git/", if repo.path() == repo.git_dir() { "./" } else { ".git/" });
+                    assert!(out.stderr.contains_str(&place), "{}", out.stderr.as_bstr());
+                }
+                2
+            }
+            RefFormat::Reftable => 0,
+        };
+        assert_eq!(said["lost_lines"].as_array().map(Vec::len), Some(lines), "{said}");
+        assert!(said["reflogs"].as_u64() > Some(0), "{said}");
+        let log = repo.git(["reflog", "refs/heads/main"]).run().text();
+        assert_eq!(log.lines().count(), 3, "{log}");
+    }
+
     fn undo_goes_back_and_loses_nothing(format) {
         let repo = Repo::init(format);
         let commits = &repo.objects().commits;

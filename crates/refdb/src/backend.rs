@@ -15,6 +15,7 @@ pub(crate) mod reftable;
 use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::fmt;
+use std::path::PathBuf;
 
 use bstr::ByteSlice;
 
@@ -113,6 +114,12 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
 
     /// Returns what tells this moment from later ones.
     fn mark(&self) -> Result<Mark>;
+
+    /// Returns the lines of reflogs that were read and are no entries: the file, and the number of
+    /// the line from 1 on.
+    fn lost_log_lines(&self) -> Result<Vec<(PathBuf, u64)>> {
+        Ok(Vec::new())
+    }
 
     /// Returns whether a ref from packed-refs without a peeled value is known to be no tag.
     fn is_fully_peeled(&self) -> Result<bool>;

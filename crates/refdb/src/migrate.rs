@@ -69,10 +69,21 @@ pub struct Report {
     pub logs: u64,
     /// What was left behind, because it is broken or the new format cannot hold it: a name, and why.
     pub skipped: Vec<Problem>,
+    /// What was left behind of reflogs, because it is damaged.
+    pub lost_lines: Vec<LostLine>,
     /// Where the copy is, after a dry run, or the old refs are, when they are kept.
     pub folder: Option<PathBuf>,
     /// What went wrong after the migration was complete, or was found left over from another one.
     pub warnings: Vec<String>,
+}
+
+/// A line of a reflog that is no entry: no reader shows it, and the new format has no place for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostLine {
+    /// The file of the old reflog.
+    pub file: PathBuf,
+    /// The number of the line, from 1 on.
+    pub line: u64,
 }
 
 /// A ref or a reflog that cannot be migrated.
@@ -193,6 +204,7 @@ impl<'a> Migration<'a> {
             None => return Err(misuse("no format is given".to_owned())),
         };
         if to == self.from {
+            self.clean_up()?;
             return Err(misuse(format!(
                 "repository already uses '{}' format",
                 to.name()
@@ -211,6 +223,18 @@ impl<'a> Migration<'a> {
             return self.copy_only(to);
         }
         self.migrate(to)
+    }
+
+    /// Cleans up after a migration that was interrupted, if there was one.
+    fn clean_up(&self) -> Result<()> {
+        let context = self.context();
+        if !Folder::is_left(&context)? {
+            return Ok(());
+        }
+        let folder = Folder::open(&context)?;
+        recover::recover(&context, &folder)?;
+        folder.remove(self.system.as_ref());
+        Ok(())
     }
 
     /// Goes back to the format that the repository had before a migration that kept the old refs: a
@@ -236,10 +260,11 @@ impl<'a> Migration<'a> {
     fn copy_only(&self, to: RefFormat) -> Result<Report> {
         let folder = folder::new_dry_run(self.system.as_ref(), &self.common_dir)?;
         let copied = self.places().and_then(|places| {
-            let copied = self.copy(&places, &folder, to)?;
+            let mut copied = self.copy(&places, &folder, to)?;
             for place in places.iter().filter(|_| to == RefFormat::Reftable) {
                 switch::write_stubs(&self.context(), &folder.join(&place.below))?;
             }
+            copied.find_lost_lines()?;
             Ok(copied)
         });
         let copied = match copied {
@@ -311,6 +336,7 @@ impl<'a> Migration<'a> {
             ));
         }
         self.catch_up(&places, &mut copied)?;
+        copied.find_lost_lines()?;
         context.sync_file_system(&folder.path)?;
         switch::switch(context, folder, &places, &copied.stores(), config, to)?;
         for frozen in &mut frozen {

@@ -6,6 +6,7 @@
 
 use refdb_testkit::repo::Repo;
 
+use super::planted::{Bug, planted};
 use super::*;
 
 /// The name of a ref that no transaction here touches.
@@ -119,6 +120,35 @@ for_every_format! {
                     let is_new = rest == rest_new && value == new.get(*touched);
                     assert!(is_old || is_new, "{context}: {found:#?}");
                 }
+            }
+        }
+    }
+}
+
+for_every_format! {
+    fn who_may_not_write_can_read(format) {
+        let cases = cases(format).into_iter();
+        for (base, work) in cases.filter(|(_, work)| work.scope == Scope::Several) {
+            let case = Case::new(base, format, work);
+            for at in case.points(12) {
+                let system = case.base.fork();
+                system.set_fault(Some(Fault::dies_at(at)));
+                let _ = case.run(&system);
+                system.end();
+                let reader = planted(system.process(1700), Bug::ReadOnly);
+                let process = Process::with(Arc::from(reader), format, |_| {});
+                let context = format!("{}, dead at {at}", case.workload.name);
+                let mut refs = process.main.refs().expect(&context);
+                while let Some(record) = refs.next().expect(&context) {
+                    let key = format!("main {}", record.name);
+                    let found = format!("{:?}", record.target.to_owned());
+                    let sides = [&case.old, &case.new].map(|side| side.refs.get(&key));
+                    assert!(sides.contains(&Some(&found)), "{context}: {key} is {found}");
+                }
+                let written = commit(&process.main, vec![process.update("refs/x", 1)]);
+                assert!(written.is_err(), "{context}");
+                // Whoever may write finishes what was begun.
+                case.assert_works(&system, &context);
             }
         }
     }

@@ -46,6 +46,8 @@ pub(super) enum Bug {
     WrongRestart,
     /// A repair does not keep what it changes.
     NothingKept,
+    /// Nothing can be changed: no bug, but the file system of a reader.
+    ReadOnly,
 }
 
 #[derive(Debug)]
@@ -161,8 +163,17 @@ impl Buggy {
         }
     }
 
+    /// Comes before every change.
+    fn change(&self) -> io::Result<()> {
+        match self.bug {
+            Bug::ReadOnly => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Comes before every change that is a step of a transaction.
     fn step(&self, path: &Path) -> io::Result<()> {
+        self.change()?;
         if self.bug == Bug::JournalGoesTooEarly
             && !is_journal(path)
             && self.journal_is_written.swap(false, Ordering::SeqCst)
@@ -204,6 +215,7 @@ impl System for Buggy {
     }
 
     fn create_new(&self, path: &Path, mode: u32) -> io::Result<Box<dyn WriteFile>> {
+        self.change()?;
         let file = self.inner.create_new(path, mode)?;
         if self.bug == Bug::NothingKept && path.to_string_lossy().contains("/refdb-damaged/") {
             self.inner.remove_file(path)?;
@@ -232,10 +244,12 @@ impl System for Buggy {
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.change()?;
         self.inner.hard_link(from, to)
     }
 
     fn symlink(&self, text: &Path, path: &Path) -> io::Result<()> {
+        self.change()?;
         self.inner.symlink(text, path)
     }
 
@@ -245,14 +259,17 @@ impl System for Buggy {
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.change()?;
         self.inner.create_dir(path)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.change()?;
         self.inner.remove_dir(path)
     }
 
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.change()?;
         self.inner.set_mode(path, mode)
     }
 

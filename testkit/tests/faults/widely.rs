@@ -22,7 +22,16 @@ type Seen = HashSet<(u64, u8)>;
 
 fn kinds() -> Vec<(Failure, bool)> {
     let mut kinds = Vec::new();
-    for errno in [Errno::IO, Errno::NOSPC, Errno::ACCESS, Errno::MFILE] {
+    for errno in [
+        Errno::IO,
+        Errno::NOSPC,
+        Errno::ACCESS,
+        Errno::MFILE,
+        Errno::DQUOT,
+        Errno::ROFS,
+        Errno::NOMEM,
+        Errno::STALE,
+    ] {
         kinds.extend([false, true].map(|persistent| (Failure::Errno(errno), persistent)));
     }
     // What is interrupted again and again never ends, here as in the system.
@@ -147,7 +156,11 @@ macro_rules! widely {
 
 widely! {
     every_failure_in_files: every_failure(FILES_SHA1);
+    every_failure_in_files_with_sha256: every_failure(FILES_SHA256);
     every_failure_in_reftable: every_failure(REFTABLE_SHA1);
+    every_failure_in_reftable_with_sha256: every_failure(REFTABLE_SHA256);
     every_loss_of_power_in_files: every_loss_of_power(FILES_SHA1);
+    every_loss_of_power_in_files_with_sha256: every_loss_of_power(FILES_SHA256);
     every_loss_of_power_in_reftable: every_loss_of_power(REFTABLE_SHA1);
+    every_loss_of_power_in_reftable_with_sha256: every_loss_of_power(REFTABLE_SHA256);
 }

@@ -30,9 +30,10 @@ mod session;
 mod steps;
 mod sync;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 use super::cursor::Cursor;
@@ -64,6 +65,8 @@ struct Files {
     layout: Layout,
     options: Arc<Options>,
     packed: PackedRefs,
+    /// The reflogs that were found to hold lines that are no entries.
+    damaged_logs: Mutex<BTreeSet<PathBuf>>,
 }
 
 impl FilesBackend {
@@ -76,6 +79,7 @@ impl FilesBackend {
                 layout,
                 options,
                 packed,
+                damaged_logs: Mutex::default(),
             }),
         }
     }
@@ -238,6 +242,10 @@ impl Backend for FilesBackend {
             together: self.files.packed.state()?,
             has_logs: false,
         })
+    }
+
+    fn lost_log_lines(&self) -> Result<Vec<(PathBuf, u64)>> {
+        self.files.lost_log_lines()
     }
 
     fn is_fully_peeled(&self) -> Result<bool> {

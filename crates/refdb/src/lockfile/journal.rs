@@ -177,7 +177,8 @@ impl Journal {
 /// one. To be called before anything is said about refs, and before anything is locked.
 ///
 /// # Errors
-/// `Io`; the transaction is then still to be finished.
+/// `Io`; the transaction is then still to be finished. It is no error if that is only because this
+/// process may not write.
 pub(crate) fn recover(system: &Arc<dyn System>, git_dir: &Path) -> Result<()> {
     let path = journal_path(git_dir);
     let mut waited = Duration::ZERO;
@@ -195,7 +196,12 @@ pub(crate) fn recover(system: &Arc<dyn System>, git_dir: &Path) -> Result<()> {
             .guard_dir(git_dir)
             .map_err(|error| Error::io("unable to lock", git_dir, error))?;
         if guard.is_some() {
-            return recover_guarded(system, git_dir);
+            return match recover_guarded(system, git_dir) {
+                // Who may not write reads what there is, as Git does. No writer gets past the locks
+                // of the dead process, which are taken over with its journal or not at all.
+                Err(error) if may_not_write(&error) => Ok(()),
+                done => done,
+            };
         }
         if waited > GUARD_WAIT {
             let message = format!(
@@ -208,6 +214,13 @@ pub(crate) fn recover(system: &Arc<dyn System>, git_dir: &Path) -> Result<()> {
         system.sleep(pause);
         waited += pause;
     }
+}
+
+fn may_not_write(error: &Error) -> bool {
+    matches!(
+        error.io_kind(),
+        Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+    )
 }
 
 /// Returns whether the journal is one that has to be dealt with here: that of a process that has

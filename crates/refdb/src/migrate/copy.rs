@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::names::Names;
 use super::place::Place;
-use super::{Migration, Problem, Progress, Report, misuse};
+use super::{LostLine, Migration, Problem, Progress, Report, misuse};
 use crate::backend::bulk::{Bulk, BulkOptions, LogMark, Mark};
 use crate::backend::cursor::RefRecord;
 use crate::backend::{NewValue, RefFormat};
@@ -34,6 +34,8 @@ pub(super) struct Copied {
     pub(super) problems: Vec<Problem>,
     pub(super) refs: u64,
     pub(super) logs: u64,
+    /// Lines of the reflogs that are no entries.
+    pub(super) lost_lines: Vec<LostLine>,
     /// Whether others were seen to write meanwhile.
     pub(super) is_live: bool,
 }
@@ -59,8 +61,20 @@ impl Copied {
             refs: self.refs,
             logs: self.logs,
             skipped: self.problems.clone(),
+            lost_lines: self.lost_lines.clone(),
             ..Report::default()
         }
+    }
+
+    /// Finds out which lines of the old reflogs are no entries, and so have no place in the copies.
+    pub(super) fn find_lost_lines(&mut self) -> Result<()> {
+        self.lost_lines.clear();
+        for one in &self.places {
+            let lost = one.source.backend().lost_log_lines()?;
+            let lost = lost.into_iter().map(|(file, line)| LostLine { file, line });
+            self.lost_lines.extend(lost);
+        }
+        Ok(())
     }
 
     /// Returns the directories of the copies.
@@ -97,6 +111,7 @@ impl Migration<'_> {
             problems: Vec::new(),
             refs: 0,
             logs: 0,
+            lost_lines: Vec::new(),
             is_live: false,
         };
         let ignore_case = self.options.ignore_case || ignores_case(&context, folder)?;

@@ -65,6 +65,11 @@ impl Folder {
         })
     }
 
+    /// Returns whether there is a folder: of a migration that runs, or that was interrupted.
+    pub(super) fn is_left(context: &Context) -> Result<bool> {
+        exists(context.system.as_ref(), &context.common_dir.join(NAME))
+    }
+
     /// Returns where the copies are made.
     pub(super) fn stage(&self) -> PathBuf {
         self.path.join("new")

@@ -5,13 +5,17 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use refdb::migrate::{Migration, Progress};
+use refdb::migrate::{Migration, Progress, Report};
 use refdb::{Error, ErrorKind, RefFormat};
+use serde_json::json;
 
 use crate::context::Context;
 use crate::failure::{Failure, Result, complain, is_packed, say};
 use crate::options::{Opt, Spec};
 use crate::output::Output;
+
+/// So many lost lines are told one by one.
+const LINES_SHOWN: usize = 20;
 
 /// Progress is shown when it takes longer than this, and so often.
 const PROGRESS_AFTER: Duration = Duration::from_secs(1);
@@ -25,13 +29,14 @@ enum Id {
     Keep,
     Undo,
     SkipBroken,
+    Json,
 }
 
 const MIGRATE: Spec<Id> = Spec {
     name: "refs migrate",
     forms: &[
-        "--ref-format=<format> [--no-reflog] [--dry-run] [--keep] [--skip-broken]",
-        "--undo [--no-reflog] [--keep] [--skip-broken]",
+        "--ref-format=<format> [--no-reflog] [--dry-run] [--keep] [--skip-broken] [--json]",
+        "--undo [--no-reflog] [--keep] [--skip-broken] [--json]",
     ],
     options: &[
         Opt::text(
@@ -62,6 +67,7 @@ const MIGRATE: Spec<Id> = Spec {
             "skip-broken",
             "leave behind what is broken or the format cannot hold",
         ),
+        Opt::flag(Id::Json, "json", "say as JSON what it came to"),
     ],
 };
 
@@ -74,6 +80,7 @@ struct Settings {
     keep: bool,
     undo: bool,
     skip_broken: bool,
+    json: bool,
 }
 
 /// Runs `refs migrate`.
@@ -87,6 +94,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
             Id::Keep => settings.keep = value.is_set(),
             Id::Undo => settings.undo = value.is_set(),
             Id::SkipBroken => settings.skip_broken = value.is_set(),
+            Id::Json => settings.json = value.is_set(),
         }
         Ok(())
     })?;
@@ -134,8 +142,12 @@ fn migrate(context: &Context, out: &mut Output, settings: &Settings) -> Result<(
         let text = format!("left behind: {}: {}", problem.name, problem.why);
         say("warning", text.as_bytes());
     }
+    tell_lost_lines(context, &report)?;
     for warning in &report.warnings {
         say("warning", warning.as_bytes());
+    }
+    if settings.json {
+        return out.put(as_json(context, &report)?);
     }
     if let Some(folder) = &report.folder {
         let folder = shown(context, folder)?;
@@ -148,6 +160,40 @@ fn migrate(context: &Context, out: &mut Output, settings: &Settings) -> Result<(
         out.put(text)?;
     }
     Ok(())
+}
+
+/// Tells which lines of reflogs were no entries, and have no place in the new format.
+fn tell_lost_lines(context: &Context, report: &Report) -> Result<()> {
+    for lost in report.lost_lines.iter().take(LINES_SHOWN) {
+        let file = shown(context, &lost.file)?;
+        let text = format!("left behind: {file}:{}: the line is no entry", lost.line);
+        say("warning", text.as_bytes());
+    }
+    if report.lost_lines.len() > LINES_SHOWN {
+        let more = report.lost_lines.len() - LINES_SHOWN;
+        let text = format!("left behind: {more} more lines of reflogs that are no entries");
+        say("warning", text.as_bytes());
+    }
+    Ok(())
+}
+
+fn as_json(context: &Context, report: &Report) -> Result<String> {
+    let skipped = report.skipped.iter();
+    let skipped = skipped.map(|problem| json!({ "name": problem.name, "why": problem.why }));
+    let mut lines = Vec::new();
+    for lost in &report.lost_lines {
+        lines.push(json!({ "file": shown(context, &lost.file)?, "line": lost.line }));
+    }
+    let folder = report.folder.as_ref();
+    let object = json!({
+        "refs": report.refs,
+        "reflogs": report.logs,
+        "skipped": skipped.collect::<Vec<_>>(),
+        "lost_lines": lines,
+        "warnings": report.warnings,
+        "folder": folder.map(|folder| shown(context, folder)).transpose()?,
+    });
+    Ok(format!("{object}\n"))
 }
 
 /// Returns the path of a folder in the repository as Git would show it.

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 
 use bstr::ByteSlice;
 
@@ -77,15 +78,45 @@ impl Files {
             file => file.map_err(failed)?,
         };
         let format = self.options.object_format;
+        let mut is_whole = true;
         let mut line = |line: &[u8]| match parse(line, format) {
             Some(entry) => each(line, entry),
-            None => Ok(true),
+            None => {
+                is_whole = false;
+                Ok(true)
+            }
         };
-        match order {
+        let is_cut = match order {
             LogOrder::OldestFirst => forward(file.as_mut(), &failed, CHUNK_LEN, &mut line)?,
             LogOrder::NewestFirst => backward(file.as_mut(), &failed, CHUNK_LEN, &mut line)?,
+        };
+        if is_cut || !is_whole {
+            let damaged = self.damaged_logs.lock();
+            damaged.unwrap_or_else(PoisonError::into_inner).insert(path);
         }
         Ok(true)
+    }
+
+    /// Returns the lines that are no entries, in the reflogs that were read so far: the file, and the
+    /// number of the line from 1 on.
+    pub(super) fn lost_log_lines(&self) -> Result<Vec<(PathBuf, u64)>> {
+        let damaged = self.damaged_logs.lock();
+        let damaged = damaged.unwrap_or_else(PoisonError::into_inner).clone();
+        let mut lost = Vec::new();
+        for path in damaged {
+            let content = match self.system.read(&path) {
+                Err(error) if is_absent(&error) => continue,
+                content => content.map_err(|error| Error::io("unable to read", &path, error))?,
+            };
+            for (number, line) in (1..).zip(content.split_inclusive(|&byte| byte == b'\n')) {
+                let entry = line.strip_suffix(b"\n");
+                let entry = entry.and_then(|entry| parse(entry, self.options.object_format));
+                if entry.is_none() {
+                    lost.push((path.clone(), number));
+                }
+            }
+        }
+        Ok(lost)
     }
 
     /// Returns the names of all reflogs that this worktree sees, in the order of a walk through the
@@ -145,13 +176,14 @@ impl Files {
     }
 }
 
-/// Gives every complete line to `each`, the first one first, until it returns `false`.
+/// Gives every complete line to `each`, the first one first, until it returns `false`. Returns
+/// whether something stands behind the last complete one.
 fn forward(
     file: &mut dyn ReadFile,
     failed: &dyn Fn(io::Error) -> Error,
     chunk_len: usize,
     each: &mut dyn FnMut(&[u8]) -> Result<bool>,
-) -> Result<()> {
+) -> Result<bool> {
     let mut buffer = vec![0; chunk_len];
     // The beginning of a line whose end was not read yet.
     let mut begun: Vec<u8> = Vec::new();
@@ -159,7 +191,7 @@ fn forward(
     loop {
         let count = file.read_at(offset, &mut buffer).map_err(failed)?;
         let Some(chunk) = buffer.get(..count).filter(|chunk| !chunk.is_empty()) else {
-            return Ok(());
+            return Ok(!begun.is_empty());
         };
         offset += chunk.len() as u64;
         let mut rest = chunk;
@@ -175,25 +207,27 @@ fn forward(
                 go_on
             };
             if !go_on {
-                return Ok(());
+                return Ok(false);
             }
         }
         begun.extend_from_slice(rest);
     }
 }
 
-/// Gives every complete line to `each`, the last one first, until it returns `false`.
+/// Gives every complete line to `each`, the last one first, until it returns `false`. Returns
+/// whether something stands behind it.
 fn backward(
     file: &mut dyn ReadFile,
     failed: &dyn Fn(io::Error) -> Error,
     chunk_len: usize,
     each: &mut dyn FnMut(&[u8]) -> Result<bool>,
-) -> Result<()> {
+) -> Result<bool> {
     let mut buffer = vec![0; chunk_len];
     // The pieces of a line whose beginning was not read yet, the last piece first; `None` while
     // no line feed was met.
     let mut pieces: Option<Vec<Vec<u8>>> = None;
     let mut end = file.len().map_err(failed)?;
+    let mut is_cut = false;
     while end > 0 {
         let want = usize::try_from(end).map_or(chunk_len, |end| end.min(chunk_len));
         let start = end - want as u64;
@@ -204,7 +238,9 @@ fn backward(
             let (before, line) = rest.split_at(lf);
             let line = line.get(1..).unwrap_or_default();
             // What follows the last line feed is no line.
-            if let Some(mut pieces) = pieces.replace(Vec::new()) {
+            let found = pieces.replace(Vec::new());
+            is_cut |= found.is_none() && !line.is_empty();
+            if let Some(mut pieces) = found {
                 let go_on = if pieces.is_empty() {
                     each(line)?
                 } else {
@@ -213,15 +249,15 @@ fn backward(
                     each(&pieces.concat())?
                 };
                 if !go_on {
-                    return Ok(());
+                    return Ok(is_cut);
                 }
             }
             rest = before;
         }
-        if let Some(pieces) = &mut pieces
-            && !rest.is_empty()
-        {
-            pieces.push(rest.to_vec());
+        match &mut pieces {
+            Some(pieces) if !rest.is_empty() => pieces.push(rest.to_vec()),
+            Some(_) => {}
+            None => is_cut |= !rest.is_empty(),
         }
         end = start;
     }
@@ -229,7 +265,7 @@ fn backward(
         pieces.reverse();
         each(&pieces.concat())?;
     }
-    Ok(())
+    Ok(is_cut)
 }
 
 /// Returns the entry on a line, which comes without its line feed; `None` if it is none.
@@ -364,10 +400,11 @@ mod tests {
         };
         let failed = |error| Error::io("read", Path::new("x"), error);
         let mut file = Memory(content.as_bytes().to_vec());
-        match order {
+        let is_cut = match order {
             LogOrder::OldestFirst => forward(&mut file, &failed, chunk_len, &mut each).unwrap(),
             LogOrder::NewestFirst => backward(&mut file, &failed, chunk_len, &mut each).unwrap(),
-        }
+        };
+        assert_eq!(is_cut, !content.is_empty() && !content.ends_with('\n'));
         found
     }
 
