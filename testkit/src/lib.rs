@@ -28,6 +28,7 @@ pub mod generate;
 pub mod history;
 pub mod jgit;
 pub mod model;
+pub mod mount;
 pub mod objects;
 pub mod oracle;
 pub mod ours;

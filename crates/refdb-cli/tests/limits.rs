@@ -1,0 +1,290 @@
+//! Where something runs out, or is not as it should be: a full disk, no descriptors, folders that
+//! cannot be written, links in the place of folders, very long lines, very long reflogs.
+//!
+//! Nothing is lost, nothing is left in the way, nothing panics, and memory stays bounded. Where Git
+//! goes on, the answers are Git's.
+
+#![allow(clippy::print_stderr, reason = "says what cannot be tried here")]
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use bstr::ByteSlice;
+use refdb_testkit::mount::Mounted;
+use refdb_testkit::oracle::{self, GitRun, Output};
+use refdb_testkit::repo::Repo;
+use refdb_testkit::{RefFormat, for_every_format};
+
+fn refdb(dir: &Path) -> GitRun {
+    oracle::run_of(env!("CARGO_BIN_EXE_refdb"), dir)
+}
+
+/// Runs refdb with limits as `ulimit` takes them.
+fn limited(dir: &Path, limits: &str, args: &str, input: impl Into<Vec<u8>>) -> Output {
+    let script = format!("ulimit {limits} && exec \"$0\" {args}");
+    oracle::run_of("/bin/bash", dir)
+        .args(["-c", &script, env!("CARGO_BIN_EXE_refdb")])
+        .stdin(input)
+        .run()
+}
+
+/// So much memory, in kilobytes, must do for everything here.
+const MEMORY: &str = "-v 700000";
+
+fn create(names: impl Iterator<Item = String>, id: &str) -> String {
+    names.map(|name| format!("create {name} {id}\n")).collect()
+}
+
+fn branches(count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(|number| format!("refs/heads/b{number:05}"))
+}
+
+/// Puts a copy of a repository into a folder.
+fn copy(repo: &Repo, to: &Path) {
+    let copied = Command::new("/bin/cp")
+        .arg("-a")
+        .arg(repo.path())
+        .arg(to)
+        .status();
+    assert!(copied.is_ok_and(|status| status.success()));
+}
+
+fn list(dir: &Path) -> String {
+    refdb(dir).args(["for-each-ref"]).run().text()
+}
+
+fn locks_below(dir: &Path) -> Vec<String> {
+    let found = Command::new("/usr/bin/find")
+        .arg(dir)
+        .args(["-name", "*.lock"])
+        .output();
+    let found = found.expect("find runs").stdout;
+    found
+        .lines()
+        .map(|line| line.to_str_lossy().into_owned())
+        .collect()
+}
+
+for_every_format! {
+    fn a_full_disk_changes_nothing(format) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mounted = match Mounted::tmpfs("16m", folder.path()) {
+            Ok(mounted) => mounted,
+            Err(reason) => {
+                eprintln!("skipped: {reason}");
+                return;
+            }
+        };
+        let repo = Repo::init(format);
+        repo.update_refs(create(branches(20), &repo.objects().commits[0]));
+        let dir = mounted.path().join("repo");
+        copy(&repo, &dir);
+        let before = list(&dir);
+        let filler = mounted.path().join("filler");
+        let mut file = fs::File::create(&filler).expect("room");
+        while file.write_all(&[7; 4096]).is_ok() {}
+        while file.write_all(&[7; 1]).is_ok() {}
+        let id = &repo.objects().commits[1];
+        let update = |count| {
+            branches(count).map(|name| format!("update {name} {id}\n")).collect::<String>()
+        };
+        for script in [update(1), update(5), update(3000), "delete refs/heads/b00003\n".into()] {
+            let out = refdb(&dir).args(["update-ref", "--stdin"]).stdin(script).run();
+            if !out.status.success() {
+                assert!(out.stderr.contains_str("No space left"), "{}", out.stderr.as_bstr());
+                assert_eq!(list(&dir), before);
+            }
+            assert_eq!(locks_below(&dir), [""; 0]);
+            assert!(refdb(&dir).args(["refs", "verify", "--deep"]).run().code() <= 1);
+        }
+        drop(file);
+        fs::remove_file(filler).expect("it is there");
+        // A process that another test is just starting may have the file open for a moment.
+        let has_room = || fs::write(mounted.path().join("room"), [7; 1 << 20]).is_ok();
+        let waited = (0..100).find(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            has_room()
+        });
+        assert!(waited.is_some(), "there is no room");
+        refdb(&dir).args(["update-ref", "--stdin"]).stdin(update(100)).run().ok();
+        assert_eq!(refdb(&dir).args(["refs", "verify", "--deep"]).run().code(), 0);
+    }
+
+    fn few_descriptors_do_for_many_refs(format) {
+        let repo = Repo::init(format);
+        let count = 50_000;
+        let script = create(branches(count), &repo.objects().commits[0]);
+        let settings = "-c core.logAllRefUpdates=false -c core.fsync=none";
+        let args = format!("{settings} update-ref --stdin");
+        let out = limited(repo.path(), "-n 24", &args, script);
+        assert!(out.status.success(), "{}", out.stderr.as_bstr());
+        let listed = limited(repo.path(), "-n 24", "for-each-ref", "");
+        assert_eq!(listed.stdout.lines().count(), count);
+        let again = "update refs/heads/b00000 ".to_owned() + &repo.objects().commits[1] + "\n";
+        let out = limited(repo.path(), "-n 24", "update-ref --stdin", again);
+        assert!(out.status.success(), "{}", out.stderr.as_bstr());
+    }
+
+    fn a_read_only_file_system_can_be_read(format) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mounted = match Mounted::tmpfs("20m", folder.path()) {
+            Ok(mounted) => mounted,
+            Err(reason) => {
+                eprintln!("skipped: {reason}");
+                return;
+            }
+        };
+        let repo = Repo::init(format);
+        repo.update_refs(create(branches(20), &repo.objects().commits[0]));
+        copy(&repo, &mounted.path().join("repo"));
+        mounted.make_read_only();
+        let dir = mounted.path().join("repo");
+        assert_eq!(list(&dir), list(repo.path()));
+        let id = &repo.objects().commits[1];
+        let out = refdb(&dir).args(["update-ref", "refs/heads/b00003", id]).run();
+        assert_eq!(out.code(), 128);
+        assert!(out.stderr.contains_str("Read-only file system"), "{}", out.stderr.as_bstr());
+        assert_eq!(refdb(&dir).args(["refs", "verify", "--deep"]).run().code(), 0);
+    }
+
+    fn a_repository_of_somebody_else_is_refused_as_by_git(format) {
+        let repo = Repo::init(format);
+        let chowned = Command::new("/bin/chown").args(["-R", "12345"]).arg(repo.path()).output();
+        if !chowned.is_ok_and(|out| out.status.success()) {
+            eprintln!("skipped: the owner cannot be changed");
+            return;
+        }
+        let args = ["for-each-ref"];
+        let git = oracle::git(repo.path()).args(args).run();
+        let ours = refdb(repo.path()).args(args).run();
+        assert_eq!((ours.code(), ours.stdout), (git.code(), git.stdout));
+        let first = |text: &[u8]| text.lines().next().map(<[u8]>::to_vec);
+        assert_eq!(first(&ours.stderr), first(&git.stderr), "{}", ours.stderr.as_bstr());
+    }
+
+    fn hostile_names_lead_nowhere(format) {
+        let repo = Repo::init(format);
+        let id = &repo.objects().commits[0];
+        for name in [
+            "refs/heads/../../x", "refs/heads/..", "../x", "refs/heads/a/../../../../x",
+            "refs//heads/x", "/refs/heads/x", "refs/heads/.x", "refs/heads/x.lock", "objects/x",
+            "config", "HEAD.lock", "refs/heads/\u{1}",
+        ] {
+            for args in [&["update-ref", name, id][..], &["symbolic-ref", name, "refs/heads/main"]] {
+                let git = repo.duplicate();
+                let ours = refdb(repo.path()).args(args).run();
+                let theirs = git.git(args).run();
+                assert_eq!(ours.code(), theirs.code(), "{args:?}: {}", ours.stderr.as_bstr());
+            }
+        }
+        assert_eq!(list(repo.path()), "");
+        assert!(!repo.path().join("x").exists() && !repo.path().parent().expect("a folder").join("x").exists());
+    }
+
+    fn very_long_lines_are_told_and_not_kept_in_memory(format) {
+        let repo = Repo::init(format);
+        repo.update_refs(create(branches(20), &repo.objects().commits[0]));
+        let git_dir = repo.git_dir();
+        let long = vec![b'a'; 64 << 20];
+        let files: &[&str] = match format.refs {
+            RefFormat::Files => &["refs/heads/b00003", "packed-refs", "logs/refs/heads/b00004"],
+            RefFormat::Reftable => &["reftable/tables.list"],
+        };
+        for file in files {
+            let path = git_dir.join(file);
+            let old = fs::read(&path).ok();
+            fs::write(&path, &long).expect("room");
+            for args in [
+                "for-each-ref",
+                "show-ref --verify refs/heads/b00003",
+                "reflog show refs/heads/b00004",
+                "refs verify",
+                "refs verify --deep",
+                "refs repair --dry-run",
+            ] {
+                let out = limited(repo.path(), MEMORY, args, "");
+                let code = out.status.code();
+                assert!(code.is_some_and(|code| code < 256), "{file}, {args}: {out:?}");
+                assert!(!out.stderr.contains_str("panicked"), "{}", out.stderr.as_bstr());
+                // Git's own check shows the content that it finds fault with, and so does ours.
+                let most = if args == "refs verify" { 1 << 28 } else { 1 << 20 };
+                assert!(out.stderr.len() < most, "{file}, {args}: {}", out.stderr.len());
+                assert!(out.stdout.len() < 1 << 20, "{file}, {args}: {}", out.stdout.len());
+            }
+            match old {
+                Some(old) => fs::write(&path, old).expect("room"),
+                None => fs::remove_file(&path).expect("it is there"),
+            }
+        }
+        assert_eq!(list(repo.path()).lines().count(), 20);
+    }
+}
+
+#[test]
+fn a_reflog_of_a_million_entries() {
+    let repo = Repo::init(refdb_testkit::Format::FILES_SHA1);
+    let commits = &repo.objects().commits;
+    repo.update_refs(format!("create refs/heads/main {}\n", commits[0]));
+    let path = repo.git_dir().join("logs/refs/heads/main");
+    let mut log = Vec::new();
+    for number in 0..1_000_000_u64 {
+        let (old, new) = (
+            &commits[usize::from(number % 2 == 1)],
+            &commits[usize::from(number % 2 == 0)],
+        );
+        let time = 1_600_000_000 + number;
+        writeln!(log, "{old} {new} A U Thor <a@b> {time} +0000\tx").expect("memory");
+    }
+    fs::write(&path, log).expect("room");
+    let run = |args: &str| {
+        let out = limited(repo.path(), "-v 300000", args, "");
+        assert!(out.status.success(), "{args}: {}", out.stderr.as_bstr());
+        out.stdout
+    };
+    assert_eq!(run("reflog show -n 2 refs/heads/main").lines().count(), 2);
+    let id = &commits[3];
+    run(&format!("update-ref refs/heads/main {id}"));
+    run("reflog expire --expire=2021-01-01 refs/heads/main");
+    let left = fs::read(&path).expect("it is there");
+    assert!(left.lines().count() < 1_000_000);
+}
+
+#[test]
+fn links_in_the_place_of_folders_are_followed_as_by_git() {
+    for link in ["refs/heads/sub", "refs/heads"] {
+        let outside = tempfile::tempdir().expect("a folder");
+        let repos = [
+            Repo::init(refdb_testkit::Format::FILES_SHA1),
+            Repo::init(refdb_testkit::Format::FILES_SHA1),
+        ];
+        let mut found = Vec::new();
+        for (number, repo) in repos.iter().enumerate() {
+            let commits = &repo.objects().commits;
+            let target = outside.path().join(number.to_string());
+            fs::create_dir(&target).expect("a folder");
+            fs::write(target.join("there"), format!("{}\n", commits[0])).expect("a ref");
+            let path = repo.git_dir().join(link);
+            let _ = fs::remove_dir_all(&path);
+            symlink(&target, &path).expect("a link");
+            let run = |args: &[&str]| match number {
+                0 => refdb(repo.path()).args(args).run(),
+                _ => repo.git(args).run(),
+            };
+            let there = format!("{link}/there");
+            let new = format!("{link}/new");
+            let codes = [
+                run(&["update-ref", &there, &commits[1]]).code(),
+                run(&["update-ref", &new, &commits[2]]).code(),
+                run(&["update-ref", "-d", &there]).code(),
+                run(&["pack-refs", "--all"]).code(),
+            ];
+            let listed = run(&["for-each-ref"]).text();
+            let left = fs::read_dir(&target).expect("a folder").count();
+            found.push((codes, listed, left));
+        }
+        assert_eq!(found[0], found[1], "{link}");
+    }
+}

@@ -1,0 +1,96 @@
+//! File systems of a test's own: made, mounted, and taken down when they are dropped, where the
+//! machine and the user allow it.
+//!
+//! ```no_run
+//! use refdb_testkit::mount::Mounted;
+//!
+//! let dir = tempfile::tempdir().unwrap();
+//! match Mounted::tmpfs("1m", dir.path()) {
+//!     Ok(mounted) => println!("{}", mounted.path().display()),
+//!     Err(reason) => println!("not here: {reason}"),
+//! }
+//! ```
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A mounted file system.
+#[derive(Debug)]
+pub struct Mounted {
+    dir: PathBuf,
+}
+
+/// Makes an ext4 in a new file of so many megabytes.
+///
+/// # Errors
+///
+/// The reason why that cannot be done here.
+pub fn make_ext4(image: &Path, megabytes: u64) -> Result<(), String> {
+    let file = File::create(image).map_err(|error| error.to_string())?;
+    let sized = file.set_len(megabytes << 20);
+    sized.map_err(|error| error.to_string())?;
+    run("/usr/sbin/mkfs.ext4", &["-q".as_ref(), image.as_os_str()])
+}
+
+impl Mounted {
+    /// Mounts the ext4 in the file `image` on the folder `dir`.
+    ///
+    /// # Errors
+    ///
+    /// The reason why that cannot be done here.
+    pub fn ext4(image: &Path, dir: &Path) -> Result<Mounted, String> {
+        let args = ["-o".as_ref(), "loop".as_ref(), image.as_os_str()];
+        Mounted::mount(&args, dir)
+    }
+
+    /// Mounts a new file system in memory, of a size as `mount` takes it, on the folder `dir`.
+    ///
+    /// # Errors
+    ///
+    /// The reason why that cannot be done here.
+    pub fn tmpfs(size: &str, dir: &Path) -> Result<Mounted, String> {
+        let size = format!("size={size}");
+        let args = ["-t", "tmpfs", "-o", &size, "none"];
+        Mounted::mount(&args.map(OsStr::new), dir)
+    }
+
+    fn mount(args: &[&OsStr], dir: &Path) -> Result<Mounted, String> {
+        run("/usr/bin/mount", &[args, &[dir.as_os_str()]].concat())?;
+        Ok(Mounted { dir: dir.into() })
+    }
+
+    /// Lets nobody write from now on.
+    ///
+    /// # Panics
+    ///
+    /// If that fails.
+    pub fn make_read_only(&self) {
+        let args = ["-o".as_ref(), "remount,ro".as_ref(), self.dir.as_os_str()];
+        run("/usr/bin/mount", &args).expect("it can be mounted read-only");
+    }
+
+    /// Returns the folder.
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // A process that has just been killed may still have files there.
+        let args = ["-l".as_ref(), self.dir.as_os_str()];
+        let _ = run("/usr/bin/umount", &args);
+    }
+}
+
+fn run(program: &str, args: &[&OsStr]) -> Result<(), String> {
+    let out = Command::new(program).args(args).output();
+    let out = out.map_err(|error| format!("{program}: {error}"))?;
+    if out.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&out.stderr);
+    Err(format!("{program}: {}", said.trim_end()))
+}
