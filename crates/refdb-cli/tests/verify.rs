@@ -284,7 +284,8 @@ for_every_format! {
             "fsck.badRefOid=", "fsck.nulInHeader=warn", "fsck.nulInHeader=error", "fsck.x.y=z",
             "fsck.badDate=ignore", "fetch.fsck.foo=bar", "fsck.largePathname=error:x",
             "fsck.largePathname=error:10", "fsck.badRefOid=error:10", "fsck.skipList",
-            "fsck.skipList=/nonexistent", &list, &bad_list,
+            "fsck.skipList=/no/such/list", "fsck.skipList=:(optional)/no/such/list",
+            "fsck.skipList=:(optional)", &list, &bad_list,
         ] {
             for options in [&[][..], &["--strict"]] {
                 both(repo.path(), &[setting], options);
@@ -292,6 +293,11 @@ for_every_format! {
         }
         repo.config("fsck.badHeadTarget", "ignore");
         assert_eq!(both(repo.path(), &[], &[]).code, 0);
+        let config = repo.git_dir().join("config");
+        let mut text = fs::read_to_string(&config).expect("the configuration");
+        text.push_str("[fsck]\n\n\tskipList\n");
+        fs::write(&config, text).expect("the configuration");
+        both(repo.path(), &[], &[]);
     }
 
     fn worktrees(format) {

@@ -253,11 +253,19 @@ impl Severities {
     }
 }
 
-/// Reads a list of object ids, each on its line, with comments behind `#`.
+/// Reads a list of object ids, each on its line, with comments behind `#`. Behind `:(optional)` it
+/// may be missing.
 fn read_skip_list(repository: &Repository, value: &BStr) -> Result<()> {
+    let optional = value.strip_prefix(b":(optional)");
+    let value = optional.map_or(value, ByteSlice::as_bstr);
     let Some(path) = repository.config().expand_home(value) else {
         return Err(refused(format!("failed to expand user dir in: '{value}'")));
     };
+    let stat = repository.system().stat(&path);
+    let is_missing = stat.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+    if optional.is_some() && is_missing {
+        return Ok(());
+    }
     let content = repository.system().read(&path).map_err(|_| {
         let path = path.display();
         refused(format!("could not open object name list: {path}"))

@@ -98,10 +98,12 @@ fn severities(repository: &Repository, strict: bool) -> Result<Severities> {
         let bare_key = key.trim_matches('\'');
         let entry = repository.config().all(bare_key);
         let entry = entry.into_iter().find(|entry| entry.value().is_none());
-        Failure::fatal(match entry.map(|entry| (entry.scope(), entry.file())) {
-            Some((scope, Some(file))) if scope != Scope::Command => {
+        let place = entry.map(|entry| (entry.scope(), entry.file(), entry.line()));
+        Failure::fatal(match place {
+            Some((scope, Some(file), line)) if scope != Scope::Command => {
                 let file = shown(repository, file);
-                format!("bad config variable {key} in file '{}'", file.display())
+                let file = file.display();
+                format!("bad config variable {key} in file '{file}' at line {line}")
             }
             _ => format!("unable to parse {key} from command-line config"),
         })
