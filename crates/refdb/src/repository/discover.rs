@@ -221,7 +221,8 @@ impl Search<'_> {
     /// Returns the common directory if `git_dir` is the directory of a repository: it has a
     /// `HEAD` that looks like one, and there are `objects` and `refs`.
     fn repository(&self, git_dir: &Path) -> Result<Option<PathBuf>> {
-        if !self.has_head(git_dir) && !(self.damaged && self.had_head(git_dir)) {
+        let may_be_damaged = self.damaged && self.had_head(git_dir);
+        if !may_be_damaged && !self.has_head(git_dir) {
             return Ok(None);
         }
         let common_dir = self.common_dir_of(git_dir)?;
