@@ -73,9 +73,11 @@ const HEALTHY: u64 = 25;
 /// Of how many healthy stacks one is also written to by JGit, which takes long to start.
 const JGIT_SHARE: u64 = 10;
 
-/// Symrefs may lead in a circle by order, as Git allows: that much is told by right.
+/// Symrefs may lead in a circle by order, and a tag may be written through one to a branch, as Git
+/// allows and its fsck finds fault with: that much is told by right.
 fn is_by_order(damage: &Damage) -> bool {
-    damage.what.contains("leads in a circle")
+    let by_order = ["leads in a circle", "is a tag, where a commit belongs"];
+    by_order.iter().any(|what| damage.what.contains(what))
 }
 
 for_every_format! {

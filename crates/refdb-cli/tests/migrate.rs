@@ -352,6 +352,20 @@ for_every_format! {
         assert_eq!(undo().code(), 255);
     }
 
+    fn refdb_notices_that_the_refs_were_migrated(format) {
+        let commit = Repo::init(format).objects().commits[1].clone();
+        for name in ["refs/tags/x", "refs/notes/commits", "refs/heads/x", "ORIG_HEAD"] {
+            let repo = Repo::init(format);
+            repo.update_refs(format!("create refs/heads/main {commit}\n"));
+            let mut stale = Stale::start(env!("CARGO_BIN_EXE_refdb").as_ref(), &repo);
+            migrate_silently(&repo, other(format.refs));
+            assert!(!stale.write(&format!("update {name} {commit}\n")), "{name}: nobody would read it");
+            let out = refdb(repo.path()).args(["update-ref", name, &commit]).run();
+            assert!(out.status.success(), "{}", out.stderr.as_bstr());
+            assert_eq!(leftovers(&repo), Vec::<String>::new(), "{name}");
+        }
+    }
+
     fn a_process_that_knows_the_old_format_only_fails(format) {
         let commit = Repo::init(format).objects().commits[1].clone();
         let names = ["refs/heads/main", "refs/heads/new", "refs/heads/deep/er", "HEAD"];

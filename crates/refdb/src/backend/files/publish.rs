@@ -30,7 +30,7 @@ use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::layout::Place;
 use crate::lockfile::journal::Journal;
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
-use crate::system::{bytes_to_path, remove_empty_tree};
+use crate::system::{FileKind, bytes_to_path, remove_empty_tree};
 
 /// From so many direct refs on, packed-refs is considered.
 pub(super) const BATCH_MIN: usize = 64;
@@ -88,7 +88,25 @@ impl Assigned<'_> {
 }
 
 impl FilesSession {
+    /// Fails if the refs were migrated after this process had looked which format they have: what it
+    /// writes would be read by nobody. Where its locks could be taken that is over, and `refs/heads`
+    /// is a file.
+    fn assert_not_migrated(&self) -> Result<()> {
+        let path = self.files.layout.common_dir().join("refs/heads");
+        match self.files.system.lstat(&path) {
+            Ok(stat) if stat.kind == FileKind::File => Err(Error::new(
+                ErrorKind::Locked,
+                format!(
+                    "'{}' is a file: the refs were migrated to another format; try again",
+                    path.display()
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn prepare_plan(&mut self, plan: &Plan<'_>) -> Result<()> {
+        self.assert_not_migrated()?;
         self.planned.logs = log_appends(&self.files, plan)?;
         let made = self.planned.whole_logs.plan(&plan.log_changes);
         self.planned
