@@ -239,10 +239,14 @@ impl Odb {
     /// # Errors
     /// `Io` when the database cannot be read.
     pub fn with_prefix(&self, hex: &[u8]) -> Result<Vec<ObjectId>> {
-        let text = std::str::from_utf8(hex).ok();
-        let text = text.filter(|text| text.len() <= self.format.hex_len());
-        let prefix = text.and_then(|text| gix_hash::Prefix::from_hex(text).ok());
-        let Some(prefix) = prefix.filter(|_| hex.len() >= ABBREVIATION_MIN) else {
+        // A prefix knows the object format by the length of its id.
+        let prefix = (hex.len() <= self.format.hex_len()).then(|| {
+            let mut full = hex.to_vec();
+            full.resize(self.format.hex_len(), b'0');
+            let id = gix_hash::ObjectId::from_hex(&full).ok()?;
+            gix_hash::Prefix::new(&id, hex.len()).ok()
+        });
+        let Some(prefix) = prefix.flatten().filter(|_| hex.len() >= ABBREVIATION_MIN) else {
             return Ok(Vec::new());
         };
         let found = self.with_handles(|handles| {
