@@ -1,7 +1,9 @@
 //! What the command does beyond what one run beside Git can show: dialogues, closed pipes, large
 //! input, its own words.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
 use bstr::ByteSlice;
@@ -181,6 +183,46 @@ for_every_format! {
         check(&["refs", "delete", name, two], 0, "");
         check(&["refs", "delete", name], 0, "");
         assert!(repo.refs().is_empty());
+    }
+}
+
+for_every_format! {
+    fn the_hook_is_asked_before_a_ref_is_renamed(format) {
+        let repo = Repo::init(format);
+        let commit = &repo.objects().commits[0];
+        let zero = format.objects.zero();
+        repo.update_refs(format!("create refs/heads/b {commit}\n"));
+        let hook = repo.git_dir().join("hooks/reference-transaction");
+        fs::create_dir_all(hook.parent().expect("a folder")).expect("a folder");
+        let script = |code: i32| {
+            let text = format!("#!/bin/sh\necho $1 >>told\ncat >>told\nexit {code}\n");
+            fs::write(&hook, text).expect("a file");
+            fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("a file");
+        };
+        let told = || {
+            let path = [repo.path().join("told"), repo.git_dir().join("told")];
+            let path = path.iter().find(|path| path.exists()).expect("it was called");
+            let text = fs::read_to_string(path).expect("a file");
+            fs::remove_file(path).expect("a file");
+            text
+        };
+        let lines = format!("{zero} {commit} refs/heads/a\n{commit} {zero} refs/heads/b\n");
+        script(1);
+        let refused = run(&repo, &["refs", "rename", "refs/heads/b", "refs/heads/a"]);
+        assert!(!refused.status.success());
+        assert!(refused.stderr.contains_str("aborted by the reference-transaction hook"));
+        assert_eq!(told(), format!("preparing\n{lines}aborted\n{lines}"));
+        script(0);
+        let quarantined = command(&repo, &["refs", "rename", "refs/heads/b", "refs/heads/a"])
+            .env("GIT_QUARANTINE_PATH", "/x")
+            .output()
+            .expect("it runs");
+        assert!(quarantined.stderr.contains_str("forbidden inside quarantine environment"));
+        assert_ok(&run(&repo, &["refs", "rename", "refs/heads/b", "refs/heads/a"]));
+        assert_eq!(
+            told(),
+            format!("preparing\n{lines}prepared\n{lines}committed\n{lines}")
+        );
     }
 }
 

@@ -95,6 +95,15 @@ pub(crate) fn tell(hook: &dyn Hook, step: Step, lines: &[u8]) -> Result<()> {
     answer.map(|_| ()).map_err(|error| as_hook_error(&error))
 }
 
+/// Asks the hook about a step, and tells it if its own answer ends everything.
+pub(crate) fn ask_or_abort(hook: &dyn Hook, step: Step, lines: &[u8]) -> Result<()> {
+    let answer = ask(hook, step, lines);
+    if answer.is_err() {
+        tell(hook, Step::Aborted, lines)?;
+    }
+    answer
+}
+
 /// Returns the hook if there is anything to call.
 pub(crate) fn present(hook: Option<&dyn Hook>) -> Result<Option<&dyn Hook>> {
     match hook {

@@ -1,12 +1,14 @@
 //! Renaming and copying a ref together with its reflog.
 //!
 //! 1. The new ref is there before the old one goes, also where one name lies below the other.
-//! 2. HEAD and other symrefs to the old name stay as they are: who renames a branch moves them.
+//! 2. The hook is asked as for any other transaction, and no ref is renamed in quarantine.
+//! 3. HEAD and other symrefs to the old name stay as they are: who renames a branch moves them.
 
 use crate::backend::{
     Backend, Locked, LogChange, LogWrite, NewValue, Plan, Ref, RefFormat, Session, Write,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::hook::{self, Step};
 use crate::name::RefName;
 use crate::oid::ObjectId;
 use crate::options::Options;
@@ -46,6 +48,7 @@ pub(crate) fn rename(
     if from == to {
         return Ok(Outcome::default());
     }
+    super::may_write(options)?;
     let mut session = backend.begin()?;
     let (old, via_head) = rename.lock(backend, session.as_mut())?;
     let Target::Direct(oid) = old.target else {
@@ -78,11 +81,43 @@ pub(crate) fn rename(
     let mut plan = Plan::of(writes, entries, || committer(options, system));
     plan.log_changes = vec![change];
     plan.renames = !rename.copies;
-    session.prepare(plan)?;
-    publish(session)
+    let hook = hook::present(options.hook.as_deref())?;
+    let lines = rename.lines(oid);
+    let Some(hook) = hook else {
+        session.prepare(plan)?;
+        return publish(session);
+    };
+    hook::ask_or_abort(hook, Step::Preparing, &lines)?;
+    if let Err(error) = session.prepare(plan) {
+        hook::tell(hook, Step::Aborted, &lines)?;
+        return Err(error);
+    }
+    hook::ask_or_abort(hook, Step::Prepared, &lines)?;
+    let outcome = publish(session);
+    let end = match outcome {
+        Ok(_) => Step::Committed,
+        Err(_) => Step::Aborted,
+    };
+    hook::tell(hook, end, &lines)?;
+    outcome
 }
 
 impl Rename<'_> {
+    /// Returns what the hook is told: that the new ref comes, and that the old one goes.
+    fn lines(&self, oid: ObjectId) -> Vec<u8> {
+        let null = ObjectId::null(oid.format());
+        let mut changes = vec![(self.to, null, oid)];
+        if !self.copies {
+            changes.push((self.from, oid, null));
+        }
+        changes.sort_by(|low, high| low.0.cmp(&high.0));
+        let mut lines = Vec::new();
+        for (name, old, new) in changes {
+            hook::push_line(&mut lines, old, new, name);
+        }
+        lines
+    }
+
     /// Takes the locks; returns the old ref, and whether HEAD points to it and loses it.
     fn lock(&self, backend: &dyn Backend, session: &mut dyn Session) -> Result<(Ref, bool)> {
         let head = RefName::from_disk(b"HEAD");

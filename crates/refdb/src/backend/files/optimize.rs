@@ -49,7 +49,7 @@ pub(super) fn optimize(files: &Files, options: &OptimizeOptions<'_>) -> Result<(
         for (name, value) in &packed {
             hook::push_line(&mut lines, null, value.oid, RefName::from_disk(name));
         }
-        ask_or_abort(hook, Step::Preparing, &lines)?;
+        hook::ask_or_abort(hook, Step::Preparing, &lines)?;
     }
     let old = files.packed.snapshot()?;
     let edits: Vec<PackedEdit<'_>> = packed
@@ -64,7 +64,7 @@ pub(super) fn optimize(files: &Files, options: &OptimizeOptions<'_>) -> Result<(
         let peel = |oid| peel(options.objects, oid);
         lock.write(&old, &edits, Some(&peel), &files.options)?;
         if let Some(hook) = hook {
-            ask_or_abort(hook, Step::Prepared, &lines)?;
+            hook::ask_or_abort(hook, Step::Prepared, &lines)?;
         }
         lock.publish(&files.packed)?;
         if files.options.fsync {
@@ -72,7 +72,7 @@ pub(super) fn optimize(files: &Files, options: &OptimizeOptions<'_>) -> Result<(
             lock.sync_name()?;
         }
     } else if let Some(hook) = hook {
-        ask_or_abort(hook, Step::Prepared, &lines)?;
+        hook::ask_or_abort(hook, Step::Prepared, &lines)?;
     }
     lock.release()?;
     if let Some(hook) = hook {
@@ -93,15 +93,6 @@ fn sweep_locks(files: &Files) -> Result<()> {
             .map_err(|error| Error::io("unable to remove locks in", dir, error))?;
     }
     Ok(())
-}
-
-/// Asks the hook about a step, and tells it if its own answer ends everything.
-fn ask_or_abort(hook: &dyn Hook, step: Step, lines: &[u8]) -> Result<()> {
-    let answer = hook::ask(hook, step, lines);
-    if answer.is_err() {
-        hook::tell(hook, Step::Aborted, lines)?;
-    }
-    answer
 }
 
 fn peel(objects: &dyn Objects, oid: ObjectId) -> Result<Option<ObjectId>> {
@@ -184,9 +175,13 @@ fn prune(
         if let Some(hook) = hook {
             line.clear();
             hook::push_line(&mut line, value.oid, null, RefName::from_disk(name));
-            ask_or_abort(hook, Step::Preparing, &line)?;
+            hook::ask_or_abort(hook, Step::Preparing, &line)?;
         }
-        let may_go = || hook.map_or(Ok(()), |hook| ask_or_abort(hook, Step::Prepared, &line));
+        let may_go = || {
+            hook.map_or(Ok(()), |hook| {
+                hook::ask_or_abort(hook, Step::Prepared, &line)
+            })
+        };
         let removed = match locks.prune_one(name, value.oid, &may_go) {
             Ok(removed) => removed,
             Err(error) if error.kind() == ErrorKind::Hook => return Err(error),
