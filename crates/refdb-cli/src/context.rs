@@ -205,6 +205,16 @@ impl Context {
         Ok(self.repository()?.object_format())
     }
 
+    /// Prepares to resolve revision expressions, whose paths are relative to where we are.
+    fn revisions(&self) -> Result<Revisions<'_>> {
+        let repository = self.repository()?;
+        let here = std::env::current_dir().ok();
+        let prefix = here.as_deref().zip(repository.work_tree());
+        let prefix = prefix.and_then(|(here, top)| here.strip_prefix(top).ok());
+        let prefix = prefix.map_or(&b""[..], |prefix| prefix.as_os_str().as_bytes());
+        Ok(Revisions::new(repository).prefix(prefix))
+    }
+
     /// Returns the object that a revision expression names.
     ///
     /// A full-length id is taken as it stands: neither a ref nor the object is looked up.
@@ -215,7 +225,7 @@ impl Context {
         {
             return Ok(Some(oid));
         }
-        let revisions = Revisions::new(repository);
+        let revisions = self.revisions()?;
         let resolved = revisions.resolve(expression);
         say_notes(&revisions);
         Ok(resolved?)
@@ -223,7 +233,7 @@ impl Context {
 
     /// Returns the commit that an object is, or leads to through tags; says why if it is none.
     pub(crate) fn commit_of(&self, oid: ObjectId) -> Result<Option<ObjectId>> {
-        let revisions = Revisions::new(self.repository()?);
+        let revisions = self.revisions()?;
         let commit = revisions.commit(oid);
         say_notes(&revisions);
         Ok(commit?)
@@ -232,7 +242,7 @@ impl Context {
     /// Returns the object that a revision expression names, without a word about it; `None` also
     /// for what is no expression.
     pub(crate) fn find_object(&self, expression: &[u8]) -> Result<Option<ObjectId>> {
-        let revisions = Revisions::new(self.repository()?);
+        let revisions = self.revisions()?;
         Ok(revisions.resolve(expression).unwrap_or_default())
     }
 

@@ -146,7 +146,7 @@ impl From<refdb::Error> for Failure {
 /// Splits the message about a value of the configuration into what is wrong and where it stands,
 /// which Git tells apart.
 fn split_place(message: &[u8]) -> (Option<&[u8]>, &[u8]) {
-    match message.split_once_str("\n") {
+    match message.rsplit_once_str("\n") {
         Some((what, place))
             if [
                 "bad config ",

@@ -24,7 +24,9 @@
 mod branch;
 mod dwim;
 mod history;
+mod index;
 mod reflog;
+mod refspec;
 mod short;
 mod shorten;
 mod suffix;

@@ -1,11 +1,12 @@
 //! Commits and trees, as far as revision expressions walk through them: parents, messages, entries.
 
 use std::collections::{BinaryHeap, HashSet};
+use std::io;
 
 use bstr::{BString, ByteSlice};
 use regex_lite::RegexBuilder;
 
-use super::{Hint, Revisions, shown};
+use super::{Hint, Revisions, index, shown};
 use crate::error::{Error, ErrorKind, Result};
 use crate::graph::{commit_parents, commit_time};
 use crate::objects::ObjectKind;
@@ -31,18 +32,30 @@ impl Revisions<'_> {
         self.full_id(hex)
     }
 
-    /// Resolves `:/text`, and refuses `:path`.
+    /// Resolves `:/text`, and `:path` with or without a stage before the path.
     pub(super) fn leading_colon(&self, expression: &[u8]) -> Result<Option<ObjectId>> {
-        match expression.strip_prefix(b":/") {
-            Some(text) if !text.is_empty() => self.search_from(&self.tips()?, text),
-            _ => Err(Error::new(
-                ErrorKind::Unsupported,
-                format!(
-                    "'{}': paths in the index cannot be resolved",
-                    shown(expression)
-                ),
-            )),
+        if let Some(text) = expression.strip_prefix(b":/")
+            && !text.is_empty()
+        {
+            return self.search_from(&self.tips()?, text);
         }
+        let (stage, path) = match expression {
+            [b':', stage @ b'0'..=b'3', b':', path @ ..] => (stage - b'0', path),
+            _ => (0, expression.get(1..).unwrap_or_default()),
+        };
+        let path = self.absolute_path(path)?;
+        let file = self.repository.environment().path("GIT_INDEX_FILE");
+        let file = match (file, self.repository.work_tree()) {
+            (None, _) => self.repository.git_dir().join("index"),
+            (Some(file), Some(top)) => top.join(file),
+            (Some(file), None) => file,
+        };
+        let content = match self.repository.system().read(&file) {
+            Ok(content) => content,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io("unable to read", &file, error)),
+        };
+        index::find(&content, &file, self.odb.format(), &path, stage.into())
     }
 
     /// Returns the commits that `HEAD` and all refs lead to.
@@ -150,8 +163,7 @@ impl Revisions<'_> {
 
     /// Returns a path as seen from the top of the work tree.
     fn absolute_path(&self, path: &[u8]) -> Result<BString> {
-        let is_relative =
-            path == b"." || path == b".." || path.starts_with(b"./") || path.starts_with(b"../");
+        let is_relative = path.starts_with(b"./") || path.starts_with(b"../");
         if !is_relative {
             return Ok(path.into());
         }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use bstr::{BStr, BString, ByteSlice};
 
-use super::{Revisions, shown};
+use super::{Revisions, refspec, shown};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{RefName, SYMREF_DEPTH_MAX};
 use crate::repository::Repository;
@@ -62,7 +62,7 @@ impl Revisions<'_> {
         match branch.as_bytes().strip_prefix(b"refs/heads/") {
             None => Ok(None),
             Some(short) => {
-                let tracking = Tracking::new(self.repository);
+                let tracking = Tracking::new(self.repository)?;
                 Ok(tracking.tracked(self, short, direction)?.ok())
             }
         }
@@ -80,13 +80,16 @@ impl Revisions<'_> {
         } else {
             branch.into()
         };
-        let tracking = Tracking::new(self.repository);
+        let tracking = Tracking::new(self.repository)?;
         tracking.tracked(self, &branch, direction)?.map_err(refuse)
     }
 
     /// Returns the branch that is checked out, without `refs/heads/`: the one at the end of HEAD's
     /// symrefs, which need not exist.
-    fn current_branch(&self) -> Result<Option<BString>> {
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` for the files.
+    pub fn current_branch(&self) -> Result<Option<BString>> {
         let mut name = BString::from("HEAD");
         for _ in 0..SYMREF_DEPTH_MAX {
             let found = self.store.read(RefName::from_disk(&name))?;
@@ -101,18 +104,36 @@ impl Revisions<'_> {
 
 impl<'r> Tracking<'r> {
     /// Takes the configuration of a repository apart.
-    pub fn new(repository: &'r Repository) -> Self {
+    ///
+    /// # Errors
+    /// `Config` for a key that needs a value and has none, and a refspec that is none.
+    pub fn new(repository: &'r Repository) -> Result<Self> {
         let mut tracking = Tracking {
             repository,
             branches: HashMap::new(),
             remotes: HashMap::new(),
         };
         for entry in repository.config().entries() {
-            let Some(value) = entry.value() else { continue };
             let key = entry.key();
             let Some((name, variable)) = key.rsplit_once_str(".") else {
                 continue;
             };
+            let known: &[&[u8]] = match name {
+                name if name.starts_with(b"branch.") => &[b"remote", b"pushremote", b"merge"],
+                name if name.starts_with(b"remote.") => &[b"url", b"fetch", b"push"],
+                _ => continue,
+            };
+            if !known.contains(&variable) {
+                continue;
+            }
+            let Some(value) = entry.value() else {
+                return Err(entry.unparsable(format_args!("missing value for '{key}'")));
+            };
+            let is_refspec = name.starts_with(b"remote.") && variable != b"url";
+            if is_refspec && !refspec::is_valid(value, variable == b"push") {
+                let text = format!("invalid refspec '{value}'");
+                return Err(Error::new(ErrorKind::Config, text));
+            }
             if let Some(name) = name.strip_prefix(b"branch.") {
                 let branch = tracking.branches.entry(name.as_bstr()).or_default();
                 match variable {
@@ -131,7 +152,7 @@ impl<'r> Tracking<'r> {
                 }
             }
         }
-        tracking
+        Ok(tracking)
     }
 
     /// Returns the full name of the tracking branch of a branch, given without `refs/heads/`; `None`
@@ -169,7 +190,7 @@ impl<'r> Tracking<'r> {
                 let remote = self.push_remote(branch);
                 let full = [b"refs/heads/", branch].concat();
                 let push = &self.remotes.get(remote)?.push;
-                map_refspecs(push.iter().copied(), full.as_bstr())
+                refspec::map(push.iter().copied(), full.as_bstr())
             }
         }
     }
@@ -230,7 +251,7 @@ impl<'r> Tracking<'r> {
         if let Some(configured) = self.remotes.get(remote)
             && !configured.push.is_empty()
         {
-            let target = map_refspecs(configured.push.iter().copied(), full.as_bstr());
+            let target = refspec::map(configured.push.iter().copied(), full.as_bstr());
             return Ok(match target {
                 Some(target) => tracking(target.as_bstr()),
                 None => Err(format!(
@@ -245,27 +266,45 @@ impl<'r> Tracking<'r> {
         {
             return Ok(tracking(full.as_bstr()));
         }
-        let default = config.string("push.default").map(|value| value.as_bytes());
-        match default {
-            Some(b"nothing") => Ok(Err(
+        let Some(default) = config.get("push.default") else {
+            return self.simple_push_target(revisions, branch, tracking);
+        };
+        let Some(value) = default.value() else {
+            return Err(default.unparsable("missing value for 'push.default'"));
+        };
+        match value.as_bytes() {
+            b"nothing" => Ok(Err(
                 "push has no destination (push.default is 'nothing')".to_owned()
             )),
-            Some(b"matching" | b"current") => Ok(tracking(full.as_bstr())),
-            Some(b"upstream" | b"tracking") => self.upstream(revisions, branch),
-            _ => {
-                let upstream = match self.upstream(revisions, branch)? {
-                    Ok(upstream) => upstream,
-                    Err(reason) => return Ok(Err(reason)),
-                };
-                Ok(tracking(full.as_bstr()).and_then(|current| {
-                    if current == upstream {
-                        Ok(current)
-                    } else {
-                        Err("cannot resolve 'simple' push to a single destination".to_owned())
-                    }
-                }))
-            }
+            b"matching" | b"current" => Ok(tracking(full.as_bstr())),
+            b"upstream" | b"tracking" => self.upstream(revisions, branch),
+            b"simple" => self.simple_push_target(revisions, branch, tracking),
+            _ => Err(default.unparsable(format_args!(
+                "malformed value for push.default: {value}\n\
+                 error: must be one of nothing, matching, simple, upstream or current"
+            ))),
         }
+    }
+
+    /// Returns the branch of the same name, if it is where the branch is pulled from.
+    fn simple_push_target(
+        &self,
+        revisions: &Revisions<'_>,
+        branch: &[u8],
+        tracking: impl FnOnce(&BStr) -> Tracked,
+    ) -> Result<Tracked> {
+        let upstream = match self.upstream(revisions, branch)? {
+            Ok(upstream) => upstream,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let full = BString::from([b"refs/heads/", branch].concat());
+        Ok(tracking(full.as_bstr()).and_then(|current| {
+            if current == upstream {
+                Ok(current)
+            } else {
+                Err("cannot resolve 'simple' push to a single destination".to_owned())
+            }
+        }))
     }
 
     /// Returns the remote that a branch is pushed to: the only one, or `origin`, where the
@@ -284,91 +323,6 @@ impl<'r> Tracking<'r> {
     /// Returns the tracking branch that a remote's ref is fetched to.
     fn fetched_to(&self, remote: &BStr, name: &BStr) -> Option<BString> {
         let fetch = &self.remotes.get(remote)?.fetch;
-        map_refspecs(fetch.iter().copied(), name)
-    }
-}
-
-/// Returns what the first refspec that has `name` on its left side makes of it, unless a negative
-/// one excludes it.
-///
-/// A negative refspec is compared with the left side of each other one that has `name` on its right
-/// side, or is `name` alone: that is how Git does it, also where the left side is asked for.
-fn map_refspecs<'s>(
-    refspecs: impl Iterator<Item = &'s BStr> + Clone,
-    name: &BStr,
-) -> Option<BString> {
-    let positive = refspecs
-        .clone()
-        .filter(|refspec| !refspec.starts_with(b"^"));
-    let sides = positive.map(|refspec| {
-        let refspec = refspec.strip_prefix(b"+").unwrap_or(refspec);
-        match refspec.split_once_str(":") {
-            Some((from, to)) => (from, Some(to)),
-            None => (refspec, None),
-        }
-    });
-    let mut reversed = sides
-        .clone()
-        .filter_map(|(from, to)| match from.contains(&b'*') {
-            true => Some(fill(from, matched(to.unwrap_or(from), name)?)),
-            false => (from == name.as_bytes()).then(|| BString::from(from)),
-        });
-    let is_excluded = reversed.any(|source| {
-        let mut negative = refspecs.clone().filter_map(|it| it.strip_prefix(b"^"));
-        negative.any(|excluded| matched(excluded, source.as_bstr()).is_some())
-    });
-    if is_excluded {
-        return None;
-    }
-    sides
-        .filter_map(|(from, to)| Some((from, to.filter(|to| !to.is_empty())?)))
-        .find_map(|(from, to)| Some(fill(to, matched(from, name)?)))
-}
-
-/// Puts something in the place of the `*` of a pattern, if it has one.
-fn fill(pattern: &[u8], middle: &[u8]) -> BString {
-    match pattern.split_once_str("*") {
-        Some((front, back)) => [front, middle, back].concat().into(),
-        None => pattern.into(),
-    }
-}
-
-/// Returns what the `*` of a pattern stands for in `name`; empty for an equal name.
-fn matched<'n>(pattern: &[u8], name: &'n BStr) -> Option<&'n [u8]> {
-    match pattern.split_once_str("*") {
-        None => (pattern == name.as_bytes()).then_some(b""),
-        Some((front, back)) => name.strip_prefix(front)?.strip_suffix(back),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn map(refspecs: &[&str], name: &str) -> Option<String> {
-        let refspecs = refspecs.iter().map(|refspec| refspec.as_bytes().as_bstr());
-        map_refspecs(refspecs, name.into()).map(|target| target.to_string())
-    }
-
-    #[test]
-    fn refspecs() {
-        let all = "+refs/heads/*:refs/remotes/o/*";
-        let to = |name: &str| Some(name.to_owned());
-        assert_eq!(map(&[all], "refs/heads/a/b"), to("refs/remotes/o/a/b"));
-        assert_eq!(map(&[all], "refs/tags/a"), None);
-        assert_eq!(
-            map(&["refs/heads/a:x", "^refs/heads/a"], "refs/heads/a"),
-            None
-        );
-        assert_eq!(
-            map(&[all, "^refs/heads/a"], "refs/heads/a"),
-            to("refs/remotes/o/a")
-        );
-        assert_eq!(map(&["refs/heads/a"], "refs/heads/a"), None);
-        assert_eq!(map(&["refs/heads/a:x", all], "refs/heads/a"), to("x"));
-        assert_eq!(
-            map(&["refs/heads/a-*:r/*-b"], "refs/heads/a-1"),
-            to("r/1-b")
-        );
+        refspec::map(fetch.iter().copied(), name)
     }
 }

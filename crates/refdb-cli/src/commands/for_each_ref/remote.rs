@@ -1,5 +1,7 @@
 //! `%(upstream)` and `%(push)`: the tracking branches of a branch, and how far it is from them.
 
+use std::borrow::Cow;
+
 use bstr::{BStr, BString};
 use refdb::graph::Graph;
 use refdb::objects::{ObjectKind, Peeled};
@@ -89,9 +91,18 @@ impl<'c> Remotes<'c> {
             context,
             store: context.store()?,
             revisions: Revisions::new(repository),
-            tracking: Tracking::new(repository),
+            tracking: Tracking::new(repository)?,
             graph: None,
         })
+    }
+
+    /// Returns the branch that a name means: `HEAD` always is the one that is checked out.
+    pub(super) fn meant<'b>(&self, branch: &'b [u8]) -> Result<Option<Cow<'b, [u8]>>> {
+        if branch != b"HEAD" {
+            return Ok(Some(branch.into()));
+        }
+        let current = self.revisions.current_branch()?;
+        Ok(current.map(|current| Cow::Owned(current.into())))
     }
 
     /// Returns the tracking branch of a branch, given without `refs/heads/`.

@@ -335,6 +335,10 @@ impl<'c> Values<'c> {
             Some(remotes) => remotes,
             none => none.insert(Remotes::new(self.context)?),
         };
+        let Some(branch) = remotes.meant(branch)? else {
+            return Ok(());
+        };
+        let branch = branch.as_ref();
         let tracking = match direction {
             Direction::Push if form.of_remote => None,
             _ => match remotes.tracking_branch(branch, direction)? {
