@@ -30,7 +30,7 @@ use crate::reflog::LogEntry;
 use crate::resolve::{End, follow};
 use crate::system::System;
 use crate::transaction::rename::Rename;
-use crate::transaction::{self, Group, LogRewrite, Outcome, Transaction};
+use crate::transaction::{self, Commits, Group, LogRewrite, Outcome, Transaction};
 
 /// The refs of one repository, seen from one of its worktrees.
 #[derive(Clone, Debug)]
@@ -39,6 +39,7 @@ pub struct Store {
     objects: Arc<dyn Objects>,
     options: Arc<Options>,
     system: Arc<dyn System>,
+    commits: Arc<Commits>,
 }
 
 /// Where a name leads when symrefs are followed.
@@ -82,6 +83,7 @@ impl Store {
             objects,
             options,
             system,
+            commits: Arc::default(),
         })
     }
 
@@ -94,6 +96,12 @@ impl Store {
     #[cfg(feature = "git")]
     pub(crate) fn backend(&self) -> &dyn Backend {
         self.backend.as_ref()
+    }
+
+    /// Returns what brings the commits of several threads together.
+    #[cfg(test)]
+    pub(crate) fn commits(&self) -> &Commits {
+        &self.commits
     }
 
     /// Returns the settings.
@@ -166,6 +174,7 @@ impl Store {
             self.objects.as_ref(),
             &self.options,
             self.system.as_ref(),
+            &self.commits,
         )
     }
 

@@ -21,6 +21,7 @@
 //! # Ok(()) }
 //! ```
 
+mod commits;
 mod edit;
 mod expand;
 mod group;
@@ -33,12 +34,14 @@ mod plan;
 mod queue;
 pub(crate) mod rename;
 
+pub(crate) use commits::Commits;
 pub use edit::{Change, Edit, Expected, LogEdit};
 pub use group::Group;
 pub use log::LogRewrite;
 
 use crate::backend::{Backend, Published, Session};
 use crate::error::{Error, ErrorKind, Rejection, Result};
+use crate::hook;
 use crate::objects::Objects;
 use crate::options::{InvalidSettings, Options};
 use crate::system::System;
@@ -51,9 +54,11 @@ use queue::Queue;
 /// In a batch ([`Transaction::batch`]) single edits may be refused while the others go on.
 pub struct Transaction<'s> {
     backend: &'s dyn Backend,
+    objects: &'s dyn Objects,
     options: &'s Options,
     system: &'s dyn System,
-    queue: Queue<'s>,
+    commits: &'s Commits,
+    queue: Queue,
     batch: bool,
     initial: bool,
 }
@@ -83,13 +88,15 @@ impl<'s> Transaction<'s> {
         objects: &'s dyn Objects,
         options: &'s Options,
         system: &'s dyn System,
+        commits: &'s Commits,
     ) -> Self {
-        let queue = Queue::new(objects, options.object_format);
         Transaction {
             backend,
+            objects,
             options,
             system,
-            queue,
+            commits,
+            queue: Queue::new(options.object_format),
             batch: false,
             initial: false,
         }
@@ -115,7 +122,7 @@ impl<'s> Transaction<'s> {
     /// missing, or no commit where one is needed. The transaction is as it was before, and in a
     /// batch the caller may go on after a rejection.
     pub fn add(&mut self, edit: Edit<'_>) -> Result<()> {
-        self.queue.add(&edit)
+        self.queue.add(&edit, self.objects)
     }
 
     /// Returns how many edits were added.
@@ -146,7 +153,16 @@ impl<'s> Transaction<'s> {
         let mut expansion = Expansion::new(&self.queue, ids, &order, self.batch, format);
         let expanded = expansion.run(session.as_mut());
         let is_expanded = expanded.is_ok();
-        let prepared = expanded.and_then(|()| self.plan(&mut expansion, session.as_mut()));
+        let prepared = expanded.and_then(|()| {
+            let (options, system) = (self.options, self.system);
+            hand_plan(
+                &mut expansion,
+                session.as_mut(),
+                options,
+                system,
+                self.initial,
+            )
+        });
         if let Some(announcer) = &mut announcer {
             match &prepared {
                 Ok(()) => announcer.expanded(&expansion, session.as_mut(), self.initial)?,
@@ -171,16 +187,6 @@ impl<'s> Transaction<'s> {
         })
     }
 
-    /// Checks what was expanded, and hands the session the plan that it comes to.
-    fn plan(&self, expansion: &mut Expansion<'_, '_>, session: &mut dyn Session) -> Result<()> {
-        let format = self.backend.format();
-        names::check(expansion, session, self.initial, format)?;
-        expansion.release_refused(session);
-        let ends = plan::symref_ends(expansion, session, format)?;
-        let plan = plan::plan(expansion, &ends, self.options, self.system, self.initial);
-        session.prepare(plan)
-    }
-
     /// Gives the edits up, and tells the hook; dropping the transaction tells nobody.
     ///
     /// # Errors
@@ -192,13 +198,32 @@ impl<'s> Transaction<'s> {
         }
     }
 
-    /// Prepares and commits.
+    /// Prepares and commits. What several threads commit at the same time is written together, at
+    /// the cost of one transaction.
     ///
     /// # Errors
     /// As for [`Transaction::prepare`] and [`Prepared::commit`].
     pub fn commit(self) -> Result<Outcome> {
-        self.prepare()?.commit()
+        if self.initial || hook::present(self.options.hook.as_deref())?.is_some() {
+            return self.prepare()?.commit();
+        }
+        self.commits.commit(self)
     }
+}
+
+/// Checks what was expanded, and hands the session the plan that it comes to.
+fn hand_plan(
+    expansion: &mut Expansion<'_>,
+    session: &mut dyn Session,
+    options: &Options,
+    system: &dyn System,
+    initial: bool,
+) -> Result<()> {
+    let format = expansion.format;
+    names::check(expansion, session, initial, format)?;
+    expansion.release_refused(session);
+    let ends = plan::symref_ends(expansion, session, format)?;
+    session.prepare(plan::plan(expansion, &ends, options, system, initial))
 }
 
 /// Says why nothing may be written, if that is so.

@@ -107,6 +107,17 @@ impl<'b> GroupSession<'b> {
         Ok(session)
     }
 
+    /// Gives up the plan that was to come: what was locked for it is released.
+    pub(crate) fn abandon(&mut self) {
+        let fresh = std::mem::take(&mut self.fresh);
+        let names = fresh.iter().map(RefNameBuf::as_bytes).collect();
+        self.session.release(&names);
+        for name in fresh {
+            self.locked.remove(name.as_bytes());
+            self.released.insert(name);
+        }
+    }
+
     /// Returns what is known of a name: its value as the plans leave it.
     fn known(&self, name: RefName<'_>) -> Result<Option<Locked>> {
         let name = name.as_bytes();
@@ -217,18 +228,19 @@ impl Session for GroupSession<'_> {
         if plan.initial || plan.renames || !plan.log_changes.is_empty() {
             return Err(not_one_plan());
         }
+        // Entries of before a deletion would be kept.
+        let is_used = |name: &[u8]| self.written.contains_key(name) || self.logged.contains(name);
+        let mut deleted = plan
+            .writes()
+            .filter(|write| matches!(write.value, NewValue::Deleted));
+        if deleted.any(|write| is_used(write.name.as_bytes())) {
+            return Err(not_one_plan());
+        }
         for Write { name, value } in plan.writes() {
             let value = match value {
                 NewValue::Direct { oid, peeled } => Some((Target::Direct(oid), peeled)),
                 NewValue::Symbolic(target) => Some((Target::Symbolic(target.to_owned()), None)),
-                NewValue::Deleted => {
-                    // Entries of before a deletion would be kept.
-                    let bytes = name.as_bytes();
-                    if self.written.contains_key(bytes) || self.logged.contains(bytes) {
-                        return Err(not_one_plan());
-                    }
-                    None
-                }
+                NewValue::Deleted => None,
             };
             let value = value.map(|(target, peeled)| Ref {
                 target,

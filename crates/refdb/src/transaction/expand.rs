@@ -17,13 +17,13 @@ use super::ids::{Id, Ids};
 use super::queue::{Queue, Wanted};
 
 /// All updates that the edits come to. The first ones are the edits themselves.
-pub(super) struct Expansion<'q, 's> {
-    pub(super) queue: &'q Queue<'s>,
+pub(super) struct Expansion<'q> {
+    pub(super) queue: &'q Queue,
     pub(super) ids: Ids,
     /// The positions of the edits in the order of their names.
     pub(super) order: &'q [usize],
     pub(super) batch: bool,
-    format: RefFormat,
+    pub(super) format: RefFormat,
     pub(super) updates: Vec<Update>,
     /// Where the updates behind the edits come from.
     pub(super) derived: Vec<Derived>,
@@ -72,9 +72,9 @@ pub(super) enum Current {
     Symbolic(usize),
 }
 
-impl<'q, 's> Expansion<'q, 's> {
+impl<'q> Expansion<'q> {
     pub(super) fn new(
-        queue: &'q Queue<'s>,
+        queue: &'q Queue,
         ids: Ids,
         order: &'q [usize],
         batch: bool,
@@ -490,11 +490,7 @@ impl<'q, 's> Expansion<'q, 's> {
 }
 
 /// Returns the name of an update, where the rest of the expansion is borrowed otherwise.
-pub(super) fn name_of<'n>(
-    queue: &'n Queue<'_>,
-    derived: &'n [Derived],
-    update: usize,
-) -> RefName<'n> {
+pub(super) fn name_of<'n>(queue: &'n Queue, derived: &'n [Derived], update: usize) -> RefName<'n> {
     match update.checked_sub(queue.len()) {
         None => queue.name(update),
         Some(at) => derived[at].name.as_name(),

@@ -29,7 +29,7 @@ impl<'s> Announcer<'s> {
     ///
     /// # Errors
     /// `Hook` when that cannot be found out.
-    pub(super) fn new(hook: Option<&'s dyn Hook>, queue: &Queue<'_>) -> Result<Option<Self>> {
+    pub(super) fn new(hook: Option<&'s dyn Hook>, queue: &Queue) -> Result<Option<Self>> {
         Ok(hook::present(hook)?.map(|hook| {
             let mut lines = Vec::new();
             for edit in (0..queue.len()).filter(|&edit| !queue.is_log_only(edit)) {
@@ -72,7 +72,7 @@ impl<'s> Announcer<'s> {
     /// `Hook` when the hook refuses that.
     pub(super) fn expanded(
         &mut self,
-        expansion: &Expansion<'_, '_>,
+        expansion: &Expansion<'_>,
         session: &mut dyn Session,
         initial: bool,
     ) -> Result<()> {
@@ -90,7 +90,7 @@ impl<'s> Announcer<'s> {
     /// Announces the transaction of packed-refs that the deletions come to.
     fn packed_prepared(
         &mut self,
-        expansion: &Expansion<'_, '_>,
+        expansion: &Expansion<'_>,
         session: &mut dyn Session,
     ) -> Result<()> {
         let lines = packed_lines(expansion, usize::MAX);
@@ -114,7 +114,7 @@ impl<'s> Announcer<'s> {
     /// loose refs beside it, in the format that has both.
     fn split_initial(
         &mut self,
-        expansion: &Expansion<'_, '_>,
+        expansion: &Expansion<'_>,
         session: &mut dyn Session,
     ) -> Result<()> {
         if session.any_packed(&[])?.is_none() {
@@ -186,7 +186,7 @@ impl<'s> Announcer<'s> {
     pub(super) fn refused(
         &self,
         error: &Error,
-        expansion: &Expansion<'_, '_>,
+        expansion: &Expansion<'_>,
         session: &mut dyn Session,
         all: bool,
     ) -> Result<()> {
@@ -216,7 +216,7 @@ impl<'s> Announcer<'s> {
 
 /// Returns the names that are deleted from packed-refs too, of edits before `before`.
 fn packed_deletions<'e>(
-    expansion: &'e Expansion<'_, '_>,
+    expansion: &'e Expansion<'_>,
     before: usize,
 ) -> impl Iterator<Item = RefName<'e>> {
     let updates = 0..expansion.updates.len();
@@ -230,7 +230,7 @@ fn packed_deletions<'e>(
     deleted.map(|at| expansion.name(at))
 }
 
-fn packed_lines(expansion: &Expansion<'_, '_>, before: usize) -> Vec<u8> {
+fn packed_lines(expansion: &Expansion<'_>, before: usize) -> Vec<u8> {
     let null = *expansion.ids.get(Id::NULL);
     let mut lines = Vec::new();
     for name in packed_deletions(expansion, before) {
@@ -240,13 +240,13 @@ fn packed_lines(expansion: &Expansion<'_, '_>, before: usize) -> Vec<u8> {
 }
 
 /// Appends what the hook is told of one update.
-fn push_update(lines: &mut Vec<u8>, expansion: &Expansion<'_, '_>, update: usize) {
+fn push_update(lines: &mut Vec<u8>, expansion: &Expansion<'_>, update: usize) {
     let (edit, name) = (expansion.edit(update), expansion.name(update));
     push_line(lines, expansion.queue, &expansion.ids, edit, name);
 }
 
 /// Appends what the hook is told of one edit.
-fn push_line(lines: &mut Vec<u8>, queue: &Queue<'_>, ids: &Ids, edit: usize, name: RefName<'_>) {
+fn push_line(lines: &mut Vec<u8>, queue: &Queue, ids: &Ids, edit: usize, name: RefName<'_>) {
     match queue.expected(edit) {
         Wanted::Any | Wanted::Missing => ids.get(Id::NULL).push_hex(lines),
         Wanted::Oid(id) => ids.get(id).push_hex(lines),

@@ -23,6 +23,7 @@ impl Id {
 }
 
 /// Every id that a transaction has met.
+#[derive(Clone)]
 pub(super) struct Ids {
     values: Vec<ObjectId>,
     numbers: HashTable<Id>,

@@ -9,7 +9,7 @@ use super::expand::{Current, Expansion, name_of};
 use super::names;
 use super::queue::Wanted;
 
-impl Expansion<'_, '_> {
+impl Expansion<'_> {
     /// Locks the names of the updates in `by_name`, each name once, and records what was found.
     pub(super) fn lock_round(
         &mut self,

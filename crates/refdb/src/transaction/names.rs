@@ -19,7 +19,7 @@ use super::expand::{Current, Expansion};
 
 /// Refuses every update that would bring a ref into conflict with another.
 pub(super) fn check(
-    expansion: &mut Expansion<'_, '_>,
+    expansion: &mut Expansion<'_>,
     session: &mut dyn Session,
     initial: bool,
     format: RefFormat,
@@ -79,7 +79,7 @@ struct Names<'e> {
 }
 
 impl<'e> Names<'e> {
-    fn of(expansion: &'e Expansion<'_, '_>, format: RefFormat) -> Self {
+    fn of(expansion: &'e Expansion<'_>, format: RefFormat) -> Self {
         let name = |update: usize| expansion.name(update).as_bytes();
         let mut values: Vec<usize> = expansion
             .by_name()
@@ -121,14 +121,14 @@ impl<'e> Names<'e> {
 
 /// Returns whether an update needs its name for itself: if it gives a value, or, where reflogs are
 /// files, if it is about a reflog alone.
-fn takes_place(expansion: &Expansion<'_, '_>, update: usize, format: RefFormat) -> bool {
+fn takes_place(expansion: &Expansion<'_>, update: usize, format: RefFormat) -> bool {
     let state = &expansion.updates[update];
     let only_log = || expansion.queue.is_log_only(expansion.edit(update));
     !state.rejected && (!state.log_only || (format == RefFormat::Files && only_log()))
 }
 
 /// Returns the updates of refs that do not exist, in the order in which they were added.
-fn new_names(expansion: &Expansion<'_, '_>, format: RefFormat) -> Vec<usize> {
+fn new_names(expansion: &Expansion<'_>, format: RefFormat) -> Vec<usize> {
     let is_new = |&update: &usize| {
         expansion.updates[update].current == Current::Missing
             && takes_place(expansion, update, format)
@@ -159,7 +159,7 @@ fn parents(name: &[u8], len: usize) -> impl Iterator<Item = &[u8]> {
 
 /// Finds the refs below new names, which come in the order of `name/`.
 fn find_children(
-    expansion: &Expansion<'_, '_>,
+    expansion: &Expansion<'_>,
     new: impl Iterator<Item = usize>,
     walk: &mut Walk<'_>,
     clashes: &mut Clashes,
@@ -234,7 +234,7 @@ impl<'c> Walk<'c> {
 
 /// Refuses in Git's order: update by update as they were added, for each its parents from the
 /// shortest on, then what is below it.
-fn refuse(expansion: &mut Expansion<'_, '_>, clashes: &Clashes, format: RefFormat) -> Result<()> {
+fn refuse(expansion: &mut Expansion<'_>, clashes: &Clashes, format: RefFormat) -> Result<()> {
     let new = new_names(expansion, format);
     if format == RefFormat::Files {
         refuse_over_locks(expansion, &new)?;
@@ -251,7 +251,7 @@ fn refuse(expansion: &mut Expansion<'_, '_>, clashes: &Clashes, format: RefForma
 }
 
 /// Returns why an update cannot stand beside the store and the rest of the transaction.
-fn conflict_of(expansion: &Expansion<'_, '_>, clashes: &Clashes, update: usize) -> Option<String> {
+fn conflict_of(expansion: &Expansion<'_>, clashes: &Clashes, update: usize) -> Option<String> {
     let name = expansion.name(update);
     for parent in parents(name.as_bytes(), 0) {
         if clashes.existing_parents.contains(parent) {
@@ -276,7 +276,7 @@ fn at_the_same_time(name: RefName<'_>, other: &[u8]) -> String {
 /// Returns why a name cannot be locked for want of a parent directory, where `message` says which
 /// ref has its place: as elsewhere, the shortest parent that is in the way is told.
 pub(super) fn shortest_conflict(
-    expansion: &Expansion<'_, '_>,
+    expansion: &Expansion<'_>,
     update: usize,
     message: &str,
 ) -> Option<String> {
@@ -289,7 +289,7 @@ pub(super) fn shortest_conflict(
 }
 
 /// Returns the first name of the transaction below `name`.
-fn child_within(expansion: &Expansion<'_, '_>, name: &[u8]) -> Option<Vec<u8>> {
+fn child_within(expansion: &Expansion<'_>, name: &[u8]) -> Option<Vec<u8>> {
     let mut below = name.to_vec();
     below.push(b'/');
     let counts = |&update: &usize| {
@@ -311,7 +311,7 @@ fn child_within(expansion: &Expansion<'_, '_>, name: &[u8]) -> Option<Vec<u8>> {
 /// In the `files` format the lock of a ref lies below the locks' common directory, so that a name
 /// is refused as soon as it is met if one below it was met before: of `a/b` and `a`, in that order,
 /// `a` is the one that goes.
-fn refuse_over_locks(expansion: &mut Expansion<'_, '_>, new: &[usize]) -> Result<()> {
+fn refuse_over_locks(expansion: &mut Expansion<'_>, new: &[usize]) -> Result<()> {
     let mut seen_parents: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
     for &update in new {
         let name = expansion.name(update);

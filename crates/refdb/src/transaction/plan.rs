@@ -20,7 +20,7 @@ type Ends = HashMap<usize, Id>;
 
 /// Finds out where new symrefs lead, for their reflogs.
 pub(super) fn symref_ends(
-    expansion: &mut Expansion<'_, '_>,
+    expansion: &mut Expansion<'_>,
     session: &mut dyn Session,
     format: RefFormat,
 ) -> Result<Ends> {
@@ -48,7 +48,7 @@ pub(super) fn symref_ends(
 
 /// Decides which values and which reflog entries are written.
 pub(super) fn plan<'e>(
-    expansion: &'e Expansion<'_, '_>,
+    expansion: &'e Expansion<'_>,
     ends: &'e Ends,
     options: &'e Options,
     system: &'e dyn System,
@@ -74,7 +74,7 @@ pub(super) fn plan<'e>(
 }
 
 /// Returns the value that an update gives to its ref, if it changes it.
-fn value<'e>(expansion: &'e Expansion<'_, '_>, update: usize) -> Option<NewValue<'e>> {
+fn value<'e>(expansion: &'e Expansion<'_>, update: usize) -> Option<NewValue<'e>> {
     let state = &expansion.updates[update];
     if state.rejected || state.log_only {
         return None;
@@ -95,7 +95,7 @@ fn value<'e>(expansion: &'e Expansion<'_, '_>, update: usize) -> Option<NewValue
 }
 
 /// Returns whether an update may bring an entry for a reflog.
-fn is_logged(expansion: &Expansion<'_, '_>, update: usize) -> bool {
+fn is_logged(expansion: &Expansion<'_>, update: usize) -> bool {
     let state = &expansion.updates[update];
     let edit = expansion.edit(update);
     if state.rejected || expansion.queue.flags(edit).skip_log {
@@ -106,7 +106,7 @@ fn is_logged(expansion: &Expansion<'_, '_>, update: usize) -> bool {
 
 /// Returns the reflog entry that an update brings, if any.
 fn entry<'e>(
-    expansion: &'e Expansion<'_, '_>,
+    expansion: &'e Expansion<'_>,
     ends: &Ends,
     options: &Options,
     update: usize,
@@ -138,7 +138,7 @@ fn entry<'e>(
 /// Reads a ref as the updates before `update` leave it: in the `files` format each entry is
 /// written when the values before it are in place already.
 fn read_after(
-    expansion: &Expansion<'_, '_>,
+    expansion: &Expansion<'_>,
     session: &mut dyn Session,
     name: RefName<'_>,
     update: usize,

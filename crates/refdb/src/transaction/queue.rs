@@ -19,8 +19,7 @@ use super::ids::{Id, Ids};
 /// How many bytes the names and messages of one transaction may have together.
 const TEXT_LEN_MAX: usize = u32::MAX as usize;
 
-pub(super) struct Queue<'s> {
-    objects: &'s dyn Objects,
+pub(super) struct Queue {
     format: ObjectFormat,
     /// Names, targets and messages, one behind the other.
     text: Vec<u8>,
@@ -110,10 +109,9 @@ enum Known {
     },
 }
 
-impl<'s> Queue<'s> {
-    pub(super) fn new(objects: &'s dyn Objects, format: ObjectFormat) -> Self {
+impl Queue {
+    pub(super) fn new(format: ObjectFormat) -> Self {
         Queue {
-            objects,
             format,
             text: Vec::new(),
             edits: Vec::new(),
@@ -129,7 +127,7 @@ impl<'s> Queue<'s> {
         &self.ids
     }
 
-    /// Hands over the ids, when all edits are there.
+    /// Hands over the ids, when all edits are there and are checked once.
     pub(super) fn take_ids(&mut self) -> Ids {
         std::mem::replace(&mut self.ids, Ids::new(self.format))
     }
@@ -209,7 +207,7 @@ impl<'s> Queue<'s> {
         Span { start, end }
     }
 
-    pub(super) fn add(&mut self, edit: &Edit<'_>) -> Result<()> {
+    pub(super) fn add(&mut self, edit: &Edit<'_>, objects: &dyn Objects) -> Result<()> {
         check_name(edit)?;
         check_text(edit)?;
         let checked = match edit.change {
@@ -220,7 +218,7 @@ impl<'s> Queue<'s> {
                 ));
             }
             Change::Update(oid) if !oid.is_null() && !edit.skip_object_check => {
-                Some(self.check_object(edit, oid)?)
+                Some(self.check_object(edit, oid, objects)?)
             }
             _ => None,
         };
@@ -275,13 +273,18 @@ impl<'s> Queue<'s> {
         }
     }
 
-    fn check_object(&mut self, edit: &Edit<'_>, oid: ObjectId) -> Result<Id> {
+    fn check_object(
+        &mut self,
+        edit: &Edit<'_>,
+        oid: ObjectId,
+        objects: &dyn Objects,
+    ) -> Result<Id> {
         let id = self.ids.number(oid);
         if self.known.len() <= id.index() {
             self.known.resize(id.index() + 1, Known::Nothing);
         }
         if let Known::Nothing = self.known[id.index()] {
-            self.known[id.index()] = self.look_up(oid)?;
+            self.known[id.index()] = self.look_up(oid, objects)?;
         }
         let name = edit.name();
         let message = match self.known[id.index()] {
@@ -306,12 +309,12 @@ impl<'s> Queue<'s> {
         }))
     }
 
-    fn look_up(&mut self, oid: ObjectId) -> Result<Known> {
-        let Some(kind) = self.objects.kind(oid)? else {
+    fn look_up(&mut self, oid: ObjectId, objects: &dyn Objects) -> Result<Known> {
+        let Some(kind) = objects.kind(oid)? else {
             return Ok(Known::Missing);
         };
         let peeled = match kind {
-            ObjectKind::Tag => match self.objects.peel(oid)? {
+            ObjectKind::Tag => match objects.peel(oid)? {
                 Peeled::To(peeled) => Some(self.ids.number(peeled)),
                 Peeled::Itself | Peeled::Nowhere | Peeled::Missing => None,
             },
@@ -361,7 +364,7 @@ struct Key {
     edit: usize,
 }
 
-impl Queue<'_> {
+impl Queue {
     /// Sorts edits by their names; those of one name stay in their order.
     fn sort(&self, edits: &mut [usize]) {
         let name = |edit: usize| self.name(edit).as_bytes();
@@ -478,11 +481,13 @@ mod tests {
 
     #[test]
     fn what_could_not_be_read_back_is_refused() {
-        let mut queue = Queue::new(&NoObjects, ObjectFormat::Sha1);
+        let mut queue = Queue::new(ObjectFormat::Sha1);
         let name = RefName::new("refs/heads/a").unwrap();
         // Safe, and so a name that may be deleted, but nothing to point to.
         let target = RefName::new("refs/heads/two\nlines").unwrap();
-        let error = queue.add(&Edit::symbolic(name, target)).unwrap_err();
+        let error = queue
+            .add(&Edit::symbolic(name, target), &NoObjects)
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidName);
 
         let null = ObjectId::null(ObjectFormat::Sha1);
@@ -494,22 +499,22 @@ mod tests {
             zone: 0,
         };
         let log = |email: &str| Edit::log(name, null, one).signed(signature(email));
-        let error = queue.add(&log("a@b>\nforged")).unwrap_err();
+        let error = queue.add(&log("a@b>\nforged"), &NoObjects).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Misuse);
-        assert!(queue.add(&log("a@b")).is_ok());
+        assert!(queue.add(&log("a@b"), &NoObjects).is_ok());
         assert_eq!(queue.len(), 1);
     }
 
     #[test]
     fn two_edits_of_one_name_are_refused_and_entries_are_not() {
-        let mut queue = Queue::new(&NoObjects, ObjectFormat::Sha1);
+        let mut queue = Queue::new(ObjectFormat::Sha1);
         let name = RefName::new("refs/heads/a").unwrap();
         let one = ObjectId::from_hex(&[b'1'; 40]).unwrap();
-        queue.add(&Edit::log(name, one, one)).unwrap();
-        queue.add(&Edit::log(name, one, one)).unwrap();
-        queue.add(&Edit::update(name, one)).unwrap();
+        queue.add(&Edit::log(name, one, one), &NoObjects).unwrap();
+        queue.add(&Edit::log(name, one, one), &NoObjects).unwrap();
+        queue.add(&Edit::update(name, one), &NoObjects).unwrap();
         assert_eq!(queue.sorted().unwrap(), [0, 1, 2]);
-        queue.add(&Edit::delete(name)).unwrap();
+        queue.add(&Edit::delete(name), &NoObjects).unwrap();
         let error = queue.sorted().unwrap_err();
         assert!(
             error

@@ -214,7 +214,7 @@ impl<'c> Session<'c> {
             mem::replace(&mut self.state, State::Closed),
             &mut self.gathered,
         ) {
-            let _ = gathered.group.add(transaction)?;
+            let _ = gathered.group.add(&transaction)?;
         }
         self.answer(Verb::Commit)
     }

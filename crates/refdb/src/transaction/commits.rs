@@ -1,0 +1,321 @@
+//! Commits of several threads: whoever comes while another is writing waits, and those who wait are
+//! written together.
+//!
+//! One thread leads. When it is done it hands over to one of those who wait, and that one commits
+//! what all of them brought.
+//!
+//! Invariants:
+//! 1. While somebody waits, somebody leads.
+//! 2. Nobody is answered before the transaction is durable, or has failed by itself: what a group
+//!    cannot take is committed alone after it.
+
+use std::mem;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::group::Group;
+use super::queue::Queue;
+use super::{Outcome, Transaction};
+use crate::error::{Error, ErrorKind, Rejection, Result};
+
+/// The commits of one store, from all threads.
+#[derive(Default)]
+pub(crate) struct Commits {
+    state: Mutex<State>,
+}
+
+impl std::fmt::Debug for Commits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Commits").finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
+struct State {
+    is_led: bool,
+    waiting: Vec<Waiting>,
+}
+
+/// A transaction that waits, and where its thread looks for news.
+struct Waiting {
+    job: Job,
+    seat: Taken,
+}
+
+/// A seat that somebody waits in until it is told what became of the transaction: at the latest when
+/// this is dropped, should the thread that leads have panicked.
+struct Taken(Arc<Seat>);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let mut news = lock(&self.0.news);
+        if let News::None | News::Lead = *news {
+            let message = "the thread that committed this transaction for others panicked";
+            *news = News::Done(Err(Error::new(ErrorKind::Io, message)));
+            self.0.changed.notify_one();
+        }
+    }
+}
+
+/// What a transaction is made of, without the store.
+struct Job {
+    queue: Queue,
+    batch: bool,
+}
+
+#[derive(Default)]
+struct Seat {
+    news: Mutex<News>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+enum News {
+    #[default]
+    None,
+    /// This thread is to lead.
+    Lead,
+    /// The transaction is done.
+    Done(Result<Outcome>),
+}
+
+impl Seat {
+    fn tell(&self, news: News) {
+        *lock(&self.news) = news;
+        self.changed.notify_one();
+    }
+
+    fn wait(&self) -> News {
+        let mut news = lock(&self.news);
+        while let News::None = *news {
+            news = self
+                .changed
+                .wait(news)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        mem::take(&mut news)
+    }
+}
+
+/// What is behind these locks is whole whenever one is given up.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Leads, until it is dropped.
+struct Lead<'c>(&'c Commits);
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.state);
+        match state.waiting.first() {
+            Some(next) => next.seat.0.tell(News::Lead),
+            None => state.is_led = false,
+        }
+    }
+}
+
+impl Commits {
+    /// Commits a transaction, together with those of other threads if there are any.
+    ///
+    /// # Errors
+    /// As for [`Transaction::prepare`] and [`super::Prepared::commit`].
+    pub(super) fn commit(&self, transaction: Transaction<'_>) -> Result<Outcome> {
+        let mut state = lock(&self.state);
+        if !mem::replace(&mut state.is_led, true) {
+            drop(state);
+            let _lead = Lead(self);
+            return transaction.prepare()?.commit();
+        }
+        let seat = Arc::new(Seat::default());
+        let Transaction {
+            backend,
+            objects,
+            options,
+            system,
+            commits,
+            queue,
+            batch,
+            ..
+        } = transaction;
+        state.waiting.push(Waiting {
+            job: Job { queue, batch },
+            seat: Taken(Arc::clone(&seat)),
+        });
+        drop(state);
+        if let News::Done(done) = seat.wait() {
+            return done;
+        }
+        let lead = Lead(self);
+        let waiting = mem::take(&mut lock(&self.state).waiting);
+        let alone = |job: Job| Transaction {
+            backend,
+            objects,
+            options,
+            system,
+            commits,
+            queue: job.queue,
+            batch: job.batch,
+            initial: false,
+        };
+        let group = match waiting.len() {
+            1 => None,
+            // What keeps a group from being made is told to each.
+            _ => Group::new(backend, options, system).ok(),
+        };
+        commit_all(group, waiting, |job| alone(job).prepare()?.commit());
+        drop(lead);
+        match seat.wait() {
+            News::Done(done) => done,
+            News::None | News::Lead => unreachable!("its own transaction was among them"),
+        }
+    }
+}
+
+/// Commits what waits, as a group as far as that is possible, and tells everybody.
+fn commit_all(
+    group: Option<Group<'_>>,
+    waiting: Vec<Waiting>,
+    alone: impl Fn(Job) -> Result<Outcome>,
+) {
+    let mut together = Vec::new();
+    let mut singles = Vec::new();
+    match group {
+        None => singles = waiting,
+        Some(mut group) => {
+            for one in waiting {
+                match group.add_queue(&one.job.queue, one.job.batch) {
+                    Ok(rejections) => together.push((one, rejections)),
+                    Err(_) => singles.push(one),
+                }
+            }
+            match group.close() {
+                Ok(prepared) => tell_all(prepared.commit(), together),
+                // One of them may be the reason, and then it is so alone.
+                Err(_) => singles
+                    .splice(..0, together.into_iter().map(|(one, _)| one))
+                    .for_each(drop),
+            }
+        }
+    }
+    for Waiting { job, seat } in singles {
+        seat.0.tell(News::Done(alone(job)));
+    }
+}
+
+/// Tells what became of a group to each of its members.
+fn tell_all(done: Result<Outcome>, members: Vec<(Waiting, Vec<Rejection>)>) {
+    match done {
+        Ok(Outcome { afterwards, .. }) => {
+            let mut afterwards = Some(afterwards);
+            for (Waiting { seat, .. }, rejections) in members {
+                seat.0.tell(News::Done(Ok(Outcome {
+                    rejections,
+                    afterwards: afterwards.take().unwrap_or_default(),
+                })));
+            }
+        }
+        Err(error) => {
+            for (Waiting { seat, .. }, _) in members {
+                let told = Error::new(error.kind(), error.to_string());
+                seat.0.tell(News::Done(Err(told)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::layout::Layout;
+    use crate::objects::NoObjects;
+    use crate::options::LockTimeout;
+    use crate::system::OsSystem;
+    use crate::{Edit, ObjectFormat, ObjectId, Options, RefFormat, RefName, Store};
+
+    fn store(dir: &Path, format: RefFormat) -> Store {
+        let mut options = Options::new(ObjectFormat::Sha1);
+        options.files_ref_lock_timeout = LockTimeout::from_millis(60_000);
+        options.reftable.lock_timeout = LockTimeout::from_millis(60_000);
+        let layout = Layout::main(dir);
+        Store::open(
+            Arc::new(OsSystem::new()),
+            layout,
+            format,
+            Arc::new(NoObjects),
+            options,
+        )
+        .unwrap()
+    }
+
+    fn edit(name: &str) -> Edit<'_> {
+        let one = ObjectId::from_hex(&[b'1'; 40]).unwrap();
+        Edit::update(RefName::new(name).unwrap(), one).skip_object_check()
+    }
+
+    /// Eight threads that all have to wait for a lock; the name of the last one is in conflict.
+    fn commit_at_once(format: RefFormat) -> (tempfile::TempDir, Store) {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(temp.path().join("refs/heads")).unwrap();
+        std::fs::create_dir_all(temp.path().join("reftable")).unwrap();
+        std::fs::write(temp.path().join("reftable/tables.list"), "").unwrap();
+        let (ours, other) = (store(temp.path(), format), store(temp.path(), format));
+        let mut blocker = other.transaction();
+        blocker.add(edit("refs/heads/0")).unwrap();
+        let blocker = blocker.prepare().unwrap();
+        let commit = |name: String| {
+            let mut transaction = ours.transaction();
+            transaction.add(edit(&name)).unwrap();
+            transaction.commit()
+        };
+        let commit = &commit;
+        thread::scope(|scope| {
+            let first = scope.spawn(move || commit("refs/heads/0".to_owned()));
+            while !lock(&ours.commits().state).is_led {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let names = (1..8).map(|at| format!("refs/heads/{at}"));
+            let names = names.chain(["refs/heads/1/below".to_owned()]);
+            let mut threads = Vec::new();
+            for (at, name) in names.enumerate() {
+                threads.push(scope.spawn(move || commit(name)));
+                while lock(&ours.commits().state).waiting.len() <= at {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+            let _ = blocker.abort();
+            let _ = first.join().unwrap().unwrap();
+            let done: Vec<_> = threads.into_iter().map(|it| it.join().unwrap()).collect();
+            let (last, others) = done.split_last().unwrap();
+            assert!(others.iter().all(Result::is_ok), "{others:?}");
+            let error = last.as_ref().unwrap_err().to_string();
+            assert!(error.contains("'refs/heads/1' exists"), "{error}");
+        });
+        (temp, ours)
+    }
+
+    #[test]
+    fn what_waits_is_committed_together() {
+        for format in [RefFormat::Files, RefFormat::Reftable] {
+            let (temp, store) = commit_at_once(format);
+            let mut refs = store.refs().unwrap();
+            let mut count = 0;
+            while refs.next().unwrap().is_some() {
+                count += 1;
+            }
+            assert_eq!(count, 8, "{format:?}");
+            if format == RefFormat::Reftable {
+                let list = std::fs::read_to_string(temp.path().join("reftable/tables.list"));
+                let list = list.unwrap();
+                let last = list.lines().last().unwrap();
+                assert!(
+                    last.contains("-0x000000000002-"),
+                    "two transactions: {list}"
+                );
+            }
+        }
+    }
+}
