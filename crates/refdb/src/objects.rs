@@ -20,6 +20,7 @@ mod storage;
 pub(crate) use odb::Replacements;
 #[cfg(feature = "git")]
 pub use odb::{ABBREVIATION_MIN, Header, Object, Odb, TAG_DEPTH_MAX, tag_target};
+#[cfg(feature = "git")]
 pub use storage::Storage;
 
 use std::fmt;
