@@ -17,7 +17,10 @@ pub(crate) fn read(dir: &Path) -> State {
             .filter(|line| !line.starts_with(b"#") && !line.starts_with(b"^"))
         {
             // A line of another shape is kept as it is.
-            let (id, name) = line.split_once_str(b" ").unwrap_or((b"", line));
+            let (id, name) = match line.iter().position(u8::is_ascii_whitespace) {
+                Some(at) => (&line[..at], &line[at + 1..]),
+                None => (&b""[..], line),
+            };
             state.refs.insert(name.into(), Target::Direct(hex(id)));
         }
     }

@@ -28,7 +28,7 @@ use gix_glob::wildmatch::Mode;
 
 use crate::error::Result;
 use crate::graph::{Graph, Node, Queue};
-use crate::objects::{ObjectKind, Objects, Peeled};
+use crate::objects::{ObjectKind, Objects, Peeled, tag_target};
 use crate::oid::ObjectId;
 use crate::repository::Repository;
 
@@ -171,9 +171,10 @@ impl<'r> Describer<'r> {
         if let Some(name) = self.names.get(&oid)
             && (self.options.tags || name.is_annotated)
         {
-            let (mut text, is_misnamed) = self.shown(name)?;
-            if is_misnamed {
-                self.push_suffix(&mut text, 0, oid)?;
+            let (mut text, misnamed) = self.shown(name)?;
+            if let Some(target) = misnamed {
+                // As in Git, what the tag itself names, which may be another tag.
+                self.push_suffix(&mut text, 0, target)?;
             }
             return Ok(Some(text));
         }
@@ -184,33 +185,31 @@ impl<'r> Describer<'r> {
         let Some(name) = self.names.get(&best.commit) else {
             return Ok(None);
         };
-        let (mut text, is_misnamed) = self.shown(name)?;
-        if is_misnamed || self.options.abbrev != Some(0) {
+        let (mut text, misnamed) = self.shown(name)?;
+        if misnamed.is_some() || self.options.abbrev != Some(0) {
             self.push_suffix(&mut text, best.depth, oid)?;
         }
         Ok(Some(text))
     }
 
-    /// Returns what is shown of a tag: the name in its object, and whether that is another than the
-    /// ref's.
-    fn shown(&self, name: &Name) -> Result<(BString, bool)> {
+    /// Returns what is shown of a tag: the name in its object, and, if that is another than the
+    /// ref's, what the tag names.
+    fn shown(&self, name: &Name) -> Result<(BString, Option<ObjectId>)> {
+        let plain = Ok((name.name.clone(), None));
         if !name.is_annotated {
-            return Ok((name.name.clone(), false));
+            return plain;
         }
         let tag = self.repository.odb().read(name.oid)?;
-        let own = tag
-            .filter(|tag| tag.kind == ObjectKind::Tag)
-            .and_then(|tag| {
-                let mut headers = tag.data.lines().take_while(|line| !line.is_empty());
-                headers.find_map(|line| line.strip_prefix(b"tag ").map(BString::from))
-            });
-        Ok(match own {
-            Some(own) => {
-                let is_misnamed = own != name.name;
-                (own, is_misnamed)
-            }
-            None => (name.name.clone(), false),
-        })
+        let Some(tag) = tag.filter(|tag| tag.kind == ObjectKind::Tag) else {
+            return plain;
+        };
+        let mut headers = tag.data.lines().take_while(|line| !line.is_empty());
+        let own = headers.find_map(|line| line.strip_prefix(b"tag ").map(BString::from));
+        let target = tag_target(&tag.data, name.oid.format());
+        match (own, target) {
+            (Some(own), Some((target, _))) if own != name.name => Ok((own, Some(target))),
+            _ => plain,
+        }
     }
 
     fn push_suffix(&self, text: &mut BString, depth: usize, oid: ObjectId) -> Result<()> {

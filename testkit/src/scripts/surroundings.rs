@@ -42,7 +42,7 @@ pub(super) const FILES: [(&str, &str); 86] = [
     ),
     (
         "packed-refs",
-        "# pack-refs with: sorted \n{c2} refs/heads/p\n{c1} refs/heads/b\n",
+        "# pack-refs with: sorted \n{c1} refs/heads/b\n{c2} refs/heads/p\n",
     ),
     (
         "packed-refs",

@@ -5,6 +5,7 @@ use refdb_testkit::RefFormat;
 use refdb_testkit::answer::Answer;
 use refdb_testkit::repo::Repo;
 use refdb_testkit::scripts::Call;
+use refdb_testkit::state::ref_format;
 
 /// What may differ by a rule.
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +109,44 @@ const RULES: &[Rule] = &[
         },
     },
     Rule {
+        name: "a zero id in packed-refs is a broken ref",
+        allowed: Allowed::Deeds,
+        applies: |case| case.git.stderr.contains("missing object 0000"),
+    },
+    Rule {
+        name: "refs migrate takes the lock of every ref",
+        allowed: Allowed::Deeds,
+        applies: |case| case.migrates() && case.ours.stderr.contains(".lock': File exists"),
+    },
+    Rule {
+        name: "which of several updates of one ref is told",
+        allowed: Allowed::Words,
+        applies: |case| {
+            let says = |answer: &Answer| answer.stderr.contains("multiple updates for '");
+            case.git.code == case.ours.code && says(case.git) && says(case.ours)
+        },
+    },
+    Rule {
+        name: "who commits, and when, is asked where it is needed",
+        allowed: Allowed::Deeds,
+        applies: |case| {
+            let says = |answer: &Answer| answer.stderr.contains("invalid date format");
+            says(case.git) || says(case.ours)
+        },
+    },
+    Rule {
+        name: "refs verify goes through folders in no order",
+        allowed: Allowed::Words,
+        applies: |case| {
+            let sorted = |answer: &Answer| {
+                let mut lines: Vec<String> = answer.stderr.lines().map(str::to_owned).collect();
+                lines.sort();
+                lines
+            };
+            case.has("verify") && case.same_but_stderr() && sorted(case.git) == sorted(case.ours)
+        },
+    },
+    Rule {
         name: "a packed-refs.new without a lock is nobody's",
         allowed: Allowed::Deeds,
         applies: |case| case.git.stderr.contains("packed-refs.new: File exists"),
@@ -204,9 +243,7 @@ const RULES: &[Rule] = &[
         allowed: Allowed::Deeds,
         applies: |case| {
             let stay = "these refs cannot be migrated:";
-            case.call.args.len() > 1
-                && case.call.args[1] == "migrate"
-                && case.ours.stderr.contains(stay)
+            case.migrates() && case.ours.stderr.contains(stay)
         },
     },
     Rule {
@@ -215,7 +252,7 @@ const RULES: &[Rule] = &[
         applies: |case| {
             let ambiguous = "error: ambiguous option: ";
             let [git, ours] = [case.git, case.ours].map(|it| it.stderr.starts_with(ambiguous));
-            case.call.args.len() > 1 && case.call.args[1] == "migrate" && git && ours
+            case.migrates() && git && ours
         },
     },
     Rule {
@@ -223,9 +260,9 @@ const RULES: &[Rule] = &[
         allowed: Allowed::Deeds,
         applies: |case| {
             let hook = "update aborted by the reference-transaction hook";
-            case.call.args.len() > 1
-                && case.call.args[1] == "migrate"
-                && case.git.stderr.contains(hook)
+            let told = |line: &str| line == "out" || line == "err";
+            let only_told = !case.git.stderr.is_empty() && case.git.stderr.lines().all(told);
+            case.migrates() && (case.git.stderr.contains(hook) || only_told)
         },
     },
     Rule {
@@ -314,6 +351,10 @@ impl Case<'_> {
         self.call.args[0] == command
     }
 
+    fn migrates(&self) -> bool {
+        self.is("refs") && self.has("migrate")
+    }
+
     fn has(&self, arg: &str) -> bool {
         self.call.args.iter().any(|it| it == arg)
     }
@@ -341,6 +382,7 @@ fn is_setting(answer: &Answer) -> bool {
         "invalid mode for object creation",
         "reftable geometric factor cannot exceed",
         "reftable block size cannot exceed",
+        "unknown date format",
     ];
     says.iter().any(|it| answer.stderr.contains(it))
 }
@@ -400,7 +442,7 @@ pub(super) fn writes_elsewhere(call: &Call, repo: &Repo) -> bool {
         return false;
     }
     let is_there = repo.git_dir().join("worktrees/w").is_dir();
-    let is_other = |it: &BString| match repo.format().refs {
+    let is_other = |it: &BString| match ref_format(&repo.git_dir()) {
         RefFormat::Files => {
             it.contains_str("worktrees/none/") || !is_there && it.contains_str("worktrees/w/")
         }

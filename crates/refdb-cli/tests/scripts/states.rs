@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use bstr::BString;
+use bstr::{BString, ByteSlice};
 use refdb::name::{FormatOptions, is_well_formed};
 use refdb_testkit::RefFormat;
 use refdb_testkit::repo::Repo;
 use refdb_testkit::scripts::Call;
-use refdb_testkit::state::{LogEntry, State, Target};
+use refdb_testkit::state::{LogEntry, State, Target, ref_format};
 
 /// What a script did that Git and refdb record in different ways.
 #[derive(Default)]
@@ -20,6 +20,10 @@ pub(super) struct Deeds {
     expires: bool,
     /// A symref was written as a link: Git writes those that led to it, too.
     links: bool,
+    /// Refs were migrated: Git leaves out what it takes for no entry, and empty reflogs.
+    migrates: bool,
+    /// A ref was deleted: in `reftable` Git keeps the reflogs of some symrefs.
+    deletes: bool,
     /// The end of a ref was written into its reflog: in `reftable` Git takes the reflog away.
     ended: BTreeSet<BString>,
 }
@@ -30,6 +34,10 @@ impl Deeds {
         self.rejects |= stdout.contains("rejected ");
         self.verifies |= call.stdin.iter().any(|it| it.starts_with(b"verify"));
         self.expires |= call.args.iter().any(|it| it == "expire");
+        self.migrates |= call.args.iter().any(|it| it == "migrate");
+        let deletes = |it: &BString| it.starts_with(b"-d") || it.starts_with(b"--d");
+        self.deletes |=
+            call.args.iter().any(deletes) || call.stdin.iter().any(|it| it.contains_str("delete"));
         self.links |= call.before.contains(&"core.preferSymlinkRefs=true");
         if let [_, verb, name, _, new, ..] = call.args.as_slice()
             && verb == "write"
@@ -42,14 +50,16 @@ impl Deeds {
     /// Returns whether reflogs may already differ, so that what is read from them may.
     pub(super) fn concern_logs(&self, format: RefFormat) -> bool {
         match format {
-            RefFormat::Files => self.rejects || self.verifies,
-            RefFormat::Reftable => self.rejects || self.expires || !self.ended.is_empty(),
+            _ if self.rejects || self.migrates => true,
+            RefFormat::Files => self.verifies,
+            RefFormat::Reftable => self.expires || self.deletes || !self.ended.is_empty(),
         }
     }
 
     /// Returns what differs in what the two repositories hold, and is not explained.
     pub(super) fn difference(&self, git: &Repo, ours: &Repo) -> String {
-        let format = git.format().refs;
+        // It may have been migrated.
+        let format = ref_format(&git.git_dir());
         let (git, ours) = (states(git), states(ours));
         let mut text = String::new();
         for (mut git, mut ours) in git.into_iter().zip(ours) {
@@ -57,6 +67,10 @@ impl Deeds {
                 forget_links(&mut git, &mut ours);
             }
             forget_zeros(&mut git, &ours);
+            // A zero byte in a loose ref is damage, and carried along as it is.
+            for state in [&mut git, &mut ours] {
+                state.refs.remove(b"refs/heads/nul".as_bstr());
+            }
             let names: BTreeSet<BString> =
                 git.logs.keys().chain(ours.logs.keys()).cloned().collect();
             for name in names {
@@ -77,6 +91,9 @@ impl Deeds {
         let (git, ours) = (git.log(name), ours.log(name));
         if git.len() == ours.len() && exists == made {
             return git.iter().zip(ours).all(|(git, ours)| is_same(git, ours));
+        }
+        if self.migrates && is_within(git, ours) {
+            return true;
         }
         if format == RefFormat::Files {
             let tells = (self.rejects || self.verifies) && is_symref;

@@ -13,8 +13,9 @@ mod walk;
 use std::cell::OnceCell;
 
 use bstr::ByteSlice;
-use refdb::objects::Object;
-use refdb::{RefName, date};
+use refdb::name::SYMREF_DEPTH_MAX;
+use refdb::objects::{Object, ObjectKind};
+use refdb::{RefName, RefNameBuf, Target, date};
 use serde_json::json;
 
 use super::super::for_each_ref::date::{Clock, DateFormat};
@@ -527,11 +528,25 @@ impl Settings {
 
 /// Returns HEAD, whose reflog is shown where no other is named.
 fn default(context: &Context) -> Result<Vec<Vec<u8>>> {
-    if context.object_id(b"HEAD")?.is_some() {
-        return Ok(vec![b"HEAD".to_vec()]);
+    if let Some(oid) = context.object_id(b"HEAD")? {
+        let header = context.odb()?.header(oid)?;
+        let is_other = header.is_some_and(|it| it.kind != ObjectKind::Commit);
+        return Ok(if is_other {
+            Vec::new()
+        } else {
+            vec![b"HEAD".to_vec()]
+        });
     }
-    let branch = context.store()?.read(RefName::from_disk(b"HEAD"))?;
-    let branch = branch.and_then(|it| it.target.symbolic().map(RefName::to_owned));
+    let mut branch: Option<RefNameBuf> = None;
+    for _ in 0..SYMREF_DEPTH_MAX {
+        let name = branch
+            .as_ref()
+            .map_or(RefName::from_disk(b"HEAD"), RefNameBuf::as_name);
+        match context.store()?.read(name)?.map(|found| found.target) {
+            Some(Target::Symbolic(target)) => branch = Some(target),
+            _ => break,
+        }
+    }
     Err(Failure::fatal(match branch {
         Some(branch) => {
             let name = branch.as_bytes();
