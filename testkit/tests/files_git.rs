@@ -345,7 +345,9 @@ fn what_is_in_the_way_is_told_as_git_tells_it() {
     fs::create_dir_all(git_dir.join("refs/heads/full")).expect("room");
     fs::write(git_dir.join("refs/heads/full/.file"), "").expect("room");
     fs::create_dir_all(git_dir.join("logs/refs/heads/logged")).expect("room");
-    fs::write(git_dir.join("logs/refs/heads/logged/x"), "").expect("room");
+    // A reflog that says no more than a creation is what a killed process leaves, and goes.
+    let line = format!("{first} {first} A <a@b> 1 +0000\n");
+    fs::write(git_dir.join("logs/refs/heads/logged/x"), line).expect("room");
     for refused in [
         "refs/heads/a/b",
         "refs/heads/d",
