@@ -4,7 +4,7 @@
 //! counts are added to that file, one line for each count: what, how often, seed, failures and
 //! seconds, with tabs between them. `scripts/trust` sums them up.
 //!
-//! ```
+//! ```no_run
 //! use refdb_testkit::trust::Tally;
 //!
 //! let mut tally = Tally::begin("things", 1);
