@@ -125,4 +125,30 @@ for_every_format! {
         assert_eq!(out.stdout.lines().count(), 1001);
         assert_eq!(repo.refs().len(), 500);
     }
+
+    fn what_arrived_together_is_one_write(format) {
+        let strace = std::path::Path::new("/usr/bin/strace");
+        if !strace.exists() {
+            eprintln!("skipped: there is no /usr/bin/strace");
+            return;
+        }
+        let repo = Repo::init(format);
+        let id = &repo.objects().commits[0];
+        let mut text = String::new();
+        for at in 0..300 {
+            writeln!(text, "start\ncreate refs/heads/{at} {id}\ncommit").expect("a string");
+        }
+        let trace = repo.path().join("trace");
+        let ours = env!("CARGO_BIN_EXE_refdb");
+        let out = run_of(strace, repo.path())
+            .args(["-o", trace.to_str().expect("a plain path"), "-e", "trace=fsync,syncfs"])
+            .args([ours, "update-ref", "--stdin"])
+            .stdin(text)
+            .run();
+        assert_eq!(out.code(), 0, "{}", out.stderr.as_bstr());
+        assert_eq!(repo.refs().len(), 300);
+        let trace = std::fs::read_to_string(trace).expect("strace writes text");
+        let syncs = trace.lines().filter(|line| line.contains("sync")).count();
+        assert!(syncs > 0 && syncs < 100, "{syncs} syncs for 300 transactions");
+    }
 }

@@ -177,11 +177,11 @@ fn commit_all(
     waiting: Vec<Waiting>,
     alone: impl Fn(Job) -> Result<Outcome>,
 ) {
-    let mut together = Vec::new();
     let mut singles = Vec::new();
     match group {
         None => singles = waiting,
         Some(mut group) => {
+            let mut together = Vec::new();
             for one in waiting {
                 match group.add_queue(&one.job.queue, one.job.batch) {
                     Ok(rejections) => together.push((one, rejections)),
@@ -191,9 +191,10 @@ fn commit_all(
             match group.close() {
                 Ok(prepared) => tell_all(prepared.commit(), together),
                 // One of them may be the reason, and then it is so alone.
-                Err(_) => singles
-                    .splice(..0, together.into_iter().map(|(one, _)| one))
-                    .for_each(drop),
+                Err(_) => {
+                    let together = together.into_iter().map(|(one, _)| one);
+                    singles = together.chain(singles).collect();
+                }
             }
         }
     }

@@ -12,8 +12,8 @@ use super::{Prepared, Transaction, hand_plan, may_write, plan};
 
 /// Transactions that become visible and durable together, at the cost of one.
 ///
-/// Each is checked against what those before it do, and stands or falls by itself. Nothing is done before the group is committed: a group that is dropped leaves
-/// everything as it was.
+/// Each is checked against what those before it do, and stands or falls by itself. Nothing is done
+/// before the group is committed: a group that is dropped leaves everything as it was.
 ///
 /// ```no_run
 /// # use refdb::{Edit, RefName};
@@ -61,7 +61,6 @@ impl<'s> Group<'s> {
     }
 
     pub(super) fn add_queue(&mut self, queue: &Queue, batch: bool) -> Result<Vec<Rejection>> {
-        may_write(self.options)?;
         let order = queue.sorted()?;
         let ids = queue.ids().clone();
         let mut expansion = Expansion::new(queue, ids, &order, batch, self.format);

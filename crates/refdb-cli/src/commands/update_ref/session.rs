@@ -59,36 +59,14 @@ struct Session<'c> {
     columns: Vec<Columns>,
     /// The answers to commands that were carried out.
     answers: Vec<u8>,
-    /// Where the present transaction began, if that is in the text at hand and if it can be
-    /// published together with others.
-    begun: Option<Place>,
     gathered: Option<Gathered<'c>>,
-    /// How far into the text transactions are published one by one: there, something went wrong
-    /// with them as a group.
-    single_until: usize,
 }
 
 /// Transactions that are checked and not published yet.
 struct Gathered<'c> {
     group: Group<'c>,
-    /// Where the first one began.
-    begun: Place,
-}
-
-/// A place in the text between two transactions, and what there is to return to.
-#[derive(Clone, Copy)]
-struct Place {
-    at: usize,
-    answers: usize,
-    no_deref: bool,
-}
-
-/// How far the commands that arrived together were carried out.
-enum Progress {
-    /// So many bytes are done.
-    To(usize),
-    /// What was gathered is to be carried out again, one by one, up to there.
-    Again(Place, usize),
+    /// Each with how many answers came before that to its `commit`, in bytes.
+    members: Vec<(Transaction<'c>, usize)>,
 }
 
 impl<'c> Session<'c> {
@@ -103,87 +81,56 @@ impl<'c> Session<'c> {
             no_deref: settings.no_deref,
             columns: Vec::new(),
             answers: Vec::new(),
-            begun: None,
             gathered: None,
-            single_until: 0,
         })
     }
 
     /// Carries out the commands that are whole; returns how long they are together.
     fn carry_out(&mut self, text: &[u8], ended: bool) -> Result<usize> {
-        self.begun = None;
-        self.single_until = 0;
-        let mut from = 0;
-        let done = loop {
-            match self.carry_out_from(text, from, ended) {
-                Ok(Progress::Again(place, to)) => {
-                    // As it was before the first of them: there was no transaction.
-                    self.state = State::Closed;
-                    self.no_deref = place.no_deref;
-                    self.answers.truncate(place.answers);
-                    self.single_until = to;
-                    from = place.at;
-                }
-                Ok(Progress::To(len)) => break Ok(len),
-                Err(error) => break Err(error),
-            }
-        };
+        let done = self.carry_out_text(text, ended);
         let answers = mem::take(&mut self.answers);
         self.out.put(answers)?;
         self.out.flush()?;
         done
     }
 
-    fn carry_out_from(&mut self, text: &[u8], from: usize, ended: bool) -> Result<Progress> {
+    fn carry_out_text(&mut self, text: &[u8], ended: bool) -> Result<usize> {
         let zero = self.settings.zero;
-        let mut rest = text.get(from..).unwrap_or_default();
+        let mut rest = text;
         while !rest.is_empty() {
             let Some((command, after)) = split(rest, zero, ended) else {
                 break;
             };
-            let at = text.len() - rest.len();
-            let to = text.len() - after.len();
             rest = after;
-            let recognised = recognise(command, zero);
-            if self.gathered.is_some()
-                && !recognised.as_ref().is_ok_and(|it| self.is_blind(*it))
-                && let Some(place) = self.publish_gathered()?
-            {
-                return Ok(Progress::Again(place, to));
+            let done = self.command(command, !rest.is_empty());
+            if done.is_err() {
+                // What came before it comes first.
+                self.publish_gathered()?;
             }
-            let (verb, fields) = recognised?;
-            let mut gathered_from = self.gathered_from();
-            let done = match verb {
-                Verb::Start => self.start(at),
-                Verb::Commit if self.may_gather(rest) => self.gather_transaction(),
-                Verb::Prepare | Verb::Abort | Verb::Commit => self.control(verb),
-                _ => self.gather(verb, fields),
-            };
-            gathered_from = gathered_from.or(self.gathered_from());
-            match (done, gathered_from) {
-                (Err(_), Some(place)) => {
-                    self.gathered = None;
-                    return Ok(Progress::Again(place, to));
-                }
-                (done, _) => done?,
-            }
+            done?;
         }
-        match self.publish_gathered()? {
-            Some(place) => Ok(Progress::Again(place, text.len())),
-            None => Ok(Progress::To(text.len() - rest.len())),
-        }
+        self.publish_gathered()?;
+        Ok(text.len() - rest.len())
     }
 
-    fn gathered_from(&self) -> Option<Place> {
-        self.gathered.as_ref().map(|gathered| gathered.begun)
+    /// Carries out one command; `more` says whether others have arrived behind it.
+    fn command(&mut self, command: &[u8], more: bool) -> Result<()> {
+        let (verb, fields) = recognise(command, self.settings.zero)?;
+        if self.gathered.is_some() && !self.is_blind(verb, fields) {
+            self.publish_gathered()?;
+        }
+        match verb {
+            Verb::Commit if self.may_gather(more) => self.gather_transaction(),
+            Verb::Start | Verb::Prepare | Verb::Abort | Verb::Commit => self.control(verb),
+            _ => self.gather(verb, fields),
+        }
     }
 
     /// Returns whether a command comes to the same whether the transactions before it are published
     /// or only gathered: it reads no ref beside those that the transaction itself reads.
-    fn is_blind(&self, (verb, fields): (Verb, &[u8])) -> bool {
+    fn is_blind(&self, verb: Verb, fields: &[u8]) -> bool {
         match verb {
-            Verb::Start | Verb::Option => true,
-            Verb::Commit => self.begun.is_some(),
+            Verb::Start | Verb::Option | Verb::Commit => true,
             Verb::Update | Verb::Create | Verb::Delete | Verb::Verify => {
                 Fields::new(fields, self.settings.zero).are_plain()
             }
@@ -193,47 +140,66 @@ impl<'c> Session<'c> {
 
     /// Returns whether the present transaction is to be published together with others: where
     /// nothing follows it, somebody may be waiting for the answer.
-    fn may_gather(&self, rest: &[u8]) -> bool {
-        let in_group = self.gathered.is_some() || !rest.is_empty();
-        let single_until = self.single_until;
-        in_group && self.begun.is_some_and(|place| place.at >= single_until)
+    fn may_gather(&self, more: bool) -> bool {
+        let is_started = matches!(self.state, State::Started(_));
+        is_started && !self.settings.batch && (more || self.gathered.is_some())
     }
 
-    /// Checks the present transaction as one of a group.
+    /// Checks the present transaction as one of a group; what the group cannot take is committed
+    /// alone after it.
     fn gather_transaction(&mut self) -> Result<()> {
-        let (State::Started(_), Some(begun)) = (&self.state, self.begun) else {
-            return self.control(Verb::Commit);
-        };
         if self.gathered.is_none() {
-            match self.store.group()? {
-                Some(group) => self.gathered = Some(Gathered { group, begun }),
-                None => return self.control(Verb::Commit),
-            }
+            let members = Vec::new();
+            let group = self.store.group()?;
+            self.gathered = group.map(|group| Gathered { group, members });
         }
-        if let (State::Started(transaction), Some(gathered)) = (
-            mem::replace(&mut self.state, State::Closed),
-            &mut self.gathered,
-        ) {
-            let _ = gathered.group.add(&transaction)?;
+        let is_added = match (&self.state, &mut self.gathered) {
+            (State::Started(transaction), Some(gathered)) => {
+                gathered.group.add(transaction).is_ok()
+            }
+            _ => false,
+        };
+        if !is_added {
+            self.publish_gathered()?;
+            return self.control(Verb::Commit);
+        }
+        let state = mem::replace(&mut self.state, State::Closed);
+        if let (State::Started(transaction), Some(gathered)) = (state, &mut self.gathered) {
+            gathered.members.push((transaction, self.answers.len()));
         }
         self.answer(Verb::Commit)
     }
 
-    /// Publishes what is gathered. Returns where that began if it cannot be published together;
-    /// nothing is visible then.
-    fn publish_gathered(&mut self) -> Result<Option<Place>> {
-        let Some(gathered) = self.gathered.take() else {
-            return Ok(None);
+    /// Publishes what is gathered: together, or one by one if that cannot be.
+    fn publish_gathered(&mut self) -> Result<()> {
+        let Some(Gathered { group, members }) = self.gathered.take() else {
+            return Ok(());
         };
-        let Ok(prepared) = gathered.group.close() else {
-            return Ok(Some(gathered.begun));
+        let Some(&(_, first)) = members.first() else {
+            return Ok(());
         };
-        if let Err(error) = self.commit(prepared, during("commit")) {
-            // Nobody may think that they were.
-            self.answers.truncate(gathered.begun.answers);
-            return Err(error);
+        if let Ok(prepared) = group.close() {
+            return self.commit_answered(prepared, first);
         }
-        Ok(None)
+        for (transaction, answers) in members {
+            match transaction.prepare() {
+                Ok(prepared) => self.commit_answered(prepared, answers)?,
+                Err(error) => {
+                    self.answers.truncate(answers);
+                    return Err(during("commit")(error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits what was answered already; if it fails, only so much of the answers is given.
+    fn commit_answered(&mut self, prepared: Prepared<'c>, answers: usize) -> Result<()> {
+        let done = self.commit(prepared, during("commit"));
+        if done.is_err() {
+            self.answers.truncate(answers);
+        }
+        done
     }
 
     /// Adds an edit to the transaction, or sets the option for the next one.
@@ -289,23 +255,6 @@ impl<'c> Session<'c> {
             }
         }
         self.no_deref = true;
-        Ok(())
-    }
-
-    /// Begins a transaction, whose first command stands in the text at `at`.
-    fn start(&mut self, at: usize) -> Result<()> {
-        let place = Place {
-            at,
-            answers: self.answers.len(),
-            no_deref: self.no_deref,
-        };
-        let is_fresh = match &self.state {
-            State::Open(transaction) => transaction.is_empty(),
-            State::Closed => true,
-            State::Started(_) | State::Prepared(_) => false,
-        };
-        self.control(Verb::Start)?;
-        self.begun = Some(place).filter(|_| is_fresh && !self.settings.batch);
         Ok(())
     }
 
