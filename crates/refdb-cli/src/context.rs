@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bstr::ByteSlice;
 use refdb::graph::Grafts;
+use refdb::migrate::finish_interrupted;
 use refdb::objects::{ABBREVIATION_MIN, Objects, Odb};
 use refdb::repository::OpenOptions;
 use refdb::revision::{Note, Revisions};
@@ -114,6 +115,7 @@ impl Context {
         let repository = self.repository.get_or_init(|| repository);
         let path = repository.common_dir().as_os_str().as_bytes().to_vec();
         show_folder(path, self.shown_git_dir(repository).into_bytes());
+        clear_up(repository);
         Ok(repository)
     }
 
@@ -346,6 +348,24 @@ pub(crate) fn resolve_listed(store: &Store, name: RefName<'_>) -> Result<Option<
         Err(error) if error.kind() == ErrorKind::BrokenRef => Ok(None),
         resolved => Ok(resolved?),
     }
+}
+
+/// Clears up after a migration that was killed, so that its locks are in nobody's way.
+fn clear_up(repository: &Repository) {
+    let told = match finish_interrupted(repository) {
+        Ok(None) => return,
+        Ok(Some(told)) => told,
+        // Who may not write reads what there is, and that is whole.
+        Err(error) if may_not_write(&error) => return,
+        Err(error) => format!("a migration that was interrupted cannot be cleared up: {error}"),
+    };
+    say("warning", told.as_bytes());
+}
+
+fn may_not_write(error: &refdb::Error) -> bool {
+    use std::io::ErrorKind as Io;
+    let kind = error.io_kind();
+    matches!(kind, Some(Io::PermissionDenied | Io::ReadOnlyFilesystem))
 }
 
 /// Tells what is wrong with the command line's configuration apart from what comes of it.

@@ -25,7 +25,7 @@ use std::time::Duration;
 use crate::error::io_text;
 use crate::options::{LockTimeout, SharedRepository};
 use crate::system::{FileKind, System, WriteFile, bytes_to_path};
-use owner::Owner;
+use owner::{Owner, Purpose};
 
 /// A lock file that this process holds.
 pub(crate) struct LockFile {
@@ -61,7 +61,17 @@ pub(crate) struct Holder {
 impl Holder {
     /// Begins a transaction of this process in the repository at `git_dir`.
     pub(crate) fn new(system: &Arc<dyn System>, git_dir: &Path) -> Holder {
-        let text = Owner::new(system.as_ref()).map(|owner| owner.text());
+        Holder::with(system, git_dir, Purpose::Transaction)
+    }
+
+    /// Begins to keep writers out for a migration. Its locks are not taken over one by one but by
+    /// whoever clears up after the whole migration ([`sweep_all`]).
+    pub(crate) fn migrating(system: &Arc<dyn System>, git_dir: &Path) -> Holder {
+        Holder::with(system, git_dir, Purpose::Migration)
+    }
+
+    fn with(system: &Arc<dyn System>, git_dir: &Path, purpose: Purpose) -> Holder {
+        let text = Owner::new(system.as_ref(), purpose).map(|owner| owner.text());
         Holder {
             text: text.unwrap_or_default().into(),
             system: Arc::clone(system),
@@ -131,13 +141,24 @@ fn lacks_links(error: &io::Error) -> bool {
 }
 
 /// Removes the lock at `path` if it is one of refdb whose process has ended, with all that the
-/// process left for it; returns whether there is any chance now of acquiring the lock.
+/// process left for it; returns whether there is any chance now of acquiring the lock. Those of a
+/// migration are left alone.
 ///
 /// # Errors
 /// Those of the system; the lock is as it was then.
 pub(crate) fn take_over(system: &Arc<dyn System>, git_dir: &Path, path: &Path) -> io::Result<bool> {
-    let Some(text) = owner::dead(system.as_ref(), path) else {
-        return Ok(false);
+    take_over_of(Purpose::Transaction, system, git_dir, path)
+}
+
+fn take_over_of(
+    most: Purpose,
+    system: &Arc<dyn System>,
+    git_dir: &Path,
+    path: &Path,
+) -> io::Result<bool> {
+    let text = match owner::dead(system.as_ref(), path) {
+        Some((text, purpose)) if purpose == Purpose::Transaction || most == purpose => text,
+        _ => return Ok(false),
     };
     let Some(_guard) = system.guard_dir(git_dir)? else {
         // Somebody else is at it.
@@ -156,11 +177,34 @@ pub(crate) fn take_over(system: &Arc<dyn System>, git_dir: &Path, path: &Path) -
 }
 
 /// Takes over every lock in the directory `dir`, and with `deep` in those below it, whose process
-/// has ended.
+/// has ended; those of migrations are left alone.
 ///
 /// # Errors
 /// Those of the system; a directory that is gone has no locks.
 pub(crate) fn sweep(
+    system: &Arc<dyn System>,
+    git_dir: &Path,
+    dir: &Path,
+    deep: bool,
+) -> io::Result<()> {
+    sweep_of(Purpose::Transaction, system, git_dir, dir, deep)
+}
+
+/// As [`sweep`], with the locks of migrations: for whoever clears up after one.
+///
+/// # Errors
+/// As for [`sweep`].
+pub(crate) fn sweep_all(
+    system: &Arc<dyn System>,
+    git_dir: &Path,
+    dir: &Path,
+    deep: bool,
+) -> io::Result<()> {
+    sweep_of(Purpose::Migration, system, git_dir, dir, deep)
+}
+
+fn sweep_of(
+    most: Purpose,
     system: &Arc<dyn System>,
     git_dir: &Path,
     dir: &Path,
@@ -173,9 +217,9 @@ pub(crate) fn sweep(
     for entry in entries {
         let path = dir.join(bytes_to_path(&entry.name));
         match entry.kind {
-            FileKind::Directory if deep => sweep(system, git_dir, &path, deep)?,
+            FileKind::Directory if deep => sweep_of(most, system, git_dir, &path, deep)?,
             FileKind::Symlink if entry.name.ends_with(b".lock") => {
-                take_over(system, git_dir, &path)?;
+                take_over_of(most, system, git_dir, &path)?;
             }
             _ => {}
         }

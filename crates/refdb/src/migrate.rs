@@ -227,13 +227,7 @@ impl<'a> Migration<'a> {
 
     /// Cleans up after a migration that was interrupted, if there was one.
     fn clean_up(&self) -> Result<()> {
-        let context = self.context();
-        if !Folder::is_left(&context)? {
-            return Ok(());
-        }
-        let folder = Folder::open(&context)?;
-        recover::recover(&context, &folder)?;
-        folder.remove(self.system.as_ref());
+        let _ = clear_up(&self.context())?;
         Ok(())
     }
 
@@ -343,19 +337,20 @@ impl<'a> Migration<'a> {
             frozen.leave();
         }
         let mut report = copied.report();
-        let closed = finish::finish(context, folder, &places, to, &frozen).and_then(|found| {
-            report.warnings.extend(found);
-            finish::settle(context, &places, to, copied.is_live)?;
-            drop(frozen);
-            if self.keep {
-                for place in &places {
-                    let old = folder.old().join(&place.below);
-                    recover::remove_marks(context, &old, self.from)?;
-                    recover::remove_old_locks(context, &old)?;
+        let closed =
+            finish::finish(context, folder, &places, to, Some(&frozen)).and_then(|found| {
+                report.warnings.extend(found);
+                finish::settle(context, &places, to, copied.is_live)?;
+                drop(frozen);
+                if self.keep {
+                    for place in &places {
+                        let old = folder.old().join(&place.below);
+                        recover::remove_marks(context, &old, self.from)?;
+                        recover::remove_old_locks(context, &old)?;
+                    }
                 }
-            }
-            folder.close(context, self.keep)
-        });
+                folder.close(context, self.keep)
+            });
         match closed {
             Ok(kept) => report.folder = kept,
             Err(error) => report.warnings.push(format!(
@@ -384,6 +379,41 @@ impl<'a> Migration<'a> {
         }
         copied.check(self.skip_broken)
     }
+}
+
+/// Clears up after a migration of this repository whose process ended before it was done, if there
+/// was one: what came not so far as the switch is undone, what came to it is finished. Returns what
+/// is to be told about it.
+///
+/// Whoever opens a repository does well to call this before anything is written: locks that such a
+/// migration left are nobody else's to remove. Where there is nothing to do it costs one question to
+/// the system, and a migration that runs is left alone.
+///
+/// ```no_run
+/// use refdb::Repository;
+///
+/// let repository = Repository::discover(".".as_ref())?;
+/// if let Some(told) = refdb::migrate::finish_interrupted(&repository)? {
+///     eprintln!("{told}");
+/// }
+/// # Ok::<(), refdb::Error>(())
+/// ```
+///
+/// # Errors
+/// `Corrupt` when the refs that are to stay cannot be read, and nothing is removed then; `Io`. The
+/// next call goes on where this one came to.
+pub fn finish_interrupted(repository: &Repository) -> Result<Option<String>> {
+    let found = clear_up(&Migration::of(repository).context())?;
+    Ok(found.and_then(recover::Found::warning))
+}
+
+fn clear_up(context: &Context) -> Result<Option<recover::Found>> {
+    let Some(folder) = Folder::left(context)? else {
+        return Ok(None);
+    };
+    let found = recover::recover(context, &folder)?;
+    folder.remove(context.system.as_ref());
+    Ok(Some(found))
 }
 
 /// What every step needs.

@@ -24,6 +24,7 @@
 mod apply;
 mod files;
 mod head;
+mod leftover;
 mod stack;
 
 use std::collections::BTreeMap;
@@ -38,7 +39,7 @@ use crate::oid::ObjectId;
 use crate::repository::Repository;
 use crate::system::FileKind;
 use crate::target::Target;
-use crate::verify::{Damage, Repair, deep};
+use crate::verify::deep;
 
 /// What a repair may do.
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,6 +74,12 @@ enum Step {
     },
     /// A file is taken away.
     Remove(PathBuf),
+    /// The lock of a process that has ended is taken away, and what it left for it.
+    TakeOver(PathBuf),
+    /// New content that no lock stands beside is taken away, under the lock.
+    Clear(PathBuf),
+    /// A table is taken away under the lock of its list, if that does not name it.
+    DropTable(PathBuf),
 }
 
 /// A repair that was planned.
@@ -106,7 +113,11 @@ impl Plan<'_> {
         let mut files: Vec<&Path> = steps
             .filter_map(|step| match step {
                 Step::Create(..) => None,
-                Step::Replace { path, .. } | Step::Remove(path) => Some(path.as_path()),
+                Step::Replace { path, .. } => Some(path.as_path()),
+                Step::Remove(path)
+                | Step::TakeOver(path)
+                | Step::Clear(path)
+                | Step::DropTable(path) => Some(path.as_path()),
             })
             .collect();
         files.sort();
@@ -150,44 +161,13 @@ pub fn plan(repository: &Repository, options: Options) -> Result<Plan<'_>> {
         }
     }
     plan.refs.sort_by(|a, b| a.name.cmp(&b.name));
+    // Only beside a whole list can be told what it does not name.
+    plan.steps
+        .sort_by_key(|step| matches!(step, Step::DropTable(_)));
     Ok(plan)
 }
 
 impl Plan<'_> {
-    /// Takes away what does not belong there, and notes what is left to a person.
-    fn leftovers(&mut self, found: &[Damage], options: Options) {
-        for damage in found {
-            let file = &damage.file;
-            match damage.repair {
-                Repair::ByHand => {
-                    let advice = damage.advice.as_ref();
-                    let advice = advice.map_or(String::new(), |advice| format!("; {advice}"));
-                    self.note(file, &format!("{}{advice}", damage.what));
-                }
-                Repair::RemoveFile => {
-                    let is_lock = damage.what.starts_with("a lock");
-                    let is_table = damage.what.starts_with("a table");
-                    if is_lock || is_table {
-                        self.leftover(file, options);
-                    } else {
-                        self.steps.push(Step::Remove(file.clone()));
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Takes a file away that may be that of a writer, if there is none.
-    fn leftover(&mut self, file: &Path, options: Options) {
-        if options.remove_locks {
-            self.steps.push(Step::Remove(file.to_owned()));
-        } else {
-            let what = "left, since a process may be at work: see --remove-locks";
-            self.note(file, what);
-        }
-    }
-
     fn note(&mut self, file: &Path, what: &str) {
         self.notes.push(format!("{}: {what}", file.display()));
     }

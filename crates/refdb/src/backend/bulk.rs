@@ -120,7 +120,7 @@ impl Locks {
     /// Begins to take locks in the repository at `git_dir`.
     pub(crate) fn new(system: &Arc<dyn System>, git_dir: &Path, shared: SharedRepository) -> Locks {
         Locks {
-            holder: Holder::new(system, git_dir),
+            holder: Holder::migrating(system, git_dir),
             options: LockOptions {
                 timeout: FREEZE_TIMEOUT,
                 shared,

@@ -24,7 +24,7 @@ use self::cursor::StackCursor;
 use self::session::ReftableSession;
 use self::stack::{Added, Stack};
 use self::tables::{LocalTables, stack_dir};
-pub(crate) use self::tables::{is_table_name, is_unfinished};
+pub(crate) use self::tables::{is_table_name, is_unfinished, short_random};
 use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 use super::cursor::{Cursor, OverCursor};
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};

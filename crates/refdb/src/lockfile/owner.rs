@@ -14,16 +14,28 @@ use std::time::Duration;
 
 use crate::system::{ProcessIdentity, ProcessState, System};
 
-/// How the text of every such link starts.
+/// How the text of every such link starts, and how that of a migration's does.
 const MARK: &str = "refdb";
+const MARK_OF_MIGRATION: &str = "refdb-migration";
 
 /// Of what changes with every boot, so many digits are kept: the text of a short link costs no
 /// block of its own.
 const BOOT_DIGITS: usize = 12;
 
+/// What a lock was taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A transaction, or anything else that concerns this lock alone.
+    Transaction,
+    /// A migration: what its locks keep apart may lie in two formats, so that they are given free
+    /// together or not at all.
+    Migration,
+}
+
 /// Who holds a lock: a process, and one of its transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
+    purpose: Purpose,
     process: ProcessIdentity,
     session: u32,
 }
@@ -42,11 +54,12 @@ pub(crate) enum Fate {
 impl Owner {
     /// Returns the owner of the locks of a new transaction of this process; `None` if the system
     /// cannot tell who this process is.
-    pub(crate) fn new(system: &dyn System) -> Option<Owner> {
+    pub(crate) fn new(system: &dyn System, purpose: Purpose) -> Option<Owner> {
         let mut process = system.identity()?;
         let digits = process.boot.chars().filter(char::is_ascii_hexdigit);
         process.boot = digits.take(BOOT_DIGITS).collect();
         Some(Owner {
+            purpose,
             process,
             session: u32::try_from(system.random() >> 32).unwrap_or(u32::MAX),
         })
@@ -62,7 +75,11 @@ impl Owner {
             host,
         } = &self.process;
         let session = self.session;
-        let text = format!("{MARK} {pid} {started:x} {namespace:x} {boot} {session:08x} {host}");
+        let mark = match self.purpose {
+            Purpose::Transaction => MARK,
+            Purpose::Migration => MARK_OF_MIGRATION,
+        };
+        let text = format!("{mark} {pid} {started:x} {namespace:x} {boot} {session:08x} {host}");
         PathBuf::from(OsString::from_vec(text.into_bytes()))
     }
 
@@ -70,9 +87,11 @@ impl Owner {
     pub(crate) fn parse(text: &Path) -> Option<Owner> {
         let text = std::str::from_utf8(text.as_os_str().as_bytes()).ok()?;
         let mut fields = text.splitn(7, ' ');
-        if fields.next()? != MARK {
-            return None;
-        }
+        let purpose = match fields.next()? {
+            MARK => Purpose::Transaction,
+            MARK_OF_MIGRATION => Purpose::Migration,
+            _ => return None,
+        };
         let pid = fields.next()?.parse().ok()?;
         let started = u64::from_str_radix(fields.next()?, 16).ok()?;
         let namespace = u64::from_str_radix(fields.next()?, 16).ok()?;
@@ -80,6 +99,7 @@ impl Owner {
         let session = u32::from_str_radix(fields.next()?, 16).ok()?;
         let host = fields.next()?.to_owned();
         Some(Owner {
+            purpose,
             process: ProcessIdentity {
                 pid,
                 started,
@@ -93,7 +113,7 @@ impl Owner {
 
     /// Finds out whether the owner still runs. `made_ns` is when its lock was made.
     pub(crate) fn fate(&self, system: &dyn System, made_ns: i128) -> Fate {
-        let Some(Owner { process: here, .. }) = Owner::new(system) else {
+        let Some(Owner { process: here, .. }) = Owner::new(system, self.purpose) else {
             return Fate::Unknown;
         };
         let owner = &self.process;
@@ -130,11 +150,17 @@ pub(crate) fn of_lock(system: &dyn System, path: &Path) -> Option<(PathBuf, Owne
     Some((text, owner))
 }
 
-/// Returns whether the lock at `path` is one of refdb whose owner has ended, and its text then.
-pub(crate) fn dead(system: &dyn System, path: &Path) -> Option<PathBuf> {
+/// Returns whether the lock at `path` is one of a migration.
+pub(crate) fn is_of_migration(system: &dyn System, path: &Path) -> bool {
+    of_lock(system, path).is_some_and(|(_, owner)| owner.purpose == Purpose::Migration)
+}
+
+/// Returns whether the lock at `path` is one of refdb whose owner has ended; its text then, and what
+/// it was for.
+pub(crate) fn dead(system: &dyn System, path: &Path) -> Option<(PathBuf, Purpose)> {
     let (text, owner) = of_lock(system, path)?;
     let made_ns = system.lstat(path).ok()?.mtime_ns;
-    (owner.fate(system, made_ns) == Fate::Dead).then_some(text)
+    (owner.fate(system, made_ns) == Fate::Dead).then_some((text, owner.purpose))
 }
 
 /// Says who holds the lock at `path`, since when, and what can be done about it.
@@ -153,6 +179,10 @@ pub(crate) fn describe(system: &dyn System, path: &Path) -> io::Result<String> {
         Fate::Alive => format!(
             "It is held by the refdb process {pid}, which runs, for {age}: wait for it, or end it, \
              and the next refdb takes the lock over"
+        ),
+        Fate::Dead if owner.purpose == Purpose::Migration => format!(
+            "It was held by a migration, the refdb process {pid}, which has ended: the next refdb \
+             command in this repository clears up after it"
         ),
         Fate::Dead => format!(
             "It was held by the refdb process {pid}, which has ended, and could not be taken over: \
@@ -185,9 +215,13 @@ mod tests {
     #[test]
     fn an_owner_is_written_and_read() {
         let system = SimSystem::new(1);
-        let owner = Owner::new(&system).unwrap();
+        let owner = Owner::new(&system, Purpose::Transaction).unwrap();
         assert_eq!(Owner::parse(&owner.text()), Some(owner.clone()));
-        assert_ne!(Owner::new(&system), Some(owner), "another transaction");
+        assert_ne!(
+            Owner::new(&system, Purpose::Transaction),
+            Some(owner),
+            "another transaction"
+        );
         for text in ["", "refdb", "refs/heads/main", "refdb 1 2 3 4 x host"] {
             assert_eq!(Owner::parse(Path::new(text)), None, "{text}");
         }
@@ -199,7 +233,7 @@ mod tests {
     fn only_who_is_known_to_have_ended_is_dead() {
         let here = SimSystem::new(1);
         let other = here.process(7);
-        let owner = Owner::new(&other).unwrap();
+        let owner = Owner::new(&other, Purpose::Transaction).unwrap();
         let made = now_ns(&here);
         assert_eq!(owner.fate(&here, made), Fate::Alive);
         let reused = here.fork();
@@ -228,7 +262,7 @@ mod tests {
     #[test]
     fn whoever_ran_before_the_machine_was_booted_is_dead() {
         let before = SimSystem::new(1);
-        let owner = Owner::new(&before).unwrap();
+        let owner = Owner::new(&before, Purpose::Transaction).unwrap();
         let made = now_ns(&before);
         let after = before.crash(crate::system::simulation::Crash::seeded(1));
         assert_eq!(owner.fate(&after, made), Fate::Dead);

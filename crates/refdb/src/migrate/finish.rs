@@ -12,6 +12,7 @@ use super::{Context, switch};
 use crate::backend::RefFormat;
 use crate::backend::bulk::{BARRIER, Frozen};
 use crate::error::{Error, ErrorKind, Result};
+use crate::lockfile::{owner, suffixed};
 use crate::name::{RefName, is_root_ref};
 use crate::system::{FileKind, bytes_to_path};
 
@@ -23,13 +24,14 @@ const ATTEMPTS: usize = 100;
 const SETTLE: Duration = Duration::from_millis(1500);
 
 /// Puts the old stores away. `frozen` are their locks, which processes still wait for that do not
-/// know of the new format; returns what they wrote where it could not be carried over.
+/// know of the new format, if this process took them: else they are found on the disk. Returns what
+/// such processes wrote where it could not be carried over.
 pub(super) fn finish(
     context: &Context,
     folder: &Folder,
     places: &[Place],
     to: RefFormat,
-    frozen: &[Box<dyn Frozen>],
+    frozen: Option<&[Box<dyn Frozen>]>,
 ) -> Result<Vec<String>> {
     let system = context.system.as_ref();
     let old = folder.old();
@@ -48,9 +50,9 @@ pub(super) fn finish(
             RefFormat::Files => finish_files(context, place, &old)?,
             RefFormat::Reftable => {
                 finish_reftable(context, place, &old)?;
-                if let Some(frozen) = frozen.get(at) {
-                    sweep(context, place, &old, frozen.as_ref(), &mut warnings)?;
-                }
+                let frozen = frozen.and_then(|frozen| frozen.get(at));
+                let frozen = frozen.map(|frozen| frozen.as_ref());
+                sweep(context, place, &old, frozen, &mut warnings)?;
             }
         }
     }
@@ -279,12 +281,13 @@ fn remove_barriers(context: &Context, place: &Place) -> Result<()> {
 }
 
 /// Carries over refs that others made in the last moment before the old store was put away: new names
-/// in directories that had refs already. All other names were locked.
+/// in directories that had refs already. All other names were locked, and still are if the process
+/// that locked them has died: without `frozen` the locks themselves are looked at.
 fn sweep(
     context: &Context,
     place: &Place,
     old: &Path,
-    frozen: &dyn Frozen,
+    frozen: Option<&dyn Frozen>,
     warnings: &mut Vec<String>,
 ) -> Result<()> {
     for number in 0.. {
@@ -293,7 +296,7 @@ fn sweep(
             break;
         }
         // What was made anew was not locked, whatever its name is.
-        let frozen = (number == 0).then_some(frozen);
+        let frozen = frozen.filter(|_| number == 0);
         sweep_one(context, place, &old, frozen, warnings)?;
     }
     Ok(())
@@ -349,14 +352,27 @@ fn new_names(
                 let dir = dir.join(bytes_to_path(&entry.name));
                 new_names(context, &dir, &full, frozen, found)?;
             }
-            FileKind::File
-                if !entry.name.ends_with(b".lock")
-                    && frozen.is_none_or(|frozen| !frozen.holds(&full)) =>
-            {
-                found.push(full);
+            FileKind::File if !entry.name.ends_with(b".lock") => {
+                let path = dir.join(bytes_to_path(&entry.name));
+                let is_held = match frozen {
+                    Some(frozen) => frozen.holds(&full),
+                    None => is_locked(context, &path),
+                };
+                if !is_held {
+                    found.push(full);
+                }
             }
             _ => {}
         }
     }
     Ok(())
+}
+
+/// Returns whether the lock of a migration stands beside a loose ref; where there are no links, such
+/// locks are empty files.
+fn is_locked(context: &Context, path: &Path) -> bool {
+    let lock = suffixed(path, ".lock");
+    let stat = context.system.lstat(&lock);
+    owner::is_of_migration(context.system.as_ref(), &lock)
+        || stat.is_ok_and(|stat| stat.kind == FileKind::File && stat.len == 0)
 }

@@ -10,6 +10,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::Context;
 use crate::backend::RefFormat;
@@ -22,6 +23,10 @@ const NAME: &str = "refdb-migration";
 const KEPT: &str = "refdb-kept";
 /// What the copy of a dry run is called, before six characters of its own.
 const DRY_RUN: &str = "ref_migration.";
+
+/// How often the folder is asked for that another process has, and after which time.
+const ATTEMPTS: usize = 40;
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// The folder of a migration, which this process holds.
 pub(super) struct Folder {
@@ -46,28 +51,44 @@ impl Folder {
     pub(super) fn open(context: &Context) -> Result<Folder> {
         let path = context.common_dir.join(NAME);
         let system = context.system.as_ref();
-        if !exists(system, &path)? {
-            context.create_dir(&path)?;
+        // Whoever clears up after another migration may have it for a moment, or remove it.
+        for _ in 0..ATTEMPTS {
+            match context.create_dir(&path) {
+                Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => {}
+                made => made?,
+            }
+            if let Some(folder) = Folder::hold(context)? {
+                return Ok(folder);
+            }
+            system.sleep(PAUSE);
         }
-        let guard = system
-            .guard_dir(&path)
-            .map_err(|error| Error::io("unable to lock", &path, error))?;
-        let Some(guard) = guard else {
-            return Err(Error::new(
-                ErrorKind::Locked,
-                "another migration of this repository is running",
-            ));
+        Err(Error::new(
+            ErrorKind::Locked,
+            "another migration of this repository is running",
+        ))
+    }
+
+    /// Opens the folder that a migration left whose process has ended; `None` if there is none, or
+    /// if somebody has it.
+    pub(super) fn left(context: &Context) -> Result<Option<Folder>> {
+        if !exists(context.system.as_ref(), &context.common_dir.join(NAME))? {
+            return Ok(None);
+        }
+        Folder::hold(context)
+    }
+
+    /// Takes the folder for this process, if it is there and nobody has it.
+    fn hold(context: &Context) -> Result<Option<Folder>> {
+        let path = context.common_dir.join(NAME);
+        let guard = match context.system.guard_dir(&path) {
+            Err(error) if is_absent(&error) => None,
+            guard => guard.map_err(|error| Error::io("unable to lock", &path, error))?,
         };
-        Ok(Folder {
+        Ok(guard.map(|guard| Folder {
             path,
             common_dir: context.common_dir.clone(),
             _guard: guard,
-        })
-    }
-
-    /// Returns whether there is a folder: of a migration that runs, or that was interrupted.
-    pub(super) fn is_left(context: &Context) -> Result<bool> {
-        exists(context.system.as_ref(), &context.common_dir.join(NAME))
+        }))
     }
 
     /// Returns where the copies are made.

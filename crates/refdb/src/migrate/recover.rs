@@ -1,4 +1,6 @@
 //! What a migration left that was killed: before the switch it never was, after it it is finished.
+//!
+//! The next process that opens the repository does this ([`super::clear_up`]).
 
 use std::path::Path;
 
@@ -55,7 +57,7 @@ pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
     }
     unlock_config(context, folder, &path)?;
     let found = if is_new {
-        finish::finish(context, folder, &places, journal.to, &[])?;
+        finish::finish(context, folder, &places, journal.to, None)?;
         finish::settle(context, &places, journal.to, false)?;
         for place in &places {
             remove_marks(context, &place.dir, journal.from)?;
@@ -91,7 +93,7 @@ fn unlock_config(context: &Context, folder: &Folder, path: &Path) -> Result<()> 
 /// Removes the locks of processes that have ended, and the links that kept writers out of a store.
 pub(super) fn remove_marks(context: &Context, dir: &Path, from: RefFormat) -> Result<()> {
     let sweep = |dir: &Path, deep| {
-        lockfile::sweep(&context.system, &context.common_dir, dir, deep)
+        lockfile::sweep_all(&context.system, &context.common_dir, dir, deep)
             .map_err(|error| Error::io("unable to remove the locks in", dir, error))
     };
     match from {

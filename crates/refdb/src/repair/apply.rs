@@ -1,13 +1,17 @@
 //! Carrying a plan out: keep aside, then change, each step durable before the next.
 
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Plan, Step, has_content};
+use crate::backend::reftable::{is_table_name, is_unfinished, short_random};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lockfile::{Holder, LockFile, LockOptions};
-use crate::system::{FileKind, System};
+use crate::lockfile::{
+    Holder, LockFile, LockOptions, describe_refusal, remove_if_there, suffixed, take_over,
+};
+use crate::system::{FileKind, System, bytes_to_path};
 
 /// The directory in the common one that keeps what a repair changed.
 const ASIDE: &str = "refdb-damaged";
@@ -38,7 +42,7 @@ impl Plan<'_> {
     fn step(&self, system: &Arc<dyn System>, step: &Step) -> Result<()> {
         match step {
             Step::Create(path, content) => {
-                let done = write_new(system.as_ref(), path, content);
+                let done = write_table(system.as_ref(), path, content);
                 done.map_err(|error| Error::io("cannot write", path, error))
             }
             Step::Replace { path, old, new } => self.exchange(system, path, old.as_deref(), new),
@@ -49,7 +53,68 @@ impl Plan<'_> {
                 _ => sync_parent(system.as_ref(), path)
                     .map_err(|error| Error::io("cannot sync the directory of", path, error)),
             },
+            Step::TakeOver(path) => take_over(system, self.repository.common_dir(), path)
+                .map(drop)
+                .map_err(|error| Error::io("cannot remove", path, error)),
+            Step::Clear(path) => {
+                let lock = path.file_name().unwrap_or_default().as_bytes();
+                let target = lock.strip_prefix(b".").unwrap_or(lock);
+                let target = target.strip_suffix(b".lock").unwrap_or(target);
+                let lock = self.lock(system, &path.with_file_name(bytes_to_path(target)))?;
+                remove_if_there(system.as_ref(), path)
+                    .and_then(|()| lock.release())
+                    .map_err(|error| Error::io("cannot remove", path, error))
+            }
+            Step::DropTable(path) => self.drop_table(system, path),
         }
+    }
+
+    /// Takes away a table that its list does not name: whoever names one holds the list's lock.
+    fn drop_table(&self, system: &Arc<dyn System>, path: &Path) -> Result<()> {
+        let failed = |error| Error::io("cannot remove", path, error);
+        let list = path.with_file_name("tables.list");
+        let lock = self.lock(system, &list)?;
+        let listed = content(system.as_ref(), &list).map_err(failed)?;
+        let name = path.file_name().unwrap_or_default();
+        let is_listed = listed.is_some_and(|listed| {
+            let mut lines = listed.split(|&byte| byte == b'\n');
+            lines.any(|line| line == name.as_bytes())
+        });
+        let mut is_claimed = false;
+        if name.to_str().is_some_and(is_unfinished) {
+            // A compaction writes without the list's lock, under those of the tables.
+            let dir = path.parent().unwrap_or(Path::new(""));
+            let entries = system.read_dir(dir).map_err(failed)?;
+            is_claimed = entries.iter().any(|entry| {
+                let table = entry.name.strip_suffix(b".lock");
+                let table = table.and_then(|table| std::str::from_utf8(table).ok());
+                table.is_some_and(is_table_name)
+            });
+        }
+        if !is_listed && !is_claimed {
+            remove_if_there(system.as_ref(), path).map_err(failed)?;
+            sync_parent(system.as_ref(), path).map_err(failed)?;
+        }
+        lock.release().map_err(failed)
+    }
+
+    /// Takes the lock of a file; that of a process that has ended is taken over.
+    fn lock(&self, system: &Arc<dyn System>, path: &Path) -> Result<LockFile> {
+        let settings = self.repository.store().options();
+        let options = LockOptions {
+            timeout: settings.packed_refs_timeout,
+            shared: settings.shared_repository,
+            pid_file: settings.lockfile_pid,
+        };
+        let holder = Holder::new(system, self.repository.common_dir());
+        LockFile::acquire(&holder, path, options).map_err(|error| {
+            let kind = match error.kind() {
+                io::ErrorKind::AlreadyExists => ErrorKind::Locked,
+                _ => ErrorKind::Io,
+            };
+            let message = describe_refusal(system.as_ref(), path, &error);
+            Error::new(kind, message).with_source(error)
+        })
     }
 
     fn exchange(
@@ -60,24 +125,10 @@ impl Plan<'_> {
         new: &[u8],
     ) -> Result<()> {
         let io = |error| Error::io("cannot write", path, error);
-        let settings = self.repository.store().options();
-        let options = LockOptions {
-            timeout: settings.packed_refs_timeout,
-            shared: settings.shared_repository,
-            pid_file: settings.lockfile_pid,
-        };
         if let Some(parent) = path.parent() {
             make_dirs(system.as_ref(), parent).map_err(io)?;
         }
-        let holder = Holder::new(system, self.repository.common_dir());
-        let mut lock = LockFile::acquire(&holder, path, options).map_err(|error| {
-            let kind = match error.kind() {
-                io::ErrorKind::AlreadyExists => ErrorKind::Locked,
-                _ => ErrorKind::Io,
-            };
-            let text = format!("cannot lock '{}': {error}", path.display());
-            Error::new(kind, text).with_source(error)
-        })?;
+        let mut lock = self.lock(system, path)?;
         let now = content(system.as_ref(), path).map_err(io)?;
         if now.as_deref() != old {
             let text = format!(
@@ -150,6 +201,14 @@ fn keep(system: &dyn System, file: &Path, aside: &Path, inner: &Path) -> io::Res
         // There is no content to be kept.
         FileKind::Directory | FileKind::Other => Ok(()),
     }
+}
+
+/// Writes a table: what has the name of one is whole.
+fn write_table(system: &dyn System, path: &Path, content: &[u8]) -> io::Result<()> {
+    let temporary = suffixed(path, &format!(".temp.{:08x}", short_random(system)));
+    write_new(system, &temporary, content)?;
+    system.rename(&temporary, path)?;
+    sync_parent(system, path)
 }
 
 fn write_new(system: &dyn System, path: &Path, content: &[u8]) -> io::Result<()> {

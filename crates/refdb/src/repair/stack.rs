@@ -76,7 +76,7 @@ impl Plan<'_> {
         // What looked like a leftover beside a damaged list may belong to the stack.
         let kept: BTreeSet<PathBuf> = names.iter().map(|name| dir.join(name)).collect();
         self.steps
-            .retain(|step| !matches!(step, Step::Remove(path) if kept.contains(path)));
+            .retain(|step| !matches!(step, Step::Remove(path) | Step::DropTable(path) if kept.contains(path)));
         let hash = self.hash();
         let mut stack = Stack::default();
         for name in &names {

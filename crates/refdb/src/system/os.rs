@@ -258,7 +258,12 @@ impl System for OsSystem {
     fn guard_dir(&self, path: &Path) -> io::Result<Option<Guard>> {
         let dir = File::open(path)?;
         match dir.try_lock() {
-            Ok(()) => Ok(Some(Box::new(dir))),
+            Ok(()) => {
+                // Whoever had it may have removed it, and another directory has its name now.
+                let (held, named) = (dir.metadata()?, fs::metadata(path)?);
+                let is_same = (held.dev(), held.ino()) == (named.dev(), named.ino());
+                Ok(is_same.then(|| Box::new(dir) as Guard))
+            }
             Err(fs::TryLockError::WouldBlock) => Ok(None),
             Err(fs::TryLockError::Error(error)) => Err(error),
         }

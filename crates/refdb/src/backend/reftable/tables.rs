@@ -446,7 +446,7 @@ fn is_file_name(name: &str) -> bool {
 }
 
 /// Returns 32 random bits, as table names carry them.
-pub(super) fn short_random(system: &dyn System) -> u32 {
+pub(crate) fn short_random(system: &dyn System) -> u32 {
     u32::try_from(system.random() >> 32).unwrap_or(u32::MAX)
 }
 

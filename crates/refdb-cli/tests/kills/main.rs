@@ -4,9 +4,13 @@
 //!
 //! The points are drawn by a seed from all system calls of all workloads in both formats.
 //! `REFDB_KILL_POINTS` says how many (all, if there are fewer), `REFDB_KILL_SEED` from which seed.
-//! Without `strace` nothing can be killed at a system call: the test says so and does nothing.
+//! Without `strace` nothing can be killed at a system call: the tests say so and do nothing.
+//! Migrations with worktrees are in `migration`, repairs in `repair`.
 
 #![allow(clippy::print_stderr, reason = "says what was tried")]
+
+mod migration;
+mod repair;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -22,6 +26,9 @@ use refdb_testkit::repo::Repo;
 use refdb_testkit::rng::Rng;
 use refdb_testkit::trust::{Tally, budget};
 use refdb_testkit::{Format, ObjectFormat, RefFormat};
+
+/// What is counted.
+const WHAT: &str = "kill points of the real binary";
 
 /// How many points every test run tries.
 const SHORT: u64 = 1600;
@@ -217,15 +224,48 @@ fn calls(log: &str) -> Vec<Call> {
 }
 
 /// Runs the command under strace, which kills it at a system call, if one is given.
-fn traced(repo: &Repo, work: &Work, log: &Path, kill_at: Option<&Call>) -> Output {
-    let mut run = oracle::run_of("/usr/bin/strace", repo.path());
+fn traced(dir: &Path, args: &[&str], input: &str, log: &Path, kill_at: Option<&Call>) -> Output {
+    let mut run = oracle::run_of("/usr/bin/strace", dir);
     run = run.args(["-f", "-qq", "-o"]).arg(log);
     if let Some((call, nth)) = kill_at {
         let inject = format!("inject={call}:signal=SIGKILL:when={nth}");
         run = run.args(["-e".to_owned(), inject]);
     }
-    let run = run.arg(env!("CARGO_BIN_EXE_refdb")).args(work.1);
-    run.stdin(work.2.as_str()).run()
+    let run = run.arg(env!("CARGO_BIN_EXE_refdb")).args(args);
+    run.stdin(input).run()
+}
+
+/// Returns whether a process can be killed at a system call here, and says so if not.
+fn can_kill(tally: &'static str, seed: u64) -> bool {
+    let can = Command::new("/usr/bin/strace").arg("-V").output();
+    let can = can.is_ok_and(|out| out.status.success());
+    if !can {
+        eprintln!("skipped: there is no /usr/bin/strace");
+        drop(Tally::begin(tally, seed));
+    }
+    can
+}
+
+/// Tries so many of the points, two at a time: which ones, the seed says.
+fn try_points<P: Sync>(mut points: Vec<P>, most: u64, seed: u64, kill: impl Fn(&P) + Sync) {
+    // Shuffled, so that any number of them is spread over all workloads.
+    let mut rng = Rng::new(seed);
+    for index in (1..points.len()).rev() {
+        points.swap(index, rng.below(index + 1));
+    }
+    points.truncate(usize::try_from(most).expect("not so many"));
+    let tally = Mutex::new(Tally::begin(WHAT, seed));
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(point) = points.get(next.fetch_add(1, Ordering::SeqCst)) {
+                    kill(point);
+                    tally.lock().expect("no panic with the lock").add(1);
+                }
+            });
+        }
+    });
 }
 
 /// A workload in a format, with what it comes to.
@@ -244,7 +284,7 @@ impl Case {
         let base = base(format);
         let repo = base.duplicate();
         let log = repo.path().join("strace");
-        let out = traced(&repo, &work, &log, None);
+        let out = traced(repo.path(), work.1, &work.2, &log, None);
         assert!(out.status.success(), "{}: {:?}", work.0, out);
         let calls = calls(&fs::read_to_string(&log).expect("strace writes text"));
         Case {
@@ -263,7 +303,7 @@ impl Case {
         let dir = repo.path();
         let context = format!("{} in {}, killed at {at:?}", self.work.0, repo.format());
         let log = dir.join("strace");
-        let done = traced(&repo, &self.work, &log, Some(at));
+        let done = traced(dir, self.work.1, &self.work.2, &log, Some(at));
         let found = listed_by_refdb(dir);
         if done.status.success() {
             assert_eq!(found, self.new, "{context}: acknowledged");
@@ -310,13 +350,7 @@ impl Case {
 #[test]
 fn a_killed_command_leaves_everything_old_or_everything_new() {
     let seed = budget("REFDB_KILL_SEED", 1);
-    if !Command::new("/usr/bin/strace")
-        .arg("-V")
-        .output()
-        .is_ok_and(|out| out.status.success())
-    {
-        eprintln!("skipped: there is no /usr/bin/strace");
-        drop(Tally::begin("kill points of the real binary", seed));
+    if !can_kill(WHAT, seed) {
         return;
     }
     let most = budget("REFDB_KILL_POINTS", SHORT);
@@ -337,22 +371,5 @@ fn a_killed_command_leaves_everything_old_or_everything_new() {
         };
         points.extend(case.calls.iter().step_by(share).map(|at| (index, at)));
     }
-    // Shuffled, so that any number of them is spread over all workloads.
-    let mut rng = Rng::new(seed);
-    for index in (1..points.len()).rev() {
-        points.swap(index, rng.below(index + 1));
-    }
-    points.truncate(usize::try_from(most).expect("not so many"));
-    let tally = Mutex::new(Tally::begin("kill points of the real binary", seed));
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while let Some(&(index, at)) = points.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    cases[index].kill(at);
-                    tally.lock().expect("no panic with the lock").add(1);
-                }
-            });
-        }
-    });
+    try_points(points, most, seed, |&(index, at)| cases[index].kill(at));
 }
