@@ -7,7 +7,7 @@ use refdb::{Edit, RefName, RefNameBuf, Store, Target};
 
 use super::tell_afterwards;
 use crate::context::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, complain};
 use crate::options::{Opt, Spec};
 use crate::output::Output;
 
@@ -39,6 +39,19 @@ const SPEC: Spec<Id> = Spec {
         Opt::text(Id::Message, "", "reason", "reason of the update").short(b'm'),
     ],
 };
+
+/// What Git says whenever it has written a symref as a symbolic link.
+const LINKS_END: &str = "\
+warning: 'core.preferSymlinkRefs=true' is nominated for removal.
+hint: The use of symbolic links for symbolic refs is deprecated
+hint: and will be removed in Git 3.0. The configuration that
+hint: tells Git to use them is thus going away. You can unset
+hint: it with:
+hint:
+hint:\tgit config unset core.preferSymlinkRefs
+hint:
+hint: Git will then use the textual symref format instead.
+";
 
 /// Runs `symbolic-ref`.
 pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
@@ -135,7 +148,11 @@ fn set(context: &Context, name: &[u8], target: &[u8], message: Vec<u8>) -> Resul
     let edit = Edit::symbolic(RefName::from_disk(name), RefName::from_disk(target))
         .no_deref()
         .message(message);
-    apply(context, edit)
+    apply(context, edit)?;
+    if context.store()?.options().prefer_symlink_refs {
+        complain(LINKS_END);
+    }
+    Ok(())
 }
 
 fn remove(context: &Context, name: &[u8]) -> Result<()> {

@@ -237,7 +237,7 @@ impl<'c> Walk<'c> {
 fn refuse(expansion: &mut Expansion<'_>, clashes: &Clashes, format: RefFormat) -> Result<()> {
     let new = new_names(expansion, format);
     if format == RefFormat::Files {
-        refuse_over_locks(expansion, &new)?;
+        refuse_over_locks(expansion, clashes, &new)?;
     }
     for update in new {
         if expansion.updates[update].rejected {
@@ -308,22 +308,33 @@ fn child_within(expansion: &Expansion<'_>, name: &[u8]) -> Option<Vec<u8>> {
         .map(<[u8]>::to_vec)
 }
 
-/// In the `files` format the lock of a ref lies below the locks' common directory, so that a name
-/// is refused as soon as it is met if one below it was met before: of `a/b` and `a`, in that order,
-/// `a` is the one that goes.
-fn refuse_over_locks(expansion: &mut Expansion<'_>, new: &[usize]) -> Result<()> {
-    let mut seen_parents: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
-    for &update in new {
-        let name = expansion.name(update);
-        if let Some(child) = seen_parents.get(name.as_bytes()) {
-            let message = at_the_same_time(name, child);
-            expansion.refuse_lock(update, Reason::NameConflict, &message)?;
+/// In the `files` format the lock of a ref makes the directories above it, and what stands in the
+/// place of a directory cannot be locked: a name is refused as soon as it is met if one below it was
+/// met before. Of `a/b` and `a`, in that order, `a` is the one that goes; after a deletion of
+/// `a/b`, which is packed, `a` is refused with the words for a lock.
+fn refuse_over_locks(
+    expansion: &mut Expansion<'_>,
+    clashes: &Clashes,
+    new: &[usize],
+) -> Result<()> {
+    let mut directories: HashSet<Vec<u8>> = HashSet::new();
+    let mut new = new.iter().peekable();
+    for update in 0..expansion.updates.len() {
+        let is_new = new.next_if_eq(&&update).is_some();
+        if expansion.updates[update].rejected {
             continue;
         }
+        let name = expansion.name(update);
+        if is_new && directories.contains(name.as_bytes()) {
+            if let Some(message) = conflict_of(expansion, clashes, update) {
+                expansion.refuse_lock(update, Reason::NameConflict, &message)?;
+                continue;
+            }
+        }
         for parent in parents(name.as_bytes(), 0) {
-            seen_parents
-                .entry(parent.to_vec())
-                .or_insert_with(|| name.as_bytes().to_vec());
+            if !directories.contains(parent) {
+                directories.insert(parent.to_vec());
+            }
         }
     }
     Ok(())

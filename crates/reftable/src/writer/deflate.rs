@@ -13,6 +13,10 @@ use crate::error::{Error, Result};
 const WAITING_MAX: usize = 1 << 20;
 /// How many bytes are worth a thread of their own.
 const SHARE_MIN: usize = 1 << 16;
+/// The blocks that begin within the first so many bytes are compressed as well as Git does it. That
+/// costs next to nothing, and small tables have the lengths that they have with Git, so that the
+/// same ones are compacted.
+const BEST_UNTIL: usize = 1 << 14;
 
 /// The compressor of a writer.
 pub(super) struct Deflate {
@@ -20,6 +24,8 @@ pub(super) struct Deflate {
     bytes: Vec<u8>,
     keys: Vec<u8>,
     blocks: Vec<Waiting>,
+    /// How many bytes have been taken, at most [`BEST_UNTIL`].
+    taken: usize,
 }
 
 /// A block that waits, by where its parts are in the buffers.
@@ -29,11 +35,14 @@ struct Waiting {
     first: usize,
     end: usize,
     key_end: usize,
+    best: bool,
 }
 
 /// What one thread needs, and what it made.
 struct Worker {
-    state: Compress,
+    level: Compression,
+    state: Option<Compress>,
+    best: Option<Compress>,
     out: Vec<u8>,
     ends: Vec<usize>,
 }
@@ -41,7 +50,9 @@ struct Worker {
 impl Deflate {
     pub(super) fn new(level: u32, threads: usize) -> Self {
         let worker = || Worker {
-            state: Compress::new(Compression::new(level.min(9)), true),
+            level: Compression::new(level.min(9)),
+            state: None,
+            best: None,
             out: Vec::new(),
             ends: Vec::new(),
         };
@@ -50,6 +61,7 @@ impl Deflate {
             bytes: Vec::new(),
             keys: Vec::new(),
             blocks: Vec::new(),
+            taken: 0,
         }
     }
 
@@ -63,7 +75,9 @@ impl Deflate {
             first: start + first,
             end: self.bytes.len(),
             key_end: self.keys.len(),
+            best: self.taken < BEST_UNTIL,
         });
+        self.taken = self.taken.saturating_add(block.len()).min(BEST_UNTIL);
     }
 
     /// Returns whether the blocks that wait should be compressed now.
@@ -78,6 +92,7 @@ impl Deflate {
             bytes,
             keys,
             blocks,
+            ..
         } = self;
         let shares = workers.len().min(bytes.len().div_ceil(SHARE_MIN)).max(1);
         let share_len = blocks.len().div_ceil(shares).max(1);
@@ -115,22 +130,27 @@ impl Worker {
         self.ends.clear();
         for block in blocks {
             self.out.extend_from_slice(&bytes[block.start..block.first]);
-            self.compress(&bytes[block.first..block.end])?;
+            self.compress(&bytes[block.first..block.end], block.best)?;
             self.ends.push(self.out.len());
         }
         Ok(())
     }
 
     /// Appends `input` as one zlib stream.
-    fn compress(&mut self, input: &[u8]) -> Result<()> {
-        self.state.reset();
+    fn compress(&mut self, input: &[u8], best: bool) -> Result<()> {
+        let (state, level) = if best {
+            (&mut self.best, Compression::best())
+        } else {
+            (&mut self.state, self.level)
+        };
+        let state = state.get_or_insert_with(|| Compress::new(level, true));
+        state.reset();
         loop {
-            let done = usize::try_from(self.state.total_in()).unwrap_or(input.len());
+            let done = usize::try_from(state.total_in()).unwrap_or(input.len());
             let rest = input.get(done..).unwrap_or_default();
             // What does not shrink grows by a few bytes only, so one round nearly always does.
             self.out.reserve(rest.len() + rest.len() / 8 + 64);
-            let status = self
-                .state
+            let status = state
                 .compress_vec(rest, &mut self.out, FlushCompress::Finish)
                 .map_err(|error| Error::misuse(format!("cannot compress a log block: {error}")))?;
             if status == Status::StreamEnd {

@@ -61,7 +61,8 @@ pub struct WriteOptions {
     pub min_update_index: u64,
     /// The greatest update index that a record may have.
     pub max_update_index: u64,
-    /// How strongly log blocks are compressed, 0 to 9. Costs time, saves space.
+    /// How strongly log blocks are compressed, 0 to 9. Costs time, saves space. The first 16 KiB of
+    /// them are always compressed as strongly as Git does it, with 9.
     pub deflate_level: u32,
     /// How many threads may compress log blocks side by side, in a table with enough of them. The
     /// bytes do not depend on it. 0 stands for 1.

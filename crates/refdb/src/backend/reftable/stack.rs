@@ -26,6 +26,10 @@ const RELOAD_MAX: Duration = Duration::from_secs(3);
 /// taking it again costs more.
 const COMPACT_UNDER_LOCK_MAX: u64 = 256 * 1024;
 
+/// From so many bytes on a stack is worth a look at how much of it is dead. Smaller ones are left
+/// as Git leaves them.
+const DEAD_STACK_MIN: u64 = 16 * 1024;
+
 #[derive(Debug)]
 pub(super) struct Stack {
     pub(super) tables: Box<dyn Tables>,
@@ -435,14 +439,14 @@ impl Stack {
     }
 
     /// Returns whether `deleted` records, the deletions of the newest table, are more than half of
-    /// those below. Counting reads every table, so it is done only if the deletions weigh enough
+    /// those below, in a stack that is too large to be read through for every ref. Counting reads every table, so it is done only if the deletions weigh enough
     /// to make that likely: one weighs at least a sixteenth of the record that it deletes.
     fn is_mostly_dead(&self, tables: &[Arc<Table>], deleted: u64) -> Result<bool> {
         let Some((newest, below)) = tables.split_last() else {
             return Ok(false);
         };
         let weight: u64 = below.iter().map(|table| table.weight()).sum();
-        if newest.weight().saturating_mul(16) < weight {
+        if weight < DEAD_STACK_MIN || newest.weight().saturating_mul(16) < weight {
             return Ok(false);
         }
         let mut records = reftable::MergedRefs::new(below.to_vec());
