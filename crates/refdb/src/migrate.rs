@@ -5,6 +5,7 @@
 //!
 //! 1. The refs and reflogs are copied into a folder of their own, and what changes meanwhile is
 //!    copied again.
+//!    The hook is asked about the copy.
 //! 2. All locks of the old format are taken, what changed since is carried over, and the new store is
 //!    put beside the old one.
 //! 3. The configuration is replaced: one rename, before which the repository is wholly in the old
@@ -21,6 +22,7 @@
 //! # Ok::<(), refdb::Error>(())
 //! ```
 
+mod announce;
 mod changes;
 mod copy;
 mod finish;
@@ -196,7 +198,7 @@ impl<'a> Migration<'a> {
     /// # Errors
     /// `Misuse` when the refs have that format already, or there are refs that cannot be migrated,
     /// with their names; `Locked` when another process keeps a lock; `Config` when the configuration
-    /// cannot be changed; `Corrupt` or `Io` for the files. The repository is as it was, unless the
+    /// cannot be changed; `Hook` when the hook refuses; `Corrupt` or `Io` for the files. The repository is as it was, unless the
     /// message says that it is migrated.
     pub fn run(self) -> Result<Report> {
         let to = match self.to {
@@ -255,6 +257,7 @@ impl<'a> Migration<'a> {
         let folder = folder::new_dry_run(self.system.as_ref(), &self.common_dir)?;
         let copied = self.places().and_then(|places| {
             let mut copied = self.copy(&places, &folder, to)?;
+            announce::announce(self.options.hook.as_deref(), &copied, to)?;
             for place in places.iter().filter(|_| to == RefFormat::Reftable) {
                 switch::write_stubs(&self.context(), &folder.join(&place.below))?;
             }
@@ -307,6 +310,7 @@ impl<'a> Migration<'a> {
         let stage = folder.stage();
         context.create_dir(&stage)?;
         let mut copied = self.copy(&places, &stage, to)?;
+        announce::announce(self.options.hook.as_deref(), &copied, to)?;
         let mut pass_begun = begun;
         for _ in 0..PASSES_MAX {
             let now = self.system.now();

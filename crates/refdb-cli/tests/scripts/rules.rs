@@ -259,16 +259,6 @@ const RULES: &[Rule] = &[
         },
     },
     Rule {
-        name: "refs migrate calls no hooks",
-        allowed: Allowed::Deeds,
-        applies: |case| {
-            let hook = "update aborted by the reference-transaction hook";
-            let told = |line: &str| line == "out" || line == "err";
-            let only_told = !case.git.stderr.is_empty() && case.git.stderr.lines().all(told);
-            case.migrates() && (case.git.stderr.contains(hook) || only_told)
-        },
-    },
-    Rule {
         name: "what is wrong with packed-refs elsewhere is in nobody's way",
         allowed: Allowed::Deeds,
         applies: |case| case.git.stderr.contains("packed refname is dangerous"),
@@ -390,6 +380,19 @@ fn is_setting(answer: &Answer) -> bool {
     says.iter().any(|it| answer.stderr.contains(it))
 }
 
+/// Returns an answer without the warning about `core.preferSymlinkRefs`, which only `symbolic-ref`
+/// gives here.
+fn without_nomination(answer: &Answer) -> Answer {
+    let Some((before, rest)) = answer.stderr.split_once(NOMINATED[0]) else {
+        return answer.clone();
+    };
+    let after = rest.split_once(NOMINATED[1]).map_or("", |it| it.1);
+    Answer {
+        stderr: format!("{before}{after}"),
+        ..answer.clone()
+    }
+}
+
 /// Returns an answer without what is said of `core.fsync`, which refdb's commands all obey.
 fn without_fsync(answer: &Answer) -> Answer {
     let ignoring = "warning: ignoring unknown core.fsync component";
@@ -402,19 +405,15 @@ fn without_fsync(answer: &Answer) -> Answer {
 
 /// Returns the rule by which the answers to a call may differ, if there is one.
 pub(super) fn find(call: &Call, git: &Answer, ours: &Answer, refs: RefFormat) -> Option<Rule> {
-    if let Some((before, rest)) = git.stderr.split_once(NOMINATED[0]) {
-        let after = rest.split_once(NOMINATED[1]).map_or("", |it| it.1);
-        let quiet = Answer {
-            stderr: format!("{before}{after}"),
-            ..git.clone()
-        };
-        return match quiet == *ours {
+    let [bare, other] = [git, ours].map(without_nomination);
+    if bare != *git {
+        return match bare == other {
             true => Some(Rule {
                 name: "nobody is told to unset core.preferSymlinkRefs",
                 allowed: Allowed::Words,
                 applies: |_| true,
             }),
-            false => find(call, &quiet, ours, refs),
+            false => find(call, &bare, &other, refs),
         };
     }
     let [bare, other] = [git, ours].map(without_fsync);

@@ -397,6 +397,7 @@ impl<'q> Expansion<'q> {
         }
         let end = follow(target.as_name(), |name| session.read(name))?;
         let resolved = end.oid().map(|oid| self.ids.number(oid));
+        let resolved = resolved.filter(|&id| id != Id::NULL);
         if let Some(id) = resolved {
             self.updates[update].old = id;
         }
@@ -419,19 +420,19 @@ impl<'q> Expansion<'q> {
             Wanted::Oid(expected) if resolved == Some(expected) => Ok(()),
             Wanted::Oid(expected) => match resolved {
                 Some(id) => self.refuse_value(update, id, expected),
-                None => {
-                    let expected = self.ids.get(expected);
-                    let message = format!("reference is missing but expected {expected}");
-                    self.refuse_lock(update, Reason::NonexistentRef, &message)
-                }
+                None => self.refuse_value(update, Id::NULL, expected),
             },
         }
     }
 
-    /// Refuses an update because the ref has another value than the expected one.
+    /// Refuses an update because the ref has another value than the expected one, or none.
     fn refuse_value(&mut self, update: usize, is: Id, expected: Id) -> Result<()> {
-        let (is, expected): (&ObjectId, &ObjectId) = (self.ids.get(is), self.ids.get(expected));
-        let message = format!("is at {is} but expected {expected}");
+        let (value, expected): (&ObjectId, &ObjectId) = (self.ids.get(is), self.ids.get(expected));
+        if is == Id::NULL {
+            let message = format!("reference is missing but expected {expected}");
+            return self.refuse_lock(update, Reason::NonexistentRef, &message);
+        }
+        let message = format!("is at {value} but expected {expected}");
         self.refuse_lock(update, Reason::IncorrectOldValue, &message)
     }
 
@@ -453,6 +454,8 @@ impl<'q> Expansion<'q> {
         }
         match (self.expected(update), value) {
             (Wanted::Any, _) | (Wanted::Missing, None) => Ok(()),
+            // A file with a zero id is no ref yet.
+            (Wanted::Missing, Some(Id::NULL)) if self.format == RefFormat::Files => Ok(()),
             (Wanted::Missing, Some(_)) => {
                 self.refuse_lock(update, Reason::CreateExists, "reference already exists")
             }

@@ -325,11 +325,12 @@ fn refuse_over_locks(
             continue;
         }
         let name = expansion.name(update);
-        if is_new && directories.contains(name.as_bytes()) {
-            if let Some(message) = conflict_of(expansion, clashes, update) {
-                expansion.refuse_lock(update, Reason::NameConflict, &message)?;
-                continue;
-            }
+        if is_new
+            && directories.contains(name.as_bytes())
+            && let Some(message) = conflict_of(expansion, clashes, update)
+        {
+            expansion.refuse_lock(update, Reason::NameConflict, &message)?;
+            continue;
         }
         for parent in parents(name.as_bytes(), 0) {
             if !directories.contains(parent) {

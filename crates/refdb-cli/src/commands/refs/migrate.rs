@@ -209,7 +209,7 @@ fn shown(context: &Context, folder: &Path) -> Result<String> {
 fn failure(error: &Error) -> Failure {
     let text = error.to_string();
     match error.kind() {
-        ErrorKind::Config => Failure::fatal(text),
+        ErrorKind::Config | ErrorKind::Hook => Failure::fatal(text),
         _ if is_packed(error) => Failure::fatal(text),
         _ => Failure::error(text, 255),
     }

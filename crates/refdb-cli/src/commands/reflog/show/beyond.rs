@@ -78,6 +78,7 @@ pub(super) fn is_within(template: &[u8]) -> bool {
         rest = rest.strip_prefix(b"+").unwrap_or(rest);
         match rest.first() {
             Some(b'N' | b'G' | b'<' | b'>' | b'w' | b'(') => return false,
+            Some(b'C') if rest.starts_with(b"C(always") => return false,
             Some(_) => rest = rest.get(1..).unwrap_or_default(),
             None => break,
         }
