@@ -358,7 +358,7 @@ for_every_format! {
             let repo = Repo::init(format);
             repo.update_refs(format!("create refs/heads/main {commit}\n"));
             let mut stale = Stale::start(env!("CARGO_BIN_EXE_refdb").as_ref(), &repo);
-            migrate_silently(&repo, other(format.refs));
+            stale.migrate_beside_it(&repo, other(format.refs));
             assert!(!stale.write(&format!("update {name} {commit}\n")), "{name}: nobody would read it");
             let out = refdb(repo.path()).args(["update-ref", name, &commit]).run();
             assert!(out.status.success(), "{}", out.stderr.as_bstr());
@@ -374,7 +374,7 @@ for_every_format! {
                 let repo = Repo::init(format);
                 repo.update_refs(format!("create refs/heads/main {}\n", repo.objects().commits[0]));
                 let mut stale = Stale::start(program, &repo);
-                migrate_silently(&repo, other(format.refs));
+                stale.migrate_beside_it(&repo, other(format.refs));
                 let before = repo.state();
                 let written = stale.write(&format!("update {name} {commit}\n"));
                 assert!(!written, "{program:?} {name}: it would be lost");
@@ -382,6 +382,35 @@ for_every_format! {
                 repo.assert_sound();
             }
         }
+    }
+}
+
+for_every_format! {
+    fn a_process_that_is_slow_is_waited_for(format) {
+        let repo = Repo::init(format);
+        let commit = repo.objects().commits[1].clone();
+        repo.update_refs(format!("create refs/heads/main {commit}\ncreate refs/tags/one {commit}\n"));
+        for name in ["refs/tags/late", "refs/notes/late", "refs/remotes/o/late"] {
+            let mut stale = Stale::start(oracle::program().as_os_str(), &repo);
+            let to = match format_of(&repo).as_str() {
+                "files" => RefFormat::Reftable,
+                _ => RefFormat::Files,
+            };
+            let said = std::thread::scope(|scope| {
+                let migrating = scope.spawn(|| migrate(&repo, to).run());
+                // It is over by then, but for what keeps latecomers out.
+                while format_of(&repo) != to.name() {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                std::thread::sleep(Duration::from_millis(100));
+                assert!(!stale.write(&format!("create {name} {commit}\n")), "{name} is lost");
+                migrating.join().expect("it ends")
+            });
+            assert!(said.status.success() && said.stderr.is_empty(), "{}", said.stderr.as_bstr());
+            repo.assert_sound();
+            assert_eq!(leftovers(&repo), Vec::<String>::new());
+        }
+        assert_eq!(repo.refs().len(), 3);
     }
 }
 
@@ -408,6 +437,22 @@ impl Stale {
         std::io::Read::read_exact(stdout, &mut answer).expect("an answer");
         assert_eq!(&answer, b"start: ok\n");
         Stale(child)
+    }
+
+    /// Migrates; that it runs on is told where it could write what nobody reads.
+    #[track_caller]
+    fn migrate_beside_it(&self, repo: &Repo, to: RefFormat) {
+        let out = migrate(repo, to).run();
+        assert!(out.status.success(), "{}", out.stderr.as_bstr());
+        let is_told = out
+            .stderr
+            .contains_str(format!("still run: {};", self.0.id()));
+        assert_eq!(
+            is_told,
+            to == RefFormat::Reftable,
+            "{}",
+            out.stderr.as_bstr()
+        );
     }
 
     /// Lets it write; returns whether it says that it has.

@@ -28,6 +28,7 @@ mod copy;
 mod finish;
 mod folder;
 mod names;
+mod others;
 mod place;
 mod recover;
 mod switch;
@@ -337,6 +338,7 @@ impl<'a> Migration<'a> {
         copied.find_lost_lines()?;
         context.sync_file_system(&folder.path)?;
         switch::switch(context, folder, &places, &copied.stores(), config, to)?;
+        let others = others::Others::now(self.system.as_ref(), &self.common_dir, &places);
         for frozen in &mut frozen {
             frozen.leave();
         }
@@ -344,7 +346,8 @@ impl<'a> Migration<'a> {
         let closed =
             finish::finish(context, folder, &places, to, Some(&frozen)).and_then(|found| {
                 report.warnings.extend(found);
-                finish::settle(context, &places, to, copied.is_live)?;
+                let late = finish::settle(context, &places, to, copied.is_live, others)?;
+                report.warnings.extend(late);
                 drop(frozen);
                 if self.keep {
                     for place in &places {

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::folder::{self, Folder};
+use super::others::Others;
 use super::place::Place;
 use super::{Context, switch};
-use crate::backend::RefFormat;
-use crate::backend::bulk::{BARRIER, Frozen};
+use crate::backend::bulk::{BARRIER, Frozen, NewLog};
+use crate::backend::{LogOrder, RefFormat};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lockfile::{owner, suffixed};
 use crate::name::{RefName, is_root_ref};
@@ -22,6 +23,11 @@ const ATTEMPTS: usize = 100;
 /// For how long others are kept from making the old places anew, when others were seen to write:
 /// processes that read the old configuration have written by then, or failed to.
 const SETTLE: Duration = Duration::from_millis(1500);
+
+/// How long processes are waited for that were there at the switch, when others were seen to write,
+/// and when not.
+const WAIT_MAX: Duration = Duration::from_secs(15);
+const WAIT_MAX_ALONE: Duration = Duration::from_secs(2);
 
 /// Puts the old stores away. `frozen` are their locks, which processes still wait for that do not
 /// know of the new format, if this process took them: else they are found on the disk. Returns what
@@ -59,24 +65,46 @@ pub(super) fn finish(
     Ok(warnings)
 }
 
-/// Takes away what kept processes of the old format from making its places anew; `is_live` says
-/// whether there may be such processes.
+/// Takes away what kept processes of the old format from making its places anew, when there are none
+/// any more: `others` were there at the switch, and `is_live` says whether there may be more. Returns
+/// what there is to be told about those that did not end.
 pub(super) fn settle(
     context: &Context,
     places: &[Place],
     to: RefFormat,
     is_live: bool,
-) -> Result<()> {
+    others: Others,
+) -> Result<Option<String>> {
     if to == RefFormat::Files {
-        return Ok(());
+        return Ok(None);
     }
     if is_live {
         context.system.sleep(SETTLE);
     }
-    for place in places {
-        remove_barriers(context, place)?;
+    let longest = if is_live { WAIT_MAX } else { WAIT_MAX_ALONE };
+    let left = others.wait(context.system.as_ref(), longest);
+    remove_all_barriers(context, places, to)?;
+    if left.is_empty() {
+        return Ok(None);
     }
-    Ok(())
+    let pids: Vec<String> = left.iter().map(u32::to_string).collect();
+    Ok(Some(format!(
+        "processes that may have opened the repository before the switch still run: {}; what they \
+         write to other refs than branches from now on is lost",
+        pids.join(", ")
+    )))
+}
+
+/// Takes away what kept processes of the old format from making its places anew.
+pub(super) fn remove_all_barriers(
+    context: &Context,
+    places: &[Place],
+    to: RefFormat,
+) -> Result<()> {
+    let places = places.iter().filter(|_| to == RefFormat::Reftable);
+    places
+        .into_iter()
+        .try_for_each(|place| remove_barriers(context, place))
 }
 
 /// Puts away a stack; its lock goes with it, so that it is never to be had again.
@@ -317,6 +345,7 @@ fn sweep_one(
     let source = context.store(old, RefFormat::Files)?;
     let target = context.store(&place.dir, RefFormat::Reftable)?;
     let mut late = std::collections::BTreeMap::new();
+    let mut logs = Vec::new();
     for name in found {
         let name = RefName::from_disk(&name);
         let Ok(Some(value)) = source.read(name) else {
@@ -325,6 +354,11 @@ fn sweep_one(
         };
         match target.read(name)? {
             None => {
+                let entries = source.log(name, LogOrder::OldestFirst)?;
+                logs.extend(entries.map(|entries| NewLog {
+                    name: name.to_owned(),
+                    entries: Some(entries),
+                }));
                 late.insert(name.to_owned(), Some(value.target));
             }
             Some(other) if other.target == value.target => {}
@@ -334,7 +368,11 @@ fn sweep_one(
             )),
         }
     }
-    super::changes::write_refs(&target, &late)
+    super::changes::write_refs(&target, &late)?;
+    if logs.is_empty() {
+        return Ok(());
+    }
+    target.backend().replace_logs(&logs)
 }
 
 /// Finds loose refs whose names were not locked.

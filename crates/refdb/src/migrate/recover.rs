@@ -58,7 +58,7 @@ pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
     unlock_config(context, folder, &path)?;
     let found = if is_new {
         finish::finish(context, folder, &places, journal.to, None)?;
-        finish::settle(context, &places, journal.to, false)?;
+        finish::remove_all_barriers(context, &places, journal.to)?;
         for place in &places {
             remove_marks(context, &place.dir, journal.from)?;
         }

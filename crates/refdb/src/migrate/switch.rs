@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::lockfile::suffixed;
 use crate::oid::ObjectFormat;
 use crate::repository::config::{Config, edit};
-use crate::system::{FileKind, bytes_to_path};
+use crate::system::{FileKind, bytes_to_path, remove_empty_tree};
 
 /// What HEAD says in a repository whose refs are tables: enough to be taken for a repository.
 pub(super) const HEAD_STUB: &[u8] = b"ref: refs/heads/.invalid\n";
@@ -248,8 +248,8 @@ fn check_free(context: &Context, places: &[Place], items: &[PathBuf], to: RefFor
             folder::remove_if_there(system, &path)?;
             continue;
         }
-        if system.remove_dir(&path).is_ok() {
-            // It was empty.
+        // Folders in which nothing is are left by writers that were too late.
+        if remove_empty_tree(system, &path) {
             continue;
         }
         return Err(Error::new(
