@@ -13,6 +13,8 @@ use std::path::Path;
 use std::process::Command;
 
 use bstr::ByteSlice;
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
 use refdb_testkit::mount::Mounted;
 use refdb_testkit::oracle::{self, GitRun, Output};
 use refdb_testkit::repo::Repo;
@@ -286,5 +288,77 @@ fn links_in_the_place_of_folders_are_followed_as_by_git() {
             found.push((codes, listed, left));
         }
         assert_eq!(found[0], found[1], "{link}");
+    }
+}
+
+/// A table of nothing but so many log blocks, each of which is a few kilobytes that become 16 MiB.
+/// The length that a block states is right, or `stated`.
+fn bombs(count: usize, stated: Option<u32>) -> Vec<u8> {
+    const LEN: u32 = 0x00ff_ffff;
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
+    let content = vec![0; usize::try_from(LEN - 4).expect("small")];
+    encoder.write_all(&content).expect("memory");
+    let deflated = encoder.finish().expect("memory");
+    assert!(deflated.len() < 20_000, "{}", deflated.len());
+    let mut table = b"REFT\x01\x00\x10\x00".to_vec();
+    table.extend(1000_u64.to_be_bytes());
+    table.extend(1100_u64.to_be_bytes());
+    let mut footer = table.clone();
+    for _ in 0..count {
+        let mut head = stated.unwrap_or(LEN).to_be_bytes();
+        head[0] = b'g';
+        table.extend(head);
+        table.extend(&deflated);
+    }
+    for offset in [0, 0, 0, 24_u64, 0] {
+        footer.extend(offset.to_be_bytes());
+    }
+    footer.extend(crc32fast::hash(&footer).to_be_bytes());
+    table.extend(footer);
+    table
+}
+
+#[test]
+fn blocks_that_become_very_large_are_told_and_not_kept_in_memory() {
+    let repo = Repo::init(refdb_testkit::Format::REFTABLE_SHA1);
+    let commits = &repo.objects().commits;
+    repo.update_refs(create(branches(20), &commits[0]));
+    let before = list(repo.path());
+    let dir = repo.git_dir().join("reftable");
+    let list_path = dir.join("tables.list");
+    let listed = fs::read_to_string(&list_path).expect("a list");
+    let name = "0x0000000003e8-0x00000000044c-b0b0b0b0.ref";
+    for stated in [None, Some(5000)] {
+        fs::write(dir.join(name), bombs(40, stated)).expect("room");
+        fs::write(&list_path, format!("{listed}{name}\n")).expect("room");
+        for (args, fails) in [
+            ("for-each-ref", false),
+            ("show-ref --verify refs/heads/b00003", false),
+            ("reflog show refs/heads/b00004", true),
+            ("reflog list", true),
+            ("pack-refs --all", true),
+            ("refs verify --deep", true),
+            ("refs repair --dry-run", true),
+            ("inspect", true),
+        ] {
+            // Of 40 blocks with 16 MiB, not even four are there at the same time.
+            let out = limited(repo.path(), "-v 64000", args, "");
+            let said = [out.stdout.as_slice(), out.stderr.as_slice()].concat();
+            assert!(out.status.code().is_some(), "{args}: {}", said.as_bstr());
+            assert!(!said.contains_str("panicked"), "{args}: {}", said.as_bstr());
+            assert_eq!(!out.status.success(), fails, "{args}: {}", said.as_bstr());
+            assert!(
+                !fails || said.contains_str(name),
+                "{args}: {}",
+                said.as_bstr()
+            );
+            assert!(said.len() < 1 << 20, "{args}: {}", said.len());
+        }
+        assert_eq!(list(repo.path()), before);
+        refdb(repo.path()).args(["refs", "repair"]).run();
+        assert_eq!(list(repo.path()), before, "after a repair");
+        repo.assert_sound();
+        fs::write(&list_path, &listed).expect("room");
+        let _ = fs::remove_file(dir.join(name));
     }
 }

@@ -172,8 +172,24 @@ fn take_over_of(
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => return Ok(true),
     }
+    if path.ends_with("tables.list.lock") {
+        remove_claims(system.as_ref(), path.parent().unwrap_or(path))?;
+    }
     remove_with_value(system.as_ref(), path)?;
     Ok(true)
+}
+
+/// Removes the claims to tables of processes that have ended: whoever died with the lock of the list
+/// may have had some. The caller has the repository's directory for itself.
+fn remove_claims(system: &dyn System, dir: &Path) -> io::Result<()> {
+    for entry in system.read_dir(dir)? {
+        let path = dir.join(bytes_to_path(&entry.name));
+        let is_dead = || matches!(owner::dead(system, &path), Some((_, Purpose::Transaction)));
+        if entry.name.ends_with(b".ref.lock") && is_dead() {
+            remove_with_value(system, &path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Takes over every lock in the directory `dir`, and with `deep` in those below it, whose process

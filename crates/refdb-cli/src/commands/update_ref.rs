@@ -4,6 +4,8 @@
 
 mod command;
 mod fields;
+#[cfg(test)]
+mod fuzz;
 mod input;
 mod session;
 

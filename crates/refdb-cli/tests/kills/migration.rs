@@ -26,7 +26,12 @@ impl Whole {
         let git_dirs = [repo.git_dir(), repo.git_dir().join("worktrees/w")];
         Whole {
             listed: dirs.map(|dir| listed_by_git(&dir)),
-            stored: git_dirs.map(|dir| State::read(&dir)),
+            stored: git_dirs.map(|dir| {
+                let mut state = State::read(&dir);
+                // What stands in the place of branches in a worktree of tables is no ref to Git.
+                state.refs.remove(b"refs/heads".as_bstr());
+                state
+            }),
         }
     }
 }

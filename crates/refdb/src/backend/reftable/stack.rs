@@ -522,7 +522,9 @@ impl Stack {
             Publish::Done {
                 unsynced: Some(error),
             } => return Err(error),
-            Publish::Done { unsynced: None } => drop(held),
+            // The claims go first: a process that dies has both, and whoever takes over the one
+            // takes over the others, or its merge took long, and the tables are claimed by others.
+            Publish::Done { unsynced: None } => drop((claims, held)),
         }
         self.drop_tables(old)
     }

@@ -1,0 +1,144 @@
+//! Arbitrary input for `update-ref --stdin`: it is cut into commands and read, or refused, and never
+//! more than that. `REFDB_UPDATE_REF_INPUTS` says how many inputs, `REFDB_UPDATE_REF_SEED` from which
+//! seed.
+
+use refdb_testkit::Format;
+use refdb_testkit::repo::Repo;
+use refdb_testkit::rng::Rng;
+use refdb_testkit::trust::{Tally, budget};
+
+use super::command::{Parser, Verb, recognise, split};
+use crate::context::Context;
+use crate::global;
+
+/// How many inputs every test run tries.
+const SHORT: u64 = 20_000;
+
+/// Words of which inputs are made, beside arbitrary bytes.
+fn words(repo: &Repo) -> Vec<Vec<u8>> {
+    let commit = repo.objects().commits[0].as_str();
+    let zero = "0".repeat(commit.len());
+    let long = "x".repeat(5000);
+    let words = [
+        "update",
+        "create",
+        "delete",
+        "verify",
+        "symref-update",
+        "symref-create",
+        "symref-delete",
+        "symref-verify",
+        "option",
+        "start",
+        "prepare",
+        "commit",
+        "abort",
+        "no-deref",
+        "ref",
+        "oid",
+        "refs/heads/main",
+        "HEAD",
+        "refs/heads/..",
+        "\"refs/heads/a\\040b\"",
+        "\"unended",
+        "\\777",
+        "HEAD~1",
+        "main@{1}",
+        commit,
+        &commit[1..],
+        &zero,
+        "",
+        " ",
+        "  ",
+        "\t",
+        "\r",
+        "\n",
+        "\0",
+        "\"",
+        &long,
+    ];
+    words.map(|word| word.as_bytes().to_vec()).to_vec()
+}
+
+fn input(rng: &mut Rng, words: &[Vec<u8>]) -> Vec<u8> {
+    let mut input = Vec::new();
+    let end = if rng.percent(50) { b'\n' } else { 0 };
+    for _ in 0..1 + rng.below(6) {
+        for at in 0..1 + rng.below(5) {
+            if at > 0 {
+                input.push(if rng.percent(80) { b' ' } else { end });
+            }
+            input.extend_from_slice(&words[rng.below(words.len())]);
+        }
+        if rng.percent(90) {
+            input.push(end);
+        }
+    }
+    for _ in 0..rng.below(4) {
+        let at = rng.below(input.len());
+        let byte = u8::try_from(rng.below(256)).expect("a byte");
+        match rng.below(3) {
+            0 => input[at] = byte,
+            1 => input.insert(at, byte),
+            _ => drop(input.remove(at)),
+        }
+        input.push(end);
+    }
+    input
+}
+
+/// Reads all commands of an input; returns how many were understood.
+fn read(context: &Context, input: &[u8], zero: bool) -> usize {
+    let (mut rest, mut read, mut understood) = (input, 0, 0);
+    while !rest.is_empty() {
+        let (command, after) = split(rest, zero, true).expect("the input has ended");
+        assert!(!command.is_empty(), "nothing is taken: {rest:?}");
+        read += command.len();
+        rest = after;
+        let Ok((verb, fields)) = recognise(command, zero) else {
+            continue;
+        };
+        if matches!(
+            verb,
+            Verb::Option | Verb::Start | Verb::Prepare | Verb::Abort | Verb::Commit
+        ) {
+            continue;
+        }
+        for no_deref in [false, true] {
+            let Ok(parsed) = Parser::new(context, verb, fields, zero, no_deref).edit() else {
+                continue;
+            };
+            understood += 1;
+            // Whatever the name is, the store takes the edit or says why not.
+            let store = context.store().expect("a repository");
+            let _ = store.transaction().add(parsed.edit);
+        }
+    }
+    assert_eq!(read, input.len(), "every byte belongs to a command");
+    understood
+}
+
+#[test]
+fn any_input_is_read_or_refused() {
+    let seed = budget("REFDB_UPDATE_REF_SEED", 1);
+    let mut tally = Tally::begin("fuzz: update-ref", seed);
+    let repo = Repo::init(Format::FILES_SHA1);
+    repo.update_refs(format!(
+        "create refs/heads/main {}\n",
+        repo.objects().commits[0]
+    ));
+    let git_dir = repo.git_dir().into_os_string().into_string().expect("text");
+    let args = [format!("--git-dir={git_dir}"), "update-ref".to_owned()];
+    let (globals, _) = global::parse(&args.map(String::into_bytes)).expect("good options");
+    let context = Context::new(globals);
+    let (mut rng, words, mut understood) = (Rng::new(seed), words(&repo), 0);
+    for _ in 0..budget("REFDB_UPDATE_REF_INPUTS", SHORT) {
+        let input = input(&mut rng, &words);
+        understood += [false, true]
+            .map(|zero| read(&context, &input, zero))
+            .iter()
+            .sum::<usize>();
+        tally.add(1);
+    }
+    assert!(understood > 100, "only {understood} commands made sense");
+}
