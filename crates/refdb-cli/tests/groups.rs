@@ -1,6 +1,8 @@
 //! Many transactions that arrive together on the standard input of `update-ref`: refdb publishes
 //! them together where it can, and nobody may notice.
 
+#![allow(clippy::print_stderr, reason = "says what cannot be tried here")]
+
 use std::collections::BTreeSet;
 use std::fmt::Write;
 

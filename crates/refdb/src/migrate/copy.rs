@@ -97,7 +97,9 @@ impl Copied {
         if let Some(more) = self.problems.len().checked_sub(PROBLEMS_SHOWN + 1) {
             message.push_str(&format!("\n  and {} more", more + 1));
         }
-        message.push_str("\nnothing was changed; mend or delete them, or leave them behind");
+        message.push_str(
+            "\nnothing was changed; mend or delete them, or leave them behind (--skip-broken)",
+        );
         Err(misuse(message))
     }
 }
