@@ -57,6 +57,10 @@ impl Layout {
 
     /// Returns where `name` is kept: the directory, and the name within it.
     pub fn locate<'n>(&self, name: RefName<'n>) -> (Place, RefName<'n>) {
+        if !self.is_linked() && name.as_bytes().starts_with(b"refs/") {
+            // In the main worktree these are all together, as nearly every name is.
+            return (Place::Common, name);
+        }
         let class = worktree_name(name.as_bytes());
         let place = match class {
             WorktreeName::Shared(_) | WorktreeName::Main(_) => Place::Common,

@@ -104,6 +104,13 @@ impl Store {
         &self.commits
     }
 
+    /// Returns the same refs beside other objects.
+    #[cfg(feature = "git")]
+    pub(crate) fn with_objects(&self, objects: Arc<dyn Objects>) -> Store {
+        let store = self.clone();
+        Store { objects, ..store }
+    }
+
     /// Returns the settings.
     pub fn options(&self) -> &Options {
         &self.options

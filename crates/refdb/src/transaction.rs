@@ -33,6 +33,7 @@ mod names;
 mod plan;
 mod queue;
 pub(crate) mod rename;
+mod sort;
 
 pub(crate) use commits::Commits;
 pub use edit::{Change, Edit, Expected, LogEdit};
@@ -142,7 +143,9 @@ impl<'s> Transaction<'s> {
     /// when the store cannot be read or locked; `Hook` when the hook refuses.
     pub fn prepare(mut self) -> Result<Prepared<'s>> {
         may_write(self.options)?;
-        let order = self.queue.sorted()?;
+        let order = self.queue.order();
+        self.queue.arrange(&order);
+        self.queue.check_unique(&order)?;
         let mut announcer = Announcer::new(self.options.hook.as_deref(), &self.queue)?;
         if let Some(announcer) = &announcer {
             announcer.preparing()?;

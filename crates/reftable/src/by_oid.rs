@@ -4,11 +4,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use memchr::memmem::Finder;
+
+use crate::block::Block;
 use crate::cursor::{RefCursor, SectionCursor, Source};
 use crate::error::{Error, Result};
 use crate::merged::common_hash;
 use crate::record::{Codec, ObjectCodec, RefCodec, RefRecord, RefValue, split_key};
 use crate::table::Table;
+use crate::varint;
 
 /// Calls `f` for every ref that names this object, itself or as a peeled tag, in the order of
 /// names. Only the newest record of a ref counts.
@@ -43,9 +47,17 @@ pub fn refs_by_oid(
     if common_hash(tables)?.is_some_and(|hash| hash.len() != oid.len()) {
         return Err(Error::misuse("the object id has the wrong length"));
     }
-    find(tables, f, |table, hit| {
-        let blocks = blocks_of(table, oid)?;
-        each_in_blocks(table, blocks, |record| names(record, oid), hit)
+    find(tables, f, |table, hit| match blocks_of(table, oid)? {
+        Some(blocks) => each_naming(table, &blocks, oid, hit),
+        None => {
+            let mut cursor = RefCursor::new(Arc::clone(table));
+            while let Some(record) = cursor.next()? {
+                if names(&record, oid) {
+                    hit(record)?;
+                }
+            }
+            Ok(())
+        }
     })
 }
 
@@ -71,10 +83,17 @@ pub fn refs_by_oid(
 /// ```
 pub fn symrefs(tables: &[Arc<Table>], f: &mut dyn FnMut(RefRecord<'_>)) -> Result<()> {
     common_hash(tables)?;
-    let is_symref = |record: &RefRecord<'_>| matches!(record.value, RefValue::Symref(_));
     find(tables, f, |table, hit| {
-        let blocks = Some(symref_blocks(table)?);
-        each_in_blocks(table, blocks, is_symref, hit)
+        let mut cursor = RefCursor::new(Arc::clone(table));
+        for offset in symref_blocks(table)? {
+            enter(&mut cursor, offset)?;
+            while cursor.advance()? && cursor.inner.block_offset() == Some(offset) {
+                if matches!(cursor.record().value, RefValue::Symref(_)) {
+                    hit(cursor.record())?;
+                }
+            }
+        }
+        Ok(())
     })
 }
 
@@ -110,39 +129,40 @@ fn find(
     Ok(())
 }
 
-/// Calls `f` for every wanted ref of these blocks, or of all if none are given.
-fn each_in_blocks(
-    table: &Arc<Table>,
-    blocks: Option<Vec<u64>>,
-    is_wanted: impl Fn(&RefRecord<'_>) -> bool,
-    f: &mut Each<'_>,
-) -> Result<()> {
+/// Calls `f` for every ref of these blocks that names the object: only runs of records that have the
+/// bytes of its id somewhere are decoded.
+fn each_naming(table: &Arc<Table>, blocks: &[u64], oid: &[u8], f: &mut Each<'_>) -> Result<()> {
+    let id = Finder::new(oid);
     let mut cursor = RefCursor::new(Arc::clone(table));
-    let Some(blocks) = blocks else {
-        while let Some(record) = cursor.next()? {
-            if is_wanted(&record) {
-                f(record)?;
-            }
-        }
-        return Ok(());
-    };
-    for offset in blocks {
-        if !cursor.inner.seek_block(offset)? {
-            return Err(Error::corrupt(
-                offset,
-                "an object record points at no ref block",
-            ));
-        }
-        while cursor.advance()? && cursor.inner.block_offset() == Some(offset) {
-            if is_wanted(&cursor.record()) {
+    for &offset in blocks {
+        let block = enter(&mut cursor, offset)?;
+        let records = table.block_body(&block).get(..block.end);
+        let records = records.unwrap_or_default();
+        let mut from = block.first;
+        while let Some(found) = id.find(records.get(from..).unwrap_or_default()) {
+            let at = from + found;
+            cursor.inner.seek_run(at)?;
+            while cursor.inner.next_position() <= at && cursor.advance()? {}
+            if names(&cursor.record(), oid) {
                 f(cursor.record())?;
             }
+            from = cursor.inner.next_position();
         }
     }
     Ok(())
 }
 
-/// Returns the offsets of the ref blocks that have a symref.
+/// Moves before the first ref of a block.
+fn enter(cursor: &mut RefCursor, offset: u64) -> Result<Block> {
+    let block = match cursor.inner.seek_block(offset)? {
+        true => cursor.inner.block(),
+        false => None,
+    };
+    block.ok_or_else(|| Error::corrupt(offset, "an object record points at no ref block"))
+}
+
+/// Returns the offsets of the ref blocks that have a symref. What comes behind it in its block is
+/// checked when it is read.
 fn symref_blocks(table: &Arc<Table>) -> Result<Vec<u64>> {
     let mut found = Vec::new();
     let mut offset = table.ref_section().map(|section| section.start);
@@ -169,11 +189,20 @@ fn symref_blocks(table: &Arc<Table>) -> Result<Vec<u64>> {
 }
 
 /// Passes over the first of these ref records: returns of which type it is, and the others.
+#[inline]
 fn skip<'b>(table: &Table, records: &'b [u8]) -> Option<(u8, &'b [u8])> {
     let (_, extra, at, suffix) = split_key(records)?;
     let value = records.get(at + suffix.len()..)?;
-    let len = RefCodec::default().decode(table.params(), extra, value)?;
-    Some((extra, value.get(len..)?))
+    let (_, used) = varint::read(value)?;
+    let hash_len = table.params().hash_len;
+    let payload = match extra {
+        RefCodec::DELETION => 0,
+        RefCodec::DIRECT => hash_len,
+        RefCodec::PEELED => 2 * hash_len,
+        RefCodec::SYMREF => return Some((extra, &[])),
+        _ => return None,
+    };
+    Some((extra, value.get(used + payload..)?))
 }
 
 fn names(record: &RefRecord<'_>, wanted: &[u8]) -> bool {

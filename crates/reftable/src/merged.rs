@@ -328,6 +328,13 @@ impl MergedRefs {
         Ok(false)
     }
 
+    /// Returns the name of the ref that the cursor is on; empty if it is on none.
+    #[must_use]
+    #[inline]
+    pub fn name(&self) -> &[u8] {
+        self.merge.top().map_or(&[], Source::key)
+    }
+
     /// Returns the ref that the cursor is on. Only valid after `advance` gave true.
     ///
     /// # Panics

@@ -163,6 +163,7 @@ impl Migration<'_> {
             one.marks = source.log_marks()?;
             one.marks
                 .retain(|mark| one.place.keeps(mark.name.as_bytes()));
+            one.marks.sort_by(|low, high| low.name.cmp(&high.name));
         }
         let longest = one.marks.iter().map(|mark| mark.entries_max).max();
         let fully_peeled = source.is_fully_peeled()? || source.refs_len()? <= PEEL_ALL_MAX;

@@ -11,17 +11,20 @@ const COMPONENT_MAX: usize = 255 - ".lock".len();
 /// How long a path within the repository can be, roughly: what comes before it has its part too.
 const PATH_MAX: usize = 3500;
 
-/// Names in the order of a store, checked one after the other.
+/// Names in their order, checked one after the other.
 ///
-/// Of the names seen only numbers are kept, so that a million of them take little room; two names
-/// with one number would be a false alarm in some ten million migrations of such a size.
+/// Of the names seen only those are kept that the next one may begin with. Where case does not
+/// count, a number is kept of each, so that a million of them take little room; two names with one
+/// number would be a false alarm in some ten million migrations of such a size.
 pub(super) struct Names {
     to: RefFormat,
     ignore_case: bool,
+    /// The last name that was accepted.
+    last: Vec<u8>,
+    /// How long the names accepted are that it begins with, itself included.
+    begun: Vec<usize>,
     state: RandomState,
-    seen: HashSet<u64>,
     folded: HashSet<u64>,
-    last_dir: Vec<u8>,
 }
 
 impl Names {
@@ -29,10 +32,10 @@ impl Names {
         Names {
             to,
             ignore_case: ignore_case && to == RefFormat::Files,
+            last: Vec::new(),
+            begun: Vec::new(),
             state: RandomState::new(),
-            seen: HashSet::new(),
             folded: HashSet::new(),
-            last_dir: Vec::new(),
         }
     }
 
@@ -44,19 +47,16 @@ impl Names {
                 return Some("the name is too long for a file".to_owned());
             }
         }
-        let dir = name.iter().rposition(|&byte| byte == b'/');
-        let dir = dir.and_then(|slash| name.get(..slash)).unwrap_or_default();
-        if dir != self.last_dir {
-            // `a` comes before `a/b`, so that only parents have to be looked for.
-            let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-            for (slash, _) in slashes {
-                let parent = name.get(..slash).unwrap_or_default();
-                if self.seen.contains(&self.state.hash_one(parent)) {
-                    let parent = String::from_utf8_lossy(parent);
-                    return Some(format!("'{parent}' exists as well"));
-                }
-            }
-            self.last_dir = dir.to_vec();
+        let shared = self.last.iter().zip(name);
+        let shared = shared.take_while(|(last, next)| last == next).count();
+        while self.begun.last().is_some_and(|&len| len > shared) {
+            self.begun.pop();
+        }
+        // `a` comes before `a/b`, and only names that begin with `a` come between them.
+        let parent = self.begun.iter().find(|len| name.get(**len) == Some(&b'/'));
+        if let Some(parent) = parent.and_then(|&len| name.get(..len)) {
+            let parent = String::from_utf8_lossy(parent);
+            return Some(format!("'{parent}' exists as well"));
         }
         if self.ignore_case {
             let folded = name.to_ascii_lowercase();
@@ -67,7 +67,9 @@ impl Names {
                 );
             }
         }
-        self.seen.insert(self.state.hash_one(name));
+        self.last.truncate(shared);
+        self.last.extend(name.iter().skip(shared));
+        self.begun.push(name.len());
         None
     }
 }

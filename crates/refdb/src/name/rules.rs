@@ -35,17 +35,12 @@ static CLASS: [u8; 256] = classes();
 const fn classes() -> [u8; 256] {
     let mut table = [PLAIN; 256];
     let mut byte = 0;
-    while byte <= 0x20 {
-        table[byte] = REFUSED;
+    while byte < 256 {
+        if is_refused(byte as u8) {
+            table[byte] = REFUSED;
+        }
         byte += 1;
     }
-    table[0x7f] = REFUSED;
-    table[b':' as usize] = REFUSED;
-    table[b'?' as usize] = REFUSED;
-    table[b'[' as usize] = REFUSED;
-    table[b'\\' as usize] = REFUSED;
-    table[b'^' as usize] = REFUSED;
-    table[b'~' as usize] = REFUSED;
     table[b'/' as usize] = SLASH;
     table[b'.' as usize] = DOT;
     table[b'{' as usize] = BRACE;
@@ -53,47 +48,65 @@ const fn classes() -> [u8; 256] {
     table
 }
 
-// What a byte is, in the lower half, and what may not follow it without another look, in the upper.
-const ANY: u8 = 1;
-const IS_DOT: u8 = 2;
-const IS_SLASH: u8 = 4;
-const IS_BRACE: u8 = 8;
-
-static STEP: [u8; 256] = steps();
-
-const fn steps() -> [u8; 256] {
-    let classes = classes();
-    let mut table = [ANY << 4; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] |= match classes[byte] {
-            PLAIN => 0,
-            SLASH => IS_SLASH | (IS_DOT | IS_SLASH) << 4,
-            DOT => IS_DOT | IS_DOT << 4,
-            BRACE => IS_BRACE,
-            _ => ANY,
-        };
-        byte += 1;
-    }
-    table[b'@' as usize] |= IS_BRACE << 4;
-    // It may be the end of `.lock`.
-    table[b'k' as usize] |= IS_SLASH << 4;
-    table
-}
+/// How many bytes are looked at together.
+const LANES: usize = 16;
 
 /// Returns whether a look at each byte and the one before it tells that `name` is well-formed and
 /// has several components, as it does of most names; `false` tells nothing.
 fn is_plainly_well_formed(name: &[u8]) -> bool {
-    let mut previous = STEP[usize::from(b'/')];
-    let (mut seen, mut refused) = (0, 0);
-    for &byte in name {
-        let step = STEP[usize::from(byte)];
-        refused |= step & (previous >> 4);
-        seen |= step;
-        previous = step;
+    let ends_plainly = !matches!(name.last(), None | Some(b'.' | b'/' | b'k'));
+    if !ends_plainly || !name.starts_with(b"refs/") {
+        return false;
     }
-    let ends_plainly = previous & 0x0f == 0 && previous >> 4 & IS_SLASH == 0;
-    refused == 0 && seen & IS_SLASH != 0 && ends_plainly
+    // All pairs of neighbours, at full width. The last few are looked at twice.
+    let before_last = name.len().checked_sub(LANES + 1);
+    let before_last = before_last.and_then(|at| name.get(at..)?.first_chunk());
+    let (Some(before), Some(last)) = (before_last, name.last_chunk()) else {
+        let (mut befores, mut bytes) = ([b'r'; LANES], [b'r'; LANES]);
+        let pairs = name.iter().zip(name.iter().skip(1));
+        let places = befores.iter_mut().zip(&mut bytes);
+        for ((to_before, to_byte), (before, byte)) in places.zip(pairs) {
+            (*to_before, *to_byte) = (*before, *byte);
+        }
+        return !has_refused(&befores, &bytes);
+    };
+    let mut refused = has_refused(before, last);
+    let (befores, _) = name.as_chunks();
+    let (bytes, _) = name.get(1..).unwrap_or_default().as_chunks();
+    for (before, bytes) in befores.iter().zip(bytes) {
+        refused |= has_refused(before, bytes);
+    }
+    !refused
+}
+
+/// Returns whether one of the bytes makes a name ill-formed, or may do so, with the one before it.
+/// Written without branches, so that all are looked at in a few steps.
+#[inline]
+fn has_refused(before: &[u8; LANES], bytes: &[u8; LANES]) -> bool {
+    let mut refused = 0;
+    for (&before, &byte) in before.iter().zip(bytes) {
+        let after_slash = before == b'/';
+        let dot = (byte == b'.') & (after_slash | (before == b'.'));
+        // It may be the end of `.lock`.
+        let slash = (byte == b'/') & (after_slash | (before == b'k'));
+        let brace = (byte == b'{') & (before == b'@');
+        refused |= u8::from(is_refused(byte) | dot | slash | brace);
+    }
+    refused != 0
+}
+
+/// Returns whether a byte is in no name, or in none without another look.
+#[inline]
+const fn is_refused(byte: u8) -> bool {
+    (byte <= 0x20)
+        | (byte == 0x7f)
+        | (byte == b':')
+        | (byte == b'?')
+        | (byte == b'*')
+        | (byte == b'[')
+        | (byte == b'\\')
+        | (byte == b'^')
+        | (byte == b'~')
 }
 
 /// Returns whether `name` is a well-formed ref name.
@@ -234,16 +247,23 @@ mod tests {
         let mut taken = 0;
         for number in 0..parts.len().pow(4) {
             let digits = (0..4).map(|place| number / parts.len().pow(place) % parts.len());
-            let name: Vec<u8> = digits.flat_map(|digit| parts[digit]).copied().collect();
-            if is_plainly_well_formed(&name) {
-                assert!(
-                    is_well_formed_by_components(&name, FormatOptions::FULL),
-                    "{name:?}"
-                );
-                taken += 1;
+            let tail: Vec<u8> = digits.flat_map(|digit| parts[digit]).copied().collect();
+            for (start, end) in [
+                ("", ""),
+                ("refs/", ""),
+                ("refs/01234567", "0123456789abcdef"),
+            ] {
+                let name = [start.as_bytes(), &tail, end.as_bytes()].concat();
+                if is_plainly_well_formed(&name) {
+                    assert!(
+                        is_well_formed_by_components(&name, FormatOptions::FULL),
+                        "{name:?}"
+                    );
+                    taken += 1;
+                }
             }
         }
-        assert!(taken > 100);
+        assert!(taken > 1000);
     }
 
     #[test]

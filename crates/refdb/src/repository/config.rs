@@ -30,7 +30,7 @@ use bstr::{BStr, BString, ByteSlice};
 use crate::error::{Error, ErrorKind, Result};
 pub(crate) use command::Override;
 pub(crate) use include::Conditions;
-pub(crate) use sources::{LocalFile, Sources};
+pub(crate) use sources::{GlobalFiles, LocalFile, Sources};
 
 /// Which kind of source a value comes from, in rising precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

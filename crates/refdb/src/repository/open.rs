@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use bstr::{BString, ByteSlice};
 
-use super::config::{Conditions, LocalFile, Override, Sources};
+use super::config::{Conditions, GlobalFiles, LocalFile, Override, Sources};
 use super::discover::{Found, Location, Search};
 use super::environment::Environment;
 use super::format::Format;
@@ -189,13 +189,15 @@ impl OpenOptions {
         }
         let common_dir = self.named_common_dir(&start);
         let location = self.search(common_dir.as_deref()).walk_up(&start)?;
+        let global = GlobalFiles::default();
         ownership::check(
             self.system.as_ref(),
             &self.environment,
+            &global,
             &self.overrides,
             &location,
         )?;
-        self.finish(location, &start, None)
+        self.finish(location, &global, &start, None)
     }
 
     /// Opens the repository whose directory (or gitfile) is `git_dir`, whatever else is named.
@@ -211,7 +213,7 @@ impl OpenOptions {
         let common_dir = self.named_common_dir(start);
         let search = self.search(common_dir.as_deref());
         let location = search.explicit(git_dir, start)?;
-        self.finish(location, start, Some(git_dir))
+        self.finish(location, &GlobalFiles::default(), start, Some(git_dir))
     }
 
     fn search<'a>(&'a self, common_dir: Option<&'a Path>) -> Search<'a> {
@@ -241,7 +243,13 @@ impl OpenOptions {
     }
 
     /// Reads format and configuration of the repository at `location`.
-    fn finish(self, location: Location, start: &Path, named: Option<&Path>) -> Result<Repository> {
+    fn finish(
+        self,
+        location: Location,
+        global: &GlobalFiles,
+        start: &Path,
+        named: Option<&Path>,
+    ) -> Result<Repository> {
         let system = self.system.as_ref();
         let Location {
             git_dir,
@@ -289,6 +297,7 @@ impl OpenOptions {
         let config = Sources {
             system,
             environment: &self.environment,
+            global,
             overrides: &self.overrides,
             local: Some(&local),
             worktree: worktree_file,
@@ -299,18 +308,6 @@ impl OpenOptions {
         };
         let config = config.read()?;
         let base = replace::base(&self.environment, &config)?;
-        if let Some(base) = base.filter(|_| !self.reads_originals) {
-            let (system, dirs, refs) = (Arc::clone(&self.system), layout.clone(), format.refs);
-            let objects = format.objects;
-            odb.replace_by(Box::new(move || {
-                // The objects themselves are of no interest here.
-                let none = Arc::new(Odb::new("", [], objects));
-                let system = Arc::clone(&system);
-                let store = Store::open(system, dirs.clone(), refs, none, Options::new(objects))?;
-                replace::read(&store, &base)
-            }));
-        }
-
         let mut warnings = Vec::new();
         let mut options = settings::options(
             &config,
@@ -356,6 +353,12 @@ impl OpenOptions {
             }));
         }
         let store = open_store(options)?;
+        if let Some(base) = base.filter(|_| !self.reads_originals) {
+            // The objects themselves are of no interest here, and would go in a circle.
+            let none = Arc::new(Odb::new("", [], format.objects));
+            let store = store.with_objects(none);
+            odb.replace_by(Box::new(move || replace::read(&store, &base)));
+        }
         let namespace = self.namespace.clone();
         let namespace = namespace.or_else(|| self.environment.bytes("GIT_NAMESPACE"));
         let namespace = namespace.unwrap_or_default();

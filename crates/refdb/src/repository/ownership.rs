@@ -7,7 +7,7 @@ use std::path::Path;
 
 use bstr::{BStr, ByteSlice};
 
-use super::config::{Config, Override, Sources};
+use super::config::{Config, GlobalFiles, Override, Sources};
 use super::discover::{Found, Location, is_implicitly_bare};
 use super::environment::Environment;
 use super::paths::{self, path_to_bytes};
@@ -18,6 +18,7 @@ use crate::system::{System, bytes_to_path};
 pub(super) fn check(
     system: &dyn System,
     environment: &Environment,
+    global: &GlobalFiles,
     overrides: &[Override],
     location: &Location,
 ) -> Result<()> {
@@ -26,7 +27,7 @@ pub(super) fn check(
         Found::DotGit { parent, gitfile } => (gitfile.as_deref(), Some(parent.as_path())),
         Found::Bare => (None, None),
     };
-    let protected = || Sources::read_protected(system, environment, overrides);
+    let protected = || Sources::read_protected(system, environment, global, overrides);
     let git_dir = location.git_dir.as_path();
     if location.found == Found::Bare && !is_implicitly_bare(git_dir) {
         let config = protected()?;

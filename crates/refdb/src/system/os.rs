@@ -331,9 +331,14 @@ impl OsSystem {
             started: stat.started,
             namespace: self.stat(Path::new("/proc/self/ns/pid")).ok()?.ino,
             boot: line("/proc/sys/kernel/random/boot_id")?,
-            host: line("/proc/sys/kernel/hostname")?,
+            host: host_name(),
         })
     }
+}
+
+fn host_name() -> String {
+    let names = rustix::system::uname();
+    names.nodename().to_string_lossy().into_owned()
 }
 
 /// What `/proc/<pid>/stat` says of a process.

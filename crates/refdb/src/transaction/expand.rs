@@ -69,7 +69,7 @@ pub(super) enum Current {
     Missing,
     Direct(Id),
     /// A symref to the target of that position.
-    Symbolic(usize),
+    Symbolic(u32),
 }
 
 impl<'q> Expansion<'q> {
@@ -296,7 +296,7 @@ impl<'q> Expansion<'q> {
         } = self.updates[update];
         match current {
             Current::Symbolic(at) => {
-                let target = self.targets[at].clone();
+                let target = self.targets[at as usize].clone();
                 if no_deref {
                     self.check_symref(session, update, &target)
                 } else {

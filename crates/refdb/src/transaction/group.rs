@@ -61,7 +61,8 @@ impl<'s> Group<'s> {
     }
 
     pub(super) fn add_queue(&mut self, queue: &Queue, batch: bool) -> Result<Vec<Rejection>> {
-        let order = queue.sorted()?;
+        let order = queue.order();
+        queue.check_unique(&order)?;
         let ids = queue.ids().clone();
         let mut expansion = Expansion::new(queue, ids, &order, batch, self.format);
         let session = &mut self.session;

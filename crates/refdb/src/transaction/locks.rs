@@ -65,8 +65,11 @@ impl Expansion<'_> {
                         updates[update].current = match found.target {
                             Target::Direct(oid) => Current::Direct(ids.number(oid)),
                             Target::Symbolic(target) => {
+                                let next = u32::try_from(targets.len());
                                 targets.push(target);
-                                Current::Symbolic(targets.len() - 1)
+                                Current::Symbolic(
+                                    next.expect("no more than there are bytes of names"),
+                                )
                             }
                         };
                     }

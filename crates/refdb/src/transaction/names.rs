@@ -152,9 +152,8 @@ fn is_below(parent: &[u8], name: &[u8]) -> bool {
 
 /// Returns the proper parents of a name that are at least `len` bytes long, shortest first.
 fn parents(name: &[u8], len: usize) -> impl Iterator<Item = &[u8]> {
-    let rest = name.get(len..).unwrap_or_default();
-    rest.find_iter(b"/")
-        .filter_map(move |slash| name.get(..len + slash))
+    let bytes = name.iter().enumerate().skip(len);
+    bytes.filter_map(|(at, &byte)| (byte == b'/').then(|| name.get(..at)).flatten())
 }
 
 /// Finds the refs below new names, which come in the order of `name/`.

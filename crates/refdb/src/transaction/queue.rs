@@ -5,8 +5,6 @@
 //! for each edit. Memory that is touched for the first time costs more than anything else that is
 //! done to an edit.
 
-use std::ops::Range;
-
 use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
 use crate::name::{FormatOptions, RefName, is_pseudoref, is_safe, is_well_formed};
 use crate::objects::{ObjectKind, Objects, Peeled};
@@ -15,13 +13,16 @@ use crate::reflog::{is_normalized, normalize_message};
 
 use super::edit::{Change, Edit, Expected, LogEdit};
 use super::ids::{Id, Ids};
+use super::sort::sort_by_name;
 
 /// How many bytes the names and messages of one transaction may have together.
 const TEXT_LEN_MAX: usize = u32::MAX as usize;
 
 pub(super) struct Queue {
     format: ObjectFormat,
-    /// Names, targets and messages, one behind the other.
+    /// The names, one behind the other.
+    names: Vec<u8>,
+    /// Targets and messages, one behind the other.
     text: Vec<u8>,
     edits: Vec<Queued>,
     logs: Vec<LogEdit>,
@@ -59,6 +60,21 @@ struct Span {
     end: u32,
 }
 
+impl Span {
+    fn of(self, text: &[u8]) -> &[u8] {
+        &text[self.start as usize..self.end as usize]
+    }
+
+    /// Adds bytes to a text that has room for them.
+    fn push(text: &mut Vec<u8>, bytes: &[u8]) -> Span {
+        let count = |len: usize| u32::try_from(len).expect("checked for the whole edit");
+        let start = count(text.len());
+        text.extend_from_slice(bytes);
+        let end = count(text.len());
+        Span { start, end }
+    }
+}
+
 /// [`Change`], by numbers.
 #[derive(Clone, Copy)]
 enum Does {
@@ -66,7 +82,8 @@ enum Does {
     Symbolic(Span),
     Delete,
     Verify,
-    Log(usize),
+    /// The entry at that position.
+    Log(u32),
 }
 
 /// [`Expected`], by numbers.
@@ -113,6 +130,7 @@ impl Queue {
     pub(super) fn new(format: ObjectFormat) -> Self {
         Queue {
             format,
+            names: Vec::new(),
             text: Vec::new(),
             edits: Vec::new(),
             logs: Vec::new(),
@@ -137,7 +155,7 @@ impl Queue {
     }
 
     pub(super) fn name(&self, edit: usize) -> RefName<'_> {
-        RefName::from_disk(self.slice(self.edits[edit].name))
+        RefName::from_disk(self.edits[edit].name.of(&self.names))
     }
 
     /// Returns whether an edit asks for a reflog to be made.
@@ -160,7 +178,7 @@ impl Queue {
             Does::Symbolic(target) => Action::Symbolic(RefName::from_disk(self.slice(target))),
             Does::Delete => Action::Delete,
             Does::Verify => Action::Verify,
-            Does::Log(index) => Action::Log(&self.logs[index]),
+            Does::Log(index) => Action::Log(&self.logs[index as usize]),
         }
     }
 
@@ -196,15 +214,11 @@ impl Queue {
     }
 
     fn slice(&self, span: Span) -> &[u8] {
-        &self.text[span.start as usize..span.end as usize]
+        span.of(&self.text)
     }
 
     fn push_text(&mut self, bytes: &[u8]) -> Span {
-        let count = |len: usize| u32::try_from(len).expect("checked for the whole edit");
-        let start = count(self.text.len());
-        self.text.extend_from_slice(bytes);
-        let end = count(self.text.len());
-        Span { start, end }
+        Span::push(&mut self.text, bytes)
     }
 
     pub(super) fn add(&mut self, edit: &Edit<'_>, objects: &dyn Objects) -> Result<()> {
@@ -222,12 +236,12 @@ impl Queue {
             }
             _ => None,
         };
-        if text_len(edit) > TEXT_LEN_MAX - self.text.len() {
+        if text_len(edit) > TEXT_LEN_MAX - self.text.len() - self.names.len() {
             let message = format!("the names and messages are longer than {TEXT_LEN_MAX} bytes");
             return Err(Error::new(ErrorKind::Misuse, message));
         }
         let queued = Queued {
-            name: self.push_text(&edit.name),
+            name: Span::push(&mut self.names, &edit.name),
             message: self.push_message(&edit.message),
             does: match &edit.change {
                 Change::Update(oid) => {
@@ -237,8 +251,11 @@ impl Queue {
                 Change::Delete => Does::Delete,
                 Change::Verify => Does::Verify,
                 Change::Log(entry) => {
+                    let next = u32::try_from(self.logs.len());
                     self.logs.push(LogEdit::clone(entry));
-                    Does::Log(self.logs.len() - 1)
+                    Does::Log(
+                        next.expect("each has a name, and the names are not longer than that"),
+                    )
                 }
             },
             expected: match &edit.expected {
@@ -327,20 +344,32 @@ impl Queue {
     }
 
     /// Returns the positions of the edits in the order of their names.
+    pub(super) fn order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.edits.len()).collect();
+        if !order.is_sorted_by(|&low, &high| self.name(low) <= self.name(high)) {
+            sort_by_name(&mut order, |edit| self.name(edit).as_bytes());
+        }
+        order
+    }
+
+    /// Lays the names out in their order, in which they will be read again and again.
+    pub(super) fn arrange(&mut self, order: &[usize]) {
+        if order.is_sorted() {
+            return;
+        }
+        let given = std::mem::take(&mut self.names);
+        self.names.reserve_exact(given.len());
+        for &edit in order {
+            let name = &mut self.edits[edit].name;
+            *name = Span::push(&mut self.names, name.of(&given));
+        }
+    }
+
+    /// Refuses two edits of the same name, entries for the reflog alone aside.
     ///
     /// # Errors
-    /// `Rejected` when two edits (entries for the reflog alone aside) have the same name.
-    pub(super) fn sorted(&self) -> Result<Vec<usize>> {
-        let all: Range<usize> = 0..self.edits.len();
-        let mut order: Vec<usize> = all.clone().collect();
-        // Names that increase need no sorting, and none of them is there twice.
-        if all
-            .clone()
-            .is_sorted_by(|&low, &high| self.name(low) < self.name(high))
-        {
-            return Ok(order);
-        }
-        self.sort(&mut order);
+    /// `Rejected` for the first such name.
+    pub(super) fn check_unique(&self, order: &[usize]) -> Result<()> {
         let mut previous: Option<RefName<'_>> = None;
         for &index in order.iter().filter(|&&index| !self.is_log_only(index)) {
             let name = self.name(index);
@@ -354,46 +383,7 @@ impl Queue {
             }
             previous = Some(name);
         }
-        Ok(order)
-    }
-}
-
-/// The first bytes of a name behind what all names have in common: most names differ there.
-struct Key {
-    bytes: u128,
-    edit: usize,
-}
-
-impl Queue {
-    /// Sorts edits by their names; those of one name stay in their order.
-    fn sort(&self, edits: &mut [usize]) {
-        let name = |edit: usize| self.name(edit).as_bytes();
-        let first = edits.first().map_or(&b""[..], |&edit| name(edit));
-        let shared = edits.iter().fold(first.len(), |len, &edit| {
-            let bytes = first.iter().zip(name(edit)).take(len);
-            bytes.take_while(|(one, other)| one == other).count()
-        });
-        const LEN: usize = size_of::<u128>();
-        let mut keys: Vec<Key> = edits
-            .iter()
-            .map(|&edit| {
-                let rest = &name(edit)[shared..];
-                let mut bytes = [0; LEN];
-                let len = rest.len().min(LEN);
-                bytes[..len].copy_from_slice(&rest[..len]);
-                let bytes = u128::from_be_bytes(bytes);
-                Key { bytes, edit }
-            })
-            .collect();
-        let behind = |key: &Key| name(key.edit).get(shared + LEN..);
-        keys.sort_unstable_by(|low, high| {
-            let keys = low.bytes.cmp(&high.bytes);
-            keys.then_with(|| behind(low).cmp(&behind(high)))
-                .then(low.edit.cmp(&high.edit))
-        });
-        for (edit, key) in edits.iter_mut().zip(keys) {
-            *edit = key.edit;
-        }
+        Ok(())
     }
 }
 
@@ -513,9 +503,11 @@ mod tests {
         queue.add(&Edit::log(name, one, one), &NoObjects).unwrap();
         queue.add(&Edit::log(name, one, one), &NoObjects).unwrap();
         queue.add(&Edit::update(name, one), &NoObjects).unwrap();
-        assert_eq!(queue.sorted().unwrap(), [0, 1, 2]);
+        let order = queue.order();
+        assert_eq!(order, [0, 1, 2]);
+        assert!(queue.check_unique(&order).is_ok());
         queue.add(&Edit::delete(name), &NoObjects).unwrap();
-        let error = queue.sorted().unwrap_err();
+        let error = queue.check_unique(&queue.order()).unwrap_err();
         assert!(
             error
                 .to_string()

@@ -109,6 +109,37 @@ impl<C: Codec + Default> SectionCursor<C> {
         loaded
     }
 
+    /// Moves forward within the block, before the first record of the run that has the byte at
+    /// `position` of the block.
+    pub(crate) fn seek_run(&mut self, position: usize) -> Result<()> {
+        let Some(block) = self.block else {
+            return Ok(());
+        };
+        let mut run = block.first;
+        for index in 0..block.restart_count {
+            let restart = block.restart(self.table.block_body(&block), index)?;
+            if restart > position {
+                break;
+            }
+            run = restart;
+        }
+        if run > self.place.next {
+            self.key.clear();
+            self.place.next = run;
+        }
+        Ok(())
+    }
+
+    /// Returns where in its block the record behind the current one starts.
+    pub(crate) fn next_position(&self) -> usize {
+        self.place.next
+    }
+
+    /// Returns the block that the cursor is in.
+    pub(crate) fn block(&self) -> Option<Block> {
+        self.block
+    }
+
     /// Returns the offset of the block that the cursor is in.
     pub(crate) fn block_offset(&self) -> Option<u64> {
         self.block.as_ref().map(|block| block.offset)

@@ -63,21 +63,29 @@ impl Objects {
         self.seen = in_buckets(&self.seen);
         for bucket in self.seen.chunk_by_mut(|a, b| bucket_of(a) == bucket_of(b)) {
             // Blocks are in order already, and buckets keep it.
-            bucket.sort_by(|a, b| a.word.cmp(&b.word).then_with(|| id(a).cmp(id(b))));
+            bucket.sort_by_key(|seen| seen.word);
+            // Ids that differ have the same first bytes only if somebody made them so.
+            for same in bucket.chunk_by_mut(|a, b| a.word == b.word) {
+                if same.windows(2).any(|pair| id(&pair[0]) != id(&pair[1])) {
+                    same.sort_by(|a, b| id(a).cmp(id(b)));
+                }
+            }
         }
         let same = |a: &Seen, b: &Seen| a.word == b.word && id(a) == id(b);
-        let shared = |pair: &[Seen]| match pair {
-            [a, b] if a.word != b.word => (a.word ^ b.word).leading_zeros() as usize / 8,
-            [a, b] if id(a) != id(b) => common_prefix(id(a), id(b)),
-            _ => 0,
+        let groups: Vec<&[Seen]> = self.seen.chunk_by(same).collect();
+        let firsts = groups.iter().map(|group| &group[0]);
+        let shared = |(a, b): (&Seen, &Seen)| match (a.word ^ b.word).leading_zeros() {
+            u64::BITS => common_prefix(id(a), id(b)),
+            bits => bits as usize / 8,
         };
-        let id_len = self.seen.windows(2).map(shared).max().unwrap_or(0) + 1;
+        let neighbours = firsts.clone().zip(firsts.skip(1));
+        let id_len = neighbours.map(shared).max().unwrap_or(0) + 1;
         let id_len = id_len.max(ID_LEN_MIN);
         let Some(stated) = u8::try_from(id_len).ok().filter(|_| id_len <= ID_LEN_MAX) else {
             return Ok(None);
         };
         let mut blocks = Vec::new();
-        for group in self.seen.chunk_by(same) {
+        for group in groups {
             blocks.clear();
             blocks.extend(group.iter().map(|seen| seen.block));
             blocks.dedup();

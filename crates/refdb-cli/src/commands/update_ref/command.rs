@@ -131,15 +131,6 @@ pub(super) struct Parser<'p, 'c> {
     no_deref: bool,
 }
 
-/// An edit, and what a rejection of it shows as new and old value.
-pub(super) struct Parsed<'p> {
-    pub(super) edit: Edit<'p>,
-    pub(super) new: Option<ObjectId>,
-    pub(super) old: Option<ObjectId>,
-    /// Whether a ref is given a value, so that `--create-reflog` has a meaning.
-    pub(super) new_value: bool,
-}
-
 impl<'p, 'c> Parser<'p, 'c> {
     /// Begins with what follows the verb.
     pub(super) fn new(
@@ -163,7 +154,7 @@ impl<'p, 'c> Parser<'p, 'c> {
     ///
     /// # Errors
     /// Fatal, for whatever is wrong with the command.
-    pub(super) fn edit(mut self) -> Result<Parsed<'p>> {
+    pub(super) fn edit(mut self) -> Result<Edit<'p>> {
         let symref_alone = matches!(self.verb, Verb::SymrefDelete | Verb::SymrefVerify);
         if symref_alone && !self.no_deref {
             return Err(self.fail("cannot operate with deref mode"));
@@ -171,7 +162,7 @@ impl<'p, 'c> Parser<'p, 'c> {
         let Some(name) = self.fields.first_name()? else {
             return Err(self.fail("missing <ref>"));
         };
-        let parsed = match self.verb {
+        let edit = match self.verb {
             Verb::Update | Verb::Create => self.set(name)?,
             Verb::Delete | Verb::Verify => self.check_old(name)?,
             Verb::SymrefUpdate | Verb::SymrefCreate => self.set_symref(name)?,
@@ -181,81 +172,55 @@ impl<'p, 'c> Parser<'p, 'c> {
             let rest = self.fields.rest().as_bstr();
             return Err(self.fail_for(name, format_args!("extra input: {rest}")));
         }
-        Ok(parsed)
+        Ok(edit)
     }
 
-    fn set(&mut self, name: &'p [u8]) -> Result<Parsed<'p>> {
+    fn set(&mut self, name: &'p [u8]) -> Result<Edit<'p>> {
         let missing = "missing <new-oid>";
         let Some(new) = self.oid(name, "<new-oid>")? else {
             return Err(self.fail_for(name, missing));
         };
         let edit = Edit::update(RefName::from_disk(name), new);
-        let (edit, old) = if self.verb == Verb::Create {
-            if new.is_null() {
-                return Err(self.fail_for(name, "zero <new-oid>"));
-            }
-            (edit.expecting(Expected::Missing), Some(self.null()?))
-        } else {
+        if self.verb != Verb::Create {
             let old = self.oid(name, "<old-oid>")?;
-            (edit.expecting(expected(old)), old)
-        };
-        Ok(Parsed {
-            edit,
-            new: Some(new),
-            old,
-            new_value: true,
-        })
+            return Ok(edit.expecting(expected(old)));
+        }
+        if new.is_null() {
+            return Err(self.fail_for(name, "zero <new-oid>"));
+        }
+        Ok(edit.expecting(Expected::Missing))
     }
 
-    fn check_old(&mut self, name: &'p [u8]) -> Result<Parsed<'p>> {
+    fn check_old(&mut self, name: &'p [u8]) -> Result<Edit<'p>> {
         let old = self.oid(name, "<old-oid>")?;
         let ref_name = RefName::from_disk(name);
         if self.verb == Verb::Verify {
-            let old = match old {
-                Some(old) => old,
-                None => self.null()?,
-            };
-            return Ok(Parsed {
-                edit: Edit::verify(ref_name, expected(Some(old))),
-                new: None,
-                old: Some(old),
-                new_value: false,
-            });
+            let expected = old.map_or(Expected::Missing, |old| expected(Some(old)));
+            return Ok(Edit::verify(ref_name, expected));
         }
         if old.is_some_and(|old| old.is_null()) {
             return Err(self.fail_for(name, "zero <old-oid>"));
         }
-        Ok(Parsed {
-            edit: Edit::delete(ref_name).expecting(expected(old)),
-            new: Some(self.null()?),
-            old,
-            new_value: false,
-        })
+        Ok(Edit::delete(ref_name).expecting(expected(old)))
     }
 
-    fn set_symref(&mut self, name: &'p [u8]) -> Result<Parsed<'p>> {
+    fn set_symref(&mut self, name: &'p [u8]) -> Result<Edit<'p>> {
         let Some(target) = self.fields.next_name()? else {
             return Err(self.fail_for(name, "missing <new-target>"));
         };
-        let null = self.null()?;
-        let (expected, old) = if self.verb == Verb::SymrefCreate {
-            (Expected::Missing, Some(null))
+        let expected = if self.verb == Verb::SymrefCreate {
+            Expected::Missing
         } else {
             self.old_of_symref(name)?
         };
         let edit = Edit::symbolic(RefName::from_disk(name), RefName::from_disk(target));
-        Ok(Parsed {
-            edit: edit.expecting(expected),
-            new: Some(null),
-            old,
-            new_value: true,
-        })
+        Ok(edit.expecting(expected))
     }
 
     /// Reads `ref <target>` or `oid <oid>`.
-    fn old_of_symref(&mut self, name: &[u8]) -> Result<(Expected<'p>, Option<ObjectId>)> {
+    fn old_of_symref(&mut self, name: &[u8]) -> Result<Expected<'p>> {
         let Some(kind) = self.word()? else {
-            return Ok((Expected::Any, None));
+            return Ok(Expected::Any);
         };
         let Some(value) = self.word()? else {
             return Err(self.fail_for(name, "expected old value"));
@@ -263,12 +228,12 @@ impl<'p, 'c> Parser<'p, 'c> {
         let shown = value.as_bstr();
         match &*kind {
             b"oid" => match self.context.object_id(&value)? {
-                Some(oid) => Ok((expected(Some(oid)), Some(oid))),
+                Some(oid) => Ok(expected(Some(oid))),
                 None => Err(self.fail_for(name, format_args!("invalid oid: {shown}"))),
             },
             b"ref" if is_well_formed(&value, FormatOptions::ONE_LEVEL) => {
                 let target = std::borrow::Cow::Owned(shown.to_owned());
-                Ok((Expected::Symbolic(target), Some(self.null()?)))
+                Ok(Expected::Symbolic(target))
             }
             b"ref" => Err(self.fail_for(name, format_args!("invalid ref: {shown}"))),
             kind => {
@@ -279,28 +244,17 @@ impl<'p, 'c> Parser<'p, 'c> {
         }
     }
 
-    fn check_symref(&mut self, name: &'p [u8]) -> Result<Parsed<'p>> {
+    fn check_symref(&mut self, name: &'p [u8]) -> Result<Edit<'p>> {
         let target = self.fields.next_name()?;
-        let null = self.null()?;
         let expected = target.map(|target| {
             let target: &'p BStr = target.as_bstr();
             Expected::Symbolic(target.into())
         });
         let name = RefName::from_disk(name);
         if self.verb == Verb::SymrefVerify {
-            return Ok(Parsed {
-                edit: Edit::verify(name, expected.unwrap_or(Expected::Missing)),
-                new: None,
-                old: Some(null),
-                new_value: false,
-            });
+            return Ok(Edit::verify(name, expected.unwrap_or(Expected::Missing)));
         }
-        Ok(Parsed {
-            old: expected.is_some().then_some(null),
-            edit: Edit::delete(name).expecting(expected.unwrap_or(Expected::Any)),
-            new: Some(null),
-            new_value: false,
-        })
+        Ok(Edit::delete(name).expecting(expected.unwrap_or(Expected::Any)))
     }
 
     fn word(&mut self) -> Result<Option<Vec<u8>>> {

@@ -6,9 +6,12 @@
 use std::mem;
 
 use bstr::ByteSlice;
-use refdb::{Group, ObjectId, Prepared, Reason, RefName, Rejection, Store, Transaction};
+use refdb::{
+    Change, Edit, Expected, Group, ObjectId, Prepared, Reason, RefName, Rejection, Store,
+    Transaction,
+};
 
-use super::command::{Parsed, Parser, Verb, recognise, split};
+use super::command::{Parser, Verb, recognise, split};
 use super::fields::Fields;
 use super::input::Input;
 use super::{Settings, tell_afterwards};
@@ -45,6 +48,22 @@ enum State<'c> {
 struct Columns {
     new: Option<ObjectId>,
     old: Option<ObjectId>,
+}
+
+impl Columns {
+    fn of(edit: &Edit<'_>, null: ObjectId) -> Self {
+        let new = match edit.change() {
+            Change::Update(oid) => Some(*oid),
+            Change::Symbolic(_) | Change::Delete => Some(null),
+            Change::Verify | Change::Log(_) => None,
+        };
+        let old = match edit.expected() {
+            Expected::Any => None,
+            Expected::Missing | Expected::Symbolic(_) => Some(null),
+            Expected::Oid(oid) => Some(*oid),
+        };
+        Columns { new, old }
+    }
 }
 
 struct Session<'c> {
@@ -210,20 +229,18 @@ impl<'c> Session<'c> {
         }
         let no_deref = mem::replace(&mut self.no_deref, self.settings.no_deref);
         let zero = self.settings.zero;
-        let Parsed {
-            edit,
-            new,
-            old,
-            new_value,
-        } = Parser::new(self.context, verb, fields, zero, no_deref).edit()?;
+        let edit = Parser::new(self.context, verb, fields, zero, no_deref).edit()?;
+        let new_value = matches!(edit.change(), Change::Update(_) | Change::Symbolic(_));
         let edit = self.settings.apply(edit, no_deref, new_value);
-        let batch = self.settings.batch;
-        let transaction = self.transaction()?;
-        match transaction.add(edit) {
-            Ok(()) if batch => self.columns.push(Columns { new, old }),
-            Ok(()) => {}
+        if !self.settings.batch {
+            return Ok(self.transaction()?.add(edit)?);
+        }
+        let Columns { new, old } =
+            Columns::of(&edit, ObjectId::null(self.context.object_format()?));
+        match self.transaction()?.add(edit) {
+            Ok(()) => self.columns.push(Columns { new, old }),
             Err(error) => match error.rejection() {
-                Some(rejection) if batch && rejection.reason != Reason::Generic => {
+                Some(rejection) if rejection.reason != Reason::Generic => {
                     // That a new ref must not exist is shown only once it has been queued.
                     let old = old.filter(|_| verb != Verb::Create);
                     reject(self.out, rejection, new, old)?;

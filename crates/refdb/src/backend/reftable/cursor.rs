@@ -51,8 +51,8 @@ impl Cursor for StackCursor {
             .advance()
             .map_err(|error| self.stack.format_error(error))?
         {
-            let name = self.merged.record().name;
-            if !name.starts_with(&self.prefix) {
+            let name = self.merged.name();
+            if !self.prefix.is_empty() && !name.starts_with(&self.prefix) {
                 return Ok(false);
             }
             if is_listed(name) {

@@ -17,6 +17,8 @@ pub(super) struct Walk {
     /// Whether the cursor stands on the first record that is not before the last name asked for.
     stands: bool,
     ended: bool,
+    /// Whether there is no table, and so nothing at all.
+    is_empty: bool,
     last: Vec<u8>,
 }
 
@@ -25,16 +27,19 @@ impl Walk {
         Walk {
             merged: MergedRefs::new(tables.to_vec()),
             stands: false,
-            // There is nothing at all without a table.
-            ended: tables.is_empty(),
+            ended: false,
+            is_empty: tables.is_empty(),
             last: Vec::new(),
         }
     }
 
     pub(super) fn find(&mut self, stack: &Stack, name: RefName<'_>) -> Result<Option<Ref>> {
+        if self.is_empty {
+            return Ok(None);
+        }
         self.place(name.as_bytes())
             .map_err(|error| stack.format_error(error))?;
-        if self.stands && self.merged.record().name == name.as_bytes() {
+        if self.stands && self.merged.name() == name.as_bytes() {
             return to_ref(stack, &self.merged.record());
         }
         Ok(None)
@@ -49,11 +54,11 @@ impl Walk {
             return Ok(());
         }
         if forward && self.stands {
-            if self.merged.record().name < name {
+            if self.merged.name() < name {
                 self.stands = self.merged.advance()?;
                 self.ended = !self.stands;
             }
-            if self.ended || self.merged.record().name >= name {
+            if self.ended || self.merged.name() >= name {
                 return Ok(());
             }
         }

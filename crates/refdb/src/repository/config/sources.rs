@@ -1,5 +1,6 @@
 //! Where configuration files are, and reading them in the order of their precedence.
 
+use std::cell::OnceCell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,12 +45,47 @@ impl LocalFile {
     }
 }
 
+/// The system's and the user's files, read once for all that asks for them.
+#[derive(Debug, Default)]
+pub(crate) struct GlobalFiles {
+    read: OnceCell<Vec<File>>,
+}
+
+type File = (Scope, Arc<Path>, Vec<Variable>);
+
+impl GlobalFiles {
+    fn read(&self, system: &dyn System, environment: &Environment) -> Result<&[File]> {
+        if let Some(files) = self.read.get() {
+            return Ok(files);
+        }
+        let mut files = Vec::new();
+        for (scope, path) in global_files(environment)? {
+            let variables = match read(system, &path) {
+                // Whoever runs as another user may lack the right to read the files of `HOME`.
+                Err(error)
+                    if scope == Scope::Global
+                        && error.io_kind() == Some(io::ErrorKind::PermissionDenied) =>
+                {
+                    None
+                }
+                read => read?,
+            };
+            if let Some(variables) = variables {
+                files.push((scope, path.into(), variables));
+            }
+        }
+        Ok(self.read.get_or_init(|| files))
+    }
+}
+
 /// What a configuration is put together from.
 pub(crate) struct Sources<'a> {
     /// Where files are read.
     pub(crate) system: &'a dyn System,
     /// The variables that name files and values.
     pub(crate) environment: &'a Environment,
+    /// The system's and the user's files.
+    pub(crate) global: &'a GlobalFiles,
     /// The values of the command line.
     pub(crate) overrides: &'a [Override],
     /// The repository's file.
@@ -67,22 +103,7 @@ impl Sources<'_> {
     /// `Config` for a line that breaks the grammar, or includes without end.
     pub(crate) fn read(self) -> Result<Config> {
         let home = self.environment.path("HOME");
-        let mut files: Vec<(Scope, Arc<Path>, Vec<Variable>)> = Vec::new();
-        for (scope, path) in global_files(self.environment)? {
-            let variables = match read(self.system, &path) {
-                // Whoever runs as another user may lack the right to read the files of `HOME`.
-                Err(error)
-                    if scope == Scope::Global
-                        && error.io_kind() == Some(io::ErrorKind::PermissionDenied) =>
-                {
-                    None
-                }
-                read => read?,
-            };
-            if let Some(variables) = variables {
-                files.push((scope, path.into(), variables));
-            }
-        }
+        let mut files = self.global.read(self.system, self.environment)?.to_vec();
         if let Some(local) = self.local {
             files.push((
                 Scope::Local,
@@ -131,11 +152,13 @@ impl Sources<'_> {
     pub(crate) fn read_protected(
         system: &dyn System,
         environment: &Environment,
+        global: &GlobalFiles,
         overrides: &[Override],
     ) -> Result<Config> {
         let sources = Sources {
             system,
             environment,
+            global,
             overrides,
             local: None,
             worktree: None,
@@ -238,7 +261,8 @@ mod tests {
         assert!(error.to_string().starts_with("unable to access '/config'"));
         let variables = [("HOME", "/home"), ("GIT_CONFIG_NOSYSTEM", "1")];
         let environment = Environment::from_pairs(variables);
-        let config = Sources::read_protected(&system, &environment, &[]).unwrap();
+        let config =
+            Sources::read_protected(&system, &environment, &GlobalFiles::default(), &[]).unwrap();
         assert!(config.entries().is_empty());
     }
 }

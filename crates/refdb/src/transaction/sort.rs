@@ -1,0 +1,110 @@
+//! Sorting many names: by eight bytes at a time, so that comparing two of them seldom reads their
+//! text.
+
+use std::ops::Range;
+
+/// Up to so many names are sorted by comparing them whole.
+const SMALL: usize = 12;
+
+/// How many bytes of a name one number holds.
+const WORD: usize = size_of::<u64>();
+
+/// The bytes of one name that are looked at, and which name it is.
+struct Key {
+    word: u64,
+    index: usize,
+}
+
+/// Sorts `indices` by the names that they stand for; those of one name are sorted by number.
+pub(super) fn sort_by_name<'n>(indices: &mut [usize], name: impl Fn(usize) -> &'n [u8]) {
+    let mut keys: Vec<Key> = indices
+        .iter()
+        .map(|&index| Key { word: 0, index })
+        .collect();
+    // Each group shares so many bytes at the start of its names.
+    let mut groups: Vec<(Range<usize>, usize)> = vec![(0..keys.len(), 0)];
+    while let Some((range, depth)) = groups.pop() {
+        let start = range.start;
+        let Some(group) = keys.get_mut(range) else {
+            continue;
+        };
+        let rest = |key: &Key| name(key.index).get(depth..).unwrap_or_default();
+        if group.len() > SMALL {
+            let depth = depth + shared_prefix(group.iter().map(rest));
+            for key in group.iter_mut() {
+                key.word = first_word(name(key.index).get(depth..).unwrap_or_default());
+            }
+            group.sort_unstable_by_key(|key| key.word);
+            let ends = [group.first(), group.last()].map(|key| key.map(|key| key.word));
+            if ends[0] != ends[1] {
+                let mut at = start;
+                for same in group.chunk_by(|low, high| low.word == high.word) {
+                    if same.len() > 1 {
+                        groups.push((at..at + same.len(), depth));
+                    }
+                    at += same.len();
+                }
+                continue;
+            }
+        }
+        group.sort_unstable_by(|low, high| {
+            let order = rest(low).cmp(rest(high));
+            order.then(low.index.cmp(&high.index))
+        });
+    }
+    for (index, key) in indices.iter_mut().zip(keys) {
+        *index = key.index;
+    }
+}
+
+/// Returns how many bytes all the names share at their start.
+fn shared_prefix<'n>(mut names: impl Iterator<Item = &'n [u8]>) -> usize {
+    let first = names.next().unwrap_or_default();
+    names.fold(first.len(), |len, name| {
+        let mut shared = 0;
+        while shared < len {
+            let at = |name: &[u8]| first_word(name.get(shared..).unwrap_or_default());
+            let differing = at(first) ^ at(name);
+            if differing != 0 {
+                shared += differing.leading_zeros() as usize / 8;
+                break;
+            }
+            shared += WORD;
+        }
+        shared.min(len).min(name.len())
+    })
+}
+
+/// Returns the first eight bytes as a number that sorts as the bytes do, zeros behind short names.
+fn first_word(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk() {
+        Some(word) => u64::from_be_bytes(*word),
+        None => {
+            let shifts = (0..WORD).rev().map(|at| 8 * at);
+            let places = bytes.iter().zip(shifts);
+            places.fold(0, |word, (&byte, shift)| word | u64::from(byte) << shift)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn as_comparing_whole_names(
+            starts in proptest::collection::vec("[ab/]{0,20}", 1..4),
+            ends in proptest::collection::vec(("[a-c\0]{0,12}", 0_usize..4), 0..200),
+        ) {
+            let start = |at: &usize| starts[at % starts.len()].as_str();
+            let names: Vec<String> = ends.iter().map(|(end, at)| [start(at), end].concat()).collect();
+            let mut expected: Vec<usize> = (0..names.len()).collect();
+            let mut sorted = expected.clone();
+            expected.sort_by(|&low, &high| names[low].cmp(&names[high]));
+            sort_by_name(&mut sorted, |index| names[index].as_bytes());
+            prop_assert_eq!(sorted, expected);
+        }
+    }
+}
