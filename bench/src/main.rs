@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! refdb-bench record RESULTS COMMIT DATE MACHINE GIT   adds a line to bench/history.jsonl
-//! refdb-bench page                                     writes docs/benchmarks.html from it
+//! refdb-bench growth COMMIT DATE MACHINE SIZE=RESULTS...  renews bench/growth.json
+//! refdb-bench page                                     writes docs/benchmarks.html from both
 //! refdb-bench instructions SUMMARIES [--record]        compares with bench/instructions.json
 //! ```
 //!
-//! `scripts/bench` and `scripts/instructions` call it.
+//! `scripts/bench`, `scripts/growth` and `scripts/instructions` call it.
 
+mod growth;
 mod history;
 mod instructions;
 mod page;
@@ -26,8 +28,13 @@ fn main() -> ExitCode {
         ["record", results, commit, date, machine, git] => {
             history::record(Path::new(results), [commit, date, machine, git])
         }
-        ["page"] => history::read_history()
-            .and_then(|runs| write(Path::new("docs/benchmarks.html"), &page::render(&runs))),
+        ["growth", commit, date, machine, results @ ..] => {
+            growth::record(results, [commit, date, machine])
+        }
+        ["page"] => history::read_history().and_then(|runs| {
+            let page = page::render(&runs, growth::read_growth()?.as_ref());
+            write(Path::new("docs/benchmarks.html"), &page)
+        }),
         ["instructions", summaries] => instructions::compare(Path::new(summaries)),
         ["instructions", summaries, "--record"] => instructions::record(Path::new(summaries)),
         _ => Err("see the head of bench/src/main.rs for how it is called".to_owned()),

@@ -1,10 +1,12 @@
-//! The page: the ratio to Git of every workload over time, and the table of the last run.
+//! The page: the ratio to Git of every workload over time, the table of the last run, and how time
+//! and memory grow with the number of refs.
 //!
 //! One file without anything from elsewhere: inline SVG, and colours for light and dark.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use crate::growth::{Growth, Point};
 use crate::history::{Figure, Run};
 
 /// The size of a chart, in units of its own.
@@ -26,7 +28,7 @@ figure { margin: 0; } figcaption { color: var(--dim); } svg { width: 100%; }
 ";
 
 /// Returns the page.
-pub(crate) fn render(runs: &[Run]) -> String {
+pub(crate) fn render(runs: &[Run], growth: Option<&Growth>) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n\
@@ -52,8 +54,62 @@ pub(crate) fn render(runs: &[Run]) -> String {
     for name in names {
         chart(&mut page, name, runs);
     }
-    page.push_str("</div>\n</html>\n");
+    page.push_str("</div>\n");
+    if let Some(growth) = growth {
+        grow(&mut page, growth);
+    }
+    page.push_str("</html>\n");
     page
+}
+
+/// Shows how each workload grows: a table, and a curve with logarithms on both axes.
+fn grow(page: &mut String, growth: &Growth) {
+    let all = growth.figures.values().flat_map(BTreeMap::keys);
+    let sizes: BTreeSet<u64> = all.copied().collect();
+    let _ = write!(
+        page,
+        "<h2>Growth</h2>\n<p>Time (and memory) by the number of refs, of refdb alone: {}, {}, commit \
+         {}. What stays level does not depend on how many refs there are.</p>\n<table>\n\
+         <tr><th>workload",
+        escape(&growth.date),
+        escape(&growth.machine),
+        escape(&growth.commit)
+    );
+    for size in &sizes {
+        let _ = write!(page, "<th>{size} refs");
+    }
+    page.push_str("<th></tr>\n");
+    for (name, points) in &growth.figures {
+        let _ = write!(page, "<tr><td>{}", escape(name));
+        for size in &sizes {
+            let _ = match points.get(size) {
+                Some(Point { ms, mib }) => write!(page, "<td>{ms:.1} ms, {mib:.1} MiB"),
+                None => write!(page, "<td>-"),
+            };
+        }
+        let _ = writeln!(page, "<td>{}</tr>", curve(points));
+    }
+    page.push_str("</table>\n");
+}
+
+/// Draws time over size. One unit to the right and one up are each ten times as much.
+#[expect(clippy::cast_precision_loss, reason = "only drawn")]
+fn curve(points: &BTreeMap<u64, Point>) -> String {
+    let logs = points.iter();
+    let logs = logs.map(|(&size, point)| ((size as f64).log10(), point.ms.max(0.001).log10()));
+    let logs: Vec<(f64, f64)> = logs.collect();
+    let least = |part: fn(&(f64, f64)) -> f64| logs.iter().map(part).fold(f64::INFINITY, f64::min);
+    let (left, bottom) = (least(|log| log.0), least(|log| log.1));
+    let mut svg = String::from(
+        "<svg viewBox=\"-4 -4 128 98\" width=\"128\" height=\"98\" role=\"img\"><polyline \
+         fill=\"none\" stroke=\"var(--line)\" stroke-width=\"2\" points=\"",
+    );
+    for (size, ms) in logs {
+        let (x, y) = ((size - left) * 30.0, 90.0 - (ms - bottom) * 30.0);
+        let _ = write!(svg, "{x:.1},{y:.1} ");
+    }
+    svg.push_str("\"/></svg>");
+    svg
 }
 
 fn ratio(figure: &Figure) -> Option<f64> {
@@ -148,14 +204,26 @@ mod tests {
             r#""figures":{"files/none/list":[10.0,60.0,3.0],"files/none/pack":[10.0,null,3.0]}}"#,
         ))
         .expect("two runs");
-        let page = render(&runs);
+        let page = render(&runs, None);
         assert!(
             page.contains("a1: 4.0x") && page.contains("b2: 6.0x"),
             "{page}"
         );
         assert!(page.contains("<td>too long<td>-"), "{page}");
         assert!(page.contains("m&lt;1>"), "{page}");
-        let before = render(&runs[..1]);
+        let before = render(&runs[..1], None);
         assert!(before.contains("<td class=\"slower\">0.5x"), "{before}");
+    }
+
+    #[test]
+    fn what_grows_tenfold_rises_as_far_as_it_goes_to_the_right() {
+        let growth = crate::growth::read_from(
+            r#"{"commit":"c3","figures":{"files/none/list":{"10":[1.0,2.0],"100":[10.0,2.0]}}}"#,
+        )
+        .expect("one workload");
+        let run = r#"{"commit":"a1","figures":{}}"#;
+        let page = render(&read_from(run).expect("one run"), Some(&growth));
+        assert!(page.contains("<td>10.0 ms, 2.0 MiB"), "{page}");
+        assert!(page.contains("points=\"0.0,90.0 30.0,60.0 \""), "{page}");
     }
 }

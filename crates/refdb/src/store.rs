@@ -444,7 +444,7 @@ impl Refs {
         if self.excluded.is_empty() {
             return None;
         }
-        let name = self.cursor.record().name.as_bytes();
+        let name = self.cursor.name().as_bytes();
         let after = self
             .excluded
             .partition_point(|prefix| prefix.as_slice() <= name);

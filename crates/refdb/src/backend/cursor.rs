@@ -39,6 +39,11 @@ pub(crate) trait Cursor: Send {
     ///
     /// Only to be called after [`Cursor::advance`] returned `true`.
     fn record(&self) -> RefRecord<'_>;
+
+    /// Returns the name of that ref, without a look at the rest of it.
+    fn name(&self) -> RefName<'_> {
+        self.record().name
+    }
 }
 
 /// Refs that were gathered beforehand.
@@ -134,15 +139,15 @@ impl<'c> Side<'c> {
         while self.state == SideState::Behind {
             if !self.cursor.advance()? {
                 self.state = SideState::Ended;
-            } else if is_visible(self.cursor.record().name.as_bytes()) {
+            } else if is_visible(self.cursor.name().as_bytes()) {
                 self.state = SideState::Ahead;
             }
         }
         Ok(())
     }
 
-    fn name(&self) -> Option<RefName<'_>> {
-        (self.state == SideState::Ahead).then(|| self.cursor.record().name)
+    fn next_name(&self) -> Option<RefName<'_>> {
+        (self.state == SideState::Ahead).then(|| self.cursor.name())
     }
 }
 
@@ -172,7 +177,7 @@ impl Cursor for OverCursor<'_> {
         let hidden = self.hidden;
         self.upper.fetch(|_| true)?;
         self.lower.fetch(|name| !hidden(name))?;
-        let (upper, lower) = (self.upper.name(), self.lower.name());
+        let (upper, lower) = (self.upper.next_name(), self.lower.next_name());
         let (take_upper, take_lower) = match (upper, lower) {
             (None, None) => return Ok(false),
             (Some(_), None) => (true, false),
@@ -194,6 +199,14 @@ impl Cursor for OverCursor<'_> {
             self.upper.cursor.record()
         } else {
             self.lower.cursor.record()
+        }
+    }
+
+    fn name(&self) -> RefName<'_> {
+        if self.on_upper {
+            self.upper.cursor.name()
+        } else {
+            self.lower.cursor.name()
         }
     }
 }

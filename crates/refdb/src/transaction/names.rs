@@ -212,7 +212,7 @@ impl<'c> Walk<'c> {
     fn first_from(&mut self, name: &[u8]) -> Result<Option<&[u8]>> {
         let ahead = match self.state {
             Gap::Unknown => false,
-            Gap::BeforeRecord => self.cursor.record().name.as_bytes() >= name,
+            Gap::BeforeRecord => self.cursor.name().as_bytes() >= name,
             Gap::BeforeEnd => true,
         };
         if !ahead {
@@ -225,7 +225,7 @@ impl<'c> Walk<'c> {
             };
         }
         Ok(match self.state {
-            Gap::BeforeRecord => Some(self.cursor.record().name.as_bytes()),
+            Gap::BeforeRecord => Some(self.cursor.name().as_bytes()),
             Gap::Unknown | Gap::BeforeEnd => None,
         })
     }

@@ -21,7 +21,8 @@ pub(super) struct Program {
 /// What a step took.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
-    /// From the start of the first process to the end of the last.
+    /// From the start of a process to its end: of one, of all that come in a row, or from the first
+    /// to the last of those that run side by side.
     pub(super) time: Duration,
     /// The most memory that one process took, in bytes.
     pub(super) memory: u64,

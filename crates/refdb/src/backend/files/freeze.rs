@@ -222,7 +222,7 @@ impl FrozenFiles {
         let (mut names, mut dirs) = (Vec::new(), Vec::new());
         cursor.seek(&prefix, &prefix)?;
         while cursor.advance()? {
-            let name = cursor.record().name.as_bytes();
+            let name = cursor.name().as_bytes();
             let rest = name.get(prefix.len()..).unwrap_or_default();
             match rest.iter().position(|&byte| byte == b'/') {
                 None => names.push(name.to_vec()),

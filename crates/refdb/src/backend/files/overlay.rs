@@ -135,7 +135,7 @@ impl Cursor for Overlay {
             self.step_packed()?;
         }
         let packed = match &self.packed {
-            Some(packed) if self.packed_ready => packed.name(),
+            Some(packed) if self.packed_ready => packed.present(),
             _ => None,
         };
         let loose = self
@@ -158,6 +158,14 @@ impl Cursor for Overlay {
             }
         };
         Ok(true)
+    }
+
+    fn name(&self) -> RefName<'_> {
+        let name = match self.current {
+            Current::Loose(index) => self.loose(index).map(|found| found.name.as_slice()),
+            _ => self.packed.as_ref().and_then(PackedCursor::present),
+        };
+        RefName::from_disk(name.expect("advance returned true"))
     }
 
     fn record(&self) -> RefRecord<'_> {

@@ -45,7 +45,7 @@ impl PackedCursor {
     }
 
     /// Returns the name on which the cursor stands, if it stands on a record.
-    pub(super) fn name(&self) -> Option<&[u8]> {
+    pub(super) fn present(&self) -> Option<&[u8]> {
         let current = self.current.as_ref()?;
         Some(self.snapshot.slice(&current.name))
     }
@@ -53,7 +53,7 @@ impl PackedCursor {
 
 impl Cursor for PackedCursor {
     fn seek(&mut self, name: &[u8], prefix: &[u8]) -> Result<()> {
-        let ahead = self.name().is_some_and(|current| current < name);
+        let ahead = self.present().is_some_and(|current| current < name);
         let from = if ahead {
             self.next
         } else {

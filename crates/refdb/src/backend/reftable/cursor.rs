@@ -62,6 +62,10 @@ impl Cursor for StackCursor {
         Ok(false)
     }
 
+    fn name(&self) -> RefName<'_> {
+        RefName::from_disk(self.merged.name())
+    }
+
     fn record(&self) -> RefRecord<'_> {
         let record = self.merged.record();
         let null = ObjectId::null(self.format);

@@ -22,9 +22,10 @@ use crate::system::System;
 /// How long a reader goes on looking for a table that a list names, while lists keep changing.
 const RELOAD_MAX: Duration = Duration::from_secs(3);
 
-/// Up to so many bytes are compacted under the lock that a commit holds anyway: giving it up and
-/// taking it again costs more.
+/// Up to so many bytes are compacted under the lock that a commit holds anyway, or up to so many times
+/// what the commit brings itself: giving the lock up and taking it again costs more.
 const COMPACT_UNDER_LOCK_MAX: u64 = 256 * 1024;
+const COMPACT_UNDER_LOCK_TIMES: u64 = 8;
 
 /// From so many bytes on a stack is worth a look at how much of it is dead. Smaller ones are left
 /// as Git leaves them.
@@ -302,8 +303,15 @@ impl Stack {
     pub(super) fn fold(&self, held: &Held, content: &[u8], added: Added) -> Option<Folded> {
         let below = &held.snapshot.tables;
         let weight = |tables: &[Arc<Table>]| -> u64 { tables.iter().map(|t| t.weight()).sum() };
-        let is_long = u64::try_from(content.len()).ok()? > COMPACT_UNDER_LOCK_MAX;
-        if is_long || (added.deleted > 0 && weight(below) > COMPACT_UNDER_LOCK_MAX) {
+        let own = u64::try_from(content.len()).ok()?;
+        let most = COMPACT_UNDER_LOCK_MAX.max(own.saturating_mul(COMPACT_UNDER_LOCK_TIMES));
+        if added.deleted > 0 && weight(below) > most {
+            return None;
+        }
+        let weights = below.iter().map(|table| table.weight()).chain([own]);
+        let factor = self.options.geometric_factor;
+        let is_due = reftable::compaction::choose(&weights.collect::<Vec<_>>(), factor).is_some();
+        if own > COMPACT_UNDER_LOCK_MAX && added.deleted == 0 && !is_due {
             return None;
         }
         let new = Arc::new(self.open_table("", content.to_vec()).ok()?);
@@ -311,7 +319,7 @@ impl Stack {
         let range = self.choose(&tables, added).ok()??;
         let merged = tables.get(range.clone())?;
         let names = held.snapshot.names.get(range.start..)?;
-        if range.end != tables.len() || weight(merged) > COMPACT_UNDER_LOCK_MAX {
+        if range.end != tables.len() || weight(merged) > most {
             return None;
         }
         for name in names {
