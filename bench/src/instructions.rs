@@ -89,14 +89,9 @@ fn counts(summaries: &Path) -> Result<Counts> {
 
 /// Finds the total of instructions (`Ir`) of the new run.
 fn find_instructions(summary: &Value) -> Option<u64> {
-    let profiles = summary["profiles"].as_array()?;
-    let metrics = profiles
-        .iter()
-        .find_map(|profile| profile.pointer("/summaries/total/summary/Callgrind/Ir/metrics"))?;
-    let new = metrics.get("Left").or_else(|| metrics.pointer("/Both/0"))?;
-    new.get("Int")
-        .and_then(Value::as_u64)
-        .or_else(|| new.as_u64())
+    let mut profiles = summary["profiles"].as_array()?.iter();
+    let total = "/data/total/metrics/Ir/values/new";
+    profiles.find_map(|profile| profile.pointer(total)?.as_u64())
 }
 
 #[cfg(test)]
@@ -116,6 +111,14 @@ mod tests {
         let counts = counts_of(&[("a", 1030), ("b", 1031), ("c", 500)]);
         let (text, failed) = judge(&baseline, &counts);
         assert_eq!(failed, ["b"], "{text}");
+    }
+
+    #[test]
+    fn the_total_is_found_in_a_summary() {
+        let summary = r#"{"profiles":[{"tool":"Callgrind","data":{"total":{"metrics":{
+            "Dr":{"values":{"new":1}},"Ir":{"values":{"new":7}}}}}}]}"#;
+        let summary: Value = serde_json::from_str(summary).expect("it is JSON");
+        assert_eq!(find_instructions(&summary), Some(7));
     }
 
     #[test]

@@ -4,8 +4,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use memchr::memmem::Finder;
-
 use crate::block::Block;
 use crate::cursor::{RefCursor, SectionCursor, Source};
 use crate::error::{Error, Result};
@@ -129,24 +127,25 @@ fn find(
     Ok(())
 }
 
-/// Calls `f` for every ref of these blocks that names the object: only runs of records that have the
-/// bytes of its id somewhere are decoded.
+/// Calls `f` for every ref of these blocks that names the object. Records are passed over until one
+/// has the id; only from there on, and from the last full name before it, are names put together.
 fn each_naming(table: &Arc<Table>, blocks: &[u64], oid: &[u8], f: &mut Each<'_>) -> Result<()> {
-    let id = Finder::new(oid);
     let mut cursor = RefCursor::new(Arc::clone(table));
     for &offset in blocks {
         let block = enter(&mut cursor, offset)?;
-        let records = table.block_body(&block).get(..block.end);
-        let records = records.unwrap_or_default();
-        let mut from = block.first;
-        while let Some(found) = id.find(records.get(from..).unwrap_or_default()) {
-            let at = from + found;
-            cursor.inner.seek_run(at)?;
-            while cursor.inner.next_position() <= at && cursor.advance()? {}
-            if names(&cursor.record(), oid) {
+        let mut records = Records::of(table, &block);
+        while let Some(record) = records.next()? {
+            let (first, second) = record.payload.split_at(oid.len().min(record.payload.len()));
+            let is_named = match record.extra {
+                RefCodec::DIRECT => first == oid,
+                RefCodec::PEELED => first == oid || second == oid,
+                _ => false,
+            };
+            if is_named {
+                cursor.inner.seek_run(record.at)?;
+                while cursor.inner.next_position() <= record.at && cursor.advance()? {}
                 f(cursor.record())?;
             }
-            from = cursor.inner.next_position();
         }
     }
     Ok(())
@@ -170,39 +169,84 @@ fn symref_blocks(table: &Arc<Table>) -> Result<Vec<u64>> {
         let Some(block) = table.block(at, RefCodec::KIND)? else {
             break;
         };
-        let mut records = table
-            .block_body(&block)
-            .get(block.first..block.end)
-            .unwrap_or_default();
-        while !records.is_empty() {
-            let (extra, rest) =
-                skip(table, records).ok_or_else(|| block.corrupt("a record cannot be decoded"))?;
-            if extra == RefCodec::SYMREF {
+        let mut records = Records::of(table, &block);
+        while let Some(record) = records.next()? {
+            if record.extra == RefCodec::SYMREF {
                 found.push(at);
                 break;
             }
-            records = rest;
         }
         offset = Some(block.next);
     }
     Ok(found)
 }
 
-/// Passes over the first of these ref records: returns of which type it is, and the others.
-#[inline]
-fn skip<'b>(table: &Table, records: &'b [u8]) -> Option<(u8, &'b [u8])> {
-    let (_, extra, at, suffix) = split_key(records)?;
-    let value = records.get(at + suffix.len()..)?;
-    let (_, used) = varint::read(value)?;
-    let hash_len = table.params().hash_len;
-    let payload = match extra {
-        RefCodec::DELETION => 0,
-        RefCodec::DIRECT => hash_len,
-        RefCodec::PEELED => 2 * hash_len,
-        RefCodec::SYMREF => return Some((extra, &[])),
-        _ => return None,
-    };
-    Some((extra, value.get(used + payload..)?))
+/// The records of one ref block, without their names.
+struct Records<'t> {
+    block: Block,
+    hash_len: usize,
+    body: &'t [u8],
+    /// Where the next one starts.
+    at: usize,
+}
+
+/// A ref record of which the name is not put together.
+struct Passed<'t> {
+    /// Where it starts in its block.
+    at: usize,
+    /// What its value is.
+    extra: u8,
+    /// The ids of the value.
+    payload: &'t [u8],
+}
+
+impl<'t> Records<'t> {
+    fn of(table: &'t Table, block: &Block) -> Self {
+        let body = table.block_body(block).get(..block.end);
+        Records {
+            block: *block,
+            hash_len: table.params().hash_len,
+            body: body.unwrap_or_default(),
+            at: block.first,
+        }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<Option<Passed<'t>>> {
+        let rest = self.body.get(self.at..).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        let record = self.pass(rest);
+        let failed = || self.block.corrupt("a record cannot be decoded");
+        let (record, len) = record.ok_or_else(failed)?;
+        self.at += len;
+        Ok(Some(record))
+    }
+
+    /// Passes over the first of these records; returns how long it is, too.
+    #[inline]
+    fn pass(&self, records: &'t [u8]) -> Option<(Passed<'t>, usize)> {
+        let (_, extra, at, suffix) = split_key(records)?;
+        let index = at + suffix.len();
+        let (_, used) = varint::read(records.get(index..)?)?;
+        let mut at = index + used;
+        let len = match extra {
+            RefCodec::DELETION => 0,
+            RefCodec::DIRECT => self.hash_len,
+            RefCodec::PEELED => 2 * self.hash_len,
+            RefCodec::SYMREF => {
+                let (len, used) = varint::read(records.get(at..)?)?;
+                at += used;
+                usize::try_from(len).ok()?
+            }
+            _ => return None,
+        };
+        let end = at.checked_add(len)?;
+        let payload = records.get(at..end)?;
+        let at = self.at;
+        Some((Passed { at, extra, payload }, end))
+    }
 }
 
 fn names(record: &RefRecord<'_>, wanted: &[u8]) -> bool {

@@ -34,10 +34,13 @@ static CLASS: [u8; 256] = classes();
 
 const fn classes() -> [u8; 256] {
     let mut table = [PLAIN; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        if is_refused(byte as u8) {
-            table[byte] = REFUSED;
+    let mut byte = u8::MIN;
+    loop {
+        if is_refused(byte) {
+            table[byte as usize] = REFUSED;
+        }
+        if byte == u8::MAX {
+            break;
         }
         byte += 1;
     }

@@ -308,12 +308,6 @@ impl Stack {
         if added.deleted > 0 && weight(below) > most {
             return None;
         }
-        let weights = below.iter().map(|table| table.weight()).chain([own]);
-        let factor = self.options.geometric_factor;
-        let is_due = reftable::compaction::choose(&weights.collect::<Vec<_>>(), factor).is_some();
-        if own > COMPACT_UNDER_LOCK_MAX && added.deleted == 0 && !is_due {
-            return None;
-        }
         let new = Arc::new(self.open_table("", content.to_vec()).ok()?);
         let tables: Vec<Arc<Table>> = below.iter().cloned().chain([new]).collect();
         let range = self.choose(&tables, added).ok()??;
@@ -322,11 +316,8 @@ impl Stack {
         if range.end != tables.len() || weight(merged) > most {
             return None;
         }
-        for name in names {
-            if self.tables.is_claimed(name).ok()? {
-                return None;
-            }
-        }
+        let is_free = |name: &String| self.tables.is_claimed(name).is_ok_and(|claimed| !claimed);
+        names.iter().all(is_free).then_some(())?;
         let options = self.options_of_merge(merged);
         let finished = reftable::compact(merged, range.start == 0, &options, Vec::new()).ok()?;
         (!finished.stats.is_empty()).then_some(Folded {
