@@ -6,6 +6,8 @@
 //!    without it is durable.
 //! 3. Compaction never changes what a reader sees; when it fails, the stack is as it was.
 
+mod fold;
+
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,10 +24,9 @@ use crate::system::System;
 /// How long a reader goes on looking for a table that a list names, while lists keep changing.
 const RELOAD_MAX: Duration = Duration::from_secs(3);
 
-/// Up to so many bytes are compacted under the lock that a commit holds anyway, or up to so many times
-/// what the commit brings itself: giving the lock up and taking it again costs more.
+/// Up to so many bytes are compacted under the lock that a commit holds anyway: giving it up and
+/// taking it again costs more.
 const COMPACT_UNDER_LOCK_MAX: u64 = 256 * 1024;
-const COMPACT_UNDER_LOCK_TIMES: u64 = 8;
 
 /// From so many bytes on a stack is worth a look at how much of it is dead. Smaller ones are left
 /// as Git leaves them.
@@ -70,14 +71,6 @@ pub(super) enum Publish {
     Done { unsynced: Option<Error> },
     /// Another writer was faster; nothing changed.
     Moved,
-}
-
-/// A new table that stands for itself and for those on top of the stack.
-pub(super) struct Folded {
-    pub(super) content: Vec<u8>,
-    pub(super) options: WriteOptions,
-    /// How many tables it takes the place of.
-    pub(super) replaces: usize,
 }
 
 /// A stack that nobody else can publish to.
@@ -291,40 +284,6 @@ impl Stack {
         let mut names = held.snapshot.names.clone();
         names.push(name.to_owned());
         held.hold.stage(&names, steps)
-    }
-
-    /// Merges a table that is not stored yet with those that a compaction would merge it with as
-    /// soon as it is: one table is stored and one list published instead of two. `None` where that
-    /// is to be left to the compaction: it would take long, somebody else is merging one of the
-    /// tables, or something is wrong with them, which is no reason to refuse the commit.
-    ///
-    /// Tables are claimed only by who has the right to publish. While that is held here, a table
-    /// that is not claimed stays so.
-    pub(super) fn fold(&self, held: &Held, content: &[u8], added: Added) -> Option<Folded> {
-        let below = &held.snapshot.tables;
-        let weight = |tables: &[Arc<Table>]| -> u64 { tables.iter().map(|t| t.weight()).sum() };
-        let own = u64::try_from(content.len()).ok()?;
-        let most = COMPACT_UNDER_LOCK_MAX.max(own.saturating_mul(COMPACT_UNDER_LOCK_TIMES));
-        if added.deleted > 0 && weight(below) > most {
-            return None;
-        }
-        let new = Arc::new(self.open_table("", content.to_vec()).ok()?);
-        let tables: Vec<Arc<Table>> = below.iter().cloned().chain([new]).collect();
-        let range = self.choose(&tables, added).ok()??;
-        let merged = tables.get(range.clone())?;
-        let names = held.snapshot.names.get(range.start..)?;
-        if range.end != tables.len() || weight(merged) > most {
-            return None;
-        }
-        let is_free = |name: &String| self.tables.is_claimed(name).is_ok_and(|claimed| !claimed);
-        names.iter().all(is_free).then_some(())?;
-        let options = self.options_of_merge(merged);
-        let finished = reftable::compact(merged, range.start == 0, &options, Vec::new()).ok()?;
-        (!finished.stats.is_empty()).then_some(Folded {
-            content: finished.sink,
-            options,
-            replaces: names.len(),
-        })
     }
 
     /// Publishes the stack with one more table on top, in place of as many as it `replaces`.
