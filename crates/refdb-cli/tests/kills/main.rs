@@ -184,7 +184,8 @@ fn locks(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            if entry.file_name() != "objects" {
+            // What a repair keeps aside locks nothing.
+            if entry.file_name() != "objects" && entry.file_name() != "refdb-damaged" {
                 locks(&path, found);
             }
         } else if path
