@@ -397,8 +397,9 @@ impl Stack {
     }
 
     /// Returns whether `deleted` records, the deletions of the newest table, are more than half of
-    /// those below, in a stack that is too large to be read through for every ref. Counting reads every table, so it is done only if the deletions weigh enough
-    /// to make that likely: one weighs at least a sixteenth of the record that it deletes.
+    /// those below, in a stack that is too large to be read through for every ref. Counting reads
+    /// every table, so it is done only if the deletions weigh enough to make that likely: one weighs
+    /// at least a sixteenth of the record that it deletes.
     fn is_mostly_dead(&self, tables: &[Arc<Table>], deleted: u64) -> Result<bool> {
         let Some((newest, below)) = tables.split_last() else {
             return Ok(false);
