@@ -105,13 +105,13 @@ fn read(context: &Context, input: &[u8], zero: bool) -> usize {
             continue;
         }
         for no_deref in [false, true] {
-            let Ok(parsed) = Parser::new(context, verb, fields, zero, no_deref).edit() else {
+            let Ok(edit) = Parser::new(context, verb, fields, zero, no_deref).edit() else {
                 continue;
             };
             understood += 1;
             // Whatever the name is, the store takes the edit or says why not.
             let store = context.store().expect("a repository");
-            let _ = store.transaction().add(parsed.edit);
+            let _ = store.transaction().add(edit);
         }
     }
     assert_eq!(read, input.len(), "every byte belongs to a command");
