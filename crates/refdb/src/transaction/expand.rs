@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::backend::{RefFormat, Refusal, Session};
 use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
-use crate::name::{RefName, RefNameBuf};
+use crate::name::{FormatOptions, RefName, RefNameBuf, is_well_formed};
 use crate::oid::ObjectId;
 use crate::resolve::{End, follow};
 use crate::target::Target;
@@ -395,7 +395,13 @@ impl<'q> Expansion<'q> {
             }
             return Ok(());
         }
-        let end = follow(target.as_name(), |name| session.read(name))?;
+        let is_name = is_well_formed(target.as_bytes(), FormatOptions::ONE_LEVEL);
+        let end = match is_name.then(|| follow(target.as_name(), |name| session.read(name))) {
+            None => End::Nowhere,
+            // What lies behind it is not touched.
+            Some(Err(error)) if error.kind() == ErrorKind::BrokenRef => End::Nowhere,
+            Some(end) => end?,
+        };
         let resolved = end.oid().map(|oid| self.ids.number(oid));
         let resolved = resolved.filter(|&id| id != Id::NULL);
         if let Some(id) = resolved {

@@ -25,7 +25,7 @@ use crate::backend::cursor::{Cursor, OverCursor};
 use crate::backend::{
     Judge, Locked, NewValue, Plan, Published, Ref, Session, Write, committed_in_part,
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Place;
 use crate::lockfile::journal::{Journal, Steps};
 use crate::name::{RefName, is_per_worktree};
@@ -226,7 +226,8 @@ impl Session for ReftableSession<'_> {
         {
             drop(held);
             if let Some(added) = added.filter(|_| compact) {
-                afterwards.extend(stack.auto_compact(added).err());
+                let failure = stack.auto_compact(added).err();
+                afterwards.extend(failure.filter(|error| error.kind() != ErrorKind::Locked));
             }
         }
         Ok(Published::Done { afterwards })

@@ -349,7 +349,10 @@ impl Stack {
         }
     }
 
-    /// Compacts what is worth compacting after a commit. Somebody else's being at it is fine.
+    /// Compacts what is worth compacting.
+    ///
+    /// # Errors
+    /// `Locked` when somebody else is at it, which is fine after a commit.
     pub(super) fn auto_compact(&self, added: Added) -> Result<()> {
         let Some(snapshot) = self.cached() else {
             return Ok(());
@@ -357,16 +360,10 @@ impl Stack {
         if self.choose(&snapshot.tables, added)?.is_none() {
             return Ok(());
         }
-        let held = match self.hold(LockTimeout::from_millis(0)) {
-            Err(error) if error.kind() == ErrorKind::Locked => return Ok(()),
-            held => held?,
-        };
-        let Some(range) = self.choose(&held.snapshot.tables, added)? else {
-            return Ok(());
-        };
-        match self.compact(held, range, true) {
-            Err(error) if error.kind() == ErrorKind::Locked => Ok(()),
-            done => done,
+        let held = self.hold(LockTimeout::from_millis(0))?;
+        match self.choose(&held.snapshot.tables, added)? {
+            Some(range) => self.compact(held, range, true),
+            None => Ok(()),
         }
     }
 
