@@ -4,8 +4,7 @@
 //! The steps, and what they promise, are in docs/design.md, 11:
 //!
 //! 1. The refs and reflogs are copied into a folder of their own, and what changes meanwhile is
-//!    copied again.
-//!    The hook is asked about the copy.
+//!    copied again. The hook is asked about the copy.
 //! 2. All locks of the old format are taken, what changed since is carried over, and the new store is
 //!    put beside the old one.
 //! 3. The configuration is replaced: one rename, before which the repository is wholly in the old
@@ -199,8 +198,8 @@ impl<'a> Migration<'a> {
     /// # Errors
     /// `Misuse` when the refs have that format already, or there are refs that cannot be migrated,
     /// with their names; `Locked` when another process keeps a lock; `Config` when the configuration
-    /// cannot be changed; `Hook` when the hook refuses; `Corrupt` or `Io` for the files. The repository is as it was, unless the
-    /// message says that it is migrated.
+    /// cannot be changed; `Hook` when the hook refuses; `Corrupt` or `Io` for the files. The
+    /// repository is as it was, unless the message says that it is migrated.
     pub fn run(self) -> Result<Report> {
         let to = match self.to {
             Some(to) => to,

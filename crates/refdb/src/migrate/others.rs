@@ -169,7 +169,9 @@ mod tests {
         std::fs::create_dir(&git_dir).unwrap();
         // Not Git, but it is called so: and waits for its input to end.
         let program = dir.path().join("git-waits");
-        std::fs::copy("/bin/cat", &program).unwrap();
+        // A link and no copy: a program that was just written cannot be started while another thread
+        // starts one, and so has it open.
+        std::os::unix::fs::symlink("/bin/cat", &program).unwrap();
         let start = |here: &Path, variable: Option<&Path>| {
             let mut command = Command::new(&program);
             command.current_dir(here).stdin(Stdio::piped());

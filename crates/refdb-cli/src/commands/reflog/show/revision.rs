@@ -294,6 +294,20 @@ impl Reader<'_> {
             if let Some(at) = path_separator(arg) {
                 let (revision, path) = arg.split_at(at);
                 let (revision, path) = (revision.as_bstr(), path.get(1..).unwrap_or_default());
+                if revision.is_empty() {
+                    // A number of a stage may come first.
+                    let path = match path {
+                        [b'0'..=b'3', b':', path @ ..] => path,
+                        path => path,
+                    };
+                    let shown = path.as_bstr();
+                    return Ok(Failure::fatal(match exists(path) {
+                        true => format!("path '{shown}' exists on disk, but not in the index"),
+                        false => format!(
+                            "path '{shown}' does not exist (neither on disk nor in the index)"
+                        ),
+                    }));
+                }
                 if self.context.object_id(revision)?.is_none() {
                     let text = format!("invalid object name '{revision}'.");
                     return Ok(Failure::fatal(text));
