@@ -178,7 +178,13 @@ mod tests {
             if let Some(value) = variable {
                 command.env("GIT_DIR", value);
             }
-            command.spawn().unwrap()
+            let child = command.spawn().unwrap();
+            // It has its name a moment after it was started.
+            let name = || of_proc(&OsSystem::new(), child.id(), "comm").unwrap_or_default();
+            while !name().starts_with(b"git") {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            child
         };
         let system = OsSystem::new();
         let elsewhere = tempfile::tempdir().unwrap();
