@@ -23,7 +23,9 @@ impl Deep<'_> {
             let path = dir.join(bytes_to_path(&entry.name));
             match entry.kind {
                 FileKind::Directory => self.log_dir(&path)?,
-                FileKind::File if entry.name.ends_with(b".lock") => self.leftover(&path),
+                FileKind::File | FileKind::Symlink if entry.name.ends_with(b".lock") => {
+                    self.leftover(&path);
+                }
                 FileKind::File => self.log(&path)?,
                 _ => {
                     let what = "neither a file nor a directory: the reflog cannot be read";
