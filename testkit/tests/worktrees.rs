@@ -304,6 +304,10 @@ fn a_list_without_a_table_is_an_empty_stack_to_git() {
         let fixture = Fixture::new(format);
         // What a worktree has whose own refs, HEAD included, are all deleted.
         fixture.write(1, vec![delete("HEAD").no_deref()]);
+        let own = ours::open(&fixture.git_dir(1));
+        own.store()
+            .optimize(&refdb::Optimize::default())
+            .expect("nobody else writes");
         let dir = fixture.git_dir(1).join("reftable");
         assert_eq!(tables(&dir), 0);
         fixture.write_with_git(1, "refs/bisect/bad", 1);
