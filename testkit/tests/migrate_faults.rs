@@ -254,6 +254,68 @@ fn check_and_go_on(system: &SimSystem, expected: &State, format: Format, context
     assert_eq!(leftovers(system), Vec::<PathBuf>::new(), "{context}");
 }
 
+/// Writes loose refs with reflogs as a process does that has read the old configuration.
+fn write_late(system: &SimSystem, names: &[&str], format: Format) {
+    let oid = |number: u32| {
+        format!(
+            "{number:0digits$x}",
+            digits = format.our_objects().hex_len()
+        )
+    };
+    for name in names {
+        for (path, content) in [
+            (format!("{GIT_DIR}/{name}"), format!("{}\n", oid(9))),
+            (
+                format!("{GIT_DIR}/logs/{name}"),
+                format!("{} {} A <a@b> 1 +0000\tlate\n", oid(0), oid(9)),
+            ),
+        ] {
+            let dir = Path::new(&path).parent().expect("a directory");
+            system.create_dir_all(dir).expect("a directory");
+            write(system, &path, &content);
+        }
+    }
+}
+
+#[test]
+fn refs_that_are_written_after_the_switch_are_carried_over() {
+    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        let base = repository(format);
+        let (refs, before) = state(&base, format, "the beginning");
+        let whole = base.fork();
+        whole.start_trace();
+        migrate(&whole, refs, format).expect("no fault");
+        let config = Path::new(GIT_DIR).join("config");
+        let trace = whole.take_trace();
+        let switch = trace
+            .iter()
+            .rposition(|op| op.name == "rename" && op.path == config)
+            .expect("one step is the switch");
+        let system = base.fork();
+        system.set_fault(Some(Fault::dies_at(switch as u64 + 1)));
+        let _ = migrate(&system, refs, format);
+        system.end();
+        // The order of their names is not the one in which directories are walked.
+        let late = ["refs/tags/a/x", "refs/tags/a-b", "refs/tags/new"];
+        write_late(&system.process(3500), &late, format);
+        let told = migrate(&system.process(4000), other(refs), format)
+            .map_err(|error| error.to_string())
+            .expect_err("what was interrupted is told");
+        assert!(told.contains("was finished"), "{told}");
+        let (now, mut after) = state(&system, format, "afterwards");
+        assert_eq!(now, refs, "the next migration went back");
+        for name in late {
+            for view in ["main", "linked"] {
+                assert!(after.remove(&format!("{view} {name}")).is_some(), "{name}");
+                let log = after.remove(&format!("{view} log {name}"));
+                assert!(log.is_some_and(|log| log.contains("late")), "{name}");
+            }
+        }
+        assert_same(&after, &before, "what was there before");
+        assert_eq!(leftovers(&system), Vec::<PathBuf>::new());
+    }
+}
+
 for_every_format! {
     fn a_process_that_dies_leaves_one_whole_repository(format) {
         let base = repository(format);

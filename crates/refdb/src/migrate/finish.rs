@@ -342,6 +342,8 @@ fn sweep_one(
     if found.is_empty() {
         return Ok(());
     }
+    // Directories are listed in any order; logs are replaced in that of their names.
+    found.sort();
     let source = context.store(old, RefFormat::Files)?;
     let target = context.store(&place.dir, RefFormat::Reftable)?;
     let mut late = std::collections::BTreeMap::new();
@@ -368,11 +370,11 @@ fn sweep_one(
             )),
         }
     }
-    super::changes::write_refs(&target, &late)?;
-    if logs.is_empty() {
-        return Ok(());
+    // Logs come first: whoever does this again after a crash goes by what refs are missing.
+    if !logs.is_empty() {
+        target.backend().replace_logs(&logs)?;
     }
-    target.backend().replace_logs(&logs)
+    super::changes::write_refs(&target, &late)
 }
 
 /// Finds loose refs whose names were not locked.
