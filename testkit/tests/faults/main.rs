@@ -10,6 +10,7 @@
 //! `planted` shows that these tests find what they are for; `journal` what Git may do between the
 //! death of a process and the next one; `repair` disturbs a repair in the same way.
 
+mod drawn;
 mod journal;
 mod planted;
 mod repair;
@@ -56,9 +57,23 @@ enum Scope {
 
 /// One thing that a process does.
 struct Workload {
-    name: &'static str,
+    name: String,
     scope: Scope,
-    run: fn(&Process) -> Result<Acknowledged>,
+    run: Box<dyn Fn(&Process) -> Result<Acknowledged>>,
+}
+
+impl Workload {
+    fn new(
+        name: impl Into<String>,
+        scope: Scope,
+        run: impl Fn(&Process) -> Result<Acknowledged> + 'static,
+    ) -> Workload {
+        Workload {
+            name: name.into(),
+            scope,
+            run: Box::new(run),
+        }
+    }
 }
 
 /// One process that works on the repository.
@@ -228,33 +243,32 @@ fn large_repository(format: Format) -> SimSystem {
 
 fn workloads() -> Vec<Workload> {
     use Scope::{OneLog, OneRef, Rename, Several, Steps};
-    let work = |name, scope, run| Workload { name, scope, run };
     vec![
-        work("create in new directories", OneRef, |process| {
+        Workload::new("create in new directories", OneRef, |process| {
             commit(
                 &process.main,
                 vec![process.update("refs/heads/new/er/one", 5)],
             )
         }),
-        work("update the branch of HEAD", OneRef, |process| {
+        Workload::new("update the branch of HEAD", OneRef, |process| {
             commit(&process.main, vec![process.update("HEAD", 5)])
         }),
-        work("update a packed ref", OneRef, |process| {
+        Workload::new("update a packed ref", OneRef, |process| {
             commit(&process.main, vec![process.update("refs/tags/v1", 5)])
         }),
-        work("delete a loose ref", OneRef, |process| {
+        Workload::new("delete a loose ref", OneRef, |process| {
             commit(&process.main, vec![delete("refs/heads/dir/loose")])
         }),
-        work("delete a packed ref", OneRef, |process| {
+        Workload::new("delete a packed ref", OneRef, |process| {
             commit(&process.main, vec![delete("refs/heads/deep/er/packed")])
         }),
-        work("delete a ref that is loose and packed", OneRef, |process| {
+        Workload::new("delete a ref that is loose and packed", OneRef, |process| {
             commit(&process.main, vec![delete("refs/heads/both")])
         }),
-        work("repoint HEAD", OneRef, |process| {
+        Workload::new("repoint HEAD", OneRef, |process| {
             commit(&process.main, vec![symbolic("HEAD", "refs/heads/both")])
         }),
-        work("several at once", Several, |process| {
+        Workload::new("several at once", Several, |process| {
             let edits = vec![
                 process.update("refs/heads/main", 6),
                 delete("refs/heads/both"),
@@ -264,7 +278,7 @@ fn workloads() -> Vec<Workload> {
             ];
             commit(&process.main, edits)
         }),
-        work("a large batch", Several, |process| {
+        Workload::new("a large batch", Several, |process| {
             let numbers = 0..70;
             let update = |number| process.update(&format!("refs/remotes/o/{number}"), 6);
             let mut edits: Vec<_> = numbers.map(update).collect();
@@ -272,17 +286,17 @@ fn workloads() -> Vec<Workload> {
             edits.push(process.update("refs/heads/both", 6));
             commit(&process.main, edits)
         }),
-        work("delete nearly all", Several, |process| {
+        Workload::new("delete nearly all", Several, |process| {
             let names = ["both", "deep/er/packed", "dir/loose", "main", "side"];
             let edits = names.map(|text| delete(&format!("refs/heads/{text}")));
             commit(&process.main, edits.to_vec())
         }),
-        work(
+        Workload::new(
             "HEAD of a linked worktree and its branch",
             OneRef,
             |process| commit(&process.linked, vec![process.update("HEAD", 7)]),
         ),
-        work("refs of both worktrees", Several, |process| {
+        Workload::new("refs of both worktrees", Several, |process| {
             let edits = vec![
                 process.update("refs/heads/topic", 7),
                 symbolic("HEAD", "refs/heads/both"),
@@ -291,20 +305,20 @@ fn workloads() -> Vec<Workload> {
             ];
             commit(&process.linked, edits)
         }),
-        work("one after the other", Steps, |process| {
+        Workload::new("one after the other", Steps, |process| {
             let first = commit(&process.main, vec![process.update("refs/heads/a", 5)])?;
             let second = commit(&process.linked, vec![process.update("refs/heads/b", 5)])?;
             let third = commit(&process.main, vec![delete("refs/heads/side")])?;
             Ok(first && second && third)
         }),
-        work("optimize", OneRef, optimize),
-        work("rewrite a reflog", OneLog, |process| {
+        Workload::new("optimize", OneRef, optimize),
+        Workload::new("rewrite a reflog", OneLog, |process| {
             rewrite_log(&process.main, "refs/heads/side", LogRewrite::default())
         }),
-        work("rewrite a reflog of a linked worktree", OneLog, |process| {
+        Workload::new("rewrite a reflog of a linked worktree", OneLog, |process| {
             rewrite_log(&process.linked, "HEAD", LogRewrite::default())
         }),
-        work("rewrite a reflog and set its ref", OneRef, |process| {
+        Workload::new("rewrite a reflog and set its ref", OneRef, |process| {
             let how = LogRewrite {
                 join: true,
                 update_ref: true,
@@ -312,31 +326,31 @@ fn workloads() -> Vec<Workload> {
             };
             rewrite_log(&process.main, "refs/heads/side", how)
         }),
-        work("remove a reflog", OneLog, |process| {
+        Workload::new("remove a reflog", OneLog, |process| {
             let side = name("refs/heads/side");
             let outcome = process.main.delete_logs([side.as_name()])?;
             Ok(outcome.afterwards.is_empty())
         }),
-        work("make an empty reflog", OneRef, |process| {
+        Workload::new("make an empty reflog", OneRef, |process| {
             let outcome = process.main.create_log(name("refs/x/new").as_name())?;
             Ok(outcome.afterwards.is_empty())
         }),
-        work("rename a loose ref", Rename, |process| {
+        Workload::new("rename a loose ref", Rename, |process| {
             rename(process, "refs/heads/side", "refs/heads/new/name")
         }),
-        work("rename a packed ref", Rename, |process| {
+        Workload::new("rename a packed ref", Rename, |process| {
             rename(process, "refs/heads/deep/er/packed", "refs/heads/new")
         }),
-        work("rename a ref that is loose and packed", Rename, |process| {
+        Workload::new("rename a ref that is loose and packed", Rename, |process| {
             rename(process, "refs/heads/both", "refs/heads/new")
         }),
-        work("rename a ref to one below it", Rename, |process| {
+        Workload::new("rename a ref to one below it", Rename, |process| {
             rename(process, "refs/heads/side", "refs/heads/side/below")
         }),
-        work("rename a ref to one above it", Rename, |process| {
+        Workload::new("rename a ref to one above it", Rename, |process| {
             rename(process, "refs/heads/dir/loose", "refs/heads/dir")
         }),
-        work("copy a ref", OneRef, |process| {
+        Workload::new("copy a ref", OneRef, |process| {
             let (from, to) = (name("refs/heads/side"), name("refs/heads/new"));
             let outcome = process.main.copy(from.as_name(), to.as_name(), b"copy")?;
             Ok(outcome.afterwards.is_empty())
@@ -351,26 +365,20 @@ fn cases(format: Format) -> Vec<(SimSystem, Workload)> {
         .into_iter()
         .map(|workload| (base.fork(), workload))
         .collect();
-    let create_first = Workload {
-        name: "the first ref",
-        scope: Scope::OneRef,
-        run: |process| commit(&process.main, vec![process.update("refs/heads/first", 5)]),
-    };
+    let create_first = Workload::new("the first ref", Scope::OneRef, |process| {
+        commit(&process.main, vec![process.update("refs/heads/first", 5)])
+    });
     let new = empty(format);
     new.sync_all();
     cases.push((new, create_first));
     if is_reftable(format) {
-        let update = Workload {
-            name: "compact what is large",
-            scope: Scope::OneRef,
-            run: |process| commit(&process.main, vec![process.update("refs/heads/main", 5)]),
-        };
+        let update = Workload::new("compact what is large", Scope::OneRef, |process| {
+            commit(&process.main, vec![process.update("refs/heads/main", 5)])
+        });
         cases.push((large_repository(format), update));
-        let clear = Workload {
-            name: "delete everything",
-            scope: Scope::Several,
-            run: |process| commit(&process.main, vec![delete("refs/heads/first")]),
-        };
+        let clear = Workload::new("delete everything", Scope::Several, |process| {
+            commit(&process.main, vec![delete("refs/heads/first")])
+        });
         let last = empty(format);
         let process = Process::new(last.clone(), format);
         commit(&process.main, vec![process.update("refs/heads/first", 5)]).expect("no fault");

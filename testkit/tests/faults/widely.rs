@@ -3,7 +3,8 @@
 //! names and contents and the same answer was given; all that differs are times.
 //!
 //! `REFDB_POWER_SEEDS` says how many losses of power are drawn at each operation, and
-//! `REFDB_POWER_SEED` from which seed on.
+//! `REFDB_POWER_SEED` from which seed on; `REFDB_FAULT_WORKLOADS` how many workloads are drawn beside
+//! those that are named, and `REFDB_FAULT_SEED` from which seed on.
 
 #![allow(clippy::print_stderr, reason = "says what was tried")]
 
@@ -14,8 +15,9 @@ use rustix::io::Errno;
 
 use super::*;
 
-/// How many losses of power are drawn at each operation in every test run.
+/// How many losses of power are drawn at each operation in every test run, and how many workloads.
 const SHORT: u64 = 6;
+const SHORT_WORKLOADS: u64 = 3;
 
 /// What was looked at: a disk, and what was said about it.
 type Seen = HashSet<(u64, u8)>;
@@ -68,7 +70,7 @@ impl Case {
         if !seen.insert((system.fingerprint(), said(&done))) {
             return;
         }
-        let name = self.workload.name;
+        let name = &self.workload.name;
         let context = format!("{name}, operation {at}, {failure:?}, from then on: {persistent}");
         if done.is_ok() {
             assert_eq!(state(&system, self.format), self.new, "{context}");
@@ -114,8 +116,11 @@ impl Case {
 }
 
 fn every_failure(format: Format) {
-    let mut tally = Tally::begin("fault points", 0);
-    for case in Case::all(format) {
+    let first = budget("REFDB_FAULT_SEED", 0);
+    let seeds = first..first + budget("REFDB_FAULT_WORKLOADS", SHORT_WORKLOADS);
+    let mut tally = Tally::begin("fault points", first);
+    let drawn = seeds.map(|seed| drawn::case(format, seed));
+    for case in Case::all(format).into_iter().chain(drawn) {
         let mut seen = Seen::new();
         for at in 0..case.ops {
             for (failure, persistent) in kinds() {
