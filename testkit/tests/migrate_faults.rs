@@ -298,10 +298,27 @@ fn refs_that_are_written_after_the_switch_are_carried_over() {
         // The order of their names is not the one in which directories are walked.
         let late = ["refs/tags/a/x", "refs/tags/a-b", "refs/tags/new"];
         write_late(&system.process(3500), &late, format);
+        // Somebody has read the new configuration, and makes one of them as well.
+        let both = ["refs/heads/main", "refs/tags/both"];
+        write_late(&system.process(3500), &both[1..], format);
+        let [main, _] = stores(&system.process(3600), other(refs), format);
+        let mut transaction = main.transaction();
+        for text in both {
+            let name = RefNameBuf::new(text).expect("a good name");
+            let digits = format.our_objects().hex_len();
+            let oid = ObjectId::from_hex("8".repeat(digits).as_bytes()).expect("an id");
+            let edit = Edit::update(&name, oid).create_log().message(b"meanwhile");
+            transaction.add(edit).expect("a good edit");
+        }
+        let _ = transaction.commit().expect("no fault");
         let told = migrate(&system.process(4000), other(refs), format)
             .map_err(|error| error.to_string())
             .expect_err("what was interrupted is told");
         assert!(told.contains("was finished"), "{told}");
+        assert!(
+            told.contains("'refs/tags/both' was written in both"),
+            "{told}"
+        );
         let (now, mut after) = state(&system, format, "afterwards");
         assert_eq!(now, refs, "the next migration went back");
         for name in late {
@@ -311,6 +328,26 @@ fn refs_that_are_written_after_the_switch_are_carried_over() {
                 assert!(log.is_some_and(|log| log.contains("late")), "{name}");
             }
         }
+        for name in both {
+            for view in ["main", "linked"] {
+                let value = after.remove(&format!("{view} {name}"));
+                assert!(value.is_some_and(|value| value.contains("888")), "{name}");
+                let log = after.remove(&format!("{view} log {name}"));
+                assert!(log.is_some_and(|log| log.contains("meanwhile") && !log.contains("late")));
+            }
+        }
+        // HEAD's own reflog has what happened to its branch.
+        after.remove("main log HEAD");
+        let mut before = before.clone();
+        for view in ["main", "linked"] {
+            for item in [
+                format!("{view} {}", both[0]),
+                format!("{view} log {}", both[0]),
+            ] {
+                before.remove(&item);
+            }
+        }
+        before.remove("main log HEAD");
         assert_same(&after, &before, "what was there before");
         assert_eq!(leftovers(&system), Vec::<PathBuf>::new());
     }

@@ -353,13 +353,16 @@ pub(crate) fn resolve_listed(store: &Store, name: RefName<'_>) -> Result<Option<
 /// Clears up after a migration that was killed, so that its locks are in nobody's way.
 fn clear_up(repository: &Repository) {
     let told = match finish_interrupted(repository) {
-        Ok(None) => return,
-        Ok(Some(told)) => told,
+        Ok(told) => told,
         // Who may not write reads what there is, and that is whole.
         Err(error) if may_not_write(&error) => return,
-        Err(error) => format!("a migration that was interrupted cannot be cleared up: {error}"),
+        Err(error) => vec![format!(
+            "a migration that was interrupted cannot be cleared up: {error}"
+        )],
     };
-    say("warning", told.as_bytes());
+    for one in told {
+        say("warning", one.as_bytes());
+    }
 }
 
 fn may_not_write(error: &refdb::Error) -> bool {

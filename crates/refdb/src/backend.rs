@@ -105,7 +105,8 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// Begins to write a whole new store into the directories of this one, which are empty.
     fn bulk(&self, options: BulkOptions) -> Result<Box<dyn Bulk>>;
 
-    /// Replaces whole reflogs, sorted by name, in a store that nobody else writes to.
+    /// Replaces whole reflogs, sorted by name, in a store that nobody else writes to, or adds new
+    /// ones beside other writers.
     fn replace_logs(&self, logs: &[NewLog]) -> Result<()>;
 
     /// Returns every reflog of the common directory, sorted, with what tells its present state from

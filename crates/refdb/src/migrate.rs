@@ -288,8 +288,8 @@ impl<'a> Migration<'a> {
             // Whatever was begun is ended in one way or the other; if that fails as well, by the
             // next migration.
             Err(error) => match recover::recover(&context, &folder) {
-                Ok(recover::Found::Finished) => Report {
-                    warnings: vec![error.to_string()],
+                Ok(recover::Found::Finished(more)) => Report {
+                    warnings: std::iter::once(error.to_string()).chain(more).collect(),
                     ..Report::default()
                 },
                 Ok(_) => {
@@ -299,7 +299,7 @@ impl<'a> Migration<'a> {
                 Err(_) => return Err(error),
             },
         };
-        report.warnings.splice(..0, found.warning());
+        report.warnings.splice(..0, found.warnings());
         Ok(report)
     }
 
@@ -399,7 +399,7 @@ impl<'a> Migration<'a> {
 /// use refdb::Repository;
 ///
 /// let repository = Repository::discover(".".as_ref())?;
-/// if let Some(told) = refdb::migrate::finish_interrupted(&repository)? {
+/// for told in refdb::migrate::finish_interrupted(&repository)? {
 ///     eprintln!("{told}");
 /// }
 /// # Ok::<(), refdb::Error>(())
@@ -408,9 +408,9 @@ impl<'a> Migration<'a> {
 /// # Errors
 /// `Corrupt` when the refs that are to stay cannot be read, and nothing is removed then; `Io`. The
 /// next call goes on where this one came to.
-pub fn finish_interrupted(repository: &Repository) -> Result<Option<String>> {
+pub fn finish_interrupted(repository: &Repository) -> Result<Vec<String>> {
     let found = clear_up(&Migration::of(repository).context())?;
-    Ok(found.and_then(recover::Found::warning))
+    Ok(found.map_or(Vec::new(), recover::Found::warnings))
 }
 
 fn clear_up(context: &Context) -> Result<Option<recover::Found>> {

@@ -55,11 +55,13 @@ enum Scope {
     Steps,
 }
 
+type Run = dyn Fn(&Process) -> Result<Acknowledged>;
+
 /// One thing that a process does.
 struct Workload {
     name: String,
     scope: Scope,
-    run: Box<dyn Fn(&Process) -> Result<Acknowledged>>,
+    run: Box<Run>,
 }
 
 impl Workload {

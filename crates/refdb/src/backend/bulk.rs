@@ -66,6 +66,8 @@ pub(crate) struct NewLog {
     pub(crate) name: RefNameBuf,
     /// The entries, oldest first; `None` if there is to be no reflog.
     pub(crate) entries: Option<Vec<LogEntry>>,
+    /// Whether a reflog that is there stays as it is.
+    pub(crate) only_new: bool,
 }
 
 /// What tells one state of a reflog from another.

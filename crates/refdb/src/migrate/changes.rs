@@ -14,7 +14,7 @@ use crate::error::{ErrorKind, Result};
 use crate::name::{RefName, RefNameBuf};
 use crate::store::{Refs, Store};
 use crate::target::Target;
-use crate::transaction::Edit;
+use crate::transaction::{Edit, Expected, Transaction};
 
 /// Up to so many refs are looked up one by one instead of walking over all.
 const SINGLE_MAX: usize = 64;
@@ -45,7 +45,11 @@ pub(super) fn catch_up(migration: &Migration<'_>, copied: &mut Copied, at: usize
         let mut logs = Vec::with_capacity(names.len());
         for name in names {
             let entries = one.source.log(name.as_name(), LogOrder::OldestFirst)?;
-            logs.push(NewLog { name, entries });
+            logs.push(NewLog {
+                name,
+                entries,
+                only_new: false,
+            });
         }
         if !logs.is_empty() {
             copied.is_live = true;
@@ -166,30 +170,40 @@ fn changed_logs(old: &[LogMark], new: &[LogMark]) -> Vec<RefNameBuf> {
 }
 
 /// Writes refs into a store that nobody else uses, without a word in any reflog.
-pub(super) fn write_refs(store: &Store, changed: &Changed) -> Result<()> {
+fn write_refs(store: &Store, changed: &Changed) -> Result<()> {
     // What goes makes room for names that could not stand beside it.
     for deletes in [true, false] {
         let mut transaction = store.transaction();
         for (name, target) in changed.iter().filter(|(_, to)| to.is_none() == deletes) {
-            let name = RefName::from(name);
-            let edit = match target {
-                None => Edit::delete(name),
-                Some(Target::Symbolic(target)) => Edit::symbolic(name, target),
-                Some(Target::Direct(oid)) => Edit::update(name, *oid),
-            };
-            let mut edit = edit.no_deref();
-            edit.skip_log = true;
-            match transaction.add(edit.clone()) {
-                // Where the object is missing the ref is worth keeping all the same.
-                Err(error) if error.kind() == ErrorKind::Rejected => {
-                    transaction.add(edit.skip_object_check())?;
-                }
-                added => added?,
-            }
+            add(&mut transaction, name, target.as_ref(), Expected::Any)?;
         }
         if !transaction.is_empty() {
             let _ = transaction.commit()?;
         }
     }
     Ok(())
+}
+
+/// Adds what makes a ref what it was in another store, without a word in its reflog.
+pub(super) fn add(
+    transaction: &mut Transaction<'_>,
+    name: &RefNameBuf,
+    target: Option<&Target>,
+    expected: Expected<'_>,
+) -> Result<()> {
+    let name = RefName::from(name);
+    let edit = match target {
+        None => Edit::delete(name),
+        Some(Target::Symbolic(target)) => Edit::symbolic(name, target),
+        Some(Target::Direct(oid)) => Edit::update(name, *oid),
+    };
+    let mut edit = edit.no_deref().expecting(expected);
+    edit.skip_log = true;
+    match transaction.add(edit.clone()) {
+        // Where the object is missing the ref is worth keeping all the same.
+        Err(error) if error.kind() == ErrorKind::Rejected => {
+            transaction.add(edit.skip_object_check())
+        }
+        added => added,
+    }
 }

@@ -16,6 +16,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lockfile::{owner, suffixed};
 use crate::name::{RefName, is_root_ref};
 use crate::system::{FileKind, bytes_to_path};
+use crate::target::Target;
+use crate::transaction::Expected;
 
 /// How often a place is taken that others take as well.
 const ATTEMPTS: usize = 100;
@@ -346,8 +348,13 @@ fn sweep_one(
     found.sort();
     let source = context.store(old, RefFormat::Files)?;
     let target = context.store(&place.dir, RefFormat::Reftable)?;
-    let mut late = std::collections::BTreeMap::new();
+    let mut late = Vec::new();
     let mut logs = Vec::new();
+    let mut twice = |name: RefName<'_>, target: &Target| {
+        warnings.push(format!(
+            "'{name}' was written in both formats at the same time; in the old one it was {target:?}"
+        ));
+    };
     for name in found {
         let name = RefName::from_disk(&name);
         let Ok(Some(value)) = source.read(name) else {
@@ -360,21 +367,32 @@ fn sweep_one(
                 logs.extend(entries.map(|entries| NewLog {
                     name: name.to_owned(),
                     entries: Some(entries),
+                    only_new: true,
                 }));
-                late.insert(name.to_owned(), Some(value.target));
+                late.push((name.to_owned(), value.target));
             }
             Some(other) if other.target == value.target => {}
-            Some(_) => warnings.push(format!(
-                "'{name}' was written in both formats at the same time; in the old one it was {:?}",
-                value.target
-            )),
+            Some(_) => twice(name, &value.target),
         }
     }
-    // Logs come first: whoever does this again after a crash goes by what refs are missing.
+    if late.is_empty() {
+        return Ok(());
+    }
+    // The new store is in use: what others have written to it meanwhile stays. Logs come first:
+    // whoever does this again after a crash goes by what refs are missing.
     if !logs.is_empty() {
         target.backend().replace_logs(&logs)?;
     }
-    super::changes::write_refs(&target, &late)
+    let mut transaction = target.transaction().batch();
+    for (name, to) in &late {
+        super::changes::add(&mut transaction, name, Some(to), Expected::Missing)?;
+    }
+    for rejection in transaction.commit()?.rejections {
+        if let Some((name, to)) = late.get(rejection.index) {
+            twice(name.as_name(), to);
+        }
+    }
+    Ok(())
 }
 
 /// Finds loose refs whose names were not locked.

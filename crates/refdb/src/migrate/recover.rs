@@ -13,25 +13,32 @@ use crate::lockfile::{self, suffixed};
 use crate::system::{FileKind, bytes_to_path};
 
 /// How far a migration came that did not come to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// It took no locks.
     Nothing,
     /// It came not so far as the switch: it was undone.
     Undone,
-    /// It came to the switch: it was finished.
-    Finished,
+    /// It came to the switch: it was finished, with these warnings.
+    Finished(Vec<String>),
 }
 
 impl Found {
     /// Returns what there is to be told about it.
-    pub(super) fn warning(self) -> Option<String> {
-        let text = match self {
-            Found::Nothing => return None,
-            Found::Undone => "what a migration that was interrupted has left was removed",
-            Found::Finished => "a migration that was interrupted after the switch was finished",
+    pub(super) fn warnings(self) -> Vec<String> {
+        let (text, mut more) = match self {
+            Found::Nothing => return Vec::new(),
+            Found::Undone => (
+                "what a migration that was interrupted has left was removed",
+                Vec::new(),
+            ),
+            Found::Finished(more) => (
+                "a migration that was interrupted after the switch was finished",
+                more,
+            ),
         };
-        Some(text.to_owned())
+        more.insert(0, text.to_owned());
+        more
     }
 }
 
@@ -57,13 +64,13 @@ pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
     }
     unlock_config(context, folder, &path)?;
     let found = if is_new {
-        finish::finish(context, folder, &places, journal.to, None)?;
+        let warnings = finish::finish(context, folder, &places, journal.to, None)?;
         finish::remove_all_barriers(context, &places, journal.to)?;
         for place in &places {
             remove_marks(context, &place.dir, journal.from)?;
         }
         folder.put_old_away(context, journal.keep)?;
-        Found::Finished
+        Found::Finished(warnings)
     } else {
         switch::take_back(context, folder, journal.to)?;
         for place in &places {

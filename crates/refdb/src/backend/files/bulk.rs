@@ -217,6 +217,9 @@ pub(super) fn replace_logs(files: &Files, logs: &[NewLog]) -> Result<()> {
     let base = files.layout.common_dir().join("logs");
     for log in logs {
         let path = base.join(bytes_to_path(log.name.as_bytes()));
+        if log.only_new && files.system.lstat(&path).is_ok() {
+            continue;
+        }
         match files.system.remove_file(&path) {
             Err(error) if !log::is_absent(&error) => {
                 return Err(Error::io("unable to remove", &path, error));

@@ -71,7 +71,7 @@ impl ReftableBackend {
     /// Replaces whole reflogs by a table on top.
     pub(super) fn put_logs(&self, new: &[NewLog]) -> Result<()> {
         let stack = self.stack(&Place::Common);
-        let mut held = stack.hold_to_add(LockTimeout::from_millis(0))?;
+        let mut held = stack.hold_to_add(self.options.reftable.lock_timeout)?;
         let first = held.snapshot.next_update_index();
         let entries = new.iter().filter_map(|log| log.entries.as_ref());
         let longest = entries.map(Vec::len).max().unwrap_or(0).max(1);
@@ -83,6 +83,12 @@ impl ReftableBackend {
         let message_max = usize::try_from(stack.block_size() / 2).unwrap_or(usize::MAX);
         for log in new {
             let name = log.name.as_bytes();
+            if log.only_new {
+                live.seek(name).map_err(format)?;
+                if live.advance().map_err(format)? && live.record().name == name {
+                    continue;
+                }
+            }
             if let Some(entries) = &log.entries {
                 let indices = (0..=newest).rev();
                 for (entry, index) in entries.iter().rev().zip(indices) {
