@@ -4,9 +4,9 @@
 
 use std::ops::Range;
 
-use bstr::{BStr, BString, ByteSlice};
+use bstr::{BStr, ByteSlice};
 use refdb_testkit::generate::Generator;
-use refdb_testkit::model::{Mistake, Model, Reason, Rules, Transaction, Verdict};
+use refdb_testkit::model::{GitSays, Mistake, Model, Rules, Verdict, git_says};
 use refdb_testkit::repo::Repo;
 use refdb_testkit::rng::Rng;
 use refdb_testkit::state::State;
@@ -64,7 +64,7 @@ fn run(seed: u64, format: Format) -> bool {
         let uncertain = mistakes.iter().any(Mistake::is_about_verdict);
         let refused = matches!(
             (&said, &expected),
-            (Answer::Refused(_), Verdict::Refused { .. })
+            (GitSays::Refused(_), Verdict::Refused { .. })
         );
         if uncertain && transaction.batch && !agree(&said, &expected) {
             // What Git has stored now is beyond the model.
@@ -152,20 +152,11 @@ fn take_over_old_value(git: &State, model: &mut State) {
     }
 }
 
-/// What Git told: the rejected refs of a batch, or what ended the transaction.
-#[derive(Debug)]
-enum Answer {
-    Done(Vec<(BString, Reason)>),
-    Refused(Reason),
-    /// In another way than the model knows.
-    Failed,
-}
-
 /// Of several things that are wrong Git reports one.
-fn agree(git: &Answer, model: &Verdict) -> bool {
+fn agree(git: &GitSays, model: &Verdict) -> bool {
     match (git, model) {
-        (Answer::Refused(reason), Verdict::Refused { reasons }) => reasons.contains(reason),
-        (Answer::Done(told), Verdict::Done { rejections }) => {
+        (GitSays::Refused(reason), Verdict::Refused { reasons }) => reasons.contains(reason),
+        (GitSays::Done(told), Verdict::Done { rejections }) => {
             let mut expected: Vec<_> = rejections
                 .iter()
                 .map(|r| (r.name.clone(), r.reason))
@@ -175,37 +166,4 @@ fn agree(git: &Answer, model: &Verdict) -> bool {
         }
         _ => false,
     }
-}
-
-fn git_says(repo: &Repo, transaction: &Transaction) -> (Answer, String) {
-    let out = repo
-        .git(transaction.arguments())
-        .stdin(transaction.script())
-        .run();
-    let text = format!("{}{}", out.stdout.as_bstr(), out.stderr.as_bstr());
-    if out.code() != 0 {
-        return match Reason::of_message(&out.stderr) {
-            Some(reason) => (Answer::Refused(reason), text),
-            None => (Answer::Failed, text),
-        };
-    }
-    let mut rejections: Vec<(BString, Reason)> = out
-        .stdout
-        .lines()
-        .map(|line| {
-            let mut words = line.splitn_str(5, " ");
-            assert_eq!(words.next(), Some(b"rejected".as_slice()), "{text}");
-            let name = words.next().expect("a name").into();
-            let reason = words.nth(2).expect("a reason").to_str().expect("ASCII");
-            let known = Reason::REJECTIONS
-                .into_iter()
-                .find(|known| known.text() == reason);
-            (
-                name,
-                known.unwrap_or_else(|| panic!("unknown reason: {reason}")),
-            )
-        })
-        .collect();
-    rejections.sort_unstable();
-    (Answer::Done(rejections), text)
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use refdb::ErrorKind;
 use refdb_testkit::generate::Generator;
-use refdb_testkit::model::{Model, Reason, Rules, Verdict};
+use refdb_testkit::model::{GitSays, Mistake, Model, Reason, Rules, Verdict, git_says};
 use refdb_testkit::repo::Repo;
 use refdb_testkit::rng::Rng;
 use refdb_testkit::trust::Tally;
@@ -32,7 +32,8 @@ for_every_format! {
         let count = usize::try_from(seeds.end - seeds.start).expect("a number of seeds");
         let compared = twins.load(Ordering::SeqCst);
         let all = count * STEPS;
-        assert!(compared * 2 >= all, "only {compared} of {all} were compared with Git");
+        // Of a few seeds all may end early.
+        assert!(compared * 2 >= all || count < 10, "only {compared} of {all} were compared with Git");
     }
 }
 
@@ -67,10 +68,17 @@ fn run(seed: u64, format: Format, twins: &AtomicUsize) {
         let before = model.state().clone();
         let expected = model.apply(&transaction);
         let said = ours::apply(repository.store(), &transaction);
-        assert!(
-            agree(&said, &expected),
-            "refdb: {said:?}\nmodel: {expected:?}\n{history}before:\n{before:?}"
-        );
+        if !agree(&said, &expected) {
+            // The model tells where it is not sure: what Git says is right there, and what it has
+            // stored is beyond the model.
+            let git = git_says(&twin, &transaction).0;
+            let uncertain = mistakes.iter().any(Mistake::is_about_verdict);
+            assert!(
+                uncertain && is_as_git(&said, &git),
+                "refdb: {said:?}\nGit: {git:?}\nmodel: {expected:?}\n{history}before:\n{before:?}"
+            );
+            return;
+        }
         let difference = model.state().difference(&ours::state(repository.store()));
         assert!(
             difference.is_empty(),
@@ -120,6 +128,23 @@ fn agree(said: &refdb::Result<Vec<(usize, Reason)>>, expected: &Verdict) -> bool
     }
 }
 
+/// Whether the verdict is Git's. What Git names is where a symref leads, so that reasons are compared.
+fn is_as_git(said: &refdb::Result<Vec<(usize, Reason)>>, git: &GitSays) -> bool {
+    match (said, git) {
+        (Ok(rejected), GitSays::Done(told)) => {
+            let mut reasons: Vec<Reason> = rejected.iter().map(|(_, reason)| *reason).collect();
+            let mut told: Vec<Reason> = told.iter().map(|(_, reason)| *reason).collect();
+            reasons.sort_unstable();
+            told.sort_unstable();
+            reasons == told
+        }
+        (Err(error), GitSays::Refused(reason)) => {
+            Reason::of_message(error.to_string().as_bytes()) == Some(*reason)
+        }
+        _ => false,
+    }
+}
+
 #[test]
 fn a_wrong_answer_is_noticed() {
     // The comparison itself must be able to fail.
@@ -132,4 +157,7 @@ fn a_wrong_answer_is_noticed() {
     };
     let rejected = Ok(vec![(0, Reason::NameConflict)]);
     assert!(!agree(&rejected, &done));
+    let git = GitSays::Done(vec![("refs/heads/a".into(), Reason::NonexistentRef)]);
+    assert!(!is_as_git(&rejected, &git));
+    assert!(!is_as_git(&rejected, &GitSays::Done(Vec::new())));
 }

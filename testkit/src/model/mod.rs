@@ -20,6 +20,7 @@
 
 mod apply;
 mod edit;
+mod git;
 mod mistakes;
 mod names;
 mod prepare;
@@ -33,6 +34,7 @@ use crate::oracle::{EMAIL, NAME, TIME, ZONE};
 use crate::state::{State, Target};
 
 pub use edit::{Edit, OldSymref, Transaction, Verb};
+pub use git::{GitSays, git_says};
 pub use mistakes::Mistake;
 pub use names::{is_safe, is_valid};
 
