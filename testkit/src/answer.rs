@@ -101,14 +101,13 @@ impl Answer {
             });
             scope.spawn(|| err.read_to_end(&mut stderr));
             for piece in pieces {
-                if pipe.write_all(piece).is_err() {
-                    break;
-                }
+                // Whether a program that has ended can still be told something is chance, but not
+                // what it had answered.
+                let _ = pipe.write_all(piece);
                 let word = piece.trim_end_with(|c| c == '\n' || c == '\0');
                 if !ANSWERED.contains(&word) {
                     continue;
                 }
-                // Whether a program that has ended was told another line is chance.
                 let Ok(line) = receiver.recv_timeout(PATIENCE) else {
                     continue;
                 };

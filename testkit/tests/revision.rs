@@ -40,7 +40,9 @@ fn ask_refdb(repository: &Repository, expression: &str) -> Answer {
             Note::Warning(text) => format!("warning: {text}"),
             Note::Error(text) => format!("error: {text}"),
             Note::Hint(text) => format!("hint: {text}").trim_end().to_owned(),
+            Note::Text(text) => text,
         })
+        .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
         .collect();
     let id = match answer {
         Ok(Some(oid)) => oid.to_string(),

@@ -16,7 +16,7 @@ use refdb::repository::OpenOptions;
 use refdb::revision::{Note, Revisions};
 use refdb::{ErrorKind, ObjectFormat, ObjectId, RefName, Repository, Resolved, Store};
 
-use crate::failure::{Failure, Result, say, show_folder};
+use crate::failure::{Failure, Result, complain, say, show_folder};
 use crate::global::Globals;
 use crate::programs::Processes;
 
@@ -227,7 +227,13 @@ impl Context {
         {
             return Ok(Some(oid));
         }
-        let revisions = self.revisions()?;
+        self.named_object(expression)
+    }
+
+    /// Returns the object that a revision expression names; warns where a ref is spelled like the
+    /// id that is meant.
+    pub(crate) fn named_object(&self, expression: &[u8]) -> Result<Option<ObjectId>> {
+        let revisions = self.revisions()?.check_object_names(true);
         let resolved = revisions.resolve(expression);
         say_notes(&revisions);
         Ok(resolved?)
@@ -311,6 +317,7 @@ pub(crate) fn say_notes(revisions: &Revisions<'_>) {
             Note::Warning(text) => say("warning", text.as_bytes()),
             Note::Error(text) => say("error", text.as_bytes()),
             Note::Hint(text) => say("hint", text.as_bytes()),
+            Note::Text(text) => complain(&format!("{text}\n")),
         }
     }
 }

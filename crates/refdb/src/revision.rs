@@ -58,6 +58,8 @@ pub enum Note {
     Error(String),
     /// `hint: ...`, one line
     Hint(String),
+    /// Lines that stand by themselves.
+    Text(String),
 }
 
 /// Resolves revision expressions of one repository.
@@ -245,8 +247,8 @@ impl<'r> Revisions<'r> {
         }
         self.warn(format!("refname '{}' is ambiguous.", hex.as_bstr()));
         if config.boolean("advice.objectnamewarning")? != Some(false) {
-            let lines = ADVICE.lines().map(|line| Note::Hint(line.to_owned()));
-            self.notes.borrow_mut().extend(lines);
+            let text = ADVICE.to_owned();
+            self.notes.borrow_mut().push(Note::Text(text));
         }
         Ok(())
     }

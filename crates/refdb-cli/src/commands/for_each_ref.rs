@@ -347,7 +347,7 @@ impl Settings {
             Id::Sort => value.add_or_clear(&mut self.sort),
             Id::PointsAt => match value.into_text() {
                 None => self.points_at.clear(),
-                Some(text) => match context.object_id(&text)? {
+                Some(text) => match context.named_object(&text)? {
                     Some(oid) => self.points_at.push(oid),
                     None => {
                         let text = format!("malformed object name '{}'", text.as_bstr());

@@ -30,7 +30,7 @@ impl Commits {
         text: &[u8],
         is_merged: bool,
     ) -> Result<()> {
-        let Some(oid) = context.object_id(text)? else {
+        let Some(oid) = context.named_object(text)? else {
             let text = format!("malformed object name {}", text.as_bstr());
             return Err(Failure::fatal(text));
         };
@@ -59,7 +59,7 @@ impl Commits {
         contains: bool,
     ) -> Result<()> {
         let mistake = |what: &str| Failure::error(format!("{what} {}", text.as_bstr()), 129);
-        let Some(oid) = context.object_id(text)? else {
+        let Some(oid) = context.named_object(text)? else {
             return Err(mistake("malformed object name"));
         };
         let list = match contains {

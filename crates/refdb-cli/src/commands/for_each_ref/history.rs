@@ -149,7 +149,7 @@ impl<'c> Histories<'c> {
             if list.iter().any(|(known, _)| known == text) {
                 continue;
             }
-            let commit = match context.object_id(text.as_bytes())? {
+            let commit = match context.named_object(text.as_bytes())? {
                 Some(oid) => context.commit_of(oid)?,
                 None => None,
             };

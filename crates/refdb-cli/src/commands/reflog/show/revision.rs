@@ -158,7 +158,7 @@ impl Reader<'_> {
             Some(name) => (name, !self.inverted),
             None => (arg, self.inverted),
         };
-        let Some(oid) = self.context.object_id(name)? else {
+        let Some(oid) = self.context.named_object(name)? else {
             return Ok(false);
         };
         if !self.ends_options && exists(arg) && beyond::is_in_work_tree(self.context)? {
