@@ -13,6 +13,7 @@ mod options;
 mod output;
 mod programs;
 mod suggest;
+mod waiting;
 
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;

@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result, say};
 use crate::options::{Opt, Spec};
 use crate::output::Output;
+use crate::waiting::Waiting;
 
 #[derive(Clone, Copy)]
 enum Id {
@@ -91,12 +92,14 @@ fn pack(context: &Context, args: &[Vec<u8>], spec: &Spec<Id>) -> Result<()> {
         })
     };
     let store = context.store()?;
+    let waiting = Waiting::begin("Optimizing refs");
     let result = store.optimize(&Optimize {
         auto,
         prune,
         include: &|name| any(&include, name) && !any(&exclude, name),
         warn: &|message| say("error", message.as_bytes()),
     });
+    drop(waiting);
     result.map_err(|error| match store.format() {
         RefFormat::Files => error.into(),
         RefFormat::Reftable => Failure::error(format!("unable to compact stack: {error}"), 255),

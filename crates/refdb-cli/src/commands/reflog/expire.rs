@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result, say};
 use crate::options::{Opt, Spec, Value};
 use crate::output::Output;
+use crate::waiting::Waiting;
 
 #[derive(Clone, Copy)]
 enum Id {
@@ -220,6 +221,7 @@ impl<'c> Rewriter<'c> {
 /// Runs `reflog expire`.
 pub(super) fn expire(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     let (settings, operands) = Settings::parse(&EXPIRE, context, args)?;
+    let _waiting = Waiting::begin("Expiring reflogs");
     let repository = context.repository()?;
     let policy = Policy::new(repository, settings.wishes)?;
     let mut expiry = Expiry::new(repository)?;

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::verify::shown;
 use crate::failure::{Failure, Result, complain};
 use crate::output::Output;
+use crate::waiting::Waiting;
 
 /// The exit code when there is nothing worse than warnings.
 const WARNINGS: u8 = 1;
@@ -22,6 +23,7 @@ pub(super) fn run(
     verbose: bool,
 ) -> Result<()> {
     let (mut worst, mut written) = (None, Ok(()));
+    let waiting = Waiting::begin("Checking refs");
     let counts = refdb::verify::deep(repository, &mut |damage| {
         worst = worst.max(Some(damage.severity));
         if written.is_ok() {
@@ -31,7 +33,9 @@ pub(super) fn run(
             };
             written = out.put(line);
         }
-    })?;
+    });
+    drop(waiting);
+    let counts = counts?;
     written?;
     if verbose {
         complain(&format!(

@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result, complain, say};
 use crate::options::{Opt, Spec};
 use crate::output::Output;
+use crate::waiting::Waiting;
 
 #[derive(Clone, Copy)]
 enum Id {
@@ -35,6 +36,9 @@ const SPEC: Spec<Id> = Spec {
     ],
 };
 
+/// How many refs are shown on a terminal, where nobody reads more.
+const SHOWN_MAX: usize = 40;
+
 /// The exit code of a dry run that found something to do.
 const TO_DO: u8 = 1;
 
@@ -53,9 +57,27 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         return Err(SPEC.misuse());
     }
     let repository = context.damaged_repository()?;
-    let plan = plan(repository, options)?;
-    out.put(describe(repository, &plan))?;
+    let waiting = Waiting::begin("Looking for damage");
+    let plan = plan(repository, options);
+    drop(waiting);
+    let plan = plan?;
+    let most = match std::io::stdout().is_terminal() {
+        true => SHOWN_MAX,
+        false => usize::MAX,
+    };
+    out.put(describe(repository, &plan, most))?;
     out.flush()?;
+    if !plan.refs().is_empty() {
+        let lost = plan
+            .refs()
+            .iter()
+            .filter(|change| change.after.is_none())
+            .count();
+        let found = plan.refs().len() - lost;
+        complain(&format!(
+            "Refs that get a value back: {found}, refs that are lost: {lost}\n"
+        ));
+    }
     for note in plan.notes() {
         say("warning", note.as_bytes());
     }
@@ -67,7 +89,10 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         return Err(Failure::Exit(TO_DO));
     }
     if !plan.is_empty() {
-        let aside = plan.apply()?;
+        let waiting = Waiting::begin("Repairing");
+        let aside = plan.apply();
+        drop(waiting);
+        let aside = aside?;
         let aside = shown(repository, &aside);
         complain(&format!(
             "What was there before is in {}\n",
@@ -77,14 +102,14 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     deep::run(repository, out, false, false, false)
 }
 
-fn describe(repository: &Repository, plan: &Plan<'_>) -> String {
+fn describe(repository: &Repository, plan: &Plan<'_>, most: usize) -> String {
     let value = |target: &Option<Target>, none: &str| match target {
         None => none.to_owned(),
         Some(Target::Direct(oid)) => oid.to_string(),
         Some(Target::Symbolic(name)) => format!("ref: {name}"),
     };
     let mut text = String::new();
-    for change in plan.refs() {
+    for change in plan.refs().iter().take(most) {
         let before = value(&change.before, "(unreadable)");
         let after = value(&change.after, "(lost)");
         let from = if change.from_log {
@@ -93,6 +118,11 @@ fn describe(repository: &Repository, plan: &Plan<'_>) -> String {
             ""
         };
         text.push_str(&format!("{}: {before} -> {after}{from}\n", change.name));
+    }
+    if let Some(more) = plan.refs().len().checked_sub(most).filter(|&more| more > 0) {
+        text.push_str(&format!(
+            "and {more} more: all of them without a terminal\n"
+        ));
     }
     for file in plan.files() {
         text.push_str(&format!("file: {}\n", shown(repository, file).display()));
