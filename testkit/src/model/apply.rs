@@ -2,7 +2,7 @@
 
 use bstr::{BStr, BString, ByteSlice};
 
-use super::edit::Transaction;
+use super::edit::{Transaction, Verb};
 use super::prepare::{New, Plan, Step};
 use super::{LogAllRefUpdates, Model, Reason, Rejection, Verdict, committer};
 use crate::format::RefFormat;
@@ -29,7 +29,7 @@ impl Model {
             return Verdict::Refused { reasons };
         }
         let words: Vec<&[u8]> = transaction.message.fields().collect();
-        let stamp = Stamp {
+        let mut stamp = Stamp {
             time,
             zone: zone.to_owned(),
             message: bstr::join(" ", words).into(),
@@ -41,6 +41,11 @@ impl Model {
         let (last, first): (Vec<&Step>, Vec<&Step>) = plan.steps.iter().partition(deletes);
         for step in first.into_iter().chain(last) {
             if !plan.rejects(step.edit) {
+                let verb = transaction.edits.get(step.edit).map(|edit| &edit.verb);
+                let is_delete =
+                    matches!(verb, Some(Verb::Delete { .. } | Verb::SymrefDelete { .. }));
+                // Deleting makes no reflog, whatever the options say.
+                stamp.create_reflog = transaction.create_reflog && !is_delete;
                 self.carry_out(step, &stamp, &before);
             }
         }
