@@ -180,10 +180,12 @@ static FOLDER: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
 
 /// Messages in which Git shows a path as it is seen from the top, and which do not end the command
 /// by themselves; those that do are seen to where it ends.
-const SEEN_FROM_TOP: [&str; 5] = [
+const SEEN_FROM_TOP: [&str; 7] = [
     "there are still logs under '",
+    "there is a non-empty directory '",
     "unable to append to '",
     "unable to create directory for '",
+    "unable to create directory for ",
     "unable to create lock file ",
     "unable to unlink '",
 ];

@@ -107,7 +107,7 @@ impl Expansion<'_> {
     pub(super) fn refuse_for_lock(&mut self, update: usize, refusal: &Refusal) -> Result<()> {
         let must_exist = matches!(self.expected(update), Wanted::Oid(_) | Wanted::Symbolic(_));
         if must_exist && refusal.reason == Reason::NameConflict {
-            // Another ref is where this one should be: above all, this one is missing.
+            // Another ref, or a folder, is where this one should be: above all, this one is missing.
             let message = format!("unable to resolve reference '{}'", self.name(update));
             return self.refuse_lock(update, Reason::NonexistentRef, &message);
         }

@@ -22,7 +22,7 @@ use super::known_dirs::KnownDirs;
 use super::log;
 use super::log_write::WholeLogs;
 use super::loose;
-use super::rewrite::{PackedEdit, PackedLock, PackedValue};
+use super::rewrite::{PackedEdit, PackedLock, PackedValue, is_written_by_another};
 use super::session::FilesSession;
 use super::sync::{self, MANY_MIN};
 use crate::backend::{NewValue, Plan, Published, committed_in_part};
@@ -195,7 +195,14 @@ impl FilesSession {
             true => LOOSE_COST_SYNCED_BYTES,
             false => LOOSE_COST_BYTES,
         };
-        Ok(count >= BATCH_MIN && self.files.packed.snapshot()?.len() <= count.saturating_mul(cost))
+        if count < BATCH_MIN {
+            return Ok(false);
+        }
+        let path = self.files.packed.resolved_path()?;
+        if is_written_by_another(self.files.system.as_ref(), &path) {
+            return Ok(false);
+        }
+        Ok(self.files.packed.snapshot()?.len() <= count.saturating_mul(cost))
     }
 
     /// Takes `packed-refs.lock`, and writes a new file if the plan changes what is packed.

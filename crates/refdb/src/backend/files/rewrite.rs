@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::packed::{HEADER, PackedRefs, Peeling, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lockfile::{Holder, LockFile, LockOptions, describe_refusal, remove_if_there, suffixed};
+use crate::lockfile::{Holder, LockFile, LockOptions, describe_refusal, suffixed};
 use crate::oid::ObjectId;
 use crate::options::{InvalidSettings, Options};
 use crate::system::System;
@@ -86,6 +86,19 @@ impl PackedLock {
         })
     }
 
+    /// Refuses to go on where the file lies that Git writes before it becomes packed-refs.
+    ///
+    /// # Errors
+    /// `Io`, in the words of Git, which makes that file only if it is not there.
+    pub(super) fn refuse_another(&self) -> Result<()> {
+        if !is_written_by_another(self.system.as_ref(), &self.path) {
+            return Ok(());
+        }
+        let path = suffixed(&self.path, ".new");
+        let message = format!("unable to create file {}: File exists", path.display());
+        Err(Error::new(ErrorKind::Io, message))
+    }
+
     /// Writes the new file beside the old one; it becomes visible with [`PackedLock::publish`].
     ///
     /// # Errors
@@ -97,13 +110,7 @@ impl PackedLock {
         peel: Option<Peel<'_>>,
         options: &Options,
     ) -> Result<()> {
-        // Git's name for the new file: whoever left one has died, and Git stumbles over it.
-        let left = suffixed(&self.path, ".new");
-        remove_if_there(self.system.as_ref(), &left).map_err(|_| {
-            let path = left.display();
-            let message = format!("unable to create file {path}: File exists");
-            Error::new(ErrorKind::Io, message)
-        })?;
+        self.refuse_another()?;
         let path = self.lock.value_path();
         let failed = |error| unable_to_write(&path, error);
         let file = self.lock.create().map_err(failed)?;
@@ -171,6 +178,12 @@ impl PackedLock {
     pub(super) fn leave(self) {
         self.lock.leave();
     }
+}
+
+/// Returns whether Git's new file lies beside packed-refs; `path` is where packed-refs is, links
+/// followed.
+pub(super) fn is_written_by_another(system: &dyn System, path: &Path) -> bool {
+    system.lstat(&suffixed(path, ".new")).is_ok()
 }
 
 fn unable_to_write(path: &Path, error: io::Error) -> Error {

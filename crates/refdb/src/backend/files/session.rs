@@ -204,6 +204,11 @@ impl FilesSession {
                     ),
                 },
             },
+            // A link that leads nowhere is in the way.
+            io::ErrorKind::NotFound => Refusal {
+                reason: Reason::Generic,
+                message: format!("unable to create directory for {}", path.display()),
+            },
             _ => Refusal {
                 reason: Reason::Generic,
                 message: describe_refusal(self.files.system.as_ref(), path, error),
@@ -271,7 +276,7 @@ impl FilesSession {
         }
         let path = held.path.display();
         Ok(Some(Refusal {
-            reason: Reason::Generic,
+            reason: Reason::NameConflict,
             message: format!("there is a non-empty directory '{path}' blocking reference '{name}'"),
         }))
     }

@@ -318,7 +318,7 @@ fn refusals_say_what_is_in_the_way() {
         ),
         (
             "refs/heads/dir",
-            Reason::Generic,
+            Reason::NameConflict,
             format!(
                 "there is a non-empty directory '{}' blocking reference 'refs/heads/dir'",
                 at("refs/heads/dir")
@@ -528,13 +528,27 @@ fn an_initial_plan_packs_shared_refs_only() {
 }
 
 #[test]
-fn a_left_over_new_file_is_replaced_and_a_held_lock_is_respected() {
+fn another_new_file_and_a_held_lock_are_respected() {
     let fixture = fixture();
     fixture.write(
         "packed-refs",
         &packed_refs(&[("refs/heads/a", 1), ("refs/heads/b", 1)]),
     );
-    fixture.write("packed-refs.new", "left over");
+    fixture.write("packed-refs.new", "another's");
+    let writes = [("refs/heads/a", NewValue::Deleted)];
+    let mut session = fixture.backend.begin().unwrap();
+    lock(session.as_mut(), &[name("refs/heads/a")], true);
+    let error = session.prepare(plan(&writes, &[])).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "unable to create file {}: File exists",
+            fixture.path("packed-refs.new").display()
+        )
+    );
+    drop(session);
+    assert_eq!(fixture.text("packed-refs.new"), "another's");
+    fs::remove_file(fixture.path("packed-refs.new")).unwrap();
     fixture.apply(&[("refs/heads/a", NewValue::Deleted)]);
     assert_eq!(
         fixture.text("packed-refs"),
