@@ -303,7 +303,8 @@ impl Context {
                 && branch.as_bytes() != b"HEAD"
             {
                 let path = worktree.path.as_os_str().as_bytes().to_vec();
-                branches.entry(branch.as_bytes().to_vec()).or_insert(path);
+                // Of several worktrees with one branch Git shows the last; the main one is the first.
+                branches.insert(branch.as_bytes().to_vec(), path);
             }
         }
         Ok(branches)
