@@ -13,6 +13,7 @@ mod symbolic_ref;
 mod update_ref;
 
 use std::fmt::Write;
+use std::mem::ManuallyDrop;
 
 use crate::context::Context;
 use crate::failure::{Failure, Result, say};
@@ -100,7 +101,8 @@ const WITHOUT_REPOSITORY: &[&str] = &["check-ref-format", "completions", "man", 
 /// Whatever ends the command; nothing of it has been said yet.
 pub(crate) fn run(args: &[Vec<u8>]) -> Result<()> {
     let (globals, request) = global::parse(args)?;
-    let context = Context::new(globals);
+    // The process ends with it: what was opened is given back at once, not piece by piece.
+    let context = ManuallyDrop::new(Context::new(globals));
     let mut out = Output::default();
     let result = match request {
         Request::Version => out.put(format!("refdb version {}\n", env!("CARGO_PKG_VERSION"))),

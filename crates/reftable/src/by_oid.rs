@@ -134,7 +134,11 @@ fn each_naming(table: &Arc<Table>, blocks: &[u64], oid: &[u8], f: &mut Each<'_>)
     for &offset in blocks {
         let block = enter(&mut cursor, offset)?;
         let mut records = Records::of(table, &block);
-        while let Some(record) = records.next()? {
+        loop {
+            records.pass_direct(|id| id.first_chunk::<4>() == oid.first_chunk());
+            let Some(record) = records.next()? else {
+                break;
+            };
             let (first, second) = record.payload.split_at(oid.len().min(record.payload.len()));
             let is_named = match record.extra {
                 RefCodec::DIRECT => first == oid,
@@ -170,10 +174,15 @@ fn symref_blocks(table: &Arc<Table>) -> Result<Vec<u64>> {
             break;
         };
         let mut records = Records::of(table, &block);
-        while let Some(record) = records.next()? {
-            if record.extra == RefCodec::SYMREF {
-                found.push(at);
-                break;
+        loop {
+            records.pass_direct(|_| false);
+            match records.next()? {
+                Some(record) if record.extra == RefCodec::SYMREF => {
+                    found.push(at);
+                    break;
+                }
+                Some(_) => {}
+                None => break,
             }
         }
         offset = Some(block.next);
@@ -222,6 +231,27 @@ impl<'t> Records<'t> {
         let (record, len) = record.ok_or_else(failed)?;
         self.at += len;
         Ok(Some(record))
+    }
+
+    /// Passes over refs that are one object id each, until one of them is `wanted`, as long as all
+    /// their lengths take one byte: those are nearly all refs.
+    #[inline]
+    fn pass_direct(&mut self, wanted: impl Fn(&[u8]) -> bool) {
+        let mut rest = self.body.get(self.at..).unwrap_or_default();
+        while let [prefix_len, tagged, behind @ ..] = rest
+            && (prefix_len | tagged) & 0x80 == 0
+            && tagged & 7 == RefCodec::DIRECT
+            // The suffix is followed by the update index, and that by the id.
+            && let Some((index, behind)) = behind
+                .get(usize::from(tagged >> 3)..)
+                .and_then(<[u8]>::split_first)
+            && *index < 0x80
+            && let Some((id, after)) = behind.split_at_checked(self.hash_len)
+            && !wanted(id)
+        {
+            rest = after;
+        }
+        self.at = self.body.len() - rest.len();
     }
 
     /// Passes over the first of these records; returns how long it is, too.
