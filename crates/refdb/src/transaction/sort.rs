@@ -6,6 +6,9 @@ use std::ops::Range;
 /// Up to so many names are sorted by comparing them whole.
 const SMALL: usize = 12;
 
+/// From so many names on, a second thread takes half of them.
+const SHARED_MIN: usize = 16 << 10;
+
 /// How many bytes of a name one number holds.
 const WORD: usize = size_of::<u64>();
 
@@ -16,7 +19,39 @@ struct Key {
 }
 
 /// Sorts `indices` by the names that they stand for; those of one name are sorted by number.
-pub(super) fn sort_by_name<'n>(indices: &mut [usize], name: impl Fn(usize) -> &'n [u8]) {
+pub(super) fn sort_by_name<'n>(indices: &mut [usize], name: impl Fn(usize) -> &'n [u8] + Sync) {
+    if indices.len() < SHARED_MIN {
+        return sort_part(indices, &name);
+    }
+    let (low, high) = indices.split_at_mut(indices.len() / 2);
+    let is_sorted = std::thread::scope(|scope| {
+        let name = &name;
+        let other = std::thread::Builder::new().spawn_scoped(scope, move || sort_part(high, name));
+        sort_part(low, name);
+        // Perhaps no thread is to be had.
+        other.is_ok_and(|other| other.join().is_ok())
+    });
+    match is_sorted {
+        true => merge(indices, &name),
+        false => sort_part(indices, &name),
+    }
+}
+
+/// Merges the halves of `indices`, which are sorted each.
+fn merge<'n>(indices: &mut [usize], name: impl Fn(usize) -> &'n [u8]) {
+    let (low, high) = indices.split_at(indices.len() / 2);
+    let (mut low, mut high) = (low.iter().peekable(), high.iter().peekable());
+    let key = |index: usize| (name(index), index);
+    let merged = std::iter::from_fn(|| match (low.peek(), high.peek()) {
+        (Some(&&left), Some(&&right)) if key(right) < key(left) => high.next(),
+        (Some(_), _) => low.next(),
+        (None, _) => high.next(),
+    });
+    let merged: Vec<usize> = merged.copied().collect();
+    indices.copy_from_slice(&merged);
+}
+
+fn sort_part<'n>(indices: &mut [usize], name: impl Fn(usize) -> &'n [u8]) {
     let mut keys: Vec<Key> = indices
         .iter()
         .map(|&index| Key { word: 0, index })
@@ -106,5 +141,18 @@ mod tests {
             sort_by_name(&mut sorted, |index| names[index].as_bytes());
             prop_assert_eq!(sorted, expected);
         }
+    }
+
+    #[test]
+    fn as_comparing_whole_names_in_two_threads() {
+        let count = SHARED_MIN + 7;
+        let names: Vec<String> = (0..count)
+            .map(|at| format!("refs/{}", at * 7919 % 5003))
+            .collect();
+        let mut expected: Vec<usize> = (0..count).collect();
+        let mut sorted = expected.clone();
+        expected.sort_by(|&low, &high| names[low].cmp(&names[high]));
+        sort_by_name(&mut sorted, |index| names[index].as_bytes());
+        assert!(sorted == expected);
     }
 }

@@ -96,6 +96,53 @@ pub(super) fn split(piece: &[u8], zero: bool, ended: bool) -> Option<(&[u8], &[u
     Some(piece.split_at(len))
 }
 
+/// Reads the line that comes first if it creates, updates or deletes in the usual form: a bare name,
+/// object ids in full. Returns the edit and what follows the line. Whatever is unusual is for
+/// [`Parser`], which knows all forms and all complaints; of the name of a ref that gets a value
+/// nothing is looked at here, since the transaction does that.
+pub(super) fn plain<'p>(text: &'p [u8], hex_len: usize) -> Option<(Verb, Edit<'p>, &'p [u8])> {
+    let (verb, rest) = if let Some(rest) = text.strip_prefix(b"create ") {
+        (Verb::Create, rest)
+    } else if let Some(rest) = text.strip_prefix(b"update ") {
+        (Verb::Update, rest)
+    } else {
+        (Verb::Delete, text.strip_prefix(b"delete ")?)
+    };
+    let (name, rest) = rest.split_at(rest.iter().position(|byte| matches!(byte, b' ' | b'\n'))?);
+    if matches!(name.first(), None | Some(b'"')) {
+        return None;
+    }
+    let (first, rest) = plain_oid(rest, hex_len)?;
+    let (second, rest) = plain_oid(rest, hex_len)?;
+    let after = rest.strip_prefix(b"\n")?;
+    let ref_name = RefName::from_disk(name);
+    let edit = match (verb, first, second) {
+        (Verb::Create, Some(new), None) if !new.is_null() => {
+            Edit::update(ref_name, new).expecting(Expected::Missing)
+        }
+        (Verb::Update, Some(new), old) if !new.is_null() => {
+            Edit::update(ref_name, new).expecting(expected(old))
+        }
+        (Verb::Delete, old, None) if old.is_none_or(|old| !old.is_null()) => {
+            if !is_well_formed(name, FormatOptions::ONE_LEVEL) {
+                return None;
+            }
+            Edit::delete(ref_name).expecting(expected(old))
+        }
+        _ => return None,
+    };
+    Some((verb, edit, after))
+}
+
+/// Reads a space and an object id in full, if a space is there at all.
+fn plain_oid(text: &[u8], hex_len: usize) -> Option<(Option<ObjectId>, &[u8])> {
+    let Some(text) = text.strip_prefix(b" ") else {
+        return Some((None, text));
+    };
+    let (hex, rest) = text.split_at_checked(hex_len)?;
+    Some((Some(ObjectId::from_hex(hex)?), rest))
+}
+
 /// Returns the verb of a command and what follows it.
 ///
 /// # Errors

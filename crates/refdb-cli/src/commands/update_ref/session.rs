@@ -11,7 +11,7 @@ use refdb::{
     Transaction,
 };
 
-use super::command::{Parser, Verb, recognise, split};
+use super::command::{Parser, Verb, plain, recognise, split};
 use super::fields::Fields;
 use super::input::Input;
 use super::{Settings, tell_afterwards};
@@ -117,6 +117,10 @@ impl<'c> Session<'c> {
         let zero = self.settings.zero;
         let mut rest = text;
         while !rest.is_empty() {
+            if let Some(after) = self.gather_plain(rest)? {
+                rest = after;
+                continue;
+            }
             let Some((command, after)) = split(rest, zero, ended) else {
                 break;
             };
@@ -221,6 +225,24 @@ impl<'c> Session<'c> {
         done
     }
 
+    /// Adds the edit that comes first, if it has the usual form and nothing is wrong with it; returns
+    /// what follows it. All else is read as any other command, which also finds the right words.
+    fn gather_plain<'t>(&mut self, text: &'t [u8]) -> Result<Option<&'t [u8]>> {
+        let is_open = matches!(self.state, State::Open(_) | State::Started(_));
+        if self.settings.zero || !is_open {
+            return Ok(None);
+        }
+        let hex_len = self.context.object_format()?.hex_len();
+        let Some((verb, edit, after)) = plain(text, hex_len) else {
+            return Ok(None);
+        };
+        let is_added = self.add(verb, edit, self.no_deref).is_ok();
+        if is_added {
+            self.no_deref = self.settings.no_deref;
+        }
+        Ok(is_added.then_some(after))
+    }
+
     /// Adds an edit to the transaction, or sets the option for the next one.
     fn gather(&mut self, verb: Verb, fields: &[u8]) -> Result<()> {
         self.transaction()?;
@@ -230,6 +252,11 @@ impl<'c> Session<'c> {
         let no_deref = mem::replace(&mut self.no_deref, self.settings.no_deref);
         let zero = self.settings.zero;
         let edit = Parser::new(self.context, verb, fields, zero, no_deref).edit()?;
+        self.add(verb, edit, no_deref)
+    }
+
+    /// Adds an edit to the transaction. In a batch a rejected one is told and left out.
+    fn add(&mut self, verb: Verb, edit: Edit<'_>, no_deref: bool) -> Result<()> {
         let new_value = matches!(edit.change(), Change::Update(_) | Change::Symbolic(_));
         let edit = self.settings.apply(edit, no_deref, new_value);
         if !self.settings.batch {

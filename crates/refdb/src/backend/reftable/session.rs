@@ -114,8 +114,8 @@ impl Session for ReftableSession<'_> {
         _stop_at_refusal: bool,
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()> {
-        // Sorted names come in runs that belong to one stack.
-        let mut walk: Option<(usize, Walk)> = None;
+        // One for each part that is walked.
+        let mut walks: Vec<Option<Walk>> = Vec::new();
         for (at, &name) in names.iter().enumerate() {
             let (place, bare) = self.backend.layout.locate(name);
             let index = self.part(&place)?;
@@ -125,8 +125,10 @@ impl Session for ReftableSession<'_> {
             let found = if names.len() < ONE_PASS_MIN {
                 find(&part.stack, tables, bare)?
             } else {
-                let other = walk.take().filter(|(other, _)| *other == index);
-                let (_, walk) = walk.insert(other.unwrap_or_else(|| (index, Walk::new(tables))));
+                if walks.len() <= index {
+                    walks.resize_with(index + 1, || None);
+                }
+                let walk = walks[index].get_or_insert_with(|| Walk::new(tables));
                 walk.find(&part.stack, bare)?
             };
             answer(at, found.map_or(Locked::Missing, Locked::Found));
@@ -181,8 +183,13 @@ impl Session for ReftableSession<'_> {
         }
         // Every name was locked, so that its stack is among the parts.
         let layout = &self.backend.layout;
+        let is_alone = self.parts.len() == 1;
         for part in &mut self.parts {
+            let is_as_it_is = is_alone && !part.renamed;
             let within = |name| {
+                if is_as_it_is {
+                    return Some(name);
+                }
                 let (place, bare) = layout.locate(name);
                 (place == part.place).then_some(bare)
             };
