@@ -55,9 +55,12 @@ pub(crate) fn read_from(text: &str) -> Result<Vec<Run>> {
     text.lines().map(run).collect()
 }
 
-/// Reads the history of this repository.
+/// Reads the history of this repository, which is empty before the first run is recorded.
 pub(crate) fn read_history() -> Result<Vec<Run>> {
-    read_from(&read(Path::new(HISTORY))?)
+    match Path::new(HISTORY).exists() {
+        true => read_from(&read(Path::new(HISTORY))?),
+        false => Ok(Vec::new()),
+    }
 }
 
 fn run(line: &str) -> Result<Run> {

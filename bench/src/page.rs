@@ -34,10 +34,19 @@ pub(crate) fn render(runs: &[Run], growth: Option<&Growth>) -> String {
          <meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>refdb beside Git</title>\n<style>{STYLE}</style>\n<h1>refdb beside Git</h1>\n"
     );
-    let Some(last) = runs.last() else {
-        page.push_str("<p>Nothing has been recorded yet.</p>\n</html>\n");
-        return page;
-    };
+    match runs.last() {
+        Some(last) => compare(&mut page, runs, last),
+        None => page.push_str("<p>Nothing has been compared yet.</p>\n"),
+    }
+    if let Some(growth) = growth {
+        grow(&mut page, growth);
+    }
+    page.push_str("</html>\n");
+    page
+}
+
+/// Shows the last run beside Git, and what has become of each workload.
+fn compare(page: &mut String, runs: &[Run], last: &Run) {
     let _ = write!(
         page,
         "<p>How many times as long Git takes for the same work, at the same durability, in the same \
@@ -48,18 +57,13 @@ pub(crate) fn render(runs: &[Run], growth: Option<&Growth>) -> String {
         escape(&last.git),
         escape(&last.commit)
     );
-    table(&mut page, last);
+    table(page, last);
     page.push_str("<h2>Over time</h2>\n<div class=\"charts\">\n");
     let names: BTreeSet<&String> = runs.iter().flat_map(|run| run.figures.keys()).collect();
     for name in names {
-        chart(&mut page, name, runs);
+        chart(page, name, runs);
     }
     page.push_str("</div>\n");
-    if let Some(growth) = growth {
-        grow(&mut page, growth);
-    }
-    page.push_str("</html>\n");
-    page
 }
 
 /// Shows how each workload grows: a table, and a curve with logarithms on both axes.
@@ -221,6 +225,11 @@ mod tests {
             r#"{"commit":"c3","figures":{"files/none/list":{"10":[1.0,2.0],"100":[10.0,2.0]}}}"#,
         )
         .expect("one workload");
+        let alone = render(&[], Some(&growth));
+        assert!(
+            alone.contains("<h2>Growth</h2>") && alone.ends_with("</html>\n"),
+            "{alone}"
+        );
         let run = r#"{"commit":"a1","figures":{}}"#;
         let page = render(&read_from(run).expect("one run"), Some(&growth));
         assert!(page.contains("<td>10.0 ms, 2.0 MiB"), "{page}");
