@@ -334,11 +334,12 @@ pub(crate) enum Paranoia<'a> {
 
 impl Paranoia<'_> {
     /// Returns whether a ref with this object is left out.
-    pub(crate) fn omits(self, name: RefName<'_>, oid: ObjectId) -> Result<bool> {
+    #[inline]
+    pub(crate) fn omits(self, name: RefName<'_>, oid: &ObjectId) -> Result<bool> {
         let Paranoia::Off(objects) = self else {
             return Ok(false);
         };
-        if objects.kind(oid)?.is_some() {
+        if objects.kind(*oid)?.is_some() {
             return Ok(false);
         }
         say(

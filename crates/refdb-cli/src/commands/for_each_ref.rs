@@ -301,7 +301,7 @@ fn print_sorted(
         let Some(owned) = refs.get_mut(index) else {
             continue;
         };
-        printer.fill(owned.item())?;
+        printer.fill(&owned.item())?;
         owned.set_keys(keys, &printer.row);
         let start = lines.len();
         if start < LINES_MAX && printer.push(&mut lines).is_ok() {
@@ -315,7 +315,7 @@ fn print_sorted(
         let made = owned.line.clone().and_then(|line| lines.get(line));
         let goes_on = match made {
             Some(line) => printer.print_made(line)?,
-            None => printer.print(owned.item())?,
+            None => printer.print(&owned.item())?,
         };
         if !goes_on {
             break;
@@ -406,7 +406,7 @@ struct Listing<'a> {
 
 impl Listing<'_> {
     /// Calls `each` for every ref that is asked for, until it gives `false`.
-    fn read(&mut self, mut each: impl FnMut(Item<'_>) -> Result<bool>) -> Result<()> {
+    fn read(&mut self, mut each: impl FnMut(&Item<'_>) -> Result<bool>) -> Result<()> {
         let refs = match self.points_at.candidates(self.store)? {
             Some(refs) => refs,
             None => self.store.refs()?,
@@ -435,7 +435,7 @@ impl Listing<'_> {
     fn read_range(
         &mut self,
         refs: &mut Refs,
-        each: &mut impl FnMut(Item<'_>) -> Result<bool>,
+        each: &mut impl FnMut(&Item<'_>) -> Result<bool>,
     ) -> Result<bool> {
         while let Some(record) = refs.next()? {
             let name = record.name.as_bytes();
@@ -470,25 +470,25 @@ impl Listing<'_> {
                     None => continue,
                 },
             };
-            if self.paranoia.omits(record.name, oid)? {
+            if self.paranoia.omits(record.name, &oid)? {
                 continue;
             }
             let item = Item {
                 name: record.name,
                 oid,
                 peeled,
-                symbolic: record.target.oid().is_none(),
+                symbolic: matches!(record.target, TargetRef::Symbolic(_)),
                 packed: record.packed,
             };
-            if !self.points_at.matches(item)? {
+            if !self.points_at.matches(&item)? {
                 continue;
             }
             if let Some(commits) = &mut self.commits
-                && !commits.matches(item)?
+                && !commits.matches(&item)?
             {
                 continue;
             }
-            if !each(item)? {
+            if !each(&item)? {
                 return Ok(false);
             }
         }
@@ -512,12 +512,12 @@ struct Printer<'a> {
 
 impl Printer<'_> {
     /// Finds the values of a ref.
-    fn fill(&mut self, item: Item<'_>) -> Result<()> {
+    fn fill(&mut self, item: &Item<'_>) -> Result<()> {
         self.values.fill(item, &mut self.row)
     }
 
     /// Prints a ref; returns whether more may follow.
-    fn print(&mut self, item: Item<'_>) -> Result<bool> {
+    fn print(&mut self, item: &Item<'_>) -> Result<bool> {
         let mut buffer = std::mem::take(self.out.buffer());
         let start = buffer.len();
         let pushed = match self.plain {
@@ -548,7 +548,7 @@ impl Printer<'_> {
     }
 
     /// Appends the line of a ref whose values need not be known beforehand.
-    fn push_plain(&mut self, pieces: &[Piece], item: Item<'_>, out: &mut Vec<u8>) -> Result<()> {
+    fn push_plain(&mut self, pieces: &[Piece], item: &Item<'_>, out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
         self.values.push_plain(pieces, item, out)?;
         self.end_line(start, out);

@@ -240,7 +240,7 @@ impl Printer<'_> {
                     None => continue,
                 },
             };
-            if !paranoia.omits(record.name, oid)? {
+            if !paranoia.omits(record.name, &oid)? {
                 each(self, record.name, oid, peeled)?;
             }
         }

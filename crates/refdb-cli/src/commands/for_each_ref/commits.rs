@@ -118,7 +118,7 @@ impl<'c> CommitFilter<'c> {
     }
 
     /// Returns whether a ref is asked for; one that leads to no commit never is.
-    pub(super) fn matches(&mut self, item: Item<'_>) -> Result<bool> {
+    pub(super) fn matches(&mut self, item: &Item<'_>) -> Result<bool> {
         let graph = &mut self.graph;
         let Some(node) = graph.peel(item.peeled.unwrap_or(item.oid))? else {
             return Ok(false);

@@ -230,7 +230,7 @@ impl<'c> Histories<'c> {
     }
 
     /// Appends a value that was found out for all refs together.
-    pub(super) fn push(&self, atom: &HistoryAtom, item: Item<'_>, out: &mut Vec<u8>) {
+    pub(super) fn push(&self, atom: &HistoryAtom, item: &Item<'_>, out: &mut Vec<u8>) {
         let place = |list: &[(String, ObjectId)], text: &str| {
             list.iter().position(|(written, _)| written == text)
         };

@@ -49,7 +49,7 @@ impl<'c> PointsAt<'c> {
     }
 
     /// Returns whether a ref leads to one of the objects.
-    pub(super) fn matches(&mut self, item: Item<'_>) -> Result<bool> {
+    pub(super) fn matches(&mut self, item: &Item<'_>) -> Result<bool> {
         if self.objects.is_empty() || self.objects.contains(&item.oid) {
             return Ok(true);
         }
@@ -70,7 +70,7 @@ impl<'c> PointsAt<'c> {
     }
 
     /// Goes from tag to tag.
-    fn follow(&self, item: Item<'_>) -> Result<bool> {
+    fn follow(&self, item: &Item<'_>) -> Result<bool> {
         let odb = self.context.odb()?;
         let mut oid = item.oid;
         for _ in 0..TAG_DEPTH_MAX {

@@ -87,7 +87,7 @@ impl SortKey {
 
 impl Owned {
     /// Keeps a ref.
-    pub(super) fn new(item: Item<'_>) -> Owned {
+    pub(super) fn new(item: &Item<'_>) -> Owned {
         Owned {
             keys: Vec::new(),
             name: item.name.to_owned(),

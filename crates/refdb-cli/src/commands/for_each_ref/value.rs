@@ -120,7 +120,7 @@ impl<'c> Values<'c> {
     ///
     /// # Errors
     /// Fatal, when an object that is needed is missing or damaged, or a value cannot be.
-    pub(super) fn fill(&mut self, item: Item<'_>, row: &mut Row) -> Result<()> {
+    pub(super) fn fill(&mut self, item: &Item<'_>, row: &mut Row) -> Result<()> {
         let atoms = Rc::clone(&self.atoms);
         row.clear(atoms.len());
         let mut is_lacking = false;
@@ -165,7 +165,7 @@ impl<'c> Values<'c> {
     pub(super) fn push_plain(
         &mut self,
         pieces: &[Piece],
-        item: Item<'_>,
+        item: &Item<'_>,
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let atoms = Rc::clone(&self.atoms);
@@ -195,7 +195,7 @@ impl<'c> Values<'c> {
         oid: ObjectId,
         needs_content: bool,
         deref: bool,
-        item: Item<'_>,
+        item: &Item<'_>,
         row: &mut Row,
     ) -> Result<ObjectKind> {
         let atoms = Rc::clone(&self.atoms);
@@ -244,7 +244,7 @@ impl<'c> Values<'c> {
         Ok(header.kind)
     }
 
-    fn push_of_ref(&mut self, atom: &Atom, item: Item<'_>, out: &mut Vec<u8>) -> Result<()> {
+    fn push_of_ref(&mut self, atom: &Atom, item: &Item<'_>, out: &mut Vec<u8>) -> Result<()> {
         match &atom.kind {
             Kind::RefName(form) => self.push_name(item.name.as_bytes(), *form, out)?,
             Kind::Symref(form) => {
@@ -293,7 +293,7 @@ impl<'c> Values<'c> {
         kind: &Kind,
         oid: ObjectId,
         header: Header,
-        item: Item<'_>,
+        item: &Item<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Option<u64>> {
         let number = match kind {
@@ -325,7 +325,7 @@ impl<'c> Values<'c> {
         &mut self,
         form: RemoteForm,
         direction: Direction,
-        item: Item<'_>,
+        item: &Item<'_>,
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let Some(branch) = item.name.as_bytes().strip_prefix(b"refs/heads/") else {
@@ -368,7 +368,7 @@ impl<'c> Values<'c> {
     }
 
     /// Returns what the object of a ref peels to; `None` if it is no tag.
-    fn peel(&mut self, item: Item<'_>) -> Result<Option<ObjectId>> {
+    fn peel(&mut self, item: &Item<'_>) -> Result<Option<ObjectId>> {
         if item.peeled.is_some() {
             return Ok(item.peeled);
         }
@@ -385,7 +385,7 @@ impl<'c> Values<'c> {
         Ok(peeled)
     }
 
-    fn header(&mut self, oid: ObjectId, item: Item<'_>) -> Result<Header> {
+    fn header(&mut self, oid: ObjectId, item: &Item<'_>) -> Result<Header> {
         let header = match self.headers.get(&oid) {
             Some(header) => *header,
             None => {
@@ -397,7 +397,7 @@ impl<'c> Values<'c> {
         header.ok_or_else(|| missing(oid, item))
     }
 
-    fn object(&mut self, oid: ObjectId, item: Item<'_>) -> Result<Rc<Object>> {
+    fn object(&mut self, oid: ObjectId, item: &Item<'_>) -> Result<Rc<Object>> {
         if let Some(object) = self.objects.get(&oid) {
             return Ok(Rc::clone(object));
         }
@@ -429,7 +429,7 @@ impl<'c> Values<'c> {
         Ok(())
     }
 
-    fn push_flags(&self, item: Item<'_>, out: &mut Vec<u8>) -> Result<()> {
+    fn push_flags(&self, item: &Item<'_>, out: &mut Vec<u8>) -> Result<()> {
         let mut packed = item.packed;
         if item.symbolic {
             // A symref has the flags of the ref at its end as well.
@@ -464,7 +464,7 @@ impl<'c> Values<'c> {
     }
 }
 
-fn missing(oid: ObjectId, item: Item<'_>) -> Failure {
+fn missing(oid: ObjectId, item: &Item<'_>) -> Failure {
     Failure::fatal(format!("missing object {oid} for {}", item.name))
 }
 

@@ -83,7 +83,7 @@ impl Cursor for StackCursor {
             target,
             peeled,
             packed: false,
-            broken: target == TargetRef::Direct(null),
+            broken: matches!(target, TargetRef::Direct(oid) if oid.is_null()),
             bad_name: !is_well_formed(record.name, FormatOptions::ONE_LEVEL),
         }
     }
