@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use crate::backend::{LogWrite, NewValue, Plan, Ref, RefFormat, Session, Write, Writes};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::name::RefName;
 use crate::options::{LogRefs, Options};
 use crate::reflog::Signature;
-use crate::resolve::follow;
+use crate::resolve::{End, follow};
 use crate::system::System;
 use crate::target::Target;
 
@@ -36,7 +36,12 @@ pub(super) fn symref_ends(
             let end = follow(target, |name| match format {
                 RefFormat::Files => read_after(expansion, session, name, update),
                 RefFormat::Reftable => session.read(name),
-            })?;
+            });
+            let end = match end {
+                // A symref may lead to a broken ref.
+                Err(error) if error.kind() == ErrorKind::BrokenRef => End::Nowhere,
+                end => end?,
+            };
             end.oid().map(|oid| expansion.ids.number(oid))
         } else {
             None
