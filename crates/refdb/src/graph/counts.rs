@@ -63,6 +63,8 @@ impl Graph<'_> {
             }
             for index in 0..self.parent_count(node)? {
                 if let Some(parent) = self.parent_at(node, index) {
+                    // What a commit-graph file tells of was not walked to measure its level.
+                    self.read(parent)?;
                     walk.reach(self, parent, &bits);
                 }
             }
