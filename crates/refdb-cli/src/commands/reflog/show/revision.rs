@@ -106,6 +106,13 @@ impl Reader<'_> {
         }
         if arg == b"--all" {
             names.push(b"HEAD".to_vec());
+            let repository = context.repository()?;
+            let others = repository.worktrees()?.into_iter();
+            let others = others.filter(|worktree| worktree.git_dir != repository.git_dir());
+            names.extend(others.map(|worktree| match worktree.id {
+                None => b"main-worktree/HEAD".to_vec(),
+                Some(id) => [b"worktrees/", id.as_slice(), b"/HEAD"].concat(),
+            }));
         }
         for name in names {
             let end = context.store()?.resolve(RefName::from_disk(&name));
