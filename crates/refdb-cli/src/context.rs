@@ -291,6 +291,17 @@ impl Context {
         })
     }
 
+    /// Returns whether we are in the work tree, so that names can be those of files of it.
+    pub(crate) fn is_in_work_tree(&self) -> Result<bool> {
+        let repository = self.repository()?;
+        let Ok(here) = std::env::current_dir() else {
+            return Ok(false);
+        };
+        let is_below =
+            |dir: &Path| std::fs::canonicalize(dir).is_ok_and(|real| here.starts_with(real));
+        Ok(repository.work_tree().is_some_and(is_below) && !is_below(repository.git_dir()))
+    }
+
     /// Returns the branches that are checked out, each with the path of its worktree.
     pub(crate) fn checked_out(&self) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
         let repository = self.repository()?;

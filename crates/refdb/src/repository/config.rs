@@ -239,16 +239,27 @@ impl Config {
         }
     }
 
+    /// Returns the value of `key` as it stands, where a key alone makes no sense.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] when the key has no `=`.
+    pub fn text(&self, key: &str) -> Result<Option<&BStr>> {
+        let Some(entry) = self.get(key) else {
+            return Ok(None);
+        };
+        match entry.value() {
+            Some(value) => Ok(Some(value)),
+            None => Err(entry.unparsable(format_args!("missing value for '{}'", entry.key))),
+        }
+    }
+
     /// Returns the value of `key` as a path, with `~` and `~user` replaced by the home directory.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] when the key has no `=`, or the home directory is unknown.
     pub fn path(&self, key: &str) -> Result<Option<PathBuf>> {
-        let Some(entry) = self.get(key) else {
+        let Some(value) = self.text(key)? else {
             return Ok(None);
-        };
-        let Some(value) = entry.value() else {
-            return Err(entry.unparsable(format_args!("missing value for '{}'", entry.key)));
         };
         match self.expand_home(value) {
             Some(path) => Ok(Some(path)),

@@ -48,7 +48,7 @@ impl Mailmap {
         let repository = context.repository()?;
         let config = repository.config();
         let mut map = Mailmap::default();
-        let mut blob = config.string("mailmap.blob").map(|it| it.to_vec());
+        let mut blob = config.text("mailmap.blob")?.map(|it| it.to_vec());
         if repository.is_bare() {
             blob = Some(blob.unwrap_or_else(|| b"HEAD:.mailmap".to_vec()));
         } else if let Some(tree) = repository.work_tree() {
@@ -58,6 +58,11 @@ impl Mailmap {
             map.add_blob(context, &blob)?;
         }
         if let Some(file) = config.path("mailmap.file")? {
+            // In a work tree paths are those of its top.
+            let file = match repository.work_tree() {
+                Some(top) if context.is_in_work_tree()? => top.join(file),
+                _ => file,
+            };
             map.add_file(context, &file, true)?;
         }
         Ok(map)

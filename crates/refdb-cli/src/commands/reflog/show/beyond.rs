@@ -93,18 +93,6 @@ pub(super) const PATHS: &str = "entries cannot be chosen by paths";
 pub(super) const SEPARATE: &str = "Use '--' to separate paths from revisions, like this:\n\
     'refdb <command> [<revision>...] -- [<file>...]'";
 
-/// Returns whether names can be those of files of the work tree here.
-pub(super) fn is_in_work_tree(context: &Context) -> Result<bool> {
-    let repository = context.repository()?;
-    let Ok(here) = std::env::current_dir() else {
-        return Ok(false);
-    };
-    let is_inside = repository
-        .work_tree()
-        .is_some_and(|top| here.starts_with(top));
-    Ok(is_inside && !here.starts_with(repository.git_dir()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -168,7 +168,7 @@ impl Reader<'_> {
         let Some(oid) = self.context.named_object(name)? else {
             return Ok(false);
         };
-        if !self.ends_options && exists(arg) && beyond::is_in_work_tree(self.context)? {
+        if !self.ends_options && exists(arg) && self.context.is_in_work_tree()? {
             let shown = arg.as_bstr();
             return Err(Failure::fatal(format!(
                 "ambiguous argument '{shown}': both revision and filename\n{}",
