@@ -11,6 +11,7 @@ mod revision;
 mod walk;
 
 use std::cell::OnceCell;
+use std::io::ErrorKind::NotADirectory;
 
 use bstr::ByteSlice;
 use refdb::name::SYMREF_DEPTH_MAX;
@@ -542,7 +543,12 @@ fn default(context: &Context) -> Result<Vec<Vec<u8>>> {
         let name = branch
             .as_ref()
             .map_or(RefName::from_disk(b"HEAD"), RefNameBuf::as_name);
-        match context.store()?.read(name)?.map(|found| found.target) {
+        let found = match context.store()?.read(name) {
+            // Below another ref there is none.
+            Err(error) if error.io_kind() == Some(NotADirectory) => None,
+            found => found?,
+        };
+        match found.map(|found| found.target) {
             Some(Target::Symbolic(target)) => branch = Some(target),
             _ => break,
         }
@@ -553,7 +559,7 @@ fn default(context: &Context) -> Result<Vec<Vec<u8>>> {
             let name = name.strip_prefix(b"refs/heads/").unwrap_or(name).as_bstr();
             format!("your current branch '{name}' does not have any commits yet")
         }
-        None => "bad default revision 'HEAD'".to_owned(),
+        None => "your current branch appears to be broken".to_owned(),
     }))
 }
 
