@@ -340,6 +340,11 @@ impl<'a> Plan<'a> {
         (self.writes)()
     }
 
+    /// Returns how many updates the plan was made from: about as many as it has values.
+    pub(crate) fn len_hint(&self) -> usize {
+        self.log_places
+    }
+
     /// Returns the new reflog entries, in the order in which they are to be appended, each with
     /// its place.
     pub(crate) fn logs(&self) -> impl Iterator<Item = (usize, LogWrite<'a>)> {

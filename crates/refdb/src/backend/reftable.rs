@@ -6,6 +6,7 @@
 
 mod bulk;
 mod cursor;
+mod encode;
 mod hold;
 mod log_write;
 mod logs;

@@ -162,6 +162,10 @@ fn ends_well(component: &[u8]) -> bool {
 /// Returns whether `name` cannot lead out of the repository: below `refs/` a normal path, elsewhere
 /// only capitals and underscores. Deletes, verifies and symref writes ask for no more than this.
 pub fn is_safe(name: &[u8]) -> bool {
+    is_plainly_well_formed(name) || is_safe_by_components(name)
+}
+
+fn is_safe_by_components(name: &[u8]) -> bool {
     match name.strip_prefix(b"refs/") {
         Some(rest) => {
             !rest.contains(&0)

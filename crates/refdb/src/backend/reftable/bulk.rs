@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use reftable::{LogRecord, LogUpdate, LogValue, Writer};
 
-use super::session::record;
+use super::encode::record;
 use super::stack::Stack;
 use super::tables::NewTable;
 use super::{ReftableBackend, logs};

@@ -8,6 +8,8 @@
 
 mod fold;
 
+pub(super) use fold::Own;
+
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

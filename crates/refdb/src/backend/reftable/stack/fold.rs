@@ -2,12 +2,24 @@
 
 use std::sync::Arc;
 
+use reftable::compaction::{choose, choose_worthwhile};
 use reftable::{Table, WriteOptions};
 
-use super::{Added, COMPACT_UNDER_LOCK_MAX, Held, Stack};
+use super::{Added, COMPACT_UNDER_LOCK_MAX, DEAD_STACK_MIN, Held, Snapshot, Stack};
 
 /// So many times what a commit brings itself may be merged with it under its lock.
 const TIMES_MAX: u64 = 8;
+
+/// The same, where a commit changes so much that the whole stack is merged with it.
+const WHOLE_TIMES_MAX: u64 = 16;
+
+/// A table is known to weigh between so much and so much before it is encoded.
+pub(in crate::backend::reftable) struct Own {
+    pub(in crate::backend::reftable) least: u64,
+    pub(in crate::backend::reftable) most: u64,
+    /// How many deletions it has.
+    pub(in crate::backend::reftable) deleted: u64,
+}
 
 /// A new table that stands for itself and for those on top of the stack.
 pub(in crate::backend::reftable) struct Folded {
@@ -46,8 +58,7 @@ impl Stack {
         if range.end != tables.len() || weight(merged) > most {
             return None;
         }
-        let is_claimed = |name: &String| self.tables.is_claimed(name).unwrap_or(true);
-        if names.iter().any(is_claimed) {
+        if self.is_any_claimed(names) {
             return None;
         }
         let options = self.options_of_merge(merged);
@@ -57,5 +68,33 @@ impl Stack {
             options,
             replaces: names.len(),
         })
+    }
+
+    /// Returns whether every table is certain to be merged with one that is not encoded yet, so that
+    /// the merged one can be encoded at once.
+    pub(in crate::backend::reftable) fn folds_whole(&self, snapshot: &Snapshot, own: &Own) -> bool {
+        let weights: Vec<u64> = snapshot.tables.iter().map(|t| t.weight()).collect();
+        let below: u64 = weights.iter().sum();
+        let limit = COMPACT_UNDER_LOCK_MAX.max(own.least.saturating_mul(WHOLE_TIMES_MAX));
+        if weights.is_empty() || below > limit {
+            return false;
+        }
+        let factor = self.options.geometric_factor;
+        let whole = Some(0..weights.len() + 1);
+        let is_chosen = [own.least, own.most].iter().all(|&own| {
+            let weights: Vec<u64> = weights.iter().copied().chain([own]).collect();
+            choose(&weights, factor) == whole && choose_worthwhile(&weights, factor) == whole
+        });
+        // No ref weighs less than its object id: there cannot be more of them.
+        let refs_most = below / self.hash.len() as u64;
+        let is_dead = below >= DEAD_STACK_MIN
+            && own.least.saturating_mul(16) >= below
+            && own.deleted.saturating_mul(2) > refs_most;
+        (is_chosen || is_dead) && !self.is_any_claimed(&snapshot.names)
+    }
+
+    fn is_any_claimed(&self, names: &[String]) -> bool {
+        let is_claimed = |name: &String| self.tables.is_claimed(name).unwrap_or(true);
+        names.iter().any(is_claimed)
     }
 }

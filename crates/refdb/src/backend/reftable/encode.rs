@@ -1,0 +1,309 @@
+//! From a plan to the table that makes it true in one stack.
+
+use reftable::{
+    LogRecord, LogUpdate, LogValue, MergedLogs, MergedRefs, RefRecord, RefValue, Writer,
+};
+
+use super::log_write::LogChangeRecord;
+use super::logs;
+use super::stack::{Added, Own, Snapshot, Stack};
+use crate::backend::{NewValue, Plan, Write};
+use crate::error::Result;
+use crate::name::RefName;
+
+/// A table that is encoded and not stored yet.
+pub(super) struct Pending {
+    pub(super) content: Vec<u8>,
+    pub(super) options: reftable::WriteOptions,
+    pub(super) added: Added,
+    /// How many tables on top of the stack it takes the place of.
+    pub(super) replaces: usize,
+}
+
+/// Encodes the table that makes a plan true in one stack.
+pub(super) struct Encoder<'e, 'a> {
+    pub(super) stack: &'e Stack,
+    pub(super) snapshot: &'e Snapshot,
+    pub(super) plan: &'e Plan<'a>,
+    /// Records of reflogs that are changed as a whole.
+    pub(super) changes: &'e [LogChangeRecord],
+    /// Returns the name within the stack, if it is kept there.
+    pub(super) within: &'e dyn Fn(RefName<'a>) -> Option<RefName<'a>>,
+    /// Whether a name is another one within the stack, which can change their order.
+    pub(super) renamed: bool,
+}
+
+/// One record of the log section.
+struct Line<'a> {
+    name: RefName<'a>,
+    index: u64,
+    /// The place of the entry in the plan; `None` for a tombstone.
+    place: Option<usize>,
+}
+
+impl<'a> Encoder<'_, 'a> {
+    /// Returns the table; `None` if there is nothing to write.
+    pub(super) fn encode(&self) -> Result<Option<Pending>> {
+        let index = self.snapshot.next_update_index();
+        let lines = self.lines(index)?;
+        let changed = self.changes.iter().map(|change| change.index);
+        let indices = lines.iter().map(|line| line.index).chain(changed);
+        let max = indices.fold(index, u64::max);
+        let options = self.stack.write_options(index, max);
+        let format_error = |error| self.stack.format_error(error);
+        let mut writer = Writer::new(Vec::new(), options.clone()).map_err(format_error)?;
+        for write in self.writes() {
+            writer
+                .add_ref(record(&write, index))
+                .map_err(format_error)?;
+        }
+        self.add_lines(&lines, &mut writer)?;
+        let finished = writer.finish().map_err(format_error)?;
+        let added = Added {
+            deleted: finished.stats.tombstones,
+        };
+        Ok((!finished.stats.is_empty()).then_some(Pending {
+            content: finished.sink,
+            options,
+            added,
+            replaces: 0,
+        }))
+    }
+
+    /// Returns the table that the new one and all below it come to, where so much is changed that
+    /// they would be merged right after the commit: what is replaced is read once, and written never.
+    /// `None` where that is not so, or there are reflogs, which it would take long to merge.
+    pub(super) fn encode_whole(&self) -> Result<Option<Pending>> {
+        let tables = &self.snapshot.tables;
+        let id_len = self.stack.object_format().raw_len() as u64;
+        let below: u64 = tables.iter().map(|table| table.weight()).sum();
+        let likely = (self.plan.len_hint() as u64).saturating_mul(2 * id_len) > below;
+        let is_logged = self.plan.creates_logs || !self.changes.is_empty();
+        if !likely || tables.is_empty() || is_logged || tables.iter().any(|it| it.has_logs()) {
+            return Ok(None);
+        }
+        let index = self.snapshot.next_update_index();
+        let first = tables.first().map_or(index, |it| it.min_update_index());
+        let options = self.stack.write_options(first, index);
+        let format_error = |error| self.stack.format_error(error);
+        let mut own = Own {
+            least: 1,
+            most: 1,
+            deleted: 0,
+        };
+        let merge = |own: &mut Own| {
+            let mut writer = Writer::new(Vec::new(), options.clone())?;
+            let mut old = MergedRefs::new(tables.clone()).live_only();
+            let mut has_old = old.advance()?;
+            for write in self.writes() {
+                while has_old && old.name() < write.name.as_bytes() {
+                    writer.add_ref(old.record())?;
+                    has_old = old.advance()?;
+                }
+                if has_old && old.name() == write.name.as_bytes() {
+                    has_old = old.advance()?;
+                }
+                let (least, most) = match write.value {
+                    NewValue::Deleted => (0, 0),
+                    NewValue::Symbolic(target) => (2, target.as_bytes().len() as u64 + 10),
+                    NewValue::Direct { .. } => (id_len, 2 * id_len),
+                };
+                // Beside the value: two lengths, the name or its end, the update index.
+                own.least += least + 4;
+                own.most += most + write.name.as_bytes().len() as u64 + 30;
+                match write.value {
+                    NewValue::Deleted => own.deleted += 1,
+                    _ => writer.add_ref(record(&write, index))?,
+                }
+            }
+            while has_old {
+                writer.add_ref(old.record())?;
+                has_old = old.advance()?;
+            }
+            writer.finish()
+        };
+        let finished = merge(&mut own).map_err(format_error)?;
+        let is_done = !finished.stats.is_empty() && self.stack.folds_whole(self.snapshot, &own);
+        Ok(is_done.then_some(Pending {
+            content: finished.sink,
+            options,
+            added: Added {
+                deleted: own.deleted,
+            },
+            replaces: tables.len(),
+        }))
+    }
+
+    /// Returns the new values of names in the stack, in their order.
+    fn writes(&self) -> Box<dyn Iterator<Item = Write<'a>> + '_> {
+        let writes = self.plan.writes().filter_map(|write| {
+            Some(Write {
+                name: (self.within)(write.name)?,
+                ..write
+            })
+        });
+        if !self.renamed {
+            return Box::new(writes);
+        }
+        let mut writes: Vec<Write<'a>> = writes.collect();
+        writes.sort_by(|low, high| low.name.cmp(&high.name));
+        Box::new(writes.into_iter())
+    }
+
+    /// Returns the log records in their order: entries for reflogs that exist or are to be made,
+    /// tombstones for every entry of a deleted ref.
+    fn lines(&self, index: u64) -> Result<Vec<Line<'a>>> {
+        let mut live = logs::live(self.snapshot);
+        let has_logs = self.snapshot.tables.iter().any(|table| table.has_logs());
+        let mut lines: Vec<Line<'a>> = Vec::new();
+        if !has_logs && !self.plan.creates_logs {
+            return Ok(lines);
+        }
+        let mut known: Option<(RefName<'a>, bool)> = None;
+        for (place, entry) in self.plan.logs() {
+            if !entry.create && !has_logs {
+                continue;
+            }
+            let Some(name) = (self.within)(entry.name) else {
+                continue;
+            };
+            if !entry.create {
+                let exists = match known {
+                    Some((known, exists)) if known == name => exists,
+                    _ => logs::exists(self.stack, &mut live, name)?,
+                };
+                known = Some((name, exists));
+                if !exists {
+                    continue;
+                }
+            }
+            lines.push(Line {
+                name,
+                index,
+                place: Some(place),
+            });
+        }
+        // Several entries of one reflog need indices of their own, in the order they came in; the
+        // newest one stands first.
+        lines.sort_by(|low, high| low.name.cmp(&high.name));
+        for run in lines.chunk_by_mut(|line, next| line.name == next.name) {
+            run.iter_mut()
+                .zip(index..)
+                .for_each(|(line, index)| line.index = index);
+            run.reverse();
+        }
+        if has_logs {
+            let entries = lines.len();
+            for write in self.writes() {
+                if let NewValue::Deleted = write.value {
+                    self.tombstones(&mut live, write.name, &mut lines)?;
+                }
+            }
+            if entries > 0 && lines.len() > entries {
+                lines
+                    .sort_by(|low, high| low.name.cmp(&high.name).then(high.index.cmp(&low.index)));
+            }
+        }
+        Ok(lines)
+    }
+
+    fn tombstones(
+        &self,
+        live: &mut MergedLogs,
+        name: RefName<'a>,
+        lines: &mut Vec<Line<'a>>,
+    ) -> Result<()> {
+        let mut collect = || {
+            live.seek(name.as_bytes())?;
+            while live.advance()? {
+                let record = live.record();
+                if record.name != name.as_bytes() {
+                    break;
+                }
+                lines.push(Line {
+                    name,
+                    index: record.update_index,
+                    place: None,
+                });
+            }
+            Ok(())
+        };
+        collect().map_err(|error| self.stack.format_error(error))
+    }
+
+    fn add_lines(&self, lines: &[Line<'_>], writer: &mut Writer<Vec<u8>>) -> Result<()> {
+        // Git cuts messages so that an entry fits into a block.
+        let message_max = usize::try_from(self.stack.block_size() / 2).unwrap_or(usize::MAX);
+        let mut message = Vec::new();
+        let mut changes: Vec<&LogChangeRecord> = self.changes.iter().collect();
+        changes.sort_by(|low, high| low.name.cmp(&high.name).then(high.index.cmp(&low.index)));
+        // One reflog may have been named in two ways.
+        changes.dedup_by(|next, kept| next.name == kept.name && next.index == kept.index);
+        let mut changes = changes.into_iter().peekable();
+        let mut add_changes = |before: Option<&Line<'_>>, writer: &mut Writer<Vec<u8>>| {
+            let is_next = |change: &&LogChangeRecord| {
+                before.is_none_or(|line| {
+                    let names = change.name.as_slice().cmp(line.name.as_bytes());
+                    names.then(line.index.cmp(&change.index)).is_lt()
+                })
+            };
+            while let Some(change) = changes.next_if(is_next) {
+                change.add_to(writer)?;
+            }
+            Ok(())
+        };
+        let format_error = |error| self.stack.format_error(error);
+        for line in lines {
+            add_changes(Some(line), writer).map_err(format_error)?;
+            let entry = line.place.and_then(|place| self.plan.log(place));
+            let value = match &entry {
+                None => LogValue::Deletion,
+                Some(entry) => {
+                    let who = self.plan.who(entry)?;
+                    message.clear();
+                    message.extend_from_slice(
+                        entry.message.get(..message_max).unwrap_or(entry.message),
+                    );
+                    message.push(b'\n');
+                    LogValue::Update(LogUpdate {
+                        old: entry.old.as_bytes(),
+                        new: entry.new.as_bytes(),
+                        name: &who.name,
+                        email: &who.email,
+                        time: who.time,
+                        tz: who.zone,
+                        message: &message,
+                    })
+                }
+            };
+            let record = LogRecord {
+                name: line.name.as_bytes(),
+                update_index: line.index,
+                value,
+            };
+            writer.add_log(record).map_err(format_error)?;
+        }
+        add_changes(None, writer).map_err(format_error)
+    }
+}
+
+/// Returns the record of a write.
+pub(super) fn record<'r>(write: &'r Write<'r>, update_index: u64) -> RefRecord<'r> {
+    let value = match &write.value {
+        NewValue::Direct { oid, peeled: None } => RefValue::Direct(oid.as_bytes()),
+        NewValue::Direct {
+            oid,
+            peeled: Some(peeled),
+        } => RefValue::Peeled {
+            oid: oid.as_bytes(),
+            peeled: peeled.as_bytes(),
+        },
+        NewValue::Symbolic(target) => RefValue::Symref(target.as_bytes()),
+        NewValue::Deleted => RefValue::Deletion,
+    };
+    RefRecord {
+        name: write.name.as_bytes(),
+        update_index,
+        value,
+    }
+}
