@@ -236,6 +236,9 @@ pub(crate) enum Locked {
     Found(Ref),
     /// Locked, and there is no such ref.
     Missing,
+    /// Locked, and there is no ref whose name begins with this one: it was looked for in all refs
+    /// anyway, and so need not be looked for once more.
+    Alone,
     /// Not locked, or unreadable.
     Refused(Refusal),
 }

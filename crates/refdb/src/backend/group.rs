@@ -166,13 +166,18 @@ impl Session for GroupSession<'_> {
         let new = &mut self.fresh;
         self.session
             .lock(&fresh, stop_at_refusal, &mut |index, found| {
+                let found = match found {
+                    // An earlier plan may bring one.
+                    Locked::Alone => Locked::Missing,
+                    found => found,
+                };
                 let name = fresh[index].to_owned();
                 match &found {
                     Locked::Found(found) => {
                         new.insert(name.clone());
                         locked.insert(name, Some(found.clone()));
                     }
-                    Locked::Missing => {
+                    Locked::Missing | Locked::Alone => {
                         new.insert(name.clone());
                         locked.insert(name, None);
                     }

@@ -51,6 +51,8 @@ pub(super) struct Update {
     no_deref: bool,
     pub(super) rejected: bool,
     pub(super) current: Current,
+    /// Whether no name of an existing ref begins with this one.
+    pub(super) alone: bool,
     /// The value before, as the reflog records it: of the ref at the end of all symrefs.
     pub(super) old: Id,
 }
@@ -89,6 +91,7 @@ impl<'q> Expansion<'q> {
                 no_deref: log_only || !queue.flags(edit).deref,
                 rejected: false,
                 current: Current::Missing,
+                alone: false,
                 old: Id::NULL,
             }
         });
@@ -375,6 +378,7 @@ impl<'q> Expansion<'q> {
             no_deref: log_only,
             rejected: false,
             current: Current::Missing,
+            alone: false,
             old: Id::NULL,
         });
         index

@@ -74,6 +74,7 @@ impl Expansion<'_> {
                         };
                     }
                     Locked::Missing => {}
+                    Locked::Alone => updates[update].alone = true,
                     Locked::Refused(refusal) => {
                         refused.insert(update, refusal);
                     }

@@ -125,7 +125,7 @@ fn lock(session: &mut dyn Session, name: RefName<'_>) -> Result<Option<Target>> 
             ErrorKind::Locked,
             format!("cannot lock ref '{name}': {}", refusal.message),
         )),
-        Some(Locked::Missing) | None => Ok(None),
+        Some(Locked::Missing | Locked::Alone) | None => Ok(None),
     }
 }
 

@@ -44,7 +44,9 @@ pub(super) fn check(
                 clashes.existing_parents.insert(parent.to_vec());
             }
         }
-        let new = values.iter().copied().filter(|update| is_new(update));
+        let is_alone = |update: usize| expansion.updates[update].alone;
+        let new = values.iter().copied();
+        let new = new.filter(|update| is_new(update) && !is_alone(*update));
         find_children(expansion, new, &mut walk, &mut clashes)?;
     }
     if clashes.is_empty() && !nested {

@@ -151,7 +151,7 @@ impl Rename<'_> {
                 Locked::Found(found) if *name == head && is_concerned(&found.target) => {
                     via_head = true;
                 }
-                Locked::Found(_) | Locked::Missing => {}
+                Locked::Found(_) | Locked::Missing | Locked::Alone => {}
             }
         }
         let old = old.ok_or_else(|| {

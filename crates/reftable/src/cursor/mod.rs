@@ -56,7 +56,7 @@ pub(crate) struct SectionCursor<C> {
 
 /// How many records a seek tries one by one before it bisects: whoever walks over sorted names seeks
 /// to the next record or one soon after it.
-const AHEAD: usize = 4;
+const AHEAD: usize = 12;
 
 /// Where a cursor stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -459,7 +459,7 @@ fn many_names_in_one_directory_are_read_as_single_ones_are() {
             .iter()
             .map(|locked| match locked {
                 Locked::Found(found) => format!("{:?}", found.target),
-                Locked::Missing => "missing".to_owned(),
+                Locked::Missing | Locked::Alone => "missing".to_owned(),
                 Locked::Refused(refusal) => refusal.message.clone(),
             })
             .collect();

@@ -110,16 +110,23 @@ impl Session for ReftableSession<'_> {
             let part = &mut self.parts[index];
             part.renamed |= bare != name;
             let tables = &part.held.snapshot.tables;
-            let found = if names.len() < ONE_PASS_MIN {
-                find(&part.stack, tables, bare)?
-            } else {
-                if walks.len() <= index {
-                    walks.resize_with(index + 1, || None);
-                }
-                let walk = walks[index].get_or_insert_with(|| Walk::new(tables));
-                walk.find(&part.stack, bare)?
+            if names.len() < ONE_PASS_MIN {
+                let found = find(&part.stack, tables, bare)?;
+                answer(at, found.map_or(Locked::Missing, Locked::Found));
+                continue;
+            }
+            if walks.len() <= index {
+                walks.resize_with(index + 1, || None);
+            }
+            let walk = walks[index].get_or_insert_with(|| Walk::new(tables));
+            // What lies below a name may be in another stack than the name.
+            let knows_all = bare == name && !self.backend.layout.is_linked();
+            let locked = match walk.find(&part.stack, bare)? {
+                Some(found) => Locked::Found(found),
+                None if knows_all && walk.is_alone(bare) => Locked::Alone,
+                None => Locked::Missing,
             };
-            answer(at, found.map_or(Locked::Missing, Locked::Found));
+            answer(at, locked);
         }
         Ok(())
     }

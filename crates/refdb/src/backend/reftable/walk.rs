@@ -45,6 +45,11 @@ impl Walk {
         Ok(None)
     }
 
+    /// Returns whether no name begins with the one that was asked for last, which was not found.
+    pub(super) fn is_alone(&self, name: RefName<'_>) -> bool {
+        !self.stands || !self.merged.name().starts_with(name.as_bytes())
+    }
+
     /// Places the cursor on the first record that is not before `name`.
     fn place(&mut self, name: &[u8]) -> reftable::Result<()> {
         let forward = self.last.as_slice() <= name;
