@@ -311,7 +311,7 @@ impl Context {
             // HEAD may lead through further symrefs: the last ref is the one checked out.
             let head = resolve_listed(&store, RefName::from_disk(b"HEAD"))?;
             if let Some(branch) = head.map(|head| head.name)
-                && branch.as_bytes() != b"HEAD"
+                && branch.as_bytes().starts_with(b"refs/heads/")
             {
                 let path = worktree.path.as_os_str().as_bytes().to_vec();
                 // Of several worktrees with one branch Git shows the last; the main one is the first.
