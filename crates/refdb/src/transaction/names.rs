@@ -166,9 +166,6 @@ fn find_children(
     clashes: &mut Clashes,
 ) -> Result<()> {
     walk.restart();
-    if walk.first_from(b"")?.is_none() {
-        return Ok(());
-    }
     let mut key = Vec::new();
     for update in new {
         key.clear();
