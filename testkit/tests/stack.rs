@@ -116,6 +116,59 @@ fn a_table_that_somebody_else_merges_is_left_alone() {
 }
 
 #[test]
+fn a_commit_that_changes_nearly_all_refs_leaves_what_merging_leaves() {
+    const COUNT: usize = 900;
+    for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
+        let base = Repo::init(format);
+        base.config("core.logAllRefUpdates", "false");
+        let commits = &base.objects().commits;
+        let name = |at: usize| format!("refs/heads/team-{}/topic-{at}", at % 7);
+        let create = |at: usize| Edit::create(name(at), commits[0].as_str());
+        let apply = |repo: &Repo, edits: Vec<Edit>| {
+            let repository = ours::open(&repo.git_dir());
+            let applied = ours::apply(repository.store(), &Transaction::of(edits));
+            assert_eq!(applied.expect("done"), []);
+        };
+        apply(&base, (0..COUNT).map(create).collect());
+        let update = |at: usize| Edit::update(name(at), commits[1].as_str());
+        let delete = |at: usize| Edit::delete(name(at));
+        let changes: [Vec<Edit>; 3] = [
+            (0..COUNT).map(update).collect(),
+            (0..COUNT + 100)
+                .map(|at| match at {
+                    COUNT.. => create(at),
+                    _ if at % 50 == 0 => delete(at),
+                    _ => update(at),
+                })
+                .collect(),
+            (3..COUNT).map(delete).collect(),
+        ];
+        for (which, edits) in changes.into_iter().enumerate() {
+            let (repo, apart) = (base.duplicate(), base.duplicate());
+            // Somebody else is merging every table there: the new one stands alone.
+            let folder = apart.git_dir().join("reftable");
+            let list = fs::read_to_string(folder.join("tables.list")).expect("a list");
+            for table in list.lines() {
+                fs::write(folder.join(format!("{table}.lock")), "").expect("a claim");
+            }
+            apply(&repo, edits.clone());
+            apply(&apart, edits);
+            let apart = tables(&apart.git_dir());
+            assert_eq!(apart.len(), list.lines().count() + 1, "{format}, {which}");
+            let options = reftable::WriteOptions::new(apart[0].hash());
+            let merged = reftable::compact(&apart, true, &options, Vec::new()).expect("a merge");
+            let list = fs::read_to_string(repo.git_dir().join("reftable/tables.list"));
+            let list = list.expect("a list");
+            assert_eq!(list.lines().count(), 1, "{format}, {which}");
+            let whole = repo.git_dir().join("reftable").join(list.trim_end());
+            let whole = fs::read(whole).expect("a table");
+            assert!(whole == merged.sink, "{format}, {which}");
+            assert_eq!(leftovers(&repo.git_dir()), Vec::<String>::new());
+        }
+    }
+}
+
+#[test]
 fn deleting_most_refs_cleans_up_after_itself() {
     for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
         let repo = Repo::init(format);

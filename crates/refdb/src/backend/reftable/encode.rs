@@ -72,26 +72,27 @@ impl<'a> Encoder<'_, 'a> {
 
     /// Returns the table that the new one and all below it come to, where so much is changed that
     /// they would be merged right after the commit: what is replaced is read once, and written never.
-    /// `None` where that is not so, or there are reflogs, which it would take long to merge.
-    pub(super) fn encode_whole(&self) -> Result<Option<Pending>> {
+    /// `None` where that is not so, or there are reflogs, which it would take long to merge, or a
+    /// table is damaged, which is no reason to refuse the commit.
+    pub(super) fn encode_whole(&self) -> Option<Pending> {
         let tables = &self.snapshot.tables;
         let id_len = self.stack.object_format().raw_len() as u64;
         let below: u64 = tables.iter().map(|table| table.weight()).sum();
         let likely = (self.plan.len_hint() as u64).saturating_mul(2 * id_len) > below;
         let is_logged = self.plan.creates_logs || !self.changes.is_empty();
         if !likely || tables.is_empty() || is_logged || tables.iter().any(|it| it.has_logs()) {
-            return Ok(None);
+            return None;
         }
+        self.writes().next()?;
         let index = self.snapshot.next_update_index();
         let first = tables.first().map_or(index, |it| it.min_update_index());
         let options = self.stack.write_options(first, index);
-        let format_error = |error| self.stack.format_error(error);
         let mut own = Own {
             least: 1,
             most: 1,
             deleted: 0,
         };
-        let merge = |own: &mut Own| {
+        let merge = |own: &mut Own| -> reftable::Result<_> {
             let mut writer = Writer::new(Vec::new(), options.clone())?;
             let mut old = MergedRefs::new(tables.clone()).live_only();
             let mut has_old = old.advance()?;
@@ -122,16 +123,17 @@ impl<'a> Encoder<'_, 'a> {
             }
             writer.finish()
         };
-        let finished = merge(&mut own).map_err(format_error)?;
+        // What the writer refuses is refused again, with its reason, when it is encoded alone.
+        let finished = merge(&mut own).ok()?;
         let is_done = !finished.stats.is_empty() && self.stack.folds_whole(self.snapshot, &own);
-        Ok(is_done.then_some(Pending {
+        is_done.then_some(Pending {
             content: finished.sink,
             options,
             added: Added {
                 deleted: own.deleted,
             },
             replaces: tables.len(),
-        }))
+        })
     }
 
     /// Returns the new values of names in the stack, in their order.

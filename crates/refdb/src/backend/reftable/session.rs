@@ -198,7 +198,7 @@ impl Session for ReftableSession<'_> {
                 renamed: part.renamed,
             };
             part.pending = match is_alone && compact {
-                true => encoder.encode_whole()?,
+                true => encoder.encode_whole(),
                 false => None,
             };
             if part.pending.is_none() {
