@@ -105,21 +105,7 @@ fn furnish(repo: &Repo) -> Vec<Worktree> {
         let update = ["update-ref", "-m", "stash", "refs/stash", commit];
         repo.git(update).run().ok();
     }
-    // An empty reflog is not none.
-    repo.git([
-        "update-ref",
-        "--create-reflog",
-        "refs/heads/quiet",
-        &commits[0],
-    ])
-    .run()
-    .ok();
-    repo.git(["reflog", "expire", "--expire=all", "refs/heads/quiet"])
-        .run()
-        .ok();
-    repo.git(["reflog", "exists", "refs/heads/quiet"])
-        .run()
-        .ok();
+    repo.quiet_branch("refs/heads/quiet", &commits[0]);
     (0..WORKTREES)
         .map(|at| {
             let worktree = repo.worktree(&format!("w{at}"));

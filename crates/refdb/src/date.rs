@@ -280,22 +280,24 @@ fn value(digits: &[u8]) -> i64 {
     })
 }
 
+/// The English names of the months, which Git reads and writes whatever the language is.
+pub const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+
 /// Returns the number of a month whose name, or the first letters of it, a word is.
 fn month_of(word: &[u8]) -> Option<i64> {
-    const MONTHS: [&str; 12] = [
-        "January",
-        "February",
-        "March",
-        "April",
-        "May",
-        "June",
-        "July",
-        "August",
-        "September",
-        "October",
-        "November",
-        "December",
-    ];
     let index = MONTHS.iter().position(|name| is_short_for(word, name, 3))?;
     i64::try_from(index).ok().map(|index| index + 1)
 }

@@ -48,17 +48,7 @@ fn repository(format: Format) -> Repo {
          create refs/bisect/bad {c}\ncreate refs/pull/1/head {c}\n",
         c = commits[1],
     ));
-    repo.git([
-        "update-ref",
-        "--create-reflog",
-        "refs/heads/quiet",
-        &commits[0],
-    ])
-    .run()
-    .ok();
-    repo.git(["reflog", "expire", "--expire=all", "refs/heads/quiet"])
-        .run()
-        .ok();
+    repo.quiet_branch("refs/heads/quiet", &commits[0]);
     repo.config("worktree.useRelativePaths", "true");
     let worktree = repo.worktree("w");
     let script = format!(

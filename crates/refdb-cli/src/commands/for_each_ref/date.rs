@@ -4,7 +4,7 @@
 //! first moment there is, as Git does it.
 
 use bstr::ByteSlice;
-use refdb::date::{Civil, Zone};
+use refdb::date::{Civil, MONTHS, Zone};
 
 use super::strftime;
 
@@ -55,20 +55,6 @@ pub(crate) struct Shown {
     pub(crate) zone: i32,
 }
 
-pub(crate) const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
 pub(crate) const DAYS: [&str; 7] = [
     "Sunday",
     "Monday",

@@ -1,8 +1,8 @@
 //! Dates by a template, with the conversions of the C library.
 
-use refdb::date::Civil;
+use refdb::date::{Civil, MONTHS};
 
-use super::date::{DAYS, MONTHS, Shown};
+use super::date::{DAYS, Shown};
 
 /// How a conversion is padded and cased.
 #[derive(Clone, Copy, Debug, Default)]
