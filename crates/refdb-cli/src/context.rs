@@ -297,9 +297,7 @@ impl Context {
         let Ok(here) = std::env::current_dir() else {
             return Ok(false);
         };
-        let is_below =
-            |dir: &Path| std::fs::canonicalize(dir).is_ok_and(|real| here.starts_with(real));
-        Ok(repository.work_tree().is_some_and(is_below) && !is_below(repository.git_dir()))
+        Ok(repository.is_in_work_tree(&here))
     }
 
     /// Returns the branches that are checked out, each with the path of its worktree.

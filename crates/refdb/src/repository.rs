@@ -114,6 +114,14 @@ impl Repository {
         self.work_tree.as_deref()
     }
 
+    /// Returns whether a directory, as the system names it, is in the work tree: what is in the
+    /// repository itself is not.
+    pub fn is_in_work_tree(&self, dir: &Path) -> bool {
+        let real = |top: &Path| real_path(self.system.as_ref(), top);
+        let is_below = |top: &Path| real(top).is_ok_and(|real| dir.starts_with(real));
+        self.work_tree().is_some_and(is_below) && !is_below(self.git_dir())
+    }
+
     /// Returns whether the repository has no work tree and does not claim to have one.
     pub fn is_bare(&self) -> bool {
         self.bare

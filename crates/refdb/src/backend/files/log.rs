@@ -360,6 +360,20 @@ fn push_part(out: &mut Vec<u8>, part: &[u8]) {
     );
 }
 
+/// Returns whether there is no reflog at a path, for want of the file or of a directory, or because
+/// a directory has its place.
+pub(super) fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::IsADirectory
+    )
+}
+
+/// Returns whether there is no reflog at a path, and something may be in its way.
+pub(super) fn is_blocked(error: &io::Error) -> bool {
+    is_missing(error) || error.kind() == io::ErrorKind::NotADirectory
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

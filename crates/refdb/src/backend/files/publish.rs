@@ -446,8 +446,8 @@ impl FilesSession {
         let system = self.files.system.as_ref();
         let mut file = match system.append(path, None) {
             Ok(file) => file,
-            Err(error) if !append.create && is_missing_log(&error) => return Ok(false),
-            Err(error) if append.create && is_blocked_log(&error) => {
+            Err(error) if !append.create && log::is_missing(&error) => return Ok(false),
+            Err(error) if append.create && log::is_blocked(&error) => {
                 if error.kind() != io::ErrorKind::NotFound {
                     self.files.clear_log_way(name)?;
                 }
@@ -493,7 +493,7 @@ impl FilesSession {
     ) -> Result<()> {
         let (base, path) = self.files.log_path(name);
         match self.files.system.remove_file(&path) {
-            Err(error) if is_missing_log(&error) || log::is_absent(&error) => return Ok(()),
+            Err(error) if log::is_missing(&error) || log::is_absent(&error) => return Ok(()),
             removed => removed.map_err(|error| Error::io("unable to remove", &path, error))?,
         }
         add_parent(sync, &path);
@@ -544,20 +544,6 @@ impl FilesSession {
         }
         first_error.map_or(Ok(()), Err)
     }
-}
-
-/// Returns whether there is no reflog at a path, for want of the file or of a directory, or because
-/// a directory has its place.
-fn is_missing_log(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::IsADirectory
-    )
-}
-
-/// Returns whether there is no reflog at a path, and something may be in its way.
-fn is_blocked_log(error: &io::Error) -> bool {
-    is_missing_log(error) || error.kind() == io::ErrorKind::NotADirectory
 }
 
 fn unable_to_set(name: &RefNameBuf, error: io::Error) -> Error {
