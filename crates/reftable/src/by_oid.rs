@@ -134,22 +134,18 @@ fn each_naming(table: &Arc<Table>, blocks: &[u64], oid: &[u8], f: &mut Each<'_>)
     for &offset in blocks {
         let block = enter(&mut cursor, offset)?;
         let mut records = Records::of(table, &block);
-        loop {
-            records.pass_direct(|id| id.first_chunk::<4>() == oid.first_chunk());
-            let Some(record) = records.next()? else {
-                break;
-            };
+        let names = |record: &Passed<'_>| {
             let (first, second) = record.payload.split_at(oid.len().min(record.payload.len()));
-            let is_named = match record.extra {
+            match record.extra {
                 RefCodec::DIRECT => first == oid,
                 RefCodec::PEELED => first == oid || second == oid,
                 _ => false,
-            };
-            if is_named {
-                cursor.inner.seek_run(record.at)?;
-                while cursor.inner.next_position() <= record.at && cursor.advance()? {}
-                f(cursor.record())?;
             }
+        };
+        while let Some(record) = records.find(names)? {
+            cursor.inner.seek_run(record.at)?;
+            while cursor.inner.next_position() <= record.at && cursor.advance()? {}
+            f(cursor.record())?;
         }
     }
     Ok(())
@@ -174,16 +170,11 @@ fn symref_blocks(table: &Arc<Table>) -> Result<Vec<u64>> {
             break;
         };
         let mut records = Records::of(table, &block);
-        loop {
-            records.pass_direct(|_| false);
-            match records.next()? {
-                Some(record) if record.extra == RefCodec::SYMREF => {
-                    found.push(at);
-                    break;
-                }
-                Some(_) => {}
-                None => break,
-            }
+        if records
+            .find(|record| record.extra == RefCodec::SYMREF)?
+            .is_some()
+        {
+            found.push(at);
         }
         offset = Some(block.next);
     }
@@ -233,25 +224,45 @@ impl<'t> Records<'t> {
         Ok(Some(record))
     }
 
-    /// Passes over refs that are one object id each, until one of them is `wanted`, as long as all
-    /// their lengths take one byte: those are nearly all refs.
+    /// Returns the next record that is `wanted`.
     #[inline]
-    fn pass_direct(&mut self, wanted: impl Fn(&[u8]) -> bool) {
-        let mut rest = self.body.get(self.at..).unwrap_or_default();
-        while let [prefix_len, tagged, behind @ ..] = rest
-            && (prefix_len | tagged) & 0x80 == 0
-            && tagged & 7 == RefCodec::DIRECT
-            // The suffix is followed by the update index, and that by the id.
-            && let Some((index, behind)) = behind
-                .get(usize::from(tagged >> 3)..)
-                .and_then(<[u8]>::split_first)
-            && *index < 0x80
-            && let Some((id, after)) = behind.split_at_checked(self.hash_len)
-            && !wanted(id)
-        {
-            rest = after;
+    fn find(&mut self, wanted: impl Fn(&Passed<'_>) -> bool) -> Result<Option<Passed<'t>>> {
+        loop {
+            let at = self.at;
+            let rest = self.body.get(at..).unwrap_or_default();
+            let record = match self.direct(rest) {
+                Some((payload, after)) => {
+                    self.at = self.body.len() - after.len();
+                    let extra = RefCodec::DIRECT;
+                    Passed { at, extra, payload }
+                }
+                None => match self.next()? {
+                    Some(record) => record,
+                    None => return Ok(None),
+                },
+            };
+            if wanted(&record) {
+                return Ok(Some(record));
+            }
         }
-        self.at = self.body.len() - rest.len();
+    }
+
+    /// Returns the id of the first of these records and what follows it, if it is a ref of one id
+    /// whose lengths take one byte each: nearly all are.
+    #[inline]
+    fn direct(&self, records: &'t [u8]) -> Option<(&'t [u8], &'t [u8])> {
+        let [prefix_len, tagged, behind @ ..] = records else {
+            return None;
+        };
+        if (prefix_len | tagged) & 0x80 != 0 || tagged & 7 != RefCodec::DIRECT {
+            return None;
+        }
+        // The suffix is followed by the update index, and that by the id.
+        let (index, behind) = behind.get(usize::from(tagged >> 3)..)?.split_first()?;
+        if *index >= 0x80 {
+            return None;
+        }
+        behind.split_at_checked(self.hash_len)
     }
 
     /// Passes over the first of these records; returns how long it is, too.
