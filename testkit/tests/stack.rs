@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use refdb::RefFormat;
-use refdb_testkit::model::{Edit, Transaction};
+use refdb_testkit::model::{Edit, Reason, Transaction};
 use refdb_testkit::repo::Repo;
 use refdb_testkit::{Format, ours};
 use reftable::{MergedRefs, Table};
@@ -165,6 +165,27 @@ fn a_commit_that_changes_nearly_all_refs_leaves_what_merging_leaves() {
             assert!(whole == merged.sink, "{format}, {which}");
             assert_eq!(leftovers(&repo.git_dir()), Vec::<String>::new());
         }
+    }
+}
+
+#[test]
+fn a_ref_below_a_new_name_is_found_among_many_names() {
+    for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
+        let repo = Repo::init(format);
+        let commit = repo.objects().commits[0].as_str();
+        let repository = ours::open(&repo.git_dir());
+        let create = |name: &str| Edit::create(name, commit);
+        // `a-b` and `a.b` stand between `a` and `a/b`.
+        let old = ["refs/heads/a-b", "refs/heads/a.b", "refs/heads/a/b"];
+        let applied = ours::apply(repository.store(), &Transaction::of(old.map(create)));
+        assert_eq!(applied.expect("done"), []);
+        // As many as are looked for in one walk over the stack.
+        let many = (0..20).map(|at| format!("refs/heads/m{at:02}"));
+        let names: Vec<String> = many.chain(["refs/heads/a".to_owned()]).collect();
+        let mut edits = Transaction::of(names.iter().map(|name| create(name)));
+        edits.batch = true;
+        let applied = ours::apply(repository.store(), &edits).expect("a batch");
+        assert_eq!(applied, [(20, Reason::NameConflict)], "{format}");
     }
 }
 
