@@ -91,35 +91,46 @@ pub(crate) fn packed_seeds() -> Vec<Vec<u8>> {
     ])
 }
 
-/// Returns whether the lines are in order, or the header does not say that they are. Where they are
-/// not, a search misses refs, in Git as well; `refs verify` tells.
-fn tells_its_order(bytes: &[u8]) -> bool {
-    let mut lines = bytes.split(|&byte| byte == b'\n');
-    let says_sorted = lines.next().is_some_and(|header| {
-        header.starts_with(b"# pack-refs") && header.windows(7).any(|word| word == b" sorted")
-    });
-    let names: Vec<&[u8]> = lines
-        .filter(|line| !line.starts_with(b"^"))
-        .filter_map(|line| line.get(41..))
-        .collect();
-    !says_sorted || names.is_sorted_by(|one, other| one < other)
+/// What the lines of a packed-refs say, as far as a look at them tells.
+struct Packed<'b> {
+    says_sorted: bool,
+    /// The names, in the order of the lines.
+    names: Vec<&'b [u8]>,
 }
 
-/// Returns whether a ref stands there twice. Git lists it twice then, and so does refdb; `refs verify`
-/// tells.
-fn names_a_ref_twice(bytes: &[u8]) -> bool {
-    let lines = bytes.split(|&byte| byte == b'\n');
-    let records = lines.filter(|line| !line.starts_with(b"^"));
-    let mut names: Vec<&[u8]> = records.filter_map(|line| line.get(41..)).collect();
-    names.sort_unstable();
-    !names.is_sorted_by(|one, other| one < other)
+impl<'b> Packed<'b> {
+    fn of(bytes: &'b [u8]) -> Self {
+        let mut lines = bytes.split(|&byte| byte == b'\n').peekable();
+        let header = lines.next_if(|line| line.starts_with(b"# pack-refs"));
+        let is_sorted = |header: &[u8]| header.windows(7).any(|word| word == b" sorted");
+        let records = lines.filter(|line| !line.starts_with(b"^"));
+        Packed {
+            says_sorted: header.is_some_and(is_sorted),
+            names: records.filter_map(|line| line.get(41..)).collect(),
+        }
+    }
+
+    /// Returns whether the lines are in order, or the header does not say that they are. Where they
+    /// are not, a search misses refs, in Git as well; `refs verify` tells.
+    fn tells_its_order(&self) -> bool {
+        !self.says_sorted || self.names.is_sorted_by(|one, other| one < other)
+    }
+
+    /// Returns whether a ref stands there twice. Git lists it twice then, whatever the header says,
+    /// and so does refdb; `refs verify` tells.
+    fn repeats_a_ref(&self) -> bool {
+        let mut names = self.names.clone();
+        names.sort_unstable();
+        !names.is_sorted_by(|one, other| one < other)
+    }
 }
 
 pub(crate) fn packed_refs(bytes: &[u8]) {
     let system = empty(RefFormat::Files);
     write(&system, "packed-refs", bytes);
     let store = open(&system, RefFormat::Files);
-    if names_a_ref_twice(bytes) {
+    let packed = Packed::of(bytes);
+    if packed.repeats_a_ref() {
         if let Ok(mut refs) = store.refs() {
             while let Ok(Some(_)) = refs.next() {}
         }
@@ -129,7 +140,7 @@ pub(crate) fn packed_refs(bytes: &[u8]) {
     for text in ["refs/heads/a", "refs/heads/zz", "refs/tags/v1"] {
         let found = store.read(name(text));
         if let (Ok(found), Ok(listed)) = (&found, &listed)
-            && tells_its_order(bytes)
+            && packed.tells_its_order()
         {
             let is_listed = listed.contains_key(text.as_bytes());
             assert_eq!(
@@ -140,7 +151,7 @@ pub(crate) fn packed_refs(bytes: &[u8]) {
         }
     }
     let Ok(before) = listed else { return };
-    if !tells_its_order(bytes) {
+    if !packed.tells_its_order() {
         return;
     }
     let update = commit(&store, Edit::update(name("refs/new/ref"), oid(9)));
