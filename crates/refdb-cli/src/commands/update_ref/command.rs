@@ -112,9 +112,10 @@ pub(super) fn plain<'p>(text: &'p [u8], hex_len: usize) -> Option<(Verb, Edit<'p
     if matches!(name.first(), None | Some(b'"')) {
         return None;
     }
-    let (first, rest) = plain_oid(rest, hex_len)?;
-    let (second, rest) = plain_oid(rest, hex_len)?;
-    let after = rest.strip_prefix(b"\n")?;
+    let mut fields = Fields::new(rest, false);
+    let (first, second) = (fields.plain_oid(hex_len), fields.plain_oid(hex_len));
+    // Whatever is no id in full was not read, and stands here.
+    let after = fields.rest().strip_prefix(b"\n")?;
     let ref_name = RefName::from_disk(name);
     let edit = match (verb, first, second) {
         (Verb::Create, Some(new), None) if !new.is_null() => {
@@ -132,15 +133,6 @@ pub(super) fn plain<'p>(text: &'p [u8], hex_len: usize) -> Option<(Verb, Edit<'p
         _ => return None,
     };
     Some((verb, edit, after))
-}
-
-/// Reads a space and an object id in full, if a space is there at all.
-fn plain_oid(text: &[u8], hex_len: usize) -> Option<(Option<ObjectId>, &[u8])> {
-    let Some(text) = text.strip_prefix(b" ") else {
-        return Some((None, text));
-    };
-    let (hex, rest) = text.split_at_checked(hex_len)?;
-    Some((Some(ObjectId::from_hex(hex)?), rest))
 }
 
 /// Returns the verb of a command and what follows it.
