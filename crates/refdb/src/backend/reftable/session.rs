@@ -179,9 +179,9 @@ impl Session for ReftableSession<'_> {
         // Every name was locked, so that its stack is among the parts.
         let layout = &self.backend.layout;
         let compact = self.backend.options.reftable.auto_compaction;
-        let is_alone = self.parts.len() == 1;
+        let is_only_one = self.parts.len() == 1;
         for part in &mut self.parts {
-            let is_as_it_is = is_alone && !part.renamed;
+            let is_as_it_is = is_only_one && !part.renamed;
             let within = |name| {
                 if is_as_it_is {
                     return Some(name);
@@ -197,7 +197,7 @@ impl Session for ReftableSession<'_> {
                 within: &within,
                 renamed: part.renamed,
             };
-            part.pending = match is_alone && compact {
+            part.pending = match is_only_one && compact {
                 true => encoder.encode_whole(),
                 false => None,
             };

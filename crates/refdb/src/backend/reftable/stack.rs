@@ -397,14 +397,13 @@ impl Stack {
 
     /// Returns whether `deleted` records, the deletions of the newest table, are more than half of
     /// those below, in a stack that is too large to be read through for every ref. Counting reads
-    /// every table, so it is done only if the deletions weigh enough to make that likely: one weighs
-    /// at least a sixteenth of the record that it deletes.
+    /// every table, so it is done only if the deletions weigh enough to make that likely.
     fn is_mostly_dead(&self, tables: &[Arc<Table>], deleted: u64) -> Result<bool> {
         let Some((newest, below)) = tables.split_last() else {
             return Ok(false);
         };
         let weight: u64 = below.iter().map(|table| table.weight()).sum();
-        if weight < DEAD_STACK_MIN || newest.weight().saturating_mul(16) < weight {
+        if !may_be_mostly_dead(weight, newest.weight()) {
             return Ok(false);
         }
         let mut records = reftable::MergedRefs::new(below.to_vec());
@@ -415,7 +414,7 @@ impl Stack {
         {
             count += 1;
         }
-        Ok(deleted.saturating_mul(2) > count)
+        Ok(is_most_of(deleted, count))
     }
 
     /// Merges all tables into one.
@@ -533,6 +532,17 @@ impl Stack {
         let names = held.snapshot.names.clone();
         self.tables.clean(held.hold.as_mut(), &names, max)
     }
+}
+
+/// Returns whether the deletions of a table of weight `newest` can be most of what is below: one
+/// weighs at least a sixteenth of the record that it deletes.
+fn may_be_mostly_dead(below: u64, newest: u64) -> bool {
+    below >= DEAD_STACK_MIN && newest.saturating_mul(16) >= below
+}
+
+/// Returns whether so many deletions are more than half of so many records.
+fn is_most_of(deleted: u64, records: u64) -> bool {
+    deleted.saturating_mul(2) > records
 }
 
 fn locked() -> Error {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use reftable::compaction::{choose, choose_worthwhile};
 use reftable::{Table, WriteOptions};
 
-use super::{Added, COMPACT_UNDER_LOCK_MAX, DEAD_STACK_MIN, Held, Snapshot, Stack};
+use super::{Added, COMPACT_UNDER_LOCK_MAX, Held, Snapshot, Stack, is_most_of, may_be_mostly_dead};
 
 /// So many times what a commit brings itself may be merged with it under its lock.
 const TIMES_MAX: u64 = 8;
@@ -87,9 +87,7 @@ impl Stack {
         });
         // No ref weighs less than its object id: there cannot be more of them.
         let refs_most = below / self.hash.len() as u64;
-        let is_dead = below >= DEAD_STACK_MIN
-            && own.least.saturating_mul(16) >= below
-            && own.deleted.saturating_mul(2) > refs_most;
+        let is_dead = may_be_mostly_dead(below, own.least) && is_most_of(own.deleted, refs_most);
         (is_chosen || is_dead) && !self.is_any_claimed(&snapshot.names)
     }
 
