@@ -14,6 +14,12 @@ const EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Waiting(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Waiting {
+    /// Does something that is waited for.
+    pub(crate) fn during<T>(what: &'static str, work: impl FnOnce() -> T) -> T {
+        let _waiting = Waiting::begin(what);
+        work()
+    }
+
     /// Begins to wait for `what`. Nothing is shown of what takes less than a second.
     pub(crate) fn begin(what: &'static str) -> Waiting {
         if !std::io::stderr().is_terminal() {

@@ -92,14 +92,13 @@ fn pack(context: &Context, args: &[Vec<u8>], spec: &Spec<Id>) -> Result<()> {
         })
     };
     let store = context.store()?;
-    let waiting = Waiting::begin("Optimizing refs");
-    let result = store.optimize(&Optimize {
+    let options = Optimize {
         auto,
         prune,
         include: &|name| any(&include, name) && !any(&exclude, name),
         warn: &|message| say("error", message.as_bytes()),
-    });
-    drop(waiting);
+    };
+    let result = Waiting::during("Optimizing refs", || store.optimize(&options));
     result.map_err(|error| match store.format() {
         RefFormat::Files => error.into(),
         RefFormat::Reftable => Failure::error(format!("unable to compact stack: {error}"), 255),

@@ -23,8 +23,7 @@ pub(super) fn run(
     verbose: bool,
 ) -> Result<()> {
     let (mut worst, mut written) = (None, Ok(()));
-    let waiting = Waiting::begin("Checking refs");
-    let counts = refdb::verify::deep(repository, &mut |damage| {
+    let mut tell = |damage: &Damage| {
         worst = worst.max(Some(damage.severity));
         if written.is_ok() {
             let line = match json {
@@ -33,9 +32,9 @@ pub(super) fn run(
             };
             written = out.put(line);
         }
-    });
-    drop(waiting);
-    let counts = counts?;
+    };
+    let check = || refdb::verify::deep(repository, &mut tell);
+    let counts = Waiting::during("Checking refs", check)?;
     written?;
     if verbose {
         complain(&format!(

@@ -57,10 +57,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         return Err(SPEC.misuse());
     }
     let repository = context.damaged_repository()?;
-    let waiting = Waiting::begin("Looking for damage");
-    let plan = plan(repository, options);
-    drop(waiting);
-    let plan = plan?;
+    let plan = Waiting::during("Looking for damage", || plan(repository, options))?;
     let most = match std::io::stdout().is_terminal() {
         true => SHOWN_MAX,
         false => usize::MAX,
@@ -89,10 +86,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         return Err(Failure::Exit(TO_DO));
     }
     if !plan.is_empty() {
-        let waiting = Waiting::begin("Repairing");
-        let aside = plan.apply();
-        drop(waiting);
-        let aside = aside?;
+        let aside = Waiting::during("Repairing", || plan.apply())?;
         let aside = shown(repository, &aside);
         complain(&format!(
             "What was there before is in {}\n",
