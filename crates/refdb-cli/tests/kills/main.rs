@@ -3,12 +3,14 @@
 //! no lock is left.
 //!
 //! The points are drawn by a seed from all system calls of all workloads in both formats.
-//! `REFDB_KILL_POINTS` says how many (all, if there are fewer), `REFDB_KILL_SEED` from which seed.
+//! `REFDB_KILL_POINTS` says how many (all, if there are fewer), `REFDB_KILL_SEED` from which seed,
+//! `REFDB_KILL_WORKLOADS` how many workloads are drawn in each of the four formats.
 //! Without `strace` nothing can be killed at a system call: the tests say so and do nothing.
 //! Migrations with worktrees are in `migration`, repairs in `repair`.
 
 #![allow(clippy::print_stderr, reason = "says what was tried")]
 
+mod drawn;
 mod migration;
 mod repair;
 
@@ -33,11 +35,14 @@ const WHAT: &str = "kill points of the real binary";
 /// How many points every test run tries.
 const SHORT: u64 = 1600;
 
+/// How many workloads every test run draws in each format.
+const DRAWN: u64 = 2;
+
 /// Of each workload with the longer ids so many are among them.
 const SHARE_OF_SHA256: usize = 12;
 
 /// One thing that a process does: what it is called, its arguments, and its input.
-type Work = (&'static str, &'static [&'static str], String);
+type Work = (String, &'static [&'static str], String);
 
 /// What finds nothing to do, or is refused, when it is done.
 const ONCE: [&str; 2] = ["to files", "to reftable"];
@@ -57,7 +62,7 @@ fn workloads(repo: &Repo) -> Vec<Work> {
         RefFormat::Files => ("to reftable", TO_REFTABLE),
         RefFormat::Reftable => ("to files", TO_FILES),
     };
-    vec![
+    let named: Vec<(&str, &[&str], String)> = vec![
         (to_other.0, to_other.1, String::new()),
         (
             "expire a reflog",
@@ -128,7 +133,10 @@ fn workloads(repo: &Repo) -> Vec<Work> {
                 update("refs/heads/side", two)
             ),
         ),
-    ]
+    ];
+    let work = named.into_iter();
+    work.map(|(name, args, input)| (name.to_owned(), args, input))
+        .collect()
 }
 
 /// A repository with loose and packed refs, or with several tables.
@@ -281,8 +289,7 @@ struct Case {
 }
 
 impl Case {
-    fn new(format: Format, work: Work) -> Case {
-        let base = base(format);
+    fn new(base: Repo, work: Work) -> Case {
         let repo = base.duplicate();
         let log = repo.path().join("strace");
         let out = traced(repo.path(), work.1, &work.2, &log, None);
@@ -332,7 +339,8 @@ impl Case {
             );
         }
         let again = refdb(dir, self.work.1, &self.work.2);
-        let is_done = ONCE.contains(&self.work.0) && again.stderr.contains_str("already uses");
+        let is_done =
+            ONCE.contains(&self.work.0.as_str()) && again.stderr.contains_str("already uses");
         let is_gone = self.work.0 == "delete an entry" && found != self.old_logs;
         let succeeds = again.status.success() || is_done || is_gone;
         assert!(succeeds, "{context}, again: {again:?}");
@@ -361,8 +369,13 @@ fn a_killed_command_leaves_everything_old_or_everything_new() {
     for refs in [RefFormat::Files, RefFormat::Reftable] {
         for objects in [ObjectFormat::Sha1, ObjectFormat::Sha256] {
             let format = Format { refs, objects };
-            let names = workloads(&base(format));
-            cases.extend(names.into_iter().map(|work| Case::new(format, work)));
+            let named = workloads(&base(format)).into_iter();
+            cases.extend(named.map(|work| Case::new(base(format), work)));
+            let drawn = seed..seed + budget("REFDB_KILL_WORKLOADS", DRAWN);
+            cases.extend(drawn.map(|seed| {
+                let (base, work) = drawn::case(format, seed);
+                Case::new(base, work)
+            }));
         }
     }
     let mut points: Vec<(usize, &Call)> = Vec::new();
@@ -374,5 +387,6 @@ fn a_killed_command_leaves_everything_old_or_everything_new() {
         };
         points.extend(case.calls.iter().step_by(share).map(|at| (index, at)));
     }
+    eprintln!("{} points", points.len());
     try_points(points, most, seed, |&(index, at)| cases[index].kill(at));
 }
