@@ -399,6 +399,7 @@ impl<'q> Expansion<'q> {
             }
             return Ok(());
         }
+        let is_log_only = self.queue.is_log_only(self.edit(update));
         let is_name = is_well_formed(target.as_bytes(), FormatOptions::ONE_LEVEL);
         let end = match is_name.then(|| follow(target.as_name(), |name| session.read(name))) {
             None => End::Nowhere,
@@ -412,7 +413,9 @@ impl<'q> Expansion<'q> {
             self.updates[update].old = id;
         }
         let expected = self.expected(update);
-        if end == End::Nowhere && expected != Wanted::Any {
+        // A reflog entry expects nothing of the ref; Git reads the ref all the same in `files`.
+        let reads = expected != Wanted::Any || self.format == RefFormat::Files && is_log_only;
+        if end == End::Nowhere && reads {
             return self.refuse_lock(update, Reason::Generic, "error reading reference");
         }
         match expected {

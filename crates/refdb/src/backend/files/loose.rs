@@ -112,8 +112,10 @@ pub(crate) fn parse(content: &[u8], format: ObjectFormat) -> Option<Target> {
     let end = content.iter().rposition(|&byte| !is_space(byte))?;
     let content = content.get(..=end)?;
     if let Some(rest) = content.strip_prefix(b"ref:") {
-        let start = rest.iter().position(|&byte| !is_space(byte))?;
-        let target = rest.get(start..)?;
+        // Without a target it is a symref to the name without bytes: it leads nowhere, and can be
+        // deleted and written like any other symref.
+        let start = rest.iter().position(|&byte| !is_space(byte));
+        let target = start.map_or(&b""[..], |start| &rest[start..]);
         return Some(Target::Symbolic(RefName::from_disk(target).to_owned()));
     }
     let (hex, rest) = content.split_at_checked(format.hex_len())?;
@@ -168,15 +170,7 @@ mod tests {
     #[test]
     fn what_is_no_ref() {
         let long = [HEX, b"X"].concat();
-        for content in [
-            &b""[..],
-            b"\n \n",
-            b"ref:",
-            b"ref: \n",
-            &HEX[..39],
-            &long,
-            b"zz",
-        ] {
+        for content in [&b""[..], b"\n \n", &HEX[..39], &long, b"zz"] {
             assert_eq!(target(content), None, "{content:?}");
         }
         assert_eq!(parse(HEX, ObjectFormat::Sha256), None);
@@ -189,6 +183,7 @@ mod tests {
             symref(b"refs/heads/main")
         );
         assert_eq!(target(b"ref:refs/x"), symref(b"refs/x"));
+        assert_eq!(target(b"ref: \n"), symref(b""));
         assert_eq!(target(b"ref:\t \n refs/x y \n"), symref(b"refs/x y"));
     }
 }
