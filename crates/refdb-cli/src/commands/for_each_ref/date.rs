@@ -130,11 +130,15 @@ impl DateFormat {
 }
 
 impl Date {
-    /// Reads what follows `> ` in a line such as `Name <address> 1700000000 +0200`.
+    /// Reads what follows `> ` in a line such as `Name <address> 1700000000 +0200`; what is no
+    /// number counts as 0.
     pub(crate) fn parse(line: &[u8]) -> Option<Date> {
         let (_, after) = line.split_once_str("> ")?;
         let (negative, digits, rest) = number(after);
-        let mut seconds: u64 = digits.to_str().ok()?.parse().ok()?;
+        let mut seconds: u64 = match digits {
+            b"" => 0,
+            digits => digits.to_str().ok()?.parse().ok()?,
+        };
         if negative {
             seconds = seconds.wrapping_neg();
         }
@@ -496,7 +500,11 @@ mod tests {
             }
         }
         assert_eq!(Date::parse(b"> 99999999999999999999 +0000"), None);
-        assert_eq!(Date::parse(b"a <b> x"), None);
+        let epoch = Date {
+            seconds: 0,
+            zone: 0,
+        };
+        assert_eq!(Date::parse(b"a <b> x"), Some(epoch));
     }
 
     #[test]

@@ -280,7 +280,14 @@ pub(crate) fn parse(line: &[u8], format: ObjectFormat) -> Option<LogEntry> {
     let rest = rest.strip_prefix(b"> ")?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (time, rest) = rest.split_at_checked(digits)?;
-    let time = std::str::from_utf8(time).ok()?.parse().ok()?;
+    // Digits that are too many for a moment count as the last one, as they do for Git.
+    let time = match time {
+        b"" => return None,
+        digits => std::str::from_utf8(digits)
+            .ok()?
+            .parse()
+            .unwrap_or(u64::MAX),
+    };
     let (zone, rest) = rest.strip_prefix(b" ")?.split_at_checked(5)?;
     let (sign, number) = zone.split_first()?;
     let number = number.iter().try_fold(0_i16, |sum, digit| {
