@@ -72,27 +72,7 @@ impl<'a> Message<'a> {
 
     /// Appends the subject as a part of a file name.
     pub(crate) fn push_sanitized_subject(&self, out: &mut Vec<u8>) {
-        let start = out.len();
-        let mut gap = false;
-        let line = self.subject;
-        for (at, &byte) in line.iter().enumerate() {
-            let fine = byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_');
-            if !fine {
-                gap = true;
-                continue;
-            }
-            if gap && out.len() > start {
-                out.push(b'-');
-            }
-            gap = false;
-            let repeated = byte == b'.' && at > 0 && line.get(at - 1) == Some(&b'.');
-            if !repeated {
-                out.push(byte);
-            }
-        }
-        while out.len() > start && matches!(out.last(), Some(b'.' | b'-')) {
-            out.pop();
-        }
+        push_sanitized(self.subject, out);
     }
 
     /// Appends the first lines of the message, all but the first of them indented.
@@ -104,6 +84,30 @@ impl<'a> Message<'a> {
             }
             out.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
         }
+    }
+}
+
+/// Appends a text as a part of a file name.
+pub(crate) fn push_sanitized(text: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    let mut gap = false;
+    for (at, &byte) in text.iter().enumerate() {
+        let fine = byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_');
+        if !fine {
+            gap = true;
+            continue;
+        }
+        if gap && out.len() > start {
+            out.push(b'-');
+        }
+        gap = false;
+        let repeated = byte == b'.' && at > 0 && text.get(at - 1) == Some(&b'.');
+        if !repeated {
+            out.push(byte);
+        }
+    }
+    while out.len() > start && matches!(out.last(), Some(b'.' | b'-')) {
+        out.pop();
     }
 }
 

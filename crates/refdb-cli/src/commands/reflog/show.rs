@@ -6,6 +6,7 @@
 mod beyond;
 mod decorate;
 mod filter;
+mod message;
 mod pretty;
 mod revision;
 mod walk;
@@ -492,7 +493,13 @@ impl Settings {
             Decorate::No => None,
             style => Some(Decorations::read(context, style)?),
         };
-        let asks = |template: &[u8]| template.find("%d").or(template.find("%D")).is_some();
+        let asks = |template: &[u8]| {
+            template.find_iter("%").any(|at| {
+                let after = template.get(at + 1..).unwrap_or_default();
+                let after = after.trim_start_with(|sign| matches!(sign, '+' | '-' | ' '));
+                matches!(after.first(), Some(b'd' | b'D'))
+            })
+        };
         let template_decorations = match &self.pretty {
             Pretty::Template(template, _) if asks(template) => {
                 let style = match decorate {

@@ -8,10 +8,10 @@ use refdb::objects::Object;
 use refdb::{ObjectId, Signature};
 
 use super::decorate::Decorations;
+use super::message::{Message, push_without_tabs};
 use super::walk::{Selector, Step};
 use crate::commands::for_each_ref::date::{Clock, Date, DateFormat};
 use crate::commands::for_each_ref::mailmap::Mailmap;
-use crate::commands::for_each_ref::message::Message;
 use crate::context::{Context, Digits};
 use crate::failure::{Failure, Result};
 
@@ -91,7 +91,38 @@ pub(super) struct Printer<'c> {
 struct Person<'d> {
     name: &'d [u8],
     email: &'d [u8],
-    date: Option<Date>,
+    date: Option<Moment<'d>>,
+}
+
+/// When a person did something.
+#[derive(Clone, Copy)]
+struct Moment<'d> {
+    /// The seconds as they are written.
+    digits: &'d [u8],
+    date: Date,
+}
+
+/// What Git's log shows where nothing says when, or no clock can: the first second of 1970.
+const EPOCH: Date = Date {
+    seconds: 0,
+    zone: 0,
+};
+
+impl<'d> Moment<'d> {
+    fn parse(line: &'d [u8]) -> Option<Moment<'d>> {
+        let (_, after) = line.rsplit_once_str(">")?;
+        let after = after.trim_ascii_start();
+        let len = after
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit())
+            .count();
+        let digits = after.get(..len).filter(|digits| !digits.is_empty())?;
+        let date = Date::parse(line).filter(|date| i64::try_from(date.seconds).is_ok());
+        Some(Moment {
+            digits,
+            date: date.unwrap_or(EPOCH),
+        })
+    }
 }
 
 impl<'d> Person<'d> {
@@ -101,7 +132,7 @@ impl<'d> Person<'d> {
         Person {
             name: name.trim_ascii(),
             email,
-            date: Date::parse(line),
+            date: Moment::parse(line),
         }
     }
 }
@@ -129,12 +160,12 @@ impl Printer<'_> {
                 self.push_id(oid, out)?;
                 self.push_decorations(oid, out);
                 out.push(b' ');
-                self.push_selector(step, false, out);
+                self.push_selector(step, false, out)?;
                 out.extend_from_slice(b": ");
                 out.extend_from_slice(&step.entry.message);
                 out.push(b'\n');
             }
-            Pretty::Template(template, _) if template.is_empty() => {}
+            Pretty::Template(template, true) if template.is_empty() => {}
             Pretty::Template(template, terminated) => {
                 if !terminated && !is_first {
                     out.push(end);
@@ -180,7 +211,7 @@ impl Printer<'_> {
         }
         self.push_decorations(oid, out);
         out.extend_from_slice(b"\nReflog: ");
-        self.push_selector(step, false, out);
+        self.push_selector(step, false, out)?;
         let who = &step.entry.who;
         for part in [b" (".as_slice(), &who.name, b" <", &who.email, b">)\n"] {
             out.extend_from_slice(part);
@@ -200,21 +231,18 @@ impl Printer<'_> {
         let message = Message::parse(data);
         let text = match pretty {
             Pretty::Short => message.subject,
-            _ => message.all,
+            _ => message.text,
         };
         let text = text.trim_ascii_end();
         if !text.is_empty() {
             out.push(b'\n');
         }
-        for line in text.lines() {
-            let line = match pretty {
-                Pretty::Raw => line,
-                _ => line.trim_ascii_end(),
-            };
-            if !line.is_empty() || *pretty == Pretty::Raw {
-                out.extend_from_slice(b"    ");
+        for line in text.lines().map(<[u8]>::trim_ascii_end) {
+            out.extend_from_slice(b"    ");
+            match pretty {
+                Pretty::Short | Pretty::Raw => out.extend_from_slice(line),
+                _ => push_without_tabs(line, out),
             }
-            out.extend_from_slice(line);
             out.push(b'\n');
         }
         Ok(())
@@ -250,15 +278,18 @@ impl Printer<'_> {
         };
         let (author, committer) = (Person::parse(&author), Person::parse(&committer));
         let address = |person: &Person<'_>| [person.name, b" <", person.email, b">"].concat();
-        let date = |person: &Person<'_>| self.date(person.date, &self.date);
+        let date = |person: &Person<'_>| {
+            let date = person.date.map_or(EPOCH, |moment| moment.date);
+            self.date(date, &self.date)
+        };
         line("Author", &address(&author));
         match pretty {
-            Pretty::Medium => line("Date", date(&author).as_bytes()),
+            Pretty::Medium => line("Date", &date(&author)?),
             Pretty::Full => line("Commit", &address(&committer)),
             Pretty::Fuller => {
-                line("AuthorDate", date(&author).as_bytes());
+                line("AuthorDate", &date(&author)?);
                 line("Commit", &address(&committer));
-                line("CommitDate", date(&committer).as_bytes());
+                line("CommitDate", &date(&committer)?);
             }
             _ => {}
         }
@@ -285,15 +316,15 @@ impl Printer<'_> {
         Ok(lines.filter_map(ObjectId::from_hex).collect())
     }
 
-    /// Returns a moment as it is shown; nothing for one that no calendar holds.
-    fn date(&self, date: Option<Date>, format: &DateFormat) -> String {
+    /// Returns a moment as it is shown.
+    ///
+    /// # Errors
+    /// For one that Git refuses to show.
+    fn date(&self, date: Date, format: &DateFormat) -> Result<Vec<u8>> {
         let mut text = Vec::new();
-        if let Some(date) = date
-            && date.push(format, &self.clock, &mut text).is_err()
-        {
-            text.clear();
-        }
-        text.to_str_lossy().into_owned()
+        date.push(format, &self.clock, &mut text)
+            .map_err(Failure::fatal)?;
+        Ok(text)
     }
 
     fn push_decorations(&self, oid: ObjectId, out: &mut Vec<u8>) {
@@ -317,20 +348,22 @@ impl Printer<'_> {
     }
 
     /// Appends the name of an entry, such as `HEAD@{1}`.
-    fn push_selector(&self, step: &Step<'_>, short: bool, out: &mut Vec<u8>) {
-        out.extend_from_slice(if short { step.short } else { step.name });
-        out.extend_from_slice(b"@{");
+    fn push_selector(&self, step: &Step<'_>, short: bool, out: &mut Vec<u8>) -> Result<()> {
         let by_time = match step.selector {
             Selector::Time => true,
             Selector::Open => self.date_is_explicit,
             Selector::Position => false,
         };
-        let text = match by_time {
-            true => self.date(Some(moment(&step.entry.who)), &self.date),
-            false => step.position.to_string(),
+        // Before anything is appended: a moment that cannot be shown ends the output here.
+        let which = match by_time {
+            true => self.date(moment(&step.entry.who), &self.date)?,
+            false => step.position.to_string().into_bytes(),
         };
-        out.extend_from_slice(text.as_bytes());
-        out.push(b'}');
+        let name = if short { step.short } else { step.name };
+        for part in [name.as_bytes(), b"@{", &which, b"}"] {
+            out.extend_from_slice(part);
+        }
+        Ok(())
     }
 
     /// Appends what a template makes of an entry.
@@ -341,6 +374,8 @@ impl Printer<'_> {
         commit: &Object,
         out: &mut Vec<u8>,
     ) -> Result<()> {
+        // What stands before it belongs to other entries.
+        let start = out.len();
         let mut rest = template;
         while let Some(at) = rest.find_byte(b'%') {
             let (text, placeholder) = rest.split_at(at);
@@ -359,7 +394,11 @@ impl Printer<'_> {
             match (sign, value.is_empty()) {
                 (b"+", false) => out.push(b'\n'),
                 (b" ", false) => out.push(b' '),
-                (b"-", true) => out.truncate(out.trim_end_with(|c| c == '\n').len()),
+                (b"-", true) => {
+                    let own = out.get(start..).unwrap_or_default();
+                    let kept = own.trim_end_with(|c| c == '\n').len();
+                    out.truncate(start + kept);
+                }
                 _ => {}
             }
             out.extend_from_slice(&value);
@@ -389,7 +428,7 @@ impl Printer<'_> {
                     b'N' | b'E' | b'L' => self.mapped(line)?,
                     _ => line.into(),
                 };
-                let known = self.push_person(*letter, &Person::parse(&line), out);
+                let known = self.push_person(*letter, &Person::parse(&line), out)?;
                 return Ok(known.then_some(2));
             }
             [b'g', letter] => {
@@ -408,8 +447,8 @@ impl Printer<'_> {
                     },
                 };
                 match letter {
-                    b'd' => self.push_selector(step, true, out),
-                    b'D' => self.push_selector(step, false, out),
+                    b'd' => self.push_selector(step, true, out)?,
+                    b'D' => self.push_selector(step, false, out)?,
                     b's' => out.extend_from_slice(&step.entry.message),
                     b'n' | b'N' => out.extend_from_slice(person.name),
                     b'e' | b'E' => out.extend_from_slice(person.email),
@@ -470,10 +509,7 @@ impl Printer<'_> {
             }
             Some(b's') => message().push_subject(out),
             Some(b'f') => message().push_sanitized_subject(out),
-            Some(b'b') => {
-                let body = message().body.trim_start_with(|c| c == '\n');
-                out.extend_from_slice(body);
-            }
+            Some(b'b') => out.extend_from_slice(message().body),
             Some(b'B') => out.extend_from_slice(message().all),
             Some(b'e') => {
                 let mut headers = data.lines().take_while(|line| !line.is_empty());
@@ -486,31 +522,45 @@ impl Printer<'_> {
     }
 
     /// Appends what a letter tells of a person; returns whether it is a known one.
-    fn push_person(&self, letter: u8, person: &Person<'_>, out: &mut Vec<u8>) -> bool {
-        let named = |name: &str| self.date(person.date, &named(name));
+    fn push_person(&self, letter: u8, person: &Person<'_>, out: &mut Vec<u8>) -> Result<bool> {
         let local = |email: &[u8]| {
             email
                 .split_once_str("@")
                 .map_or(email.len(), |(it, _)| it.len())
         };
-        match letter {
-            b'n' | b'N' => out.extend_from_slice(person.name),
-            b'e' | b'E' => out.extend_from_slice(person.email),
+        let format = match letter {
+            b'n' | b'N' => {
+                out.extend_from_slice(person.name);
+                return Ok(true);
+            }
+            b'e' | b'E' => {
+                out.extend_from_slice(person.email);
+                return Ok(true);
+            }
             b'l' | b'L' => {
                 let len = local(person.email);
                 out.extend_from_slice(person.email.get(..len).unwrap_or_default());
+                return Ok(true);
             }
-            b'd' => out.extend_from_slice(self.date(person.date, &self.date).as_bytes()),
-            b'D' => out.extend_from_slice(named("rfc2822").as_bytes()),
-            b'r' => out.extend_from_slice(named("relative").as_bytes()),
-            b'h' => out.extend_from_slice(named("human").as_bytes()),
-            b't' => out.extend_from_slice(named("unix").as_bytes()),
-            b'i' => out.extend_from_slice(named("iso").as_bytes()),
-            b'I' => out.extend_from_slice(named("iso-strict").as_bytes()),
-            b's' => out.extend_from_slice(named("short").as_bytes()),
-            _ => return false,
+            b't' => {
+                out.extend_from_slice(person.date.map_or(b"", |moment| moment.digits));
+                return Ok(true);
+            }
+            b'd' => self.date.clone(),
+            b'D' => named("rfc2822"),
+            b'r' => named("relative"),
+            b'h' => named("human"),
+            b'i' => named("iso"),
+            b'I' => named("iso-strict"),
+            b's' => named("short"),
+            _ => return Ok(false),
+        };
+        match person.date {
+            Some(moment) => out.extend_from_slice(&self.date(moment.date, &format)?),
+            // The younger placeholders stay as they are where nothing says when.
+            None => return Ok(matches!(letter, b'd' | b'D' | b'r' | b'i')),
         }
-        true
+        Ok(true)
     }
 }
 
