@@ -254,6 +254,11 @@ impl Context {
         Ok(revisions.resolve(expression).unwrap_or_default())
     }
 
+    /// Returns `name` with what stands for another ref, such as `@{upstream}`, replaced by that.
+    pub(crate) fn expand_ref(&self, name: &[u8]) -> Result<Vec<u8>> {
+        Ok(self.revisions()?.expand_ref(name)?.into())
+    }
+
     /// Returns the shortest name that still means `name`, unless a later rule makes it mean
     /// something else as well.
     pub(crate) fn shorten(&self, name: RefName<'_>) -> Result<Vec<u8>> {

@@ -32,7 +32,20 @@ impl Revisions<'_> {
     /// # Errors
     /// As for [`Revisions::dwim_ref`].
     pub fn expand_branch(&self, name: &[u8]) -> Result<BString> {
-        let Some((mut branch, len)) = self.interpret(name, true)? else {
+        self.expand(name, true)
+    }
+
+    /// Returns `name` with `@`, `@{-1}`, `@{upstream}` and the like at its beginning replaced by the
+    /// ref that is meant, remote-tracking ones included; anything else as it is.
+    ///
+    /// # Errors
+    /// As for [`Revisions::dwim_ref`].
+    pub fn expand_ref(&self, name: &[u8]) -> Result<BString> {
+        self.expand(name, false)
+    }
+
+    fn expand(&self, name: &[u8], local: bool) -> Result<BString> {
+        let Some((mut branch, len)) = self.interpret(name, local)? else {
             return Ok(name.into());
         };
         branch.extend_from_slice(name.get(len..).unwrap_or_default());

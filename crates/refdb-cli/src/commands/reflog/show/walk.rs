@@ -61,12 +61,13 @@ impl<'c> Walk<'c> {
     /// Adds the reflog that `revision` speaks of, from the entry on that it names. A ref without a
     /// reflog adds nothing.
     pub(super) fn add(&mut self, revision: &[u8]) -> Result<()> {
+        let revision = self.context.expand_ref(revision)?;
         let (name, specifier) = match revision.find_byte(b'@') {
             Some(at) if revision.get(at + 1) == Some(&b'{') => {
                 let (name, specifier) = revision.split_at(at);
                 (name, Some(specifier.get(2..).unwrap_or_default()))
             }
-            _ => (revision, None),
+            _ => (revision.as_slice(), None),
         };
         let mut name = BString::from(name);
         if name.is_empty() {
