@@ -45,6 +45,15 @@ pub(super) fn freeze(
 ) -> Result<Vec<Box<dyn Frozen>>> {
     let mut frozen = Vec::with_capacity(places.len());
     for place in places {
+        // What is left of a worktree that was removed can be a folder without refs. It gets an empty
+        // store: what is not there could neither be locked nor put away.
+        let dir = place.dir.join(match migration.from {
+            RefFormat::Files => "refs",
+            RefFormat::Reftable => "reftable",
+        });
+        if !folder::exists(context.system.as_ref(), &dir)? {
+            context.create_dir(&dir)?;
+        }
         let store = context.store(&place.dir, migration.from)?;
         frozen.push(store.backend().freeze()?);
     }
