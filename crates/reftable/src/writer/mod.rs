@@ -214,7 +214,9 @@ impl<W: Write> Writer<W> {
             offset: 0,
             padding: 0,
             index: Index::default(),
-            objects: options.index_objects.then(Objects::default),
+            objects: options
+                .index_objects
+                .then(|| Objects::new(options.hash.len())),
             deflate: None,
             log_key: Vec::new(),
             stats: Stats::default(),
@@ -373,7 +375,7 @@ impl<W: Write> Writer<W> {
     fn write_objects(&mut self, objects: Objects) -> Result<()> {
         let start = self.offset;
         self.begin_section(ObjectCodec::KIND);
-        let id_len = objects.finish(self.options.hash.len(), |id, blocks| {
+        let id_len = objects.finish(|id, blocks| {
             let count = u8::try_from(blocks.len())
                 .ok()
                 .filter(|count| *count < 8)

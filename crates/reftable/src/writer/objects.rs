@@ -1,8 +1,12 @@
 //! Collects which ref block names which object id, for the object section.
 //!
-//! The ids are sorted once at the end: most tables never get an object section, so collecting has
-//! to be cheap. They are put into buckets by their first bits, which spreads them evenly because
-//! ids are hashes, and sorted there by their first eight bytes, which nearly always decide.
+//! Each id is kept once and has a number; what is collected for a ref is that number and no more.
+//! Many refs name few objects: they are told apart in memory that is at hand, and only the distinct
+//! ones are sorted at the end.
+
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::block::{common_prefix, first_word};
 
@@ -11,115 +15,151 @@ const ID_LEN_MIN: usize = 2;
 const ID_LEN_MAX: usize = 31;
 
 /// The object ids of a table's refs.
-#[derive(Default)]
 pub(super) struct Objects {
-    /// All ids, one behind the other.
+    /// How many bytes an id has.
+    len: usize,
+    /// All ids, one behind the other, in the order of their numbers.
     ids: Vec<u8>,
+    /// What is known of each id.
     seen: Vec<Seen>,
+    numbers: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    /// The ids that the blocks name, by number.
+    mentions: Vec<u32>,
+    /// The offset of each block, and where its mentions begin.
+    blocks: Vec<(u64, usize)>,
 }
 
-/// One mention of an object id.
-#[derive(Clone, Copy, Default)]
+/// What is known of an id.
 struct Seen {
     /// The first bytes of the id.
     word: u64,
-    /// The offset of the ref block.
+    /// How many blocks name it.
+    count: usize,
+    /// The last one of them.
     block: u64,
-    /// Where the id starts in `ids`.
-    at: usize,
 }
 
 impl Objects {
+    /// Begins with no id; all of them are `len` bytes long.
+    pub(super) fn new(len: usize) -> Self {
+        Objects {
+            len,
+            ids: Vec::new(),
+            seen: Vec::new(),
+            numbers: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+            mentions: Vec::new(),
+            blocks: Vec::new(),
+        }
+    }
+
     /// Notes that the ref block at this offset names this id. Offsets never decrease.
     #[inline]
     pub(super) fn add(&mut self, id: &[u8], block: u64) {
-        let word = first_word(id);
-        // Neighbours often name the same object.
-        if let Some(last) = self.seen.last()
-            && (last.word, last.block) == (word, block)
-            && self.ids.get(last.at..) == Some(id)
-        {
+        let Some(number) = self.number(id) else {
+            return;
+        };
+        let seen = &mut self.seen[number as usize];
+        if seen.count > 0 && seen.block == block {
             return;
         }
-        self.seen.push(Seen {
-            word,
-            block,
-            at: self.ids.len(),
-        });
-        self.ids.extend_from_slice(id);
+        seen.count += 1;
+        seen.block = block;
+        if self.blocks.last().is_none_or(|&(last, _)| last != block) {
+            self.blocks.push((block, self.mentions.len()));
+        }
+        self.mentions.push(number);
     }
 
-    /// Sorts the ids, which are `len` bytes long, and calls `f` for each distinct one with its
-    /// abbreviation and the offsets of the blocks that name it. Returns the abbreviated length,
-    /// or `None` if the ids cannot be told apart by as many bytes as the format can express; `f`
-    /// has not been called then.
+    /// Returns the number of an id; `None` for more of them than 32 bits can count, which have no
+    /// place in memory.
+    #[inline]
+    fn number(&mut self, id: &[u8]) -> Option<u32> {
+        let Objects {
+            len,
+            ids,
+            seen,
+            numbers,
+            hasher,
+            ..
+        } = self;
+        let word = first_word(id);
+        let known = |number: &u32| {
+            let at = *number as usize * *len;
+            ids.get(at..at + *len) == Some(id)
+        };
+        // Ids are hashes: their first bytes are as good as all of them.
+        let hash = hasher.hash_one(word);
+        if let Some(&number) = numbers.find(hash, known) {
+            return Some(number);
+        }
+        let number = u32::try_from(seen.len()).ok()?;
+        let again = |number: &u32| hasher.hash_one(seen[*number as usize].word);
+        numbers.insert_unique(hash, number, again);
+        ids.extend_from_slice(id);
+        seen.push(Seen {
+            word,
+            count: 0,
+            block: 0,
+        });
+        Some(number)
+    }
+
+    /// Sorts the ids and calls `f` for each one with its abbreviation and the offsets of the blocks
+    /// that name it. Returns the abbreviated length, or `None` if the ids cannot be told apart by as
+    /// many bytes as the format can express; `f` has not been called then.
     pub(super) fn finish<E>(
-        mut self,
-        len: usize,
+        self,
         mut f: impl FnMut(&[u8], &[u64]) -> Result<(), E>,
     ) -> Result<Option<u8>, E> {
-        let ids = std::mem::take(&mut self.ids);
-        let id = |seen: &Seen| &ids[seen.at..seen.at + len];
-        self.seen = in_buckets(&self.seen);
-        for bucket in self.seen.chunk_by_mut(|a, b| bucket_of(a) == bucket_of(b)) {
-            // Blocks are in order already, and buckets keep it.
-            bucket.sort_by_key(|seen| seen.word);
-            // Ids that differ have the same first bytes only if somebody made them so.
-            for same in bucket.chunk_by_mut(|a, b| a.word == b.word) {
-                if same.windows(2).any(|pair| id(&pair[0]) != id(&pair[1])) {
-                    same.sort_by(|a, b| id(a).cmp(id(b)));
-                }
-            }
-        }
-        let same = |a: &Seen, b: &Seen| a.word == b.word && id(a) == id(b);
-        let groups: Vec<&[Seen]> = self.seen.chunk_by(same).collect();
-        let firsts = groups.iter().map(|group| &group[0]);
-        let shared = |(a, b): (&Seen, &Seen)| match (a.word ^ b.word).leading_zeros() {
-            u64::BITS => common_prefix(id(a), id(b)),
-            bits => bits as usize / 8,
+        let id = |number: usize| &self.ids[number * self.len..(number + 1) * self.len];
+        let words = self.seen.iter().map(|seen| seen.word);
+        let mut order: Vec<(u64, usize)> = words.zip(0..).collect();
+        // Ids that differ have the same first bytes only if somebody made them so.
+        order.sort_unstable_by(|low, high| {
+            let words = low.0.cmp(&high.0);
+            words.then_with(|| id(low.1).cmp(id(high.1)))
+        });
+        let shared = |pair: &[(u64, usize)]| match pair {
+            [low, high] if low.0 != high.0 => (low.0 ^ high.0).leading_zeros() as usize / 8,
+            [low, high] => common_prefix(id(low.1), id(high.1)),
+            _ => 0,
         };
-        let neighbours = firsts.clone().zip(firsts.skip(1));
-        let id_len = neighbours.map(shared).max().unwrap_or(0) + 1;
+        let id_len = order.windows(2).map(shared).max().unwrap_or(0) + 1;
         let id_len = id_len.max(ID_LEN_MIN);
         let Some(stated) = u8::try_from(id_len).ok().filter(|_| id_len <= ID_LEN_MAX) else {
             return Ok(None);
         };
-        let mut blocks = Vec::new();
-        for group in groups {
-            blocks.clear();
-            blocks.extend(group.iter().map(|seen| seen.block));
-            blocks.dedup();
-            f(&id(&group[0])[..id_len], &blocks)?;
+        let (offsets, ends) = self.offsets_by_id();
+        for (_, number) in order {
+            let start = ends[number] - self.seen[number].count;
+            f(&id(number)[..id_len], &offsets[start..ends[number]])?;
         }
         Ok(Some(stated))
     }
-}
 
-/// How many buckets there are.
-const BUCKETS: usize = 1 << 12;
-
-fn bucket_of(seen: &Seen) -> usize {
-    usize::try_from(seen.word >> (u64::BITS - BUCKETS.trailing_zeros())).unwrap_or_default()
-}
-
-/// Puts the mentions into the order of their buckets; within one the order stays.
-fn in_buckets(all: &[Seen]) -> Vec<Seen> {
-    let mut ends = vec![0; BUCKETS];
-    for seen in all {
-        ends[bucket_of(seen)] += 1;
+    /// Returns the offsets of the blocks that name the ids, one id behind the other, and where those
+    /// of each id end.
+    fn offsets_by_id(&self) -> (Vec<u64>, Vec<usize>) {
+        let mut start = 0;
+        let starts = self.seen.iter().map(|seen| {
+            start += seen.count;
+            start - seen.count
+        });
+        let mut next: Vec<usize> = starts.collect();
+        let mut offsets = vec![0; self.mentions.len()];
+        let ends = self.blocks.iter().skip(1).map(|&(_, start)| start);
+        let ends = ends.chain([self.mentions.len()]);
+        for (&(offset, start), end) in self.blocks.iter().zip(ends) {
+            for &number in &self.mentions[start..end] {
+                let place = &mut next[number as usize];
+                offsets[*place] = offset;
+                *place += 1;
+            }
+        }
+        (offsets, next)
     }
-    let mut end = 0;
-    for count in &mut ends {
-        end += *count;
-        *count = end;
-    }
-    let mut sorted = vec![Seen::default(); all.len()];
-    for seen in all.iter().rev() {
-        let place = &mut ends[bucket_of(seen)];
-        *place -= 1;
-        sorted[*place] = *seen;
-    }
-    sorted
 }
 
 #[cfg(test)]
@@ -129,12 +169,12 @@ mod tests {
     type Listed = Vec<(Vec<u8>, Vec<u64>)>;
 
     fn finish(mentions: &[([u8; 20], u64)]) -> (Option<u8>, Listed) {
-        let mut objects = Objects::default();
+        let mut objects = Objects::new(20);
         for (id, block) in mentions {
             objects.add(id, *block);
         }
         let mut out = Vec::new();
-        let len = objects.finish(20, |id, blocks| {
+        let len = objects.finish(|id, blocks| {
             out.push((id.to_vec(), blocks.to_vec()));
             Ok::<(), ()>(())
         });
