@@ -77,10 +77,12 @@ impl<'a> Encoder<'_, 'a> {
     pub(super) fn encode_whole(&self) -> Option<Pending> {
         let tables = &self.snapshot.tables;
         let id_len = self.stack.object_format().raw_len() as u64;
-        let below: u64 = tables.iter().map(|table| table.weight()).sum();
-        let likely = (self.plan.len_hint() as u64).saturating_mul(2 * id_len) > below;
         let is_logged = self.plan.creates_logs || !self.changes.is_empty();
-        if !likely || tables.is_empty() || is_logged || tables.iter().any(|it| it.has_logs()) {
+        if is_logged || tables.iter().any(|it| it.has_logs()) {
+            return None;
+        }
+        let own_about = (self.plan.len_hint() as u64).saturating_mul(id_len);
+        if !self.stack.may_fold_whole(self.snapshot, own_about) {
             return None;
         }
         self.writes().next()?;

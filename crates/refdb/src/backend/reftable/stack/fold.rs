@@ -70,6 +70,18 @@ impl Stack {
         })
     }
 
+    /// Returns whether it is worth finding out if every table is merged with one that is not encoded
+    /// yet, and weighs about so much.
+    pub(in crate::backend::reftable) fn may_fold_whole(
+        &self,
+        snapshot: &Snapshot,
+        own_about: u64,
+    ) -> bool {
+        let below: u64 = snapshot.tables.iter().map(|table| table.weight()).sum();
+        let factor = self.options.geometric_factor;
+        !snapshot.tables.is_empty() && choose_worthwhile(&[below, own_about], factor).is_some()
+    }
+
     /// Returns whether every table is certain to be merged with one that is not encoded yet, so that
     /// the merged one can be encoded at once.
     pub(in crate::backend::reftable) fn folds_whole(&self, snapshot: &Snapshot, own: &Own) -> bool {
