@@ -6,16 +6,17 @@
 //! 2. Nothing here calls upward: backends know names, values, reflog entries, files and locks.
 //! 3. A cursor owns what it reads from, so that no write and no compaction can invalidate it.
 
+mod ahead;
 pub(crate) mod bulk;
 pub(crate) mod cursor;
 pub(crate) mod files;
 pub(crate) mod group;
 pub(crate) mod reftable;
 
-use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use bstr::ByteSlice;
 
@@ -263,11 +264,11 @@ pub(crate) fn in_the_way(existing: &[u8], name: RefName<'_>) -> String {
 /// Writes and entries are made as they are asked for: a large transaction is not copied for its
 /// plan.
 pub(crate) struct Plan<'a> {
-    writes: Box<dyn Fn() -> Writes<'a> + 'a>,
-    log: Box<dyn Fn(usize) -> Option<LogWrite<'a>> + 'a>,
+    writes: Box<dyn Fn() -> Writes<'a> + Sync + 'a>,
+    log: Box<dyn Fn(usize) -> Option<LogWrite<'a>> + Sync + 'a>,
     log_places: usize,
-    committer: Box<dyn Fn() -> Result<Signature> + 'a>,
-    who: OnceCell<Signature>,
+    committer: Box<dyn Fn() -> Result<Signature> + Sync + 'a>,
+    who: OnceLock<Signature>,
     /// What happens to whole reflogs before the entries are appended.
     pub(crate) log_changes: Vec<LogChange<'a>>,
     /// Refs that are deleted although they do not exist. Where reflogs are files, one that was
@@ -302,10 +303,10 @@ impl<'a> Plan<'a> {
     /// Makes a plan of `writes` and of the entries that `log` makes for the places up to
     /// `log_places`. Who is named in them is asked of `committer` when the first one is written.
     pub(crate) fn new(
-        writes: impl Fn() -> Writes<'a> + 'a,
-        log: impl Fn(usize) -> Option<LogWrite<'a>> + 'a,
+        writes: impl Fn() -> Writes<'a> + Sync + 'a,
+        log: impl Fn(usize) -> Option<LogWrite<'a>> + Sync + 'a,
         log_places: usize,
-        committer: impl Fn() -> Result<Signature> + 'a,
+        committer: impl Fn() -> Result<Signature> + Sync + 'a,
         initial: bool,
     ) -> Self {
         Plan {
@@ -313,7 +314,7 @@ impl<'a> Plan<'a> {
             log: Box::new(log),
             log_places,
             committer: Box::new(committer),
-            who: OnceCell::new(),
+            who: OnceLock::new(),
             log_changes: Vec::new(),
             ended: Vec::new(),
             initial,
@@ -326,7 +327,7 @@ impl<'a> Plan<'a> {
     pub(crate) fn of(
         writes: Vec<Write<'a>>,
         logs: Vec<LogWrite<'a>>,
-        committer: impl Fn() -> Result<Signature> + 'a,
+        committer: impl Fn() -> Result<Signature> + Sync + 'a,
     ) -> Self {
         let places = logs.len();
         Plan::new(

@@ -27,7 +27,7 @@ use crate::target::Target;
 /// A session that gathers plans.
 pub(crate) struct GroupSession<'b> {
     session: Box<dyn Session + 'b>,
-    committer: Box<dyn Fn() -> Result<Signature> + 'b>,
+    committer: Box<dyn Fn() -> Result<Signature> + Sync + 'b>,
     /// The names whose locks are held, with what was found under them.
     locked: HashMap<RefNameBuf, Option<Ref>>,
     /// Names that were locked and released again.
@@ -56,7 +56,7 @@ impl<'b> GroupSession<'b> {
     /// nobody.
     pub(crate) fn new(
         session: Box<dyn Session + 'b>,
-        committer: impl Fn() -> Result<Signature> + 'b,
+        committer: impl Fn() -> Result<Signature> + Sync + 'b,
     ) -> Self {
         GroupSession {
             session,

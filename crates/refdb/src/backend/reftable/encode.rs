@@ -7,6 +7,7 @@ use reftable::{
 use super::log_write::LogChangeRecord;
 use super::logs;
 use super::stack::{Added, Own, Snapshot, Stack};
+use crate::backend::ahead::ahead;
 use crate::backend::{NewValue, Plan, Write};
 use crate::error::Result;
 use crate::name::RefName;
@@ -28,7 +29,7 @@ pub(super) struct Encoder<'e, 'a> {
     /// Records of reflogs that are changed as a whole.
     pub(super) changes: &'e [LogChangeRecord],
     /// Returns the name within the stack, if it is kept there.
-    pub(super) within: &'e dyn Fn(RefName<'a>) -> Option<RefName<'a>>,
+    pub(super) within: &'e (dyn Fn(RefName<'a>) -> Option<RefName<'a>> + Sync),
     /// Whether a name is another one within the stack, which can change their order.
     pub(super) renamed: bool,
 }
@@ -52,11 +53,11 @@ impl<'a> Encoder<'_, 'a> {
         let options = self.stack.write_options(index, max);
         let format_error = |error| self.stack.format_error(error);
         let mut writer = Writer::new(Vec::new(), options.clone()).map_err(format_error)?;
-        for write in self.writes() {
-            writer
-                .add_ref(record(&write, index))
-                .map_err(format_error)?;
-        }
+        self.with_writes(|writes| {
+            let mut writes = writes.map(|write| writer.add_ref(record(&write, index)));
+            writes.try_for_each(|added| added)
+        })
+        .map_err(format_error)?;
         self.add_lines(&lines, &mut writer)?;
         let finished = writer.finish().map_err(format_error)?;
         let added = Added {
@@ -94,11 +95,11 @@ impl<'a> Encoder<'_, 'a> {
             most: 1,
             deleted: 0,
         };
-        let merge = |own: &mut Own| -> reftable::Result<_> {
+        let merge = |writes: &mut dyn Iterator<Item = Write<'a>>| -> reftable::Result<_> {
             let mut writer = Writer::new(Vec::new(), options.clone())?;
             let mut old = MergedRefs::new(tables.clone()).live_only();
             let mut has_old = old.advance()?;
-            for write in self.writes() {
+            for write in writes {
                 while has_old && old.name() < write.name.as_bytes() {
                     writer.add_ref(old.record())?;
                     has_old = old.advance()?;
@@ -126,7 +127,7 @@ impl<'a> Encoder<'_, 'a> {
             writer.finish()
         };
         // What the writer refuses is refused again, with its reason, when it is encoded alone.
-        let finished = merge(&mut own).ok()?;
+        let finished = self.with_writes(merge).ok()?;
         let is_done = !finished.stats.is_empty() && self.stack.folds_whole(self.snapshot, &own);
         is_done.then_some(Pending {
             content: finished.sink,
@@ -136,6 +137,11 @@ impl<'a> Encoder<'_, 'a> {
             },
             replaces: tables.len(),
         })
+    }
+
+    /// Does something with the new values of names in the stack, in their order.
+    fn with_writes<R>(&self, work: impl FnOnce(&mut dyn Iterator<Item = Write<'a>>) -> R) -> R {
+        ahead(self.plan.len_hint(), || self.writes(), work)
     }
 
     /// Returns the new values of names in the stack, in their order.
