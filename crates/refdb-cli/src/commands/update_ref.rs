@@ -7,6 +7,7 @@ mod fields;
 #[cfg(test)]
 mod fuzz;
 mod input;
+mod plain;
 mod session;
 
 use refdb::{Edit, Expected, ObjectId, RefName, Store};

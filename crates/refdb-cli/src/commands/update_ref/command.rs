@@ -96,45 +96,6 @@ pub(super) fn split(piece: &[u8], zero: bool, ended: bool) -> Option<(&[u8], &[u
     Some(piece.split_at(len))
 }
 
-/// Reads the line that comes first if it creates, updates or deletes in the usual form: a bare name,
-/// object ids in full. Returns the edit and what follows the line. Whatever is unusual is for
-/// [`Parser`], which knows all forms and all complaints; of the name of a ref that gets a value
-/// nothing is looked at here, since the transaction does that.
-pub(super) fn plain<'p>(text: &'p [u8], hex_len: usize) -> Option<(Verb, Edit<'p>, &'p [u8])> {
-    let (verb, rest) = if let Some(rest) = text.strip_prefix(b"create ") {
-        (Verb::Create, rest)
-    } else if let Some(rest) = text.strip_prefix(b"update ") {
-        (Verb::Update, rest)
-    } else {
-        (Verb::Delete, text.strip_prefix(b"delete ")?)
-    };
-    let (name, rest) = rest.split_at(rest.iter().position(|byte| matches!(byte, b' ' | b'\n'))?);
-    if matches!(name.first(), None | Some(b'"')) {
-        return None;
-    }
-    let mut fields = Fields::new(rest, false);
-    let (first, second) = (fields.plain_oid(hex_len), fields.plain_oid(hex_len));
-    // Whatever is no id in full was not read, and stands here.
-    let after = fields.rest().strip_prefix(b"\n")?;
-    let ref_name = RefName::from_disk(name);
-    let edit = match (verb, first, second) {
-        (Verb::Create, Some(new), None) if !new.is_null() => {
-            Edit::update(ref_name, new).expecting(Expected::Missing)
-        }
-        (Verb::Update, Some(new), old) if !new.is_null() => {
-            Edit::update(ref_name, new).expecting(expected(old))
-        }
-        (Verb::Delete, old, None) if old.is_none_or(|old| !old.is_null()) => {
-            if !is_well_formed(name, FormatOptions::ONE_LEVEL) {
-                return None;
-            }
-            Edit::delete(ref_name).expecting(expected(old))
-        }
-        _ => return None,
-    };
-    Some((verb, edit, after))
-}
-
 /// Returns the verb of a command and what follows it.
 ///
 /// # Errors

@@ -2,17 +2,22 @@
 //! more than that. `REFDB_UPDATE_REF_INPUTS` says how many inputs, `REFDB_UPDATE_REF_SEED` from which
 //! seed.
 
+use bstr::ByteSlice;
 use refdb_testkit::Format;
 use refdb_testkit::repo::Repo;
 use refdb_testkit::rng::Rng;
 use refdb_testkit::trust::{Tally, budget};
 
 use super::command::{Parser, Verb, recognise, split};
+use super::plain;
 use crate::context::Context;
 use crate::global;
 
 /// How many inputs every test run tries.
 const SHORT: u64 = 20_000;
+
+/// Where an object id in full is among the words.
+const COMMIT_AT: usize = 24;
 
 /// Words of which inputs are made, beside arbitrary bytes.
 fn words(repo: &Repo) -> Vec<Vec<u8>> {
@@ -64,6 +69,10 @@ fn input(rng: &mut Rng, words: &[Vec<u8>]) -> Vec<u8> {
     let mut input = Vec::new();
     let end = if rng.percent(50) { b'\n' } else { 0 };
     for _ in 0..1 + rng.below(6) {
+        if end == b'\n' && rng.percent(20) {
+            input.extend_from_slice(&usual_line(rng, words));
+            continue;
+        }
         for at in 0..1 + rng.below(5) {
             if at > 0 {
                 input.push(if rng.percent(80) { b' ' } else { end });
@@ -74,6 +83,8 @@ fn input(rng: &mut Rng, words: &[Vec<u8>]) -> Vec<u8> {
             input.push(end);
         }
     }
+    // There may be no byte to change.
+    input.push(end);
     for _ in 0..rng.below(4) {
         let at = rng.below(input.len());
         let byte = u8::try_from(rng.below(256)).expect("a byte");
@@ -85,6 +96,54 @@ fn input(rng: &mut Rng, words: &[Vec<u8>]) -> Vec<u8> {
         input.push(end);
     }
     input
+}
+
+/// Makes a line that nearly has the usual form.
+fn usual_line(rng: &mut Rng, words: &[Vec<u8>]) -> Vec<u8> {
+    let verb = *rng.pick(&["create", "update", "delete"]);
+    let name = *rng.pick(&[
+        "refs/heads/main",
+        "HEAD",
+        "refs/tags/new",
+        "refs/heads/..",
+        "\"q\"",
+    ]);
+    let mut line = format!("{verb} {name}").into_bytes();
+    for _ in 0..rng.below(3) {
+        line.push(b' ');
+        let at = match rng.percent(80) {
+            true => COMMIT_AT,
+            false => rng.below(words.len()),
+        };
+        line.extend_from_slice(&words[at]);
+    }
+    line.push(b'\n');
+    line
+}
+
+/// A line that is found to have the usual form comes to the same as it does for all other commands.
+fn check_plain(context: &Context, input: &[u8]) -> usize {
+    let hex_len = context.object_format().expect("a repository").hex_len();
+    let lines = plain::lines(input, hex_len);
+    for line in &lines {
+        let edit = line.edit(input);
+        let (command, _) = split(&input[line.start..], false, true).expect("a whole line");
+        assert_eq!(line.end, line.start + command.len());
+        let (verb, fields) = recognise(command, false).expect("a known verb");
+        assert_eq!(verb, line.verb);
+        match Parser::new(context, verb, fields, false, false).edit() {
+            Ok(other) => assert_eq!(format!("{edit:?}"), format!("{other:?}")),
+            Err(_) => {
+                let store = context.store().expect("a repository");
+                assert!(
+                    store.transaction().add(edit).is_err(),
+                    "{}",
+                    command.as_bstr()
+                );
+            }
+        }
+    }
+    lines.len()
 }
 
 /// Reads all commands of an input; returns how many were understood.
@@ -131,14 +190,17 @@ fn any_input_is_read_or_refused() {
     let args = [format!("--git-dir={git_dir}"), "update-ref".to_owned()];
     let (globals, _) = global::parse(&args.map(String::into_bytes)).expect("good options");
     let context = Context::new(globals);
-    let (mut rng, words, mut understood) = (Rng::new(seed), words(&repo), 0);
+    let (mut rng, words, mut understood, mut usual) = (Rng::new(seed), words(&repo), 0, 0);
+    assert_eq!(words[COMMIT_AT], repo.objects().commits[0].as_bytes());
     for _ in 0..budget("REFDB_UPDATE_REF_INPUTS", SHORT) {
         let input = input(&mut rng, &words);
         understood += [false, true]
             .map(|zero| read(&context, &input, zero))
             .iter()
             .sum::<usize>();
+        usual += check_plain(&context, &input);
         tally.add(1);
     }
+    assert!(usual > 100, "only {usual} lines had the usual form");
     assert!(understood > 100, "only {understood} commands made sense");
 }

@@ -1,53 +1,118 @@
 //! Standard input, as far as it has arrived and as far as whole records go.
 //!
 //! What has arrived is given at once, so that a program that waits for an answer to its last line
-//! gets it. One buffer serves the whole input.
+//! gets it. Where much arrives, a second thread reads on, and looks at the lines, while the first one
+//! works on those before.
 
 use std::io::stdin;
+use std::mem;
+use std::sync::mpsc::{channel, sync_channel};
+use std::thread;
 
 use bstr::ByteSlice;
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, read};
 
+use super::plain::{self, Plain};
 use crate::failure::{Failure, Result};
 
 /// How much is asked for at once: more than a pipe holds.
 const READ_SIZE: usize = 256 << 10;
 
+/// A program that sends so much at once does not wait for an answer to each line.
+const LARGE: usize = 32 << 10;
+
+/// So many pieces may wait for the first thread.
+const WAITING_MAX: usize = 2;
+
 /// Standard input.
 pub(super) struct Input {
     terminator: u8,
+    /// How long an object id is in lines of the usual form; `None` where there are no lines.
+    hex_len: Option<usize>,
+    /// What has arrived and was not given.
     buffer: Vec<u8>,
-    /// How much of the buffer was taken.
-    taken: usize,
     ended: bool,
 }
 
+/// Records that have arrived together.
+pub(super) struct Piece {
+    /// Their bytes. Each of them is whole, unless the input has ended.
+    pub(super) text: Vec<u8>,
+    /// The lines that have the usual form.
+    pub(super) lines: Vec<Plain>,
+    /// Whether nothing is left to read.
+    pub(super) ended: bool,
+}
+
 impl Input {
-    /// Begins to read records that end with `terminator`.
-    pub(super) fn new(terminator: u8) -> Self {
+    /// Begins to read lines, or, without the length of an object id, records that end with a NUL.
+    pub(super) fn new(hex_len: Option<usize>) -> Self {
         Input {
-            terminator,
+            terminator: if hex_len.is_some() { b'\n' } else { 0 },
+            hex_len,
             buffer: Vec::new(),
-            taken: 0,
             ended: false,
         }
     }
 
-    /// Returns whether nothing is left to read.
-    pub(super) fn ended(&self) -> bool {
-        self.ended
+    /// Calls `work` with one piece after the other, until the input has ended.
+    ///
+    /// # Errors
+    /// The first one of `work`, and as for [`Input::next`].
+    pub(super) fn each(mut self, mut work: impl FnMut(Piece) -> Result<()>) -> Result<()> {
+        while let Some(piece) = self.next()? {
+            if piece.text.len() >= LARGE {
+                return self.each_ahead(piece, work);
+            }
+            work(piece)?;
+        }
+        Ok(())
     }
 
-    /// Waits until a record has ended that was not whole before, or the input has. Returns whether
-    /// there is anything.
+    /// As [`Input::each`] from a piece on, with a second thread. It is not waited for: after an error it may read on
+    /// until the process ends.
+    fn each_ahead(self, first: Piece, mut work: impl FnMut(Piece) -> Result<()>) -> Result<()> {
+        let (give, take) = channel::<Input>();
+        let (sender, receiver) = sync_channel(WAITING_MAX);
+        let reader = thread::Builder::new().spawn(move || {
+            let Ok(mut input) = take.recv() else {
+                return;
+            };
+            while let Some(piece) = input.next().transpose() {
+                if sender.send(piece).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut own = Some(self);
+        if reader.is_ok() {
+            own = own
+                .and_then(|input| give.send(input).err())
+                .map(|unsent| unsent.0);
+        }
+        work(first)?;
+        for piece in receiver {
+            work(piece?)?;
+        }
+        // Perhaps no thread is to be had.
+        while let Some(piece) = own.as_mut().map_or(Ok(None), Input::next)? {
+            work(piece)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a record has ended that was not whole before, or the input has. Returns what is
+    /// there, perhaps nothing at the end, or `None` after that.
     ///
     /// # Errors
     /// Fatal when standard input cannot be read.
-    pub(super) fn wait(&mut self) -> Result<bool> {
-        self.buffer.drain(..self.taken);
-        self.taken = 0;
-        while !self.ended {
+    fn next(&mut self) -> Result<Option<Piece>> {
+        if self.ended {
+            return Ok(None);
+        }
+        let mut whole = 0;
+        while !self.ended && whole == 0 {
             let searched = self.buffer.len();
             self.buffer.reserve(READ_SIZE);
             let count = loop {
@@ -64,20 +129,19 @@ impl Input {
             };
             self.ended = count == 0;
             let arrived = self.buffer.get(searched..).unwrap_or_default();
-            if arrived.rfind_byte(self.terminator).is_some() {
-                break;
-            }
+            let end = arrived.rfind_byte(self.terminator);
+            whole = end.map_or(0, |end| searched + end + 1);
         }
-        Ok(!self.buffer.is_empty())
-    }
-
-    /// Returns what is there and not taken.
-    pub(super) fn text(&self) -> &[u8] {
-        self.buffer.get(self.taken..).unwrap_or_default()
-    }
-
-    /// Takes so many bytes.
-    pub(super) fn take(&mut self, len: usize) {
-        self.taken += len;
+        if self.ended {
+            whole = self.buffer.len();
+        }
+        let rest = self.buffer.split_off(whole);
+        let text = mem::replace(&mut self.buffer, rest);
+        let lines = self.hex_len.map(|hex_len| plain::lines(&text, hex_len));
+        Ok(Some(Piece {
+            text,
+            lines: lines.unwrap_or_default(),
+            ended: self.ended,
+        }))
     }
 }

@@ -11,9 +11,10 @@ use refdb::{
     Transaction,
 };
 
-use super::command::{Parser, Verb, plain, recognise, split};
+use super::command::{Parser, Verb, recognise, split};
 use super::fields::Fields;
-use super::input::Input;
+use super::input::{Input, Piece};
+use super::plain::Plain;
 use super::{Settings, tell_afterwards};
 use crate::context::Context;
 use crate::failure::{Failure, Result, say};
@@ -21,14 +22,22 @@ use crate::output::Output;
 
 /// Reads and carries out everything on standard input.
 pub(super) fn run(context: &Context, out: &mut Output, settings: &Settings) -> Result<()> {
-    let terminator = if settings.zero { 0 } else { b'\n' };
-    let mut input = Input::new(terminator);
     let mut session = Session::new(context, out, settings)?;
-    // Nothing is left when the input has ended: its last command is whole, whatever it looks like.
-    while input.wait()? {
-        let taken = session.carry_out(input.text(), input.ended())?;
-        input.take(taken);
-    }
+    let hex_len = match settings.zero {
+        true => None,
+        false => Some(context.object_format()?.hex_len()),
+    };
+    // The records that there are of a command whose others have not arrived. Nothing is left when the
+    // input has ended: its last command is whole, whatever it looks like.
+    let mut begun = Vec::new();
+    Input::new(hex_len).each(|mut piece| {
+        if !begun.is_empty() {
+            piece.text = [mem::take(&mut begun), piece.text].concat();
+        }
+        let taken = session.carry_out(&piece)?;
+        begun = piece.text.split_off(taken);
+        Ok(())
+    })?;
     session.end()
 }
 
@@ -105,23 +114,27 @@ impl<'c> Session<'c> {
     }
 
     /// Carries out the commands that are whole; returns how long they are together.
-    fn carry_out(&mut self, text: &[u8], ended: bool) -> Result<usize> {
-        let done = self.carry_out_text(text, ended);
+    fn carry_out(&mut self, piece: &Piece) -> Result<usize> {
+        let done = self.carry_out_commands(piece);
         let answers = mem::take(&mut self.answers);
         self.out.put(answers)?;
         self.out.flush()?;
         done
     }
 
-    fn carry_out_text(&mut self, text: &[u8], ended: bool) -> Result<usize> {
-        let zero = self.settings.zero;
+    fn carry_out_commands(&mut self, piece: &Piece) -> Result<usize> {
+        let text = piece.text.as_slice();
+        let mut lines = piece.lines.iter().peekable();
         let mut rest = text;
         while !rest.is_empty() {
-            if let Some(after) = self.gather_plain(rest)? {
-                rest = after;
+            let at = text.len() - rest.len();
+            if let Some(line) = lines.next_if(|line| line.start == at)
+                && self.gather_plain(line, text)
+            {
+                rest = text.get(line.end..).unwrap_or_default();
                 continue;
             }
-            let Some((command, after)) = split(rest, zero, ended) else {
+            let Some((command, after)) = split(rest, self.settings.zero, piece.ended) else {
                 break;
             };
             rest = after;
@@ -225,22 +238,15 @@ impl<'c> Session<'c> {
         done
     }
 
-    /// Adds the edit that comes first, if it has the usual form and nothing is wrong with it; returns
-    /// what follows it. All else is read as any other command, which also finds the right words.
-    fn gather_plain<'t>(&mut self, text: &'t [u8]) -> Result<Option<&'t [u8]>> {
+    /// Adds the edit of a line of the usual form, if nothing is wrong with it. All else is read as any
+    /// other command, which also finds the right words.
+    fn gather_plain(&mut self, line: &Plain, text: &[u8]) -> bool {
         let is_open = matches!(self.state, State::Open(_) | State::Started(_));
-        if self.settings.zero || !is_open {
-            return Ok(None);
-        }
-        let hex_len = self.context.object_format()?.hex_len();
-        let Some((verb, edit, after)) = plain(text, hex_len) else {
-            return Ok(None);
-        };
-        let is_added = self.add(verb, edit, self.no_deref).is_ok();
+        let is_added = is_open && self.add(line.verb, line.edit(text), self.no_deref).is_ok();
         if is_added {
             self.no_deref = self.settings.no_deref;
         }
-        Ok(is_added.then_some(after))
+        is_added
     }
 
     /// Adds an edit to the transaction, or sets the option for the next one.
