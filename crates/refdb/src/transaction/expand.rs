@@ -14,7 +14,7 @@ use crate::resolve::{End, follow};
 use crate::target::Target;
 
 use super::ids::{Id, Ids};
-use super::queue::{Queue, Wanted};
+use super::queue::{Order, Queue, Wanted};
 
 /// All updates that the edits come to. The first ones are the edits themselves.
 pub(super) struct Expansion<'q> {
@@ -22,6 +22,8 @@ pub(super) struct Expansion<'q> {
     pub(super) ids: Ids,
     /// The positions of the edits in the order of their names.
     pub(super) order: &'q [usize],
+    /// Whether no two edits are of one name.
+    pub(super) distinct: bool,
     pub(super) batch: bool,
     pub(super) format: RefFormat,
     pub(super) updates: Vec<Update>,
@@ -78,7 +80,7 @@ impl<'q> Expansion<'q> {
     pub(super) fn new(
         queue: &'q Queue,
         ids: Ids,
-        order: &'q [usize],
+        order: &'q Order,
         batch: bool,
         format: RefFormat,
     ) -> Self {
@@ -98,7 +100,8 @@ impl<'q> Expansion<'q> {
         Expansion {
             queue,
             ids,
-            order,
+            order: &order.edits,
+            distinct: order.distinct,
             batch,
             format,
             updates: updates.collect(),

@@ -17,6 +17,9 @@ impl Expansion<'_> {
         by_name: &[usize],
         start: usize,
     ) -> Result<()> {
+        if start == 0 && self.distinct {
+            return self.lock_fresh(session, by_name.to_vec());
+        }
         let mut fresh: Vec<usize> = Vec::with_capacity(by_name.len());
         let mut twins: Vec<(usize, usize)> = Vec::new();
         for &update in by_name {

@@ -108,7 +108,9 @@ impl Session for ReftableSession<'_> {
             let (place, bare) = self.backend.layout.locate(name);
             let index = self.part(&place)?;
             let part = &mut self.parts[index];
-            part.renamed |= bare != name;
+            // It is the end of the name: the whole of it, if it is as long.
+            let is_whole = bare.as_bytes().len() == name.as_bytes().len();
+            part.renamed |= !is_whole;
             let tables = &part.held.snapshot.tables;
             if names.len() < ONE_PASS_MIN {
                 let found = find(&part.stack, tables, bare)?;
@@ -120,7 +122,7 @@ impl Session for ReftableSession<'_> {
             }
             let walk = walks[index].get_or_insert_with(|| Walk::new(tables));
             // What lies below a name may be in another stack than the name.
-            let knows_all = bare == name && !self.backend.layout.is_linked();
+            let knows_all = is_whole && !self.backend.layout.is_linked();
             let locked = match walk.find(&part.stack, bare)? {
                 Some(found) => Locked::Found(found),
                 None if knows_all && walk.is_alone(bare) => Locked::Alone,
