@@ -68,6 +68,55 @@ for_every_format! {
         }
     }
 
+    fn all_refs_one_after_the_other(format) {
+        let (_clone, repository, map) = store_of(format);
+        let store = repository.store();
+        let oid = ObjectId::from_hex(map.values().next().expect("a ref").as_bytes());
+        let oid = oid.expect("an object id");
+        let mut transaction = store.transaction();
+        for number in 0..4000 {
+            let (name, target) = (format!("refs/more/{number}"), format!("refs/more/{}", number - 1));
+            let edit = match number % 10 {
+                9 => Edit::symbolic(RefName::new(&name).unwrap(), RefName::new(&target).unwrap()),
+                _ => Edit::update(RefName::new(&name).unwrap(), oid).skip_object_check(),
+            };
+            transaction.add(edit).expect("a good edit");
+        }
+        let outcome = transaction.commit().expect("nobody is in the way");
+        assert!(outcome.afterwards.is_empty());
+        let mut refs = store.refs().expect("a cursor").excluding([b"refs/more/1".to_vec()]);
+        let mut expected = Vec::new();
+        while let Some(record) = refs.next().expect("the store is whole") {
+            expected.push(format!("{record:?}"));
+        }
+        assert!(expected.len() > 5000, "several batches");
+        let mut found = Vec::new();
+        refs.seek(b"").expect("a seek");
+        let is_whole = refs.each(|record| {
+            found.push(format!("{record:?}"));
+            Ok::<_, refdb::Error>(true)
+        });
+        assert!(is_whole.expect("the store is whole"));
+        assert!(found == expected);
+
+        // Stopped, and failed, early and late.
+        for most in [1, 3000, 5000] {
+            for fails in [false, true] {
+                let mut count = 0;
+                refs.seek(b"").expect("a seek");
+                let ended = refs.each(|_| {
+                    count += 1;
+                    match fails && count == most {
+                        true => Err(refdb::Error::new(refdb::ErrorKind::Misuse, "enough")),
+                        false => Ok(count < most),
+                    }
+                });
+                assert_eq!(count, most);
+                assert_eq!(ended.ok(), (!fails).then_some(false));
+            }
+        }
+    }
+
     fn exclusions_are_jumped_over(format) {
         let (_clone, repository, map) = store_of(format);
         let names: Vec<Vec<u8>> = map.keys().cloned().collect();

@@ -13,7 +13,7 @@ use refdb_testkit::oracle::workspace_root;
 /// The modules of refdb from the lowest layer up. A module may import from lower layers, and from
 /// its own.
 const LAYERS: &[&[&str]] = &[
-    &["error", "hook", "name", "oid", "reflog", "target"],
+    &["beside", "error", "hook", "name", "oid", "reflog", "target"],
     &["system"],
     &["date", "layout", "lockfile", "objects", "options"],
     &["graph"],

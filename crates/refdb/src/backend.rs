@@ -6,7 +6,7 @@
 //! 2. Nothing here calls upward: backends know names, values, reflog entries, files and locks.
 //! 3. A cursor owns what it reads from, so that no write and no compaction can invalidate it.
 
-mod ahead;
+pub(crate) mod batch;
 pub(crate) mod bulk;
 pub(crate) mod cursor;
 pub(crate) mod files;
@@ -297,7 +297,7 @@ pub(crate) enum LogChange<'a> {
 }
 
 /// The new values of a plan, one after the other.
-pub(crate) type Writes<'a> = Box<dyn Iterator<Item = Write<'a>> + 'a>;
+pub(crate) type Writes<'a> = Box<dyn Iterator<Item = Write<'a>> + Send + 'a>;
 
 impl<'a> Plan<'a> {
     /// Makes a plan of `writes` and of the entries that `log` makes for the places up to

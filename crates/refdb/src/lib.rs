@@ -109,6 +109,7 @@ pub mod transaction;
 pub mod verify;
 
 mod backend;
+mod beside;
 mod lockfile;
 mod resolve;
 

@@ -17,9 +17,11 @@
 
 use std::sync::Arc;
 
+use crate::backend::batch::Batch;
 use crate::backend::cursor::{Cursor, ListCursor, RefRecord};
 use crate::backend::{Backend, LogChange, LogOrder, OptimizeOptions, Ref, RefFormat};
-use crate::error::Result;
+use crate::beside::{BATCH, beside};
+use crate::error::{Error, Result};
 use crate::hook;
 use crate::layout::Layout;
 use crate::name::{RefName, RefNameBuf};
@@ -379,6 +381,10 @@ impl Default for Optimize<'_> {
     }
 }
 
+/// So many refs are read before a second thread is asked to read the others: a short listing is done
+/// sooner than a thread begins.
+const READ_ALONE_MAX: usize = 2 << 10;
+
 /// A cursor over the refs of a store, with ranges that it leaves out.
 pub struct Refs {
     cursor: Box<dyn Cursor>,
@@ -437,6 +443,53 @@ impl Refs {
             }
         }
         Ok(None)
+    }
+
+    /// Calls `each` with every ref from here on, until it gives `false`; returns whether it never did.
+    /// Where there are many refs, a second thread reads them, a little ahead: after `false` or an error
+    /// the cursor stands nowhere in particular, until the next seek.
+    ///
+    /// # Errors
+    /// The first one of `each`; `Corrupt` or `Io` for the files.
+    pub fn each<E: From<Error>>(
+        &mut self,
+        mut each: impl FnMut(RefRecord<'_>) -> std::result::Result<bool, E>,
+    ) -> std::result::Result<bool, E> {
+        for _ in 0..READ_ALONE_MAX {
+            match self.next()? {
+                None => return Ok(true),
+                Some(record) if !each(record)? => return Ok(false),
+                Some(_) => {}
+            }
+        }
+        let mut more = true;
+        let read = || {
+            let mut batch = Batch::default();
+            while more && batch.len() < BATCH {
+                match self.next() {
+                    Ok(Some(record)) => batch.push(&record),
+                    Ok(None) => more = false,
+                    Err(error) => {
+                        more = false;
+                        return Some((batch, Some(error)));
+                    }
+                }
+            }
+            (batch.len() > 0).then_some((batch, None))
+        };
+        beside(read, |batches| {
+            for (batch, failure) in batches {
+                for record in batch.records() {
+                    if !each(record)? {
+                        return Ok(false);
+                    }
+                }
+                if let Some(error) = failure {
+                    return Err(error.into());
+                }
+            }
+            Ok(true)
+        })
     }
 
     /// Returns the excluded prefix that the ref has on which the cursor stands.

@@ -26,7 +26,7 @@ mod value;
 
 use bstr::ByteSlice;
 use refdb::name::is_root_ref;
-use refdb::{Refs, Store, TargetRef};
+use refdb::{RefRecord, Refs, Store, TargetRef};
 use serde_json::{Map, Value as Json};
 
 use crate::context::{Context, Paranoia, resolve_listed};
@@ -437,62 +437,63 @@ impl Listing<'_> {
         refs: &mut Refs,
         each: &mut impl FnMut(&Item<'_>) -> Result<bool>,
     ) -> Result<bool> {
-        while let Some(record) = refs.next()? {
-            let name = record.name.as_bytes();
-            let listed =
-                name.starts_with(b"refs/") || (self.settings.root_refs && is_root_ref(name));
-            if !listed {
-                continue;
-            }
-            if (record.bad_name || record.broken) && matches!(self.paranoia, Paranoia::Off(_)) {
-                continue;
-            }
-            if record.bad_name {
-                let text = format!("ignoring ref with broken name {}", record.name);
-                say("warning", text.as_bytes());
-                continue;
-            }
-            if record.broken {
-                say(
-                    "warning",
-                    format!("ignoring broken ref {}", record.name).as_bytes(),
-                );
-                continue;
-            }
-            let included = self.include.is_empty() || self.include.match_path(name);
-            if !included || self.exclude.match_path(name) {
-                continue;
-            }
-            let (oid, peeled) = match record.target {
-                TargetRef::Direct(oid) => (oid, record.peeled),
-                TargetRef::Symbolic(_) => match resolve_listed(self.store, record.name)? {
-                    Some(resolved) => (resolved.oid, resolved.peeled),
-                    None => continue,
-                },
-            };
-            if self.paranoia.omits(record.name, &oid)? {
-                continue;
-            }
-            let item = Item {
-                name: record.name,
-                oid,
-                peeled,
-                symbolic: matches!(record.target, TargetRef::Symbolic(_)),
-                packed: record.packed,
-            };
-            if !self.points_at.matches(&item)? {
-                continue;
-            }
-            if let Some(commits) = &mut self.commits
-                && !commits.matches(&item)?
-            {
-                continue;
-            }
-            if !each(&item)? {
-                return Ok(false);
-            }
+        refs.each(|record| self.read_one(record, each))
+    }
+
+    /// Calls `each` for a ref, if it is asked for; returns whether to go on.
+    fn read_one(
+        &mut self,
+        record: RefRecord<'_>,
+        each: &mut impl FnMut(&Item<'_>) -> Result<bool>,
+    ) -> Result<bool> {
+        let name = record.name.as_bytes();
+        let listed = name.starts_with(b"refs/") || (self.settings.root_refs && is_root_ref(name));
+        if !listed {
+            return Ok(true);
         }
-        Ok(true)
+        if (record.bad_name || record.broken) && matches!(self.paranoia, Paranoia::Off(_)) {
+            return Ok(true);
+        }
+        if record.bad_name {
+            let text = format!("ignoring ref with broken name {}", record.name);
+            say("warning", text.as_bytes());
+            return Ok(true);
+        }
+        if record.broken {
+            let text = format!("ignoring broken ref {}", record.name);
+            say("warning", text.as_bytes());
+            return Ok(true);
+        }
+        let included = self.include.is_empty() || self.include.match_path(name);
+        if !included || self.exclude.match_path(name) {
+            return Ok(true);
+        }
+        let (oid, peeled) = match record.target {
+            TargetRef::Direct(oid) => (oid, record.peeled),
+            TargetRef::Symbolic(_) => match resolve_listed(self.store, record.name)? {
+                Some(resolved) => (resolved.oid, resolved.peeled),
+                None => return Ok(true),
+            },
+        };
+        if self.paranoia.omits(record.name, &oid)? {
+            return Ok(true);
+        }
+        let item = Item {
+            name: record.name,
+            oid,
+            peeled,
+            symbolic: matches!(record.target, TargetRef::Symbolic(_)),
+            packed: record.packed,
+        };
+        if !self.points_at.matches(&item)? {
+            return Ok(true);
+        }
+        if let Some(commits) = &mut self.commits
+            && !commits.matches(&item)?
+        {
+            return Ok(true);
+        }
+        each(&item)
     }
 }
 

@@ -7,8 +7,8 @@ use reftable::{
 use super::log_write::LogChangeRecord;
 use super::logs;
 use super::stack::{Added, Own, Snapshot, Stack};
-use crate::backend::ahead::ahead;
 use crate::backend::{NewValue, Plan, Write};
+use crate::beside::ahead;
 use crate::error::Result;
 use crate::name::RefName;
 
@@ -145,7 +145,7 @@ impl<'a> Encoder<'_, 'a> {
     }
 
     /// Returns the new values of names in the stack, in their order.
-    fn writes(&self) -> Box<dyn Iterator<Item = Write<'a>> + '_> {
+    fn writes(&self) -> Box<dyn Iterator<Item = Write<'a>> + Send + '_> {
         let writes = self.plan.writes().filter_map(|write| {
             Some(Write {
                 name: (self.within)(write.name)?,

@@ -1,0 +1,80 @@
+//! Refs that are copied out of a cursor, many at once, for another thread.
+
+use super::cursor::RefRecord;
+use crate::name::RefName;
+use crate::oid::ObjectId;
+use crate::target::TargetRef;
+
+/// Copies of records.
+#[derive(Default)]
+pub(crate) struct Batch {
+    /// The names, each with its target behind it, if it is a symref.
+    text: Vec<u8>,
+    rows: Vec<Row>,
+}
+
+/// One record.
+struct Row {
+    /// Where the name ends in the text; it begins where the row before ends.
+    name_end: usize,
+    /// Where the target ends.
+    end: usize,
+    /// `None` for a symref.
+    oid: Option<ObjectId>,
+    peeled: Option<ObjectId>,
+    packed: bool,
+    broken: bool,
+    bad_name: bool,
+}
+
+impl Batch {
+    /// Returns how many records there are.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Copies a record.
+    pub(crate) fn push(&mut self, record: &RefRecord<'_>) {
+        self.text.extend_from_slice(record.name.as_bytes());
+        let name_end = self.text.len();
+        let oid = match record.target {
+            TargetRef::Direct(oid) => Some(oid),
+            TargetRef::Symbolic(target) => {
+                self.text.extend_from_slice(target.as_bytes());
+                None
+            }
+        };
+        self.rows.push(Row {
+            name_end,
+            end: self.text.len(),
+            oid,
+            peeled: record.peeled,
+            packed: record.packed,
+            broken: record.broken,
+            bad_name: record.bad_name,
+        });
+    }
+
+    /// Returns the records as they were.
+    pub(crate) fn records(&self) -> impl Iterator<Item = RefRecord<'_>> {
+        let mut start = 0;
+        self.rows.iter().map(move |row| {
+            let text = |from: usize, to: usize| {
+                RefName::from_disk(self.text.get(from..to).unwrap_or_default())
+            };
+            let name = text(start, row.name_end);
+            start = row.end;
+            RefRecord {
+                name,
+                target: match row.oid {
+                    Some(oid) => TargetRef::Direct(oid),
+                    None => TargetRef::Symbolic(text(row.name_end, row.end)),
+                },
+                peeled: row.peeled,
+                packed: row.packed,
+                broken: row.broken,
+                bad_name: row.bad_name,
+            }
+        })
+    }
+}
