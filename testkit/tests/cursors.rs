@@ -34,6 +34,10 @@ fn some_name(rng: &mut Rng, names: &[Vec<u8>]) -> Vec<u8> {
     name
 }
 
+fn ref_name(text: &str) -> RefName<'_> {
+    RefName::new(text).expect("a good name")
+}
+
 fn store_of(format: Format) -> (refdb_testkit::clone_like::CloneLike, refdb::Repository, Map) {
     let clone = clone_like(format, 3000);
     let repository = ours::open(&clone.repo.git_dir());
@@ -77,8 +81,8 @@ for_every_format! {
         for number in 0..4000 {
             let (name, target) = (format!("refs/more/{number}"), format!("refs/more/{}", number - 1));
             let edit = match number % 10 {
-                9 => Edit::symbolic(RefName::new(&name).unwrap(), RefName::new(&target).unwrap()),
-                _ => Edit::update(RefName::new(&name).unwrap(), oid).skip_object_check(),
+                9 => Edit::symbolic(ref_name(&name), ref_name(&target)),
+                _ => Edit::update(ref_name(&name), oid).skip_object_check(),
             };
             transaction.add(edit).expect("a good edit");
         }

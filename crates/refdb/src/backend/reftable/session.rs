@@ -22,6 +22,7 @@ use super::walk::Walk;
 use super::{ReftableBackend, find};
 use crate::backend::cursor::{Cursor, OverCursor};
 use crate::backend::{Judge, Locked, Plan, Published, Ref, Session, committed_in_part};
+use crate::beside::ahead;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Place;
 use crate::lockfile::journal::{Journal, Steps};
@@ -104,7 +105,7 @@ impl Session for ReftableSession<'_> {
     ) -> Result<()> {
         // One for each part that is walked.
         let mut walks: Vec<Option<Walk>> = Vec::new();
-        for (at, &name) in names.iter().enumerate() {
+        let lock = |name: RefName<'_>| {
             let (place, bare) = self.backend.layout.locate(name);
             let index = self.part(&place)?;
             let part = &mut self.parts[index];
@@ -114,8 +115,7 @@ impl Session for ReftableSession<'_> {
             let tables = &part.held.snapshot.tables;
             if names.len() < ONE_PASS_MIN {
                 let found = find(&part.stack, tables, bare)?;
-                answer(at, found.map_or(Locked::Missing, Locked::Found));
-                continue;
+                return Ok(found.map_or(Locked::Missing, Locked::Found));
             }
             if walks.len() <= index {
                 walks.resize_with(index + 1, || None);
@@ -123,14 +123,23 @@ impl Session for ReftableSession<'_> {
             let walk = walks[index].get_or_insert_with(|| Walk::new(tables));
             // What lies below a name may be in another stack than the name.
             let knows_all = is_whole && !self.backend.layout.is_linked();
-            let locked = match walk.find(&part.stack, bare)? {
+            Ok(match walk.find(&part.stack, bare)? {
                 Some(found) => Locked::Found(found),
                 None if knows_all && walk.is_alone(bare) => Locked::Alone,
                 None => Locked::Missing,
-            };
-            answer(at, locked);
-        }
-        Ok(())
+            })
+        };
+        let locked = names.iter().copied().map(lock);
+        ahead(
+            names.len(),
+            move || locked,
+            |locked| {
+                for (at, locked) in locked.enumerate() {
+                    answer(at, locked?);
+                }
+                Ok(())
+            },
+        )
     }
 
     fn release(&mut self, _names: &HashSet<&[u8]>) {

@@ -65,7 +65,7 @@ pub(super) trait Tables: Send + Sync + fmt::Debug {
 }
 
 /// The right to publish a new list. Dropping it gives the right back.
-pub(super) trait Hold {
+pub(super) trait Hold: Send {
     /// Writes a list, durably, that will be published: what is left to do then is added to the
     /// steps of a journal.
     fn stage(&mut self, tables: &[String], steps: &mut Steps) -> Result<()>;
