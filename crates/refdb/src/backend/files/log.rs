@@ -507,10 +507,12 @@ mod tests {
             format!("{A} {B} a <b> x +0000"),
             format!("{A} {B} a <b> 1 0000"),
             format!("{A} {B} a <b> 1 +000"),
-            format!("{A} {B} a <b> 99999999999999999999999 +0000"),
+            format!("{A} {B} a <b>  +0000"),
         ] {
             assert!(entry(&line).is_none(), "{line}");
         }
+        let endless = format!("{A} {B} a <b> 99999999999999999999999 +0000");
+        assert_eq!(entry(&endless).unwrap().who.time, u64::MAX);
     }
 
     trait ParseOid {
