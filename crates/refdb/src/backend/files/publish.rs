@@ -445,7 +445,12 @@ impl FilesSession {
         let to_append = |error| failed(format!("unable to append to '{}'", path.display()), error);
         let system = self.files.system.as_ref();
         let mut file = match system.append(path, None) {
-            Ok(file) => file,
+            Ok(file) => {
+                // One that was there before the setting follows it from now on; one of somebody else
+                // stays as it is.
+                let _ = self.files.options.shared_repository.adjust(system, path);
+                file
+            }
             Err(error) if !append.create && log::is_missing(&error) => return Ok(false),
             Err(error) if append.create && log::is_blocked(&error) => {
                 if error.kind() != io::ErrorKind::NotFound {
