@@ -121,6 +121,26 @@ for_every_format! {
         assert_eq!(repo.refs()[0].id, *one);
     }
 
+    fn a_dialogue_goes_on_after_much_input(format) {
+        let repo = Repo::init(format);
+        let one = &repo.objects().commits[0];
+        let lines: String = (0..4_000)
+            .map(|number| format!("create refs/heads/{number} {one}\n"))
+            .collect();
+        let mut dialogue = Dialogue::begin(&repo, &[]);
+        dialogue.say(&format!("start\n{lines}prepare\n"));
+        assert_eq!(dialogue.hear(), "start: ok\n");
+        assert_eq!(dialogue.hear(), "prepare: ok\n");
+        dialogue.say("com");
+        dialogue.say("mit\n");
+        assert_eq!(dialogue.hear(), "commit: ok\n");
+        assert_eq!(repo.refs().len(), 4_000);
+        // After a mistake the program ends, whether or not there may be more to read.
+        dialogue.say("start\ncreate refs/heads/.. 1\n");
+        assert_eq!(dialogue.hear(), "start: ok\n");
+        assert_eq!(dialogue.child.wait().expect("it ends").code(), Some(128));
+    }
+
     fn many_refs_in_one_input(format) {
         let repo = Repo::init(format);
         let objects = repo.objects();
