@@ -2,11 +2,10 @@
 //!
 //! Each id is kept once and has a number; what is collected for a ref is that number and no more.
 //! Many refs name few objects: they are told apart in memory that is at hand, and only the distinct
-//! ones are sorted at the end.
+//! ones are sorted at the end. Ids are known again by their first bytes: of those that share them,
+//! which only somebody can bring about who makes ids up, some have several numbers until then.
 
-use std::hash::BuildHasher;
-
-use hashbrown::{DefaultHashBuilder, HashTable};
+use std::collections::HashMap;
 
 use super::block::{common_prefix, first_word};
 
@@ -22,8 +21,8 @@ pub(super) struct Objects {
     ids: Vec<u8>,
     /// What is known of each id.
     seen: Vec<Seen>,
-    numbers: HashTable<u32>,
-    hasher: DefaultHashBuilder,
+    /// The last number that was given to an id with these first bytes.
+    numbers: HashMap<u64, u32>,
     /// The ids that the blocks name, by number.
     mentions: Vec<u32>,
     /// The offset of each block, and where its mentions begin.
@@ -47,8 +46,7 @@ impl Objects {
             len,
             ids: Vec::new(),
             seen: Vec::new(),
-            numbers: HashTable::new(),
-            hasher: DefaultHashBuilder::default(),
+            numbers: HashMap::new(),
             mentions: Vec::new(),
             blocks: Vec::new(),
         }
@@ -76,34 +74,26 @@ impl Objects {
     /// place in memory.
     #[inline]
     fn number(&mut self, id: &[u8]) -> Option<u32> {
-        let Objects {
-            len,
-            ids,
-            seen,
-            numbers,
-            hasher,
-            ..
-        } = self;
         let word = first_word(id);
-        let known = |number: &u32| {
-            let at = *number as usize * *len;
-            ids.get(at..at + *len) == Some(id)
-        };
-        // Ids are hashes: their first bytes are as good as all of them.
-        let hash = hasher.hash_one(word);
-        if let Some(&number) = numbers.find(hash, known) {
-            return Some(number);
+        if let Some(&known) = self.numbers.get(&word)
+            && self.id(known as usize) == id
+        {
+            return Some(known);
         }
-        let number = u32::try_from(seen.len()).ok()?;
-        let again = |number: &u32| hasher.hash_one(seen[*number as usize].word);
-        numbers.insert_unique(hash, number, again);
-        ids.extend_from_slice(id);
-        seen.push(Seen {
+        let number = u32::try_from(self.seen.len()).ok()?;
+        self.numbers.insert(word, number);
+        self.ids.extend_from_slice(id);
+        self.seen.push(Seen {
             word,
             count: 0,
             block: 0,
         });
         Some(number)
+    }
+
+    /// Returns the id of that number.
+    fn id(&self, number: usize) -> &[u8] {
+        &self.ids[number * self.len..(number + 1) * self.len]
     }
 
     /// Sorts the ids and calls `f` for each one with its abbreviation and the offsets of the blocks
@@ -113,10 +103,9 @@ impl Objects {
         self,
         mut f: impl FnMut(&[u8], &[u64]) -> Result<(), E>,
     ) -> Result<Option<u8>, E> {
-        let id = |number: usize| &self.ids[number * self.len..(number + 1) * self.len];
+        let id = |number: usize| self.id(number);
         let words = self.seen.iter().map(|seen| seen.word);
         let mut order: Vec<(u64, usize)> = words.zip(0..).collect();
-        // Ids that differ have the same first bytes only if somebody made them so.
         order.sort_unstable_by(|low, high| {
             let words = low.0.cmp(&high.0);
             words.then_with(|| id(low.1).cmp(id(high.1)))
@@ -126,15 +115,27 @@ impl Objects {
             [low, high] => common_prefix(id(low.1), id(high.1)),
             _ => 0,
         };
-        let id_len = order.windows(2).map(shared).max().unwrap_or(0) + 1;
+        let same =
+            |low: &(u64, usize), high: &(u64, usize)| low.0 == high.0 && id(low.1) == id(high.1);
+        let groups: Vec<&[(u64, usize)]> = order.chunk_by(same).collect();
+        let firsts: Vec<(u64, usize)> = groups.iter().map(|group| group[0]).collect();
+        let id_len = firsts.windows(2).map(shared).max().unwrap_or(0) + 1;
         let id_len = id_len.max(ID_LEN_MIN);
         let Some(stated) = u8::try_from(id_len).ok().filter(|_| id_len <= ID_LEN_MAX) else {
             return Ok(None);
         };
         let (offsets, ends) = self.offsets_by_id();
-        for (_, number) in order {
-            let start = ends[number] - self.seen[number].count;
-            f(&id(number)[..id_len], &offsets[start..ends[number]])?;
+        let of = |number: usize| &offsets[ends[number] - self.seen[number].count..ends[number]];
+        for group in groups {
+            let id = &id(group[0].1)[..id_len];
+            if let [(_, number)] = group {
+                f(id, of(*number))?;
+                continue;
+            }
+            let mut all: Vec<u64> = group.iter().flat_map(|it| of(it.1)).copied().collect();
+            all.sort_unstable();
+            all.dedup();
+            f(id, &all)?;
         }
         Ok(Some(stated))
     }
@@ -190,6 +191,23 @@ mod tests {
         assert_eq!(out[0], (vec![1; 12], vec![0, 512]));
         assert_eq!(out[1], (late[..12].to_vec(), vec![256]));
         assert_eq!(out[2], (vec![9; 12], vec![0]));
+    }
+
+    #[test]
+    fn ids_that_begin_alike_are_told_apart() {
+        let mut other = [1; 20];
+        other[19] = 2;
+        // By turns, so that each is taken for a new one again and again.
+        let mentions: Vec<([u8; 20], u64)> = (0..40)
+            .map(|at| (if at % 2 == 0 { other } else { [1; 20] }, at / 4))
+            .collect();
+        let (len, out) = finish(&mentions);
+        let blocks: Vec<u64> = (0..10).collect();
+        assert_eq!(len, Some(20));
+        assert_eq!(
+            out,
+            [(vec![1; 20], blocks.clone()), (other.to_vec(), blocks)]
+        );
     }
 
     #[test]
