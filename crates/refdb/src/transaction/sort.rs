@@ -3,11 +3,10 @@
 
 use std::ops::Range;
 
+use crate::beside::COUNT_MIN;
+
 /// Up to so many names are sorted by comparing them whole.
 const SMALL: usize = 12;
-
-/// From so many names on, a second thread takes half of them.
-const SHARED_MIN: usize = 16 << 10;
 
 /// How many bytes of a name one number holds.
 const WORD: usize = size_of::<u64>();
@@ -18,9 +17,10 @@ struct Key {
     index: usize,
 }
 
-/// Sorts `indices` by the names that they stand for; those of one name are sorted by number.
+/// Sorts `indices` by the names that they stand for; those of one name are sorted by number. Of many, a
+/// second thread sorts half.
 pub(super) fn sort_by_name<'n>(indices: &mut [usize], name: impl Fn(usize) -> &'n [u8] + Sync) {
-    if indices.len() < SHARED_MIN {
+    if indices.len() < COUNT_MIN {
         return sort_part(indices, &name);
     }
     let (low, high) = indices.split_at_mut(indices.len() / 2);
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn as_comparing_whole_names_in_two_threads() {
-        let count = SHARED_MIN + 7;
+        let count = COUNT_MIN + 7;
         let names: Vec<String> = (0..count)
             .map(|at| format!("refs/{}", at * 7919 % 5003))
             .collect();
