@@ -244,7 +244,7 @@ impl<'q> Expansion<'q> {
         let mut by_name: Vec<usize> = self.order.to_vec();
         while done < self.updates.len() {
             let round_end = self.updates.len();
-            self.lock_round(session, &by_name, done)?;
+            self.lock_round(session, by_name, done)?;
             if done == 0 {
                 // Read only now: where one lock covers the whole store, it covers HEAD as well.
                 head_target = self.head_target(session)?;

@@ -14,15 +14,15 @@ impl Expansion<'_> {
     pub(super) fn lock_round(
         &mut self,
         session: &mut dyn Session,
-        by_name: &[usize],
+        by_name: Vec<usize>,
         start: usize,
     ) -> Result<()> {
         if start == 0 && self.distinct {
-            return self.lock_fresh(session, by_name.to_vec());
+            return self.lock_fresh(session, by_name);
         }
         let mut fresh: Vec<usize> = Vec::with_capacity(by_name.len());
         let mut twins: Vec<(usize, usize)> = Vec::new();
-        for &update in by_name {
+        for update in by_name {
             let name = self.name(update);
             let neighbour = fresh
                 .last()
