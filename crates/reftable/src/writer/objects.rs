@@ -110,16 +110,17 @@ impl Objects {
             let words = low.0.cmp(&high.0);
             words.then_with(|| id(low.1).cmp(id(high.1)))
         });
-        let shared = |pair: &[(u64, usize)]| match pair {
-            [low, high] if low.0 != high.0 => (low.0 ^ high.0).leading_zeros() as usize / 8,
-            [low, high] => common_prefix(id(low.1), id(high.1)),
-            _ => 0,
-        };
         let same =
             |low: &(u64, usize), high: &(u64, usize)| low.0 == high.0 && id(low.1) == id(high.1);
         let groups: Vec<&[(u64, usize)]> = order.chunk_by(same).collect();
-        let firsts: Vec<(u64, usize)> = groups.iter().map(|group| group[0]).collect();
-        let id_len = firsts.windows(2).map(shared).max().unwrap_or(0) + 1;
+        let shared = |pair: &[&[(u64, usize)]]| {
+            let (low, high) = (pair[0][0], pair[1][0]);
+            match (low.0 ^ high.0).leading_zeros() {
+                u64::BITS => common_prefix(id(low.1), id(high.1)),
+                bits => bits as usize / 8,
+            }
+        };
+        let id_len = groups.windows(2).map(shared).max().unwrap_or(0) + 1;
         let id_len = id_len.max(ID_LEN_MIN);
         let Some(stated) = u8::try_from(id_len).ok().filter(|_| id_len <= ID_LEN_MAX) else {
             return Ok(None);
