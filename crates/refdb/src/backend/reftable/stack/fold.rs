@@ -79,7 +79,7 @@ impl Stack {
     ) -> bool {
         let below: u64 = snapshot.tables.iter().map(|table| table.weight()).sum();
         let factor = self.options.geometric_factor;
-        !snapshot.tables.is_empty() && choose_worthwhile(&[below, own_about], factor).is_some()
+        choose_worthwhile(&[below, own_about], factor).is_some()
     }
 
     /// Returns whether every table is certain to be merged with one that is not encoded yet, so that
@@ -88,7 +88,7 @@ impl Stack {
         let weights: Vec<u64> = snapshot.tables.iter().map(|t| t.weight()).collect();
         let below: u64 = weights.iter().sum();
         let limit = COMPACT_UNDER_LOCK_MAX.max(own.least.saturating_mul(WHOLE_TIMES_MAX));
-        if weights.is_empty() || below > limit {
+        if below > limit {
             return false;
         }
         let factor = self.options.geometric_factor;
