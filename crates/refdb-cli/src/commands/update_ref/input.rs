@@ -5,9 +5,9 @@
 //! works on those before.
 
 use std::io::stdin;
-use std::mem;
-use std::sync::mpsc::{channel, sync_channel};
-use std::thread;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{iter, mem, thread};
 
 use bstr::ByteSlice;
 use rustix::buffer::spare_capacity;
@@ -70,34 +70,29 @@ impl Input {
         Ok(())
     }
 
-    /// As [`Input::each`] from a piece on, with a second thread. It is not waited for: after an error it may read on
-    /// until the process ends.
+    /// As [`Input::each`] from a piece on, with a second thread. It is not waited for: after an error
+    /// it may read on until the process ends.
     fn each_ahead(self, first: Piece, mut work: impl FnMut(Piece) -> Result<()>) -> Result<()> {
-        let (give, take) = channel::<Input>();
+        let input = Arc::new(Mutex::new(self));
+        let next = move || {
+            let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
+            input.next().transpose()
+        };
         let (sender, receiver) = sync_channel(WAITING_MAX);
+        let read = next.clone();
         let reader = thread::Builder::new().spawn(move || {
-            let Ok(mut input) = take.recv() else {
-                return;
-            };
-            while let Some(piece) = input.next().transpose() {
-                if sender.send(piece).is_err() {
-                    return;
-                }
-            }
+            while let Some(piece) = read()
+                && sender.send(piece).is_ok()
+            {}
         });
-        let mut own = Some(self);
-        if reader.is_ok() {
-            own = own
-                .and_then(|input| give.send(input).err())
-                .map(|unsent| unsent.0);
-        }
+        let pieces: Box<dyn Iterator<Item = Result<Piece>>> = match reader {
+            Ok(_) => Box::new(receiver.into_iter()),
+            // Perhaps no thread is to be had.
+            Err(_) => Box::new(iter::from_fn(next)),
+        };
         work(first)?;
-        for piece in receiver {
+        for piece in pieces {
             work(piece?)?;
-        }
-        // Perhaps no thread is to be had.
-        while let Some(piece) = own.as_mut().map_or(Ok(None), Input::next)? {
-            work(piece)?;
         }
         Ok(())
     }
