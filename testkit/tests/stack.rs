@@ -117,7 +117,15 @@ fn a_table_that_somebody_else_merges_is_left_alone() {
 
 #[test]
 fn a_commit_that_changes_nearly_all_refs_leaves_what_merging_leaves() {
-    const COUNT: usize = 900;
+    nearly_all_refs_change(900);
+}
+
+#[test]
+fn a_commit_that_two_threads_share_leaves_what_merging_leaves() {
+    nearly_all_refs_change(17_000);
+}
+
+fn nearly_all_refs_change(count: usize) {
     for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
         let base = Repo::init(format);
         base.config("core.logAllRefUpdates", "false");
@@ -129,19 +137,21 @@ fn a_commit_that_changes_nearly_all_refs_leaves_what_merging_leaves() {
             let applied = ours::apply(repository.store(), &Transaction::of(edits));
             assert_eq!(applied.expect("done"), []);
         };
-        apply(&base, (0..COUNT).map(create).collect());
+        apply(&base, (0..count).map(create).collect());
+        // A small table below all others would be left alone.
+        base.git(["pack-refs"]).run().ok();
         let update = |at: usize| Edit::update(name(at), commits[1].as_str());
         let delete = |at: usize| Edit::delete(name(at));
         let changes: [Vec<Edit>; 3] = [
-            (0..COUNT).map(update).collect(),
-            (0..COUNT + 100)
+            (0..count).map(update).collect(),
+            (0..count + 100)
                 .map(|at| match at {
-                    COUNT.. => create(at),
+                    _ if at >= count => create(at),
                     _ if at % 50 == 0 => delete(at),
                     _ => update(at),
                 })
                 .collect(),
-            (3..COUNT).map(delete).collect(),
+            (3..count).map(delete).collect(),
         ];
         for (which, edits) in changes.into_iter().enumerate() {
             let (repo, apart) = (base.duplicate(), base.duplicate());
