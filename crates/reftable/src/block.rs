@@ -8,7 +8,8 @@
 
 use crate::error::{Error, Result};
 use crate::header::read_be24;
-use crate::record::{Codec, Params, read_key, split_key};
+use crate::key::{common_prefix, read_key, split_key};
+use crate::record::{Codec, Params};
 
 /// The type byte and the length that every block starts with.
 pub(crate) const HEAD_LEN: usize = 4;
@@ -98,6 +99,13 @@ pub(crate) struct Place {
     pub(crate) next: usize,
 }
 
+/// Records that follow each other: from a position of the body on, at most so many.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stretch {
+    pub(crate) from: usize,
+    pub(crate) most: usize,
+}
+
 impl Block {
     /// Returns the restart offset with this number.
     pub(crate) fn restart(&self, body: &[u8], index: usize) -> Result<usize> {
@@ -135,7 +143,7 @@ impl Block {
                 next: at + used + value,
             })
         });
-        decoded.ok_or_else(|| self.corrupt("a record cannot be decoded or is out of order"))
+        decoded.ok_or_else(|| self.not_decoded())
     }
 
     /// Finds the first record whose key is not less than `target`.
@@ -170,14 +178,61 @@ impl Block {
             Some(from) if from > at => at = from,
             _ => key.clear(),
         }
-        while at < self.end {
+        let rest = Stretch {
+            from: at,
+            most: usize::MAX,
+        };
+        let passed = self.pass(body, rest, target, key, codec, params)?;
+        Ok(passed.ok())
+    }
+
+    /// Passes over records up to the first one whose key is not less than `target`. `key` holds the
+    /// key before them, which is less than the target.
+    ///
+    /// On success `key` and `codec` hold the record found; otherwise the position behind the last
+    /// one passed over comes back, and `key` is good for passing on from there to the same target
+    /// only: a record that shares more with the one before it than that shares with the target is
+    /// less than the target as well, so its key is not put together.
+    pub(crate) fn pass<C: Codec>(
+        &self,
+        body: &[u8],
+        stretch: Stretch,
+        target: &[u8],
+        key: &mut Vec<u8>,
+        codec: &mut C,
+        params: Params,
+    ) -> Result<std::result::Result<Place, usize>> {
+        let mut at = stretch.from;
+        let mut shared = common_prefix(key, target);
+        for _ in 0..stretch.most {
+            if at >= self.end {
+                break;
+            }
+            let input = body.get(at..self.end).unwrap_or_default();
+            let head = split_key(input);
+            if let Some((prefix_len, extra, suffix_at, suffix)) = head
+                && prefix_len > shared
+            {
+                let used = suffix_at + suffix.len();
+                let value = input
+                    .get(used..)
+                    .and_then(|input| codec.decode(params, extra, input));
+                at += used + value.ok_or_else(|| self.not_decoded())?;
+                continue;
+            }
             let place = self.read(body, at, key, codec, params)?;
             if key.as_slice() >= target {
-                return Ok(Some(place));
+                return Ok(Ok(place));
             }
+            shared = common_prefix(key, target);
             at = place.next;
         }
-        Ok(None)
+        Ok(Err(at))
+    }
+
+    #[cold]
+    fn not_decoded(&self) -> Error {
+        self.corrupt("a record cannot be decoded or is out of order")
     }
 
     #[cold]

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use crate::block::Block;
 use crate::cursor::{RefCursor, SectionCursor, Source};
 use crate::error::{Error, Result};
+use crate::key::split_key;
 use crate::merged::common_hash;
-use crate::record::{Codec, ObjectCodec, RefCodec, RefRecord, RefValue, split_key};
+use crate::record::{Codec, ObjectCodec, RefCodec, RefRecord, RefValue};
 use crate::table::Table;
 use crate::varint;
 

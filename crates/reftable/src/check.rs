@@ -8,9 +8,8 @@ use std::fmt;
 use crate::block::Block;
 use crate::error::{Error, Result};
 use crate::header::{Footer, Header};
-use crate::record::{
-    Codec, IndexCodec, LogCodec, ObjectCodec, RefCodec, RefValue, split_key, split_log_key,
-};
+use crate::key::split_key;
+use crate::record::{Codec, IndexCodec, LogCodec, ObjectCodec, RefCodec, RefValue, split_log_key};
 use crate::table::Table;
 use crate::walk::Walk;
 

@@ -39,6 +39,7 @@ mod cursor;
 mod error;
 mod hash;
 mod header;
+mod key;
 mod merged;
 mod record;
 mod salvage;

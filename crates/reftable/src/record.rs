@@ -119,38 +119,6 @@ pub(crate) trait Codec {
     fn decode(&mut self, params: Params, extra: u8, input: &[u8]) -> Option<usize>;
 }
 
-/// Reads the key at the start of `input` into `key`, which holds the key before it, and returns
-/// the three extra bits and the length read.
-///
-/// `None` if the bytes are no key, or one that is not greater than the key before it: what is out
-/// of order would be missed by every search.
-#[inline]
-pub(crate) fn read_key(input: &[u8], key: &mut Vec<u8>) -> Option<(u8, usize)> {
-    let (prefix_len, extra, suffix_at, suffix) = split_key(input)?;
-    if suffix <= key.get(prefix_len..)? {
-        return None;
-    }
-    key.truncate(prefix_len);
-    key.extend_from_slice(suffix);
-    Some((extra, suffix_at + suffix.len()))
-}
-
-/// Reads the head of a record: prefix length, extra bits, where the suffix starts, the suffix.
-#[inline]
-pub(crate) fn split_key(input: &[u8]) -> Option<(usize, u8, usize, &[u8])> {
-    let (prefix_len, prefix_used) = varint::read(input)?;
-    let (tagged, suffix_used) = varint::read(input.get(prefix_used..)?)?;
-    let at = prefix_used + suffix_used;
-    let len = usize::try_from(tagged >> 3).ok()?;
-    let suffix = input.get(at..at.checked_add(len)?)?;
-    Some((
-        usize::try_from(prefix_len).ok()?,
-        (tagged & 7) as u8,
-        at,
-        suffix,
-    ))
-}
-
 /// Reads a byte string with its length in front, and returns where it starts and where it ends.
 #[inline]
 fn read_bytes(input: &[u8], at: usize) -> Option<(usize, usize)> {

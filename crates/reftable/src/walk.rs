@@ -4,7 +4,8 @@ use flate2::Decompress;
 
 use crate::block::Block;
 use crate::error::{Error, Result};
-use crate::record::{Codec, LogCodec, split_key};
+use crate::key::split_key;
+use crate::record::{Codec, LogCodec};
 use crate::table::Table;
 use crate::varint;
 

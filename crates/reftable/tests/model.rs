@@ -150,13 +150,19 @@ fn no_seeks() -> Seeks {
     Vec::new()
 }
 
+/// In any order, or forwards, as a pass over sorted names seeks: from each place to one soon after it.
 fn seeks() -> impl Strategy<Value = Seeks> {
     let target = prop_oneof![
         4 => name(),
         1 => "(refs/?)?[a-c]?".prop_map(String::into_bytes),
         1 => Just(vec![0xff]),
     ];
-    vec((target, any::<bool>(), 0..6_usize), 0..30)
+    let seeks = vec((target, any::<bool>(), 0..6_usize), 0..30);
+    let forwards = vec((name(), Just(false), 0..3_usize), 0..90).prop_map(|mut seeks| {
+        seeks.sort();
+        seeks
+    });
+    prop_oneof![seeks, forwards]
 }
 
 fn check_by_oid(tables: &[Arc<Table>], live: &Model, oid: &[u8]) {

@@ -16,7 +16,7 @@ use flate2::Decompress;
 pub use logs::LogCursor;
 pub use refs::RefCursor;
 
-use crate::block::{Block, Place};
+use crate::block::{Block, Place, Stretch};
 use crate::error::{Error, Result};
 use crate::record::{Codec, LogCodec};
 use crate::table::{Section, Table};
@@ -57,6 +57,15 @@ pub(crate) struct SectionCursor<C> {
 /// How many records a seek tries one by one before it bisects: whoever walks over sorted names seeks
 /// to the next record or one soon after it.
 const AHEAD: usize = 12;
+
+/// Returns the body of a block of these records: that of a log block is the one inflated last.
+#[inline]
+fn body<'a, C: Codec>(table: &'a Table, inflated: &'a [u8], block: &Block) -> &'a [u8] {
+    match C::KIND {
+        LogCodec::KIND => inflated,
+        _ => table.block_body(block),
+    }
+}
 
 /// Where a cursor stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,6 +173,11 @@ impl<C: Codec + Default> SectionCursor<C> {
         Ok(self.block.is_some())
     }
 
+    #[inline]
+    fn body(&self, block: &Block) -> &[u8] {
+        body::<C>(&self.table, &self.inflated, block)
+    }
+
     fn step(&mut self) -> Result<bool> {
         match self.state {
             State::On => {}
@@ -200,10 +214,7 @@ impl<C: Codec + Default> SectionCursor<C> {
     /// Decodes the record at `place.next` of the loaded block.
     #[inline]
     fn read_next(&mut self, block: &Block) -> Result<()> {
-        let body = match C::KIND {
-            LogCodec::KIND => &self.inflated,
-            _ => self.table.block_body(block),
-        };
+        let body = body::<C>(&self.table, &self.inflated, block);
         let (key, codec) = (&mut self.key, &mut self.codec);
         self.place = block.read(body, self.place.next, key, codec, self.table.params())?;
         Ok(())
@@ -215,31 +226,34 @@ impl<C: Codec + Default> SectionCursor<C> {
         if !on_record || self.key.as_slice() >= target {
             return Ok(false);
         }
-        for _ in 0..AHEAD {
-            if self.place.next >= block.end {
-                break;
-            }
-            self.read_next(block)?;
-            if self.key.as_slice() >= target {
+        let body = body::<C>(&self.table, &self.inflated, block);
+        let (key, codec) = (&mut self.key, &mut self.codec);
+        let params = self.table.params();
+        let stretch = Stretch {
+            from: self.place.next,
+            most: AHEAD,
+        };
+        match block.pass(body, stretch, target, key, codec, params)? {
+            Ok(place) => {
+                self.place = place;
                 self.state = State::Before;
-                return Ok(true);
+                Ok(true)
+            }
+            Err(next) => {
+                self.place.next = next;
+                Ok(false)
             }
         }
-        Ok(false)
     }
 
     /// Loads the block behind the one that has just been read to its end.
     fn load_behind(&mut self, offset: u64) -> Result<bool> {
         let last = std::mem::take(&mut self.key);
         let loaded = self.load(offset)?;
-        if let Some(block) = self.block.filter(|block| block.first < block.end) {
-            let body = match C::KIND {
-                LogCodec::KIND => &self.inflated,
-                _ => self.table.block_body(&block),
-            };
-            if block.full_key(body, block.first)? <= last.as_slice() {
-                return Err(block.corrupt("the first record is out of order"));
-            }
+        if let Some(block) = self.block.filter(|block| block.first < block.end)
+            && block.full_key(self.body(&block), block.first)? <= last.as_slice()
+        {
+            return Err(block.corrupt("the first record is out of order"));
         }
         self.key = last;
         self.key.clear();
@@ -251,10 +265,7 @@ impl<C: Codec + Default> SectionCursor<C> {
         let Some(block) = &self.block else {
             return Ok(false);
         };
-        let body = match C::KIND {
-            LogCodec::KIND => &self.inflated,
-            _ => self.table.block_body(block),
-        };
+        let body = body::<C>(&self.table, &self.inflated, block);
         let (key, codec) = (&mut self.key, &mut self.codec);
         let found = block.search(body, target, from, key, codec, self.table.params())?;
         if let Some(place) = found {
@@ -285,39 +296,54 @@ impl<C: Codec + Default> SectionCursor<C> {
         if self.seek_ahead(&block, target)? {
             return Ok(true);
         }
-        let body = match C::KIND {
-            LogCodec::KIND => &self.inflated,
-            _ => self.table.block_body(&block),
-        };
         // Keys less than the first one may be in any block before this one.
-        if block.first >= block.end || block.full_key(body, block.first)? >= target {
-            return Ok(false);
-        }
-        // Another look at a raw block costs nothing; a log block would have to be inflated.
-        let next_head = self
-            .table
-            .head(block.next)?
-            .filter(|head| head.kind == C::KIND);
-        if C::KIND != LogCodec::KIND
-            && next_head.is_some()
-            && let Some(next) = self.table.block(block.next, C::KIND)?
-            && next.full_key(self.table.block_body(&next), next.first)? <= target
-        {
+        if block.first >= block.end || !self.starts_before(&block, target)? {
             return Ok(false);
         }
         let on_record = matches!(self.state, State::On | State::Before);
         let from = (on_record && self.key.as_slice() < target).then_some(self.place.next);
+        if C::KIND == LogCodec::KIND {
+            // To look into the next block, it would have to be inflated.
+            return self.seek_within(target, from);
+        }
+        let Some(next) = self.table.block(block.next, C::KIND)? else {
+            return self.seek_within(target, from);
+        };
+        if !self.starts_before(&next, target)? {
+            return Ok(self.search_block(target, from)? || self.seek_block(next.offset)?);
+        }
+        match self.table.block(next.next, C::KIND)? {
+            Some(behind) if self.starts_before(&behind, target)? => Ok(false),
+            Some(behind) => {
+                self.load(next.offset)?;
+                Ok(self.search_block(target, None)? || self.seek_block(behind.offset)?)
+            }
+            None => {
+                self.load(next.offset)?;
+                self.seek_within(target, None)
+            }
+        }
+    }
+
+    /// Finds the target in the loaded block, or that it is behind all records if no block follows.
+    fn seek_within(&mut self, target: &[u8], from: Option<usize>) -> Result<bool> {
         if self.search_block(target, from)? {
             return Ok(true);
         }
-        if next_head.is_none() {
+        let next = self.block.map_or(0, |block| block.next);
+        let is_last = self
+            .table
+            .head(next)?
+            .is_none_or(|head| head.kind != C::KIND);
+        if is_last {
             self.state = State::End;
-            return Ok(true);
         }
-        if C::KIND == LogCodec::KIND {
-            return Ok(false);
-        }
-        self.seek_block(block.next)
+        Ok(is_last)
+    }
+
+    /// Returns whether the first key of a block is less than the target.
+    fn starts_before(&self, block: &Block, target: &[u8]) -> Result<bool> {
+        Ok(block.full_key(self.body(block), block.first)? < target)
     }
 
     fn seek_key(&mut self, target: &[u8]) -> Result<()> {

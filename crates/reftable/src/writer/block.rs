@@ -6,6 +6,7 @@
 
 use crate::block::{COUNT_LEN, RESTART_LEN};
 use crate::header::be24;
+use crate::key::common_prefix;
 use crate::varint;
 
 /// The most restart points that a block can count.
@@ -137,38 +138,9 @@ fn in_block(position: usize) -> u32 {
     u32::try_from(position).expect("a block is at most block_size long, which has 24 bits")
 }
 
-/// Returns how many bytes two keys share at their start.
-#[inline]
-pub(super) fn common_prefix(left: &[u8], right: &[u8]) -> usize {
-    let mut shared = 0;
-    for (left, right) in left.chunks_exact(8).zip(right.chunks_exact(8)) {
-        let (left, right) = (first_word(left), first_word(right));
-        if left != right {
-            return shared + (left ^ right).leading_zeros() as usize / 8;
-        }
-        shared += 8;
-    }
-    let tail = left[shared..].iter().zip(&right[shared..]);
-    shared + tail.take_while(|(left, right)| left == right).count()
-}
-
-/// Returns the first eight bytes as a number that sorts as the bytes do, zeros behind short ones.
-#[inline]
-pub(super) fn first_word(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk() {
-        Some(word) => u64::from_be_bytes(*word),
-        None => {
-            let mut word = [0; 8];
-            word[..bytes.len()].copy_from_slice(bytes);
-            u64::from_be_bytes(word)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn keys_must_increase() {
@@ -202,18 +174,5 @@ mod tests {
         }
         // HEAD is due, `a` shares nothing, `ab` is due, `abc` is neither, `abcd` is due.
         assert_eq!(block.restarts, [4, 10, 13, 20]);
-    }
-
-    proptest! {
-        #[test]
-        fn common_prefix_as_byte_by_byte(
-            start in proptest::collection::vec(any::<u8>(), 0..30),
-            left in proptest::collection::vec(any::<u8>(), 0..20),
-            right in proptest::collection::vec(any::<u8>(), 0..20),
-        ) {
-            let (left, right) = ([&start[..], &left].concat(), [&start[..], &right].concat());
-            let naive = left.iter().zip(&right).take_while(|(a, b)| a == b).count();
-            prop_assert_eq!(common_prefix(&left, &right), naive);
-        }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::block::{common_prefix, first_word};
+use crate::key::{common_prefix, first_word};
 
 /// The least and the greatest length to which object ids are abbreviated.
 const ID_LEN_MIN: usize = 2;

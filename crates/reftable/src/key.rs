@@ -1,0 +1,83 @@
+//! Keys: how records store them, each by what it does not share with the one before it, and how they
+//! are compared (docs/format.md, "Records").
+
+use crate::varint;
+
+/// Reads the key at the start of `input` into `key`, which holds the key before it, and returns
+/// the three extra bits and the length read.
+///
+/// `None` if the bytes are no key, or one that is not greater than the key before it: what is out
+/// of order would be missed by every search.
+#[inline]
+pub(crate) fn read_key(input: &[u8], key: &mut Vec<u8>) -> Option<(u8, usize)> {
+    let (prefix_len, extra, suffix_at, suffix) = split_key(input)?;
+    if suffix <= key.get(prefix_len..)? {
+        return None;
+    }
+    key.truncate(prefix_len);
+    key.extend_from_slice(suffix);
+    Some((extra, suffix_at + suffix.len()))
+}
+
+/// Reads the head of a record: prefix length, extra bits, where the suffix starts, the suffix.
+#[inline]
+pub(crate) fn split_key(input: &[u8]) -> Option<(usize, u8, usize, &[u8])> {
+    let (prefix_len, prefix_used) = varint::read(input)?;
+    let (tagged, suffix_used) = varint::read(input.get(prefix_used..)?)?;
+    let at = prefix_used + suffix_used;
+    let len = usize::try_from(tagged >> 3).ok()?;
+    let suffix = input.get(at..at.checked_add(len)?)?;
+    Some((
+        usize::try_from(prefix_len).ok()?,
+        (tagged & 7) as u8,
+        at,
+        suffix,
+    ))
+}
+
+/// Returns how many bytes two keys share at their start.
+#[inline]
+pub(crate) fn common_prefix(left: &[u8], right: &[u8]) -> usize {
+    let mut shared = 0;
+    for (left, right) in left.chunks_exact(8).zip(right.chunks_exact(8)) {
+        let (left, right) = (first_word(left), first_word(right));
+        if left != right {
+            return shared + (left ^ right).leading_zeros() as usize / 8;
+        }
+        shared += 8;
+    }
+    let tail = left[shared..].iter().zip(&right[shared..]);
+    shared + tail.take_while(|(left, right)| left == right).count()
+}
+
+/// Returns the first eight bytes as a number that sorts as the bytes do, zeros behind short ones.
+#[inline]
+pub(crate) fn first_word(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk() {
+        Some(word) => u64::from_be_bytes(*word),
+        None => {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            u64::from_be_bytes(word)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn common_prefix_as_byte_by_byte(
+            start in proptest::collection::vec(any::<u8>(), 0..30),
+            left in proptest::collection::vec(any::<u8>(), 0..20),
+            right in proptest::collection::vec(any::<u8>(), 0..20),
+        ) {
+            let (left, right) = ([&start[..], &left].concat(), [&start[..], &right].concat());
+            let naive = left.iter().zip(&right).take_while(|(a, b)| a == b).count();
+            prop_assert_eq!(common_prefix(&left, &right), naive);
+        }
+    }
+}
