@@ -1,11 +1,16 @@
-//! Making things in a second thread, while the first one does something with those before them.
+//! Making things in a second thread, while the first one makes others, or does something with those
+//! before them.
 
+use std::ops::Range;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// From so many things on it is worth a thread.
 pub(crate) const COUNT_MIN: usize = 16 << 10;
+
+/// From so many things on it is worth one where both threads make half of them.
+const TURNS_MIN: usize = 4 << 10;
 
 /// So many things are handed over at once.
 pub(crate) const BATCH: usize = 1 << 10;
@@ -59,6 +64,45 @@ where
     beside(batch, |batches| work(&mut batches.flatten()))
 }
 
+/// Calls `work` with what is made of each batch of `count` things, in their order. Of many batches, a
+/// second thread makes every other one; each thread has a maker of its own.
+pub(crate) fn by_turns<T: Send, M, E>(
+    count: usize,
+    maker: impl Fn() -> M + Sync,
+    mut work: impl FnMut(Range<usize>, T) -> Result<(), E>,
+) -> Result<(), E>
+where
+    M: FnMut(Range<usize>) -> T,
+{
+    let batches = || {
+        let starts = (0..count).step_by(BATCH);
+        starts.map(|start| start..count.min(start + BATCH))
+    };
+    let mut own = maker();
+    if count < TURNS_MIN {
+        return batches().try_for_each(|batch| work(batch.clone(), own(batch)));
+    }
+    thread::scope(|scope| {
+        let (sender, receiver) = sync_channel(WAITING_MAX);
+        let maker = &maker;
+        // Perhaps no thread is to be had: then nothing is received.
+        let _other = thread::Builder::new().spawn_scoped(scope, move || {
+            let mut make = maker();
+            for batch in batches().skip(1).step_by(2) {
+                if sender.send(make(batch)).is_err() {
+                    return;
+                }
+            }
+        });
+        for (turn, batch) in batches().enumerate() {
+            let received = (turn % 2 == 1).then(|| receiver.recv().ok());
+            let made = received.flatten().unwrap_or_else(|| own(batch.clone()));
+            work(batch, made)?;
+        }
+        Ok(())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,5 +119,43 @@ mod tests {
     fn nobody_waits_for_what_is_not_taken() {
         let first = ahead(COUNT_MIN, || 0.., |things| things.next());
         assert_eq!(first, Some(0));
+    }
+
+    #[test]
+    fn turns_come_in_their_order() {
+        for count in [0, 1, BATCH, TURNS_MIN - 1, TURNS_MIN, 7 * BATCH + 3] {
+            let mut seen = Vec::new();
+            let done: Result<(), ()> = by_turns(
+                count,
+                || |batch: Range<usize>| batch.map(|at| 2 * at).collect::<Vec<_>>(),
+                |batch, doubles| {
+                    seen.extend(batch.zip(doubles));
+                    Ok(())
+                },
+            );
+            assert_eq!(done, Ok(()));
+            assert!(
+                seen == (0..count).map(|at| (at, 2 * at)).collect::<Vec<_>>(),
+                "{count}"
+            );
+        }
+    }
+
+    #[test]
+    fn turns_end_with_an_error() {
+        let mut turns = 0;
+        let done = by_turns(
+            20 * BATCH,
+            || |batch: Range<usize>| batch.start,
+            |_, start| {
+                turns += 1;
+                if start == 3 * BATCH {
+                    Err(start)
+                } else {
+                    Ok(())
+                }
+            },
+        );
+        assert_eq!((done, turns), (Err(3 * BATCH), 4));
     }
 }

@@ -12,7 +12,10 @@
 //! tables that it stands for are removed after step 3.
 
 use std::collections::{HashSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
+
+use reftable::Table;
 
 use super::cursor::StackCursor;
 use super::encode::{Encoder, Pending};
@@ -22,7 +25,7 @@ use super::walk::Walk;
 use super::{ReftableBackend, find};
 use crate::backend::cursor::{Cursor, OverCursor};
 use crate::backend::{Judge, Locked, Plan, Published, Ref, Session, committed_in_part};
-use crate::beside::ahead;
+use crate::beside::by_turns;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Place;
 use crate::lockfile::journal::{Journal, Steps};
@@ -103,43 +106,52 @@ impl Session for ReftableSession<'_> {
         _stop_at_refusal: bool,
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()> {
-        // One for each part that is walked.
-        let mut walks: Vec<Option<Walk>> = Vec::new();
-        let lock = |name: RefName<'_>| {
-            let (place, bare) = self.backend.layout.locate(name);
-            let index = self.part(&place)?;
-            let part = &mut self.parts[index];
+        for name in names {
+            let (place, bare) = self.backend.layout.locate(*name);
+            let part = self.part(&place)?;
             // It is the end of the name: the whole of it, if it is as long.
-            let is_whole = bare.as_bytes().len() == name.as_bytes().len();
-            part.renamed |= !is_whole;
-            let tables = &part.held.snapshot.tables;
-            if names.len() < ONE_PASS_MIN {
-                let found = find(&part.stack, tables, bare)?;
-                return Ok(found.map_or(Locked::Missing, Locked::Found));
+            self.parts[part].renamed |= bare.as_bytes().len() != name.as_bytes().len();
+        }
+        if names.len() < ONE_PASS_MIN {
+            for (at, name) in names.iter().enumerate() {
+                let found = self.read(*name)?;
+                answer(at, found.map_or(Locked::Missing, Locked::Found));
             }
-            if walks.len() <= index {
-                walks.resize_with(index + 1, || None);
+            return Ok(());
+        }
+        let layout = &self.backend.layout;
+        let parts: Vec<(&Place, &Stack, &[Arc<Table>])> = self
+            .parts
+            .iter()
+            .map(|part| (&part.place, &*part.stack, &*part.held.snapshot.tables))
+            .collect();
+        // What lies below a name may be in another stack than the name.
+        let knows_all = !layout.is_linked();
+        let walker = || {
+            let mut walks: Vec<Walk> = parts.iter().map(|part| Walk::new(part.2)).collect();
+            let parts = parts.as_slice();
+            move |batch: Range<usize>| {
+                let look = |name: &RefName<'_>| {
+                    let (place, bare) = layout.locate(*name);
+                    let at = parts.iter().position(|part| *part.0 == place);
+                    let at = at.expect("every place has got a part");
+                    let (walk, stack) = (&mut walks[at], parts[at].1);
+                    let is_whole = bare.as_bytes().len() == name.as_bytes().len();
+                    Ok(match walk.find(stack, bare)? {
+                        Some(found) => Locked::Found(found),
+                        None if knows_all && is_whole && walk.is_alone(bare) => Locked::Alone,
+                        None => Locked::Missing,
+                    })
+                };
+                names[batch].iter().map(look).collect::<Result<Vec<_>>>()
             }
-            let walk = walks[index].get_or_insert_with(|| Walk::new(tables));
-            // What lies below a name may be in another stack than the name.
-            let knows_all = is_whole && !self.backend.layout.is_linked();
-            Ok(match walk.find(&part.stack, bare)? {
-                Some(found) => Locked::Found(found),
-                None if knows_all && walk.is_alone(bare) => Locked::Alone,
-                None => Locked::Missing,
-            })
         };
-        let locked = names.iter().copied().map(lock);
-        ahead(
-            names.len(),
-            move || locked,
-            |locked| {
-                for (at, locked) in locked.enumerate() {
-                    answer(at, locked?);
-                }
-                Ok(())
-            },
-        )
+        by_turns(names.len(), walker, |batch, locked| {
+            batch
+                .zip(locked?)
+                .for_each(|(at, locked)| answer(at, locked));
+            Ok(())
+        })
     }
 
     fn release(&mut self, _names: &HashSet<&[u8]>) {
