@@ -267,14 +267,16 @@ fn measure(settings: &Settings, format: Format, peer: &Peer) -> Result<Vec<Durat
     }
     let format = "--format=%(objectname) %(refname)";
     let listing = repo.git(["for-each-ref", format]).run().text();
-    let mut expected = String::new();
-    for item in &job.first {
-        let _ = writeln!(expected, "{} {}", item.id, item.name);
-    }
-    if listing != expected {
-        let pair = listing.lines().zip(expected.lines());
-        let other = pair.into_iter().find(|(listed, expected)| listed != expected);
-        return Err(format!("after {}, Git lists others: {other:?}", peer.name).into());
+    let expected: Vec<String> = job
+        .first
+        .iter()
+        .map(|item| format!("{} {}", item.id, item.name))
+        .collect();
+    let listed: Vec<&str> = listing.lines().collect();
+    if listed != expected {
+        let counts = format!("{} refs instead of {}", listed.len(), expected.len());
+        let pair = listed.iter().zip(&expected).find(|(listed, expected)| listed != expected);
+        return Err(format!("after {}, Git lists others: {counts}, {pair:?}", peer.name).into());
     }
     Ok(times)
 }
