@@ -222,7 +222,7 @@ fn read(store: &Store) -> Map {
     let mut found = Map::new();
     let mut refs = store.refs().expect("readable refs");
     while let Some(record) = refs.next().expect("readable refs") {
-        assert!(!record.broken && !record.bad_name, "{record:?}");
+        assert!(!record.broken && !record.has_bad_name(), "{record:?}");
         let text = NAMES
             .iter()
             .find(|text| text.as_bytes() == record.name.as_bytes());

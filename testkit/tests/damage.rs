@@ -35,7 +35,7 @@ fn read(git_dir: &Path) -> Result<Reading> {
     let mut reading = Reading::default();
     let mut refs = store.refs()?;
     while let Some(record) = refs.next()? {
-        if record.broken || record.bad_name {
+        if record.broken || record.has_bad_name() {
             reading.broken += 1;
         } else {
             let value = format!("{:?} {:?}", record.target, record.peeled);

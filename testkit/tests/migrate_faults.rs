@@ -161,7 +161,10 @@ fn state(system: &SimSystem, format: Format, context: &str) -> (RefFormat, State
     {
         let mut listing = store.refs().expect(context);
         while let Some(record) = listing.next().expect(context) {
-            assert!(!record.broken && !record.bad_name, "{context}: {record:?}");
+            assert!(
+                !record.broken && !record.has_bad_name(),
+                "{context}: {record:?}"
+            );
             state.insert(
                 format!("{view} {}", record.name),
                 format!("{:?}", record.target),

@@ -93,7 +93,7 @@ impl<'r> Describer<'r> {
         while let Some(record) = refs.next()? {
             let (Some(name), false) = (
                 record.name.as_bytes().strip_prefix(b"refs/tags/"),
-                record.broken || record.bad_name,
+                record.broken || record.has_bad_name(),
             ) else {
                 continue;
             };

@@ -291,7 +291,7 @@ impl<'r> Expiry<'r> {
         refs.seek_prefix(b"refs/")?;
         while let Some(record) = refs.next()?.filter(|_| checks) {
             let oid = match record.target {
-                _ if record.broken || record.bad_name => None,
+                _ if record.broken || record.has_bad_name() => None,
                 TargetRef::Direct(oid) => Some(oid),
                 TargetRef::Symbolic(_) => match store.resolve(record.name) {
                     Ok(Some(end)) => Some(end.oid),

@@ -463,8 +463,10 @@ impl Refs {
             }
         }
         let mut more = true;
+        let mut text_len = 0;
         let read = || {
-            let mut batch = Batch::default();
+            // The names of the next ones are about as long as those of the last ones.
+            let mut batch = Batch::with_room(BATCH, text_len + text_len / 8);
             while more && batch.len() < BATCH {
                 match self.next() {
                     Ok(Some(record)) => batch.push(&record),
@@ -475,6 +477,7 @@ impl Refs {
                     }
                 }
             }
+            text_len = batch.text_len();
             (batch.len() > 0).then_some((batch, None))
         };
         beside(read, |batches| {

@@ -398,7 +398,7 @@ fn state(system: &SimSystem, format: Format) -> State {
     for (view, store) in [("main", &process.main), ("linked", &process.linked)] {
         let mut refs = store.refs().expect("readable refs");
         while let Some(record) = refs.next().expect("readable refs") {
-            assert!(!record.broken && !record.bad_name, "{record:?}");
+            assert!(!record.broken && !record.has_bad_name(), "{record:?}");
             let found = store.read(record.name).expect("readable").expect("there");
             assert_eq!(found.target, record.target.to_owned(), "{}", record.name);
             let target = format!("{:?}", found.target);

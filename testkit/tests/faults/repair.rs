@@ -60,7 +60,7 @@ fn read(repository: &Repository) -> Option<State> {
     let mut state = State::default();
     let mut refs = store.refs().ok()?;
     while let Some(record) = refs.next().ok()? {
-        if !record.broken && !record.bad_name {
+        if !record.broken && !record.has_bad_name() {
             let target = format!("{:?}", record.target);
             state.refs.insert(record.name.to_string(), target);
         }

@@ -451,10 +451,11 @@ impl Listing<'_> {
         if !listed {
             return Ok(true);
         }
-        if (record.bad_name || record.broken) && matches!(self.paranoia, Paranoia::Off(_)) {
+        let bad_name = record.has_bad_name();
+        if (bad_name || record.broken) && matches!(self.paranoia, Paranoia::Off(_)) {
             return Ok(true);
         }
-        if record.bad_name {
+        if bad_name {
             let text = format!("ignoring ref with broken name {}", record.name);
             say("warning", text.as_bytes());
             return Ok(true);

@@ -230,7 +230,7 @@ impl Printer<'_> {
         refs.seek_prefix(prefix)?;
         let paranoia = self.context.paranoia()?;
         while let Some(record) = refs.next()? {
-            if (record.bad_name || record.broken) && matches!(paranoia, Paranoia::Off(_)) {
+            if (record.has_bad_name() || record.broken) && matches!(paranoia, Paranoia::Off(_)) {
                 continue;
             }
             let (oid, peeled) = match record.target {

@@ -6,7 +6,6 @@ use crate::oid::ObjectId;
 use crate::target::TargetRef;
 
 /// Copies of records.
-#[derive(Default)]
 pub(crate) struct Batch {
     /// The names, each with its target behind it, if it is a symref.
     text: Vec<u8>,
@@ -24,10 +23,22 @@ struct Row {
     peeled: Option<ObjectId>,
     packed: bool,
     broken: bool,
-    bad_name: bool,
 }
 
 impl Batch {
+    /// Has room for so many records with so many bytes of text.
+    pub(crate) fn with_room(records: usize, text: usize) -> Self {
+        Batch {
+            text: Vec::with_capacity(text),
+            rows: Vec::with_capacity(records),
+        }
+    }
+
+    /// Returns how many bytes of text there are.
+    pub(crate) fn text_len(&self) -> usize {
+        self.text.len()
+    }
+
     /// Returns how many records there are.
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
@@ -51,7 +62,6 @@ impl Batch {
             peeled: record.peeled,
             packed: record.packed,
             broken: record.broken,
-            bad_name: record.bad_name,
         });
     }
 
@@ -73,7 +83,6 @@ impl Batch {
                 peeled: row.peeled,
                 packed: row.packed,
                 broken: row.broken,
-                bad_name: row.bad_name,
             }
         })
     }

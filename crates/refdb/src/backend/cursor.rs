@@ -22,8 +22,14 @@ pub struct RefRecord<'a> {
     pub packed: bool,
     /// Whether the value could not be read, or is the null id.
     pub broken: bool,
-    /// Whether the name is not well-formed.
-    pub bad_name: bool,
+}
+
+impl RefRecord<'_> {
+    /// Returns whether the name is not well-formed.
+    #[must_use]
+    pub fn has_bad_name(&self) -> bool {
+        !self.name.is_well_formed()
+    }
 }
 
 /// A cursor over refs in byte order of their names.
@@ -90,7 +96,6 @@ impl Cursor for ListCursor {
             peeled: found.peeled,
             packed: found.packed,
             broken: found.target.as_ref().oid().is_some_and(|oid| oid.is_null()),
-            bad_name: !name.as_name().is_well_formed(),
         }
     }
 }

@@ -322,7 +322,6 @@ impl Cursor for WrittenCursor<'_> {
             peeled: found.peeled,
             packed: false,
             broken: false,
-            bad_name: false,
         }
     }
 }

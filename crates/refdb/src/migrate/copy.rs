@@ -272,7 +272,7 @@ impl Migration<'_> {
 
 /// Returns what is wrong with a ref, if it is broken.
 pub(super) fn broken(record: &RefRecord<'_>) -> Option<&'static str> {
-    match (record.bad_name, record.broken) {
+    match (record.has_bad_name(), record.broken) {
         (true, _) => Some("the name is not well-formed"),
         (false, true) => Some("the ref is broken"),
         (false, false) => None,

@@ -158,7 +158,7 @@ impl Walk {
         match self.refs.next()? {
             Some(record) => {
                 self.seen = match record.target {
-                    _ if record.broken || record.bad_name => Seen::Perhaps,
+                    _ if record.broken || record.has_bad_name() => Seen::Perhaps,
                     TargetRef::Direct(_) => Seen::Direct,
                     TargetRef::Symbolic(_) => Seen::Perhaps,
                 };

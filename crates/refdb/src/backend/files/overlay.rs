@@ -188,7 +188,6 @@ impl Cursor for Overlay {
             peeled: None,
             packed: false,
             broken: target == TargetRef::Direct(self.null),
-            bad_name,
         }
     }
 }

@@ -103,7 +103,6 @@ impl Cursor for PackedCursor {
             peeled: current.peeled.filter(|_| !broken),
             packed: true,
             broken,
-            bad_name: current.bad_name,
         }
     }
 }
@@ -159,7 +158,7 @@ mod tests {
         let mut bad = cursor(&["refs/heads/a..b"], false);
         assert!(bad.advance().unwrap());
         let record = bad.record();
-        assert!(record.broken && record.bad_name);
+        assert!(record.broken && record.has_bad_name());
         assert_eq!(record.target.oid().map(|oid| oid.is_null()), Some(true));
         let mut dangerous = cursor(&["refs/../x"], false);
         assert_eq!(

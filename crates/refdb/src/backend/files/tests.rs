@@ -692,7 +692,11 @@ fn broken_refs_and_bad_names_are_flagged() {
     while cursor.advance().unwrap() {
         let record = cursor.record();
         assert!(record.target.oid().is_none_or(|oid| oid.is_null()));
-        found.push((record.name.to_string(), record.broken, record.bad_name));
+        found.push((
+            record.name.to_string(),
+            record.broken,
+            record.has_bad_name(),
+        ));
     }
     let expected = [
         ("refs/heads/bad..name", true, true),

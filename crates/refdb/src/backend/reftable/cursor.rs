@@ -7,7 +7,7 @@ use reftable::{MergedRefs, RefValue};
 use super::stack::{Snapshot, Stack};
 use crate::backend::cursor::{Cursor, RefRecord};
 use crate::error::Result;
-use crate::name::{FormatOptions, RefName, is_root_ref, is_well_formed};
+use crate::name::{RefName, is_root_ref};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::target::TargetRef;
 
@@ -68,10 +68,10 @@ impl Cursor for StackCursor {
 
     fn record(&self) -> RefRecord<'_> {
         let record = self.merged.record();
-        let null = ObjectId::null(self.format);
-        let oid = |raw: &[u8]| ObjectId::from_bytes(raw).unwrap_or(null);
+        let null = || ObjectId::null(self.format);
+        let oid = |raw: &[u8]| ObjectId::from_bytes(raw).unwrap_or_else(null);
         let (target, peeled) = match record.value {
-            RefValue::Deletion => (TargetRef::Direct(null), None),
+            RefValue::Deletion => (TargetRef::Direct(null()), None),
             RefValue::Direct(raw) => (TargetRef::Direct(oid(raw)), None),
             RefValue::Peeled { oid: raw, peeled } => {
                 (TargetRef::Direct(oid(raw)), Some(oid(peeled)))
@@ -84,7 +84,6 @@ impl Cursor for StackCursor {
             peeled,
             packed: false,
             broken: matches!(target, TargetRef::Direct(oid) if oid.is_null()),
-            bad_name: !is_well_formed(record.name, FormatOptions::ONE_LEVEL),
         }
     }
 }
