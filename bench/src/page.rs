@@ -73,7 +73,9 @@ fn grow(page: &mut String, growth: &Growth) {
     let _ = write!(
         page,
         "<h2>Growth</h2>\n<p>Time (and memory) by the number of refs, of refdb alone: {}, {}, commit \
-         {}. What stays level does not depend on how many refs there are.</p>\n<table>\n\
+         {}. What stays level does not depend on how many refs there are. The memory is all that was \
+         in it at once, pages of mapped tables and of packed-refs among it, which the system takes \
+         back when it needs them.</p>\n<table>\n\
          <tr><th>workload",
         escape(&growth.date),
         escape(&growth.machine),
