@@ -78,6 +78,14 @@ impl BlockHead {
             .checked_sub(restart_count * RESTART_LEN)
             .filter(|end| *end >= first)
             .ok_or_else(|| Error::corrupt(offset, "the restart table does not fit the block"))?;
+        // A wrong number of restart offsets would cut records off, or take offsets for records.
+        let restart = body.get(end..end + RESTART_LEN).and_then(read_be24);
+        if restart_count > 0 && restart.and_then(|at| usize::try_from(at).ok()) != Some(first) {
+            return Err(Error::corrupt(
+                offset,
+                "the restart table does not begin with the first record",
+            ));
+        }
         Ok(Block {
             kind,
             offset,

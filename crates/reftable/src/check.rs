@@ -154,7 +154,7 @@ impl Checker<'_> {
         let complete = loop {
             match walk.next() {
                 Ok(Some(block)) => {
-                    self.enter(&block);
+                    self.enter(block.kind, block.offset);
                     let body = walk.body(&block);
                     if let Err(error) = self.check_block(&block, body) {
                         self.find_error(&error);
@@ -163,6 +163,9 @@ impl Checker<'_> {
                 }
                 Ok(None) => break true,
                 Err(error) => {
+                    if let Ok(Some(head)) = table.head(walk.offset) {
+                        self.enter(head.kind, walk.offset);
+                    }
                     self.find_error(&error);
                     break false;
                 }
@@ -182,10 +185,10 @@ impl Checker<'_> {
         }
     }
 
-    /// Finds out to which section the block belongs.
-    fn enter(&mut self, block: &Block) {
+    /// Finds out to which section the block of that kind at `offset` belongs.
+    fn enter(&mut self, kind: u8, offset: u64) {
         let before = self.section;
-        let section = match (block.kind, before) {
+        let section = match (kind, before) {
             (RefCodec::KIND, _) => TableSection::Refs,
             (ObjectCodec::KIND, _) => TableSection::Objects,
             (LogCodec::KIND, _) => TableSection::Logs,
@@ -195,7 +198,7 @@ impl Checker<'_> {
         };
         self.section = section;
         if section < before || (section == TableSection::RefIndex && self.blocks.is_empty()) {
-            self.find(block.offset, format!("the section follows the {before}"));
+            self.find(offset, format!("the section follows the {before}"));
         }
         if section != before {
             self.last_key.clear();
