@@ -165,11 +165,11 @@ fn enter(cursor: &mut RefCursor, offset: u64) -> Result<Block> {
 /// checked when it is read.
 fn symref_blocks(table: &Arc<Table>) -> Result<Vec<u64>> {
     let mut found = Vec::new();
-    let mut offset = table.ref_section().map(|section| section.start);
-    while let Some(at) = offset {
-        let Some(block) = table.block(at, RefCodec::KIND)? else {
-            break;
-        };
+    let Some(section) = table.ref_section() else {
+        return Ok(found);
+    };
+    let mut at = section.start;
+    while let Some(block) = table.block(at, RefCodec::KIND)? {
         let mut records = Records::of(table, &block);
         if records
             .find(|record| record.extra == RefCodec::SYMREF)?
@@ -177,8 +177,9 @@ fn symref_blocks(table: &Arc<Table>) -> Result<Vec<u64>> {
         {
             found.push(at);
         }
-        offset = Some(block.next);
+        at = block.next;
     }
+    table.check_end(section, at)?;
     Ok(found)
 }
 

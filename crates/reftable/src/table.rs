@@ -7,7 +7,7 @@ use std::fmt;
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-use crate::block::{Block, BlockHead};
+use crate::block::{Block, BlockHead, HEAD_LEN};
 use crate::error::{Error, Result};
 use crate::hash::HashId;
 use crate::header::{Footer, Header};
@@ -41,6 +41,9 @@ pub struct Table {
     label: Box<str>,
 }
 
+/// What is wrong where a section ends too early.
+pub(crate) const NO_BLOCK: &str = "there is no block where one should start";
+
 /// Where the blocks of one kind start, and where the index over them does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Section {
@@ -53,20 +56,22 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if header or footer are damaged, or if
-    /// the file was cut.
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if header or footer are damaged, if the
+    /// file was cut, or if it does not begin with a block.
     pub fn open(data: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Table> {
         let bytes = data.as_ref();
         let header = Header::decode(bytes)?;
         let footer = Footer::decode(bytes, &header)?;
         let body_len = bytes.len() - header.footer_len();
-        Ok(Table {
+        let table = Table {
             data: Box::new(data),
             header,
             footer,
             body_len,
             label: Box::default(),
-        })
+        };
+        table.check_start()?;
+        Ok(table)
     }
 
     /// Takes the blocks in the first `body_len` bytes of `data` for a table, whatever stands behind.
@@ -193,6 +198,57 @@ impl Table {
         self.body().get(self.header.len()).copied()
     }
 
+    /// Checks that the table begins with ref blocks or with log blocks, if it has any: nothing but
+    /// the type of the first block says whether there are refs at all.
+    fn check_start(&self) -> Result<()> {
+        let behind_header = self.header.len();
+        let is_sound = match self.first_kind() {
+            None | Some(RefCodec::KIND) => true,
+            // Another type could have become this one, but not with a zlib stream behind it.
+            Some(LogCodec::KIND) => {
+                let stream = self.body().get(behind_header + HEAD_LEN..);
+                self.footer.logs <= behind_header as u64 && stream.is_some_and(is_zlib)
+            }
+            Some(_) => false,
+        };
+        if is_sound {
+            return Ok(());
+        }
+        Err(Error::corrupt(0, NO_BLOCK))
+    }
+
+    /// Checks that a section, or the top level of an index, may end at `offset`, where it has no
+    /// further block: the next section starts there, or nothing does. What stands behind a block
+    /// that was overwritten is not missing.
+    #[cold]
+    pub(crate) fn check_end(&self, section: Section, offset: u64) -> Result<()> {
+        let footer = &self.footer;
+        let ends = match section.index {
+            Some(top) => offset <= top && self.is_index_over(section.start, offset)?,
+            None => {
+                let others = [footer.objects, footer.logs];
+                let next = others.into_iter().filter(|at| *at > section.start).min();
+                next.map_or(offset >= self.body_len as u64, |next| offset == next)
+            }
+        };
+        if ends && offset > section.start {
+            return Ok(());
+        }
+        Err(Error::corrupt(offset, NO_BLOCK))
+    }
+
+    /// Returns whether the index block at `offset` is the first one over the blocks from `start`
+    /// on.
+    fn is_index_over(&self, start: u64, offset: u64) -> Result<bool> {
+        let Some(block) = self.block(offset, IndexCodec::KIND)? else {
+            return Ok(false);
+        };
+        let (body, mut codec) = (self.block_body(&block), IndexCodec::default());
+        let (mut key, params) = (Vec::new(), self.params());
+        block.read(body, block.first, &mut key, &mut codec, params)?;
+        Ok(codec.offset <= start)
+    }
+
     /// Returns where the ref blocks are, if there are any.
     pub(crate) fn ref_section(&self) -> Option<Section> {
         (self.first_kind() == Some(b'r')).then_some(Section {
@@ -262,7 +318,14 @@ impl Table {
         if block_size == 0 || unaligned {
             return offset + head.len as u64;
         }
-        offset + (head.len.div_ceil(block_size) * block_size) as u64
+        let next = offset + (head.len.div_ceil(block_size) * block_size) as u64;
+        // A log section starts where the footer says, even within what looks like padding.
+        let logs = self.footer.logs;
+        if (offset + 1..next).contains(&logs) {
+            logs
+        } else {
+            next
+        }
     }
 
     /// Inflates the log block at `offset` into `out`, and returns its layout; `None` if something
@@ -316,7 +379,11 @@ impl Table {
         loop {
             let Some(block) = self.block(offset, IndexCodec::KIND)? else {
                 if offset != top && at_top {
-                    return Ok(None);
+                    let level = Section {
+                        start: top,
+                        index: None,
+                    };
+                    return self.check_end(level, offset).map(|()| None);
                 }
                 return Err(Error::corrupt(
                     offset,
@@ -358,6 +425,16 @@ impl fmt::Debug for Table {
             .field("footer", &self.footer)
             .field("len", &self.len())
             .finish()
+    }
+}
+
+/// Returns whether a zlib stream can start so: a method that is known, and a sum that comes out.
+fn is_zlib(stream: &[u8]) -> bool {
+    match *stream {
+        [method, flags, ..] => {
+            method & 0x0f == 8 && u16::from_be_bytes([method, flags]).is_multiple_of(31)
+        }
+        _ => false,
     }
 }
 

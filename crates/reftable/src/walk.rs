@@ -6,7 +6,7 @@ use crate::block::Block;
 use crate::error::{Error, Result};
 use crate::key::split_key;
 use crate::record::{Codec, LogCodec};
-use crate::table::Table;
+use crate::table::{NO_BLOCK, Table};
 use crate::varint;
 
 /// What a block holds.
@@ -163,10 +163,7 @@ impl<'a> Walk<'a> {
         }
         let offset = self.offset;
         let Some(head) = self.table.head(offset)? else {
-            return Err(Error::corrupt(
-                offset,
-                "there is no block where one should start",
-            ));
+            return Err(Error::corrupt(offset, NO_BLOCK));
         };
         let block = if head.kind == LogCodec::KIND {
             self.table
@@ -177,11 +174,6 @@ impl<'a> Walk<'a> {
         let Some(mut block) = block else {
             return Ok(None);
         };
-        // A log section starts where the footer says, even within what looks like padding.
-        let logs = self.table.footer.logs;
-        if (offset + 1..block.next).contains(&logs) && block.kind != LogCodec::KIND {
-            block.next = logs;
-        }
         block.next = block.next.min(body_len);
         self.offset = block.next;
         Ok(Some(block))

@@ -52,6 +52,8 @@ pub(crate) struct SectionCursor<C> {
     state: State,
     inflate: Option<Decompress>,
     inflated: Vec<u8>,
+    /// Where the section was found to end; zero before that.
+    end: u64,
 }
 
 /// How many records a seek tries one by one before it bisects: whoever walks over sorted names seeks
@@ -92,6 +94,7 @@ impl<C: Codec + Default> SectionCursor<C> {
             state: State::Start,
             inflate: None,
             inflated: Vec::new(),
+            end: 0,
         }
     }
 
@@ -191,7 +194,7 @@ impl<C: Codec + Default> SectionCursor<C> {
                     return Ok(false);
                 };
                 if !self.load(section.start)? {
-                    return Ok(false);
+                    return self.ends_at(section.start);
                 }
                 self.state = State::On;
             }
@@ -206,9 +209,19 @@ impl<C: Codec + Default> SectionCursor<C> {
             }
             let next = block.next;
             if !self.load_behind(next)? {
-                return Ok(false);
+                return self.ends_at(next);
             }
         }
+    }
+
+    /// Returns false, that no record is left, if the section may end at `offset`.
+    #[inline]
+    fn ends_at(&mut self, offset: u64) -> Result<bool> {
+        if let Some(section) = self.section.filter(|_| self.end != offset) {
+            self.table.check_end(section, offset)?;
+            self.end = offset;
+        }
+        Ok(false)
     }
 
     /// Decodes the record at `place.next` of the loaded block.
@@ -284,6 +297,7 @@ impl<C: Codec + Default> SectionCursor<C> {
             }
             offset = self.block.as_ref().map_or(offset, |block| block.next);
         }
+        self.ends_at(offset)?;
         self.state = State::End;
         Ok(())
     }
@@ -336,6 +350,7 @@ impl<C: Codec + Default> SectionCursor<C> {
             .head(next)?
             .is_none_or(|head| head.kind != C::KIND);
         if is_last {
+            self.ends_at(next)?;
             self.state = State::End;
         }
         Ok(is_last)
