@@ -122,7 +122,8 @@ fn find(
             }
             hits.push(&record);
             Ok(())
-        })?;
+        })
+        .map_err(|error| error.in_table(table.label()))?;
     }
     hits.each(f);
     Ok(())
