@@ -130,9 +130,15 @@ pub trait ReadFile: Send + Sync {
 /// Errors are those of the system; a method makes one attempt and does not retry, except that an
 /// interrupted call (`EINTR`) is repeated.
 pub trait System: Send + Sync + fmt::Debug {
-    /// Reads a whole file.
+    /// Reads a whole file. Nothing but a file is read or waited for.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         self.read_at_most(path, usize::MAX)
+    }
+
+    /// Reads what a person named, and what need not be a file: `/dev/null`, or a pipe that a shell
+    /// made, which is waited for.
+    fn read_stream(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.read(path)
     }
 
     /// Reads a file, but no more than its first `limit` bytes.

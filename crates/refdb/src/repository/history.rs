@@ -28,7 +28,7 @@ impl Repository {
     pub fn grafts(&self) -> Grafts {
         let read = |variable: &str, usual: PathBuf| {
             let path = self.environment.path(variable).unwrap_or(usual);
-            self.system.read(&path).unwrap_or_default()
+            self.system.read_stream(&path).unwrap_or_default()
         };
         let grafts = read("GIT_GRAFT_FILE", self.common_dir.join("info/grafts"));
         let shallow = read("GIT_SHALLOW_FILE", self.common_dir.join("shallow"));

@@ -52,7 +52,24 @@ impl ReadFile for OsFile {
     }
 
     fn stat(&self) -> io::Result<Stat> {
-        Ok(describe(&self.0.metadata()?))
+        Ok(describe(&regular(&self.0)?))
+    }
+}
+
+/// Opens a file to read it. A FIFO would be waited for until somebody writes to it, so that this
+/// asks for what is there now; of a file that is all there is.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+/// Describes an open file, or refuses what is none: a FIFO looks empty, and a device has no end.
+/// Reading a folder has an error of its own.
+fn regular(file: &File) -> io::Result<fs::Metadata> {
+    let metadata = file.metadata()?;
+    match kind_of(metadata.file_type()) {
+        FileKind::Other => Err(io::Error::other("not a regular file")),
+        _ => Ok(metadata),
     }
 }
 
@@ -84,18 +101,25 @@ fn describe(metadata: &fs::Metadata) -> Stat {
 }
 
 impl System for OsSystem {
+    fn read_stream(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let mut content = Vec::new();
+        File::open(path)?.take(READ_MAX).read_to_end(&mut content)?;
+        Ok(content)
+    }
+
     fn read_at_most(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
-        read_start(File::open(path)?, limit)
+        let file = open(path)?;
+        read_start(&file, limit, || Ok(regular(&file)?.len()))
     }
 
     fn map(&self, path: &Path) -> io::Result<Bytes> {
-        let file = File::open(path)?;
-        let len = file.metadata()?.len();
+        let file = open(path)?;
+        let len = regular(&file)?.len();
         map::content(&file, len)
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn ReadFile>> {
-        Ok(Box::new(OsFile(File::open(path)?)))
+        Ok(Box::new(OsFile(open(path)?)))
     }
 
     fn stat(&self, path: &Path) -> io::Result<Stat> {
@@ -291,25 +315,39 @@ fn fill(
 ///
 /// Most files read so are loose refs: one read into a small buffer beats asking for the length
 /// first. A file system may give less than was asked for before the end is met, so that only what is
-/// one whole line is believed to be all of a file without asking again.
-fn read_start(mut file: impl Read, limit: usize) -> io::Result<Vec<u8>> {
+/// one whole line is believed to be all of a file without asking again. Of anything else `len` is
+/// asked, which refuses what is no file.
+fn read_start(
+    mut file: impl Read,
+    limit: usize,
+    len: impl FnOnce() -> io::Result<u64>,
+) -> io::Result<Vec<u8>> {
     let mut start = [0; 256];
     let count = loop {
         match file.read(&mut start) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // A FIFO with a writer who has nothing to say.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break 0,
             count => break count?,
         }
     };
     let text = start.get(..count).unwrap_or_default();
     let line_end = text.iter().position(|&byte| byte == b'\n');
-    let is_line = line_end == count.checked_sub(1) && count < start.len();
+    let is_line = count > 0 && line_end == count.checked_sub(1) && count < start.len();
     let mut content = text.get(..limit).unwrap_or(text).to_vec();
+    if !is_line && len()? > READ_MAX && limit == usize::MAX {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
     if count > 0 && !is_line && limit > count {
         let rest = u64::try_from(limit - count).unwrap_or(u64::MAX);
         file.take(rest).read_to_end(&mut content)?;
     }
     Ok(content)
 }
+
+/// A file that is longer than this is not read whole: no reflog is as long, but a file with holes
+/// may say that it is.
+const READ_MAX: u64 = 4 << 30;
 
 /// Who this process is, once it was asked for.
 static IDENTITY: Mutex<Option<ProcessIdentity>> = Mutex::new(None);
@@ -465,7 +503,8 @@ mod tests {
                 let halting = |content| Halting(content, part, false);
                 // A part that is one line by chance is all that a loose ref can be.
                 if part == 256 || !text[..part.min(text.len())].ends_with('\n') {
-                    let found = read_start(halting(text.as_bytes()), usize::MAX).unwrap();
+                    let len = || Ok(text.len() as u64);
+                    let found = read_start(halting(text.as_bytes()), usize::MAX, len).unwrap();
                     assert_eq!(found, text.as_bytes(), "{part} at once");
                 }
                 let mut buffer = vec![0; 500];
@@ -474,6 +513,51 @@ mod tests {
                 assert_eq!(&buffer[..count], &text.as_bytes()[..text.len().min(500)]);
             }
         }
+    }
+
+    #[test]
+    fn what_is_no_file_is_neither_waited_for_nor_read_without_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let system = OsSystem::new();
+        let fifo = dir.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+        assert!(made.unwrap().success());
+        let told = |error: io::Error| error.to_string();
+        // Without a writer, and with one who says nothing.
+        for with_writer in [false, true] {
+            let flags = rustix::fs::OFlags::NONBLOCK.bits().try_into().unwrap();
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).custom_flags(flags);
+            let writer = with_writer.then(|| options.open(&fifo).unwrap());
+            for error in [
+                system.read(&fifo).unwrap_err(),
+                system.read_at_most(&fifo, 40).unwrap_err(),
+                system.map(&fifo).err().unwrap(),
+                system.open(&fifo).unwrap().len().unwrap_err(),
+            ] {
+                assert_eq!(told(error), "not a regular file");
+            }
+            drop(writer);
+        }
+        let zeros = Path::new("/dev/zero");
+        assert_eq!(told(system.read(zeros).unwrap_err()), "not a regular file");
+        assert!(system.map(zeros).is_err());
+        // Files with holes take no room, and would take memory.
+        let holes = dir.path().join("holes");
+        File::create(&holes).unwrap().set_len(1 << 40).unwrap();
+        let error = system.read(&holes).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(system.read_at_most(&holes, 1000).unwrap(), [0; 1000]);
+        assert_eq!(system.read_stream(Path::new("/dev/null")).unwrap(), b"");
+        // An empty file is one, and so is one of the kernel that claims to be empty.
+        File::create(&holes).unwrap();
+        assert_eq!(system.read(&holes).unwrap(), b"");
+        assert!(
+            !system
+                .read(Path::new("/proc/self/stat"))
+                .unwrap()
+                .is_empty()
+        );
     }
 
     #[test]

@@ -266,7 +266,7 @@ fn read_skip_list(repository: &Repository, value: &BStr) -> Result<()> {
     if optional.is_some() && is_missing {
         return Ok(());
     }
-    let content = repository.system().read(&path).map_err(|_| {
+    let content = repository.system().read_stream(&path).map_err(|_| {
         let path = path.display();
         refused(format!("could not open object name list: {path}"))
     })?;

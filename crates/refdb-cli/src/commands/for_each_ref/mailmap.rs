@@ -86,7 +86,7 @@ impl Mailmap {
             complain("Too many levels of symbolic links");
             return Ok(());
         }
-        match system.read(path) {
+        match system.read_stream(path) {
             Ok(text) => self.add(&text),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::IsADirectory) => {
             }

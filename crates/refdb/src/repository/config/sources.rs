@@ -29,7 +29,7 @@ impl LocalFile {
     pub(crate) fn read(system: &dyn System, path: &Path) -> Result<LocalFile> {
         Ok(LocalFile {
             path: path.into(),
-            variables: read(system, path)?.unwrap_or_default(),
+            variables: variables(path, system.read(path))?.unwrap_or_default(),
         })
     }
 
@@ -184,13 +184,21 @@ pub(super) fn entry(variable: Variable, scope: Scope, file: &Arc<Path>) -> super
     }
 }
 
-/// Reads a file; `None` when there is none.
+/// Reads a file that need not be the repository's own; `None` when there is none.
+///
+/// # Errors
+/// As for [`variables`].
+pub(super) fn read(system: &dyn System, path: &Path) -> Result<Option<Vec<Variable>>> {
+    variables(path, system.read_stream(path))
+}
+
+/// Returns what the content of the file at `path` says; `None` when there is no such file.
 ///
 /// # Errors
 /// `Config` for a line that breaks the grammar, `Io` when it cannot be read: what a repository's own
 /// file would have said is not guessed.
-pub(super) fn read(system: &dyn System, path: &Path) -> Result<Option<Vec<Variable>>> {
-    let content = match system.read(path) {
+fn variables(path: &Path, content: io::Result<Vec<u8>>) -> Result<Option<Vec<Variable>>> {
+    let content = match content {
         Ok(content) => content,
         Err(error)
             if matches!(
