@@ -192,6 +192,13 @@ pub(crate) trait Session {
     /// all refs (reftable), or those that locking could not check (packed refs, files).
     fn names(&mut self) -> Result<Box<dyn Cursor + '_>>;
 
+    /// Returns whether there is a ref of this name, which is no name below `refs/`, unless locking
+    /// would have met it.
+    fn has_apart(&mut self, name: RefName<'_>) -> Result<bool>;
+
+    /// Returns the first ref below a name of another worktree, unless locking would have met it.
+    fn first_below_apart(&mut self, name: RefName<'_>) -> Result<Option<RefNameBuf>>;
+
     /// Reads a ref that is not locked by this session: used to follow symrefs that are only read.
     fn read(&mut self, name: RefName<'_>) -> Result<Option<Ref>>;
 

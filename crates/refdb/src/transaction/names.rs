@@ -35,6 +35,8 @@ pub(super) fn check(
     }
     let mut clashes = Clashes::default();
     if !initial {
+        let new = values.iter().copied().filter(is_new);
+        look_apart(expansion, new, session, &mut clashes)?;
         let mut walk = Walk::new(session.names()?);
         for &parent in &parents {
             if walk
@@ -156,6 +158,31 @@ fn is_below(parent: &[u8], name: &[u8]) -> bool {
 fn parents(name: &[u8], len: usize) -> impl Iterator<Item = &[u8]> {
     let bytes = name.iter().enumerate().skip(len);
     bytes.filter_map(|(at, &byte)| (byte == b'/').then(|| name.get(..at)).flatten())
+}
+
+/// Finds what is in the way of new names outside of `refs/`: they can be those of other worktrees,
+/// whose refs no walk passes, and a walk passes over most refs there as well.
+fn look_apart(
+    expansion: &Expansion<'_>,
+    new: impl Iterator<Item = usize>,
+    session: &mut dyn Session,
+    clashes: &mut Clashes,
+) -> Result<()> {
+    for update in new {
+        let name = expansion.name(update);
+        if name.as_bytes().starts_with(b"refs/") {
+            continue;
+        }
+        for parent in parents(name.as_bytes(), 0) {
+            if session.has_apart(RefName::from_disk(parent))? {
+                clashes.existing_parents.insert(parent.to_vec());
+            }
+        }
+        if let Some(child) = session.first_below_apart(name)? {
+            clashes.children.insert(update, child.as_bytes().to_vec());
+        }
+    }
+    Ok(())
 }
 
 /// Finds the refs below new names, which come in the order of `name/`.

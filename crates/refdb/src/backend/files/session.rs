@@ -274,10 +274,17 @@ impl FilesSession {
         if swept.is_ok() && self.only_own_locks(&held.path) {
             return Ok(None);
         }
+        // The name of a worktree as a whole is its folder.
+        let end = match name.as_bytes().strip_prefix(b"worktrees/") {
+            Some(id) if !id.contains(&b'/') => "/",
+            _ => "",
+        };
         let path = held.path.display();
+        let message =
+            format!("there is a non-empty directory '{path}{end}' blocking reference '{name}'");
         Ok(Some(Refusal {
             reason: Reason::NameConflict,
-            message: format!("there is a non-empty directory '{path}' blocking reference '{name}'"),
+            message,
         }))
     }
 
@@ -347,6 +354,15 @@ impl Session for FilesSession {
             }
         }
         self.empty_dirs.remove(self.files.system.as_ref());
+    }
+
+    fn has_apart(&mut self, _name: RefName<'_>) -> Result<bool> {
+        // Only loose refs are there, and their files and directories are in the way of a lock.
+        Ok(false)
+    }
+
+    fn first_below_apart(&mut self, _name: RefName<'_>) -> Result<Option<RefNameBuf>> {
+        Ok(None)
     }
 
     fn names(&mut self) -> Result<Box<dyn Cursor + '_>> {

@@ -29,7 +29,7 @@ use crate::beside::by_turns;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Place;
 use crate::lockfile::journal::{Journal, Steps};
-use crate::name::{RefName, is_per_worktree};
+use crate::name::{RefName, RefNameBuf, is_per_worktree};
 use crate::oid::ObjectFormat;
 
 /// From so many names on they are read in one pass and not one by one.
@@ -169,6 +169,28 @@ impl Session for ReftableSession<'_> {
             Box::new(shared),
             is_per_worktree,
         )))
+    }
+
+    fn has_apart(&mut self, name: RefName<'_>) -> Result<bool> {
+        Ok(self.read(name)?.is_some())
+    }
+
+    fn first_below_apart(&mut self, name: RefName<'_>) -> Result<Option<RefNameBuf>> {
+        let (place, bare) = self.backend.layout.locate(name);
+        let Some(prefix) = name.as_bytes().strip_suffix(bare.as_bytes()) else {
+            return Ok(None);
+        };
+        if prefix.is_empty() {
+            return Ok(None);
+        }
+        let below = [bare.as_bytes(), b"/"].concat();
+        let mut cursor = self.stack_cursor(&place)?;
+        cursor.seek(&below, &below)?;
+        if !cursor.advance()? {
+            return Ok(None);
+        }
+        let found = [prefix, cursor.name().as_bytes()].concat();
+        Ok(Some(RefNameBuf::from_disk(found)))
     }
 
     fn read(&mut self, name: RefName<'_>) -> Result<Option<Ref>> {
