@@ -19,6 +19,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result, say};
 use crate::global::{self, Request};
 use crate::output::Output;
+use crate::pager::Paging;
 use crate::suggest;
 
 /// One command.
@@ -140,11 +141,26 @@ fn dispatch(context: &Context, out: &mut Output, name: &[u8], args: &[Vec<u8>]) 
                     context.damaged_repository()?;
                 } else if !asks && !WITHOUT_REPOSITORY.contains(&command.name) {
                     context.repository()?;
+                    // Of the commands about reflogs one has a pager anyway, and another rule for it.
+                    if command.name != "reflog" {
+                        start_pager(context, out, command.name)?;
+                    }
+                } else if context.globals().pager == Some(true) {
+                    Paging::default().start(context, out)?;
                 }
                 (command.run)(context, out, args)
             }
             None => Err(unknown(name)),
         },
+    }
+}
+
+/// Starts the pager, if one is asked for.
+fn start_pager(context: &Context, out: &mut Output, command: &str) -> Result<()> {
+    let paging = Paging::of(context, command)?;
+    match paging.wanted {
+        Some(true) => paging.start(context, out),
+        _ => Ok(()),
     }
 }
 

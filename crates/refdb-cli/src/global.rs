@@ -20,6 +20,8 @@ pub(crate) struct Globals {
     pub(crate) bare: bool,
     /// `--no-replace-objects`.
     pub(crate) no_replace_objects: bool,
+    /// `--paginate` or `--no-pager`, whichever comes last.
+    pub(crate) pager: Option<bool>,
     /// `-c`, each `key=value` or only `key`.
     pub(crate) config: Vec<Vec<u8>>,
     /// `--config-env`, each `key=variable`.
@@ -85,7 +87,7 @@ const WITH_VALUE: &[(&str, bool, &str)] = &[
     ("--config-env", true, "no config key given for --config-env"),
 ];
 
-/// Options that speak of what this command never does: pages, paths, locks of the index, advice.
+/// Options that speak of what this command never does: paths, locks of the index, advice.
 const WITHOUT_EFFECT: &[&str] = &[
     "--literal-pathspecs",
     "--no-literal-pathspecs",
@@ -93,10 +95,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "--noglob-pathspecs",
     "--icase-pathspecs",
     "--no-icase-pathspecs",
-    "-p",
-    "-P",
-    "--paginate",
-    "--no-pager",
     "--no-optional-locks",
     "--no-lazy-fetch",
     "--no-advice",
@@ -128,6 +126,8 @@ pub(crate) fn parse(args: &[Vec<u8>]) -> Result<(Globals, Request)> {
         match &*text {
             "-v" | "--version" => return Ok((globals, Request::Version)),
             "-h" | "--help" => return Ok((globals, Request::Help)),
+            "-p" | "--paginate" => globals.pager = Some(true),
+            "-P" | "--no-pager" => globals.pager = Some(false),
             "--no-replace-objects" => globals.no_replace_objects = true,
             "--bare" => {
                 // Which directory that is does not depend on a `-C` behind it.

@@ -11,6 +11,7 @@ mod failure;
 mod global;
 mod options;
 mod output;
+mod pager;
 mod programs;
 mod suggest;
 mod waiting;
@@ -23,8 +24,10 @@ fn main() -> ExitCode {
         .skip(1)
         .map(OsStringExt::into_vec)
         .collect();
-    match commands::run(&args) {
+    let code = match commands::run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => ExitCode::from(failure.report()),
-    }
+    };
+    pager::finish();
+    code
 }

@@ -12,7 +12,7 @@ use refdb::repository::{Ending, Notice, Program, Programs};
 use crate::failure::say;
 
 /// What makes a command one for a shell.
-const SHELL_CHARACTERS: &[u8] = b"|&;<>()$`\\\"' \t\n*?[#~=%";
+pub(crate) const SHELL_CHARACTERS: &[u8] = b"|&;<>()$`\\\"' \t\n*?[#~=%";
 
 /// The error of a file that is executable and in no format that the system knows: a script without
 /// a first line that names its interpreter.

@@ -3,6 +3,7 @@
 mod beside;
 
 use std::fs;
+use std::path::Path;
 
 use beside::Twins;
 use refdb_testkit::for_every_format;
@@ -14,6 +15,12 @@ const UPDATE: [&str; 3] = ["update-ref", "refs/heads/x", "{c}"];
 fn with<'a>(settings: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
     let settings = settings.iter().flat_map(|setting| ["-c", *setting]);
     settings.chain(command.iter().copied()).collect()
+}
+
+/// Returns the program that runs another one on a terminal of its own, if it is there.
+fn terminal_maker() -> Option<&'static Path> {
+    let script = Path::new("/usr/bin/script");
+    script.exists().then_some(script)
 }
 
 for_every_format! {
@@ -161,6 +168,103 @@ for_every_format! {
             }
         }
         twins.assert_same_state();
+    }
+
+    fn settings_of_the_log(format) {
+        let twins = Twins::new(format);
+        for setting in [
+            "format.pretty=bogus",
+            "format.pretty=medium",
+            "format.pretty=",
+            "format.pretty",
+            "log.showSignature=bogus",
+            "log.showRoot=bogus",
+            "log.showRoot=false",
+            "log.follow=bogus",
+            "log.diffMerges=bogus",
+            "diff.renames=bogus",
+            "diff.renames=true",
+            "diff.context=bogus",
+            "color.ui=bogus",
+            "color.ui=auto",
+            "color.ui=always",
+            "color.diff=bogus",
+            "color.diff.commit=bogus",
+            "color.diff.commit=blue",
+            "color.decorate.HEAD=bogus",
+            "i18n.logOutputEncoding",
+            "grep.patternType=bogus",
+            "grep.extendedRegexp=true",
+        ] {
+            let grep = ["reflog", "--grep=in(i|x)t"];
+            for command in [&["reflog"][..], &["reflog", "--format=%gd"], &grep] {
+                twins.same(".", &[], &with(&[setting], command), "");
+            }
+        }
+        let named = ["format.pretty=mine", "pretty.mine=bogus"];
+        twins.same(".", &[], &with(&named, &["reflog"]), "");
+    }
+
+    fn somebody_looks(format) {
+        let twins = Twins::new(format);
+        let colored = ["for-each-ref", "--format=%(color:red)%(refname)"];
+        for env in [
+            [("GIT_PAGER_IN_USE", "1"), ("TERM", "xterm")],
+            [("GIT_PAGER_IN_USE", "true"), ("TERM", "dumb")],
+            [("GIT_PAGER_IN_USE", "0"), ("TERM", "xterm")],
+        ] {
+            twins.same(".", &env, &colored, "");
+            twins.same(".", &env, &with(&["color.pager=false"], &colored), "");
+            twins.same(".", &env, &["reflog"], "");
+            let date = ["for-each-ref", "--format=%(creatordate:auto:unix)"];
+            twins.same(".", &env, &date, "");
+        }
+        // On a real terminal, with a pager that says that it was there.
+        let Some(script) = terminal_maker() else {
+            eprintln!("nothing to do: there is no `script` that makes a terminal");
+            return;
+        };
+        let pager = "echo \"<$LESS $LV>\"; sed s/^/page:/";
+        for (settings, command) in [
+            (&[][..], "reflog"),
+            (&[], "reflog main --date=iso"),
+            (&[], "reflog list"),
+            (&[], "reflog bogus"),
+            (&[], "for-each-ref"),
+            (&["-p"], "reflog list"),
+            (&["-p"], "for-each-ref"),
+            (&["--paginate"], "show-ref bogus"),
+            (&["--paginate"], "show-ref --verify bogus"),
+            (&["-p"], "for-each-ref --format='%(color:red)%(refname)'"),
+            (&["-p", "-c color.pager=false"], "for-each-ref --format='%(color:red)%(refname)'"),
+            (&["-p", "--no-pager"], "show-ref"),
+            (&["-P", "-p"], "show-ref"),
+            (&["-P"], "reflog"),
+            (&["-p"], "check-ref-format --normalize a//b"),
+            (&["-c pager.show-ref"], "show-ref"),
+            (&["-c pager.show-ref=false"], "show-ref"),
+            (&["-c pager.show-ref='tac; :'"], "show-ref"),
+            (&["-c pager.refs=yes"], "refs list"),
+            (&["-c pager.reflog=no"], "reflog"),
+            (&["-c pager.log=no"], "reflog"),
+            (&["-c pager.log=sort"], "reflog"),
+            (&["-c pager.reflog=sort"], "reflog"),
+            (&["-c pager.reflog"], "reflog list"),
+            (&["-c color.ui=false"], "reflog"),
+            (&["-c log.decorate=full"], "reflog"),
+        ] {
+            let call = format!("{} {command}", settings.join(" "));
+            let git = refdb_testkit::oracle::program();
+            let ours = Path::new(env!("CARGO_BIN_EXE_refdb"));
+            for variable in ["GIT_PAGER", "PAGER"] {
+                let env = [(variable, pager), ("TERM", "xterm")];
+                let [expected, actual] = [(git, &twins.git), (ours, &twins.ours)].map(|(program, repo)| {
+                    let line = format!("{} {call}", program.display());
+                    beside::answer(script, repo, ".", &env, &["-qec", &line, "/dev/null"], "")
+                });
+                assert_eq!(actual, expected, "{call} with {variable}");
+            }
+        }
     }
 
     fn refs_that_are_kept_elsewhere(format) {

@@ -5,7 +5,7 @@
 mod argument;
 mod atom;
 mod block;
-mod color;
+pub(super) mod color;
 mod commits;
 mod content;
 pub(super) mod date;

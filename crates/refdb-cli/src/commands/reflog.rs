@@ -9,7 +9,7 @@ mod target;
 use refdb::name::{FormatOptions, is_root_ref, is_well_formed};
 use refdb::{Edit, ErrorKind, ObjectId, RefFormat, RefName};
 
-use super::tell_afterwards;
+use super::{start_pager, tell_afterwards};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::options::{Opt, QUESTION, Spec};
@@ -88,7 +88,13 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         Some((SUBCOMMANDS.iter().find(named)?, rest))
     });
     match named {
-        Some((subcommand, rest)) => (subcommand.run)(context, out, rest),
+        Some((subcommand, rest)) if subcommand.name == "show" => {
+            show::run(context, out, rest, true)
+        }
+        Some((subcommand, rest)) => {
+            start_pager(context, out, "reflog")?;
+            (subcommand.run)(context, out, rest)
+        }
         None => show::run(context, out, args, false),
     }
 }

@@ -1,13 +1,12 @@
 //! Colours as configuration and formats name them, and the sequences with which a terminal is told
 //! of them.
 
-use std::io::IsTerminal;
-
 use bstr::ByteSlice;
 
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::options::Value;
+use crate::pager::may_color;
 
 /// What ends all colours and attributes.
 pub(super) const RESET: &[u8] = b"\x1b[m";
@@ -79,17 +78,13 @@ impl When {
         Ok(match self {
             When::Always => true,
             When::Never => false,
-            When::Auto if std::io::stdout().is_terminal() => {
-                let terminal = context.repository()?.environment().bytes("TERM");
-                terminal.is_some_and(|terminal| terminal != "dumb")
-            }
-            When::Auto => false,
+            When::Auto => may_color(context)?,
         })
     }
 }
 
 /// Returns the sequence for the argument of `%(color:...)`; `None` if it is no colour.
-pub(super) fn sequence(text: &str) -> Option<Vec<u8>> {
+pub(in crate::commands) fn sequence(text: &str) -> Option<Vec<u8>> {
     let mut colors: Vec<Color> = Vec::new();
     // As bits, so that each is set once and in the order of the numbers.
     let mut attributes = 0_u64;

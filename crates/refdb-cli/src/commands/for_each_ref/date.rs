@@ -79,7 +79,7 @@ impl DateFormat {
             });
         };
         if let Some(rest) = name.strip_prefix("auto:") {
-            let on_terminal = std::io::IsTerminal::is_terminal(&std::io::stdout());
+            let on_terminal = crate::pager::somebody_looks();
             name = if on_terminal { rest } else { "default" };
         }
         if name == "local" {

@@ -25,6 +25,7 @@ use crate::context::{Context, Digits};
 use crate::failure::{Failure, Result};
 use crate::options::{Opt, QUESTION, Spec};
 use crate::output::Output;
+use crate::pager::Paging;
 use decorate::{Decorate, Decorations};
 use filter::Filter;
 use pretty::{Pretty, Printer};
@@ -105,15 +106,23 @@ pub(super) fn run(
         names_revisions: false,
         beyond: None,
     };
+    let paging = Paging::of(context, "reflog")?;
     let items = settings.parse(args, context);
-    if let Some(otherwise) = settings.finish(context)? {
-        return beyond::hand_over(context, out, args, &settings.pretty, otherwise);
+    let beyond = settings.finish(context)?;
+    if beyond.is_some() || (!settings.json && beyond::git_does_better(context)?) {
+        beyond::hand_over(context, out, args, &settings.pretty, &paging)?;
+    }
+    if let Some(otherwise) = beyond {
+        return Err(otherwise);
+    }
+    if paging.wanted == Some(true) {
+        paging.start(context, out)?;
     }
     let ends_options = args.iter().any(|arg| arg == b"--");
     let Some(names) = settings.names(context, &items, ends_options)? else {
         settings.is_beyond(beyond::PATHS);
-        let otherwise = settings.beyond.take().unwrap_or(Failure::Exit(128));
-        return beyond::hand_over(context, out, args, &settings.pretty, otherwise);
+        beyond::hand_over(context, out, args, &settings.pretty, &paging)?;
+        return Err(settings.beyond.take().unwrap_or(Failure::Exit(128)));
     };
     // Walking a reflog asks for this in Git, whatever names it.
     context.warns_of_ambiguous_refs()?;
@@ -122,6 +131,9 @@ pub(super) fn run(
         walk.add(&name)?;
     }
     let mut printer = settings.printer(context)?;
+    if paging.wanted.is_none() {
+        paging.start(context, out)?;
+    }
     let (mut skip, mut left) = (settings.skip, settings.max_count);
     while left != Some(0) {
         let Some(step) = walk.next()? else { break };
@@ -418,10 +430,7 @@ impl Settings {
     ) -> Result<bool> {
         let stuck = |name: &str| arg.strip_prefix(name.as_bytes());
         if let Some(pretty) = stuck("--pretty=").or_else(|| stuck("--format=")) {
-            let alias = pretty.to_str().ok().map(|name| format!("pretty.{name}"));
-            let config = context.repository()?.config();
-            let alias = alias.as_deref().and_then(|key| config.string(key));
-            match Pretty::parse(alias.map_or(pretty, |alias| alias.as_bytes())) {
+            match Pretty::named(pretty, context.repository()?.config()) {
                 Ok(pretty) => self.pretty = pretty,
                 // Git has a few more.
                 Err(failure) => self.beyond = self.beyond.take().or(Some(failure)),

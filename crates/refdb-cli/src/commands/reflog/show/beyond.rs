@@ -6,30 +6,45 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use bstr::ByteSlice;
+use bstr::{BStr, ByteSlice};
 use refdb::RefName;
+use refdb::repository::config::{Config, Entry};
 
 use super::pretty::Pretty;
+use crate::commands::for_each_ref::color::sequence;
 use crate::context::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::output::Output;
+use crate::pager::{Paging, somebody_looks};
 
-/// Becomes Git's log, with these arguments; fails with `otherwise` where there is no Git.
+/// Becomes Git's log, with these arguments; returns where there is no Git.
 pub(super) fn hand_over(
     context: &Context,
     out: &mut Output,
     args: &[Vec<u8>],
     pretty: &Pretty,
-    otherwise: Failure,
+    paging: &Paging,
 ) -> Result<()> {
     out.flush()?;
     let arguments = |args: &[Vec<u8>]| -> Vec<_> {
         let args = args.iter().map(|arg| OsStr::from_bytes(arg).to_owned());
         args.collect()
     };
+    let mut git = Command::new("git");
+    git.args(arguments(&context.globals().as_arguments()));
+    if let Some(program) = &paging.program {
+        let setting = [b"core.pager=", program.as_slice()].concat();
+        git.arg("-c").arg(OsStr::from_bytes(&setting));
+    }
+    let log_has_its_own = context.repository()?.config().get("pager.log").is_some();
+    match paging.wanted {
+        Some(false) => git.arg("--no-pager"),
+        Some(true) => git.arg("--paginate"),
+        None if log_has_its_own => git.arg("--paginate"),
+        None => &mut git,
+    };
     // Only a failure returns.
-    let _ = Command::new("git")
-        .args(arguments(&context.globals().as_arguments()))
+    let _ = git
         .args(["log", "--walk-reflogs", "--pretty=oneline"])
         .arg(match pretty {
             Pretty::Raw => "--no-abbrev-commit",
@@ -37,7 +52,57 @@ pub(super) fn hand_over(
         })
         .args(arguments(args))
         .exec();
-    Err(otherwise)
+    Ok(())
+}
+
+/// Returns whether Git, if there is one, answers better what this command can answer as well: it
+/// paints where somebody looks, knows what to say of settings that make no sense, and obeys those
+/// that are seldom set.
+pub(super) fn git_does_better(context: &Context) -> Result<bool> {
+    if somebody_looks() {
+        return Ok(true);
+    }
+    let config = context.repository()?.config();
+    let is_strange = |entry: &Entry| !is_plain(entry, config);
+    Ok(config.entries().iter().any(is_strange))
+}
+
+/// Returns whether a setting means nothing for a log, or nothing that this command does not do.
+fn is_plain(entry: &Entry, config: &Config) -> bool {
+    let Ok(key) = entry.key().to_str() else {
+        return true;
+    };
+    let value = entry.value();
+    let boolean = || match value {
+        None => Some(true),
+        Some(_) => config.boolean(key).ok().flatten(),
+    };
+    let Some((section, name)) = key.split_once('.') else {
+        return true;
+    };
+    match (section, name) {
+        ("format", "pretty") => value.is_some_and(|value| Pretty::named(value, config).is_ok()),
+        ("log", "showsignature") => boolean() == Some(false),
+        ("log", "showroot" | "follow") | ("diff", "renames" | "noprefix" | "mnemonicprefix") => {
+            boolean().is_some()
+        }
+        ("log", "diffmerges") | ("notes" | "grep", _) => false,
+        ("diff", "tool" | "guitool") => value.is_some(),
+        // Those with one more part are about kinds of files.
+        ("diff", name) => name.contains('.'),
+        ("color", "ui" | "diff") => {
+            let word = |value: &BStr| ["auto", "always", "never"].iter().any(|it| value == *it);
+            value.is_some_and(word) || boolean().is_some()
+        }
+        ("color", name) if name.starts_with("diff.") || name.starts_with("decorate.") => {
+            let color = value.and_then(|value| value.to_str().ok());
+            color.is_some_and(|color| sequence(color).is_some())
+        }
+        ("i18n", "logoutputencoding" | "commitencoding") => {
+            value.is_some_and(|value| value.eq_ignore_ascii_case(b"utf-8"))
+        }
+        _ => true,
+    }
 }
 
 /// Returns whether notes may be shown beside commits.

@@ -1,7 +1,6 @@
 //! Decorations: the refs that lead to a commit, as they are shown beside it.
 
 use std::collections::HashMap;
-use std::io::IsTerminal;
 
 use refdb::name::is_per_worktree;
 use refdb::objects::{Objects, Peeled};
@@ -9,6 +8,7 @@ use refdb::{ObjectId, RefName, Repository};
 
 use crate::context::{Context, resolve_listed};
 use crate::failure::Result;
+use crate::pager::somebody_looks;
 
 /// What is shown of the names of refs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) enum Decorate {
 impl Decorate {
     /// Short where somebody looks, none where a program reads.
     pub(super) fn on_terminals() -> Decorate {
-        match std::io::stdout().is_terminal() {
+        match somebody_looks() {
             true => Decorate::Short,
             false => Decorate::No,
         }

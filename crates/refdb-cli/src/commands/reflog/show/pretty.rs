@@ -5,6 +5,7 @@ use std::cell::OnceCell;
 
 use bstr::ByteSlice;
 use refdb::objects::Object;
+use refdb::repository::config::Config;
 use refdb::{ObjectId, Signature};
 
 use super::decorate::Decorations;
@@ -30,8 +31,15 @@ pub(super) enum Pretty {
 }
 
 impl Pretty {
+    /// Reads the value of `--pretty` or `--format`, which can be a name of the configuration.
+    pub(super) fn named(text: &[u8], config: &Config) -> Result<Pretty> {
+        let alias = text.to_str().ok().map(|name| format!("pretty.{name}"));
+        let alias = alias.as_deref().and_then(|key| config.string(key));
+        Pretty::parse(alias.map_or(text, |alias| alias.as_bytes()))
+    }
+
     /// Reads the value of `--pretty` or `--format`.
-    pub(super) fn parse(text: &[u8]) -> Result<Pretty> {
+    fn parse(text: &[u8]) -> Result<Pretty> {
         if let Some(template) = text.strip_prefix(b"format:") {
             return Ok(Pretty::Template(template.to_vec(), false));
         }

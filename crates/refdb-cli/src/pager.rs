@@ -1,0 +1,184 @@
+//! The pager: a program that shows page by page what a command prints, where somebody looks.
+//!
+//! Standard output, and standard error if that is a terminal as well, lead into the pager from the
+//! moment when it is started. It is waited for when all has been said.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::IsTerminal;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+
+use bstr::ByteSlice;
+
+use crate::context::Context;
+use crate::failure::{Failure, Result, say};
+use crate::output::Output;
+use crate::programs::SHELL_CHARACTERS;
+
+/// What the configuration of a pager that is none of its own consists of: colours as they are, and
+/// no waiting where everything fits on the screen.
+const ENVIRONMENT: [(&str, &str); 2] = [("LESS", "FRX"), ("LV", "-c")];
+
+/// The pager that was started.
+static RUNNING: Mutex<Option<Child>> = Mutex::new(None);
+
+/// What is said about the pager of a command: by options before the command word, or else by
+/// `pager.<command>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Paging {
+    /// Whether there is to be one; `None` where nothing is said.
+    pub(crate) wanted: Option<bool>,
+    /// The program, if one is named.
+    pub(crate) program: Option<Vec<u8>>,
+}
+
+impl Paging {
+    /// Finds what is said about the pager of `command`.
+    ///
+    /// # Errors
+    /// As for [`Context::repository`].
+    pub(crate) fn of(context: &Context, command: &str) -> Result<Paging> {
+        if context.globals().pager.is_some() {
+            return Ok(Paging {
+                wanted: context.globals().pager,
+                program: None,
+            });
+        }
+        let config = context.repository()?.config();
+        let key = format!("pager.{command}");
+        if config.get(&key).is_none() {
+            return Ok(Paging::default());
+        }
+        Ok(match config.boolean(&key) {
+            Ok(wanted) => Paging {
+                wanted,
+                program: None,
+            },
+            // What is no word for yes or no is the program.
+            Err(_) => Paging {
+                wanted: Some(true),
+                program: config.string(&key).map(|program| program.to_vec()),
+            },
+        })
+    }
+
+    /// Starts the pager, if standard output is a terminal.
+    ///
+    /// # Errors
+    /// If `core.pager` has no value, or the pager cannot be started.
+    pub(crate) fn start(&self, context: &Context, out: &mut Output) -> Result<()> {
+        if !std::io::stdout().is_terminal() {
+            return Ok(());
+        }
+        let variable = |name: &str| std::env::var_os(name).map(|value| value.as_bytes().to_vec());
+        let configured = || -> Result<Option<Vec<u8>>> {
+            if self.program.is_some() {
+                return Ok(self.program.clone());
+            }
+            let Some(repository) = context.repository_if_any()? else {
+                return Ok(None);
+            };
+            let text = repository.config().text("core.pager")?;
+            Ok(text.map(|text| text.to_vec()))
+        };
+        let program = match variable("GIT_PAGER") {
+            Some(program) => Some(program),
+            None => configured()?,
+        };
+        let program = program.or_else(|| variable("PAGER"));
+        let program = program.unwrap_or_else(|| b"less".to_vec());
+        if program.is_empty() || program == b"cat" {
+            return Ok(());
+        }
+        out.flush()?;
+        let mut child = spawn(&program).map_err(|error| {
+            let why = refdb::error::io_text(&error);
+            let program = program.as_bstr();
+            say("error", format!("cannot run {program}: {why}").as_bytes());
+            Failure::fatal(format!("unable to execute pager '{program}'"))
+        })?;
+        if let Some(pipe) = child.stdin.take() {
+            let too = std::io::stderr().is_terminal();
+            let redirected = rustix::stdio::dup2_stdout(&pipe);
+            if redirected.is_ok() && too {
+                // Messages stay on the terminal if they cannot go into the pager.
+                let _ = rustix::stdio::dup2_stderr(&pipe);
+            }
+        }
+        if let Ok(mut running) = RUNNING.lock() {
+            *running = Some(child);
+        }
+        Ok(())
+    }
+}
+
+fn spawn(program: &[u8]) -> std::io::Result<Child> {
+    let name = OsStr::from_bytes(program);
+    let mut command = match program.find_byteset(SHELL_CHARACTERS) {
+        Some(_) => {
+            let mut command = Command::new("/bin/sh");
+            command.arg("-c").arg(name);
+            command
+        }
+        None => Command::new(name),
+    };
+    for (name, value) in ENVIRONMENT {
+        if std::env::var_os(name).is_none() {
+            command.env(name, value);
+        }
+    }
+    command.stdin(Stdio::piped()).spawn()
+}
+
+/// Returns whether a pager was started, by this process or by the one that started it.
+fn is_in_use() -> bool {
+    let started = RUNNING.lock().is_ok_and(|running| running.is_some());
+    started || inherited()
+}
+
+/// Returns whether the environment says that a pager reads what is printed.
+fn inherited() -> bool {
+    let said = std::env::var_os("GIT_PAGER_IN_USE");
+    let said = said
+        .as_ref()
+        .map(|said| said.as_bytes().to_ascii_lowercase());
+    match said.as_deref() {
+        None | Some(b"" | b"0" | b"no" | b"off" | b"false") => false,
+        Some(_) => true,
+    }
+}
+
+/// Returns whether somebody looks at what is printed, page by page or as it comes.
+pub(crate) fn somebody_looks() -> bool {
+    std::io::stdout().is_terminal() || is_in_use()
+}
+
+/// Returns whether what is printed may have colours of its own accord.
+///
+/// # Errors
+/// As for [`Context::repository`].
+pub(crate) fn may_color(context: &Context) -> Result<bool> {
+    let repository = context.repository()?;
+    if !std::io::stdout().is_terminal() {
+        let is_painted = repository.config().boolean("color.pager")?.unwrap_or(true);
+        if !is_in_use() || !is_painted {
+            return Ok(false);
+        }
+    }
+    let terminal = repository.environment().bytes("TERM");
+    Ok(terminal.is_some_and(|terminal| terminal != "dumb"))
+}
+
+/// Lets the pager know that nothing more comes, and waits until it has shown everything.
+pub(crate) fn finish() {
+    let child = RUNNING.lock().ok().and_then(|mut running| running.take());
+    let Some(mut child) = child else { return };
+    // Nothing is printed any more: both ends of the pipe that are left can lead nowhere.
+    if let Ok(nowhere) = File::options().write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(&nowhere);
+        let _ = rustix::stdio::dup2_stderr(&nowhere);
+    }
+    let _ = child.wait();
+}
