@@ -221,7 +221,6 @@ for_every_format! {
         }
         // On a real terminal, with a pager that says that it was there.
         let Some(script) = terminal_maker() else {
-            eprintln!("nothing to do: there is no `script` that makes a terminal");
             return;
         };
         let pager = "echo \"<$LESS $LV>\"; sed s/^/page:/";

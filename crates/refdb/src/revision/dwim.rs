@@ -156,12 +156,8 @@ impl Revisions<'_> {
                 _ => Ok(Led::Nowhere),
             },
             Err(error) if error.kind() == ErrorKind::BrokenRef => Ok(Led::Broken),
-            Err(error)
-                if matches!(
-                    error.io_kind(),
-                    Some(std::io::ErrorKind::NotADirectory | std::io::ErrorKind::IsADirectory)
-                ) =>
-            {
+            // It lies below another ref. A directory in the place of packed-refs is an error.
+            Err(error) if error.io_kind() == Some(std::io::ErrorKind::NotADirectory) => {
                 Ok(Led::Nowhere)
             }
             Err(error) => Err(error),
