@@ -1,5 +1,7 @@
 //! Every setting and every variable that concerns refs, beside Git: the table in docs/compat.md.
 
+#![allow(clippy::print_stderr, reason = "says what cannot be tried here")]
+
 mod beside;
 
 use std::fs;
@@ -221,6 +223,7 @@ for_every_format! {
         }
         // On a real terminal, with a pager that says that it was there.
         let Some(script) = terminal_maker() else {
+            eprintln!("half of it was left out: there is no `script` that makes a terminal");
             return;
         };
         let pager = "echo \"<$LESS $LV>\"; sed s/^/page:/";
