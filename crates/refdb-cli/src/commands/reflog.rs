@@ -62,14 +62,14 @@ const SPEC: Spec<()> = Spec {
         "exists <ref>",
         "write <ref> <old-oid> <new-oid> <message>",
         concat!(
-            "delete [--rewrite] [--updateref] [--dry-run | -n] [--verbose]\n",
-            "       <ref>@{<specifier>}..."
+            "delete [--rewrite] [--updateref]\n",
+            "       [--dry-run | -n] [--verbose] <ref>@{<specifier>}..."
         ),
         "drop [--all [--single-worktree] | <refs>...]",
         concat!(
-            "expire [--expire=<time>] [--expire-unreachable=<time>] [--rewrite]\n",
-            "       [--updateref] [--stale-fix] [--dry-run | -n] [--verbose]\n",
-            "       [--all [--single-worktree] | <refs>...]"
+            "expire [--expire=<time>] [--expire-unreachable=<time>]\n",
+            "       [--rewrite] [--updateref] [--stale-fix]\n",
+            "       [--dry-run | -n] [--verbose] [--all [--single-worktree] | <refs>...]"
         ),
     ],
     options: NO_OPTIONS,

@@ -47,9 +47,9 @@ const SINGLE_WORKTREE: Opt<Id> = Opt::flag(
 const EXPIRE: Spec<Id> = Spec {
     name: "reflog expire",
     forms: &[concat!(
-        "[--expire=<time>] [--expire-unreachable=<time>] [--rewrite] [--updateref]\n",
-        "[--stale-fix] [--dry-run | -n] [--verbose]\n",
-        "[--all [--single-worktree] | <refs>...]"
+        "[--expire=<time>] [--expire-unreachable=<time>]\n",
+        "[--rewrite] [--updateref] [--stale-fix]\n",
+        "[--dry-run | -n] [--verbose] [--all [--single-worktree] | <refs>...]"
     )],
     options: &[
         DRY_RUN,
@@ -76,7 +76,7 @@ const EXPIRE: Spec<Id> = Spec {
 
 const DELETE: Spec<Id> = Spec {
     name: "reflog delete",
-    forms: &["[--rewrite] [--updateref] [--dry-run | -n] [--verbose]\n<ref>@{<specifier>}..."],
+    forms: &["[--rewrite] [--updateref]\n[--dry-run | -n] [--verbose] <ref>@{<specifier>}..."],
     options: &[DRY_RUN, REWRITE, UPDATE_REF, VERBOSE],
 };
 
