@@ -287,8 +287,8 @@ fn a_seek_past_a_damaged_block_is_not_an_end() {
     let bytes = dense();
     let table = Table::open(bytes.clone()).unwrap();
     let blocks: Vec<_> = table.blocks().map(Result::unwrap).collect();
-    let refs = blocks.iter().filter(|block| block.kind == BlockKind::Ref);
-    let second = usize::try_from(refs.skip(1).next().unwrap().offset).unwrap();
+    let mut refs = blocks.iter().filter(|block| block.kind == BlockKind::Ref);
+    let second = usize::try_from(refs.nth(1).unwrap().offset).unwrap();
     let mut damaged = bytes;
     damaged[second] = 0;
     let mut cursor = RefCursor::new(Arc::new(Table::open(damaged).unwrap()));
