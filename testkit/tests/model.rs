@@ -66,7 +66,8 @@ fn run(seed: u64, format: Format) -> bool {
             (&said, &expected),
             (GitSays::Refused(_), Verdict::Refused { .. })
         );
-        if uncertain && transaction.batch && !agree(&said, &expected) {
+        let may_do_more = transaction.batch || mistakes.contains(&Mistake::ConflictUnseen);
+        if uncertain && may_do_more && !agree(&said, &expected) {
             // What Git has stored now is beyond the model.
             return false;
         }
@@ -87,7 +88,8 @@ fn run(seed: u64, format: Format) -> bool {
                 Mistake::OldValueInLogOfHead => take_over_old_value(&state, &mut mended),
                 Mistake::ReachedTwice
                 | Mistake::FollowedThoughRejected
-                | Mistake::ConflictInBatch => (),
+                | Mistake::ConflictInBatch
+                | Mistake::ConflictUnseen => (),
             }
         }
         model = Model::with_state(model.rules(), mended);

@@ -17,6 +17,10 @@ use refdb_testkit::{Format, for_every_format, ours};
 /// Seeds for each of the four formats.
 const SEEDS: Range<u64> = 0..2000;
 
+/// Seeds that found something among hundreds of thousands: names that Git lets stand in each other's
+/// way.
+const FOUND: [u64; 1] = [125_984];
+
 /// Transactions for a seed.
 const STEPS: usize = 4;
 
@@ -25,11 +29,12 @@ for_every_format! {
         let seeds = seeds();
         let twins = AtomicUsize::new(0);
         let mut tally = Tally::begin("random transactions against model and Git", seeds.start);
-        for seed in seeds.clone() {
+        for seed in seeds.clone().chain(FOUND) {
             run(seed, format, &twins);
             tally.add(STEPS as u64);
         }
         let count = usize::try_from(seeds.end - seeds.start).expect("a number of seeds");
+        let count = count + FOUND.len();
         let compared = twins.load(Ordering::SeqCst);
         let all = count * STEPS;
         // Of a few seeds all may end early.

@@ -35,6 +35,9 @@ pub enum Mistake {
     /// Two names of a batch conflict. After other rejections Git may refuse another one than it
     /// would else, or none; in the `files` format it may stop with a part of the batch done.
     ConflictInBatch,
+    /// In the `reftable` format two names of a transaction conflict, and one of its edits leads to a
+    /// further name. Git looks for names in a list that is no longer sorted then, and may make both.
+    ConflictUnseen,
 }
 
 impl Mistake {
@@ -42,7 +45,10 @@ impl Mistake {
     pub fn is_about_verdict(&self) -> bool {
         matches!(
             self,
-            Mistake::ReachedTwice | Mistake::FollowedThoughRejected | Mistake::ConflictInBatch
+            Mistake::ReachedTwice
+                | Mistake::FollowedThoughRejected
+                | Mistake::ConflictInBatch
+                | Mistake::ConflictUnseen
         )
     }
 }
@@ -87,8 +93,13 @@ impl Model {
         }
         let names: Vec<_> = plan.steps.iter().map(|step| step.name.as_bstr()).collect();
         let conflicts = |one| names.iter().any(|other| conflict(one, other));
-        if transaction.batch && names.iter().any(|one| conflicts(one)) {
-            mistakes.push(Mistake::ConflictInBatch);
+        if names.iter().any(|one| conflicts(one)) {
+            let leads_further = plan.steps.len() > transaction.edits.len();
+            if transaction.batch {
+                mistakes.push(Mistake::ConflictInBatch);
+            } else if !files && leads_further {
+                mistakes.push(Mistake::ConflictUnseen);
+            }
         }
         mistakes
     }
