@@ -199,7 +199,7 @@ fn answers(table: &Arc<Table>) -> Vec<(u8, Vec<u8>)> {
     answers
 }
 
-/// Reads everything; returns how many refs, entries and symrefs there are.
+/// Reads everything, and merges it; returns how many refs, entries and symrefs there are.
 fn count(bytes: &[u8]) -> Result<(usize, usize, usize)> {
     let table = Arc::new(Table::open(bytes.to_vec())?);
     let (mut counted, mut symrefs) = ((0, 0), 0);
@@ -211,7 +211,14 @@ fn count(bytes: &[u8]) -> Result<(usize, usize, usize)> {
     while logs.advance()? {
         counted.1 += 1;
     }
-    reftable::symrefs(&[table], &mut |_| symrefs += 1)?;
+    reftable::symrefs(&[Arc::clone(&table)], &mut |_| symrefs += 1)?;
+    let mut options = WriteOptions::new(table.hash());
+    options.max_update_index = u64::MAX;
+    let merged = compact(&[table], false, &options, Vec::new())?.stats;
+    assert_eq!(
+        (merged.refs, merged.logs),
+        (counted.0 as u64, counted.1 as u64)
+    );
     Ok((counted.0, counted.1, symrefs))
 }
 
