@@ -21,6 +21,10 @@ use crate::system::{FileKind, ReadFile, bytes_to_path};
 /// Bytes that are read at once.
 const CHUNK_LEN: usize = 1 << 16;
 
+/// A line that is longer than this many bytes is not read: a file of holes can claim to be one that
+/// fits no memory.
+const LINE_MAX: usize = 1 << 30;
+
 /// Returns whether an error says that there is no such file: none of that name, or none whose name
 /// is so long.
 pub(super) fn is_absent(error: &io::Error) -> bool {
@@ -210,6 +214,9 @@ fn forward(
                 return Ok(false);
             }
         }
+        if begun.len() > LINE_MAX {
+            return Err(failed(io::ErrorKind::FileTooLarge.into()));
+        }
         begun.extend_from_slice(rest);
     }
 }
@@ -255,6 +262,9 @@ fn backward(
             rest = before;
         }
         match &mut pieces {
+            Some(pieces) if pieces.len() > LINE_MAX / chunk_len => {
+                return Err(failed(io::ErrorKind::FileTooLarge.into()));
+            }
             Some(pieces) if !rest.is_empty() => pieces.push(rest.to_vec()),
             Some(_) => {}
             None => is_cut |= !rest.is_empty(),
