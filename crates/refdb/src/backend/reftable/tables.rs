@@ -288,8 +288,7 @@ impl Tables for LocalTables {
                 }
                 Err(error) => return Err(Error::io("cannot open", &path, error)),
             };
-            let content = read_list(file.as_mut());
-            let content = content.map_err(|error| Error::io("cannot read", &path, error))?;
+            let content = read_list(file.as_mut(), &path)?;
             let stamp = Stamp::of(file);
             let stamp = stamp.map_err(|error| Error::io("cannot read", &path, error))?;
             let names = parse_list(&path, &content)?;
@@ -451,15 +450,15 @@ pub(crate) fn short_random(system: &dyn System) -> u32 {
 }
 
 /// Reads a whole list, which is only ever replaced and never changed.
-fn read_list(file: &mut dyn ReadFile) -> io::Result<Vec<u8>> {
-    let len = file.len()?;
+fn read_list(file: &mut dyn ReadFile, path: &Path) -> Result<Vec<u8>> {
+    let failed = |error| Error::io("cannot read", path, error);
+    let len = file.len().map_err(failed)?;
     if len > LIST_LEN_MAX {
-        return Err(io::Error::other(
-            "the file is too long for a list of tables",
-        ));
+        let what = "the file is too long for a list of tables";
+        return Err(Error::corrupt(path, what));
     }
     let mut content = vec![0; usize::try_from(len).unwrap_or(0)];
-    let read = file.read_at(0, &mut content)?;
+    let read = file.read_at(0, &mut content).map_err(failed)?;
     content.truncate(read);
     Ok(content)
 }
