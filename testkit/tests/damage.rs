@@ -190,3 +190,36 @@ fn check(
         }
     }
 }
+
+/// Makes a store of three tables; returns it with the path and the lines of its list.
+fn stacked(format: Format) -> (Repo, PathBuf, Vec<String>) {
+    let repo = subject(format);
+    let list = repo.git_dir().join("reftable/tables.list");
+    let commit = &repo.objects().commits[201];
+    repo.config("reftable.geometricFactor", "2");
+    repo.update_refs(format!("update refs/heads/main {commit}\n"));
+    let lines: Vec<String> = fs::read_to_string(&list)
+        .expect("a list")
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    assert!(lines.len() > 1, "{lines:?}");
+    (repo, list, lines)
+}
+
+#[test]
+fn tables_in_the_wrong_order_are_told() {
+    let (repo, list, lines) = stacked(Format::REFTABLE_SHA1);
+    let git_dir = repo.git_dir();
+    let mut swapped = lines.clone();
+    swapped.swap(0, 1);
+    let mut twice = lines.clone();
+    twice.push(lines[0].clone());
+    for lines in [swapped, twice] {
+        fs::write(&list, lines.join("\n") + "\n").expect("it can be written");
+        let error = read(&git_dir).expect_err("the order is wrong");
+        let text = error.to_string();
+        assert!(text.contains("no later update indices"), "{text}");
+        assert!(text.contains("refs verify --deep"), "{text}");
+    }
+}

@@ -186,7 +186,24 @@ impl Stack {
                 None => return Ok(Err(name.clone())),
             }
         }
+        self.check_order(names, &tables)?;
         Ok(Ok(tables))
+    }
+
+    /// Checks that the tables follow each other, as every writer leaves them. In another order old
+    /// values would hide new ones, and the next entries of reflogs those that have their indices;
+    /// of a table that is listed twice, compaction would drop the file that is still listed.
+    fn check_order(&self, names: &[String], tables: &[Arc<Table>]) -> Result<()> {
+        let mut before = None;
+        for (name, table) in names.iter().zip(tables) {
+            if before.is_some_and(|before| before >= table.min_update_index()) {
+                let what =
+                    "the table has no later update indices than the one before it in the list";
+                return Err(Error::corrupt(&self.tables.path_of(name), what));
+            }
+            before = Some(table.max_update_index());
+        }
+        Ok(())
     }
 
     fn open_table(
