@@ -92,7 +92,10 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
             show::run(context, out, rest, true)
         }
         Some((subcommand, rest)) => {
-            start_pager(context, out, "reflog")?;
+            // What the generators ask needs no repository.
+            if !matches!(rest, [only] if only == QUESTION) {
+                start_pager(context, out, "reflog")?;
+            }
             (subcommand.run)(context, out, rest)
         }
         None => show::run(context, out, args, false),
