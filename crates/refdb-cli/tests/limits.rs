@@ -291,6 +291,81 @@ fn links_in_the_place_of_folders_are_followed_as_by_git() {
     }
 }
 
+#[test]
+fn what_is_no_file_is_not_waited_for() {
+    for (format, files) in [
+        (
+            refdb_testkit::Format::FILES_SHA1,
+            &["packed-refs", "HEAD", "refdb.journal", "config"][..],
+        ),
+        (
+            refdb_testkit::Format::REFTABLE_SHA1,
+            &["reftable/tables.list", "reftable/table", "config"][..],
+        ),
+    ] {
+        let repo = Repo::init(format);
+        repo.update_refs(create(branches(20), &repo.objects().commits[0]));
+        repo.git(["pack-refs", "--all"]).run().ok();
+        for file in files {
+            let git_dir = repo.git_dir();
+            let path = match *file {
+                "reftable/table" => {
+                    let list = git_dir.join("reftable/tables.list");
+                    let list = fs::read_to_string(list).expect("a list");
+                    git_dir
+                        .join("reftable")
+                        .join(list.lines().next().expect("a table"))
+                }
+                file => git_dir.join(file),
+            };
+            let old = fs::read(&path).ok();
+            for make in ["/usr/bin/mkfifo", "/bin/ln -s /dev/zero"] {
+                let _ = fs::remove_file(&path);
+                let mut words = make.split(' ');
+                let program = words.next().expect("a program");
+                let made = Command::new(program).args(words).arg(&path).status();
+                assert!(made.expect("it runs").success(), "{make}");
+                for args in [
+                    "for-each-ref",
+                    "update-ref -d refs/heads/b00003",
+                    "pack-refs --all",
+                    "refs verify --deep",
+                    "refs repair --dry-run",
+                ] {
+                    // The checks do not read the journal.
+                    if *file == "refdb.journal" && args.starts_with("refs ") {
+                        continue;
+                    }
+                    let script = format!("{MEMORY} && exec timeout 20 \"$0\" {args}");
+                    let out = oracle::run_of("/bin/bash", repo.path())
+                        .args([
+                            "-c",
+                            &format!("ulimit {script}"),
+                            env!("CARGO_BIN_EXE_refdb"),
+                        ])
+                        .run();
+                    let said = out.stderr.as_bstr();
+                    // 124 and 137 say that the time was up.
+                    let failed = ![0, 124, 137].contains(&out.code());
+                    assert!(failed, "{file}, {args}: {said}");
+                    let name = path
+                        .file_name()
+                        .and_then(|name| name.to_str())
+                        .expect("a name");
+                    let is_told =
+                        said.contains_str(name) || said.contains_str("not a git repository");
+                    assert!(is_told, "{file}, {args}: {said}");
+                }
+            }
+            fs::remove_file(&path).expect("it is there");
+            if let Some(old) = old {
+                fs::write(&path, old).expect("room");
+            }
+        }
+        assert_eq!(list(repo.path()).lines().count(), 20);
+    }
+}
+
 /// A table of nothing but so many log blocks, each of which is a few kilobytes that become 16 MiB.
 /// The length that a block states is right, or `stated`.
 fn bombs(count: usize, stated: Option<u32>) -> Vec<u8> {
