@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use refdb::{LogOrder, Optimize, RefName, Repository, Result};
+use refdb::{LogOrder, RefName, Repository, Result};
 use refdb_testkit::damage::Damage;
 use refdb_testkit::repo::Repo;
 use refdb_testkit::rng::Rng;
@@ -221,29 +221,5 @@ fn tables_in_the_wrong_order_are_told() {
         let text = error.to_string();
         assert!(text.contains("no later update indices"), "{text}");
         assert!(text.contains("refs verify --deep"), "{text}");
-    }
-}
-
-#[test]
-fn whoever_keeps_tables_from_being_merged_is_told() {
-    let (repo, list, lines) = stacked(Format::REFTABLE_SHA1);
-    repo.config("reftable.lockTimeout", "10");
-    let table = list.with_file_name(&lines[0]);
-    for locked in [&list, &table] {
-        let lock = PathBuf::from(format!("{}.lock", locked.display()));
-        fs::write(&lock, "").expect("it can be written");
-        let store = Repository::open(&repo.git_dir()).expect("a repository");
-        let error = store.store().optimize(&Optimize::default());
-        let text = error.expect_err("it is locked").to_string();
-        let told = [
-            "data is locked",
-            &lock.display().to_string(),
-            "It was made",
-            "remove the file",
-        ];
-        for part in told {
-            assert!(text.contains(part), "{part}: {text}");
-        }
-        fs::remove_file(&lock).expect("it is there");
     }
 }

@@ -222,7 +222,7 @@ impl Backend for ReftableBackend {
         };
         let stack = self.stack(&place);
         let unable = |error: Error| match error.kind() {
-            ErrorKind::Locked => error.context("data is locked"),
+            ErrorKind::Locked => Error::new(ErrorKind::Locked, "data is locked"),
             _ => error,
         };
         if options.auto {

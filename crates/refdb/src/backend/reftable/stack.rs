@@ -18,7 +18,6 @@ use reftable::{HashId, Table, WriteOptions};
 
 use super::tables::{Claim, Hold, Publication, Stamp, Tables, short_random};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lockfile::describe_refusal;
 use crate::lockfile::journal::Steps;
 use crate::oid::ObjectFormat;
 use crate::options::{LockTimeout, ReftableOptions};
@@ -459,7 +458,7 @@ impl Stack {
                     range.start = at + 1;
                     break;
                 }
-                None => return Err(self.claimed(&snapshot.names[at])),
+                None => return Err(locked()),
             }
         }
         let merged = &snapshot.tables[range.clone()];
@@ -475,7 +474,7 @@ impl Stack {
         let now = Arc::clone(&held.snapshot);
         let Some(at) = now.names.windows(old.len()).position(|names| names == old) else {
             drop(name);
-            return Err(moved());
+            return Err(locked());
         };
         let mut names = now.names.clone();
         let mut tables = now.tables.clone();
@@ -492,7 +491,7 @@ impl Stack {
         names.splice(at..at + old.len(), new_names.clone());
         tables.splice(at..at + old.len(), new_tables);
         match self.publish(&mut held, names, tables, &new_names)? {
-            Publish::Moved => return Err(moved()),
+            Publish::Moved => return Err(locked()),
             // The old list may come back after a power failure: its tables have to stay.
             Publish::Done {
                 unsynced: Some(error),
@@ -502,14 +501,6 @@ impl Stack {
             Publish::Done { unsynced: None } => drop((claims, held)),
         }
         self.drop_tables(old)
-    }
-
-    /// Makes the error of a table that somebody else has claimed.
-    fn claimed(&self, table: &str) -> Error {
-        let exists = rustix::io::Errno::EXIST.into();
-        let path = self.tables.path_of(table);
-        let message = describe_refusal(self.system.as_ref(), &path, &exists);
-        Error::new(ErrorKind::Locked, message).with_source(exists)
     }
 
     /// Removes tables that no list names any more; one that cannot be removed does not keep the
@@ -571,9 +562,8 @@ fn is_most_of(deleted: u64, records: u64) -> bool {
     deleted.saturating_mul(2) > records
 }
 
-fn moved() -> Error {
-    let message = "the tables were compacted by somebody else meanwhile: try again";
-    Error::new(ErrorKind::Locked, message)
+fn locked() -> Error {
+    Error::new(ErrorKind::Locked, "data is locked")
 }
 
 /// A merged table that is written and not yet named.
