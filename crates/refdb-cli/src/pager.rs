@@ -4,7 +4,6 @@
 //! moment when it is started. It is waited for when all has been said.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Command, Stdio};
@@ -175,10 +174,9 @@ pub(crate) fn may_color(context: &Context) -> Result<bool> {
 pub(crate) fn finish() {
     let child = RUNNING.lock().ok().and_then(|mut running| running.take());
     let Some(mut child) = child else { return };
-    // Nothing is printed any more: both ends of the pipe that are left can lead nowhere.
-    if let Ok(nowhere) = File::options().write(true).open("/dev/null") {
-        let _ = rustix::stdio::dup2_stdout(&nowhere);
-        let _ = rustix::stdio::dup2_stderr(&nowhere);
-    }
+    // Nothing is printed any more: both ends of the pipe that are left can lead anywhere else.
+    let elsewhere = std::io::stdin();
+    let _ = rustix::stdio::dup2_stdout(&elsewhere);
+    let _ = rustix::stdio::dup2_stderr(&elsewhere);
     let _ = child.wait();
 }
