@@ -27,9 +27,10 @@ mod tree;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
+/// The immutable content of a file, copied or mapped; cheap to share.
+pub use bytes::Bytes;
 pub use os::OsSystem;
 pub(crate) use os::bytes_to_path;
 pub use process::{Guard, ProcessIdentity, ProcessState};
@@ -76,29 +77,6 @@ pub struct DirEntry {
     pub name: Vec<u8>,
     /// What it names; links are not followed.
     pub kind: FileKind,
-}
-
-/// The immutable content of a file, copied or mapped; cheap to share.
-#[derive(Clone)]
-pub struct Bytes(Arc<dyn AsRef<[u8]> + Send + Sync>);
-
-impl Bytes {
-    /// Takes any owner of bytes.
-    pub fn new(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
-        Bytes(Arc::new(owner))
-    }
-}
-
-impl AsRef<[u8]> for Bytes {
-    fn as_ref(&self) -> &[u8] {
-        (*self.0).as_ref()
-    }
-}
-
-impl fmt::Debug for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Bytes({})", self.as_ref().len())
-    }
 }
 
 /// A file open for writing. Dropping it closes it.

@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use flate2::{Decompress, FlushDecompress, Status};
 
 use crate::block::{Block, BlockHead, HEAD_LEN};
@@ -34,7 +35,7 @@ use crate::walk::Walk;
 /// # Ok::<(), reftable::Error>(())
 /// ```
 pub struct Table {
-    data: Box<dyn AsRef<[u8]> + Send + Sync>,
+    data: Bytes,
     header: Header,
     pub(crate) footer: Footer,
     body_len: usize,
@@ -58,13 +59,13 @@ impl Table {
     ///
     /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if header or footer are damaged, if the
     /// file was cut, or if it does not begin with a block.
-    pub fn open(data: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Table> {
-        let bytes = data.as_ref();
-        let header = Header::decode(bytes)?;
-        let footer = Footer::decode(bytes, &header)?;
-        let body_len = bytes.len() - header.footer_len();
+    pub fn open(data: impl AsRef<[u8]> + Send + 'static) -> Result<Table> {
+        let data = Bytes::from_owner(data);
+        let header = Header::decode(&data)?;
+        let footer = Footer::decode(&data, &header)?;
+        let body_len = data.len() - header.footer_len();
         let table = Table {
-            data: Box::new(data),
+            data,
             header,
             footer,
             body_len,
@@ -78,7 +79,7 @@ impl Table {
     pub(crate) fn without_footer(data: Vec<u8>, header: Header, body_len: usize) -> Table {
         Table {
             body_len: body_len.min(data.len()),
-            data: Box::new(data),
+            data: data.into(),
             header,
             footer: Footer::default(),
             label: Box::default(),
@@ -174,7 +175,7 @@ impl Table {
     /// Returns the bytes of the whole file.
     #[inline]
     pub(crate) fn file(&self) -> &[u8] {
-        (*self.data).as_ref()
+        &self.data
     }
 
     /// Returns the bytes before the footer.

@@ -18,12 +18,12 @@ pub(super) fn content(file: &File, len: u64) -> io::Result<Bytes> {
     if len < MAP_MIN {
         let mut buffer = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
         io::Read::read_to_end(&mut &*file, &mut buffer)?;
-        return Ok(Bytes::new(buffer));
+        return Ok(buffer.into());
     }
     let len = usize::try_from(len).map_err(io::Error::other)?;
     // SAFETY: the map is read-only and private. The files mapped here are never written in place
     // by Git or by this library, only replaced by rename. If some other program truncates one
     // while it is mapped, the process is ended by SIGBUS; it cannot read wrong memory.
     let map = unsafe { memmap2::MmapOptions::new().len(len).map(file)? };
-    Ok(Bytes::new(map))
+    Ok(Bytes::from_owner(map))
 }

@@ -301,7 +301,7 @@ impl System for SimSystem {
         let disk = self.reading("map", path)?;
         let ino = disk.existing(path, true)?;
         let content = disk.content(ino)?;
-        Ok(Bytes::new(Mapped(Arc::clone(content))))
+        Ok(Bytes::from_owner(Mapped(Arc::clone(content))))
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn ReadFile>> {

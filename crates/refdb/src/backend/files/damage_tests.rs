@@ -50,7 +50,7 @@ fn damaged() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn walk(content: &[u8]) -> Result<usize> {
-    let bytes = Bytes::new(content.to_vec());
+    let bytes = Bytes::copy_from_slice(content);
     let format = ObjectFormat::Sha1;
     let snapshot = Arc::new(Snapshot::new("packed-refs".into(), format, bytes)?);
     let null = ObjectId::null(format);

@@ -105,7 +105,7 @@ impl PackedRefs {
         let stat = match self.system.stat(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.forget();
-                let empty = Bytes::new(Vec::new());
+                let empty = Bytes::new();
                 return Snapshot::new(self.path.clone(), self.format, empty).map(Arc::new);
             }
             stat => stat.map_err(io)?,
@@ -256,7 +256,7 @@ impl Snapshot {
         for (_, all) in &records {
             copy.extend_from_slice(self.slice(all));
         }
-        self.bytes = Bytes::new(copy);
+        self.bytes = copy.into();
         self.start = 0;
         self.as_on_disk = false;
         Ok(())
@@ -458,7 +458,7 @@ mod tests {
     use super::*;
 
     fn snapshot(content: &str) -> Result<Snapshot> {
-        let bytes = Bytes::new(content.as_bytes().to_vec());
+        let bytes = Bytes::copy_from_slice(content.as_bytes());
         Snapshot::new("packed-refs".into(), ObjectFormat::Sha1, bytes)
     }
 

@@ -118,7 +118,7 @@ mod tests {
         for name in names {
             content += &format!("{} {name}\n", "a".repeat(40));
         }
-        let bytes = Bytes::new(content.into_bytes());
+        let bytes = Bytes::from(content);
         let snapshot = Snapshot::new("packed-refs".into(), ObjectFormat::Sha1, bytes).unwrap();
         let null = ObjectId::null(ObjectFormat::Sha1);
         PackedCursor::new(Arc::new(snapshot), null, shared_only)

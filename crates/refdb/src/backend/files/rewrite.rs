@@ -313,7 +313,7 @@ mod tests {
     }
 
     fn merged(old: &str, edits: &[PackedEdit<'_>], peel: Option<Peel<'_>>) -> String {
-        let bytes = Bytes::new(old.as_bytes().to_vec());
+        let bytes = Bytes::copy_from_slice(old.as_bytes());
         let old = Snapshot::new("packed-refs".into(), ObjectFormat::Sha1, bytes).unwrap();
         let mut out = Vec::new();
         merge(&mut Sink::new(&mut out, Path::new("x")), &old, edits, peel).unwrap();
