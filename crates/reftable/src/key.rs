@@ -11,17 +11,45 @@ use crate::varint;
 #[inline]
 pub(crate) fn read_key(input: &[u8], key: &mut Vec<u8>) -> Option<(u8, usize)> {
     let (prefix_len, extra, suffix_at, suffix) = split_key(input)?;
-    if suffix <= key.get(prefix_len..)? {
+    if !is_greater(suffix, key.get(prefix_len..)?) {
         return None;
     }
     key.truncate(prefix_len);
-    key.extend_from_slice(suffix);
+    match input
+        .get(suffix_at..)
+        .and_then(<[u8]>::first_chunk::<COPIED>)
+    {
+        // What is copied at a fixed length is copied without a call.
+        Some(start) if suffix.len() <= COPIED => {
+            key.extend_from_slice(start);
+            key.truncate(prefix_len + suffix.len());
+        }
+        _ => key.extend_from_slice(suffix),
+    }
     Some((extra, suffix_at + suffix.len()))
+}
+
+/// Most suffixes have no more bytes.
+const COPIED: usize = 16;
+
+/// Compares two strings, of which the first bytes nearly always differ: then without a call.
+#[inline]
+fn is_greater(left: &[u8], right: &[u8]) -> bool {
+    match (left.first(), right.first()) {
+        (Some(left), Some(right)) if left != right => left > right,
+        _ => left > right,
+    }
 }
 
 /// Reads the head of a record: prefix length, extra bits, where the suffix starts, the suffix.
 #[inline]
 pub(crate) fn split_key(input: &[u8]) -> Option<(usize, u8, usize, &[u8])> {
+    if let [prefix_len, tagged, rest @ ..] = input
+        && (prefix_len | tagged) & 0x80 == 0
+    {
+        let suffix = rest.get(..usize::from(tagged >> 3))?;
+        return Some((usize::from(*prefix_len), tagged & 7, 2, suffix));
+    }
     let (prefix_len, prefix_used) = varint::read(input)?;
     let (tagged, suffix_used) = varint::read(input.get(prefix_used..)?)?;
     let at = prefix_used + suffix_used;

@@ -119,6 +119,11 @@ impl<S: Source> Merge<S> {
 
     fn step(&mut self) -> Result<bool> {
         match self.state {
+            State::On if self.heap.len() == 1 => {
+                if !self.sources[self.heap[0]].advance()? {
+                    self.heap.clear();
+                }
+            }
             State::On => {
                 while let Some(child) = self.hidden_child() {
                     self.advance_at(child)?;
@@ -341,6 +346,7 @@ impl MergedRefs {
     ///
     /// If the cursor is on no ref.
     #[must_use]
+    #[inline]
     pub fn record(&self) -> RefRecord<'_> {
         self.merge
             .top()

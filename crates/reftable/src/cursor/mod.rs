@@ -181,37 +181,33 @@ impl<C: Codec + Default> SectionCursor<C> {
         body::<C>(&self.table, &self.inflated, block)
     }
 
-    fn step(&mut self) -> Result<bool> {
-        match self.state {
-            State::On => {}
+    /// Gets on where no record of the loaded block is next: returns whether there is a record, or
+    /// `None` once another block is loaded.
+    fn leave_block(&mut self) -> Result<Option<bool>> {
+        let start = match self.state {
             State::Before => {
                 self.state = State::On;
-                return Ok(true);
+                return Ok(Some(true));
             }
-            State::End => return Ok(false),
-            State::Start => {
-                let Some(section) = self.section else {
-                    return Ok(false);
-                };
-                if !self.load(section.start)? {
-                    return self.ends_at(section.start);
-                }
-                self.state = State::On;
-            }
+            State::End => return Ok(Some(false)),
+            State::On => match &self.block {
+                None => return Ok(Some(false)),
+                Some(block) => block.next,
+            },
+            State::Start => match self.section {
+                None => return Ok(Some(false)),
+                Some(section) => section.start,
+            },
+        };
+        let loaded = match self.state {
+            State::Start => self.load(start)?,
+            _ => self.load_behind(start)?,
+        };
+        self.state = State::On;
+        if loaded {
+            return Ok(None);
         }
-        loop {
-            let Some(block) = self.block else {
-                return Ok(false);
-            };
-            if self.place.next < block.end {
-                self.read_next(&block)?;
-                return Ok(true);
-            }
-            let next = block.next;
-            if !self.load_behind(next)? {
-                return self.ends_at(next);
-            }
-        }
+        self.ends_at(start).map(Some)
     }
 
     /// Returns false, that no record is left, if the section may end at `offset`.
@@ -222,15 +218,6 @@ impl<C: Codec + Default> SectionCursor<C> {
             self.end = offset;
         }
         Ok(false)
-    }
-
-    /// Decodes the record at `place.next` of the loaded block.
-    #[inline]
-    fn read_next(&mut self, block: &Block) -> Result<()> {
-        let body = body::<C>(&self.table, &self.inflated, block);
-        let (key, codec) = (&mut self.key, &mut self.codec);
-        self.place = block.read(body, self.place.next, key, codec, self.table.params())?;
-        Ok(())
     }
 
     /// Looks for the target among the next few records of the block, if it is ahead.
@@ -407,13 +394,30 @@ impl<C: Codec + Default> Source for SectionCursor<C> {
 
     #[inline]
     fn advance(&mut self) -> Result<bool> {
-        match self.step() {
-            Ok(true) => Ok(true),
-            Ok(false) => {
-                self.end();
-                Ok(false)
+        loop {
+            // Nearly always the next record is in the block.
+            if self.state == State::On
+                && let Some(block) = &self.block
+                && self.place.next < block.end
+            {
+                let body = body::<C>(&self.table, &self.inflated, block);
+                let (key, codec) = (&mut self.key, &mut self.codec);
+                let params = self.table.params();
+                match block.read(body, self.place.next, key, codec, params) {
+                    Ok(place) => self.place = place,
+                    Err(error) => return Err(self.failed(error)),
+                }
+                return Ok(true);
             }
-            Err(error) => Err(self.failed(error)),
+            match self.leave_block() {
+                Ok(None) => {}
+                Ok(Some(true)) => return Ok(true),
+                Ok(Some(false)) => {
+                    self.end();
+                    return Ok(false);
+                }
+                Err(error) => return Err(self.failed(error)),
+            }
         }
     }
 
