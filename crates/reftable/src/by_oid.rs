@@ -136,13 +136,12 @@ fn each_naming(table: &Arc<Table>, blocks: &[u64], oid: &[u8], f: &mut Each<'_>)
     for &offset in blocks {
         let block = enter(&mut cursor, offset)?;
         let mut records = Records::of(table, &block);
-        let names = |record: &Passed<'_>| {
-            let (first, second) = record.payload.split_at(oid.len().min(record.payload.len()));
-            match record.extra {
-                RefCodec::DIRECT => first == oid,
-                RefCodec::PEELED => first == oid || second == oid,
-                _ => false,
-            }
+        let start = oid.first_chunk::<8>();
+        let names = |record: &Passed<'_>| match record.extra {
+            // The first bytes tell nearly all ids apart, without a call.
+            RefCodec::DIRECT => record.payload.first_chunk() == start && record.payload == oid,
+            RefCodec::PEELED => record.payload.chunks_exact(oid.len()).any(|id| id == oid),
+            _ => false,
         };
         while let Some(record) = records.find(names)? {
             cursor.inner.seek_run(record.at)?;
@@ -183,6 +182,10 @@ fn symref_blocks(table: &Arc<Table>) -> Result<Vec<u64>> {
     table.check_end(section, at)?;
     Ok(found)
 }
+
+/// The most bytes that a ref of one id takes whose lengths take one byte each: the two lengths, 15
+/// bytes of a suffix, the update index and an id.
+const DIRECT_LEN_MAX: usize = 2 + 15 + 1 + 32;
 
 /// The records of one ref block, without their names.
 struct Records<'t> {
@@ -231,14 +234,8 @@ impl<'t> Records<'t> {
     #[inline]
     fn find(&mut self, wanted: impl Fn(&Passed<'_>) -> bool) -> Result<Option<Passed<'t>>> {
         loop {
-            let at = self.at;
-            let rest = self.body.get(at..).unwrap_or_default();
-            let record = match self.direct(rest) {
-                Some((payload, after)) => {
-                    self.at = self.body.len() - after.len();
-                    let extra = RefCodec::DIRECT;
-                    Passed { at, extra, payload }
-                }
+            let record = match self.direct() {
+                Some(record) => record,
                 None => match self.next()? {
                     Some(record) => record,
                     None => return Ok(None),
@@ -250,22 +247,29 @@ impl<'t> Records<'t> {
         }
     }
 
-    /// Returns the id of the first of these records and what follows it, if it is a ref of one id
-    /// whose lengths take one byte each: nearly all are.
+    /// Returns the next record, if it is a ref of one id whose lengths take one byte each, and not
+    /// among the last bytes of the block: nearly all are. One check of the length is enough for all
+    /// that is read of it.
     #[inline]
-    fn direct(&self, records: &'t [u8]) -> Option<(&'t [u8], &'t [u8])> {
-        let [prefix_len, tagged, behind @ ..] = records else {
-            return None;
-        };
+    fn direct(&mut self) -> Option<Passed<'t>> {
+        let record = self.body.get(self.at..)?.first_chunk::<DIRECT_LEN_MAX>()?;
+        let [prefix_len, tagged, ..] = record;
         if (prefix_len | tagged) & 0x80 != 0 || tagged & 7 != RefCodec::DIRECT {
             return None;
         }
         // The suffix is followed by the update index, and that by the id.
-        let (index, behind) = behind.get(usize::from(tagged >> 3)..)?.split_first()?;
-        if *index >= 0x80 {
+        let index = 2 + usize::from(tagged >> 3);
+        if *record.get(index)? >= 0x80 {
             return None;
         }
-        behind.split_at_checked(self.hash_len)
+        let end = index + 1 + self.hash_len;
+        let passed = Passed {
+            at: self.at,
+            extra: RefCodec::DIRECT,
+            payload: record.get(index + 1..end)?,
+        };
+        self.at += end;
+        Some(passed)
     }
 
     /// Passes over the first of these records; returns how long it is, too.
