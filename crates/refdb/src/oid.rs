@@ -14,7 +14,9 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 /// The object format of a repository: which hash names its objects.
+// As wide as it is in an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u64)]
 pub enum ObjectFormat {
     /// SHA-1: ids of 20 bytes.
     Sha1,
@@ -53,7 +55,10 @@ impl ObjectFormat {
 }
 
 /// The id of an object, of either format.
+// Aligned, and the format as wide as that, so that it is copied in the pieces in which it was written:
+// other pieces make the processor wait, at each of the many copies on the way through a listing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(align(8))]
 pub struct ObjectId {
     // Bytes past the format's length are always zero, so that the derived comparisons hold.
     bytes: [u8; 32],
