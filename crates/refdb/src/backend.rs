@@ -136,12 +136,11 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// `Locked` when another process keeps a lock for too long.
     fn freeze(&self) -> Result<Box<dyn Frozen>>;
 
-    /// Returns the refs whose value or peeled value is `oid`, in name order, if the format can
-    /// tell without reading every ref; `None` if it cannot.
-    fn refs_by_oid(&self, oid: ObjectId) -> Result<Option<Vec<(RefNameBuf, Ref)>>>;
-
-    /// Returns the symrefs, in name order, under the same condition.
-    fn symrefs(&self) -> Result<Option<Vec<(RefNameBuf, Ref)>>>;
+    /// Returns a cursor that stands on every ref whose value, or stored peeled value, is one of
+    /// `oids`, and, if that is `wide`, on all that may lead there in other ways: symrefs, and tags
+    /// without a stored peeled value. It may stand on others, too. `None` if there is none that is
+    /// quicker than one over all refs.
+    fn refs_of_objects(&self, oids: &[ObjectId], wide: bool) -> Result<Option<Box<dyn Cursor>>>;
 }
 
 /// In which order reflog entries are read.

@@ -18,7 +18,7 @@
 use std::sync::Arc;
 
 use crate::backend::batch::Batch;
-use crate::backend::cursor::{Cursor, ListCursor, RefRecord};
+use crate::backend::cursor::{Cursor, RefRecord};
 use crate::backend::{Backend, LogChange, LogOrder, OptimizeOptions, Ref, RefFormat};
 use crate::beside::{BATCH, beside};
 use crate::error::{Error, Result};
@@ -148,11 +148,7 @@ impl Store {
     /// # Errors
     /// `Corrupt` or `Io` for the files.
     pub fn refs(&self) -> Result<Refs> {
-        Ok(Refs {
-            cursor: self.backend.cursor()?,
-            excluded: Vec::new(),
-            prefix: Vec::new(),
-        })
+        self.over(None)
     }
 
     /// Makes a cursor over the refs whose value, or peeled value, is one of `oids`, and over all
@@ -160,17 +156,14 @@ impl Store {
     ///
     /// # Errors
     /// `Corrupt` or `Io` for the files.
-    pub fn refs_of_objects(&self, oids: &[ObjectId]) -> Result<Option<Refs>> {
-        let Some(mut found) = self.backend.symrefs()? else {
-            return Ok(None);
-        };
-        for &oid in oids {
-            found.extend(self.backend.refs_by_oid(oid)?.unwrap_or_default());
-        }
-        found.sort_by(|low, high| low.0.cmp(&high.0));
-        found.dedup_by(|next, kept| next.0 == kept.0);
-        Ok(Some(Refs {
-            cursor: Box::new(ListCursor::new(found)),
+    pub fn refs_of_objects(&self, oids: &[ObjectId]) -> Result<Refs> {
+        self.over(self.backend.refs_of_objects(oids, true)?)
+    }
+
+    /// Makes a cursor of that one, or of one over all refs.
+    fn over(&self, cursor: Option<Box<dyn Cursor>>) -> Result<Refs> {
+        Ok(Refs {
+            cursor: cursor.map_or_else(|| self.backend.cursor(), Ok)?,
             excluded: Vec::new(),
             prefix: Vec::new(),
         }))
@@ -315,16 +308,13 @@ impl Store {
 
     /// Returns the refs whose value, or peeled value, is `oid`, in name order.
     ///
-    /// A reftable store answers from its object index; a files store reads every ref, and knows of
-    /// peeled values only what packed-refs says.
+    /// A reftable store answers from its object index; a files store passes over packed-refs, and
+    /// knows of peeled values only what that says.
     ///
     /// # Errors
     /// `Corrupt` or `Io` for the files.
     pub fn refs_by_oid(&self, oid: ObjectId) -> Result<Vec<(RefNameBuf, Ref)>> {
-        if let Some(found) = self.backend.refs_by_oid(oid)? {
-            return Ok(found);
-        }
-        let mut refs = self.refs()?;
+        let mut refs = self.over(self.backend.refs_of_objects(&[oid], false)?)?;
         let mut found = Vec::new();
         while let Some(record) = refs.next()? {
             if record.target.oid() == Some(oid) || record.peeled == Some(oid) {

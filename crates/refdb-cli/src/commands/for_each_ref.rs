@@ -407,10 +407,7 @@ struct Listing<'a> {
 impl Listing<'_> {
     /// Calls `each` for every ref that is asked for, until it gives `false`.
     fn read(&mut self, mut each: impl FnMut(&Item<'_>) -> Result<bool>) -> Result<()> {
-        let refs = match self.points_at.candidates(self.store)? {
-            Some(refs) => refs,
-            None => self.store.refs()?,
-        };
+        let refs = self.points_at.candidates(self.store)?;
         let mut refs = refs.excluding(self.exclude.whole_ranges());
         if let Some(marker) = &self.settings.start_after {
             // Behind the name itself, and before every name that goes on from it.

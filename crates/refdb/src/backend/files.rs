@@ -261,13 +261,14 @@ impl Backend for FilesBackend {
         Ok(Box::new(freeze::FrozenFiles::new(Arc::clone(&self.files))?))
     }
 
-    fn refs_by_oid(&self, _oid: ObjectId) -> Result<Option<Vec<(RefNameBuf, Ref)>>> {
-        // Neither kind of file knows its refs by object.
-        Ok(None)
-    }
-
-    fn symrefs(&self) -> Result<Option<Vec<(RefNameBuf, Ref)>>> {
-        Ok(None)
+    fn refs_of_objects(&self, oids: &[ObjectId], wide: bool) -> Result<Option<Box<dyn Cursor>>> {
+        // Loose refs are read as they are listed. A packed one is passed over by its id alone, if no
+        // tag can be among those without a peeled value.
+        if wide && !self.is_fully_peeled()? {
+            return Ok(None);
+        }
+        let overlay = overlay::Overlay::of_objects(Arc::clone(&self.files), oids);
+        Ok(Some(Box::new(overlay)))
     }
 }
 

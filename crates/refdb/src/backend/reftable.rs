@@ -27,7 +27,7 @@ use self::stack::{Added, Stack};
 use self::tables::{LocalTables, stack_dir};
 pub(crate) use self::tables::{is_table_name, is_unfinished, short_random};
 use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
-use super::cursor::{Cursor, OverCursor};
+use super::cursor::{Cursor, ListCursor, OverCursor};
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
@@ -274,14 +274,19 @@ impl Backend for ReftableBackend {
         self.take_lock()
     }
 
-    fn refs_by_oid(&self, oid: ObjectId) -> Result<Option<Vec<(RefNameBuf, Ref)>>> {
-        let oid = oid.as_bytes();
-        self.find_all(&|tables, each| reftable::refs_by_oid(tables, oid, each))
-            .map(Some)
-    }
-
-    fn symrefs(&self) -> Result<Option<Vec<(RefNameBuf, Ref)>>> {
-        self.find_all(&reftable::symrefs).map(Some)
+    fn refs_of_objects(&self, oids: &[ObjectId], wide: bool) -> Result<Option<Box<dyn Cursor>>> {
+        let mut found = self.find_all(&|tables, each| {
+            for oid in oids {
+                reftable::refs_by_oid(tables, oid.as_bytes(), each)?;
+            }
+            if wide {
+                reftable::symrefs(tables, each)?;
+            }
+            Ok(())
+        })?;
+        // A tag is found by its own id and by that of its commit.
+        found.dedup_by(|next, kept| next.0 == kept.0);
+        Ok(Some(Box::new(ListCursor::new(found))))
     }
 }
 

@@ -14,35 +14,34 @@ pub(super) struct PointsAt<'c> {
     context: &'c Context,
     format: ObjectFormat,
     objects: HashSet<ObjectId>,
-    /// Whether the value that is stored beside a tag is enough to know: where every tag has one,
-    /// and no tag is looked for.
+    /// Whether no tag is looked for, so that what is stored beside tags tells which ones match.
+    no_tags: bool,
+    /// Whether that is so, and every tag has its peeled value stored beside it.
     peeled_suffices: bool,
     known: HashMap<ObjectId, bool>,
 }
 
 impl<'c> PointsAt<'c> {
     pub(super) fn new(context: &'c Context, objects: Vec<ObjectId>) -> Result<Self> {
-        let mut peeled_suffices = context.store()?.format() == RefFormat::Reftable;
+        let mut no_tags = true;
         for oid in &objects {
-            if !peeled_suffices {
-                break;
-            }
             let kind = context.odb()?.header(*oid)?.map(|header| header.kind);
-            peeled_suffices = kind.is_some_and(|kind| kind != ObjectKind::Tag);
+            no_tags &= kind.is_some_and(|kind| kind != ObjectKind::Tag);
         }
         Ok(PointsAt {
             context,
             format: context.object_format()?,
             objects: objects.into_iter().collect(),
-            peeled_suffices,
+            no_tags,
+            peeled_suffices: no_tags && context.store()?.format() == RefFormat::Reftable,
             known: HashMap::new(),
         })
     }
 
-    /// Returns the refs among which are all that match, if an index knows them.
-    pub(super) fn candidates(&self, store: &Store) -> Result<Option<Refs>> {
-        if self.objects.is_empty() || !self.peeled_suffices {
-            return Ok(None);
+    /// Returns refs among which are all that match.
+    pub(super) fn candidates(&self, store: &Store) -> Result<Refs> {
+        if self.objects.is_empty() || !self.no_tags {
+            return Ok(store.refs()?);
         }
         let objects: Vec<ObjectId> = self.objects.iter().copied().collect();
         Ok(store.refs_of_objects(&objects)?)

@@ -52,6 +52,8 @@ pub(super) struct Overlay {
     packed_ready: bool,
     prefix: Vec<u8>,
     current: Current,
+    // Which packed refs are shown, if not all.
+    wanted: Option<Vec<ObjectId>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +75,15 @@ impl Overlay {
             packed_ready: false,
             prefix: Vec::new(),
             current: Current::Before,
+            wanted: None,
+        }
+    }
+
+    /// Leaves out packed refs of which neither the value nor the peeled value is one of `oids`.
+    pub(super) fn of_objects(files: Arc<Files>, oids: &[ObjectId]) -> Self {
+        Overlay {
+            wanted: Some(oids.to_vec()),
+            ..Overlay::new(files)
         }
     }
 
@@ -86,7 +97,8 @@ impl Overlay {
         let refs = list(&self.files, prefix)?;
         let snapshot = self.files.packed.snapshot()?;
         let linked = self.files.layout.is_linked();
-        self.packed = Some(PackedCursor::new(snapshot, self.null, linked));
+        let packed = PackedCursor::new(snapshot, self.null, linked);
+        self.packed = Some(packed.of_objects(self.wanted.clone()));
         self.ranges
             .retain(|range| !range.prefix.starts_with(prefix));
         self.ranges.push(Range {

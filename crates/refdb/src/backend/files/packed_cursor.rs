@@ -23,6 +23,8 @@ pub(super) struct PackedCursor {
     shared_only: bool,
 }
 
+    // The values of the refs that are shown, if not all are.
+    wanted: Option<Vec<ObjectId>>,
 #[derive(Debug)]
 struct Current {
     name: Range<usize>,
@@ -43,9 +45,15 @@ impl PackedCursor {
             shared_only,
         }
     }
+            wanted: None,
 
     /// Returns the name on which the cursor stands, if it stands on a record.
     pub(super) fn present(&self) -> Option<&[u8]> {
+    /// Leaves out refs of which neither the value nor the peeled value is `wanted`.
+    pub(super) fn of_objects(self, wanted: Option<Vec<ObjectId>>) -> Self {
+        PackedCursor { wanted, ..self }
+    }
+
         let current = self.current.as_ref()?;
         Some(self.snapshot.slice(&current.name))
     }
@@ -88,6 +96,16 @@ impl Cursor for PackedCursor {
                 bad_name,
             });
             return Ok(true);
+            // Somebody has to be told of a broken ref, whatever it was to name.
+            if let Some(wanted) = &self.wanted
+                && !(bad_name || record.oid.is_null())
+                && !wanted
+                    .iter()
+                    .any(|oid| *oid == record.oid || Some(*oid) == record.peeled)
+            {
+                last = Some(record.name);
+                continue;
+            }
         }
         self.current = None;
         self.next = self.snapshot.len();
