@@ -151,8 +151,9 @@ impl Store {
         self.over(None)
     }
 
-    /// Makes a cursor over the refs whose value, or peeled value, is one of `oids`, and over all
-    /// symrefs, wherever they lead; `None` if the format cannot tell without reading every ref.
+    /// Makes a cursor over refs among which are all that lead to one of `oids`, if none of these is
+    /// a tag: refs that may be passed over unread, because of what is stored beside them or in an
+    /// index, are passed over. All symrefs are among them, wherever they lead.
     ///
     /// # Errors
     /// `Corrupt` or `Io` for the files.
@@ -166,7 +167,7 @@ impl Store {
             cursor: cursor.map_or_else(|| self.backend.cursor(), Ok)?,
             excluded: Vec::new(),
             prefix: Vec::new(),
-        }))
+        })
     }
 
     /// Begins a transaction. Nothing is read or locked before it is prepared.
@@ -420,9 +421,14 @@ impl Refs {
         reason = "records borrow from the cursor"
     )]
     pub fn next(&mut self) -> Result<Option<RefRecord<'_>>> {
+        Ok(self.advance()?.then(|| self.cursor.record()))
+    }
+
+    /// Moves to the next ref; returns whether there is one.
+    fn advance(&mut self) -> Result<bool> {
         while self.cursor.advance()? {
             match self.exclusion() {
-                None => return Ok(Some(self.cursor.record())),
+                None => return Ok(true),
                 Some(prefix) => match successor(prefix) {
                     Some(end) if end.starts_with(&self.prefix) => {
                         self.cursor.seek(&end, &self.prefix)?;
@@ -432,7 +438,7 @@ impl Refs {
                 },
             }
         }
-        Ok(None)
+        Ok(false)
     }
 
     /// Calls `each` with every ref from here on, until it gives `false`; returns whether it never did.
@@ -458,9 +464,9 @@ impl Refs {
             // The names of the next ones are about as long as those of the last ones.
             let mut batch = Batch::with_room(BATCH, text_len + text_len / 8);
             while more && batch.len() < BATCH {
-                match self.next() {
-                    Ok(Some(record)) => batch.push(&record),
-                    Ok(None) => more = false,
+                match self.advance() {
+                    Ok(true) => self.cursor.copy_to(&mut batch),
+                    Ok(false) => more = false,
                     Err(error) => {
                         more = false;
                         return Some((batch, Some(error)));
@@ -471,7 +477,8 @@ impl Refs {
             (batch.len() > 0).then_some((batch, None))
         };
         beside(read, |batches| {
-            for (batch, failure) in batches {
+            for (mut batch, failure) in batches {
+                batch.look_at_names();
                 for record in batch.records() {
                     if !each(record)? {
                         return Ok(false);

@@ -372,6 +372,14 @@ impl Settings {
         Ok(())
     }
 
+    /// Ends the line that began there.
+    #[inline]
+    fn end_line(&self, start: usize, out: &mut Vec<u8>) {
+        if out.len() > start || !self.omit_empty {
+            out.push(b'\n');
+        }
+    }
+
     fn quote(&mut self, quoting: Quoting, is_set: bool) {
         self.quoting.retain(|other| *other != quoting);
         if is_set {
@@ -517,18 +525,21 @@ impl Printer<'_> {
 
     /// Prints a ref; returns whether more may follow.
     fn print(&mut self, item: &Item<'_>) -> Result<bool> {
-        let mut buffer = std::mem::take(self.out.buffer());
-        let start = buffer.len();
-        let pushed = match self.plain {
-            Some(pieces) => self.push_plain(pieces, item, &mut buffer),
-            None => self.fill(item).and_then(|()| self.push(&mut buffer)),
-        };
-        if pushed.is_err() {
-            // Nobody is to take half a line for a whole one.
-            buffer.truncate(start);
+        match self.plain {
+            Some(pieces) => self.put_plain(pieces, item)?,
+            None => {
+                self.fill(item)?;
+                let mut buffer = std::mem::take(self.out.buffer());
+                let start = buffer.len();
+                let pushed = self.push(&mut buffer);
+                if pushed.is_err() {
+                    // Nobody is to take half a line for a whole one.
+                    buffer.truncate(start);
+                }
+                *self.out.buffer() = buffer;
+                pushed?;
+            }
         }
-        *self.out.buffer() = buffer;
-        pushed?;
         self.printed()
     }
 
@@ -546,18 +557,19 @@ impl Printer<'_> {
         Ok(self.left != Some(0))
     }
 
-    /// Appends the line of a ref whose values need not be known beforehand.
-    fn push_plain(&mut self, pieces: &[Piece], item: &Item<'_>, out: &mut Vec<u8>) -> Result<()> {
+    /// Writes the line of a ref whose values need not be known beforehand.
+    #[inline]
+    fn put_plain(&mut self, pieces: &[Piece], item: &Item<'_>) -> Result<()> {
+        let out = self.out.buffer();
         let start = out.len();
-        self.values.push_plain(pieces, item, out)?;
-        self.end_line(start, out);
-        Ok(())
-    }
-
-    fn end_line(&self, start: usize, out: &mut Vec<u8>) {
-        if out.len() > start || !self.settings.omit_empty {
-            out.push(b'\n');
+        let pushed = self.values.push_plain(pieces, item, out);
+        if pushed.is_err() {
+            // As for other lines.
+            out.truncate(start);
+        } else {
+            self.settings.end_line(start, out);
         }
+        pushed
     }
 
     /// Appends the line of the ref whose values are known.
@@ -568,7 +580,7 @@ impl Printer<'_> {
         } else {
             self.format.push(&self.row, self.atoms, out)?;
         }
-        self.end_line(start, out);
+        self.settings.end_line(start, out);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Refs that are copied out of a cursor, many at once, for another thread.
 
-use super::cursor::RefRecord;
-use crate::name::RefName;
+use super::cursor::{Look, RefRecord};
+use crate::name::{RefName, has_plain_ends, has_plain_pairs};
 use crate::oid::ObjectId;
 use crate::target::TargetRef;
 
@@ -10,6 +10,12 @@ pub(crate) struct Batch {
     /// The names, each with its target behind it, if it is a symref.
     text: Vec<u8>,
     rows: Vec<Row>,
+    /// Whether it is not yet known of some name whether it is well-formed.
+    unknown: bool,
+    /// Whether all names have plain ends.
+    plain_ends: bool,
+    /// Whether all names were found to be well-formed.
+    well_formed: bool,
 }
 
 /// One record.
@@ -23,6 +29,7 @@ struct Row {
     peeled: Option<ObjectId>,
     packed: bool,
     broken: bool,
+    look: Look,
 }
 
 impl Batch {
@@ -31,6 +38,9 @@ impl Batch {
         Batch {
             text: Vec::with_capacity(text),
             rows: Vec::with_capacity(records),
+            unknown: false,
+            plain_ends: true,
+            well_formed: false,
         }
     }
 
@@ -45,8 +55,12 @@ impl Batch {
     }
 
     /// Copies a record.
+    #[inline]
     pub(crate) fn push(&mut self, record: &RefRecord<'_>) {
-        self.text.extend_from_slice(record.name.as_bytes());
+        let name = record.name.as_bytes();
+        self.unknown |= matches!(record.look, Look::None);
+        self.plain_ends &= has_plain_ends(name);
+        self.text.extend_from_slice(name);
         let name_end = self.text.len();
         let oid = match record.target {
             TargetRef::Direct(oid) => Some(oid),
@@ -62,7 +76,13 @@ impl Batch {
             peeled: record.peeled,
             packed: record.packed,
             broken: record.broken,
+            look: record.look,
         });
+    }
+
+    /// Looks at all names in one pass, so that nearly never somebody has to look at each.
+    pub(crate) fn look_at_names(&mut self) {
+        self.well_formed = self.unknown && self.plain_ends && has_plain_pairs(&self.text);
     }
 
     /// Returns the records as they were.
@@ -83,6 +103,11 @@ impl Batch {
                 peeled: row.peeled,
                 packed: row.packed,
                 broken: row.broken,
+                look: if self.well_formed {
+                    Look::WellFormed
+                } else {
+                    row.look
+                },
             }
         })
     }

@@ -4,6 +4,7 @@
 //! and any number of seeks in any direction may follow. A record is borrowed from the cursor.
 
 use crate::backend::Ref;
+use crate::backend::batch::Batch;
 use crate::error::Result;
 use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
@@ -22,13 +23,43 @@ pub struct RefRecord<'a> {
     pub packed: bool,
     /// Whether the value could not be read, or is the null id.
     pub broken: bool,
+    /// What is known of the name.
+    pub(crate) look: Look,
+}
+
+/// Whether somebody has looked at a name and found it well-formed. That is no part of the ref: any two
+/// are equal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Look {
+    /// Somebody still has to look.
+    None,
+    WellFormed,
+}
+
+impl PartialEq for Look {
+    fn eq(&self, _other: &Look) -> bool {
+        true
+    }
+}
+
+impl Eq for Look {}
+
+impl Look {
+    /// Returns what is known after a look.
+    #[inline]
+    pub(crate) fn at(is_well_formed: bool) -> Self {
+        match is_well_formed {
+            true => Look::WellFormed,
+            false => Look::None,
+        }
+    }
 }
 
 impl RefRecord<'_> {
     /// Returns whether the name is not well-formed.
     #[must_use]
     pub fn has_bad_name(&self) -> bool {
-        !self.name.is_well_formed()
+        matches!(self.look, Look::None) && !self.name.is_well_formed()
     }
 }
 
@@ -45,6 +76,11 @@ pub(crate) trait Cursor: Send {
     ///
     /// Only to be called after [`Cursor::advance`] returned `true`.
     fn record(&self) -> RefRecord<'_>;
+
+    /// Copies that ref to others.
+    fn copy_to(&self, batch: &mut Batch) {
+        batch.push(&self.record());
+    }
 
     /// Returns the name of that ref, without a look at the rest of it.
     fn name(&self) -> RefName<'_> {
@@ -96,6 +132,7 @@ impl Cursor for ListCursor {
             peeled: found.peeled,
             packed: found.packed,
             broken: found.target.as_ref().oid().is_some_and(|oid| oid.is_null()),
+            look: Look::None,
         }
     }
 }

@@ -15,7 +15,7 @@ use std::collections::btree_map::Range;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 
-use super::cursor::{Cursor, OverCursor, RefRecord};
+use super::cursor::{Cursor, Look, OverCursor, RefRecord};
 use super::{
     Judge, Locked, LogWrite, NewValue, Plan, Published, Ref, RefName, RefNameBuf, Session, Write,
 };
@@ -341,6 +341,7 @@ impl Cursor for WrittenCursor<'_> {
             peeled: found.peeled,
             packed: false,
             broken: false,
+            look: Look::None,
         }
     }
 }

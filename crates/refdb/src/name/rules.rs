@@ -57,16 +57,37 @@ const LANES: usize = 16;
 /// Returns whether a look at each byte and the one before it tells that `name` is well-formed and
 /// has several components, as it does of most names; `false` tells nothing.
 fn is_plainly_well_formed(name: &[u8]) -> bool {
-    let ends_plainly = !matches!(name.last(), None | Some(b'.' | b'/' | b'k'));
-    if !ends_plainly || !name.starts_with(b"refs/") {
+    has_plain_ends(name) && has_plain_pairs(name)
+}
+
+/// Returns whether a name of several components has no end that would ask for another look.
+#[inline]
+pub(crate) fn has_plain_ends(name: &[u8]) -> bool {
+    !matches!(name.last(), None | Some(b'.' | b'/' | b'k')) && name.starts_with(b"refs/")
+}
+
+/// Returns whether `name` differs from a well-formed one in its last bytes at most, and these tell that
+/// it is well-formed as well; `false` tells nothing. Names in their order are like the one before.
+pub(crate) fn goes_on_plainly(well_formed: &[u8], name: &[u8]) -> bool {
+    let Some((start, last)) = name.split_last_chunk::<LANES>() else {
         return false;
-    }
+    };
+    let before = start.len().checked_sub(1);
+    let before = before.and_then(|at| name.get(at..)?.first_chunk());
+    before.is_some_and(|before| {
+        well_formed.starts_with(start) && has_plain_ends(name) && !has_refused(before, last)
+    })
+}
+
+/// Returns whether no byte makes a name ill-formed, alone or with the one before it. With plain ends,
+/// that is enough; and it can be asked of many names at once, with the text that they stand in.
+pub(crate) fn has_plain_pairs(text: &[u8]) -> bool {
     // All pairs of neighbours, at full width. The last few are looked at twice.
-    let before_last = name.len().checked_sub(LANES + 1);
-    let before_last = before_last.and_then(|at| name.get(at..)?.first_chunk());
-    let (Some(before), Some(last)) = (before_last, name.last_chunk()) else {
+    let before_last = text.len().checked_sub(LANES + 1);
+    let before_last = before_last.and_then(|at| text.get(at..)?.first_chunk());
+    let (Some(before), Some(last)) = (before_last, text.last_chunk()) else {
         let (mut befores, mut bytes) = ([b'r'; LANES], [b'r'; LANES]);
-        let pairs = name.iter().zip(name.iter().skip(1));
+        let pairs = text.iter().zip(text.iter().skip(1));
         let places = befores.iter_mut().zip(&mut bytes);
         for ((to_before, to_byte), (before, byte)) in places.zip(pairs) {
             (*to_before, *to_byte) = (*before, *byte);
@@ -74,8 +95,8 @@ fn is_plainly_well_formed(name: &[u8]) -> bool {
         return !has_refused(&befores, &bytes);
     };
     let mut refused = has_refused(before, last);
-    let (befores, _) = name.as_chunks();
-    let (bytes, _) = name.get(1..).unwrap_or_default().as_chunks();
+    let (befores, _) = text.as_chunks();
+    let (bytes, _) = text.get(1..).unwrap_or_default().as_chunks();
     for (before, bytes) in befores.iter().zip(bytes) {
         refused |= has_refused(before, bytes);
     }
@@ -268,6 +289,28 @@ mod tests {
                     );
                     taken += 1;
                 }
+            }
+        }
+        assert!(taken > 1000);
+    }
+
+    #[test]
+    fn a_name_like_a_well_formed_one_is_well_formed() {
+        let parts: [&[u8]; 10] = [
+            b"/", b".", b".lock", b"k", b"@", b"{", b"*", b"0123456", b"x", b"\0",
+        ];
+        let (mut last, mut taken) = (b"refs/".to_vec(), 0);
+        for number in 0..parts.len().pow(5) {
+            let digits = (0..5).map(|place| number / parts.len().pow(place) % parts.len());
+            let tail: Vec<u8> = digits.flat_map(|digit| parts[digit]).copied().collect();
+            let name = [b"refs/0123456789abcdef.lock", tail.as_slice()].concat();
+            let is_fine = is_well_formed_by_components(&name, FormatOptions::FULL);
+            if goes_on_plainly(&last, &name) {
+                assert!(is_fine, "{name:?} behind {last:?}");
+                taken += 1;
+            }
+            if is_fine {
+                last = name;
             }
         }
         assert!(taken > 1000);

@@ -178,6 +178,10 @@ impl<'c> Values<'c> {
                 Piece::Atom(index) => atoms.get(*index),
             };
             match atom {
+                // What lines consist of in the main, without a detour.
+                Some(atom) if matches!(atom.kind, Kind::RefName(NameForm::Full)) => {
+                    out.extend_from_slice(item.name.as_bytes());
+                }
                 Some(atom) if source(atom) == Source::Ref => self.push_of_ref(atom, item, out)?,
                 Some(atom) => {
                     let header = self.header(item.oid, item)?;

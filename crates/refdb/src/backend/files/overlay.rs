@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::loose::{self, Loose};
 use super::packed_cursor::PackedCursor;
 use super::{Files, log};
-use crate::backend::cursor::{Cursor, RefRecord};
+use crate::backend::cursor::{Cursor, Look, RefRecord};
 use crate::error::{Error, Result};
 use crate::name::{FormatOptions, RefName, is_root_ref, is_well_formed};
 use crate::oid::ObjectId;
@@ -200,6 +200,7 @@ impl Cursor for Overlay {
             peeled: None,
             packed: false,
             broken: target == TargetRef::Direct(self.null),
+            look: Look::at(!bad_name),
         }
     }
 }

@@ -315,11 +315,25 @@ impl Snapshot {
     /// # Errors
     /// `Corrupt` when there is no record.
     pub(super) fn record(&self, at: usize) -> Result<Record> {
-        let name = self.name_at(at)?;
-        let hex = at..at + self.format.hex_len();
-        let oid = ObjectId::from_hex(self.slice(&hex))
-            .ok_or_else(|| self.bad_line("unexpected line", at))?;
-        if self.slice(&name).contains(&0) {
+        let bad_line = || self.bad_line("unexpected line", at);
+        let rest = self.content().get(at..).unwrap_or_default();
+        let (hex, rest) = rest
+            .split_at_checked(self.format.hex_len())
+            .ok_or_else(bad_line)?;
+        // Digits are no line feed: what follows them is on the same line.
+        let oid = ObjectId::from_hex(hex).ok_or_else(bad_line)?;
+        let name = match rest.split_first() {
+            Some((&byte, rest)) if is_space(byte) => {
+                let len = rest
+                    .find_byte(b'\n')
+                    .filter(|len| *len > 0)
+                    .ok_or_else(bad_line)?;
+                let start = at + hex.len() + 1;
+                start..start + len
+            }
+            _ => return Err(bad_line()),
+        };
+        if self.slice(&name).find_byte(0).is_some() {
             let text = self.slice(&name).as_bstr();
             let path = self.path.display();
             return Err(Error::damage(format!(

@@ -4,9 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::packed::Snapshot;
-use crate::backend::cursor::{Cursor, RefRecord};
+use crate::backend::cursor::{Cursor, Look, RefRecord};
 use crate::error::Result;
-use crate::name::{FormatOptions, RefName, is_per_worktree, is_safe, is_well_formed};
+use crate::name::{
+    FormatOptions, RefName, goes_on_plainly, is_per_worktree, is_safe, is_well_formed,
+};
 use crate::oid::ObjectId;
 use crate::target::TargetRef;
 
@@ -21,10 +23,10 @@ pub(super) struct PackedCursor {
     null: ObjectId,
     // Per-worktree refs that strayed into packed-refs belong to the main worktree.
     shared_only: bool,
-}
-
     // The values of the refs that are shown, if not all are.
     wanted: Option<Vec<ObjectId>>,
+}
+
 #[derive(Debug)]
 struct Current {
     name: Range<usize>,
@@ -43,17 +45,17 @@ impl PackedCursor {
             current: None,
             null,
             shared_only,
+            wanted: None,
         }
     }
-            wanted: None,
 
-    /// Returns the name on which the cursor stands, if it stands on a record.
-    pub(super) fn present(&self) -> Option<&[u8]> {
     /// Leaves out refs of which neither the value nor the peeled value is `wanted`.
     pub(super) fn of_objects(self, wanted: Option<Vec<ObjectId>>) -> Self {
         PackedCursor { wanted, ..self }
     }
 
+    /// Returns the name on which the cursor stands, if it stands on a record.
+    pub(super) fn present(&self) -> Option<&[u8]> {
         let current = self.current.as_ref()?;
         Some(self.snapshot.slice(&current.name))
     }
@@ -75,6 +77,8 @@ impl Cursor for PackedCursor {
     }
 
     fn advance(&mut self) -> Result<bool> {
+        let last = self.current.take().filter(|last| !last.bad_name);
+        let mut last = last.map(|last| last.name);
         while self.next < self.snapshot.len() {
             let record = self.snapshot.record(self.next)?;
             let name = self.snapshot.slice(&record.name);
@@ -85,17 +89,13 @@ impl Cursor for PackedCursor {
             if self.shared_only && is_per_worktree(name) {
                 continue;
             }
-            let bad_name = !is_well_formed(name, FormatOptions::ONE_LEVEL);
+            let is_like_last = last
+                .as_ref()
+                .is_some_and(|last| goes_on_plainly(self.snapshot.slice(last), name));
+            let bad_name = !is_like_last && !is_well_formed(name, FormatOptions::ONE_LEVEL);
             if bad_name && !is_safe(name) {
                 return Err(self.snapshot.dangerous(name));
             }
-            self.current = Some(Current {
-                name: record.name,
-                oid: record.oid,
-                peeled: record.peeled,
-                bad_name,
-            });
-            return Ok(true);
             // Somebody has to be told of a broken ref, whatever it was to name.
             if let Some(wanted) = &self.wanted
                 && !(bad_name || record.oid.is_null())
@@ -106,8 +106,14 @@ impl Cursor for PackedCursor {
                 last = Some(record.name);
                 continue;
             }
+            self.current = Some(Current {
+                name: record.name,
+                oid: record.oid,
+                peeled: record.peeled,
+                bad_name,
+            });
+            return Ok(true);
         }
-        self.current = None;
         self.next = self.snapshot.len();
         Ok(false)
     }
@@ -121,6 +127,7 @@ impl Cursor for PackedCursor {
             peeled: current.peeled.filter(|_| !broken),
             packed: true,
             broken,
+            look: Look::at(!current.bad_name),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use reftable::{MergedRefs, RefValue};
 
 use super::stack::{Snapshot, Stack};
-use crate::backend::cursor::{Cursor, RefRecord};
+use crate::backend::cursor::{Cursor, Look, RefRecord};
 use crate::error::Result;
 use crate::name::{RefName, is_root_ref};
 use crate::oid::{ObjectFormat, ObjectId};
@@ -84,6 +84,7 @@ impl Cursor for StackCursor {
             peeled,
             packed: false,
             broken: matches!(target, TargetRef::Direct(oid) if oid.is_null()),
+            look: Look::None,
         }
     }
 }
