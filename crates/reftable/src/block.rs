@@ -200,7 +200,8 @@ impl Block {
     /// On success `key` and `codec` hold the record found; otherwise the position behind the last
     /// one passed over comes back, and `key` is good for passing on from there to the same target
     /// only: a record that shares more with the one before it than that shares with the target is
-    /// less than the target as well, so its key is not put together.
+    /// less than the target as well, so its key is not put together. Of such a key only its length
+    /// is kept: a prefix that is longer than the key before it is damage.
     pub(crate) fn pass<C: Codec>(
         &self,
         body: &[u8],
@@ -212,6 +213,7 @@ impl Block {
     ) -> Result<std::result::Result<Place, usize>> {
         let mut at = stretch.from;
         let mut shared = common_prefix(key, target);
+        let mut key_len = key.len();
         for _ in 0..stretch.most {
             if at >= self.end {
                 break;
@@ -224,8 +226,10 @@ impl Block {
                 let used = suffix_at + suffix.len();
                 let value = input
                     .get(used..)
+                    .filter(|_| prefix_len <= key_len)
                     .and_then(|input| codec.decode(params, extra, input));
                 at += used + value.ok_or_else(|| self.not_decoded())?;
+                key_len = prefix_len + suffix.len();
                 continue;
             }
             let place = self.read(body, at, key, codec, params)?;
@@ -233,8 +237,10 @@ impl Block {
                 return Ok(Ok(place));
             }
             shared = common_prefix(key, target);
+            key_len = key.len();
             at = place.next;
         }
+        key.resize(key_len, 0);
         Ok(Err(at))
     }
 

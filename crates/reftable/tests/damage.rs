@@ -307,6 +307,34 @@ fn a_seek_past_a_damaged_block_is_not_an_end() {
 }
 
 #[test]
+fn a_prefix_longer_than_the_key_before_is_not_passed_over() {
+    let mut model = Model::default();
+    let name = |n: usize| format!("refs/heads/topic-{n:02}").into_bytes();
+    for n in 0..16 {
+        model.refs.insert(name(n), (1, Value::Direct(vec![7; 20])));
+    }
+    let bytes = model.write(options(0, 16));
+    // Behind the first record, whose length takes two bytes: prefix, suffix, update index, id.
+    let mut at = 28 + 1 + 2 + name(0).len() + 1 + 20;
+    for n in 1..16 {
+        let suffix_len = usize::from(bytes[at + 1] >> 3);
+        assert_eq!(usize::from(bytes[at]) + suffix_len, name(n).len());
+        let mut damaged = bytes.clone();
+        damaged[at] += 32;
+        let table = Arc::new(Table::open(damaged).unwrap());
+        for from in [None, Some(0), n.checked_sub(2)] {
+            let mut refs = RefCursor::new(Arc::clone(&table));
+            if let Some(from) = from {
+                refs.seek(&name(from)).unwrap();
+                assert!(refs.advance().unwrap());
+            }
+            assert!(refs.seek(&name(n)).is_err(), "{n} from {from:?}");
+        }
+        at += 2 + suffix_len + 1 + 20;
+    }
+}
+
+#[test]
 fn a_wrong_checksum_is_refused() {
     let bytes = dense();
     for at in bytes.len() - 68..bytes.len() {
