@@ -219,8 +219,8 @@ impl Table {
     }
 
     /// Checks that a section, or the top level of an index, may end at `offset`, where it has no
-    /// further block: the next section starts there, or nothing does. What stands behind a block
-    /// that was overwritten is not missing.
+    /// further block: the next section starts there, or nothing does. Otherwise a block was
+    /// overwritten there, and all that stands behind it would pass for missing.
     #[cold]
     pub(crate) fn check_end(&self, section: Section, offset: u64) -> Result<()> {
         let footer = &self.footer;
@@ -322,7 +322,7 @@ impl Table {
         let next = offset + (head.len.div_ceil(block_size) * block_size) as u64;
         // A log section starts where the footer says, even within what looks like padding.
         let logs = self.footer.logs;
-        if (offset + 1..next).contains(&logs) {
+        if (offset + head.len as u64..next).contains(&logs) {
             logs
         } else {
             next
