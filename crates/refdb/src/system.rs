@@ -108,7 +108,7 @@ pub trait ReadFile: Send + Sync {
 /// Errors are those of the system; a method makes one attempt and does not retry, except that an
 /// interrupted call (`EINTR`) is repeated.
 pub trait System: Send + Sync + fmt::Debug {
-    /// Reads a whole file. Nothing but a file is read or waited for.
+    /// Reads a whole file. What is no file (a FIFO, a device) is an error, and is not waited for.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         self.read_at_most(path, usize::MAX)
     }

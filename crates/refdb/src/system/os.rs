@@ -102,9 +102,7 @@ fn describe(metadata: &fs::Metadata) -> Stat {
 
 impl System for OsSystem {
     fn read_stream(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let mut content = Vec::new();
-        File::open(path)?.take(READ_MAX).read_to_end(&mut content)?;
-        Ok(content)
+        read_until_end(File::open(path)?, READ_MAX)
     }
 
     fn read_at_most(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
@@ -345,6 +343,17 @@ fn read_start(
     Ok(content)
 }
 
+/// Reads all that comes, and refuses what is longer than `max` bytes: nobody asks how long it is
+/// before.
+fn read_until_end(stream: impl Read, max: u64) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    stream.take(max + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > max {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(content)
+}
+
 /// A file that is longer than this is not read whole: no reflog is as long, but a file with holes
 /// may say that it is.
 const READ_MAX: u64 = 4 << 30;
@@ -558,6 +567,14 @@ mod tests {
                 .unwrap()
                 .is_empty()
         );
+    }
+
+    #[test]
+    fn a_stream_is_read_whole_or_not_at_all() {
+        assert_eq!(read_until_end(&b"abc"[..], 3).unwrap(), b"abc");
+        let error = read_until_end(&b"abcd"[..], 3).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        assert!(read_until_end(io::repeat(0), 1000).is_err());
     }
 
     #[test]
