@@ -10,14 +10,15 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
 use bstr::ByteSlice;
+use refdb::repository::config::values::boolean;
 
 use crate::context::Context;
 use crate::failure::{Failure, Result, say};
 use crate::output::Output;
 use crate::programs::SHELL_CHARACTERS;
 
-/// What the configuration of a pager that is none of its own consists of: colours as they are, and
-/// no waiting where everything fits on the screen.
+/// What a pager is told by its variable where the environment does not say it: to show colours as
+/// they are, and not to wait where everything fits on the screen.
 const ENVIRONMENT: [(&str, &str); 2] = [("LESS", "FRX"), ("LV", "-c")];
 
 /// The pager that was started.
@@ -140,13 +141,7 @@ fn is_in_use() -> bool {
 /// Returns whether the environment says that a pager reads what is printed.
 fn inherited() -> bool {
     let said = std::env::var_os("GIT_PAGER_IN_USE");
-    let said = said
-        .as_ref()
-        .map(|said| said.as_bytes().to_ascii_lowercase());
-    match said.as_deref() {
-        None | Some(b"" | b"0" | b"no" | b"off" | b"false") => false,
-        Some(_) => true,
-    }
+    said.is_some_and(|said| boolean(Some(said.as_bytes())).unwrap_or(true))
 }
 
 /// Returns whether somebody looks at what is printed, page by page or as it comes.
@@ -174,7 +169,8 @@ pub(crate) fn may_color(context: &Context) -> Result<bool> {
 pub(crate) fn finish() {
     let child = RUNNING.lock().ok().and_then(|mut running| running.take());
     let Some(mut child) = child else { return };
-    // Nothing is printed any more: both ends of the pipe that are left can lead anywhere else.
+    // The pager waits for the end of its input, which comes when nothing leads into the pipe any
+    // more. Nothing is printed from here on, so that any other file will do.
     let elsewhere = std::io::stdin();
     let _ = rustix::stdio::dup2_stdout(&elsewhere);
     let _ = rustix::stdio::dup2_stderr(&elsewhere);
