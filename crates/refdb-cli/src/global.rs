@@ -98,11 +98,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "--no-optional-locks",
     "--no-lazy-fetch",
     "--no-advice",
-    "--literal-pathspecs",
-    "--no-literal-pathspecs",
-    "--glob-pathspecs",
-    "--noglob-pathspecs",
-    "--icase-pathspecs",
 ];
 
 /// The same for options with a value: where Git's own programs are, attributes, shallow clones.
