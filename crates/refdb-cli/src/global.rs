@@ -61,12 +61,21 @@ pub(crate) fn describe() -> impl Iterator<Item = (&'static str, Option<&'static 
     let with_value = WITH_VALUE.iter().zip(TEXTS);
     let with_value =
         with_value.map(|((name, _, _), (argument, help))| (*name, Some(argument), help));
-    with_value.chain([(
-        "--bare",
-        None,
-        "take the repository for one without a work tree",
-    )])
+    with_value.chain(FLAGS.map(|(name, help)| (name, None, help)))
 }
+
+/// The same for options without a value, as far as they have an effect.
+const FLAGS: [(&str, &str); 6] = [
+    ("--bare", "take the repository for one without a work tree"),
+    ("-p", "show what is printed page by page, on a terminal"),
+    ("--paginate", "the same as -p"),
+    ("-P", "start no pager"),
+    ("--no-pager", "the same as -P"),
+    (
+        "--no-replace-objects",
+        "read objects themselves, not their replacements",
+    ),
+];
 
 /// Options that take a value: the name, whether it may follow a `=`, and what is missing if there
 /// is none.

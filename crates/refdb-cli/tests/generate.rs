@@ -52,6 +52,8 @@ fn bash_completes_commands_and_options() {
     let generated = text(&refdb(dir.path(), &["completions", "bash"]));
     std::fs::write(&script, generated).expect("a file");
     assert_eq!(offered(&script, &["refdb", "up"]), ["update-ref"]);
+    let pager = offered(&script, &["refdb", "--pag"]);
+    assert_eq!(pager, ["--paginate"]);
     let options = offered(&script, &["refdb", "update-ref", "--"]);
     for option in ["--stdin", "--no-deref", "--deref", "--create-reflog"] {
         assert!(options.iter().any(|it| it == option), "{options:?}");
