@@ -190,8 +190,8 @@ impl Stack {
         Ok(Ok(tables))
     }
 
-    /// Checks that the tables follow each other, as every writer leaves them. In another order old
-    /// values would hide new ones, and the next entries of reflogs those that have their indices;
+    /// Checks that the tables follow each other (S6), as every writer leaves them. In another order
+    /// old values would hide new ones, and the next entries of reflogs those that have their indices;
     /// of a table that is listed twice, compaction would drop the file that is still listed.
     fn check_order(&self, names: &[String], tables: &[Arc<Table>]) -> Result<()> {
         let mut before = None;
