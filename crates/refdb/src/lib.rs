@@ -127,3 +127,8 @@ pub use target::{Target, TargetRef};
 pub use transaction::{
     Change, Edit, Expected, Group, LogEdit, LogRewrite, Outcome, Prepared, Transaction,
 };
+
+/// The example that README.md begins with, so that it is compiled with the others.
+#[cfg(all(doctest, feature = "git"))]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
