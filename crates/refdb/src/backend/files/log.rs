@@ -18,12 +18,20 @@ use crate::oid::{ObjectFormat, ObjectId};
 use crate::reflog::{LogEntry, Signature};
 use crate::system::{FileKind, ReadFile, bytes_to_path};
 
-/// Bytes that are read at once.
-const CHUNK_LEN: usize = 1 << 16;
+/// How reflogs are read.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// How many bytes are read at once.
+    chunk_len: usize,
+    /// From how many bytes on a line is not read: a file of holes can claim to be one that fits no
+    /// memory. One chunk more or less does not matter.
+    line_len_max: usize,
+}
 
-/// A line that is longer than this many bytes is not read: a file of holes can claim to be one that
-/// fits no memory.
-const LINE_MAX: usize = 1 << 30;
+const LIMITS: Limits = Limits {
+    chunk_len: 1 << 16,
+    line_len_max: 1 << 30,
+};
 
 /// Returns whether an error says that there is no such file: none of that name, or none whose name
 /// is so long.
@@ -91,8 +99,8 @@ impl Files {
             }
         };
         let is_cut = match order {
-            LogOrder::OldestFirst => forward(file.as_mut(), &failed, CHUNK_LEN, &mut line)?,
-            LogOrder::NewestFirst => backward(file.as_mut(), &failed, CHUNK_LEN, &mut line)?,
+            LogOrder::OldestFirst => forward(file.as_mut(), &failed, LIMITS, &mut line)?,
+            LogOrder::NewestFirst => backward(file.as_mut(), &failed, LIMITS, &mut line)?,
         };
         if is_cut || !is_whole {
             let damaged = self.damaged_logs.lock();
@@ -185,10 +193,10 @@ impl Files {
 fn forward(
     file: &mut dyn ReadFile,
     failed: &dyn Fn(io::Error) -> Error,
-    chunk_len: usize,
+    limits: Limits,
     each: &mut dyn FnMut(&[u8]) -> Result<bool>,
 ) -> Result<bool> {
-    let mut buffer = vec![0; chunk_len];
+    let mut buffer = vec![0; limits.chunk_len];
     // The beginning of a line whose end was not read yet.
     let mut begun: Vec<u8> = Vec::new();
     let mut offset = 0;
@@ -214,7 +222,7 @@ fn forward(
                 return Ok(false);
             }
         }
-        if begun.len() > LINE_MAX {
+        if begun.len() > limits.line_len_max {
             return Err(failed(io::ErrorKind::FileTooLarge.into()));
         }
         begun.extend_from_slice(rest);
@@ -226,9 +234,10 @@ fn forward(
 fn backward(
     file: &mut dyn ReadFile,
     failed: &dyn Fn(io::Error) -> Error,
-    chunk_len: usize,
+    limits: Limits,
     each: &mut dyn FnMut(&[u8]) -> Result<bool>,
 ) -> Result<bool> {
+    let chunk_len = limits.chunk_len;
     let mut buffer = vec![0; chunk_len];
     // The pieces of a line whose beginning was not read yet, the last piece first; `None` while
     // no line feed was met.
@@ -262,7 +271,7 @@ fn backward(
             rest = before;
         }
         match &mut pieces {
-            Some(pieces) if pieces.len() > LINE_MAX / chunk_len => {
+            Some(pieces) if pieces.len() > limits.line_len_max / chunk_len => {
                 return Err(failed(io::ErrorKind::FileTooLarge.into()));
             }
             Some(pieces) if !rest.is_empty() => pieces.push(rest.to_vec()),
@@ -423,20 +432,53 @@ mod tests {
         }
     }
 
+    fn read(
+        content: &str,
+        limits: Limits,
+        order: LogOrder,
+        each: &mut dyn FnMut(&[u8]) -> Result<bool>,
+    ) -> Result<bool> {
+        let failed = |error| Error::io("read", Path::new("x"), error);
+        let mut file = Memory(content.as_bytes().to_vec());
+        match order {
+            LogOrder::OldestFirst => forward(&mut file, &failed, limits, each),
+            LogOrder::NewestFirst => backward(&mut file, &failed, limits, each),
+        }
+    }
+
     fn lines(content: &str, chunk_len: usize, order: LogOrder) -> Vec<String> {
         let mut found = Vec::new();
         let mut each = |line: &[u8]| {
             found.push(line.to_str_lossy().into_owned());
             Ok(true)
         };
-        let failed = |error| Error::io("read", Path::new("x"), error);
-        let mut file = Memory(content.as_bytes().to_vec());
-        let is_cut = match order {
-            LogOrder::OldestFirst => forward(&mut file, &failed, chunk_len, &mut each).unwrap(),
-            LogOrder::NewestFirst => backward(&mut file, &failed, chunk_len, &mut each).unwrap(),
+        let limits = Limits {
+            chunk_len,
+            ..LIMITS
         };
+        let is_cut = read(content, limits, order, &mut each).unwrap();
         assert_eq!(is_cut, !content.is_empty() && !content.ends_with('\n'));
         found
+    }
+
+    #[test]
+    fn a_line_without_end_is_not_collected() {
+        let limits = Limits {
+            chunk_len: 10,
+            line_len_max: 100,
+        };
+        for order in [LogOrder::OldestFirst, LogOrder::NewestFirst] {
+            let mut longest = 0;
+            let mut each = |line: &[u8]| {
+                longest = longest.max(line.len());
+                Ok(true)
+            };
+            let long = format!("a\n{}\n", "b".repeat(90));
+            assert!(!read(&long, limits, order, &mut each).unwrap());
+            let endless = format!("a\n{}\n", "b".repeat(1000));
+            assert!(read(&endless, limits, order, &mut each).is_err());
+            assert_eq!(longest, 90);
+        }
     }
 
     #[test]
