@@ -231,9 +231,19 @@ fn with_sections() -> Vec<Vec<u8>> {
     }
     let few = [0, 1024].map(|block_size| model.write(options(block_size, 16)));
     let [unaligned, aligned] = few;
-    let fixtures = ["small.ref", "sha256.ref", "jgit-small.ref"].map(fixture);
-    let mut tables = vec![dense(), unaligned, aligned, fixture("log-only.ref")];
-    tables.extend(fixtures);
+    let fixtures = [
+        "small.ref",
+        "sha256.ref",
+        "log-only.ref",
+        "symrefs.ref",
+        "jgit-small.ref",
+        "jgit-aligned.ref",
+        "jgit-unaligned.ref",
+        "jgit-one-level.ref",
+        "jgit-log-only.ref",
+    ];
+    let mut tables = vec![dense(), unaligned, aligned];
+    tables.extend(fixtures.map(fixture));
     tables
 }
 
