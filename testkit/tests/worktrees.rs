@@ -317,6 +317,26 @@ fn a_list_without_a_table_is_an_empty_stack_to_git() {
     }
 }
 
+#[test]
+fn a_group_tells_the_first_ref_in_the_way_in_another_worktree() {
+    let fixture = Fixture::new(Format::REFTABLE_SHA1);
+    let below = |rest: &str| format!("worktrees/one/refs/worktree/a{rest}");
+    fixture.write(0, vec![fixture.update(&below("/m"), 0)]);
+    let repository = ours::open(&fixture.git_dir(0));
+    let store = repository.store();
+    let mut group = store.group().expect("readable").expect("no hook");
+    let mut refused = Vec::new();
+    for rest in ["/z", ""] {
+        let mut transaction = store.transaction().batch();
+        let edit = fixture.update(&below(rest), 0);
+        transaction.add(edit).expect("a good edit");
+        refused.extend(group.add(&transaction).expect("a batch is data"));
+    }
+    let told: Vec<&str> = refused.iter().map(|it| it.message.as_str()).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("refs/worktree/a/m' exists"), "{told:?}");
+}
+
 fn tables(dir: &Path) -> usize {
     let entries = std::fs::read_dir(dir).expect("a stack");
     let names = entries.map(|entry| entry.expect("an entry").file_name());

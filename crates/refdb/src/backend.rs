@@ -191,11 +191,12 @@ pub(crate) trait Session {
     /// all refs (reftable), or those that locking could not check (packed refs, files).
     fn names(&mut self) -> Result<Box<dyn Cursor + '_>>;
 
-    /// Returns whether there is a ref of this name, which is no name below `refs/`, unless locking
-    /// would have met it.
+    /// Returns whether there is a ref of this name, which is not below `refs/`, so that the cursor of
+    /// [`names`](Self::names) may not show it. False where locking what is below it meets the ref.
     fn has_apart(&mut self, name: RefName<'_>) -> Result<bool>;
 
-    /// Returns the first ref below a name of another worktree, unless locking would have met it.
+    /// Returns the first ref below a name of another worktree, which that cursor never shows. `None`
+    /// where locking the name meets the ref.
     fn first_below_apart(&mut self, name: RefName<'_>) -> Result<Option<RefNameBuf>>;
 
     /// Reads a ref that is not locked by this session: used to follow symrefs that are only read.

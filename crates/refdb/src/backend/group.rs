@@ -214,23 +214,14 @@ impl Session for GroupSession<'_> {
         Ok(Box::new(OverCursor::new(Box::new(upper), lower, |_| false)))
     }
 
+    // What the plans give values to is met by the cursor of `names`, whatever its name is.
+
     fn has_apart(&mut self, name: RefName<'_>) -> Result<bool> {
-        match self.written.get(name.as_bytes()) {
-            Some(Some(_)) => Ok(true),
-            // What was deleted counts as taken.
-            _ => self.session.has_apart(name),
-        }
+        self.session.has_apart(name)
     }
 
     fn first_below_apart(&mut self, name: RefName<'_>) -> Result<Option<RefNameBuf>> {
-        let below = [name.as_bytes(), b"/"].concat();
-        let from = (Bound::Included(below.as_slice()), Bound::Unbounded);
-        let written = self.written.range::<[u8], _>(from);
-        let mut written = written.take_while(|(found, _)| found.as_bytes().starts_with(&below));
-        match written.find(|(_, value)| value.is_some()) {
-            Some((found, _)) => Ok(Some(found.clone())),
-            None => self.session.first_below_apart(name),
-        }
+        self.session.first_below_apart(name)
     }
 
     fn read(&mut self, name: RefName<'_>) -> Result<Option<Ref>> {

@@ -70,6 +70,14 @@ impl Clashes {
     fn is_empty(&self) -> bool {
         self.existing_parents.is_empty() && self.children.is_empty()
     }
+
+    /// Notes a ref below the name of an update; of several the first one counts.
+    fn found_below(&mut self, update: usize, child: &[u8]) {
+        let known = self.children.get(&update);
+        if known.is_none_or(|known| child < known.as_slice()) {
+            self.children.insert(update, child.to_vec());
+        }
+    }
 }
 
 /// The names that a transaction gives values to, or verifies.
@@ -179,7 +187,7 @@ fn look_apart(
             }
         }
         if let Some(child) = session.first_below_apart(name)? {
-            clashes.children.insert(update, child.as_bytes().to_vec());
+            clashes.found_below(update, child.as_bytes());
         }
     }
     Ok(())
@@ -202,7 +210,7 @@ fn find_children(
             .first_from(&key)?
             .filter(|found| found.starts_with(&key))
         {
-            clashes.children.insert(update, found.to_vec());
+            clashes.found_below(update, found);
         }
     }
     Ok(())
