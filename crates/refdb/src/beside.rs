@@ -2,6 +2,7 @@
 //! before them.
 
 use std::ops::Range;
+use std::panic::resume_unwind;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -10,13 +11,35 @@ use std::thread;
 pub(crate) const COUNT_MIN: usize = 16 << 10;
 
 /// From so many things on it is worth one where both threads make half of them.
-const TURNS_MIN: usize = 4 << 10;
+pub(crate) const HALVES_MIN: usize = 4 << 10;
 
 /// So many things are handed over at once.
 pub(crate) const BATCH: usize = 1 << 10;
 
 /// So many batches may wait.
 const WAITING_MAX: usize = 4;
+
+/// Does both, the second in a second thread, and returns what came of them.
+pub(crate) fn both<A, B: Send>(
+    first: impl FnOnce() -> A,
+    second: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    let second = &Mutex::new(Some(second));
+    let take = || {
+        let mut second = second.lock().unwrap_or_else(PoisonError::into_inner);
+        second.take().map(|second| second())
+    };
+    thread::scope(|scope| {
+        let other = thread::Builder::new().spawn_scoped(scope, take);
+        let done = first();
+        // Perhaps no thread was to be had.
+        let other = match other {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(_) => take(),
+        };
+        (done, other.expect("it is done once"))
+    })
+}
 
 /// Calls `work` with what `make` gives until it has no more. A second thread makes it, a little ahead.
 pub(crate) fn beside<T: Send, R>(
@@ -79,7 +102,7 @@ where
         starts.map(|start| start..count.min(start + BATCH))
     };
     let mut own = maker();
-    if count < TURNS_MIN {
+    if count < HALVES_MIN {
         return batches().try_for_each(|batch| work(batch.clone(), own(batch)));
     }
     thread::scope(|scope| {
@@ -122,8 +145,15 @@ mod tests {
     }
 
     #[test]
+    fn both_are_done() {
+        let mut first = 0;
+        assert_eq!(both(|| first += 1, || 2), ((), 2));
+        assert_eq!(first, 1);
+    }
+
+    #[test]
     fn turns_come_in_their_order() {
-        for count in [0, 1, BATCH, TURNS_MIN - 1, TURNS_MIN, 7 * BATCH + 3] {
+        for count in [0, 1, BATCH, HALVES_MIN - 1, HALVES_MIN, 7 * BATCH + 3] {
             let mut seen = Vec::new();
             let done: Result<(), ()> = by_turns(
                 count,

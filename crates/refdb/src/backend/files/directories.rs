@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::beside::{HALVES_MIN, both};
 use crate::options::SharedRepository;
 use crate::system::{System, bytes_to_path};
 
@@ -27,8 +28,20 @@ impl EmptyDirs {
         }
     }
 
-    /// Removes those that are empty, and those above them that become so.
+    /// Removes those that are empty, and those above them that become so. Of many, each half is removed
+    /// by a thread of its own: the last one to leave a directory above both tries it.
     pub(super) fn remove(&mut self, system: &dyn System) {
+        if self.dirs.len() < HALVES_MIN {
+            return self.remove_alone(system);
+        }
+        let middle = self.dirs.iter().nth(self.dirs.len() / 2).cloned();
+        let mut second = EmptyDirs {
+            dirs: middle.map_or_else(BTreeSet::new, |middle| self.dirs.split_off(&middle)),
+        };
+        both(|| self.remove_alone(system), || second.remove_alone(system));
+    }
+
+    fn remove_alone(&mut self, system: &dyn System) {
         // A directory sorts before all that is in it: taken from the end, it comes after them.
         while let Some((base, dir)) = self.dirs.pop_last() {
             match system.remove_dir(&base.join(bytes_to_path(&dir))) {

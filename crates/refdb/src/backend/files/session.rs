@@ -24,11 +24,13 @@ use super::publish::Planned;
 use super::{Files, overlay};
 use crate::backend::cursor::Cursor;
 use crate::backend::{Judge, Locked, Plan, Published, Ref, Refusal, Session, in_the_way};
+use crate::beside::{HALVES_MIN, both};
 use crate::error::{Error, ErrorKind, Reason, Result};
 use crate::layout::Place;
 use crate::lockfile::{Holder, LockFile, LockOptions, describe_refusal, sweep};
 use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
+use crate::options::LockTimeout;
 use crate::system::{FileKind, bytes_to_path};
 
 /// How often directories that vanish are created again.
@@ -77,13 +79,16 @@ impl FilesSession {
 
     /// Locks one name; its lock is then the last in `held`.
     fn take(&mut self, name: RefName<'_>) -> std::result::Result<(), Refusal> {
+        self.try_to_take(name, self.files.lock_options())
+            .map_err(|error| self.refuse(name, &error))
+    }
+
+    fn try_to_take(&mut self, name: RefName<'_>, lock_options: LockOptions) -> io::Result<()> {
         let files = Arc::clone(&self.files);
         let (place, bare) = files.layout.locate(name);
         let base = files.layout.dir(&place);
         let path = super::join(base, "", bare);
-        let lock = self
-            .acquire(base, &path)
-            .map_err(|error| self.refuse(name, base, bare, &path, &error))?;
+        let lock = self.acquire(base, &path, lock_options)?;
         self.held.push(Held {
             name: name.to_owned(),
             place,
@@ -95,9 +100,45 @@ impl FilesSession {
         Ok(())
     }
 
+    /// Locks many names, each half in a thread of its own, as far as nobody is in the way; returns
+    /// how many of the first ones are locked then. Who waits holds no later name, as always: what is
+    /// locked of the second half is given back if a name of the first one is to be waited for.
+    fn take_by_halves(&mut self, names: &[RefName<'_>]) -> usize {
+        if names.len() < HALVES_MIN || self.files.options.ignore_case {
+            return 0;
+        }
+        let (first, second) = names.split_at(names.len() / 2);
+        let mut other = FilesSession::new(Arc::clone(&self.files));
+        other.holder = self.holder.clone();
+        let (taken, taken_of_second) = both(
+            || self.take_unopposed(first),
+            || other.take_unopposed(second),
+        );
+        if taken < first.len() {
+            return taken;
+        }
+        self.held.append(&mut other.held);
+        self.created_dirs.append(&mut other.created_dirs);
+        taken + taken_of_second
+    }
+
+    /// Locks names until one would have to be waited for, or cannot be locked; returns how many are.
+    fn take_unopposed(&mut self, names: &[RefName<'_>]) -> usize {
+        let lock_options = LockOptions {
+            timeout: LockTimeout::from_millis(0),
+            ..self.files.lock_options()
+        };
+        let is_refused = |name: &RefName<'_>| self.try_to_take(*name, lock_options).is_err();
+        names.iter().position(is_refused).unwrap_or(names.len())
+    }
+
     /// Creates the lock of the loose ref at `path`, and the directories that it needs.
-    fn acquire(&mut self, base: &Path, path: &Path) -> io::Result<LockFile> {
-        let lock_options = self.files.lock_options();
+    fn acquire(
+        &mut self,
+        base: &Path,
+        path: &Path,
+        lock_options: LockOptions,
+    ) -> io::Result<LockFile> {
         if !self.can_link {
             return self.acquire_own(base, path, lock_options);
         }
@@ -177,14 +218,10 @@ impl FilesSession {
     }
 
     /// Says why the lock of `name` could not be created.
-    fn refuse(
-        &self,
-        name: RefName<'_>,
-        base: &Path,
-        bare: RefName<'_>,
-        path: &Path,
-        error: &io::Error,
-    ) -> Refusal {
+    fn refuse(&self, name: RefName<'_>, error: &io::Error) -> Refusal {
+        let (place, bare) = self.files.layout.locate(name);
+        let base = self.files.layout.dir(&place);
+        let path = &super::join(base, "", bare);
         match error.kind() {
             io::ErrorKind::AlreadyExists => Refusal {
                 reason: if self.holds_in_other_case(name) {
@@ -319,8 +356,10 @@ impl Session for FilesSession {
     ) -> Result<()> {
         let first = self.held.len();
         self.held.reserve(names.len());
+        let unopposed = self.take_by_halves(names);
         let mut taken = Vec::with_capacity(names.len());
-        for &name in names {
+        taken.resize_with(unopposed, || Ok(()));
+        for &name in names.get(unopposed..).unwrap_or_default() {
             taken.push(self.take(name));
             if stop_at_refusal && taken.last().is_some_and(|taken| taken.is_err()) {
                 break;
@@ -440,8 +479,15 @@ impl FilesSession {
 
     /// Releases every lock that is still held and removes directories that are empty.
     pub(super) fn tidy(&mut self) {
-        for mut held in self.held.drain(..) {
-            held.lock = None;
+        let release = |held: &mut [Held]| held.iter_mut().for_each(|held| held.lock = None);
+        let middle = self.held.len() / 2;
+        if self.held.len() < HALVES_MIN {
+            release(&mut self.held);
+        } else {
+            let (first, second) = self.held.split_at_mut(middle);
+            both(|| release(first), || release(second));
+        }
+        for held in self.held.drain(..) {
             if held.loose {
                 // Its directory is not empty.
                 continue;

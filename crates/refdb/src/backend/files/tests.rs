@@ -396,6 +396,56 @@ fn a_case_conflict_within_a_session_is_told_apart() {
 }
 
 #[test]
+fn many_names_are_locked_by_halves_unless_something_is_in_the_way() {
+    const COUNT: usize = 2 * crate::beside::HALVES_MIN;
+    let names: Vec<String> = (0..COUNT)
+        .map(|at| format!("refs/heads/{:03}/{at:06}", at / 100))
+        .collect();
+    let names: Vec<_> = names.iter().map(|text| name(text)).collect();
+    let (early, late) = (COUNT / 3, COUNT - COUNT / 3);
+    for in_the_way in [vec![], vec![early], vec![late], vec![early, late]] {
+        for stop_at_refusal in [false, true] {
+            let fixture = fixture();
+            for &at in &in_the_way {
+                // A lock of somebody else, and a ref where a directory has to be.
+                let (dir, number) = (at / 100, at);
+                fixture.write(&format!("refs/heads/{dir:03}/{number:06}.lock"), "");
+                fixture.write(&format!("refs/heads/{:03}", dir + 1), "");
+            }
+            let before = fixture.leftovers();
+            let mut session = fixture.backend.begin().unwrap();
+            let answers = lock(session.as_mut(), &names, stop_at_refusal);
+            let is_in_the_way = |at: usize| {
+                let mut refused = in_the_way.iter();
+                refused.any(|&other| at == other || at / 100 == other / 100 + 1)
+            };
+            let answered = match in_the_way.first() {
+                Some(first) if stop_at_refusal => first + 1,
+                _ => COUNT,
+            };
+            assert_eq!(answers.len(), answered);
+            for (at, answer) in answers.iter().enumerate() {
+                match answer {
+                    Locked::Missing => assert!(!is_in_the_way(at), "{at}"),
+                    Locked::Refused(_) => assert!(is_in_the_way(at), "{at}"),
+                    Locked::Found(_) | Locked::Alone => panic!("{at}"),
+                }
+                let path = format!("refs/heads/{:03}/{at:06}.lock", at / 100);
+                let is_locked = !is_in_the_way(at) || in_the_way.contains(&at);
+                assert_eq!(fixture.exists(&path), is_locked, "{at}");
+            }
+            if stop_at_refusal && answered < COUNT {
+                let last = format!("refs/heads/{:03}/{:06}.lock", (COUNT - 1) / 100, COUNT - 1);
+                assert!(!fixture.exists(&last), "given back");
+            }
+            drop(session);
+            assert_eq!(fixture.leftovers(), before);
+            assert!(!fixture.exists("refs/heads/000"));
+        }
+    }
+}
+
+#[test]
 fn a_large_batch_is_packed_and_shadows_nothing() {
     let fixture = fixture();
     fixture.write("refs/heads/x/0003", &format!("{}\n", oid(9)));
