@@ -88,6 +88,16 @@ pub(crate) trait Cursor: Send {
     }
 }
 
+/// Returns whether the name starts with the prefix.
+///
+/// No prefix is frequent, and comparing nothing is not free: a vectorized `memcmp` may load from the
+/// dangling address of an empty vector under a mask, which costs some processors more than reading a
+/// record does.
+#[inline]
+pub(crate) fn has_prefix(name: &[u8], prefix: &[u8]) -> bool {
+    prefix.is_empty() || name.starts_with(prefix)
+}
+
 /// Refs that were gathered beforehand.
 pub(crate) struct ListCursor {
     refs: Vec<(RefNameBuf, Ref)>,
@@ -119,7 +129,7 @@ impl Cursor for ListCursor {
 
     fn advance(&mut self) -> Result<bool> {
         let next = self.refs.get(self.next);
-        let found = next.is_some_and(|(name, _)| name.as_bytes().starts_with(&self.prefix));
+        let found = next.is_some_and(|(name, _)| has_prefix(name.as_bytes(), &self.prefix));
         self.next += usize::from(found);
         Ok(found)
     }

@@ -189,10 +189,10 @@ impl Migration<'_> {
     ) -> Result<()> {
         let peeler = Peeler::of(&one.source)?;
         let mut refs = one.source.refs()?;
-        while let Some(record) = refs.next()? {
+        refs.each(|record| {
             let name = record.name.as_bytes();
             if !one.place.keeps(name) {
-                continue;
+                return Ok(true);
             }
             let why = broken(&record)
                 .map(str::to_owned)
@@ -220,7 +220,8 @@ impl Migration<'_> {
                     count: all.refs,
                 });
             }
-        }
+            Ok::<_, Error>(true)
+        })?;
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::loose::{self, Loose};
 use super::packed_cursor::PackedCursor;
 use super::{Files, log};
-use crate::backend::cursor::{Cursor, Look, RefRecord};
+use crate::backend::cursor::{Cursor, Look, RefRecord, has_prefix};
 use crate::error::{Error, Result};
 use crate::name::{FormatOptions, RefName, is_root_ref, is_well_formed};
 use crate::oid::ObjectId;
@@ -153,7 +153,7 @@ impl Cursor for Overlay {
         let loose = self
             .loose(self.next)
             .map(|found| found.name.as_slice())
-            .filter(|name| name.starts_with(&self.prefix));
+            .filter(|name| has_prefix(name, &self.prefix));
         self.current = match (loose, packed) {
             (None, None) => {
                 self.current = Current::Before;

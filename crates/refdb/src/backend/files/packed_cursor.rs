@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::packed::Snapshot;
-use crate::backend::cursor::{Cursor, Look, RefRecord};
+use crate::backend::cursor::{Cursor, Look, RefRecord, has_prefix};
 use crate::error::Result;
 use crate::name::{
     FormatOptions, RefName, goes_on_plainly, is_per_worktree, is_safe, is_well_formed,
@@ -82,7 +82,7 @@ impl Cursor for PackedCursor {
         while self.next < self.snapshot.len() {
             let record = self.snapshot.record(self.next)?;
             let name = self.snapshot.slice(&record.name);
-            if !name.starts_with(&self.prefix) {
+            if !has_prefix(name, &self.prefix) {
                 break;
             }
             self.next = record.all.end;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use reftable::{MergedRefs, RefValue};
 
 use super::stack::{Snapshot, Stack};
-use crate::backend::cursor::{Cursor, Look, RefRecord};
+use crate::backend::cursor::{Cursor, Look, RefRecord, has_prefix};
 use crate::error::Result;
 use crate::name::{RefName, is_root_ref};
 use crate::oid::{ObjectFormat, ObjectId};
@@ -52,7 +52,7 @@ impl Cursor for StackCursor {
             .map_err(|error| self.stack.format_error(error))?
         {
             let name = self.merged.name();
-            if !self.prefix.is_empty() && !name.starts_with(&self.prefix) {
+            if !has_prefix(name, &self.prefix) {
                 return Ok(false);
             }
             if is_listed(name) {
