@@ -8,8 +8,9 @@ use std::path::Path;
 
 use super::Files;
 use super::loose::{self, Loose};
-use super::session::FilesSession;
+use super::session::{FilesSession, Held};
 use crate::backend::{Ref, Refusal};
+use crate::beside::{HALVES_MIN, both};
 use crate::error::{Reason, io_text};
 use crate::name::RefName;
 use crate::system::{FileKind, remove_empty_tree};
@@ -40,41 +41,51 @@ impl FilesSession {
     pub(super) fn read_loose(&mut self, first: usize) -> Vec<Current> {
         let files = &self.files;
         let locks = self.held.get_mut(first..).unwrap_or_default();
-        let mut found = Vec::with_capacity(locks.len());
-        let mut rest = locks;
-        while let Some(parent) = rest.first().and_then(|held| held.path.parent()) {
-            let parent = parent.to_owned();
-            let same = rest
-                .iter()
-                .take_while(|held| held.path.parent() == Some(&parent))
-                .count();
-            let listing = list(files, &parent, same);
-            let (run, after) = std::mem::take(&mut rest).split_at_mut(same);
-            for held in run {
-                let read = read(files, &held.path, &listing);
-                let name = held.name.as_name();
-                found.push(match read {
-                    Ok(Loose::Found(target)) => {
-                        held.loose = true;
-                        Current::Found(Ref {
-                            target,
-                            peeled: None,
-                            packed: false,
-                        })
-                    }
-                    Ok(Loose::Missing) => Current::NotLoose,
-                    Ok(Loose::Directory) => {
-                        held.blocked = !remove_empty_tree(files.system.as_ref(), &held.path);
-                        Current::NotLoose
-                    }
-                    Ok(Loose::Broken) => unable_to_resolve(name, "reference broken"),
-                    Err(error) => unable_to_resolve(name, &io_text(&error)),
-                });
-            }
-            rest = after;
+        if locks.len() < HALVES_MIN {
+            return read_all(files, locks);
         }
+        let (first, second) = locks.split_at_mut(locks.len() / 2);
+        let (mut found, others) = both(|| read_all(files, first), || read_all(files, second));
+        found.extend(others);
         found
     }
+}
+
+fn read_all(files: &Files, locks: &mut [Held]) -> Vec<Current> {
+    let mut found = Vec::with_capacity(locks.len());
+    let mut rest = locks;
+    while let Some(parent) = rest.first().and_then(|held| held.path.parent()) {
+        let parent = parent.to_owned();
+        let same = rest
+            .iter()
+            .take_while(|held| held.path.parent() == Some(&parent))
+            .count();
+        let listing = list(files, &parent, same);
+        let (run, after) = std::mem::take(&mut rest).split_at_mut(same);
+        for held in run {
+            let read = read(files, &held.path, &listing);
+            let name = held.name.as_name();
+            found.push(match read {
+                Ok(Loose::Found(target)) => {
+                    held.loose = true;
+                    Current::Found(Ref {
+                        target,
+                        peeled: None,
+                        packed: false,
+                    })
+                }
+                Ok(Loose::Missing) => Current::NotLoose,
+                Ok(Loose::Directory) => {
+                    held.blocked = !remove_empty_tree(files.system.as_ref(), &held.path);
+                    Current::NotLoose
+                }
+                Ok(Loose::Broken) => unable_to_resolve(name, "reference broken"),
+                Err(error) => unable_to_resolve(name, &io_text(&error)),
+            });
+        }
+        rest = after;
+    }
+    found
 }
 
 fn unable_to_resolve(name: RefName<'_>, why: &str) -> Current {

@@ -82,6 +82,52 @@ pub(super) struct Record {
     pub(super) all: Range<usize>,
 }
 
+impl Record {
+    fn into_ref(self) -> Ref {
+        Ref {
+            target: Target::Direct(self.oid),
+            peeled: self.peeled,
+            packed: true,
+        }
+    }
+}
+
+/// A search for one name after the other: one that follows the name before it is found near its place.
+pub(super) struct Forwards<'s> {
+    snapshot: &'s Snapshot,
+    last: Vec<u8>,
+    /// Where the first record starts that is not less than the last name.
+    at: usize,
+}
+
+impl<'s> Forwards<'s> {
+    pub(super) fn over(snapshot: &'s Snapshot) -> Self {
+        Forwards {
+            snapshot,
+            last: Vec::new(),
+            at: snapshot.start,
+        }
+    }
+
+    /// Returns the ref of that name.
+    ///
+    /// # Errors
+    /// As for [`Snapshot::find`].
+    pub(super) fn find_ref(&mut self, name: &[u8]) -> Result<Option<Ref>> {
+        let is_ahead = name >= self.last.as_slice();
+        let from = if is_ahead {
+            self.at
+        } else {
+            self.snapshot.start
+        };
+        self.at = self.snapshot.lower_bound(name, from)?;
+        self.last.clear();
+        self.last.extend_from_slice(name);
+        let found = self.snapshot.record_if_of(self.at, name)?;
+        Ok(found.map(Record::into_ref))
+    }
+}
+
 impl PackedRefs {
     pub(super) fn new(system: Arc<dyn System>, path: PathBuf, format: ObjectFormat) -> Self {
         PackedRefs {
@@ -421,6 +467,11 @@ impl Snapshot {
     /// `Corrupt` when the search meets a line that is no record.
     pub(super) fn find(&self, name: &[u8]) -> Result<Option<Record>> {
         let at = self.lower_bound(name, self.start)?;
+        self.record_if_of(at, name)
+    }
+
+    /// Returns the record at `at`, if it is that of `name`.
+    fn record_if_of(&self, at: usize, name: &[u8]) -> Result<Option<Record>> {
         if at >= self.len() {
             return Ok(None);
         }
@@ -437,11 +488,7 @@ impl Snapshot {
     /// # Errors
     /// As for [`Snapshot::find`].
     pub(super) fn find_ref(&self, name: &[u8]) -> Result<Option<Ref>> {
-        Ok(self.find(name)?.map(|record| Ref {
-            target: Target::Direct(record.oid),
-            peeled: record.peeled,
-            packed: true,
-        }))
+        Ok(self.find(name)?.map(Record::into_ref))
     }
 
     /// Makes the error of a packed name that could lead out of the repository.
@@ -627,5 +674,28 @@ mod tests {
         assert!(!is_settled(second, 999_000_000));
         assert!(is_settled(second, 900_000_000));
         assert!(!is_settled(second, 2_000_000_000));
+    }
+
+    #[test]
+    fn one_name_after_the_other_is_found_in_any_order() {
+        let names: Vec<String> = (0..60)
+            .map(|at| format!("refs/heads/{:03}", at * 2))
+            .collect();
+        let records = names
+            .iter()
+            .map(|name| format!("{} {name}\n", "1".repeat(40)));
+        let content = format!(
+            "# pack-refs with: peeled fully-peeled sorted \n{}",
+            records.collect::<String>()
+        );
+        let snapshot = snapshot(&content).unwrap();
+        for step in [1, 3, 7, 100, 119] {
+            let mut forwards = Forwards::over(&snapshot);
+            for turn in 0..250 {
+                let name = format!("refs/heads/{:03}", turn * step % 121);
+                let found = forwards.find_ref(name.as_bytes()).unwrap();
+                assert_eq!(found.is_some(), names.contains(&name), "{name}");
+            }
+        }
     }
 }

@@ -18,7 +18,7 @@ use bstr::ByteSlice;
 use super::current::Current;
 use super::directories::{self, EmptyDirs};
 use super::loose::{self, Loose};
-use super::packed::Snapshot;
+use super::packed::Forwards;
 use super::packed_cursor::PackedCursor;
 use super::publish::Planned;
 use super::{Files, overlay};
@@ -368,13 +368,14 @@ impl Session for FilesSession {
         // Loose refs first, packed-refs afterwards: this is the order that misses none.
         let mut loose = self.read_loose(first).into_iter();
         let packed = self.files.packed.snapshot()?;
+        let mut packed = Forwards::over(&packed);
         let mut index = first;
         for (at, taken) in taken.into_iter().enumerate() {
             if let Err(refusal) = taken {
                 answer(at, Locked::Refused(refusal));
                 continue;
             }
-            let locked = self.judge(index, loose.next(), &packed)?;
+            let locked = self.judge(index, loose.next(), &mut packed)?;
             if let (Locked::Refused(_), Some(held)) = (&locked, self.held.get_mut(index)) {
                 held.lock = None;
             }
@@ -455,7 +456,12 @@ impl FilesSession {
     }
 
     /// Says what the lock at `index` has been taken of.
-    fn judge(&self, index: usize, loose: Option<Current>, packed: &Snapshot) -> Result<Locked> {
+    fn judge(
+        &self,
+        index: usize,
+        loose: Option<Current>,
+        packed: &mut Forwards<'_>,
+    ) -> Result<Locked> {
         match loose {
             Some(Current::Found(found)) => return Ok(Locked::Found(found)),
             Some(Current::Refused(refusal)) => return Ok(Locked::Refused(refusal)),
