@@ -31,6 +31,7 @@ use std::time::Duration;
 
 /// The immutable content of a file, copied or mapped; cheap to share.
 pub use bytes::Bytes;
+pub(crate) use map::MAP_MIN;
 pub use os::OsSystem;
 pub(crate) use os::bytes_to_path;
 pub use process::{Guard, ProcessIdentity, ProcessState};

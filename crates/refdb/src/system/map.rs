@@ -7,8 +7,9 @@ use std::io;
 use super::Bytes;
 
 /// Files below this many bytes are copied: a map costs more than it saves, and most tables and
-/// packed-refs files of everyday repositories are smaller.
-const MAP_MIN: u64 = 64 * 1024;
+/// packed-refs files of everyday repositories are smaller. While a map lives, no other file gets the
+/// inode of its file.
+pub(crate) const MAP_MIN: u64 = 64 * 1024;
 
 /// Returns the content of `file`, which nobody changes in place.
 ///

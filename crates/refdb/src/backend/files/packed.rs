@@ -19,7 +19,7 @@ use crate::backend::Ref;
 use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::reflog::is_space;
-use crate::system::{Bytes, FileKind, Stat, System};
+use crate::system::{Bytes, FileKind, MAP_MIN, Stat, System};
 use crate::target::Target;
 
 /// How every header starts.
@@ -167,9 +167,11 @@ impl PackedRefs {
         // Should the file be replaced in this moment, the next look finds another inode.
         let bytes = self.system.map(&self.path).map_err(io)?;
         let snapshot = Arc::new(Snapshot::new(self.path.clone(), self.format, bytes)?);
+        // While a file is mapped nobody else gets its inode, and what is written over it is seen.
+        let is_mapped = stat.len >= MAP_MIN && snapshot.as_on_disk;
         *cached = Some(Cached {
             stat,
-            settled,
+            settled: settled || is_mapped,
             snapshot: Arc::clone(&snapshot),
         });
         Ok(snapshot)
