@@ -135,7 +135,7 @@ fn dispatch(context: &Context, out: &mut Output, name: &[u8], args: &[Vec<u8>]) 
         (name, args) => match find(name) {
             Some(command) => {
                 // Asking how to call a command needs no repository; all else does.
-                let asks = matches!(args, [only] if only == b"-h");
+                let asks = matches!(args, [only] if only == b"-h" || only == b"--help-all");
                 let is_for_damaged = command.name == "refs" && refs::is_for_damaged(args);
                 if is_for_damaged && !args.iter().any(|arg| arg == b"-h") {
                     context.damaged_repository()?;

@@ -46,6 +46,8 @@ pub(crate) enum Failure {
     },
     /// It was asked what it takes; never seen outside of the command that asks.
     Described(Box<Description>),
+    /// It was asked something else than its work, and this is the answer: exit code 0.
+    Answered(String),
     /// Everything has been said.
     Exit(u8),
     /// Nobody reads standard output any more.
@@ -109,6 +111,11 @@ impl Failure {
                 129
             }
             Failure::Described(_) => 0,
+            Failure::Answered(text) => {
+                // Whoever closed the stream does not want to read it.
+                let _ = std::io::stdout().write_all(text.as_bytes());
+                0
+            }
             Failure::Exit(code) => code,
             // What a shell reports of a program that the closed pipe has ended.
             Failure::OutputClosed => 141,

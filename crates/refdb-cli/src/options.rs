@@ -6,10 +6,12 @@
 //!    the one that is reported.
 //! 3. The tables know every word that the usage text shows: there is no second place for it.
 
+mod completion;
 mod describe;
 mod usage;
 
 use crate::failure::{Failure, Result};
+pub(crate) use completion::of_subcommands;
 pub(crate) use describe::{Description, OptionDescription, QUESTION};
 
 /// What a command takes: its usage lines and its options.
@@ -34,6 +36,7 @@ pub(crate) struct Opt<Id: 'static> {
     negatable: bool,
     hidden: bool,
     group: bool,
+    own: bool,
 }
 
 /// What an option takes.
@@ -46,6 +49,11 @@ enum Takes {
     LastDefault,
     Number,
     OptionalNumber,
+}
+
+/// Returns whether the arguments ask what the command takes.
+pub(crate) fn asks(args: &[Vec<u8>]) -> bool {
+    matches!(args, [only] if only == QUESTION) || completion::question(args).is_some()
 }
 
 /// How an option was given.
@@ -96,6 +104,7 @@ impl<Id: Copy> Opt<Id> {
             negatable: true,
             hidden: false,
             group: false,
+            own: false,
         }
     }
 
@@ -178,6 +187,11 @@ impl<Id: Copy> Opt<Id> {
             ..self
         }
     }
+
+    /// Marks the option as one that Git does not have.
+    pub(crate) const fn own(self) -> Self {
+        Opt { own: true, ..self }
+    }
 }
 
 /// An option as it was named: which one, and in which of its forms.
@@ -218,6 +232,9 @@ impl<Id: Copy> Spec<Id> {
         }
         if matches!(args, [only] if only == QUESTION) {
             return Err(self.describe());
+        }
+        if let Some(all) = completion::question(args) {
+            return Err(self.completion(all));
         }
         let mut operands = Vec::new();
         let mut rest = args.iter();

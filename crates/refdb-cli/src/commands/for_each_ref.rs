@@ -79,13 +79,10 @@ const OPTIONS: &[Opt<Id>] = &[
         "omit-empty",
         "no line for refs whose format comes to nothing",
     ),
-    Opt::flag(
-        Id::Json,
-        "json",
-        "a JSON object for each ref, with the atoms of the format",
-    )
-    .positive()
-    .hidden(),
+    Opt::flag(Id::Json, "json", "a JSON object for each ref")
+        .positive()
+        .hidden()
+        .own(),
     Opt::number(Id::Count, "count", "n", "show only <n> refs").group(),
     Opt::text(Id::Format, "format", "format", "what to print for each ref"),
     Opt::text(

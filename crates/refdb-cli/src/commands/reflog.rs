@@ -12,7 +12,7 @@ use refdb::{Edit, ErrorKind, ObjectId, RefFormat, RefName};
 use super::{start_pager, tell_afterwards};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::options::{Opt, QUESTION, Spec};
+use crate::options::{Opt, QUESTION, Spec, of_subcommands};
 use crate::output::Output;
 
 /// A subcommand and how it is called.
@@ -80,7 +80,12 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     if matches!(args, [only] if only == QUESTION) {
         return SPEC.parse(args, |(), _| Ok(())).map(drop);
     }
-    if args.first().is_some_and(|first| first.starts_with(b"-h")) {
+    let names = SUBCOMMANDS.iter().map(|subcommand| subcommand.name);
+    if let Some(answer) = of_subcommands(args, names) {
+        return Err(answer);
+    }
+    let asks_how = |first: &Vec<u8>| first.starts_with(b"-h") || first == b"--help-all";
+    if args.first().is_some_and(asks_how) {
         return Err(SPEC.help(false));
     }
     let named = args.split_first().and_then(|(name, rest)| {

@@ -12,7 +12,7 @@ use refdb::RefName;
 use super::{for_each_ref, pack_refs};
 use crate::context::Context;
 use crate::failure::{Failure, Result, is_packed};
-use crate::options::{Opt, Spec};
+use crate::options::{Opt, Spec, of_subcommands};
 use crate::output::Output;
 use crate::suggest;
 
@@ -79,6 +79,9 @@ const SUBCOMMANDS: &[Subcommand] = &[
     },
 ];
 
+/// Those that Git has, in its order.
+const OF_GIT: [&str; 5] = ["migrate", "verify", "list", "exists", "optimize"];
+
 /// Options that stand before the subcommand: there are none but `-h`.
 const NO_OPTIONS: &[Opt<()>] = &[];
 
@@ -103,8 +106,11 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     let Some((name, rest)) = args.split_first() else {
         return Err(SPEC.mistake("need a subcommand", None));
     };
+    if let Some(answer) = of_subcommands(args, OF_GIT.into_iter()) {
+        return Err(answer);
+    }
     if name.starts_with(b"-") && name != b"-" {
-        SPEC.parse(std::slice::from_ref(name), |(), _| Ok(()))?;
+        SPEC.parse(args, |(), _| Ok(()))?;
         return Err(SPEC.mistake("need a subcommand", None));
     }
     let found = SUBCOMMANDS

@@ -23,7 +23,7 @@ use serde_json::json;
 use super::super::for_each_ref::date::{Clock, DateFormat};
 use crate::context::{Context, Digits};
 use crate::failure::{Failure, Result};
-use crate::options::{Opt, QUESTION, Spec};
+use crate::options::{Opt, Spec, asks};
 use crate::output::Output;
 use crate::pager::Paging;
 use decorate::{Decorate, Decorations};
@@ -86,7 +86,7 @@ pub(super) fn run(
         return Err(SPEC.help(false));
     }
     // The options are those of a log, which are not in a table.
-    if matches!(args, [only] if only == QUESTION) {
+    if asks(args) {
         return SPEC.parse(args, |(), _| Ok(())).map(drop);
     }
     let mut settings = Settings {

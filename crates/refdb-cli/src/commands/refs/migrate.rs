@@ -56,18 +56,21 @@ const MIGRATE: Spec<Id> = Spec {
             Id::Keep,
             "keep",
             "keep the old refs in a folder of the repository",
-        ),
+        )
+        .own(),
         Opt::flag(
             Id::Undo,
             "undo",
             "go back to the format of the refs that are kept",
-        ),
+        )
+        .own(),
         Opt::flag(
             Id::SkipBroken,
             "skip-broken",
             "leave behind what is broken or the format cannot hold",
-        ),
-        Opt::flag(Id::Json, "json", "say as JSON what it came to"),
+        )
+        .own(),
+        Opt::flag(Id::Json, "json", "say as JSON what it came to").own(),
     ],
 };
 

@@ -26,8 +26,10 @@ const SPEC: Spec<Id> = Spec {
     options: &[
         Opt::flag(Id::Verbose, "verbose", "tell what is looked at"),
         Opt::flag(Id::Strict, "strict", "count warnings as errors"),
-        Opt::flag(Id::Deep, "deep", "check every byte and every object").group(),
-        Opt::flag(Id::Json, "json", "print an object for each finding"),
+        Opt::flag(Id::Deep, "deep", "check every byte and every object")
+            .group()
+            .own(),
+        Opt::flag(Id::Json, "json", "print an object for each finding").own(),
     ],
 };
 
