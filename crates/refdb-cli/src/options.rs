@@ -355,7 +355,11 @@ impl<Id: Copy> Spec<Id> {
                 if letter == b'h' {
                     return Err(self.help(false));
                 }
-                let text = format!("unknown switch `{}'", String::from_utf8_lossy(&[letter]));
+                // What follows a dash among letters reads as if it had a dash more.
+                let text = match (letter, letters.len() < arg.len()) {
+                    (b'-', true) => format!("unknown option `{}'", String::from_utf8_lossy(after)),
+                    _ => format!("unknown switch `{}'", String::from_utf8_lossy(&[letter])),
+                };
                 return Err(self.mistake(&text, None));
             };
             let named = Named {
