@@ -13,6 +13,7 @@ mod symbolic_ref;
 mod update_ref;
 
 use std::fmt::Write;
+use std::io::IsTerminal;
 use std::mem::ManuallyDrop;
 
 use crate::context::Context;
@@ -114,10 +115,16 @@ pub(crate) fn run(args: &[Vec<u8>]) -> Result<()> {
             None => Ok(()),
         },
     };
-    // What was printed before a failure is still to be seen.
-    let flushed = out.flush();
-    let result = result.and(flushed);
-    result.map_err(|failure| context.as_seen_from_the_top(failure))
+    let result = result.map_err(|failure| context.as_seen_from_the_top(failure));
+    match result {
+        // What was printed before is still to be seen, behind the message: where both go to one
+        // place and nobody looks, the message stands before what Git has not written yet, too.
+        Err(failure) if !std::io::stdout().is_terminal() => {
+            let code = failure.report();
+            out.flush().and(Err(Failure::Exit(code)))
+        }
+        _ => result.and(out.flush()),
+    }
 }
 
 fn dispatch(context: &Context, out: &mut Output, name: &[u8], args: &[Vec<u8>]) -> Result<()> {

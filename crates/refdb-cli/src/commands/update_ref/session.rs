@@ -85,7 +85,7 @@ struct Session<'c> {
     no_deref: bool,
     /// What the edits of a batch show when they are rejected.
     columns: Vec<Columns>,
-    /// The answers to commands that were carried out.
+    /// The answers to commands whose transactions are gathered, and those between them.
     answers: Vec<u8>,
     gathered: Option<Gathered<'c>>,
 }
@@ -115,11 +115,9 @@ impl<'c> Session<'c> {
 
     /// Carries out the commands that are whole; returns how long they are together.
     fn carry_out(&mut self, piece: &Piece) -> Result<usize> {
-        let done = self.carry_out_commands(piece);
-        let answers = mem::take(&mut self.answers);
-        self.out.put(answers)?;
+        let done = self.carry_out_commands(piece)?;
         self.out.flush()?;
-        done
+        Ok(done)
     }
 
     fn carry_out_commands(&mut self, piece: &Piece) -> Result<usize> {
@@ -206,8 +204,20 @@ impl<'c> Session<'c> {
         self.answer(Verb::Commit)
     }
 
-    /// Publishes what is gathered: together, or one by one if that cannot be.
+    /// Publishes what is gathered, and gives the answers.
     fn publish_gathered(&mut self) -> Result<()> {
+        if self.gathered.is_none() {
+            return Ok(());
+        }
+        let done = self.publish_members();
+        let answers = mem::take(&mut self.answers);
+        self.out.put(answers)?;
+        self.out.flush()?;
+        done
+    }
+
+    /// Publishes what is gathered: together, or one by one if that cannot be.
+    fn publish_members(&mut self) -> Result<()> {
         let Some(Gathered { group, members }) = self.gathered.take() else {
             return Ok(());
         };
@@ -350,12 +360,13 @@ impl<'c> Session<'c> {
     /// Answers that a command was carried out.
     fn answer(&mut self, verb: Verb) -> Result<()> {
         let answer = format!("{}: ok\n", verb.word());
-        if !self.settings.batch {
+        if self.gathered.is_some() {
             self.answers.extend_from_slice(answer.as_bytes());
             return Ok(());
         }
-        // Between what was rejected before and after.
-        self.out.put(answer)
+        // At once, so that it stands before what a hook or a message says next.
+        self.out.put(answer)?;
+        self.out.flush()
     }
 
     fn commit(
