@@ -241,7 +241,7 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
     let mut keys: Vec<SortKey> = keys.collect::<Result<_>>()?;
     // The last key counts most, and the first mistake is told.
     keys.reverse();
-    let names = patterns_of(&settings, operands)?;
+    let names = patterns::given(settings.stdin, operands)?;
     if settings.start_after.is_some() && !names.is_empty() {
         return Err(Failure::fatal("cannot use --start-after with patterns"));
     }
@@ -383,20 +383,6 @@ impl Settings {
             self.quoting.push(quoting);
         }
     }
-}
-
-/// Returns the patterns from the command line or from standard input.
-fn patterns_of(settings: &Settings, operands: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-    if !settings.stdin {
-        return Ok(operands);
-    }
-    if !operands.is_empty() {
-        return Err(Failure::fatal("unknown arguments supplied with --stdin"));
-    }
-    let mut text = Vec::new();
-    let read = std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut text);
-    read.map_err(|error| Failure::fatal(format!("cannot read standard input: {error}")))?;
-    Ok(text.lines().map(<[u8]>::to_vec).collect())
 }
 
 struct Listing<'a> {

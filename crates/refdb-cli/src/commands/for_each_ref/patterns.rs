@@ -1,7 +1,30 @@
 //! Which refs are listed: patterns, and the prefixes that the names of matching refs have.
 
+use std::io::Read;
+
 use bstr::ByteSlice;
 use gix_glob::wildmatch::Mode;
+
+use crate::failure::{Failure, Result};
+
+/// Returns the patterns from the command line or from standard input, one from each line.
+pub(super) fn given(stdin: bool, operands: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
+    if !stdin {
+        return Ok(operands);
+    }
+    if !operands.is_empty() {
+        return Err(Failure::fatal("unknown arguments supplied with --stdin"));
+    }
+    let mut text = Vec::new();
+    let read = std::io::stdin().lock().read_to_end(&mut text);
+    read.map_err(|error| {
+        let why = refdb::error::io_text(&error);
+        Failure::fatal(format!("cannot read standard input: {why}"))
+    })?;
+    // What stands behind a zero byte is not part of a pattern, as nothing behind it is for Git.
+    let until_zero = |line: &[u8]| line.split(|&byte| byte == 0).next().map(<[u8]>::to_vec);
+    Ok(text.lines().filter_map(until_zero).collect())
+}
 
 /// A set of patterns, of which a name has to match one.
 #[derive(Debug, Default)]
