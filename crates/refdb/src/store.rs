@@ -15,16 +15,18 @@
 //! # Ok::<(), refdb::Error>(())
 //! ```
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::backend::batch::Batch;
 use crate::backend::cursor::{Cursor, RefRecord};
+use crate::backend::files::pseudoref;
 use crate::backend::{Backend, LogChange, LogOrder, OptimizeOptions, Ref, RefFormat};
 use crate::beside::{BATCH, beside};
 use crate::error::{Error, Result};
 use crate::hook;
 use crate::layout::Layout;
-use crate::name::{RefName, RefNameBuf};
+use crate::name::{RefName, RefNameBuf, is_pseudoref};
 use crate::objects::Objects;
 use crate::oid::ObjectId;
 use crate::options::Options;
@@ -42,6 +44,8 @@ pub struct Store {
     options: Arc<Options>,
     system: Arc<dyn System>,
     commits: Arc<Commits>,
+    /// Where pseudorefs are, if they are not what the backend reads as a ref of that name.
+    pseudorefs: Option<PathBuf>,
 }
 
 /// Where a name leads when symrefs are followed.
@@ -68,6 +72,10 @@ impl Store {
         options: Options,
     ) -> Result<Store> {
         let options = Arc::new(options);
+        let pseudorefs = match format {
+            RefFormat::Files => None,
+            RefFormat::Reftable => Some(layout.worktree_dir().to_owned()),
+        };
         let backend: Arc<dyn Backend> = match format {
             RefFormat::Files => Arc::new(crate::backend::files::FilesBackend::new(
                 Arc::clone(&system),
@@ -86,6 +94,7 @@ impl Store {
             options,
             system,
             commits: Arc::default(),
+            pseudorefs,
         })
     }
 
@@ -128,7 +137,12 @@ impl Store {
     /// # Errors
     /// `BrokenRef` when the ref is there and cannot be read; `Corrupt` or `Io` for the files.
     pub fn read(&self, name: RefName<'_>) -> Result<Option<Ref>> {
-        self.backend.read(name)
+        match &self.pseudorefs {
+            Some(dir) if is_pseudoref(name.as_bytes()) => {
+                pseudoref(self.system.as_ref(), dir, name, self.options.object_format)
+            }
+            _ => self.backend.read(name),
+        }
     }
 
     /// Follows symrefs to an object; `None` if the name, or one that it leads to, does not exist,
@@ -137,7 +151,7 @@ impl Store {
     /// # Errors
     /// As for [`Store::read`].
     pub fn resolve(&self, name: RefName<'_>) -> Result<Option<Resolved>> {
-        Ok(match follow(name, |name| self.backend.read(name))? {
+        Ok(match follow(name, |name| self.read(name))? {
             End::Object { name, oid, peeled } => Some(Resolved { name, oid, peeled }),
             End::Missing(_) | End::Nowhere => None,
         })

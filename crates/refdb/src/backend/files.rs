@@ -42,10 +42,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
 use crate::lockfile::{Holder, LockOptions, journal};
 use crate::name::{RefName, RefNameBuf, is_safe};
-use crate::oid::ObjectId;
+use crate::oid::{ObjectFormat, ObjectId};
 use crate::options::Options;
 use crate::reflog::LogEntry;
 use crate::system::{System, bytes_to_path};
+use crate::target::Target;
 pub(crate) use log::parse as parse_log_line;
 use loose::Loose;
 pub(crate) use loose::{parse as parse_loose, read_symlink as read_loose_link};
@@ -124,15 +125,8 @@ impl Files {
         }
         let (place, path) = self.path(name);
         match loose::read(self.system.as_ref(), &path, self.options.object_format) {
-            Ok(Loose::Found(target)) => Ok(Some(Ref {
-                target,
-                peeled: None,
-                packed: false,
-            })),
-            Ok(Loose::Broken) => Err(Error::new(
-                ErrorKind::BrokenRef,
-                format!("unable to resolve reference '{name}': reference broken"),
-            )),
+            Ok(Loose::Found(target)) => Ok(Some(unpeeled(target))),
+            Ok(Loose::Broken) => Err(broken(name)),
             Ok(Loose::Missing | Loose::Directory) if place == Place::Common => {
                 let bare = self.layout.locate(name).1;
                 self.packed.snapshot()?.find_ref(bare.as_bytes())
@@ -153,6 +147,37 @@ impl Files {
             }
         }
     }
+}
+
+/// Reads a pseudoref, which is a file in the directory of its worktree in every format.
+pub(crate) fn pseudoref(
+    system: &dyn System,
+    dir: &Path,
+    name: RefName<'_>,
+    format: ObjectFormat,
+) -> Result<Option<Ref>> {
+    let path = join(dir, "", name);
+    match loose::read(system, &path, format) {
+        Ok(Loose::Found(target)) => Ok(Some(unpeeled(target))),
+        Ok(Loose::Broken) => Err(broken(name)),
+        Ok(Loose::Missing | Loose::Directory) => Ok(None),
+        Err(error) => Err(Error::io("unable to read", &path, error)),
+    }
+}
+
+fn unpeeled(target: Target) -> Ref {
+    Ref {
+        target,
+        peeled: None,
+        packed: false,
+    }
+}
+
+fn broken(name: RefName<'_>) -> Error {
+    Error::new(
+        ErrorKind::BrokenRef,
+        format!("unable to resolve reference '{name}': reference broken"),
+    )
 }
 
 /// Returns the path of a name below the folder `folder`, which ends with a slash unless it is empty,

@@ -168,10 +168,14 @@ impl Revisions<'_> {
     fn pseudoref(&self, name: &[u8]) -> Led {
         let path = self.repository.git_dir().join(bytes_to_path(name));
         let system = self.repository.system();
-        let hex = system.read_at_most(&path, self.odb.format().hex_len());
-        match self.full_id(&hex.unwrap_or_default()) {
-            Some(oid) => Led::To(RefName::from_disk(name).to_owned(), oid),
-            None => Led::Nowhere,
+        let len = self.odb.format().hex_len();
+        let text = system.read_at_most(&path, len + 1).unwrap_or_default();
+        let (hex, rest) = text.split_at_checked(len).unwrap_or((&text, b""));
+        match self.full_id(hex) {
+            Some(oid) if rest.iter().all(u8::is_ascii_whitespace) => {
+                Led::To(RefName::from_disk(name).to_owned(), oid)
+            }
+            _ => Led::Nowhere,
         }
     }
 
