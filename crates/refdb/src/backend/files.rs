@@ -35,6 +35,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use bstr::ByteSlice;
+
 use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 use super::cursor::Cursor;
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
@@ -191,8 +193,10 @@ fn join(dir: &Path, folder: &str, bare: RefName<'_>) -> PathBuf {
     path
 }
 
-/// Returns whether a name can be made a path without leading out of the repository.
+/// Returns whether a name can be made a path without leading out of the repository, or to what has
+/// another name. With slashes at its end it leads to no file, and the system says what is there.
 fn may_be_path(name: RefName<'_>) -> bool {
+    let name = RefName::from_disk(name.as_bytes().trim_end_with(|end| end == '/'));
     name.is_well_formed() || is_safe(name.as_bytes())
 }
 
