@@ -49,7 +49,7 @@ pub enum WorktreeName<'a> {
     Linked {
         /// The id of the worktree: its directory in `worktrees/`.
         id: &'a [u8],
-        /// The name within that worktree.
+        /// The name within that worktree; empty where the worktree as a whole is named.
         name: &'a [u8],
     },
 }
@@ -85,12 +85,12 @@ pub fn worktree_name(name: &[u8]) -> WorktreeName<'_> {
             return WorktreeName::Main(bare);
         }
     } else if let Some(rest) = name.strip_prefix(b"worktrees/") {
-        let mut parts = rest.splitn(2, |&byte| byte == b'/');
-        if let (Some(id), Some(bare)) = (parts.next(), parts.next())
-            && !id.is_empty()
-            && !bare.is_empty()
-            && is_per_worktree(bare)
-        {
+        let slash = rest.iter().position(|&byte| byte == b'/');
+        let (id, bare) = match slash {
+            Some(at) => (&rest[..at], &rest[at + 1..]),
+            None => (rest, &rest[rest.len()..]),
+        };
+        if !id.is_empty() && (slash.is_none() || is_per_worktree(bare)) {
             return WorktreeName::Linked { id, name: bare };
         }
     }
@@ -129,10 +129,18 @@ mod tests {
                 name: b"refs/bisect/x"
             }
         );
+        assert_eq!(
+            worktree_name(b"worktrees/w"),
+            WorktreeName::Linked {
+                id: b"w",
+                name: b""
+            }
+        );
         for shared in [
             &b"worktrees/w/refs/heads/main"[..],
             b"refs/heads/main",
-            b"worktrees/w",
+            b"worktrees/",
+            b"worktrees//HEAD",
         ] {
             assert_eq!(worktree_name(shared), WorktreeName::Shared(shared));
         }

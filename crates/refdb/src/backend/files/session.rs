@@ -25,7 +25,7 @@ use super::{Files, overlay};
 use crate::backend::cursor::Cursor;
 use crate::backend::{Judge, Locked, Plan, Published, Ref, Refusal, Session, in_the_way};
 use crate::beside::{HALVES_MIN, both};
-use crate::error::{Error, ErrorKind, Reason, Result};
+use crate::error::{Error, ErrorKind, Reason, Result, io_text};
 use crate::layout::Place;
 use crate::lockfile::{Holder, LockFile, LockOptions, describe_refusal, sweep};
 use crate::name::{RefName, RefNameBuf};
@@ -88,6 +88,9 @@ impl FilesSession {
         let (place, bare) = files.layout.locate(name);
         let base = files.layout.dir(&place);
         let path = super::join(base, "", bare);
+        if bare.as_bytes().is_empty() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
         let lock = self.acquire(base, &path, lock_options)?;
         self.held.push(Held {
             name: name.to_owned(),
@@ -222,6 +225,9 @@ impl FilesSession {
         let (place, bare) = self.files.layout.locate(name);
         let base = self.files.layout.dir(&place);
         let path = &super::join(base, "", bare);
+        if bare.as_bytes().is_empty() {
+            return self.refuse_worktree(name, path);
+        }
         match error.kind() {
             io::ErrorKind::AlreadyExists => Refusal {
                 reason: if self.holds_in_other_case(name) {
@@ -250,6 +256,20 @@ impl FilesSession {
                 reason: Reason::Generic,
                 message: describe_refusal(self.files.system.as_ref(), path, error),
             },
+        }
+    }
+
+    /// Says why the name of a worktree as a whole is no ref: it is that of its folder.
+    fn refuse_worktree(&self, name: RefName<'_>, folder: &Path) -> Refusal {
+        match self.files.system.stat(folder) {
+            Ok(_) => blocked_by(name, &folder.display().to_string()),
+            Err(error) => {
+                let why = io_text(&error);
+                Refusal {
+                    reason: Reason::Generic,
+                    message: format!("Unable to create '{}.lock': {why}", folder.display()),
+                }
+            }
         }
     }
 
@@ -311,18 +331,7 @@ impl FilesSession {
         if swept.is_ok() && self.only_own_locks(&held.path) {
             return Ok(None);
         }
-        // The name of a worktree as a whole is its folder.
-        let end = match name.as_bytes().strip_prefix(b"worktrees/") {
-            Some(id) if !id.contains(&b'/') => "/",
-            _ => "",
-        };
-        let path = held.path.display();
-        let message =
-            format!("there is a non-empty directory '{path}{end}' blocking reference '{name}'");
-        Ok(Some(Refusal {
-            reason: Reason::NameConflict,
-            message,
-        }))
+        Ok(Some(blocked_by(name, &held.path.display().to_string())))
     }
 
     fn only_own_locks(&self, dir: &Path) -> bool {
@@ -337,6 +346,13 @@ impl FilesSession {
                 _ => self.held.iter().any(is_own),
             }
         })
+    }
+}
+
+fn blocked_by(name: RefName<'_>, folder: &str) -> Refusal {
+    Refusal {
+        reason: Reason::NameConflict,
+        message: format!("there is a non-empty directory '{folder}' blocking reference '{name}'"),
     }
 }
 
