@@ -6,14 +6,14 @@ use super::{Hint, Note, Revisions, shown};
 use crate::error::Result;
 use crate::name::{FormatOptions, is_well_formed};
 use crate::objects::ABBREVIATION_MIN;
-use crate::oid::ObjectId;
+use crate::oid::{ObjectFormat, ObjectId};
 
 impl Revisions<'_> {
     /// Returns the one object whose id begins with these digits; says so when there are several.
     pub(super) fn abbreviated(&self, hex: &[u8], hint: Hint) -> Result<Option<ObjectId>> {
-        if !self.is_hex(hex) {
+        let Some(hex) = self.digits(hex) else {
             return Ok(None);
-        }
+        };
         let candidates = self.odb.with_prefix(hex)?;
         if candidates.len() <= 1 {
             return Ok(candidates.first().copied());
@@ -44,12 +44,22 @@ impl Revisions<'_> {
 
     /// Returns whether a name could also be an abbreviated id, and one object has it.
     pub(super) fn is_abbreviation(&self, name: &[u8]) -> Result<bool> {
-        Ok(self.is_hex(name) && self.odb.with_prefix(name)?.len() == 1)
+        let Some(hex) = self.digits(name) else {
+            return Ok(false);
+        };
+        Ok(self.odb.with_prefix(hex)?.len() == 1)
     }
 
-    fn is_hex(&self, text: &[u8]) -> bool {
-        (ABBREVIATION_MIN..=self.odb.format().hex_len()).contains(&text.len())
-            && text.iter().all(u8::is_ascii_hexdigit)
+    /// Returns the digits of an abbreviated id. Git lets zeros follow where all digits are there, up
+    /// to the length of the longest ids of any format.
+    fn digits<'t>(&self, text: &'t [u8]) -> Option<&'t [u8]> {
+        let lengths = ABBREVIATION_MIN..=ObjectFormat::Sha256.hex_len();
+        let all = self.odb.format().hex_len();
+        let (digits, more) = text.split_at_checked(all).unwrap_or((text, b""));
+        let is_abbreviated = lengths.contains(&text.len())
+            && digits.iter().all(u8::is_ascii_hexdigit)
+            && more.iter().all(|&byte| byte == b'0');
+        is_abbreviated.then_some(digits)
     }
 
     /// Returns what `core.disambiguate` says.
