@@ -80,7 +80,7 @@ impl Paging {
             let Some(repository) = context.repository_if_any()? else {
                 return Ok(None);
             };
-            let text = repository.config().text("core.pager")?;
+            let text = repository.config().text_of_line("core.pager")?;
             Ok(text.map(|text| text.to_vec()))
         };
         let program = match variable("GIT_PAGER") {

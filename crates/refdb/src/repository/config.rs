@@ -98,8 +98,8 @@ impl Entry {
         Error::new(ErrorKind::Config, format!("{what}\n{place}"))
     }
 
-    /// Makes the error of a line that includes what cannot be included.
-    fn bad_include(&self, what: impl std::fmt::Display) -> Error {
+    /// Makes the error of a line that makes no sense to what reads the configuration line by line.
+    fn bad_line(&self, what: impl std::fmt::Display) -> Error {
         let place = match self.file() {
             Some(file) => format!("bad config line {} in file {}", self.line, file.display()),
             None => "unable to parse command-line config".to_owned(),
@@ -250,6 +250,21 @@ impl Config {
         match entry.value() {
             Some(value) => Ok(Some(value)),
             None => Err(entry.unparsable(format_args!("missing value for '{}'", entry.key))),
+        }
+    }
+
+    /// Returns the value of `key` as [`Config::text`] does, for a key that Git looks for line by line:
+    /// its error names the line and no variable.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] when the key has no `=`.
+    pub fn text_of_line(&self, key: &str) -> Result<Option<&BStr>> {
+        let Some(entry) = self.get(key) else {
+            return Ok(None);
+        };
+        match entry.value() {
+            Some(value) => Ok(Some(value)),
+            None => Err(entry.bad_line(format_args!("missing value for '{}'", entry.key))),
         }
     }
 

@@ -86,7 +86,7 @@ impl<'a> Includer<'a> {
             Some(path) => Some(self.resolve(path, &entry)?),
             None => {
                 let what = format!("missing value for '{}'", entry.key);
-                return Err(entry.bad_include(what));
+                return Err(entry.bad_line(what));
             }
         };
         let (scope, file) = (entry.scope, entry.file.clone());
@@ -193,14 +193,14 @@ impl<'a> Includer<'a> {
     /// Returns the path of an included file.
     fn resolve(&self, path: &BStr, entry: &Entry) -> Result<PathBuf> {
         let expanded = self.expand_home(path).ok_or_else(|| {
-            entry.bad_include(format_args!("could not expand include path '{path}'"))
+            entry.bad_line(format_args!("could not expand include path '{path}'"))
         })?;
         if expanded.is_absolute() {
             return Ok(expanded);
         }
         match entry.file() {
             Some(file) => Ok(file.parent().unwrap_or(Path::new("")).join(expanded)),
-            None => Err(entry.bad_include("relative config includes must come from files")),
+            None => Err(entry.bad_line("relative config includes must come from files")),
         }
     }
 }

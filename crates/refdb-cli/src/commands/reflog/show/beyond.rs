@@ -36,16 +36,21 @@ pub(super) fn hand_over(
         let setting = [b"core.pager=", program.as_slice()].concat();
         git.arg("-c").arg(OsStr::from_bytes(&setting));
     }
-    let log_has_its_own = context.repository()?.config().get("pager.log").is_some();
+    let config = context.repository()?.config();
+    let log_has_its_own = config.get("pager.log").is_some();
     match paging.wanted {
         Some(false) => git.arg("--no-pager"),
         Some(true) => git.arg("--paginate"),
         None if log_has_its_own => git.arg("--paginate"),
         None => &mut git,
     };
+    // A format on the command line would keep Git from reading what is set about notes.
+    match config.get("format.pretty") {
+        None => git.args(["-c", "format.pretty=oneline", "log", "--walk-reflogs"]),
+        Some(_) => git.args(["log", "--walk-reflogs", "--pretty=oneline"]),
+    };
     // Only a failure returns.
     let _ = git
-        .args(["log", "--walk-reflogs", "--pretty=oneline"])
         .arg(match pretty {
             Pretty::Raw => "--no-abbrev-commit",
             _ => "--abbrev-commit",
@@ -87,7 +92,7 @@ fn is_plain(entry: &Entry, config: &Config) -> bool {
             boolean().is_some()
         }
         ("log", "diffmerges") | ("notes" | "grep", _) => false,
-        ("diff", "tool" | "guitool") => value.is_some(),
+        ("diff", "tool" | "guitool") | ("core", "notesref") => value.is_some(),
         // Those with one more part are about kinds of files.
         ("diff", name) => name.contains('.'),
         ("color", "ui" | "diff") => {
