@@ -43,7 +43,10 @@ impl Output {
         self.buffer.clear();
         written.map_err(|error| match error.kind() {
             ErrorKind::BrokenPipe => Failure::OutputClosed,
-            _ => Failure::fatal(format!("write failure on standard output: {error}")),
+            _ => {
+                let why = refdb::error::io_text(&error);
+                Failure::fatal(format!("write failure on standard output: {why}"))
+            }
         })
     }
 }
