@@ -15,7 +15,7 @@ use std::cell::OnceCell;
 use std::io::ErrorKind::NotADirectory;
 
 use bstr::ByteSlice;
-use refdb::name::SYMREF_DEPTH_MAX;
+use refdb::name::{FormatOptions, SYMREF_DEPTH_MAX, is_well_formed};
 use refdb::objects::{Object, ObjectKind};
 use refdb::{RefName, RefNameBuf, Target, date};
 use serde_json::json;
@@ -569,7 +569,8 @@ fn default(context: &Context) -> Result<Vec<Vec<u8>>> {
             _ => break,
         }
     }
-    Err(Failure::fatal(match branch {
+    let may_be = |name: &RefNameBuf| is_well_formed(name.as_bytes(), FormatOptions::ONE_LEVEL);
+    Err(Failure::fatal(match branch.filter(may_be) {
         Some(branch) => {
             let name = branch.as_bytes();
             let name = name.strip_prefix(b"refs/heads/").unwrap_or(name).as_bstr();
