@@ -87,15 +87,23 @@ impl Entry {
     /// Makes the error of a value that makes no sense: what is wrong, and on a line of its own
     /// where the value stands.
     pub(crate) fn unparsable(&self, what: impl std::fmt::Display) -> Error {
+        Error::new(ErrorKind::Config, format!("{what}\n{}", self.place()))
+    }
+
+    /// Makes the error of a value that is none of those that its key can have.
+    pub(crate) fn senseless(&self) -> Error {
+        Error::new(ErrorKind::Config, self.place())
+    }
+
+    fn place(&self) -> String {
         let (key, line) = (&self.key, self.line);
-        let place = match self.file() {
+        match self.file() {
             Some(file) => {
                 let file = file.display();
                 format!("bad config variable '{key}' in file '{file}' at line {line}")
             }
             None => format!("unable to parse '{key}' from command-line config"),
-        };
-        Error::new(ErrorKind::Config, format!("{what}\n{place}"))
+        }
     }
 
     /// Makes the error of a line that makes no sense to what reads the configuration line by line.

@@ -31,7 +31,14 @@ pub(super) fn check(
     let git_dir = location.git_dir.as_path();
     if location.found == Found::Bare && !is_implicitly_bare(git_dir) {
         let config = protected()?;
-        if config.string("safe.barerepository") == Some(b"explicit".as_bstr()) {
+        let key = "safe.barerepository";
+        let entries = config.entries().iter().filter(|entry| entry.key() == key);
+        for entry in entries {
+            if !matches!(entry.value(), Some(value) if value == "explicit" || value == "all") {
+                return Err(entry.senseless());
+            }
+        }
+        if config.string(key) == Some(b"explicit".as_bstr()) {
             return Err(Error::new(
                 ErrorKind::Repository,
                 format!(
