@@ -138,9 +138,8 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
 
     /// Returns a cursor that stands on every ref whose value, or stored peeled value, is one of
     /// `oids`, and, if that is `wide`, on all that may lead there in other ways: symrefs, and tags
-    /// without a stored peeled value. It may stand on others, too. `None` if there is none that is
-    /// quicker than one over all refs.
-    fn refs_of_objects(&self, oids: &[ObjectId], wide: bool) -> Result<Option<Box<dyn Cursor>>>;
+    /// without a stored peeled value. It may stand on others, too.
+    fn refs_of_objects(&self, oids: &[ObjectId], wide: bool) -> Result<Box<dyn Cursor>>;
 }
 
 /// In which order reflog entries are read.

@@ -162,7 +162,7 @@ impl Store {
     /// # Errors
     /// `Corrupt` or `Io` for the files.
     pub fn refs(&self) -> Result<Refs> {
-        self.over(None)
+        Ok(Refs::over(self.backend.cursor()?))
     }
 
     /// Makes a cursor over refs among which are all that lead to one of `oids`, if none of these is
@@ -172,16 +172,7 @@ impl Store {
     /// # Errors
     /// `Corrupt` or `Io` for the files.
     pub fn refs_of_objects(&self, oids: &[ObjectId]) -> Result<Refs> {
-        self.over(self.backend.refs_of_objects(oids, true)?)
-    }
-
-    /// Makes a cursor of that one, or of one over all refs.
-    fn over(&self, cursor: Option<Box<dyn Cursor>>) -> Result<Refs> {
-        Ok(Refs {
-            cursor: cursor.map_or_else(|| self.backend.cursor(), Ok)?,
-            excluded: Vec::new(),
-            prefix: Vec::new(),
-        })
+        Ok(Refs::over(self.backend.refs_of_objects(oids, true)?))
     }
 
     /// Begins a transaction. Nothing is read or locked before it is prepared.
@@ -329,7 +320,7 @@ impl Store {
     /// # Errors
     /// `Corrupt` or `Io` for the files.
     pub fn refs_by_oid(&self, oid: ObjectId) -> Result<Vec<(RefNameBuf, Ref)>> {
-        let mut refs = self.over(self.backend.refs_of_objects(&[oid], false)?)?;
+        let mut refs = Refs::over(self.backend.refs_of_objects(&[oid], false)?);
         let mut found = Vec::new();
         while let Some(record) = refs.next()? {
             if record.target.oid() == Some(oid) || record.peeled == Some(oid) {
@@ -399,6 +390,14 @@ pub struct Refs {
 }
 
 impl Refs {
+    fn over(cursor: Box<dyn Cursor>) -> Self {
+        Refs {
+            cursor,
+            excluded: Vec::new(),
+            prefix: Vec::new(),
+        }
+    }
+
     /// Leaves out every ref whose name starts with one of `prefixes`, by jumping over the range.
     pub fn excluding(mut self, prefixes: impl IntoIterator<Item = Vec<u8>>) -> Self {
         self.excluded.extend(prefixes);

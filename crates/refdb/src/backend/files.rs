@@ -290,14 +290,9 @@ impl Backend for FilesBackend {
         Ok(Box::new(freeze::FrozenFiles::new(Arc::clone(&self.files))?))
     }
 
-    fn refs_of_objects(&self, oids: &[ObjectId], wide: bool) -> Result<Option<Box<dyn Cursor>>> {
-        // Loose refs are read as they are listed. A packed one is passed over by its id alone, if no
-        // tag can be among those without a peeled value.
-        if wide && !self.is_fully_peeled()? {
-            return Ok(None);
-        }
-        let overlay = overlay::Overlay::of_objects(Arc::clone(&self.files), oids);
-        Ok(Some(Box::new(overlay)))
+    fn refs_of_objects(&self, oids: &[ObjectId], wide: bool) -> Result<Box<dyn Cursor>> {
+        let overlay = overlay::Overlay::of_objects(Arc::clone(&self.files), oids, wide);
+        Ok(Box::new(overlay))
     }
 }
 

@@ -274,7 +274,7 @@ impl Backend for ReftableBackend {
         self.take_lock()
     }
 
-    fn refs_of_objects(&self, oids: &[ObjectId], wide: bool) -> Result<Option<Box<dyn Cursor>>> {
+    fn refs_of_objects(&self, oids: &[ObjectId], wide: bool) -> Result<Box<dyn Cursor>> {
         let mut found = self.find_all(&|tables, each| {
             for oid in oids {
                 reftable::refs_by_oid(tables, oid.as_bytes(), each)?;
@@ -286,7 +286,7 @@ impl Backend for ReftableBackend {
         })?;
         // A tag is found by its own id and by that of its commit.
         found.dedup_by(|next, kept| next.0 == kept.0);
-        Ok(Some(Box::new(ListCursor::new(found))))
+        Ok(Box::new(ListCursor::new(found)))
     }
 }
 

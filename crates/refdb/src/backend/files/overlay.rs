@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::loose::{self, Loose};
+use super::packed::Peeling;
 use super::packed_cursor::PackedCursor;
 use super::{Files, log};
 use crate::backend::cursor::{Cursor, Look, RefRecord, has_prefix};
@@ -53,7 +54,15 @@ pub(super) struct Overlay {
     prefix: Vec<u8>,
     current: Current,
     // Which packed refs are shown, if not all.
-    wanted: Option<Vec<ObjectId>>,
+    wanted: Option<Wanted>,
+}
+
+/// Whose refs are wanted.
+#[derive(Debug)]
+struct Wanted {
+    oids: Vec<ObjectId>,
+    // Whether that includes tags of which nobody stored what they peel to.
+    wide: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,10 +88,12 @@ impl Overlay {
         }
     }
 
-    /// Leaves out packed refs of which neither the value nor the peeled value is one of `oids`.
-    pub(super) fn of_objects(files: Arc<Files>, oids: &[ObjectId]) -> Self {
+    /// Leaves out packed refs of which neither the value nor the peeled value is one of `oids`; if
+    /// that is `wide`, only where no tag can be among those without a peeled value.
+    pub(super) fn of_objects(files: Arc<Files>, oids: &[ObjectId], wide: bool) -> Self {
+        let oids = oids.to_vec();
         Overlay {
-            wanted: Some(oids.to_vec()),
+            wanted: Some(Wanted { oids, wide }),
             ..Overlay::new(files)
         }
     }
@@ -97,8 +108,10 @@ impl Overlay {
         let refs = list(&self.files, prefix)?;
         let snapshot = self.files.packed.snapshot()?;
         let linked = self.files.layout.is_linked();
+        let tells_tags = snapshot.peeling() == Peeling::Fully;
+        let wanted = self.wanted.as_ref().filter(|of| tells_tags || !of.wide);
         let packed = PackedCursor::new(snapshot, self.null, linked);
-        self.packed = Some(packed.of_objects(self.wanted.clone()));
+        self.packed = Some(packed.of_objects(wanted.map(|of| of.oids.clone())));
         self.ranges
             .retain(|range| !range.prefix.starts_with(prefix));
         self.ranges.push(Range {
