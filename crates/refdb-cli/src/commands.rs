@@ -202,7 +202,7 @@ fn unknown(name: &[u8]) -> Failure {
 pub(crate) fn usage() -> String {
     "usage: refdb [-v | --version] [-h | --help] [-C <path>] [-c <name>=<value>]\n\
      \x20            [-p | --paginate | -P | --no-pager] [--no-replace-objects] [--bare]\n\
-    \x20            [--git-dir=<path>] [--work-tree=<path>] [--namespace=<name>]\n\
+     \x20            [--git-dir=<path>] [--work-tree=<path>] [--namespace=<name>]\n\
      \x20            [--config-env=<name>=<envvar>]\n\
      \x20            <command> [<args>]\n"
         .to_owned()

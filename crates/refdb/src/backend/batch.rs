@@ -10,8 +10,6 @@ pub(crate) struct Batch {
     /// The names, each with its target behind it, if it is a symref.
     text: Vec<u8>,
     rows: Vec<Row>,
-    /// Whether it is not yet known of some name whether it is well-formed.
-    unknown: bool,
     /// Whether all names have plain ends.
     plain_ends: bool,
     /// Whether all names were found to be well-formed.
@@ -38,7 +36,6 @@ impl Batch {
         Batch {
             text: Vec::with_capacity(text),
             rows: Vec::with_capacity(records),
-            unknown: false,
             plain_ends: true,
             well_formed: false,
         }
@@ -58,7 +55,6 @@ impl Batch {
     #[inline]
     pub(crate) fn push(&mut self, record: &RefRecord<'_>) {
         let name = record.name.as_bytes();
-        self.unknown |= matches!(record.look, Look::None);
         self.plain_ends &= has_plain_ends(name);
         self.text.extend_from_slice(name);
         let name_end = self.text.len();
@@ -82,7 +78,9 @@ impl Batch {
 
     /// Looks at all names in one pass, so that nearly never somebody has to look at each.
     pub(crate) fn look_at_names(&mut self) {
-        self.well_formed = self.unknown && self.plain_ends && has_plain_pairs(&self.text);
+        let is_unknown = |row: &Row| matches!(row.look, Look::None);
+        let unknown = self.rows.iter().any(is_unknown);
+        self.well_formed = unknown && self.plain_ends && has_plain_pairs(&self.text);
     }
 
     /// Returns the records as they were.

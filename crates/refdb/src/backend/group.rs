@@ -15,7 +15,7 @@ use std::collections::btree_map::Range;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 
-use super::cursor::{Cursor, Look, OverCursor, RefRecord};
+use super::cursor::{Cursor, Look, OverCursor, RefRecord, has_prefix};
 use super::{
     Judge, Locked, LogWrite, NewValue, Plan, Published, Ref, RefName, RefNameBuf, Session, Write,
 };
@@ -318,7 +318,7 @@ impl Cursor for WrittenCursor<'_> {
         let prefix = &self.prefix;
         self.present = valued
             .next()
-            .filter(|(name, _)| name.as_bytes().starts_with(prefix));
+            .filter(|(name, _)| has_prefix(name.as_bytes(), prefix));
         Ok(self.present.is_some())
     }
 

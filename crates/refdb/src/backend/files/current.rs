@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::Files;
 use super::loose::{self, Loose};
 use super::session::{FilesSession, Held};
+use super::{Files, unpeeled};
 use crate::backend::{Ref, Refusal};
 use crate::beside::{HALVES_MIN, both};
 use crate::error::{Reason, io_text};
@@ -68,11 +68,7 @@ fn read_all(files: &Files, locks: &mut [Held]) -> Vec<Current> {
             found.push(match read {
                 Ok(Loose::Found(target)) => {
                     held.loose = true;
-                    Current::Found(Ref {
-                        target,
-                        peeled: None,
-                        packed: false,
-                    })
+                    Current::Found(unpeeled(target))
                 }
                 Ok(Loose::Missing) => Current::NotLoose,
                 Ok(Loose::Directory) => {

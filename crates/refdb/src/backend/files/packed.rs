@@ -348,14 +348,20 @@ impl Snapshot {
 
     /// Returns where the name stands of the record that starts at `at`.
     fn name_at(&self, at: usize) -> Result<Range<usize>> {
-        let hex_len = self.format.hex_len();
-        let line = self.line(at);
-        match line.get(hex_len) {
-            Some(&byte) if is_space(byte) && line.len() > hex_len + 1 => {
-                Ok(at + hex_len + 1..at + line.len())
-            }
-            _ => Err(self.bad_line("unexpected line", at)),
-        }
+        let hex = at..at.saturating_add(self.format.hex_len());
+        let name = match self.slice(&hex).find_byte(b'\n') {
+            None => self.name_behind(hex.end),
+            Some(_) => None,
+        };
+        name.ok_or_else(|| self.bad_line("unexpected line", at))
+    }
+
+    /// Returns where the name stands of the record whose id ends at `hex_end`, on the same line.
+    fn name_behind(&self, hex_end: usize) -> Option<Range<usize>> {
+        let (&space, rest) = self.content().get(hex_end..)?.split_first()?;
+        let len = rest.find_byte(b'\n').filter(|len| *len > 0)?;
+        let start = hex_end + 1;
+        is_space(space).then_some(start..start + len)
     }
 
     /// Reads the record that starts at `at`.
@@ -364,23 +370,10 @@ impl Snapshot {
     /// `Corrupt` when there is no record.
     pub(super) fn record(&self, at: usize) -> Result<Record> {
         let bad_line = || self.bad_line("unexpected line", at);
-        let rest = self.content().get(at..).unwrap_or_default();
-        let (hex, rest) = rest
-            .split_at_checked(self.format.hex_len())
-            .ok_or_else(bad_line)?;
+        let hex = at..at.saturating_add(self.format.hex_len());
         // Digits are no line feed: what follows them is on the same line.
-        let oid = ObjectId::from_hex(hex).ok_or_else(bad_line)?;
-        let name = match rest.split_first() {
-            Some((&byte, rest)) if is_space(byte) => {
-                let len = rest
-                    .find_byte(b'\n')
-                    .filter(|len| *len > 0)
-                    .ok_or_else(bad_line)?;
-                let start = at + hex.len() + 1;
-                start..start + len
-            }
-            _ => return Err(bad_line()),
-        };
+        let oid = ObjectId::from_hex(self.slice(&hex)).ok_or_else(bad_line)?;
+        let name = self.name_behind(hex.end).ok_or_else(bad_line)?;
         if self.slice(&name).find_byte(0).is_some() {
             let text = self.slice(&name).as_bstr();
             let path = self.path.display();
