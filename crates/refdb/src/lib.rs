@@ -120,6 +120,7 @@ pub use name::{RefName, RefNameBuf};
 pub use oid::{ObjectFormat, ObjectId};
 pub use options::Options;
 pub use reflog::{LogEntry, Signature};
+pub use reftable::short;
 #[cfg(feature = "git")]
 pub use repository::Repository;
 pub use store::{Optimize, Refs, Resolved, Store};

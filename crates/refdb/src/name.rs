@@ -17,9 +17,12 @@ mod class;
 mod rules;
 
 use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use bstr::{BStr, ByteSlice};
+use reftable::short;
 
 pub use class::{
     WorktreeName, is_per_worktree, is_pseudoref, is_root_ref, is_root_ref_syntax, worktree_name,
@@ -33,12 +36,12 @@ use crate::error::{Error, ErrorKind, Result};
 /// chain of four symrefs and the direct ref they end in.
 pub const SYMREF_DEPTH_MAX: usize = 5;
 
-/// The name of a ref, borrowed.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The name of a ref, borrowed. Names are sorted by their bytes.
+#[derive(Clone, Copy, Eq)]
 pub struct RefName<'a>(&'a BStr);
 
 /// The name of a ref, owned.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Eq)]
 pub struct RefNameBuf(Vec<u8>);
 
 impl<'a> RefName<'a> {
@@ -113,6 +116,55 @@ impl RefNameBuf {
     /// Returns the bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+}
+
+impl PartialEq for RefName<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        short::same(self.0, other.0)
+    }
+}
+
+impl Ord for RefName<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        short::compare(self.0, other.0)
+    }
+}
+
+impl PartialOrd for RefName<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Hash for RefName<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+    }
+}
+
+impl PartialEq for RefNameBuf {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_name() == other.as_name()
+    }
+}
+
+impl Ord for RefNameBuf {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_name().cmp(&other.as_name())
+    }
+}
+
+impl PartialOrd for RefNameBuf {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+// As the bytes are: maps are asked for names by them.
+impl Hash for RefNameBuf {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_name().hash(state);
     }
 }
 

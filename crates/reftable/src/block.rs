@@ -8,8 +8,9 @@
 
 use crate::error::{Error, Result};
 use crate::header::read_be24;
-use crate::key::{common_prefix, read_key, split_key};
+use crate::key::{read_key, split_key};
 use crate::record::{Codec, Params};
+use crate::short::common_prefix;
 
 /// The type byte and the length that every block starts with.
 pub(crate) const HEAD_LEN: usize = 4;

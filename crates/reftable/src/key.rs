@@ -1,7 +1,7 @@
 //! Keys: how records store them, each by what it does not share with the one before it, and how they
 //! are compared (docs/format.md, "Records").
 
-use crate::varint;
+use crate::{short, varint};
 
 /// Reads the key at the start of `input` into `key`, which holds the key before it, and returns
 /// the three extra bits and the length read.
@@ -24,7 +24,7 @@ pub(crate) fn read_key(input: &[u8], key: &mut Vec<u8>) -> Option<(u8, usize)> {
             key.extend_from_slice(start);
             key.truncate(prefix_len + suffix.len());
         }
-        _ => key.extend_from_slice(suffix),
+        _ => short::push(key, suffix),
     }
     Some((extra, suffix_at + suffix.len()))
 }
@@ -37,7 +37,7 @@ const COPIED: usize = 16;
 fn is_greater(left: &[u8], right: &[u8]) -> bool {
     match (left.first(), right.first()) {
         (Some(left), Some(right)) if left != right => left > right,
-        _ => left > right,
+        _ => short::compare(left, right).is_gt(),
     }
 }
 
@@ -61,51 +61,4 @@ pub(crate) fn split_key(input: &[u8]) -> Option<(usize, u8, usize, &[u8])> {
         at,
         suffix,
     ))
-}
-
-/// Returns how many bytes two keys share at their start.
-#[inline]
-pub(crate) fn common_prefix(left: &[u8], right: &[u8]) -> usize {
-    let mut shared = 0;
-    for (left, right) in left.chunks_exact(8).zip(right.chunks_exact(8)) {
-        let (left, right) = (first_word(left), first_word(right));
-        if left != right {
-            return shared + (left ^ right).leading_zeros() as usize / 8;
-        }
-        shared += 8;
-    }
-    let tail = left[shared..].iter().zip(&right[shared..]);
-    shared + tail.take_while(|(left, right)| left == right).count()
-}
-
-/// Returns the first eight bytes as a number that sorts as the bytes do, zeros behind short ones.
-#[inline]
-pub(crate) fn first_word(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk() {
-        Some(word) => u64::from_be_bytes(*word),
-        None => {
-            let mut word = [0; 8];
-            word[..bytes.len()].copy_from_slice(bytes);
-            u64::from_be_bytes(word)
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn common_prefix_as_byte_by_byte(
-            start in proptest::collection::vec(any::<u8>(), 0..30),
-            left in proptest::collection::vec(any::<u8>(), 0..20),
-            right in proptest::collection::vec(any::<u8>(), 0..20),
-        ) {
-            let (left, right) = ([&start[..], &left].concat(), [&start[..], &right].concat());
-            let naive = left.iter().zip(&right).take_while(|(a, b)| a == b).count();
-            prop_assert_eq!(common_prefix(&left, &right), naive);
-        }
-    }
 }

@@ -43,6 +43,7 @@ mod key;
 mod merged;
 mod record;
 mod salvage;
+pub mod short;
 mod table;
 mod varint;
 mod walk;

@@ -12,9 +12,10 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crate::cursor::{LogCursor, RefCursor, Source, has_prefix};
+use crate::cursor::{LogCursor, RefCursor, Source};
 use crate::error::{Error, Result};
 use crate::record::{LogRecord, RefRecord, make_log_key, split_log_key};
+use crate::short::{self, has_prefix};
 use crate::table::Table;
 
 /// The merge of several sources by key.
@@ -194,7 +195,7 @@ impl<S: Source> Merge<S> {
 
     fn less(&self, left: usize, right: usize) -> bool {
         let (left, right) = (self.heap[left], self.heap[right]);
-        match self.sources[left].key().cmp(self.sources[right].key()) {
+        match short::compare(self.sources[left].key(), self.sources[right].key()) {
             Ordering::Less => true,
             Ordering::Equal => left > right,
             Ordering::Greater => false,

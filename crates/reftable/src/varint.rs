@@ -2,6 +2,8 @@
 //!
 //! Every value has exactly one encoding: each continuation adds one before it shifts.
 
+use crate::short;
+
 /// The longest encoding of a 64-bit value.
 const LEN_MAX: usize = 10;
 
@@ -51,7 +53,7 @@ fn push_long(out: &mut Vec<u8>, mut value: u64) {
         value -= 1;
         more = 0x80;
     }
-    out.extend_from_slice(&bytes[from..]);
+    short::push(out, &bytes[from..]);
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Refs that are copied out of a cursor, many at once, for another thread.
 
+use reftable::short;
+
 use super::cursor::{Look, RefRecord};
 use crate::name::{RefName, has_plain_ends, has_plain_pairs};
 use crate::oid::ObjectId;
@@ -56,7 +58,7 @@ impl Batch {
     pub(crate) fn push(&mut self, record: &RefRecord<'_>) {
         let name = record.name.as_bytes();
         self.plain_ends &= has_plain_ends(name);
-        self.text.extend_from_slice(name);
+        short::push(&mut self.text, name);
         let name_end = self.text.len();
         let oid = match record.target {
             TargetRef::Direct(oid) => Some(oid),

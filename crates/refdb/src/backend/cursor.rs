@@ -3,6 +3,8 @@
 //! Making a cursor and moving it are separate things: a fresh cursor stands before the first ref,
 //! and any number of seeks in any direction may follow. A record is borrowed from the cursor.
 
+use reftable::short::has_prefix;
+
 use crate::backend::Ref;
 use crate::backend::batch::Batch;
 use crate::error::Result;
@@ -86,16 +88,6 @@ pub(crate) trait Cursor: Send {
     fn name(&self) -> RefName<'_> {
         self.record().name
     }
-}
-
-/// Returns whether the name starts with the prefix.
-///
-/// No prefix is frequent, and comparing nothing is not free: a vectorized `memcmp` may load from the
-/// dangling address of an empty vector under a mask, which costs some processors more than reading a
-/// record does.
-#[inline]
-pub(crate) fn has_prefix(name: &[u8], prefix: &[u8]) -> bool {
-    prefix.is_empty() || name.starts_with(prefix)
 }
 
 /// Refs that were gathered beforehand.

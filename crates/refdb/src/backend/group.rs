@@ -15,7 +15,9 @@ use std::collections::btree_map::Range;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 
-use super::cursor::{Cursor, Look, OverCursor, RefRecord, has_prefix};
+use reftable::short::has_prefix;
+
+use super::cursor::{Cursor, Look, OverCursor, RefRecord};
 use super::{
     Judge, Locked, LogWrite, NewValue, Plan, Published, Ref, RefName, RefNameBuf, Session, Write,
 };

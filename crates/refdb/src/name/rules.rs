@@ -1,5 +1,7 @@
 //! The two rules for names: well-formed, as `git check-ref-format` answers, and safe.
 
+use reftable::short::has_prefix;
+
 /// What `check-ref-format` may let through beside full names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FormatOptions {
@@ -75,7 +77,7 @@ pub(crate) fn goes_on_plainly(well_formed: &[u8], name: &[u8]) -> bool {
     let before = start.len().checked_sub(1);
     let before = before.and_then(|at| name.get(at..)?.first_chunk());
     before.is_some_and(|before| {
-        well_formed.starts_with(start) && has_plain_ends(name) && !has_refused(before, last)
+        has_prefix(well_formed, start) && has_plain_ends(name) && !has_refused(before, last)
     })
 }
 

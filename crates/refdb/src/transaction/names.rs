@@ -9,6 +9,7 @@
 use std::collections::{HashMap, HashSet};
 
 use bstr::ByteSlice;
+use reftable::short::{common_prefix, has_prefix};
 
 use crate::backend::cursor::Cursor;
 use crate::backend::{RefFormat, Session, in_the_way};
@@ -103,7 +104,8 @@ impl<'e> Names<'e> {
         let mut known: &[u8] = b"";
         for &update in &values {
             let name = name(update);
-            if let Some(&next) = name.strip_prefix(previous).and_then(<[u8]>::first) {
+            let begins_alike = has_prefix(name, previous);
+            if let Some(&next) = name.get(previous.len()).filter(|_| begins_alike) {
                 // `a-b` sorts before `a/`, and `a` before both.
                 nested |= next == b'/';
                 sorted &= next >= b'/';
@@ -146,14 +148,6 @@ fn new_names(expansion: &Expansion<'_>, format: RefFormat) -> Vec<usize> {
             && takes_place(expansion, update, format)
     };
     (0..expansion.updates.len()).filter(is_new).collect()
-}
-
-/// Returns how many bytes two names share at their start.
-fn common_prefix(left: &[u8], right: &[u8]) -> usize {
-    let words = left.as_chunks::<8>().0.iter().zip(right.as_chunks().0);
-    let shared = words.take_while(|(left, right)| left == right).count() * 8;
-    let bytes = left.iter().zip(right).skip(shared);
-    shared + bytes.take_while(|(left, right)| left == right).count()
 }
 
 /// Returns whether `name` is that of a ref below `parent`.

@@ -5,6 +5,8 @@
 //! for each edit. Memory that is touched for the first time costs more than anything else that is
 //! done to an edit.
 
+use reftable::short;
+
 use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
 use crate::name::{FormatOptions, RefName, is_pseudoref, is_safe, is_well_formed};
 use crate::objects::{ObjectKind, Objects, Peeled};
@@ -77,7 +79,7 @@ impl Span {
     fn push(text: &mut Vec<u8>, bytes: &[u8]) -> Span {
         let count = |len: usize| u32::try_from(len).expect("checked for the whole edit");
         let start = count(text.len());
-        text.extend_from_slice(bytes);
+        short::push(text, bytes);
         let end = count(text.len());
         Span { start, end }
     }

@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use reftable::short::{self, first_word};
+
 use crate::beside::COUNT_MIN;
 
 /// Up to so many names are sorted by comparing them whole.
@@ -83,7 +85,7 @@ fn sort_part<'n>(indices: &mut [usize], name: impl Fn(usize) -> &'n [u8]) {
             }
         }
         group.sort_unstable_by(|low, high| {
-            let order = rest(low).cmp(rest(high));
+            let order = short::compare(rest(low), rest(high));
             order.then(low.index.cmp(&high.index))
         });
     }
@@ -108,18 +110,6 @@ fn shared_prefix<'n>(mut names: impl Iterator<Item = &'n [u8]>) -> usize {
         }
         shared.min(len).min(name.len())
     })
-}
-
-/// Returns the first eight bytes as a number that sorts as the bytes do, zeros behind short names.
-fn first_word(bytes: &[u8]) -> u64 {
-    match bytes.first_chunk() {
-        Some(word) => u64::from_be_bytes(*word),
-        None => {
-            let shifts = (0..WORD).rev().map(|at| 8 * at);
-            let places = bytes.iter().zip(shifts);
-            places.fold(0, |word, (&byte, shift)| word | u64::from(byte) << shift)
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{SectionCursor, Source, has_prefix};
+use super::{SectionCursor, Source};
 use crate::error::{Error, Result};
 use crate::record::{LogCodec, LogRecord, make_log_key, split_log_key};
+use crate::short::has_prefix;
 use crate::table::Table;
 
 /// Moves over the reflog entries of one table: by name, and from new to old under one name.

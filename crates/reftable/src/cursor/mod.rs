@@ -31,16 +31,6 @@ pub(crate) trait Source {
     fn key(&self) -> &[u8];
 }
 
-/// Returns whether the key starts with the prefix.
-///
-/// No prefix is the most frequent one, and comparing nothing is not free: a vectorized `memcmp`
-/// may load from the dangling address of an empty vector under a mask, which costs some processors
-/// more than decoding a record does.
-#[inline]
-pub(crate) fn has_prefix(key: &[u8], prefix: &[u8]) -> bool {
-    prefix.is_empty() || key.starts_with(prefix)
-}
-
 /// A cursor over the records of one kind in one table.
 pub(crate) struct SectionCursor<C> {
     table: Arc<Table>,

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{SectionCursor, Source, has_prefix};
+use super::{SectionCursor, Source};
 use crate::error::Result;
 use crate::record::{RefCodec, RefRecord};
+use crate::short::has_prefix;
 use crate::table::Table;
 
 /// Moves over the refs of one table in the order of their names, deletions included.

@@ -6,7 +6,7 @@
 
 use crate::block::{COUNT_LEN, RESTART_LEN};
 use crate::header::be24;
-use crate::key::common_prefix;
+use crate::short::{self, common_prefix};
 use crate::varint;
 
 /// The most restart points that a block can count.
@@ -104,7 +104,7 @@ impl BlockBuilder {
             &mut self.bytes,
             (suffix.len() as u64) << 3 | u64::from(extra),
         );
-        self.bytes.extend_from_slice(suffix);
+        short::push(&mut self.bytes, suffix);
         value(&mut self.bytes);
         let restarts = self.restarts.len() + usize::from(is_restart);
         if self.bytes.len() + restarts * RESTART_LEN + COUNT_LEN > self.block_size {
@@ -115,7 +115,7 @@ impl BlockBuilder {
             self.restarts.push(at);
         }
         self.last_key.truncate(shared);
-        self.last_key.extend_from_slice(&key[shared..]);
+        short::push(&mut self.last_key, &key[shared..]);
         self.entries += 1;
         Added::Yes
     }

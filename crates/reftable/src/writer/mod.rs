@@ -26,7 +26,7 @@ use crate::record::{
     Codec, IndexCodec, LogCodec, LogRecord, LogUpdate, LogValue, ObjectCodec, RefCodec, RefRecord,
     RefValue, is_oid, make_log_key,
 };
-use crate::varint;
+use crate::{short, varint};
 
 /// The block size that 0 stands for.
 const BLOCK_SIZE_DEFAULT: u32 = 4096;
@@ -247,8 +247,8 @@ impl<W: Write> Writer<W> {
             if let RefValue::Symref(target) = record.value {
                 push_bytes(out, target);
             } else {
-                out.extend_from_slice(oid);
-                out.extend_from_slice(peeled);
+                short::push(out, oid);
+                short::push(out, peeled);
             }
         })?;
         self.stats.refs += 1;

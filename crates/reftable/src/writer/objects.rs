@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use crate::key::{common_prefix, first_word};
+use crate::short::{self, common_prefix, first_word};
 
 /// The least and the greatest length to which object ids are abbreviated.
 const ID_LEN_MIN: usize = 2;
@@ -76,7 +76,7 @@ impl Objects {
     fn number(&mut self, id: &[u8]) -> Option<u32> {
         let word = first_word(id);
         if let Some(&known) = self.numbers.get(&word)
-            && self.id(known as usize) == id
+            && short::same(self.id(known as usize), id)
         {
             return Some(known);
         }
@@ -108,7 +108,7 @@ impl Objects {
         let mut order: Vec<(u64, usize)> = words.zip(0..).collect();
         order.sort_unstable_by(|low, high| {
             let words = low.0.cmp(&high.0);
-            words.then_with(|| id(low.1).cmp(id(high.1)))
+            words.then_with(|| short::compare(id(low.1), id(high.1)))
         });
         let same =
             |low: &(u64, usize), high: &(u64, usize)| low.0 == high.0 && id(low.1) == id(high.1);

@@ -10,7 +10,7 @@ use bstr::ByteSlice;
 use hashbrown::HashMap;
 use refdb::objects::{Header, Object, ObjectKind, Peeled};
 use refdb::revision::{Direction, Shortener};
-use refdb::{ObjectId, RefName, Store};
+use refdb::{ObjectId, RefName, Store, short};
 
 use super::atom::{Atom, Atoms, Kind, NameForm, Source};
 use super::content::{Content, ContentValues};
@@ -172,7 +172,7 @@ impl<'c> Values<'c> {
         for piece in pieces {
             let atom = match piece {
                 Piece::Literal(literal) => {
-                    out.extend_from_slice(literal);
+                    short::push(out, literal);
                     continue;
                 }
                 Piece::Atom(index) => atoms.get(*index),
@@ -180,7 +180,7 @@ impl<'c> Values<'c> {
             match atom {
                 // What lines consist of in the main, without a detour.
                 Some(atom) if matches!(atom.kind, Kind::RefName(NameForm::Full)) => {
-                    out.extend_from_slice(item.name.as_bytes());
+                    short::push(out, item.name.as_bytes());
                 }
                 Some(atom) if source(atom) == Source::Ref => self.push_of_ref(atom, item, out)?,
                 Some(atom) => {
@@ -306,7 +306,7 @@ impl<'c> Values<'c> {
                 return Ok(None);
             }
             Kind::ObjectType => {
-                out.extend_from_slice(header.kind.as_str().as_bytes());
+                short::push(out, header.kind.as_str().as_bytes());
                 return Ok(None);
             }
             Kind::ObjectSize => header.size,

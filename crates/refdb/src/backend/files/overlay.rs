@@ -9,11 +9,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use reftable::short::has_prefix;
+
 use super::loose::{self, Loose};
 use super::packed::Peeling;
 use super::packed_cursor::PackedCursor;
 use super::{Files, log};
-use crate::backend::cursor::{Cursor, Look, RefRecord, has_prefix};
+use crate::backend::cursor::{Cursor, Look, RefRecord};
 use crate::error::{Error, Result};
 use crate::name::{FormatOptions, RefName, is_root_ref, is_well_formed};
 use crate::oid::ObjectId;

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bstr::ByteSlice;
+use reftable::short;
 
 use crate::backend::Ref;
 use crate::error::{Error, ErrorKind, Result, io_text};
@@ -114,7 +115,7 @@ impl<'s> Forwards<'s> {
     /// # Errors
     /// As for [`Snapshot::find`].
     pub(super) fn find_ref(&mut self, name: &[u8]) -> Result<Option<Ref>> {
-        let is_ahead = name >= self.last.as_slice();
+        let is_ahead = short::compare(name, &self.last).is_ge();
         let from = if is_ahead {
             self.at
         } else {
@@ -122,7 +123,7 @@ impl<'s> Forwards<'s> {
         };
         self.at = self.snapshot.lower_bound(name, from)?;
         self.last.clear();
-        self.last.extend_from_slice(name);
+        short::push(&mut self.last, name);
         let found = self.snapshot.record_if_of(self.at, name)?;
         Ok(found.map(Record::into_ref))
     }
@@ -436,7 +437,7 @@ impl Snapshot {
             }
             let start = self.record_start(probe, low);
             let found = self.name_at(start)?;
-            if self.slice(&found) < name {
+            if short::compare(self.slice(&found), name).is_lt() {
                 low = self.after(found.end);
                 step = step.saturating_mul(4);
             } else {
@@ -447,7 +448,7 @@ impl Snapshot {
         while low < high {
             let start = self.record_start(low + (high - low) / 2, low);
             let found = self.name_at(start)?;
-            if self.slice(&found) < name {
+            if short::compare(self.slice(&found), name).is_lt() {
                 low = self.after(found.end);
             } else {
                 high = start;

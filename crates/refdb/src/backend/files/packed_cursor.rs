@@ -3,8 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use reftable::short::has_prefix;
+
 use super::packed::Snapshot;
-use crate::backend::cursor::{Cursor, Look, RefRecord, has_prefix};
+use crate::backend::cursor::{Cursor, Look, RefRecord};
 use crate::error::Result;
 use crate::name::{
     FormatOptions, RefName, goes_on_plainly, is_per_worktree, is_safe, is_well_formed,

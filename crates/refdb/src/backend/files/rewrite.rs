@@ -10,6 +10,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use reftable::short;
+
 use super::packed::{HEADER, PackedRefs, Peeling, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lockfile::{Holder, LockFile, LockOptions, describe_refusal, suffixed};
@@ -217,7 +219,7 @@ impl<'a> Sink<'a> {
         record.clear();
         value.oid.push_hex(&mut record);
         record.push(b' ');
-        record.extend_from_slice(name);
+        short::push(&mut record, name);
         record.push(b'\n');
         push_peeled(&mut record, value.peeled);
         let written = self.raw(&record);
@@ -266,7 +268,7 @@ fn merge(
         // Every record of the name is replaced, should there be several.
         while at < old.len() {
             let record = old.record(at)?;
-            if old.slice(&record.name) != edit.name {
+            if !short::same(old.slice(&record.name), edit.name) {
                 break;
             }
             at = record.all.end;

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use reftable::short::has_prefix;
 use reftable::{MergedRefs, RefValue};
 
 use super::stack::{Snapshot, Stack};
-use crate::backend::cursor::{Cursor, Look, RefRecord, has_prefix};
+use crate::backend::cursor::{Cursor, Look, RefRecord};
 use crate::error::Result;
 use crate::name::{RefName, is_root_ref};
 use crate::oid::{ObjectFormat, ObjectId};

@@ -1,5 +1,8 @@
 //! From a plan to the table that makes it true in one stack.
 
+use std::cmp::Ordering;
+
+use reftable::short;
 use reftable::{
     LogRecord, LogUpdate, LogValue, MergedLogs, MergedRefs, RefRecord, RefValue, Writer,
 };
@@ -100,12 +103,17 @@ impl<'a> Encoder<'_, 'a> {
             let mut old = MergedRefs::new(tables.clone()).live_only();
             let mut has_old = old.advance()?;
             for write in writes {
-                while has_old && old.name() < write.name.as_bytes() {
-                    writer.add_ref(old.record())?;
+                while has_old {
+                    let order = short::compare(old.name(), write.name.as_bytes());
+                    match order {
+                        Ordering::Less => writer.add_ref(old.record())?,
+                        Ordering::Equal => {}
+                        Ordering::Greater => break,
+                    }
                     has_old = old.advance()?;
-                }
-                if has_old && old.name() == write.name.as_bytes() {
-                    has_old = old.advance()?;
+                    if order.is_eq() {
+                        break;
+                    }
                 }
                 let (least, most) = match write.value {
                     NewValue::Deleted => (0, 0),

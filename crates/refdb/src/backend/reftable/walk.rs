@@ -1,8 +1,10 @@
 //! Reading many names of one stack.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use reftable::MergedRefs;
+use reftable::short::{self, has_prefix};
 
 use super::stack::Stack;
 use super::to_ref;
@@ -16,6 +18,8 @@ pub(super) struct Walk {
     merged: MergedRefs,
     /// Whether the cursor stands on the first record that is not before the last name asked for.
     stands: bool,
+    /// Whether that record is the one that was asked for.
+    is_it: bool,
     ended: bool,
     /// Whether there is no table, and so nothing at all.
     is_empty: bool,
@@ -27,6 +31,7 @@ impl Walk {
         Walk {
             merged: MergedRefs::new(tables.to_vec()),
             stands: false,
+            is_it: false,
             ended: false,
             is_empty: tables.is_empty(),
             last: Vec::new(),
@@ -39,7 +44,7 @@ impl Walk {
         }
         self.place(name.as_bytes())
             .map_err(|error| stack.format_error(error))?;
-        if self.stands && self.merged.name() == name.as_bytes() {
+        if self.is_it {
             return to_ref(stack, &self.merged.record());
         }
         Ok(None)
@@ -47,29 +52,44 @@ impl Walk {
 
     /// Returns whether no name begins with the one that was asked for last, which was not found.
     pub(super) fn is_alone(&self, name: RefName<'_>) -> bool {
-        !self.stands || !self.merged.name().starts_with(name.as_bytes())
+        !self.stands || !has_prefix(self.merged.name(), name.as_bytes())
     }
 
     /// Places the cursor on the first record that is not before `name`.
     fn place(&mut self, name: &[u8]) -> reftable::Result<()> {
-        let forward = self.last.as_slice() <= name;
+        let forward = short::compare(&self.last, name).is_le();
         self.last.clear();
-        self.last.extend_from_slice(name);
+        short::push(&mut self.last, name);
+        self.is_it = false;
         if forward && self.ended {
             return Ok(());
         }
         if forward && self.stands {
-            if self.merged.name() < name {
-                self.stands = self.merged.advance()?;
-                self.ended = !self.stands;
+            if self.stands_before(name) {
+                self.advance()?;
             }
-            if self.ended || self.merged.name() >= name {
+            if self.ended || !self.stands_before(name) {
                 return Ok(());
             }
         }
         self.merged.seek(name)?;
+        self.advance()?;
+        self.stands_before(name);
+        Ok(())
+    }
+
+    fn advance(&mut self) -> reftable::Result<()> {
         self.stands = self.merged.advance()?;
         self.ended = !self.stands;
         Ok(())
+    }
+
+    /// Returns whether the cursor stands on a record before `name`, and notes whether on that of it.
+    fn stands_before(&mut self, name: &[u8]) -> bool {
+        let order = self
+            .stands
+            .then(|| short::compare(self.merged.name(), name));
+        self.is_it = order == Some(Ordering::Equal);
+        order == Some(Ordering::Less)
     }
 }
