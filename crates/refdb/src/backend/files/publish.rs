@@ -16,14 +16,17 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use reftable::short;
+
 use super::Files;
 use super::directories;
 use super::known_dirs::KnownDirs;
 use super::log;
 use super::log_write::WholeLogs;
 use super::loose;
+use super::packed::Forwards;
 use super::rewrite::{PackedEdit, PackedLock, PackedValue, is_written_by_another};
-use super::session::FilesSession;
+use super::session::{ByName, FilesSession};
 use super::sync::{self, MANY_MIN};
 use crate::backend::{NewValue, Plan, Published, committed_in_part};
 use crate::error::{Error, ErrorKind, Result, io_text};
@@ -143,8 +146,8 @@ impl FilesSession {
             }
         }
         if !plan.ended.is_empty() {
-            let by_name = self.held_by_name();
-            let held = |name: &RefName<'_>| self.find_held(&by_name, *name);
+            let mut by_name = ByName::of(&self.held);
+            let held = |name: &RefName<'_>| by_name.find(&self.held, *name);
             let ended: Vec<usize> = plan.ended.iter().filter_map(held).collect();
             self.planned.log_unlinks.extend(ended);
         }
@@ -155,13 +158,13 @@ impl FilesSession {
 
     /// Finds the lock of every write, and takes those that are missing.
     fn assign<'a>(&mut self, plan: &Plan<'a>) -> Result<Vec<Assigned<'a>>> {
-        let by_name = self.held_by_name();
+        let mut by_name = ByName::of(&self.held);
         let mut writes = Vec::new();
         for write in plan.writes() {
             let mut assigned = Assigned {
                 name: write.name,
                 value: write.value,
-                held: self.find_held(&by_name, write.name),
+                held: by_name.find(&self.held, write.name),
             };
             let needs_none = (plan.initial || plan.renames) && assigned.may_be_packed();
             if assigned.held.is_none() && !needs_none {
@@ -170,23 +173,6 @@ impl FilesSession {
             writes.push(assigned);
         }
         Ok(writes)
-    }
-
-    /// Returns the indices of the locks in the order of their names.
-    fn held_by_name(&self) -> Vec<usize> {
-        let mut by_name: Vec<usize> = (0..self.held.len()).collect();
-        by_name.sort_by(|&low, &high| self.held_name(low).cmp(&self.held_name(high)));
-        by_name
-    }
-
-    fn find_held(&self, by_name: &[usize], name: RefName<'_>) -> Option<usize> {
-        let name = Some(name.as_bytes());
-        let found = by_name.binary_search_by(|&index| self.held_name(index).cmp(&name));
-        by_name.get(found.ok()?).copied()
-    }
-
-    fn held_name(&self, index: usize) -> Option<&[u8]> {
-        self.held.get(index).map(|held| held.name.as_bytes())
     }
 
     /// Returns whether so many direct refs are better written into packed-refs than one by one.
@@ -211,13 +197,14 @@ impl FilesSession {
         let mut lock =
             PackedLock::acquire(&files.system, &self.holder, &files.packed, &files.options)?;
         let old = files.packed.snapshot()?;
+        let mut packed = Forwards::over(&old);
         let mut edits = Vec::new();
         for write in writes {
             let (place, bare) = files.layout.locate(write.name);
             let name = bare.as_bytes();
             match write.value {
                 NewValue::Deleted => {
-                    if place == Place::Common && old.find(name)?.is_some() {
+                    if place == Place::Common && packed.find_ref(name)?.is_some() {
                         edits.push(PackedEdit { name, value: None });
                     }
                 }
@@ -230,7 +217,7 @@ impl FilesSession {
         }
         if !edits.is_empty() {
             // Names with a worktree before them are sorted by what is behind it.
-            edits.sort_by_key(|edit| edit.name);
+            edits.sort_by(|low, high| short::compare(low.name, high.name));
             lock.write(&old, &edits, None, &files.options)?;
         }
         self.planned.packed = Some(lock);

@@ -8,6 +8,7 @@
 //! 3. No lock is an open file: a large write needs no more descriptors than a small one.
 //! 4. Directories are not looked at before a lock fails for want of one; so each is created once.
 
+use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -61,6 +62,34 @@ pub(super) struct Held {
     pub(super) loose: bool,
     /// Whether a directory that is not empty is in the way of a loose ref.
     pub(super) blocked: bool,
+}
+
+/// Which of the locks is that of a name. Names that are asked for in their order take a step each.
+pub(super) struct ByName {
+    /// The indices of the locks in the order of their names.
+    sorted: Vec<usize>,
+    /// Which of them comes after the one that was found last.
+    next: usize,
+}
+
+impl ByName {
+    pub(super) fn of(held: &[Held]) -> Self {
+        let mut sorted: Vec<usize> = (0..held.len()).collect();
+        sorted.sort_by(|&low, &high| held[low].name.cmp(&held[high].name));
+        ByName { sorted, next: 0 }
+    }
+
+    /// Returns the index of the lock; `held` may have more of them by now, which are not found.
+    pub(super) fn find(&mut self, held: &[Held], name: RefName<'_>) -> Option<usize> {
+        let compare = |&index: &usize| held[index].name.as_name().cmp(&name);
+        let is_next = self.sorted.get(self.next).map(compare) == Some(Ordering::Equal);
+        let at = match is_next {
+            true => self.next,
+            false => self.sorted.binary_search_by(compare).ok()?,
+        };
+        self.next = at + 1;
+        self.sorted.get(at).copied()
+    }
 }
 
 impl FilesSession {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::known_dirs::KnownDirs;
 use super::publish::add_parent;
-use super::session::FilesSession;
+use super::session::{ByName, FilesSession};
 use crate::error::{Error, Result};
 use crate::lockfile::journal::{Journal, Step, Steps};
 use crate::system::{FileKind, Stat, System};
@@ -99,11 +99,7 @@ impl FilesSession {
         dirs: &mut KnownDirs,
         steps: &mut Steps,
     ) -> Result<()> {
-        let mut by_name: Vec<(&[u8], usize)> = (self.held.iter())
-            .zip(guards)
-            .filter_map(|(held, guard)| Some((held.name.as_bytes(), (*guard)?)))
-            .collect();
-        by_name.sort_unstable();
+        let mut by_name = ByName::of(&self.held);
         for append in &self.planned.logs {
             let name = append.name.as_name();
             let (_, path) = self.files.log_path(name);
@@ -115,8 +111,8 @@ impl FilesSession {
                 }
                 Some(len) => len,
             };
-            let at = by_name.binary_search_by(|(held, _)| (*held).cmp(name.as_bytes()));
-            if let Some(&(_, guard)) = at.ok().and_then(|at| by_name.get(at)) {
+            let guard = by_name.find(&self.held, name);
+            if let Some(guard) = guard.and_then(|index| *guards.get(index)?) {
                 let lines = append.lines.clone();
                 steps.add(guard, Step::Append { path, len, lines });
             }
