@@ -513,6 +513,7 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system::OsSystem;
 
     fn snapshot(content: &str) -> Result<Snapshot> {
         let bytes = Bytes::copy_from_slice(content.as_bytes());
@@ -670,6 +671,38 @@ mod tests {
         assert!(!is_settled(second, 999_000_000));
         assert!(is_settled(second, 900_000_000));
         assert!(!is_settled(second, 2_000_000_000));
+    }
+
+    #[test]
+    fn a_young_file_is_read_again_only_if_it_is_small_or_another_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("packed-refs");
+        let system: Arc<dyn System> = Arc::new(OsSystem::new());
+        let packed = PackedRefs::new(system, path.clone(), ObjectFormat::Sha1);
+        let written = |digit: char, records: usize| {
+            let record = |at: usize| format!("{} refs/heads/{at:09}\n", hex(digit));
+            let records: String = (0..records).map(record).collect();
+            let content = format!("# pack-refs with: peeled fully-peeled sorted \n{records}");
+            let new = dir.path().join("new");
+            std::fs::write(&new, content).unwrap();
+            // However long this takes, the file stays young.
+            let soon = std::time::SystemTime::now() + Duration::from_secs(3600);
+            let file = std::fs::File::options().write(true).open(&new);
+            file.and_then(|file| file.set_modified(soon)).unwrap();
+            std::fs::rename(&new, &path).unwrap();
+            packed.snapshot().unwrap()
+        };
+        let value =
+            |snapshot: &Snapshot| snapshot.find(b"refs/heads/000000000").unwrap().unwrap().oid;
+
+        let large = written('a', 2000);
+        assert!(large.len() as u64 >= MAP_MIN);
+        assert!(Arc::ptr_eq(&large, &packed.snapshot().unwrap()));
+        // As long as the file is mapped, another one of its length has another inode.
+        let another = written('b', 2000);
+        assert_ne!(value(&another), value(&large));
+        let small = written('c', 2);
+        assert!(!Arc::ptr_eq(&small, &packed.snapshot().unwrap()));
     }
 
     #[test]
