@@ -36,6 +36,8 @@ pub(crate) struct GroupSession<'b> {
     released: HashSet<RefNameBuf>,
     /// Names that were locked for the plan that is to come.
     fresh: HashSet<RefNameBuf>,
+    /// What was read without a lock. The group is one moment: it is not read again.
+    read: HashMap<RefNameBuf, Option<Ref>>,
     /// What the plans leave, by name; `None` where the ref is deleted.
     written: BTreeMap<RefNameBuf, Option<Ref>>,
     logs: Vec<LogEntryOf>,
@@ -66,6 +68,7 @@ impl<'b> GroupSession<'b> {
             locked: HashMap::new(),
             released: HashSet::new(),
             fresh: HashSet::new(),
+            read: HashMap::new(),
             written: BTreeMap::new(),
             logs: Vec::new(),
             logged: HashSet::new(),
@@ -227,10 +230,14 @@ impl Session for GroupSession<'_> {
     }
 
     fn read(&mut self, name: RefName<'_>) -> Result<Option<Ref>> {
-        match self.written.get(name.as_bytes()) {
-            Some(written) => Ok(written.clone()),
-            None => self.session.read(name),
+        let bytes = name.as_bytes();
+        let known = self.written.get(bytes).or_else(|| self.locked.get(bytes));
+        if let Some(known) = known.or_else(|| self.read.get(bytes)) {
+            return Ok(known.clone());
         }
+        let found = self.session.read(name)?;
+        self.read.insert(name.to_owned(), found.clone());
+        Ok(found)
     }
 
     fn any_packed(&self, names: &[RefName<'_>]) -> Result<Option<bool>> {

@@ -19,7 +19,7 @@ use bstr::ByteSlice;
 use super::current::Current;
 use super::directories::{self, EmptyDirs};
 use super::loose::{self, Loose};
-use super::packed::Forwards;
+use super::packed::{Forwards, Snapshot};
 use super::packed_cursor::PackedCursor;
 use super::publish::Planned;
 use super::{Files, overlay};
@@ -48,6 +48,8 @@ pub(super) struct FilesSession {
     pub(super) created_dirs: Vec<PathBuf>,
     pub(super) empty_dirs: EmptyDirs,
     pub(super) planned: Planned,
+    // packed-refs as it was after the last locks were taken.
+    packed: Option<Arc<Snapshot>>,
 }
 
 /// A name whose lock is held.
@@ -102,6 +104,7 @@ impl FilesSession {
             can_link: true,
             created_dirs: Vec::new(),
             empty_dirs: EmptyDirs::default(),
+            packed: None,
             planned: Planned::default(),
         }
     }
@@ -413,6 +416,7 @@ impl Session for FilesSession {
         // Loose refs first, packed-refs afterwards: this is the order that misses none.
         let mut loose = self.read_loose(first).into_iter();
         let packed = self.files.packed.snapshot()?;
+        self.packed = Some(Arc::clone(&packed));
         let mut packed = Forwards::over(&packed);
         let mut index = first;
         for (at, taken) in taken.into_iter().enumerate() {
@@ -451,7 +455,10 @@ impl Session for FilesSession {
     }
 
     fn names(&mut self) -> Result<Box<dyn Cursor + '_>> {
-        let snapshot = self.files.packed.snapshot()?;
+        let snapshot = match &self.packed {
+            Some(packed) => Arc::clone(packed),
+            None => self.files.packed.snapshot()?,
+        };
         let null = ObjectId::null(self.files.options.object_format);
         let linked = self.files.layout.is_linked();
         Ok(Box::new(PackedCursor::new(snapshot, null, linked)))
