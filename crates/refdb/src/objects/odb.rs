@@ -165,6 +165,9 @@ impl Odb {
                 size: 0,
             }));
         }
+        if let Some(header) = self.loose_header(oid) {
+            return Ok(Some(header));
+        }
         self.with_handles(|handles| {
             let id = to_gix(&oid);
             for handle in handles {
@@ -181,6 +184,19 @@ impl Odb {
             }
             Ok(None)
         })
+    }
+
+    /// Returns kind and size of an object of the repository that is not packed, before the database
+    /// has been opened: a ref is moved to a new commit as a rule, which asks for nothing else.
+    fn loose_header(&self, oid: ObjectId) -> Option<Header> {
+        if self.stores.get().is_some() {
+            return None;
+        }
+        let objects = gix_odb::loose::Store::at(self.dir(), gix_kind(self.format));
+        // What cannot be read there may be packed, and if not, the database says what is wrong.
+        let (size, kind) = objects.try_header(to_gix(&oid)).ok()??;
+        let kind = kind_from_gix(kind);
+        Some(Header { kind, size })
     }
 
     /// Reads an object; `None` if it is missing.
