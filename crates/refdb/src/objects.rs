@@ -12,6 +12,8 @@
 //! ```
 
 #[cfg(feature = "git")]
+mod first;
+#[cfg(feature = "git")]
 mod odb;
 #[cfg(feature = "git")]
 mod storage;

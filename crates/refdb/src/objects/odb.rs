@@ -22,6 +22,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use gix_object::Find;
@@ -29,7 +30,7 @@ use gix_odb::Header as _;
 use gix_odb::store::init;
 
 use super::storage::{Storage, Storages};
-use super::{ObjectKind, Objects, Peeled};
+use super::{ObjectKind, Objects, Peeled, first};
 use crate::error::{Error, ErrorKind, Result};
 use crate::oid::{ObjectFormat, ObjectId};
 
@@ -60,6 +61,7 @@ pub struct Odb {
     format: ObjectFormat,
     dirs: Vec<PathBuf>,
     stores: OnceLock<Vec<Arc<Store>>>,
+    was_asked: AtomicBool,
     // Handles that no thread uses at the moment: they hold what was opened.
     idle: Mutex<Vec<Vec<Handle>>>,
     storages: Mutex<Option<Storages>>,
@@ -99,6 +101,7 @@ impl Odb {
             format,
             dirs,
             stores: OnceLock::new(),
+            was_asked: AtomicBool::new(false),
             idle: Mutex::new(Vec::new()),
             storages: Mutex::new(None),
             read_replacements: OnceLock::new(),
@@ -165,7 +168,9 @@ impl Odb {
                 size: 0,
             }));
         }
-        if let Some(header) = self.loose_header(oid) {
+        if !self.was_asked.swap(true, Ordering::Relaxed)
+            && let Some(header) = first::header(self.dir(), self.format, &oid)
+        {
             return Ok(Some(header));
         }
         self.with_handles(|handles| {
@@ -184,19 +189,6 @@ impl Odb {
             }
             Ok(None)
         })
-    }
-
-    /// Returns kind and size of an object of the repository that is not packed, before the database
-    /// has been opened: a ref is moved to a new commit as a rule, which asks for nothing else.
-    fn loose_header(&self, oid: ObjectId) -> Option<Header> {
-        if self.stores.get().is_some() {
-            return None;
-        }
-        let objects = gix_odb::loose::Store::at(self.dir(), gix_kind(self.format));
-        // What cannot be read there may be packed, and if not, the database says what is wrong.
-        let (size, kind) = objects.try_header(to_gix(&oid)).ok()??;
-        let kind = kind_from_gix(kind);
-        Some(Header { kind, size })
     }
 
     /// Reads an object; `None` if it is missing.
@@ -432,7 +424,7 @@ fn open(dir: &Path, format: ObjectFormat) -> io::Result<Store> {
     )
 }
 
-fn gix_kind(format: ObjectFormat) -> gix_hash::Kind {
+pub(super) fn gix_kind(format: ObjectFormat) -> gix_hash::Kind {
     match format {
         ObjectFormat::Sha1 => gix_hash::Kind::Sha1,
         ObjectFormat::Sha256 => gix_hash::Kind::Sha256,
@@ -443,7 +435,7 @@ pub(super) fn to_gix(oid: &ObjectId) -> &gix_hash::oid {
     gix_hash::oid::from_bytes_unchecked(oid.as_bytes())
 }
 
-fn kind_from_gix(kind: gix_object::Kind) -> ObjectKind {
+pub(super) fn kind_from_gix(kind: gix_object::Kind) -> ObjectKind {
     match kind {
         gix_object::Kind::Commit => ObjectKind::Commit,
         gix_object::Kind::Tree => ObjectKind::Tree,

@@ -122,7 +122,7 @@ impl Place {
 }
 
 /// Returns where an object lies that is in no pack.
-fn loose_path(folder: &Path, oid: ObjectId) -> PathBuf {
+pub(super) fn loose_path(folder: &Path, oid: ObjectId) -> PathBuf {
     let mut hex = Vec::new();
     oid.push_hex(&mut hex);
     let (start, rest) = hex.split_at(2);
