@@ -59,14 +59,13 @@ impl Program {
             None => Stdio::null(),
         };
         let mut errors = tempfile::tempfile().map_err(failed)?;
-        let start = Instant::now();
-        let child = self
-            .command(dir, args)
+        let mut command = self.command(dir, args);
+        command
             .stdin(stdin)
             .stdout(stdout)
-            .stderr(errors.try_clone().map_err(failed)?)
-            .spawn()
-            .map_err(failed)?;
+            .stderr(errors.try_clone().map_err(failed)?);
+        let start = Instant::now();
+        let child = command.spawn().map_err(failed)?;
         let limited = self.limit.map(|limit| Watchdog::start(child.id(), limit));
         let used = child.wait4().map_err(failed)?;
         let time = start.elapsed();
