@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bstr::{BString, ByteSlice};
 use refdb_testkit::clone_like::clone_like;
@@ -47,6 +47,9 @@ fn migrate_silently(repo: &Repo, to: RefFormat) {
         (b"".as_bstr(), b"".as_bstr())
     );
 }
+
+/// For how long a migration waits for slow processes, if no other has written meanwhile.
+const WAITED_ALONE: Duration = Duration::from_secs(2);
 
 /// Returns which format Git takes the repository for.
 fn format_of(repo: &Repo) -> String {
@@ -384,6 +387,7 @@ for_every_format! {
                 "files" => RefFormat::Reftable,
                 _ => RefFormat::Files,
             };
+            let begun = Instant::now();
             let (written, said) = std::thread::scope(|scope| {
                 let migrating = scope.spawn(|| migrate(&repo, to).run());
                 // It is over by then, but for what keeps latecomers out.
@@ -396,8 +400,9 @@ for_every_format! {
             });
             if written {
                 // So slow a process is not waited for, but told of.
+                assert!(begun.elapsed() > WAITED_ALONE, "{name} is lost: it was not waited for");
                 assert!(said.stderr.contains_str("still run"), "{name} is lost, and nobody is told");
-                eprintln!("no time to show that {name} is waited for: this test stood still for two seconds");
+                eprintln!("no time to show that {name} is waited for: this test stood still for {WAITED_ALONE:?}");
                 return;
             }
             assert!(said.status.success() && said.stderr.is_empty(), "{}", said.stderr.as_bstr());
