@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use refdb::{Edit, ObjectId, Optimize, RefName, Refs};
+use refdb::{Edit, ObjectId, Optimize, RefName, Refs, Resolved};
 use refdb_testkit::clone_like::clone_like;
+use refdb_testkit::repo::Repo;
 use refdb_testkit::rng::Rng;
-use refdb_testkit::{Format, for_every_format, ours};
+use refdb_testkit::{Format, RefFormat, for_every_format, ours};
 
 type Map = BTreeMap<Vec<u8>, String>;
 
@@ -172,6 +173,52 @@ for_every_format! {
         let mut refs = store.refs().expect("a cursor");
         refs.seek_prefix(b"refs/tags/").expect("a seek");
         assert_eq!(take(&mut refs, 1), Vec::<Vec<u8>>::new());
+    }
+
+    fn refs_of_an_object_among_many(format) {
+        let repo = Repo::init_bare(format);
+        let (commits, tag) = (&repo.objects().commits, &repo.objects().tags[0]);
+        let mut script = String::new();
+        for number in 0..40_000_u32 {
+            // Names that share little, in no order.
+            let name = number.wrapping_mul(2_654_435_761);
+            let value = if number % 1000 == 7 { &tag.id } else { &commits[number as usize % 3] };
+            script += &format!("create refs/topics/{name:08x}-{number} {value}\n");
+        }
+        script += &format!("create refs/heads/main {}\n", commits[1]);
+        repo.update_refs(script);
+        let link = ["symbolic-ref", "refs/remotes/origin/HEAD", "refs/heads/main"];
+        repo.git(link).run().ok();
+        if format.refs == RefFormat::Reftable {
+            let tables = repo.git_dir().join("reftable").read_dir().expect("a stack");
+            let lens = tables.map(|file| file.and_then(|file| file.metadata()).expect("a file").len());
+            assert!(lens.sum::<u64>() > 1 << 20, "so few are looked for by one thread");
+        }
+        let repository = ours::open(&repo.git_dir());
+        let store = repository.store();
+        for id in [&commits[0], &commits[1], &tag.id, &tag.peeled] {
+            let oid = ObjectId::from_hex(id.as_bytes()).expect("an id");
+            let told = repo.git(["for-each-ref", "--format=%(refname)", "--points-at", id]);
+            let told: Vec<String> = told.run().text().lines().map(str::to_owned).collect();
+            let mut refs = store.refs_of_objects(&[oid]).expect("a cursor");
+            let mut found = Vec::new();
+            while let Some(record) = refs.next().expect("the store is whole") {
+                let resolved = store.resolve(record.name).expect("it can be read");
+                let leads_there = |to: &Resolved| to.oid == oid || to.peeled == Some(oid);
+                // Where nobody stored what a tag peels to, it is among them to be looked at.
+                let is_tag = |to: &Resolved| to.oid.to_string() == tag.id && tag.peeled == *id;
+                // Git lists no root refs here.
+                let is_listed = record.name.as_bytes().starts_with(b"refs/");
+                if is_listed && resolved.is_some_and(|to| leads_there(&to) || is_tag(&to)) {
+                    found.push(record.name.to_string());
+                }
+            }
+            assert!(told.len() > 10 && told.is_sorted(), "{} of {id}", told.len());
+            assert_eq!(found.len(), told.len(), "{id}");
+            for (found, told) in found.iter().zip(&told) {
+                assert_eq!(found, told, "{id}");
+            }
+        }
     }
 
     fn refs_by_object_id(format) {
