@@ -104,8 +104,9 @@ impl<'e> Names<'e> {
         let mut known: &[u8] = b"";
         for &update in &values {
             let name = name(update);
-            let begins_alike = has_prefix(name, previous);
-            if let Some(&next) = name.get(previous.len()).filter(|_| begins_alike) {
+            if has_prefix(name, previous)
+                && let Some(&next) = name.get(previous.len())
+            {
                 // `a-b` sorts before `a/`, and `a` before both.
                 nested |= next == b'/';
                 sorted &= next >= b'/';

@@ -3,15 +3,12 @@
 
 use std::ops::Range;
 
-use reftable::short::{self, first_word};
+use reftable::short::{self, common_prefix, first_word};
 
 use crate::beside::COUNT_MIN;
 
 /// Up to so many names are sorted by comparing them whole.
 const SMALL: usize = 12;
-
-/// How many bytes of a name one number holds.
-const WORD: usize = size_of::<u64>();
 
 /// The bytes of one name that are looked at, and which name it is.
 struct Key {
@@ -98,17 +95,7 @@ fn sort_part<'n>(indices: &mut [usize], name: impl Fn(usize) -> &'n [u8]) {
 fn shared_prefix<'n>(mut names: impl Iterator<Item = &'n [u8]>) -> usize {
     let first = names.next().unwrap_or_default();
     names.fold(first.len(), |len, name| {
-        let mut shared = 0;
-        while shared < len {
-            let at = |name: &[u8]| first_word(name.get(shared..).unwrap_or_default());
-            let differing = at(first) ^ at(name);
-            if differing != 0 {
-                shared += differing.leading_zeros() as usize / 8;
-                break;
-            }
-            shared += WORD;
-        }
-        shared.min(len).min(name.len())
+        common_prefix(first.get(..len).unwrap_or_default(), name)
     })
 }
 

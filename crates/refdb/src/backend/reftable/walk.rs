@@ -65,9 +65,10 @@ impl Walk {
             return Ok(());
         }
         if forward && self.stands {
-            if self.stands_before(name) {
-                self.advance()?;
+            if !self.stands_before(name) {
+                return Ok(());
             }
+            self.advance()?;
             if self.ended || !self.stands_before(name) {
                 return Ok(());
             }
