@@ -71,6 +71,10 @@ pub fn same(left: &[u8], right: &[u8]) -> bool {
 /// a record does.
 #[inline]
 pub fn has_prefix(string: &[u8], prefix: &[u8]) -> bool {
+    if let (Some(word), 1..=WORD) = (string.first_chunk(), prefix.len()) {
+        let behind = 8 * (WORD - prefix.len());
+        return (u64::from_be_bytes(*word) ^ first_word(prefix)) >> behind == 0;
+    }
     let start = string.get(..prefix.len());
     prefix.is_empty() || start.is_some_and(|start| same(start, prefix))
 }
@@ -96,12 +100,26 @@ pub fn common_prefix(left: &[u8], right: &[u8]) -> usize {
 pub fn first_word(string: &[u8]) -> u64 {
     match string.first_chunk() {
         Some(word) => u64::from_be_bytes(*word),
-        None => {
-            let shifts = (0..WORD).rev().map(|at| 8 * at);
-            let places = string.iter().zip(shifts);
-            places.fold(0, |word, (&byte, shift)| word | u64::from(byte) << shift)
-        }
+        // Two pieces, which lie over each other in part, hold the same bytes there.
+        None => match (string.first_chunk::<4>(), string.last_chunk::<4>()) {
+            (Some(first), Some(last)) => {
+                let (first, last) = (u32::from_be_bytes(*first), u32::from_be_bytes(*last));
+                u64::from(first) << 32 | u64::from(last) << (64 - 8 * string.len())
+            }
+            _ => match string {
+                [] => 0,
+                [first, .., middle, last] => word_of([*first, *middle, *last]),
+                [first, last] => word_of([*first, *last, 0]),
+                [first] => word_of([*first, 0, 0]),
+            },
+        },
     }
+}
+
+/// Returns these bytes as the first ones of a word.
+#[inline]
+fn word_of([first, second, third]: [u8; 3]) -> u64 {
+    u64::from(first) << 56 | u64::from(second) << 48 | u64::from(third) << 40
 }
 
 /// Appends a string.
@@ -114,6 +132,15 @@ pub fn push(out: &mut Vec<u8>, string: &[u8]) {
     let (pieces, mut rest) = string.as_chunks::<COPIED>();
     for piece in pieces {
         out.extend_from_slice(piece);
+    }
+    if !rest.is_empty()
+        && let Some(last) = string.last_chunk::<COPIED>()
+    {
+        // It lies over what was copied before, where that is the same. How long the rest is nobody
+        // could predict.
+        out.truncate(out.len() + rest.len() - COPIED);
+        out.extend_from_slice(last);
+        return;
     }
     // What is copied at a fixed length is copied without a call.
     if let Some((piece, behind)) = rest.split_first_chunk::<8>() {
