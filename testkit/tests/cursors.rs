@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use refdb::{Edit, ObjectId, Optimize, RefName, Refs, Resolved};
+use refdb::{Edit, ObjectId, Optimize, Part, RefName, Refs, Resolved};
 use refdb_testkit::clone_like::clone_like;
 use refdb_testkit::repo::Repo;
 use refdb_testkit::rng::Rng;
@@ -126,6 +126,84 @@ for_every_format! {
                 });
                 assert_eq!(count, most);
                 assert_eq!(ended.ok(), (!fails).then_some(false));
+            }
+        }
+    }
+
+    fn parts_are_all_refs_in_their_order(format) {
+        let repo = Repo::init_bare(format);
+        let (commits, tag) = (&repo.objects().commits, &repo.objects().tags[0]);
+        let name = |number: usize| format!("refs/{:02x}/{number:05}-{}", number % 7, "x".repeat(40));
+        let create = |numbers: std::ops::Range<usize>, value: &str| {
+            numbers.map(|number| format!("create {} {value}\n", name(number))).collect::<String>()
+        };
+        // A large table or packed-refs, refs over it in several smaller ones, and holes.
+        repo.update_refs(create(0..20_000, &commits[0]));
+        repo.git(["pack-refs", "--all"]).run().ok();
+        repo.update_refs(create(20_000..23_000, &tag.id));
+        repo.update_refs((0..900).map(|at| format!("update {} {}\n", name(at * 7), commits[1])).collect::<String>());
+        repo.update_refs((0..500).map(|at| format!("delete {}\n", name(at * 3 + 1))).collect::<String>());
+        repo.git(["symbolic-ref", "refs/02/link", &name(5)]).run().ok();
+        let worktree = repo.worktree("side");
+        worktree.git(["update-ref", "refs/worktree/own", &commits[2]]).run().ok();
+        let git_dir = repo.git_dir().join("worktrees/side");
+        for git_dir in [repo.git_dir(), git_dir] {
+            let repository = ours::open(&git_dir);
+            let mut rng = Rng::new(5);
+            for round in 0..40 {
+                let excluded: Vec<Vec<u8>> = (0..rng.below(4))
+                    .map(|_| name(rng.below(23_000)).into_bytes()[..rng.below(14) + 1].to_vec())
+                    .collect();
+                let start = name(rng.below(23_000)).into_bytes();
+                let kind = round % 3;
+                let cursor = || {
+                    let refs = repository.store().refs().expect("a cursor");
+                    let mut refs = refs.excluding(excluded.iter().filter(|it| it.len() > 5).cloned());
+                    match kind {
+                        0 => refs.seek(b""),
+                        1 => refs.seek(&start),
+                        _ => refs.seek_prefix(&start[..7]),
+                    }
+                    .expect("a seek");
+                    refs
+                };
+                let (mut refs, mut expected) = (cursor(), Vec::new());
+                while let Some(record) = refs.next().expect("the store is whole") {
+                    expected.push(shown(&record));
+                }
+                let maker = || {
+                    |part: &mut Part<'_>| {
+                        let mut found = Vec::new();
+                        part.each(|record| {
+                            found.push(shown(record));
+                            Ok::<_, refdb::Error>(())
+                        })
+                        .expect("the store is whole");
+                        found
+                    }
+                };
+                let (mut refs, mut found, mut parts) = (cursor(), Vec::new(), 0);
+                let is_whole = refs.by_parts(maker, |part| {
+                    assert!(part.len() < 10_000, "a part of {} refs", part.len());
+                    found.extend(part);
+                    parts += 1;
+                    Ok::<_, refdb::Error>(true)
+                });
+                assert!(is_whole.expect("the store is whole"));
+                assert!(parts >= expected.len() / 4096, "{parts} parts of {}", expected.len());
+                assert!(found == expected, "{round}: {} instead of {}", found.len(), expected.len());
+
+                // Stopped, and failed, early and late.
+                let (stop, fails) = (rng.below(parts) + 1, rng.below(2) == 0);
+                let mut taken = 0;
+                let ended = cursor().by_parts(maker, |_| {
+                    taken += 1;
+                    match fails && taken == stop {
+                        true => Err(refdb::Error::new(refdb::ErrorKind::Misuse, "enough")),
+                        false => Ok(taken < stop),
+                    }
+                });
+                assert_eq!((taken, ended.ok()), (stop, (!fails).then_some(false)));
             }
         }
     }

@@ -1,8 +1,10 @@
 //! Making things in a second thread, while the first one makes others, or does something with those
 //! before them.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -97,30 +99,81 @@ pub(crate) fn by_turns<T: Send, M, E>(
 where
     M: FnMut(Range<usize>) -> T,
 {
-    let batches = || {
-        let starts = (0..count).step_by(BATCH);
-        starts.map(|start| start..count.min(start + BATCH))
+    let batch = |turn: usize| {
+        let start = turn.saturating_mul(BATCH);
+        (start < count).then(|| start..count.min(start + BATCH))
     };
     let mut own = maker();
     if count < HALVES_MIN {
-        return batches().try_for_each(|batch| work(batch.clone(), own(batch)));
+        let mut batches = (0..).map_while(batch);
+        return batches.try_for_each(|batch| work(batch.clone(), own(batch)));
     }
+    let maker = &maker;
+    let other = move || {
+        let mut make = maker();
+        move |turn| batch(turn).map(&mut make)
+    };
+    let own = |turn| batch(turn).map(&mut own);
+    turns(own, other, |turn, made| {
+        batch(turn).map_or(Ok(()), |batch| work(batch, made))
+    })
+}
+
+/// So much may be made ahead of what is worked with.
+const AHEAD_MAX: usize = 4;
+
+/// Calls `work` with what is made in each turn, in their order, until there is nothing to make. A
+/// second thread has a maker of its own; each thread makes what comes next whenever it is done with
+/// something, so that neither waits for one that the machine lets wait. A maker is asked for later and
+/// later turns, and gives nothing from one on.
+pub(crate) fn turns<T: Send, O, E>(
+    mut own: impl FnMut(usize) -> Option<T>,
+    other: impl FnOnce() -> O + Send,
+    mut work: impl FnMut(usize, T) -> Result<(), E>,
+) -> Result<(), E>
+where
+    O: FnMut(usize) -> Option<T>,
+{
+    let unclaimed = &AtomicUsize::new(0);
+    let claim = || unclaimed.fetch_add(1, Ordering::Relaxed);
     thread::scope(|scope| {
         let (sender, receiver) = sync_channel(WAITING_MAX);
-        let maker = &maker;
         // Perhaps no thread is to be had: then nothing is received.
         let _other = thread::Builder::new().spawn_scoped(scope, move || {
-            let mut make = maker();
-            for batch in batches().skip(1).step_by(2) {
-                if sender.send(make(batch)).is_err() {
+            let mut make = other();
+            loop {
+                let turn = claim();
+                let made = make(turn);
+                let is_last = made.is_none();
+                // Nobody takes any more after an error.
+                if sender.send((turn, made)).is_err() || is_last {
                     return;
                 }
             }
         });
-        for (turn, batch) in batches().enumerate() {
-            let received = (turn % 2 == 1).then(|| receiver.recv().ok());
-            let made = received.flatten().unwrap_or_else(|| own(batch.clone()));
-            work(batch, made)?;
+        let mut made = BTreeMap::new();
+        for turn in 0.. {
+            let next = loop {
+                made.extend(receiver.try_iter());
+                if let Some(next) = made.remove(&turn) {
+                    break next;
+                }
+                let is_claimed = unclaimed.load(Ordering::Relaxed) > turn;
+                if is_claimed && made.len() >= AHEAD_MAX {
+                    match receiver.recv() {
+                        Ok((turn, one)) => made.insert(turn, one),
+                        // It panicked, and that goes on here.
+                        Err(_) => return Ok(()),
+                    };
+                } else {
+                    let turn = claim();
+                    made.insert(turn, own(turn));
+                }
+            };
+            match next {
+                Some(next) => work(turn, next)?,
+                None => break,
+            }
         }
         Ok(())
     })
@@ -128,6 +181,8 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -187,5 +242,31 @@ mod tests {
             },
         );
         assert_eq!((done, turns), (Err(3 * BATCH), 4));
+    }
+
+    #[test]
+    fn it_makes_no_difference_which_thread_is_slow() {
+        for slow in [0, 1] {
+            let make = |thread: usize| {
+                move |turn: usize| {
+                    let pause = if thread == slow { 300 } else { 10 };
+                    thread::sleep(Duration::from_micros(pause * (turn as u64 % 3)));
+                    (turn < 100).then_some((thread, turn))
+                }
+            };
+            let (mut seen, mut threads) = (Vec::new(), [0; 2]);
+            let done: Result<(), ()> = turns(
+                make(0),
+                || make(1),
+                |turn, (thread, made)| {
+                    threads[thread] += 1;
+                    seen.push((turn, made));
+                    Ok(())
+                },
+            );
+            assert_eq!(done, Ok(()));
+            assert!(seen == (0..100).map(|turn| (turn, turn)).collect::<Vec<_>>());
+            assert!(threads.iter().all(|count| *count > 0), "{threads:?}");
+        }
     }
 }

@@ -95,6 +95,7 @@ pub mod objects;
 pub mod oid;
 pub mod options;
 pub mod reflog;
+pub mod refs;
 #[cfg(feature = "git")]
 pub mod repair;
 #[cfg(feature = "git")]
@@ -120,10 +121,11 @@ pub use name::{RefName, RefNameBuf};
 pub use oid::{ObjectFormat, ObjectId};
 pub use options::Options;
 pub use reflog::{LogEntry, Signature};
+pub use refs::{Part, Refs};
 pub use reftable::short;
 #[cfg(feature = "git")]
 pub use repository::Repository;
-pub use store::{Optimize, Refs, Resolved, Store};
+pub use store::{Optimize, Resolved, Store};
 pub use target::{Target, TargetRef};
 pub use transaction::{
     Change, Edit, Expected, Group, LogEdit, LogRewrite, Outcome, Prepared, Transaction,

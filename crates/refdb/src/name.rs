@@ -28,7 +28,7 @@ pub use class::{
     WorktreeName, is_per_worktree, is_pseudoref, is_root_ref, is_root_ref_syntax, worktree_name,
 };
 pub use rules::{FormatOptions, is_safe, is_well_formed, normalize};
-pub(crate) use rules::{goes_on_plainly, has_plain_ends, has_plain_pairs};
+pub(crate) use rules::{goes_on_plainly, goes_on_well};
 
 use crate::error::{Error, ErrorKind, Result};
 

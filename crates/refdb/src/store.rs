@@ -18,12 +18,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::backend::batch::Batch;
-use crate::backend::cursor::{Cursor, RefRecord};
 use crate::backend::files::pseudoref;
 use crate::backend::{Backend, LogChange, LogOrder, OptimizeOptions, Ref, RefFormat};
-use crate::beside::{BATCH, beside};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::hook;
 use crate::layout::Layout;
 use crate::name::{RefName, RefNameBuf, is_pseudoref};
@@ -31,6 +28,7 @@ use crate::objects::Objects;
 use crate::oid::ObjectId;
 use crate::options::Options;
 use crate::reflog::LogEntry;
+use crate::refs::Refs;
 use crate::resolve::{End, follow};
 use crate::system::System;
 use crate::transaction::rename::Rename;
@@ -375,157 +373,4 @@ impl Default for Optimize<'_> {
             warn: &|_| {},
         }
     }
-}
-
-/// So many refs are read before a second thread is asked to read the others: a short listing is done
-/// sooner than a thread begins.
-const READ_ALONE_MAX: usize = 2 << 10;
-
-/// A cursor over the refs of a store, with ranges that it leaves out.
-pub struct Refs {
-    cursor: Box<dyn Cursor>,
-    // Sorted, and none a prefix of another.
-    excluded: Vec<Vec<u8>>,
-    prefix: Vec<u8>,
-}
-
-impl Refs {
-    fn over(cursor: Box<dyn Cursor>) -> Self {
-        Refs {
-            cursor,
-            excluded: Vec::new(),
-            prefix: Vec::new(),
-        }
-    }
-
-    /// Leaves out every ref whose name starts with one of `prefixes`, by jumping over the range.
-    pub fn excluding(mut self, prefixes: impl IntoIterator<Item = Vec<u8>>) -> Self {
-        self.excluded.extend(prefixes);
-        self.excluded.sort();
-        self.excluded.dedup_by(|next, kept| next.starts_with(kept));
-        self
-    }
-
-    /// Stands before the first ref whose name is `name` or greater, and forgets any prefix.
-    ///
-    /// # Errors
-    /// `Corrupt` or `Io` for the files.
-    pub fn seek(&mut self, name: &[u8]) -> Result<()> {
-        self.prefix.clear();
-        self.cursor.seek(name, b"")
-    }
-
-    /// Stands before the first ref whose name starts with `prefix` (no regard for `/`), and ends
-    /// behind the last such ref.
-    ///
-    /// # Errors
-    /// `Corrupt` or `Io` for the files.
-    pub fn seek_prefix(&mut self, prefix: &[u8]) -> Result<()> {
-        self.prefix = prefix.to_vec();
-        self.cursor.seek(prefix, prefix)
-    }
-
-    /// Returns the next ref, borrowed from the cursor; `None` at the end.
-    ///
-    /// # Errors
-    /// `Corrupt` or `Io` for the files.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "records borrow from the cursor"
-    )]
-    pub fn next(&mut self) -> Result<Option<RefRecord<'_>>> {
-        Ok(self.advance()?.then(|| self.cursor.record()))
-    }
-
-    /// Moves to the next ref; returns whether there is one.
-    fn advance(&mut self) -> Result<bool> {
-        while self.cursor.advance()? {
-            match self.exclusion() {
-                None => return Ok(true),
-                Some(prefix) => match successor(prefix) {
-                    Some(end) if end.starts_with(&self.prefix) => {
-                        self.cursor.seek(&end, &self.prefix)?;
-                    }
-                    // The range reaches to the end of what the cursor was to show.
-                    _ => break,
-                },
-            }
-        }
-        Ok(false)
-    }
-
-    /// Calls `each` with every ref from here on, until it gives `false`; returns whether it never did.
-    /// Where there are many refs, a second thread reads them, a little ahead: after `false` or an error
-    /// the cursor stands nowhere in particular, until the next seek.
-    ///
-    /// # Errors
-    /// The first one of `each`; `Corrupt` or `Io` for the files.
-    pub fn each<E: From<Error>>(
-        &mut self,
-        mut each: impl FnMut(RefRecord<'_>) -> std::result::Result<bool, E>,
-    ) -> std::result::Result<bool, E> {
-        for _ in 0..READ_ALONE_MAX {
-            match self.next()? {
-                None => return Ok(true),
-                Some(record) if !each(record)? => return Ok(false),
-                Some(_) => {}
-            }
-        }
-        let mut more = true;
-        let mut text_len = 0;
-        let read = || {
-            // The names of the next ones are about as long as those of the last ones.
-            let mut batch = Batch::with_room(BATCH, text_len + text_len / 8);
-            while more && batch.len() < BATCH {
-                match self.advance() {
-                    Ok(true) => self.cursor.copy_to(&mut batch),
-                    Ok(false) => more = false,
-                    Err(error) => {
-                        more = false;
-                        return Some((batch, Some(error)));
-                    }
-                }
-            }
-            text_len = batch.text_len();
-            (batch.len() > 0).then_some((batch, None))
-        };
-        beside(read, |batches| {
-            for (mut batch, failure) in batches {
-                batch.look_at_names();
-                for record in batch.records() {
-                    if !each(record)? {
-                        return Ok(false);
-                    }
-                }
-                if let Some(error) = failure {
-                    return Err(error.into());
-                }
-            }
-            Ok(true)
-        })
-    }
-
-    /// Returns the excluded prefix that the ref has on which the cursor stands.
-    fn exclusion(&self) -> Option<&[u8]> {
-        if self.excluded.is_empty() {
-            return None;
-        }
-        let name = self.cursor.name().as_bytes();
-        let after = self
-            .excluded
-            .partition_point(|prefix| prefix.as_slice() <= name);
-        let prefix = self.excluded.get(after.checked_sub(1)?)?;
-        name.starts_with(prefix).then_some(prefix)
-    }
-}
-
-/// Returns the least string that is greater than every string starting with `prefix`; `None` if
-/// there is none.
-fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
-    let keep = prefix.iter().rposition(|&byte| byte != 0xff)?;
-    let mut end = prefix.get(..=keep)?.to_vec();
-    if let Some(last) = end.last_mut() {
-        *last += 1;
-    }
-    Some(end)
 }

@@ -106,6 +106,8 @@ pub(crate) struct Place {
     pub(crate) value: usize,
     /// Where the record after it starts.
     pub(crate) next: usize,
+    /// How many bytes its key shares with the one before it.
+    pub(crate) shared: usize,
 }
 
 /// Records that follow each other: from a position of the body on, at most so many.
@@ -145,11 +147,12 @@ impl Block {
         params: Params,
     ) -> Result<Place> {
         let input = body.get(at..self.end).unwrap_or_default();
-        let decoded = read_key(input, key).and_then(|(extra, used)| {
+        let decoded = read_key(input, key).and_then(|(extra, used, shared)| {
             let value = codec.decode(params, extra, input.get(used..)?)?;
             Some(Place {
                 value: at + used,
                 next: at + used + value,
+                shared,
             })
         });
         decoded.ok_or_else(|| self.not_decoded())

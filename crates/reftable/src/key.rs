@@ -4,12 +4,12 @@
 use crate::{short, varint};
 
 /// Reads the key at the start of `input` into `key`, which holds the key before it, and returns
-/// the three extra bits and the length read.
+/// the three extra bits, the length read, and how many bytes the two keys share.
 ///
 /// `None` if the bytes are no key, or one that is not greater than the key before it: what is out
 /// of order would be missed by every search.
 #[inline]
-pub(crate) fn read_key(input: &[u8], key: &mut Vec<u8>) -> Option<(u8, usize)> {
+pub(crate) fn read_key(input: &[u8], key: &mut Vec<u8>) -> Option<(u8, usize, usize)> {
     let (prefix_len, extra, suffix_at, suffix) = split_key(input)?;
     if !is_greater(suffix, key.get(prefix_len..)?) {
         return None;
@@ -26,7 +26,7 @@ pub(crate) fn read_key(input: &[u8], key: &mut Vec<u8>) -> Option<(u8, usize)> {
         }
         _ => short::push(key, suffix),
     }
-    Some((extra, suffix_at + suffix.len()))
+    Some((extra, suffix_at + suffix.len(), prefix_len))
 }
 
 /// Most suffixes have no more bytes.

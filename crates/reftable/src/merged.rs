@@ -341,6 +341,31 @@ impl MergedRefs {
         self.merge.top().map_or(&[], Source::key)
     }
 
+    /// Asks whether the name is good, whatever that is, and remembers that: `look` is given the name,
+    /// and how many bytes at its start are those of the last name of its table that was found good. A
+    /// name shares most of its bytes with the one before it, and need not be looked at as a whole.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use reftable::*;
+    /// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(HashId::Sha1))?;
+    /// # for name in [&b"refs/heads/a"[..], b"refs/heads/b"] {
+    /// #     let value = RefValue::Direct(&[7; 20]);
+    /// #     writer.add_ref(RefRecord { name, update_index: 1, value })?;
+    /// # }
+    /// # let mut refs = MergedRefs::new(vec![Arc::new(Table::open(writer.finish()?.sink)?)]);
+    /// while refs.advance()? {
+    ///     assert!(refs.is_good(|name, seen| !name[seen..].contains(&b' ')));
+    /// }
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn is_good(&mut self, look: impl FnOnce(&[u8], usize) -> bool) -> bool {
+        let top = self.merge.heap.first();
+        let top = top.and_then(|top| self.merge.sources.get_mut(*top));
+        top.is_some_and(|top| top.inner.is_good(look))
+    }
+
     /// Returns the ref that the cursor is on. Only valid after `advance` gave true.
     ///
     /// # Panics

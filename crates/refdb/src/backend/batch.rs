@@ -3,7 +3,7 @@
 use reftable::short;
 
 use super::cursor::{Look, RefRecord};
-use crate::name::{RefName, has_plain_ends, has_plain_pairs};
+use crate::name::RefName;
 use crate::oid::ObjectId;
 use crate::target::TargetRef;
 
@@ -12,10 +12,6 @@ pub(crate) struct Batch {
     /// The names, each with its target behind it, if it is a symref.
     text: Vec<u8>,
     rows: Vec<Row>,
-    /// Whether all names have plain ends.
-    plain_ends: bool,
-    /// Whether all names were found to be well-formed.
-    well_formed: bool,
 }
 
 /// One record.
@@ -38,8 +34,6 @@ impl Batch {
         Batch {
             text: Vec::with_capacity(text),
             rows: Vec::with_capacity(records),
-            plain_ends: true,
-            well_formed: false,
         }
     }
 
@@ -57,7 +51,6 @@ impl Batch {
     #[inline]
     pub(crate) fn push(&mut self, record: &RefRecord<'_>) {
         let name = record.name.as_bytes();
-        self.plain_ends &= has_plain_ends(name);
         short::push(&mut self.text, name);
         let name_end = self.text.len();
         let oid = match record.target {
@@ -78,13 +71,6 @@ impl Batch {
         });
     }
 
-    /// Looks at all names in one pass, so that nearly never somebody has to look at each.
-    pub(crate) fn look_at_names(&mut self) {
-        let is_unknown = |row: &Row| matches!(row.look, Look::None);
-        let unknown = self.rows.iter().any(is_unknown);
-        self.well_formed = unknown && self.plain_ends && has_plain_pairs(&self.text);
-    }
-
     /// Returns the records as they were.
     pub(crate) fn records(&self) -> impl Iterator<Item = RefRecord<'_>> {
         let mut start = 0;
@@ -103,11 +89,7 @@ impl Batch {
                 peeled: row.peeled,
                 packed: row.packed,
                 broken: row.broken,
-                look: if self.well_formed {
-                    Look::WellFormed
-                } else {
-                    row.look
-                },
+                look: row.look,
             }
         })
     }

@@ -3,7 +3,7 @@
 //! Making a cursor and moving it are separate things: a fresh cursor stands before the first ref,
 //! and any number of seeks in any direction may follow. A record is borrowed from the cursor.
 
-use reftable::short::has_prefix;
+use reftable::short::{compare, has_prefix};
 
 use crate::backend::Ref;
 use crate::backend::batch::Batch;
@@ -65,6 +65,9 @@ impl RefRecord<'_> {
     }
 }
 
+/// What is called for a ref; gives whether to go on.
+pub(crate) type Each<'f> = dyn FnMut(&RefRecord<'_>) -> bool + 'f;
+
 /// A cursor over refs in byte order of their names.
 pub(crate) trait Cursor: Send {
     /// Stands before the first ref whose name is `name` or greater and starts with `prefix`; the
@@ -87,6 +90,40 @@ pub(crate) trait Cursor: Send {
     /// Returns the name of that ref, without a look at the rest of it.
     fn name(&self) -> RefName<'_> {
         self.record().name
+    }
+
+    /// Calls `each` for the refs from here on whose names are less than `end`, until it gives `false`;
+    /// returns whether it did. Cheaper than three calls for each ref.
+    fn run(&mut self, end: Option<&[u8]>, each: &mut Each<'_>) -> Result<bool> {
+        while self.advance()? {
+            if end.is_some_and(|end| compare(self.name().as_bytes(), end).is_ge()) {
+                break;
+            }
+            if !each(&self.record()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Makes another cursor over the same moment of the same refs; `None` if that would be no gain.
+    fn another(&self) -> Option<Box<dyn Cursor>> {
+        None
+    }
+
+    /// Returns a name behind `name`, at or before which end the next thousand refs or so of each place
+    /// that the cursor reads; `None` if there are not that many. It is the same for every cursor over
+    /// the same moment, and does not move the cursor.
+    fn name_ahead(&mut self, _name: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+}
+
+/// Returns the lesser of two names, if there are two.
+pub(crate) fn least(one: Option<Vec<u8>>, other: Option<Vec<u8>>) -> Option<Vec<u8>> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 
@@ -252,5 +289,15 @@ impl Cursor for OverCursor<'_> {
         } else {
             self.lower.cursor.name()
         }
+    }
+
+    fn another(&self) -> Option<Box<dyn Cursor>> {
+        let (upper, lower) = (self.upper.cursor.another()?, self.lower.cursor.another()?);
+        Some(Box::new(OverCursor::new(upper, lower, self.hidden)))
+    }
+
+    fn name_ahead(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let upper = self.upper.cursor.name_ahead(name)?;
+        Ok(least(upper, self.lower.cursor.name_ahead(name)?))
     }
 }

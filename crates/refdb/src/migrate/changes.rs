@@ -12,7 +12,8 @@ use crate::backend::bulk::{LogMark, NewLog};
 use crate::backend::cursor::RefRecord;
 use crate::error::{ErrorKind, Result};
 use crate::name::{RefName, RefNameBuf};
-use crate::store::{Refs, Store};
+use crate::refs::Refs;
+use crate::store::Store;
 use crate::target::Target;
 use crate::transaction::{Edit, Expected, Transaction};
 

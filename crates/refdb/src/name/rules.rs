@@ -64,7 +64,7 @@ fn is_plainly_well_formed(name: &[u8]) -> bool {
 
 /// Returns whether a name of several components has no end that would ask for another look.
 #[inline]
-pub(crate) fn has_plain_ends(name: &[u8]) -> bool {
+fn has_plain_ends(name: &[u8]) -> bool {
     !matches!(name.last(), None | Some(b'.' | b'/' | b'k')) && name.starts_with(b"refs/")
 }
 
@@ -81,9 +81,18 @@ pub(crate) fn goes_on_plainly(well_formed: &[u8], name: &[u8]) -> bool {
     })
 }
 
+/// Returns whether a look at each byte from `seen` on and the one before it tells that `name` is
+/// well-formed, whose bytes before that are those of a name of which it told so; `false` tells nothing.
+#[inline]
+pub(crate) fn goes_on_well(name: &[u8], seen: usize) -> bool {
+    // The bytes are looked at many at a time: some that were seen before make no difference.
+    let from = seen.min(name.len().saturating_sub(LANES)).saturating_sub(1);
+    has_plain_ends(name) && has_plain_pairs(name.get(from..).unwrap_or_default())
+}
+
 /// Returns whether no byte makes a name ill-formed, alone or with the one before it. With plain ends,
-/// that is enough; and it can be asked of many names at once, with the text that they stand in.
-pub(crate) fn has_plain_pairs(text: &[u8]) -> bool {
+/// that is enough.
+fn has_plain_pairs(text: &[u8]) -> bool {
     // All pairs of neighbours, at full width. The last few are looked at twice.
     let before_last = text.len().checked_sub(LANES + 1);
     let before_last = before_last.and_then(|at| text.get(at..)?.first_chunk());
@@ -97,6 +106,9 @@ pub(crate) fn has_plain_pairs(text: &[u8]) -> bool {
         return !has_refused(&befores, &bytes);
     };
     let mut refused = has_refused(before, last);
+    if text.len() == LANES + 1 {
+        return !refused;
+    }
     let (befores, _) = text.as_chunks();
     let (bytes, _) = text.get(1..).unwrap_or_default().as_chunks();
     for (before, bytes) in befores.iter().zip(bytes) {
@@ -220,6 +232,8 @@ pub fn normalize(name: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use reftable::short::common_prefix;
+
     use super::*;
 
     #[test]
@@ -302,6 +316,7 @@ mod tests {
             b"/", b".", b".lock", b"k", b"@", b"{", b"*", b"0123456", b"x", b"\0",
         ];
         let (mut last, mut taken) = (b"refs/".to_vec(), 0);
+        let mut seen = Vec::new();
         for number in 0..parts.len().pow(5) {
             let digits = (0..5).map(|place| number / parts.len().pow(place) % parts.len());
             let tail: Vec<u8> = digits.flat_map(|digit| parts[digit]).copied().collect();
@@ -310,6 +325,18 @@ mod tests {
             if goes_on_plainly(&last, &name) {
                 assert!(is_fine, "{name:?} behind {last:?}");
                 taken += 1;
+            }
+            let shared = common_prefix(&seen, &name);
+            for shared in [shared, shared / 2] {
+                let goes_on = goes_on_well(&name, shared);
+                assert_eq!(
+                    goes_on,
+                    is_plainly_well_formed(&name),
+                    "{name:?} behind {seen:?}"
+                );
+            }
+            if is_plainly_well_formed(&name) {
+                seen.clone_from(&name);
             }
             if is_fine {
                 last = name;

@@ -20,8 +20,8 @@ use super::Revisions;
 use super::dwim::{RULES, candidates, short_by};
 use crate::error::Result;
 use crate::name::RefName;
+use crate::refs::Refs;
 use crate::repository::Repository;
-use crate::store::Refs;
 use crate::target::TargetRef;
 
 /// How many refs a walk passes before it jumps.

@@ -39,6 +39,8 @@ pub(crate) struct SectionCursor<C> {
     block: Option<Block>,
     place: Place,
     key: Vec<u8>,
+    /// How many bytes of the key are those of the last one that was found good.
+    good: usize,
     state: State,
     inflate: Option<Decompress>,
     inflated: Vec<u8>,
@@ -81,6 +83,7 @@ impl<C: Codec + Default> SectionCursor<C> {
             block: None,
             place: Place::default(),
             key: Vec::new(),
+            good: 0,
             state: State::Start,
             inflate: None,
             inflated: Vec::new(),
@@ -132,6 +135,16 @@ impl<C: Codec + Default> SectionCursor<C> {
         Ok(())
     }
 
+    /// Asks whether the key is good, and remembers that: `look` is given the key, and how many bytes at
+    /// its start are those of the last key that was found good. Where keys share much with the ones
+    /// before them, little is left to look at.
+    #[inline]
+    pub(crate) fn is_good(&mut self, look: impl FnOnce(&[u8], usize) -> bool) -> bool {
+        let is_good = look(&self.key, self.good);
+        self.good = if is_good { self.key.len() } else { 0 };
+        is_good
+    }
+
     /// Returns where in its block the record behind the current one starts.
     pub(crate) fn next_position(&self) -> usize {
         self.place.next
@@ -145,6 +158,26 @@ impl<C: Codec + Default> SectionCursor<C> {
     /// Returns the offset of the block that the cursor is in.
     pub(crate) fn block_offset(&self) -> Option<u64> {
         self.block.as_ref().map(|block| block.offset)
+    }
+
+    /// Returns the first key of the block that begins `bytes` or more behind the one where the cursor is.
+    pub(crate) fn key_ahead(&self, bytes: u64) -> Result<Option<Vec<u8>>> {
+        let Some(here) = &self.block else {
+            return Ok(None);
+        };
+        let find = || {
+            let mut next = here.next;
+            while let Some(block) = self.table.block(next, C::KIND)? {
+                if block.offset - here.offset >= bytes && block.first < block.end {
+                    let body = self.table.block_body(&block);
+                    return block.full_key(body, block.first).map(Some);
+                }
+                next = block.next;
+            }
+            Ok(None)
+        };
+        let found = find().map_err(|error: Error| error.in_table(self.table.label()))?;
+        Ok(found.map(<[u8]>::to_vec))
     }
 
     /// Loads the block at `offset` and stands before its first record; false if there is none.
@@ -161,6 +194,7 @@ impl<C: Codec + Default> SectionCursor<C> {
             self.place = Place {
                 value: block.first,
                 next: block.first,
+                shared: 0,
             };
         }
         Ok(self.block.is_some())
@@ -216,6 +250,7 @@ impl<C: Codec + Default> SectionCursor<C> {
         if !on_record || self.key.as_slice() >= target {
             return Ok(false);
         }
+        self.good = 0;
         let body = body::<C>(&self.table, &self.inflated, block);
         let (key, codec) = (&mut self.key, &mut self.codec);
         let params = self.table.params();
@@ -255,6 +290,7 @@ impl<C: Codec + Default> SectionCursor<C> {
         let Some(block) = &self.block else {
             return Ok(false);
         };
+        self.good = 0;
         let body = body::<C>(&self.table, &self.inflated, block);
         let (key, codec) = (&mut self.key, &mut self.codec);
         let found = block.search(body, target, from, key, codec, self.table.params())?;
@@ -394,7 +430,10 @@ impl<C: Codec + Default> Source for SectionCursor<C> {
                 let (key, codec) = (&mut self.key, &mut self.codec);
                 let params = self.table.params();
                 match block.read(body, self.place.next, key, codec, params) {
-                    Ok(place) => self.place = place,
+                    Ok(place) => {
+                        self.place = place;
+                        self.good = self.good.min(place.shared);
+                    }
                     Err(error) => return Err(self.failed(error)),
                 }
                 return Ok(true);

@@ -109,4 +109,15 @@ impl RefCursor {
     pub fn next(&mut self) -> Result<Option<RefRecord<'_>>> {
         Ok(self.advance()?.then(|| self.record()))
     }
+
+    /// Returns the first name of the block that begins `bytes` or more behind the one where the cursor
+    /// is; `None` if none does, or the cursor is in no block. Does not move the cursor: this is how
+    /// readers find where to split a table between them.
+    ///
+    /// # Errors
+    ///
+    /// As for [`seek`](Self::seek).
+    pub fn name_ahead(&self, bytes: u64) -> Result<Option<Vec<u8>>> {
+        self.inner.key_ahead(bytes)
+    }
 }

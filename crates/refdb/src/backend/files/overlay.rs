@@ -15,7 +15,8 @@ use super::loose::{self, Loose};
 use super::packed::Peeling;
 use super::packed_cursor::PackedCursor;
 use super::{Files, log};
-use crate::backend::cursor::{Cursor, Look, RefRecord};
+use crate::backend::cursor::{Cursor, Look, RefRecord, least};
+use crate::beside::BATCH;
 use crate::error::{Error, Result};
 use crate::name::{FormatOptions, RefName, is_root_ref, is_well_formed};
 use crate::oid::ObjectId;
@@ -34,10 +35,10 @@ pub(super) struct LooseRef {
 }
 
 /// The loose refs whose names start with `prefix`, sorted.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Range {
     prefix: Vec<u8>,
-    refs: Vec<LooseRef>,
+    refs: Arc<Vec<LooseRef>>,
 }
 
 /// Walks over loose and packed refs together.
@@ -60,7 +61,7 @@ pub(super) struct Overlay {
 }
 
 /// Whose refs are wanted.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Wanted {
     oids: Vec<ObjectId>,
     // Whether that includes tags of which nobody stored what they peel to.
@@ -118,7 +119,7 @@ impl Overlay {
             .retain(|range| !range.prefix.starts_with(prefix));
         self.ranges.push(Range {
             prefix: prefix.to_vec(),
-            refs,
+            refs: Arc::new(refs),
         });
         Ok(self.ranges.len() - 1)
     }
@@ -217,6 +218,32 @@ impl Cursor for Overlay {
             broken: target == TargetRef::Direct(self.null),
             look: Look::at(!bad_name),
         }
+    }
+
+    fn another(&self) -> Option<Box<dyn Cursor>> {
+        // What was not read yet would be read at another moment.
+        let packed = self.packed.as_ref()?.again();
+        Some(Box::new(Overlay {
+            ranges: self.ranges.clone(),
+            range: self.range,
+            packed: Some(packed),
+            wanted: self.wanted.clone(),
+            ..Overlay::new(Arc::clone(&self.files))
+        }))
+    }
+
+    fn name_ahead(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let packed = match &mut self.packed {
+            Some(packed) => packed.name_ahead(name)?,
+            None => None,
+        };
+        let loose = self.ranges.get(self.range).and_then(|range| {
+            let at = range
+                .refs
+                .partition_point(|found| found.name.as_slice() < name);
+            Some(range.refs.get(at + BATCH)?.name.clone())
+        });
+        Ok(least(packed, loose))
     }
 }
 

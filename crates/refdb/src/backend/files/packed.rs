@@ -348,7 +348,7 @@ impl Snapshot {
     }
 
     /// Returns where the name stands of the record that starts at `at`.
-    fn name_at(&self, at: usize) -> Result<Range<usize>> {
+    pub(super) fn name_at(&self, at: usize) -> Result<Range<usize>> {
         let hex = at..at.saturating_add(self.format.hex_len());
         let name = match self.slice(&hex).find_byte(b'\n') {
             None => self.name_behind(hex.end),
@@ -401,7 +401,7 @@ impl Snapshot {
 
     /// Returns where the record starts to which the byte at `at` belongs; `low` is the start of
     /// some record before it.
-    fn record_start(&self, at: usize, low: usize) -> usize {
+    pub(super) fn record_start(&self, at: usize, low: usize) -> usize {
         let mut at = at;
         while at > low {
             let before = self.slice(&(low..at));

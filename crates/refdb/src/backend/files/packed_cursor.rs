@@ -27,7 +27,12 @@ pub(super) struct PackedCursor {
     shared_only: bool,
     // The values of the refs that are shown, if not all are.
     wanted: Option<Vec<ObjectId>>,
+    // The record that was last looked for ahead.
+    scout: usize,
 }
+
+/// About a thousand refs take so many bytes.
+const AHEAD: usize = 96 << 10;
 
 #[derive(Debug)]
 struct Current {
@@ -48,7 +53,14 @@ impl PackedCursor {
             null,
             shared_only,
             wanted: None,
+            scout: 0,
         }
+    }
+
+    /// Makes another cursor over the same records.
+    pub(super) fn again(&self) -> Self {
+        let again = PackedCursor::new(Arc::clone(&self.snapshot), self.null, self.shared_only);
+        again.of_objects(self.wanted.clone())
     }
 
     /// Leaves out refs of which neither the value nor the peeled value is `wanted`.
@@ -131,6 +143,26 @@ impl Cursor for PackedCursor {
             broken,
             look: Look::at(!current.bad_name),
         }
+    }
+
+    fn name_ahead(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let snapshot = &self.snapshot;
+        let is_before = self.scout > snapshot.start()
+            && self.scout < snapshot.len()
+            && snapshot.slice(&snapshot.name_at(self.scout)?) <= name;
+        let from = if is_before {
+            self.scout
+        } else {
+            snapshot.start()
+        };
+        let here = snapshot.lower_bound(name, from)?;
+        let ahead = here.saturating_add(AHEAD);
+        if ahead >= snapshot.len() {
+            return Ok(None);
+        }
+        self.scout = snapshot.record_start(ahead, here);
+        let found = snapshot.name_at(self.scout)?;
+        Ok((self.scout > here).then(|| snapshot.slice(&found).to_vec()))
     }
 }
 

@@ -3,30 +3,41 @@
 use std::sync::Arc;
 
 use reftable::short::has_prefix;
-use reftable::{MergedRefs, RefValue};
+use reftable::{MergedRefs, RefCursor, RefValue};
 
 use super::stack::{Snapshot, Stack};
-use crate::backend::cursor::{Cursor, Look, RefRecord};
+use crate::backend::cursor::{Cursor, Look, RefRecord, least};
 use crate::error::Result;
-use crate::name::{RefName, is_root_ref};
+use crate::name::{RefName, goes_on_well, is_root_ref};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::target::TargetRef;
+
+/// About a thousand refs take so many bytes of a table.
+const AHEAD: u64 = 32 << 10;
 
 /// A cursor over one stack's live refs: those below `refs/`, and root refs.
 pub(super) struct StackCursor {
     merged: MergedRefs,
+    snapshot: Arc<Snapshot>,
+    /// A cursor over each table, which looks ahead.
+    scouts: Vec<RefCursor>,
     stack: Arc<Stack>,
     format: ObjectFormat,
     prefix: Vec<u8>,
+    /// What is known of the name.
+    look: Look,
 }
 
 impl StackCursor {
     pub(super) fn new(stack: &Arc<Stack>, snapshot: Arc<Snapshot>) -> Self {
         StackCursor {
             merged: MergedRefs::new(snapshot.tables.clone()).live_only(),
+            snapshot,
+            scouts: Vec::new(),
             stack: Arc::clone(stack),
             format: stack.object_format(),
             prefix: Vec::new(),
+            look: Look::None,
         }
     }
 }
@@ -57,6 +68,7 @@ impl Cursor for StackCursor {
                 return Ok(false);
             }
             if is_listed(name) {
+                self.look = Look::at(self.merged.is_good(goes_on_well));
                 return Ok(true);
             }
         }
@@ -85,7 +97,28 @@ impl Cursor for StackCursor {
             peeled,
             packed: false,
             broken: matches!(target, TargetRef::Direct(oid) if oid.is_null()),
-            look: Look::None,
+            look: self.look,
         }
+    }
+
+    fn another(&self) -> Option<Box<dyn Cursor>> {
+        let another = StackCursor::new(&self.stack, Arc::clone(&self.snapshot));
+        Some(Box::new(another))
+    }
+
+    fn name_ahead(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        if self.scouts.is_empty() {
+            let tables = self.snapshot.tables.iter();
+            self.scouts = tables.cloned().map(RefCursor::new).collect();
+        }
+        let mut ahead = None;
+        for scout in &mut self.scouts {
+            let found = scout.seek(name).and_then(|()| scout.name_ahead(AHEAD));
+            ahead = least(
+                ahead,
+                found.map_err(|error| self.stack.format_error(error))?,
+            );
+        }
+        Ok(ahead)
     }
 }
