@@ -337,6 +337,9 @@ pub(crate) fn say_notes(revisions: &Revisions<'_>) {
     }
 }
 
+/// Told of what comes up on the way, with its severity.
+pub(crate) type Tell<'t> = dyn FnMut(&'static str, String) + 't;
+
 /// What a listing does with refs that are of no use (`GIT_REF_PARANOIA`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Paranoia<'a> {
@@ -347,19 +350,21 @@ pub(crate) enum Paranoia<'a> {
 }
 
 impl Paranoia<'_> {
-    /// Returns whether a ref with this object is left out.
+    /// Returns whether a ref with this object is left out; tells why.
     #[inline]
-    pub(crate) fn omits(self, name: RefName<'_>, oid: &ObjectId) -> Result<bool> {
+    pub(crate) fn omits(
+        self,
+        name: RefName<'_>,
+        oid: &ObjectId,
+        tell: &mut Tell<'_>,
+    ) -> Result<bool> {
         let Paranoia::Off(objects) = self else {
             return Ok(false);
         };
         if objects.kind(*oid)?.is_some() {
             return Ok(false);
         }
-        say(
-            "error",
-            format!("{name} does not point to a valid object!").as_bytes(),
-        );
+        tell("error", format!("{name} does not point to a valid object!"));
         Ok(true)
     }
 }

@@ -33,20 +33,35 @@ impl Output {
         self.line_done()
     }
 
+    /// Appends lines that were made elsewhere; many are written out at once.
+    pub(crate) fn put_lines(&mut self, lines: &[u8]) -> Result<()> {
+        if lines.len() < BUFFER_SIZE / 4 {
+            return self.put(lines);
+        }
+        self.flush()?;
+        write(lines)
+    }
+
     /// Writes the buffer out.
     ///
     /// # Errors
     /// `OutputClosed` when nobody reads, and a fatal failure for everything else.
     pub(crate) fn flush(&mut self) -> Result<()> {
-        let mut stdout = std::io::stdout();
-        let written = stdout.write_all(&self.buffer).and_then(|()| stdout.flush());
+        let written = write(&self.buffer);
         self.buffer.clear();
-        written.map_err(|error| match error.kind() {
-            ErrorKind::BrokenPipe => Failure::OutputClosed,
-            _ => {
-                let why = refdb::error::io_text(&error);
-                Failure::fatal(format!("write failure on standard output: {why}"))
-            }
-        })
+        written
     }
+}
+
+/// Writes to standard output.
+fn write(bytes: &[u8]) -> Result<()> {
+    let mut stdout = std::io::stdout();
+    let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    written.map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => Failure::OutputClosed,
+        _ => {
+            let why = refdb::error::io_text(&error);
+            Failure::fatal(format!("write failure on standard output: {why}"))
+        }
+    })
 }

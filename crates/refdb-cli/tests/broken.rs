@@ -1,9 +1,10 @@
-//! Broken refs in a listing: told and left out, and so are symrefs that lead to them.
+//! Broken refs in a listing: told and left out, and so are symrefs that lead to them. In a long one,
+//! which two threads make, everything is told in its order.
 
 use std::fs;
 
 use refdb_testkit::repo::Repo;
-use refdb_testkit::{Format, oracle};
+use refdb_testkit::{Format, RefFormat, for_every_format, oracle};
 
 #[test]
 fn a_listing_goes_on_behind_a_broken_ref() {
@@ -29,6 +30,59 @@ fn a_listing_goes_on_behind_a_broken_ref() {
             assert_eq!(ours.stdout, git.stdout, "{format}: {list:?}");
             assert_eq!(ours.stderr, git.stderr, "{format}: {list:?}");
             assert_eq!((ours.code(), git.code()), (0, 0), "{format}: {list:?}");
+        }
+    }
+}
+
+for_every_format! {
+    fn a_long_listing_tells_all_in_its_order(format) {
+        let repo = Repo::init(format);
+        let commit = &repo.objects().commits[0];
+        let create = |numbers: std::ops::Range<u32>, value: &str| {
+            let one = |number| format!("create refs/many/{number:05}-{} {value}\n", "x".repeat(50));
+            numbers.map(one).collect::<String>()
+        };
+        // Objects that are lost while there are refs to them.
+        let write = |text: &str| {
+            let written = repo.git(["hash-object", "-w", "--stdin"]).stdin(text);
+            let id = written.run().text().trim().to_owned();
+            let path = repo.git_dir().join("objects").join(&id[..2]).join(&id[2..]);
+            (id, path)
+        };
+        let (early, late) = (write("early"), write("late"));
+        repo.update_refs(create(0..12_000, commit));
+        repo.update_refs(create(12_000..12_002, &early.0));
+        repo.update_refs(create(12_002..20_000, commit));
+        repo.update_refs(create(20_000..20_001, &late.0));
+        repo.update_refs(create(20_001..24_000, commit));
+        repo.git(["pack-refs", "--all"]).run().ok();
+        if format.refs == RefFormat::Files {
+            for name in ["05000-broken", "15000-broken"] {
+                let path = repo.git_dir().join("refs/many").join(name);
+                fs::create_dir_all(path.parent().expect("a directory")).expect("it can be made");
+                fs::write(path, "").expect("an empty ref");
+            }
+        }
+        fs::remove_file(early.1).expect("an object");
+        fs::remove_file(late.1).expect("an object");
+        for paranoia in ["0", "1"] {
+            for list in [
+                &["for-each-ref"][..],
+                &["for-each-ref", "--format=%(refname)"],
+                &["for-each-ref", "--format=%(objectname)%00%(refname) %(objecttype)", "refs/many"],
+                &["for-each-ref", "--exclude=refs/many/1*", "--exclude=refs/many/20000*"],
+                &["for-each-ref", "--format=", "--omit-empty"],
+                &["for-each-ref", "--count=13000", "--format=%(refname)"],
+            ] {
+                let git = repo.git(list).env("GIT_REF_PARANOIA", paranoia).run();
+                let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
+                let ours = ours.args(list).env("GIT_REF_PARANOIA", paranoia).run();
+                let what = format!("{list:?}, paranoia {paranoia}");
+                assert_eq!(ours.stderr, git.stderr, "{what}");
+                assert_eq!(ours.code(), git.code(), "{what}");
+                let (ours, git) = (ours.stdout, git.stdout);
+                assert!(ours == git, "{what}: {} bytes instead of {}", ours.len(), git.len());
+            }
         }
     }
 }

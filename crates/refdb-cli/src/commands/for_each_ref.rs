@@ -11,6 +11,7 @@ mod content;
 pub(super) mod date;
 mod format;
 mod history;
+mod lines;
 pub(super) mod mailmap;
 pub(super) mod message;
 mod patterns;
@@ -18,6 +19,7 @@ mod points_at;
 mod quote;
 mod remote;
 mod row;
+mod selection;
 mod signature;
 mod sort;
 mod strftime;
@@ -25,23 +27,22 @@ mod trailers;
 mod value;
 
 use bstr::ByteSlice;
-use refdb::name::is_root_ref;
-use refdb::{RefRecord, Refs, Store, TargetRef};
 use serde_json::{Map, Value as Json};
 
-use crate::context::{Context, Paranoia, resolve_listed};
+use crate::context::Context;
 use crate::failure::{Failure, Result, say};
 use crate::options::{Opt, Spec, Value};
 use crate::output::Output;
 use atom::Atoms;
 use color::When;
 use commits::{CommitFilter, Commits};
-use format::{Format, Piece};
+use format::Format;
 use history::Histories;
-use patterns::Patterns;
+use lines::{LineWriter, Lines};
 use points_at::PointsAt;
 use quote::Quoting;
 use row::Row;
+use selection::Selection;
 use sort::{Order, Owned, SortKey, first_looks};
 use value::{Item, Values};
 
@@ -246,24 +247,23 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
         return Err(Failure::fatal("cannot use --start-after with patterns"));
     }
     let mut listing = Listing {
-        store: context.store()?,
-        include: Patterns::new(names, settings.ignore_case),
-        exclude: Patterns::new(settings.exclude.clone(), settings.ignore_case),
+        selection: Selection::new(context, &settings, names)?,
         points_at: PointsAt::new(context, settings.points_at.clone())?,
         commits: CommitFilter::new(context, &settings.commits)?,
-        paranoia: context.paranoia()?,
-        settings: &settings,
     };
     let texts = keys.iter().filter(|key| key.needs_text());
     let shown = format.atoms().chain(texts.map(|key| key.atom));
     let values = Values::new(context, &atoms, shown, histories)?;
-    let is_plain = !settings.json && values.are_plain();
+    let lines = match settings.json {
+        true => None,
+        false => Lines::of(&format, &atoms, settings.omit_empty, context.odb()?),
+    };
     let mut printer = Printer {
         values,
         row: Row::default(),
         atoms: &atoms,
         format: &format,
-        plain: format.plain_pieces().filter(|_| is_plain),
+        lines: lines.as_ref().map(LineWriter::new),
         settings: &settings,
         left: usize::try_from(settings.count)
             .ok()
@@ -273,6 +273,15 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
     let is_natural =
         keys.iter().all(SortKey::is_natural) && keys.len() < 2 && !settings.ignore_case;
     if is_natural && !printer.values.histories.needs_all() {
+        if let Some(lines) = &lines
+            && printer.left.is_none()
+            && listing.is_all_selected()
+        {
+            let refs = listing.selection.store.refs()?;
+            let selection = &listing.selection;
+            return selection
+                .each_range(refs, |refs| lines.print_range(selection, refs, printer.out));
+        }
         return listing.read(|item| printer.print(item));
     }
     let mut gathered = Vec::new();
@@ -369,14 +378,6 @@ impl Settings {
         Ok(())
     }
 
-    /// Ends the line that began there.
-    #[inline]
-    fn end_line(&self, start: usize, out: &mut Vec<u8>) {
-        if out.len() > start || !self.omit_empty {
-            out.push(b'\n');
-        }
-    }
-
     fn quote(&mut self, quoting: Quoting, is_set: bool) {
         self.quoting.retain(|other| *other != quoting);
         if is_set {
@@ -386,103 +387,36 @@ impl Settings {
 }
 
 struct Listing<'a> {
-    store: &'a Store,
-    include: Patterns,
-    exclude: Patterns,
+    selection: Selection<'a>,
     points_at: PointsAt<'a>,
     commits: Option<CommitFilter<'a>>,
-    paranoia: Paranoia<'a>,
-    settings: &'a Settings,
 }
 
 impl Listing<'_> {
+    /// Returns whether all refs are listed that are selected.
+    fn is_all_selected(&self) -> bool {
+        self.points_at.is_any() && self.commits.is_none()
+    }
+
     /// Calls `each` for every ref that is asked for, until it gives `false`.
     fn read(&mut self, mut each: impl FnMut(&Item<'_>) -> Result<bool>) -> Result<()> {
-        let refs = self.points_at.candidates(self.store)?;
-        let mut refs = refs.excluding(self.exclude.whole_ranges());
-        if let Some(marker) = &self.settings.start_after {
-            // Behind the name itself, and before every name that goes on from it.
-            let behind = [marker.as_slice(), b"\x01"].concat();
-            refs.seek(&behind)?;
-            self.read_range(&mut refs, &mut each)?;
-            return Ok(());
-        }
-        if self.settings.root_refs {
-            self.read_range(&mut refs, &mut each)?;
-            return Ok(());
-        }
-        for prefix in self.include.prefixes() {
-            refs.seek_prefix(&prefix)?;
-            if !self.read_range(&mut refs, &mut each)? {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn read_range(
-        &mut self,
-        refs: &mut Refs,
-        each: &mut impl FnMut(&Item<'_>) -> Result<bool>,
-    ) -> Result<bool> {
-        refs.each(|record| self.read_one(record, each))
-    }
-
-    /// Calls `each` for a ref, if it is asked for; returns whether to go on.
-    fn read_one(
-        &mut self,
-        record: RefRecord<'_>,
-        each: &mut impl FnMut(&Item<'_>) -> Result<bool>,
-    ) -> Result<bool> {
-        let name = record.name.as_bytes();
-        let listed = name.starts_with(b"refs/") || (self.settings.root_refs && is_root_ref(name));
-        if !listed {
-            return Ok(true);
-        }
-        let bad_name = record.has_bad_name();
-        if (bad_name || record.broken) && matches!(self.paranoia, Paranoia::Off(_)) {
-            return Ok(true);
-        }
-        if bad_name {
-            let text = format!("ignoring ref with broken name {}", record.name);
-            say("warning", text.as_bytes());
-            return Ok(true);
-        }
-        if record.broken {
-            let text = format!("ignoring broken ref {}", record.name);
-            say("warning", text.as_bytes());
-            return Ok(true);
-        }
-        let included = self.include.is_empty() || self.include.match_path(name);
-        if !included || self.exclude.match_path(name) {
-            return Ok(true);
-        }
-        let (oid, peeled) = match record.target {
-            TargetRef::Direct(oid) => (oid, record.peeled),
-            TargetRef::Symbolic(_) => match resolve_listed(self.store, record.name)? {
-                Some(resolved) => (resolved.oid, resolved.peeled),
-                None => return Ok(true),
-            },
-        };
-        if self.paranoia.omits(record.name, &oid)? {
-            return Ok(true);
-        }
-        let item = Item {
-            name: record.name,
-            oid,
-            peeled,
-            symbolic: matches!(record.target, TargetRef::Symbolic(_)),
-            packed: record.packed,
-        };
-        if !self.points_at.matches(&item)? {
-            return Ok(true);
-        }
-        if let Some(commits) = &mut self.commits
-            && !commits.matches(&item)?
-        {
-            return Ok(true);
-        }
-        each(&item)
+        let (selection, points_at) = (&self.selection, &mut self.points_at);
+        let commits = &mut self.commits;
+        let candidates = points_at.candidates(selection.store)?;
+        let mut tell = |severity, text: String| say(severity, text.as_bytes());
+        selection.each_range(candidates, |refs| {
+            refs.each(|record| {
+                let Some(item) = selection.item(&record, &mut tell)? else {
+                    return Ok(true);
+                };
+                let is_listed = points_at.matches(&item)?
+                    && match commits {
+                        Some(commits) => commits.matches(&item)?,
+                        None => true,
+                    };
+                if is_listed { each(&item) } else { Ok(true) }
+            })
+        })
     }
 }
 
@@ -492,8 +426,8 @@ struct Printer<'a> {
     row: Row,
     atoms: &'a Atoms,
     format: &'a Format,
-    /// The pieces of lines that can be written without a row of values.
-    plain: Option<&'a [Piece]>,
+    /// Where lines need no row of values.
+    lines: Option<LineWriter<'a>>,
     settings: &'a Settings,
     /// How many refs are still to be printed, if that is limited.
     left: Option<usize>,
@@ -508,8 +442,8 @@ impl Printer<'_> {
 
     /// Prints a ref; returns whether more may follow.
     fn print(&mut self, item: &Item<'_>) -> Result<bool> {
-        match self.plain {
-            Some(pieces) => self.put_plain(pieces, item)?,
+        match &mut self.lines {
+            Some(lines) => lines.push(item.name, &item.oid, self.out.buffer())?,
             None => {
                 self.fill(item)?;
                 let mut buffer = std::mem::take(self.out.buffer());
@@ -540,21 +474,6 @@ impl Printer<'_> {
         Ok(self.left != Some(0))
     }
 
-    /// Writes the line of a ref whose values need not be known beforehand.
-    #[inline]
-    fn put_plain(&mut self, pieces: &[Piece], item: &Item<'_>) -> Result<()> {
-        let out = self.out.buffer();
-        let start = out.len();
-        let pushed = self.values.push_plain(pieces, item, out);
-        if pushed.is_err() {
-            // As for other lines.
-            out.truncate(start);
-        } else {
-            self.settings.end_line(start, out);
-        }
-        pushed
-    }
-
     /// Appends the line of the ref whose values are known.
     fn push(&self, out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
@@ -563,7 +482,9 @@ impl Printer<'_> {
         } else {
             self.format.push(&self.row, self.atoms, out)?;
         }
-        self.settings.end_line(start, out);
+        if out.len() > start || !self.settings.omit_empty {
+            out.push(b'\n');
+        }
         Ok(())
     }
 

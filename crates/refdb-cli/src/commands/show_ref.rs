@@ -240,7 +240,9 @@ impl Printer<'_> {
                     None => continue,
                 },
             };
-            if !paranoia.omits(record.name, &oid)? {
+            if !paranoia.omits(record.name, &oid, &mut |severity, text| {
+                say(severity, text.as_bytes())
+            })? {
                 each(self, record.name, oid, peeled)?;
             }
         }

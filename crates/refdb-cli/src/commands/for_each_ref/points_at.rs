@@ -38,6 +38,11 @@ impl<'c> PointsAt<'c> {
         })
     }
 
+    /// Returns whether any ref will do.
+    pub(super) fn is_any(&self) -> bool {
+        self.objects.is_empty()
+    }
+
     /// Returns refs among which are all that match.
     pub(super) fn candidates(&self, store: &Store) -> Result<Refs> {
         if self.objects.is_empty() || !self.no_tags {

@@ -10,11 +10,10 @@ use bstr::ByteSlice;
 use hashbrown::HashMap;
 use refdb::objects::{Header, Object, ObjectKind, Peeled};
 use refdb::revision::{Direction, Shortener};
-use refdb::{ObjectId, RefName, Store, short};
+use refdb::{ObjectId, RefName, RefRecord, Store, TargetRef};
 
 use super::atom::{Atom, Atoms, Kind, NameForm, Source};
 use super::content::{Content, ContentValues};
-use super::format::Piece;
 use super::history::{Histories, HistoryAtom};
 use super::remote::{RemoteForm, Remotes, Told, push_distance, push_signs};
 use super::row::Row;
@@ -35,6 +34,20 @@ pub(super) struct Item<'a> {
     pub(super) peeled: Option<ObjectId>,
     pub(super) symbolic: bool,
     pub(super) packed: bool,
+}
+
+impl<'a> Item<'a> {
+    /// Takes a ref, and what it leads to.
+    #[inline]
+    pub(super) fn of(record: &RefRecord<'a>, oid: ObjectId, peeled: Option<ObjectId>) -> Self {
+        Item {
+            name: record.name,
+            oid,
+            peeled,
+            symbolic: matches!(record.target, TargetRef::Symbolic(_)),
+            packed: record.packed,
+        }
+    }
 }
 
 /// What the atoms need of an object.
@@ -135,7 +148,7 @@ impl<'c> Values<'c> {
             is_lacking |= atom.deref && matches!(atom.kind, Kind::Push(_));
         }
         if is_lacking {
-            return Err(missing(item.oid, item));
+            return Err(missing(&item.oid, item.name));
         }
         let [own, tagged] = self.needs;
         if !own.any && !tagged.any {
@@ -147,48 +160,6 @@ impl<'c> Values<'c> {
             && let Some(peeled) = self.peel(item)?
         {
             self.fill_from_object(peeled, tagged.content, true, item, row)?;
-        }
-        Ok(())
-    }
-
-    /// Returns whether every atom is one of the ref itself or of the header of its object: then no
-    /// value is needed before the line is written.
-    pub(super) fn are_plain(&self) -> bool {
-        let mut atoms = self.atoms.iter();
-        atoms.all(|atom| !atom.deref && source(atom) != Source::Content)
-    }
-
-    /// Appends the pieces of a line, for atoms that [`are_plain`](Values::are_plain).
-    ///
-    /// # Errors
-    /// As for [`Values::fill`].
-    pub(super) fn push_plain(
-        &mut self,
-        pieces: &[Piece],
-        item: &Item<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
-        let atoms = Rc::clone(&self.atoms);
-        for piece in pieces {
-            let atom = match piece {
-                Piece::Literal(literal) => {
-                    short::push(out, literal);
-                    continue;
-                }
-                Piece::Atom(index) => atoms.get(*index),
-            };
-            match atom {
-                // What lines consist of in the main, without a detour.
-                Some(atom) if matches!(atom.kind, Kind::RefName(NameForm::Full)) => {
-                    short::push(out, item.name.as_bytes());
-                }
-                Some(atom) if source(atom) == Source::Ref => self.push_of_ref(atom, item, out)?,
-                Some(atom) => {
-                    let header = self.header(item.oid, item)?;
-                    self.push_of_header(&atom.kind, item.oid, header, item, out)?;
-                }
-                None => {}
-            }
         }
         Ok(())
     }
@@ -306,13 +277,13 @@ impl<'c> Values<'c> {
                 return Ok(None);
             }
             Kind::ObjectType => {
-                short::push(out, header.kind.as_str().as_bytes());
+                out.extend_from_slice(header.kind.as_str().as_bytes());
                 return Ok(None);
             }
             Kind::ObjectSize => header.size,
             _ => {
                 let storage = self.context.odb()?.storage(oid)?;
-                let storage = storage.ok_or_else(|| missing(oid, item))?;
+                let storage = storage.ok_or_else(|| missing(&oid, item.name))?;
                 if *kind == Kind::DeltaBase {
                     let null = ObjectId::null(oid.format());
                     storage.delta_base.unwrap_or(null).push_hex(out);
@@ -383,7 +354,7 @@ impl<'c> Values<'c> {
             Peeled::To(peeled) => Some(peeled),
             Peeled::Itself => None,
             Peeled::Nowhere => return Err(Failure::fatal("bad tag")),
-            Peeled::Missing => return Err(missing(item.oid, item)),
+            Peeled::Missing => return Err(missing(&item.oid, item.name)),
         };
         self.peeled.insert(item.oid, peeled);
         Ok(peeled)
@@ -398,7 +369,7 @@ impl<'c> Values<'c> {
                 header
             }
         };
-        header.ok_or_else(|| missing(oid, item))
+        header.ok_or_else(|| missing(&oid, item.name))
     }
 
     fn object(&mut self, oid: ObjectId, item: &Item<'_>) -> Result<Rc<Object>> {
@@ -406,7 +377,7 @@ impl<'c> Values<'c> {
             return Ok(Rc::clone(object));
         }
         let read = self.context.odb()?.read(oid)?;
-        let object = Rc::new(read.ok_or_else(|| missing(oid, item))?);
+        let object = Rc::new(read.ok_or_else(|| missing(&oid, item.name))?);
         self.kept += object.data.len();
         if self.kept > KEPT_MAX {
             self.objects.clear();
@@ -468,8 +439,8 @@ impl<'c> Values<'c> {
     }
 }
 
-fn missing(oid: ObjectId, item: &Item<'_>) -> Failure {
-    Failure::fatal(format!("missing object {oid} for {}", item.name))
+pub(super) fn missing(oid: &ObjectId, name: RefName<'_>) -> Failure {
+    Failure::fatal(format!("missing object {oid} for {name}"))
 }
 
 /// Returns how many of so many components are left out: `count`, or all but so many if it is negative.
