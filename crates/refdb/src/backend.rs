@@ -391,8 +391,8 @@ pub(crate) struct Write<'a> {
 pub(crate) enum NewValue<'a> {
     /// An object id, with what it peels to if that is known and right.
     Direct {
-        oid: ObjectId,
-        peeled: Option<ObjectId>,
+        oid: &'a ObjectId,
+        peeled: Option<&'a ObjectId>,
     },
     /// The name of another ref.
     Symbolic(RefName<'a>),

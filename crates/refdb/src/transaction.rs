@@ -122,6 +122,7 @@ impl<'s> Transaction<'s> {
     /// `InvalidName` when the name is refused; `Rejected` when the object of the new value is
     /// missing, or no commit where one is needed. The transaction is as it was before, and in a
     /// batch the caller may go on after a rejection.
+    #[inline]
     pub fn add(&mut self, edit: Edit<'_>) -> Result<()> {
         self.queue.add(&edit, self.objects)
     }

@@ -72,7 +72,13 @@ struct Settings {
 }
 
 impl Settings {
+    /// Returns whether every edit is given something.
+    fn asks_for_more(&self) -> bool {
+        self.create_reflog || !self.message.is_empty()
+    }
+
     /// Gives an edit what the options ask for; a reflog is made only where there is a new value.
+    #[inline]
     fn apply<'a>(&'a self, edit: Edit<'a>, no_deref: bool, new_value: bool) -> Edit<'a> {
         let edit = edit.message(self.message.as_slice());
         let edit = if no_deref { edit.no_deref() } else { edit };

@@ -93,8 +93,8 @@ impl<'b> GroupSession<'b> {
                 None => NewValue::Deleted,
                 Some(Ref { target, peeled, .. }) => match target {
                     Target::Direct(oid) => NewValue::Direct {
-                        oid: *oid,
-                        peeled: *peeled,
+                        oid,
+                        peeled: peeled.as_ref(),
                     },
                     Target::Symbolic(target) => NewValue::Symbolic(target.as_name()),
                 },
@@ -262,7 +262,7 @@ impl Session for GroupSession<'_> {
         }
         for Write { name, value } in plan.writes() {
             let value = match value {
-                NewValue::Direct { oid, peeled } => Some((Target::Direct(oid), peeled)),
+                NewValue::Direct { oid, peeled } => Some((Target::Direct(*oid), peeled.copied())),
                 NewValue::Symbolic(target) => Some((Target::Symbolic(target.to_owned()), None)),
                 NewValue::Deleted => None,
             };

@@ -199,7 +199,7 @@ impl Migration<'_> {
                 .or_else(|| names.add(name));
             let added = match why {
                 Some(why) => Err(why),
-                None => match bulk.add_ref(record.name, peeler.value(&record)?) {
+                None => match peeler.add_to(bulk, &record) {
                     Err(error) if error.kind() == ErrorKind::Misuse => Err(error.to_string()),
                     added => Ok(added?),
                 },
@@ -306,17 +306,19 @@ impl<'s> Peeler<'s> {
         })
     }
 
-    fn value<'r>(&self, record: &RefRecord<'r>) -> Result<NewValue<'r>> {
-        let oid = match record.target {
-            TargetRef::Symbolic(target) => return Ok(NewValue::Symbolic(target)),
+    fn add_to(&self, bulk: &mut dyn Bulk, record: &RefRecord<'_>) -> Result<()> {
+        let oid = match &record.target {
+            TargetRef::Symbolic(target) => {
+                return bulk.add_ref(record.name, NewValue::Symbolic(*target));
+            }
             TargetRef::Direct(oid) => oid,
         };
-        let peeled = match record.peeled {
-            Some(peeled) => Some(peeled),
-            None if self.is_asked_for(record) => self.peel(oid)?,
-            None => None,
+        let found = match record.peeled {
+            None if self.is_asked_for(record) => self.peel(*oid)?,
+            _ => None,
         };
-        Ok(NewValue::Direct { oid, peeled })
+        let peeled = record.peeled.as_ref().or(found.as_ref());
+        bulk.add_ref(record.name, NewValue::Direct { oid, peeled })
     }
 
     fn is_asked_for(&self, record: &RefRecord<'_>) -> bool {

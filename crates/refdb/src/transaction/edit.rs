@@ -72,6 +72,7 @@ pub enum Expected<'a> {
 }
 
 impl<'a> Edit<'a> {
+    #[inline]
     fn new(name: Cow<'a, BStr>, change: Change<'a>) -> Self {
         Edit {
             name,
@@ -86,6 +87,7 @@ impl<'a> Edit<'a> {
     }
 
     /// Sets a ref to an object id, creating it if need be; the null id deletes it.
+    #[inline]
     pub fn update(name: impl Into<RefName<'a>>, new: ObjectId) -> Self {
         Edit::new(Cow::Borrowed(name.into().as_bstr()), Change::Update(new))
     }
@@ -100,6 +102,7 @@ impl<'a> Edit<'a> {
     }
 
     /// Deletes a ref and its reflog; a missing ref is fine unless a value is expected.
+    #[inline]
     pub fn delete(name: impl Into<RefName<'a>>) -> Self {
         Edit::new(Cow::Borrowed(name.into().as_bstr()), Change::Delete)
     }
@@ -129,24 +132,28 @@ impl<'a> Edit<'a> {
     }
 
     /// Requires the ref to hold something when it is locked.
+    #[inline]
     pub fn expecting(mut self, expected: Expected<'a>) -> Self {
         self.expected = expected;
         self
     }
 
     /// Changes a symref itself and not the ref at its end.
+    #[inline]
     pub fn no_deref(mut self) -> Self {
         self.deref = false;
         self
     }
 
     /// Gives the reason that the reflog records.
+    #[inline]
     pub fn message(mut self, message: impl Into<Cow<'a, [u8]>>) -> Self {
         self.message = message.into();
         self
     }
 
     /// Makes a reflog even where the configuration asks for none.
+    #[inline]
     pub fn create_log(mut self) -> Self {
         self.create_log = true;
         self

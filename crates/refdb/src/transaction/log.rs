@@ -87,10 +87,12 @@ pub(crate) fn rewrite(
         return Ok(None);
     }
     let mut writes = Vec::new();
-    if let (true, Some(Target::Direct(_)), Some(oid)) = (how.update_ref, current, kept.last)
+    let found;
+    if let (true, Some(Target::Direct(_)), Some(oid)) = (how.update_ref, current, &kept.last)
         && !oid.is_null()
     {
-        let peeled = match objects.peel(oid)? {
+        found = objects.peel(*oid)?;
+        let peeled = match &found {
             Peeled::To(peeled) => Some(peeled),
             Peeled::Itself | Peeled::Nowhere | Peeled::Missing => None,
         };

@@ -91,8 +91,8 @@ fn value<'e>(expansion: &'e Expansion<'_>, update: usize) -> Option<NewValue<'e>
     match queue.action(edit) {
         Action::Update(id) if state.current == Current::Direct(id) => None,
         Action::Update(id) => Some(NewValue::Direct {
-            oid: *expansion.ids.get(id),
-            peeled: queue.peeled(edit).map(|peeled| *expansion.ids.get(peeled)),
+            oid: expansion.ids.get(id),
+            peeled: queue.peeled(edit).map(|peeled| expansion.ids.get(peeled)),
         }),
         Action::Symbolic(target) => Some(NewValue::Symbolic(target)),
         Action::Delete | Action::Verify | Action::Log(_) => None,
@@ -154,7 +154,7 @@ fn read_after(
     let target = match earlier.and_then(|earlier| value(expansion, earlier)) {
         // Values are written before anything is deleted.
         None | Some(NewValue::Deleted) => return session.read(name),
-        Some(NewValue::Direct { oid, .. }) => Target::Direct(oid),
+        Some(NewValue::Direct { oid, .. }) => Target::Direct(*oid),
         Some(NewValue::Symbolic(target)) => Target::Symbolic(target.to_owned()),
     };
     Ok(Some(Ref {

@@ -8,7 +8,7 @@
 use reftable::short;
 
 use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
-use crate::name::{FormatOptions, RefName, is_pseudoref, is_safe, is_well_formed};
+use crate::name::{FormatOptions, RefName, goes_on_well, is_pseudoref, is_safe, is_well_formed};
 use crate::objects::{ObjectKind, Objects, Peeled};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::reflog::{is_normalized, normalize_message};
@@ -27,6 +27,8 @@ pub(super) struct Queue {
     /// Targets and messages, one behind the other.
     text: Vec<u8>,
     edits: Vec<Queued>,
+    /// Whether a short look told that the last name is well-formed.
+    is_plain: bool,
     logs: Vec<LogEdit>,
     /// Whether an edit asks for a reflog to be made.
     creates_logs: bool,
@@ -136,6 +138,19 @@ enum Known {
     },
 }
 
+/// From so many bytes on, a list grows to four times its size instead of twice: room that nobody has
+/// touched takes no memory, while copying what was there takes it twice.
+const LARGE: usize = 64 << 10;
+
+/// Makes room for so many more things.
+#[inline]
+fn room_for<T>(list: &mut Vec<T>, more: usize) {
+    let is_large = list.capacity().saturating_mul(size_of::<T>()) >= LARGE;
+    if is_large && list.capacity() - list.len() < more {
+        list.reserve_exact(more.max(3 * list.capacity()));
+    }
+}
+
 impl Queue {
     pub(super) fn new(format: ObjectFormat) -> Self {
         Queue {
@@ -143,6 +158,7 @@ impl Queue {
             names: Vec::new(),
             text: Vec::new(),
             edits: Vec::new(),
+            is_plain: false,
             logs: Vec::new(),
             creates_logs: false,
             known: Vec::new(),
@@ -232,7 +248,10 @@ impl Queue {
     }
 
     pub(super) fn add(&mut self, edit: &Edit<'_>, objects: &dyn Objects) -> Result<()> {
-        check_name(edit)?;
+        let is_plain = self.goes_on_plainly(&edit.name);
+        if !is_plain {
+            check_name(edit)?;
+        }
         check_text(edit)?;
         let checked = match edit.change {
             Change::Update(oid) if oid.format() != self.format => {
@@ -250,6 +269,8 @@ impl Queue {
             let message = format!("the names and messages are longer than {TEXT_LEN_MAX} bytes");
             return Err(Error::new(ErrorKind::Misuse, message));
         }
+        room_for(&mut self.names, edit.name.len());
+        room_for(&mut self.edits, 1);
         let queued = Queued {
             name: Span::push(&mut self.names, &edit.name),
             message: self.push_message(&edit.message),
@@ -282,8 +303,19 @@ impl Queue {
             },
         };
         self.creates_logs |= edit.create_log;
+        self.is_plain = is_plain;
         self.edits.push(queued);
         Ok(())
+    }
+
+    /// Returns whether a short look tells that a name is well-formed, and so that of a ref that may be
+    /// changed in any way. Names often come in their order, where most of a name was seen already.
+    fn goes_on_plainly(&self, name: &[u8]) -> bool {
+        let last = self.edits.last().filter(|_| self.is_plain);
+        let seen = last.map_or(0, |last| {
+            short::common_prefix(last.name.of(&self.names), name)
+        });
+        goes_on_well(name, seen)
     }
 
     /// Keeps a message: most edits have that of the one before.

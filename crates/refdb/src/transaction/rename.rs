@@ -64,8 +64,8 @@ pub(crate) fn rename(
     };
     rename.check_name(backend, session.as_mut())?;
     let value = NewValue::Direct {
-        oid,
-        peeled: old.peeled,
+        oid: &oid,
+        peeled: old.peeled.as_ref(),
     };
     let mut writes = vec![Write { name: to, value }];
     let change = if rename.copies {

@@ -124,7 +124,8 @@ fn usual_line(rng: &mut Rng, words: &[Vec<u8>]) -> Vec<u8> {
 /// A line that is found to have the usual form comes to the same as it does for all other commands.
 fn check_plain(context: &Context, input: &[u8]) -> usize {
     let hex_len = context.object_format().expect("a repository").hex_len();
-    let lines = plain::lines(input, hex_len);
+    let mut lines = Vec::new();
+    plain::find_lines(input, hex_len, &mut lines);
     for line in &lines {
         let edit = line.edit(input);
         let (command, _) = split(&input[line.start..], false, true).expect("a whole line");

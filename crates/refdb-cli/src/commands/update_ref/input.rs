@@ -6,7 +6,7 @@
 
 use std::io::stdin;
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{iter, mem, thread};
 
 use bstr::ByteSlice;
@@ -17,7 +17,7 @@ use super::plain::{self, Plain};
 use crate::failure::{Failure, Result};
 
 /// How much is asked for at once: more than a pipe holds.
-const READ_SIZE: usize = 256 << 10;
+const READ_SIZE: usize = 128 << 10;
 
 /// A program that sends so much at once does not wait for an answer to each line.
 const LARGE: usize = 32 << 10;
@@ -32,10 +32,13 @@ pub(super) struct Input {
     hex_len: Option<usize>,
     /// What has arrived and was not given.
     buffer: Vec<u8>,
+    /// Pieces that were worked on: their memory takes the next ones.
+    spare: Arc<Mutex<Vec<Piece>>>,
     ended: bool,
 }
 
 /// Records that have arrived together.
+#[derive(Default)]
 pub(super) struct Piece {
     /// Their bytes. Each of them is whole, unless the input has ended.
     pub(super) text: Vec<u8>,
@@ -52,6 +55,7 @@ impl Input {
             terminator: if hex_len.is_some() { b'\n' } else { 0 },
             hex_len,
             buffer: Vec::new(),
+            spare: Arc::default(),
             ended: false,
         }
     }
@@ -60,24 +64,27 @@ impl Input {
     ///
     /// # Errors
     /// The first one of `work`, and as for [`Input::next`].
-    pub(super) fn each(mut self, mut work: impl FnMut(Piece) -> Result<()>) -> Result<()> {
-        while let Some(piece) = self.next()? {
+    pub(super) fn each(mut self, mut work: impl FnMut(&mut Piece) -> Result<()>) -> Result<()> {
+        while let Some(mut piece) = self.next()? {
             if piece.text.len() >= LARGE {
                 return self.each_ahead(piece, work);
             }
-            work(piece)?;
+            work(&mut piece)?;
+            lock(&self.spare).push(piece);
         }
         Ok(())
     }
 
     /// As [`Input::each`] from a piece on, with a second thread. It is not waited for: after an error
     /// it may read on until the process ends.
-    fn each_ahead(self, first: Piece, mut work: impl FnMut(Piece) -> Result<()>) -> Result<()> {
+    fn each_ahead(
+        self,
+        mut first: Piece,
+        mut work: impl FnMut(&mut Piece) -> Result<()>,
+    ) -> Result<()> {
+        let spare = Arc::clone(&self.spare);
         let input = Arc::new(Mutex::new(self));
-        let next = move || {
-            let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
-            input.next().transpose()
-        };
+        let next = move || lock(&input).next().transpose();
         let (sender, receiver) = sync_channel(WAITING_MAX);
         let read = next.clone();
         let reader = thread::Builder::new().spawn(move || {
@@ -90,9 +97,11 @@ impl Input {
             // Perhaps no thread is to be had.
             Err(_) => Box::new(iter::from_fn(next)),
         };
-        work(first)?;
+        work(&mut first)?;
         for piece in pieces {
-            work(piece?)?;
+            let mut piece = piece?;
+            work(&mut piece)?;
+            lock(&spare).push(piece);
         }
         Ok(())
     }
@@ -130,13 +139,19 @@ impl Input {
         if self.ended {
             whole = self.buffer.len();
         }
-        let rest = self.buffer.split_off(whole);
-        let text = mem::replace(&mut self.buffer, rest);
-        let lines = self.hex_len.map(|hex_len| plain::lines(&text, hex_len));
-        Ok(Some(Piece {
-            text,
-            lines: lines.unwrap_or_default(),
-            ended: self.ended,
-        }))
+        let mut piece = lock(&self.spare).pop().unwrap_or_default();
+        piece.text.clear();
+        piece.text.extend(self.buffer.drain(whole..));
+        mem::swap(&mut piece.text, &mut self.buffer);
+        piece.lines.clear();
+        if let Some(hex_len) = self.hex_len {
+            plain::find_lines(&piece.text, hex_len, &mut piece.lines);
+        }
+        piece.ended = self.ended;
+        Ok(Some(piece))
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

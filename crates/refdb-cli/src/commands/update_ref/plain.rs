@@ -27,8 +27,7 @@ pub(super) struct Plain {
 }
 
 /// Finds the lines of the usual form.
-pub(super) fn lines(text: &[u8], hex_len: usize) -> Vec<Plain> {
-    let mut lines = Vec::new();
+pub(super) fn find_lines(text: &[u8], hex_len: usize, lines: &mut Vec<Plain>) {
     let mut start = 0;
     while let Some(rest) = text.get(start..).filter(|rest| !rest.is_empty()) {
         start = match Plain::read(text, start, hex_len) {
@@ -39,7 +38,6 @@ pub(super) fn lines(text: &[u8], hex_len: usize) -> Vec<Plain> {
             None => start + rest.find_byte(b'\n').map_or(rest.len(), |at| at + 1),
         };
     }
-    lines
 }
 
 impl Plain {
@@ -54,7 +52,7 @@ impl Plain {
             b"delete " => Verb::Delete,
             _ => return None,
         };
-        let len = rest.iter().position(|byte| matches!(byte, b' ' | b'\n'))?;
+        let len = rest.find_byteset(b" \n")?;
         let (name, rest) = rest.split_at(len);
         if matches!(name.first(), None | Some(b'"')) {
             return None;

@@ -30,11 +30,11 @@ pub(super) fn run(context: &Context, out: &mut Output, settings: &Settings) -> R
     // The records that there are of a command whose others have not arrived. Nothing is left when the
     // input has ended: its last command is whole, whatever it looks like.
     let mut begun = Vec::new();
-    Input::new(hex_len).each(|mut piece| {
+    Input::new(hex_len).each(|piece| {
         if !begun.is_empty() {
-            piece.text = [mem::take(&mut begun), piece.text].concat();
+            piece.text.splice(..0, mem::take(&mut begun));
         }
-        let taken = session.carry_out(&piece)?;
+        let taken = session.carry_out(piece)?;
         begun = piece.text.split_off(taken);
         Ok(())
     })?;
@@ -272,9 +272,14 @@ impl<'c> Session<'c> {
     }
 
     /// Adds an edit to the transaction. In a batch a rejected one is told and left out.
+    #[inline]
     fn add(&mut self, verb: Verb, edit: Edit<'_>, no_deref: bool) -> Result<()> {
         let new_value = matches!(edit.change(), Change::Update(_) | Change::Symbolic(_));
-        let edit = self.settings.apply(edit, no_deref, new_value);
+        let edit = match self.settings.asks_for_more() || no_deref {
+            true => self.settings.apply(edit, no_deref, new_value),
+            // An edit is large, and most are taken as they are.
+            false => edit,
+        };
         if !self.settings.batch {
             return Ok(self.transaction()?.add(edit)?);
         }

@@ -164,7 +164,7 @@ impl Bulk for FilesBulk {
                 let path = || self.base().join("packed-refs");
                 return written.map_err(|error| Error::io("unable to write", &path(), error));
             }
-            NewValue::Direct { oid, .. } => loose::direct(oid),
+            NewValue::Direct { oid, .. } => loose::direct(*oid),
             NewValue::Symbolic(target) => loose::symbolic(target),
             NewValue::Deleted => return Ok(()),
         };

@@ -209,7 +209,10 @@ impl FilesSession {
                     }
                 }
                 NewValue::Direct { oid, peeled } if batch && write.may_be_packed() => {
-                    let value = Some(PackedValue { oid, peeled });
+                    let value = Some(PackedValue {
+                        oid: *oid,
+                        peeled: peeled.copied(),
+                    });
                     edits.push(PackedEdit { name, value });
                 }
                 NewValue::Direct { .. } | NewValue::Symbolic(_) => {}
@@ -249,7 +252,7 @@ impl FilesSession {
             return Ok(());
         };
         let content = match value {
-            NewValue::Direct { oid, .. } => loose::direct(oid),
+            NewValue::Direct { oid, .. } => loose::direct(*oid),
             NewValue::Symbolic(target) => {
                 let text = bytes_to_path(target.as_bytes());
                 if options.prefer_symlink_refs && lock.write_link(text).is_ok() {

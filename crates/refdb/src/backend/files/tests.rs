@@ -58,7 +58,7 @@ fn who() -> Signature {
 
 fn direct(number: usize) -> NewValue<'static> {
     NewValue::Direct {
-        oid: oid(number),
+        oid: Box::leak(Box::new(oid(number))),
         peeled: None,
     }
 }
@@ -551,6 +551,7 @@ fn an_initial_plan_packs_shared_refs_only() {
     let fixture = fixture();
     let session = fixture.backend.begin();
     let mut session = session.unwrap();
+    let (tag, commit) = (oid(2), oid(1));
     let mut plan = plan(
         &[
             ("HEAD", NewValue::Symbolic(name("refs/heads/main"))),
@@ -560,8 +561,8 @@ fn an_initial_plan_packs_shared_refs_only() {
             (
                 "refs/tags/v1",
                 NewValue::Direct {
-                    oid: oid(2),
-                    peeled: Some(oid(1)),
+                    oid: &tag,
+                    peeled: Some(&commit),
                 },
             ),
         ],

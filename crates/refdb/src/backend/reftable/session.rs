@@ -131,19 +131,20 @@ impl Session for ReftableSession<'_> {
             let mut walks: Vec<Walk> = parts.iter().map(|part| Walk::new(part.2)).collect();
             let parts = parts.as_slice();
             move |batch: Range<usize>| {
-                let look = |name: &RefName<'_>| {
+                let mut locked = Vec::with_capacity(batch.len());
+                for name in &names[batch] {
                     let (place, bare) = layout.locate(*name);
                     let at = parts.iter().position(|part| *part.0 == place);
                     let at = at.expect("every place has got a part");
                     let (walk, stack) = (&mut walks[at], parts[at].1);
                     let is_whole = bare.as_bytes().len() == name.as_bytes().len();
-                    Ok(match walk.find(stack, bare)? {
+                    locked.push(match walk.find(stack, bare)? {
                         Some(found) => Locked::Found(found),
                         None if knows_all && is_whole && walk.is_alone(bare) => Locked::Alone,
                         None => Locked::Missing,
-                    })
-                };
-                names[batch].iter().map(look).collect::<Result<Vec<_>>>()
+                    });
+                }
+                Ok::<_, Error>(locked)
             }
         };
         by_turns(names.len(), walker, |batch, locked| {
