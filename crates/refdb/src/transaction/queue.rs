@@ -138,16 +138,21 @@ enum Known {
     },
 }
 
-/// From so many bytes on, a list grows to four times its size instead of twice: room that nobody has
+/// From so many bytes on, a list grows to many times its size instead of twice: room that nobody has
 /// touched takes no memory, while copying what was there takes it twice.
-const LARGE: usize = 64 << 10;
+const LARGE: usize = 16 << 10;
+
+/// How many times.
+const GROWTH: usize = 16;
 
 /// Makes room for so many more things.
 #[inline]
 fn room_for<T>(list: &mut Vec<T>, more: usize) {
     let is_large = list.capacity().saturating_mul(size_of::<T>()) >= LARGE;
     if is_large && list.capacity() - list.len() < more {
-        list.reserve_exact(more.max(3 * list.capacity()));
+        let much = list.capacity().saturating_mul(GROWTH);
+        // Where so much is not to be had, it grows as lists do.
+        let _ = list.try_reserve_exact(more.max(much));
     }
 }
 

@@ -22,6 +22,9 @@ const READ_SIZE: usize = 128 << 10;
 /// A program that sends so much at once does not wait for an answer to each line.
 const LARGE: usize = 32 << 10;
 
+/// Hardly any line of the usual form is shorter.
+const LINE_MIN: usize = 32;
+
 /// So many pieces may wait for the first thread.
 const WAITING_MAX: usize = 2;
 
@@ -118,7 +121,9 @@ impl Input {
         let mut whole = 0;
         while !self.ended && whole == 0 {
             let searched = self.buffer.len();
-            self.buffer.reserve(READ_SIZE);
+            if self.buffer.capacity() - searched < READ_SIZE / 2 {
+                self.buffer.reserve(READ_SIZE);
+            }
             let count = loop {
                 match read(stdin(), spare_capacity(&mut self.buffer)) {
                     Err(Errno::INTR) => {}
@@ -145,6 +150,8 @@ impl Input {
         mem::swap(&mut piece.text, &mut self.buffer);
         piece.lines.clear();
         if let Some(hex_len) = self.hex_len {
+            // Room costs nothing until it is used.
+            piece.lines.reserve(piece.text.len() / LINE_MIN);
             plain::find_lines(&piece.text, hex_len, &mut piece.lines);
         }
         piece.ended = self.ended;

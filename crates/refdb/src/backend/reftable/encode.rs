@@ -37,6 +37,9 @@ pub(super) struct Encoder<'e, 'a> {
     pub(super) renamed: bool,
 }
 
+/// Most records take fewer bytes.
+const RECORD_LEN: usize = 64;
+
 /// One record of the log section.
 struct Line<'a> {
     name: RefName<'a>,
@@ -55,7 +58,8 @@ impl<'a> Encoder<'_, 'a> {
         let max = indices.fold(index, u64::max);
         let options = self.stack.write_options(index, max);
         let format_error = |error| self.stack.format_error(error);
-        let mut writer = Writer::new(Vec::new(), options.clone()).map_err(format_error)?;
+        let sink = self.room(0);
+        let mut writer = Writer::new(sink, options.clone()).map_err(format_error)?;
         self.with_writes(|writes| {
             let mut writes = writes.map(|write| writer.add_ref(record(&write, index)));
             writes.try_for_each(|added| added)
@@ -99,7 +103,8 @@ impl<'a> Encoder<'_, 'a> {
             deleted: 0,
         };
         let merge = |writes: &mut dyn Iterator<Item = Write<'a>>| -> reftable::Result<_> {
-            let mut writer = Writer::new(Vec::new(), options.clone())?;
+            let below = tables.iter().map(|table| table.weight()).sum();
+            let mut writer = Writer::new(self.room(below), options.clone())?;
             let mut old = MergedRefs::new(tables.clone()).live_only();
             let mut has_old = old.advance()?;
             for write in writes {
@@ -145,6 +150,17 @@ impl<'a> Encoder<'_, 'a> {
             },
             replaces: tables.len(),
         })
+    }
+
+    /// Returns room for a table of this plan and so many bytes more. What is not used costs nothing;
+    /// to grow would be to copy.
+    fn room(&self, more: u64) -> Vec<u8> {
+        let more = usize::try_from(more).unwrap_or_default();
+        let own = self.plan.len_hint().saturating_mul(RECORD_LEN);
+        let mut room = Vec::new();
+        // Where so much is not to be had, it grows as lists do.
+        let _ = room.try_reserve(own.saturating_add(more));
+        room
     }
 
     /// Does something with the new values of names in the stack, in their order.
