@@ -126,12 +126,17 @@ impl<'b> GroupSession<'b> {
     /// Returns what is known of a name: its value as the plans leave it.
     fn known(&self, name: RefName<'_>) -> Result<Option<Locked>> {
         let name = name.as_bytes();
-        let found = match (self.written.get(name), self.locked.get(name)) {
-            (Some(None), _) => return Err(not_one_plan()),
-            (Some(written), _) => written,
-            (None, Some(found)) => found,
-            (None, None) if self.released.contains(name) => return Err(not_one_plan()),
-            (None, None) => return Ok(None),
+        // What is written was locked before, and most names are new.
+        let Some(found) = self.locked.get(name) else {
+            return match self.released.contains(name) {
+                true => Err(not_one_plan()),
+                false => Ok(None),
+            };
+        };
+        let found = match self.written.get(name) {
+            Some(None) => return Err(not_one_plan()),
+            Some(written) => written,
+            None => found,
         };
         Ok(Some(match found {
             Some(found) => Locked::Found(found.clone()),
