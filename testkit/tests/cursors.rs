@@ -279,8 +279,9 @@ for_every_format! {
             let told = repo.git(["for-each-ref", "--format=%(refname)", "--points-at", id]);
             let told: Vec<String> = told.run().text().lines().map(str::to_owned).collect();
             let mut refs = store.refs_of_objects(&[oid]).expect("a cursor");
-            let mut found = Vec::new();
+            let (mut found, mut all) = (Vec::new(), Vec::new());
             while let Some(record) = refs.next().expect("the store is whole") {
+                all.push(record.name.to_string());
                 let resolved = store.resolve(record.name).expect("it can be read");
                 let leads_there = |to: &Resolved| to.oid == oid || to.peeled == Some(oid);
                 // Where nobody stored what a tag peels to, it is among them to be looked at.
@@ -290,6 +291,21 @@ for_every_format! {
                 if is_listed && resolved.is_some_and(|to| leads_there(&to) || is_tag(&to)) {
                     found.push(record.name.to_string());
                 }
+            }
+            // All at once, and behind the first one.
+            for skipped in [0, 1] {
+                let mut refs = store.refs_of_objects(&[oid]).expect("a cursor");
+                let mut names = Vec::new();
+                for _ in 0..skipped {
+                    let first = refs.next().expect("the store is whole").expect("a ref");
+                    names.push(first.name.to_string());
+                }
+                let whole = refs.each(|record| {
+                    names.push(record.name.to_string());
+                    Ok::<_, refdb::Error>(true)
+                });
+                assert!(whole.expect("the store is whole"));
+                assert!(names == all, "{id}: {} instead of {}", names.len(), all.len());
             }
             assert!(told.len() > 10 && told.is_sorted(), "{} of {id}", told.len());
             assert_eq!(found.len(), told.len(), "{id}");

@@ -17,7 +17,7 @@ use std::borrow::BorrowMut;
 
 use crate::backend::batch::Batch;
 use crate::backend::cursor::{Cursor, RefRecord};
-use crate::beside::{BATCH, beside, turns};
+use crate::beside::{BATCH, turns};
 use crate::error::{Error, Result};
 
 /// So many refs are read before a second thread is asked to read the others: a short listing is done
@@ -30,6 +30,9 @@ pub struct Refs {
     // Sorted, and none a prefix of another.
     excluded: Vec<Vec<u8>>,
     prefix: Vec<u8>,
+    // Where the last seek went, and whether nothing was read since.
+    start: Vec<u8>,
+    fresh: bool,
 }
 
 impl Refs {
@@ -38,6 +41,8 @@ impl Refs {
             cursor,
             excluded: Vec::new(),
             prefix: Vec::new(),
+            start: Vec::new(),
+            fresh: true,
         }
     }
 
@@ -55,6 +60,8 @@ impl Refs {
     /// `Corrupt` or `Io` for the files.
     pub fn seek(&mut self, name: &[u8]) -> Result<()> {
         self.prefix.clear();
+        self.start = name.to_vec();
+        self.fresh = true;
         self.cursor.seek(name, b"")
     }
 
@@ -65,6 +72,8 @@ impl Refs {
     /// `Corrupt` or `Io` for the files.
     pub fn seek_prefix(&mut self, prefix: &[u8]) -> Result<()> {
         self.prefix = prefix.to_vec();
+        self.start = prefix.to_vec();
+        self.fresh = true;
         self.cursor.seek(prefix, prefix)
     }
 
@@ -82,6 +91,7 @@ impl Refs {
 
     /// Moves to the next ref; returns whether there is one.
     fn advance(&mut self) -> Result<bool> {
+        self.fresh = false;
         while self.cursor.advance()? {
             match self.exclusion() {
                 None => return Ok(true),
@@ -98,8 +108,8 @@ impl Refs {
     }
 
     /// Calls `each` with every ref from here on, until it gives `false`; returns whether it never did.
-    /// Where there are many refs, a second thread reads them, a little ahead: after `false` or an error
-    /// the cursor stands nowhere in particular, until the next seek.
+    /// Where there are many refs, a second thread reads them, too: afterwards the cursor stands nowhere
+    /// in particular, until the next seek.
     ///
     /// # Errors
     /// The first one of `each`; `Corrupt` or `Io` for the files.
@@ -107,42 +117,38 @@ impl Refs {
         &mut self,
         mut each: impl FnMut(RefRecord<'_>) -> std::result::Result<bool, E>,
     ) -> std::result::Result<bool, E> {
-        for _ in 0..READ_ALONE_MAX {
-            match self.next()? {
-                None => return Ok(true),
-                Some(record) if !each(record)? => return Ok(false),
-                Some(_) => {}
-            }
-        }
-        let mut more = true;
-        let mut text_len = 0;
-        let read = || {
-            // The names of the next ones are about as long as those of the last ones.
-            let mut batch = Batch::with_room(BATCH, text_len + text_len / 8);
-            while more && batch.len() < BATCH {
-                match self.advance() {
-                    Ok(true) => self.cursor.copy_to(&mut batch),
-                    Ok(false) => more = false,
-                    Err(error) => {
-                        more = false;
-                        return Some((batch, Some(error)));
-                    }
+        let start = if self.is_worth_halving() {
+            self.start.clone()
+        } else {
+            for _ in 0..READ_ALONE_MAX {
+                match self.next()? {
+                    None => return Ok(true),
+                    Some(record) if !each(record)? => return Ok(false),
+                    Some(_) => {}
                 }
             }
-            text_len = batch.text_len();
-            (batch.len() > 0).then_some((batch, None))
+            behind(self.cursor.name().as_bytes())
         };
-        beside(read, |batches| {
-            for (batch, failure) in batches {
-                for record in batch.records() {
-                    if !each(record)? {
-                        return Ok(false);
-                    }
-                }
-                if let Some(error) = failure {
-                    return Err(error.into());
+        let maker = || {
+            let mut text_len = 0;
+            move |part: &mut Part<'_>| {
+                // The names of the next ones are about as long as those of the last ones.
+                let mut batch = Batch::with_room(BATCH, text_len + text_len / 8);
+                let read = part.each(|record| {
+                    batch.push(record);
+                    Ok::<_, Error>(())
+                });
+                text_len = batch.text_len();
+                (batch, read)
+            }
+        };
+        self.parts_from(start, maker, |(batch, read)| {
+            for record in batch.records() {
+                if !each(record)? {
+                    return Ok(false);
                 }
             }
+            read?;
             Ok(true)
         })
     }
@@ -185,32 +191,41 @@ impl Refs {
     where
         M: FnMut(&mut Part<'_>) -> T,
     {
+        if self.is_worth_halving() {
+            return self.parts_from(self.start.clone(), maker, take);
+        }
         let mut make = maker();
-        let mut last = Vec::new();
-        let mut alone = READ_ALONE_MAX / BATCH;
-        let other = loop {
-            if alone == 0
-                && let Some(another) = self.another()
-            {
-                break another;
+        for _ in 0..READ_ALONE_MAX / BATCH {
+            if let Some(ended) = self.part_alone(&mut make, &mut take)? {
+                return Ok(ended);
             }
-            alone = alone.saturating_sub(1);
-            let mut part = Part::of_len(self, BATCH);
-            let made = make(&mut part);
-            let more = part.finish(&mut last);
-            if !take(made)? {
-                return Ok(false);
-            }
-            if !more? {
-                return Ok(true);
+        }
+        self.parts_from(behind(self.cursor.name().as_bytes()), maker, take)
+    }
+
+    /// As [`Refs::by_parts`], where the next ref is the first one whose name is `start` or greater.
+    fn parts_from<T: Send, M, E: From<Error>>(
+        &mut self,
+        start: Vec<u8>,
+        maker: impl Fn() -> M + Sync,
+        mut take: impl FnMut(T) -> std::result::Result<bool, E>,
+    ) -> std::result::Result<bool, E>
+    where
+        M: FnMut(&mut Part<'_>) -> T,
+    {
+        let mut make = maker();
+        let is_long = self.end_of_part(&start)?.is_some();
+        let Some(other) = self.another().filter(|_| is_long) else {
+            loop {
+                if let Some(ended) = self.part_alone(&mut make, &mut take)? {
+                    return Ok(ended);
+                }
             }
         };
-        // No name lies between a name and itself with a zero byte behind it.
-        last.push(0);
-        let mut own = Turns::new(self, last.clone());
+        let mut own = Turns::new(self, start.clone());
         let maker = &maker;
         let other = move || {
-            let (mut make, mut other) = (maker(), Turns::new(other, last));
+            let (mut make, mut other) = (maker(), Turns::new(other, start));
             move |turn| other.part(turn).map(|mut part| make(&mut part))
         };
         let own = |turn| own.part(turn).map(|mut part| make(&mut part));
@@ -226,12 +241,36 @@ impl Refs {
         }
     }
 
+    /// Makes something of the next refs, and has it taken. Returns what [`Refs::by_parts`] comes to, if
+    /// that was all.
+    fn part_alone<T, E: From<Error>>(
+        &mut self,
+        make: &mut impl FnMut(&mut Part<'_>) -> T,
+        take: &mut impl FnMut(T) -> std::result::Result<bool, E>,
+    ) -> std::result::Result<Option<bool>, E> {
+        let mut part = Part::of_len(self, BATCH);
+        let made = make(&mut part);
+        let more = part.finish();
+        if !take(made)? {
+            return Ok(Some(false));
+        }
+        Ok(if more? { None } else { Some(true) })
+    }
+
+    /// Returns whether two threads are to read from the first ref on: how much there is to read is not
+    /// told by how many refs are shown.
+    fn is_worth_halving(&self) -> bool {
+        self.fresh && self.cursor.is_sparse()
+    }
+
     /// Makes another cursor over the same moment of the same refs, if that can be.
     fn another(&self) -> Option<Refs> {
         Some(Refs {
             cursor: self.cursor.another()?,
             excluded: self.excluded.clone(),
             prefix: self.prefix.clone(),
+            start: self.start.clone(),
+            fresh: self.fresh,
         })
     }
 
@@ -255,6 +294,11 @@ impl Refs {
         }
         excluded_prefix(&self.excluded, self.cursor.name().as_bytes())
     }
+}
+
+/// Returns the first name behind a name.
+fn behind(name: &[u8]) -> Vec<u8> {
+    [name, b"\0"].concat()
 }
 
 /// Returns which of these prefixes a name has, none of which is a prefix of another.
@@ -305,6 +349,7 @@ impl<'r> Part<'r> {
             cursor,
             excluded,
             prefix,
+            ..
         } = &mut *self.refs;
         while self.more && self.left > 0 {
             let mut failed = None;
@@ -336,13 +381,9 @@ impl<'r> Part<'r> {
         Ok(())
     }
 
-    /// Passes over what was not read; notes the last name. Returns whether there may be more refs.
-    fn finish(mut self, last: &mut Vec<u8>) -> Result<bool> {
+    /// Passes over what was not read; returns whether there may be more refs.
+    fn finish(mut self) -> Result<bool> {
         self.each(|_| Ok::<_, Error>(()))?;
-        last.clear();
-        if self.more {
-            last.extend_from_slice(self.refs.cursor.name().as_bytes());
-        }
         Ok(self.more)
     }
 }

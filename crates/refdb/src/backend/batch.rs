@@ -42,11 +42,6 @@ impl Batch {
         self.text.len()
     }
 
-    /// Returns how many records there are.
-    pub(crate) fn len(&self) -> usize {
-        self.rows.len()
-    }
-
     /// Copies a record.
     #[inline]
     pub(crate) fn push(&mut self, record: &RefRecord<'_>) {

@@ -6,7 +6,6 @@
 use reftable::short::{compare, has_prefix};
 
 use crate::backend::Ref;
-use crate::backend::batch::Batch;
 use crate::error::Result;
 use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
@@ -82,11 +81,6 @@ pub(crate) trait Cursor: Send {
     /// Only to be called after [`Cursor::advance`] returned `true`.
     fn record(&self) -> RefRecord<'_>;
 
-    /// Copies that ref to others.
-    fn copy_to(&self, batch: &mut Batch) {
-        batch.push(&self.record());
-    }
-
     /// Returns the name of that ref, without a look at the rest of it.
     fn name(&self) -> RefName<'_> {
         self.record().name
@@ -109,6 +103,11 @@ pub(crate) trait Cursor: Send {
     /// Makes another cursor over the same moment of the same refs; `None` if that would be no gain.
     fn another(&self) -> Option<Box<dyn Cursor>> {
         None
+    }
+
+    /// Returns whether the cursor shows few of the refs that it reads.
+    fn is_sparse(&self) -> bool {
+        false
     }
 
     /// Returns a name behind `name`, at or before which end the next thousand refs or so of each place

@@ -232,7 +232,14 @@ impl Cursor for Overlay {
         }))
     }
 
+    fn is_sparse(&self) -> bool {
+        self.wanted.is_some()
+    }
+
     fn name_ahead(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        if self.ranges.is_empty() {
+            self.seek(b"", b"")?;
+        }
         let packed = match &mut self.packed {
             Some(packed) => packed.name_ahead(name)?,
             None => None,
