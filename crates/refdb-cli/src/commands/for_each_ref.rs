@@ -256,7 +256,7 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
     let values = Values::new(context, &atoms, shown, histories)?;
     let lines = match settings.json {
         true => None,
-        false => Lines::of(&format, &atoms, settings.omit_empty, context.odb()?),
+        false => Lines::of(context, &format, &atoms, settings.omit_empty)?,
     };
     let mut printer = Printer {
         values,

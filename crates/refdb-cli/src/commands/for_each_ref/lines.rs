@@ -1,15 +1,15 @@
-//! Lines of which a ref's name, the id of its object, and the object's kind are all: those of the
-//! default format, and of many others. Two threads make them where there are many.
+//! Lines of which a ref's name, the id of its object, and the object's kind and size are all: those of
+//! the default format, and of many others. Two threads make them where there are many.
 
 use hashbrown::HashMap;
-use refdb::objects::{ObjectKind, Objects};
-use refdb::{ObjectId, Part, RefName, Refs, short};
+use refdb::objects::{Header, Odb};
+use refdb::{ObjectId, Part, RefName, RefNameBuf, Refs, short};
 
 use super::atom::{Atoms, Kind, NameForm};
 use super::format::{Format, Piece};
 use super::selection::Selection;
-use super::value::missing;
-use crate::context::Digits;
+use super::value::{missing, strip_left, strip_right};
+use crate::context::{Context, Digits, resolve_listed};
 use crate::failure::{Failure, Result, say};
 use crate::output::Output;
 
@@ -17,43 +17,54 @@ use crate::output::Output;
 pub(super) struct Lines<'a> {
     pieces: Vec<LinePiece<'a>>,
     omit_empty: bool,
-    objects: &'a dyn Objects,
+    odb: &'a Odb,
+    /// The branch that is checked out, if lines tell of it.
+    head: Option<RefNameBuf>,
 }
 
 enum LinePiece<'a> {
     Literal(&'a [u8]),
     RefName,
+    /// The name without so many components at its front.
+    FromLeft(i32),
+    /// The name without so many components at its end.
+    FromRight(i32),
     ObjectName,
     ObjectType,
+    ObjectSize,
+    /// Whether it is the branch that is checked out.
+    Head,
 }
 
 impl<'a> Lines<'a> {
     /// Takes a format, if its lines consist of no more than that. What is empty is a line as well,
     /// unless that is to be omitted.
+    ///
+    /// # Errors
+    /// When HEAD cannot be read, if lines tell of it.
     pub(super) fn of(
+        context: &'a Context,
         format: &'a Format,
-        atoms: &Atoms,
+        atoms: &'a Atoms,
         omit_empty: bool,
-        objects: &'a dyn Objects,
-    ) -> Option<Self> {
-        let pieces = format.plain_pieces()?.iter().map(|piece| {
-            let index = match piece {
-                Piece::Literal(literal) => return Some(LinePiece::Literal(literal)),
-                Piece::Atom(index) => *index,
-            };
-            let atom = atoms.list().get(index).filter(|atom| !atom.deref)?;
-            match atom.kind {
-                Kind::RefName(NameForm::Full) => Some(LinePiece::RefName),
-                Kind::ObjectName(Digits::All) => Some(LinePiece::ObjectName),
-                Kind::ObjectType => Some(LinePiece::ObjectType),
-                _ => None,
-            }
+    ) -> Result<Option<Self>> {
+        let pieces = format.plain_pieces().and_then(|pieces| {
+            let pieces = pieces.iter().map(|piece| LinePiece::of(piece, atoms));
+            pieces.collect::<Option<Vec<_>>>()
         });
-        Some(Lines {
-            pieces: pieces.collect::<Option<_>>()?,
+        let Some(pieces) = pieces else {
+            return Ok(None);
+        };
+        let head = match pieces.iter().any(|piece| matches!(piece, LinePiece::Head)) {
+            true => resolve_listed(context.store()?, RefName::from_disk(b"HEAD"))?,
+            false => None,
+        };
+        Ok(Some(Lines {
+            pieces,
             omit_empty,
-            objects,
-        })
+            odb: context.odb()?,
+            head: head.map(|head| head.name),
+        }))
     }
 
     /// Prints the lines of all refs of a range that are asked for. Many are made by two threads, each
@@ -88,6 +99,27 @@ impl<'a> Lines<'a> {
     }
 }
 
+impl<'a> LinePiece<'a> {
+    fn of(piece: &'a Piece, atoms: &'a Atoms) -> Option<Self> {
+        let index = match piece {
+            Piece::Literal(literal) => return Some(LinePiece::Literal(literal)),
+            Piece::Atom(index) => *index,
+        };
+        let atom = atoms.list().get(index).filter(|atom| !atom.deref)?;
+        match &atom.kind {
+            Kind::RefName(NameForm::Full) => Some(LinePiece::RefName),
+            Kind::RefName(NameForm::StripLeft(count)) => Some(LinePiece::FromLeft(*count)),
+            Kind::RefName(NameForm::StripRight(count)) => Some(LinePiece::FromRight(*count)),
+            Kind::ObjectName(Digits::All) => Some(LinePiece::ObjectName),
+            Kind::ObjectType => Some(LinePiece::ObjectType),
+            Kind::ObjectSize => Some(LinePiece::ObjectSize),
+            Kind::Head => Some(LinePiece::Head),
+            Kind::Color(sequence) => Some(LinePiece::Literal(sequence)),
+            _ => None,
+        }
+    }
+}
+
 /// The lines of some refs.
 #[derive(Default)]
 struct Made {
@@ -98,17 +130,17 @@ struct Made {
     failure: Option<Failure>,
 }
 
-/// Writes lines; asks for the kind of each object once.
+/// Writes lines; asks for the kind and size of each object once.
 pub(super) struct LineWriter<'l> {
     lines: &'l Lines<'l>,
-    kinds: HashMap<ObjectId, Option<ObjectKind>>,
+    headers: HashMap<ObjectId, Option<Header>>,
 }
 
 impl<'l> LineWriter<'l> {
     pub(super) fn new(lines: &'l Lines<'l>) -> Self {
         LineWriter {
             lines,
-            kinds: HashMap::new(),
+            headers: HashMap::new(),
         }
     }
 
@@ -147,9 +179,21 @@ impl<'l> LineWriter<'l> {
             match piece {
                 LinePiece::Literal(literal) => short::push(out, literal),
                 LinePiece::RefName => short::push(out, name.as_bytes()),
+                LinePiece::FromLeft(count) => short::push(out, strip_left(name.as_bytes(), *count)),
+                LinePiece::FromRight(count) => {
+                    short::push(out, strip_right(name.as_bytes(), *count));
+                }
                 LinePiece::ObjectName => oid.push_hex(out),
-                LinePiece::ObjectType => match self.kind(name, oid) {
-                    Ok(kind) => short::push(out, kind.as_str().as_bytes()),
+                LinePiece::Head => {
+                    let head = self.lines.head.as_ref();
+                    let is_head = head.is_some_and(|head| head.as_name() == name);
+                    out.push(if is_head { b'*' } else { b' ' });
+                }
+                LinePiece::ObjectType | LinePiece::ObjectSize => match self.header(name, oid) {
+                    Ok(header) if matches!(piece, LinePiece::ObjectType) => {
+                        short::push(out, header.kind.as_str().as_bytes());
+                    }
+                    Ok(header) => out.extend_from_slice(header.size.to_string().as_bytes()),
                     Err(failure) => {
                         // Nobody is to take half a line for a whole one.
                         out.truncate(start);
@@ -165,15 +209,15 @@ impl<'l> LineWriter<'l> {
     }
 
     #[inline]
-    fn kind(&mut self, name: RefName<'_>, oid: &ObjectId) -> Result<ObjectKind> {
-        let kind = match self.kinds.get(oid) {
-            Some(kind) => *kind,
+    fn header(&mut self, name: RefName<'_>, oid: &ObjectId) -> Result<Header> {
+        let header = match self.headers.get(oid) {
+            Some(header) => *header,
             None => {
-                let kind = self.lines.objects.kind(*oid)?;
-                self.kinds.insert(*oid, kind);
-                kind
+                let header = self.lines.odb.header(*oid)?;
+                self.headers.insert(*oid, header);
+                header
             }
         };
-        kind.ok_or_else(|| missing(oid, name))
+        header.ok_or_else(|| missing(oid, name))
     }
 }

@@ -6,7 +6,6 @@
 
 use std::rc::Rc;
 
-use bstr::ByteSlice;
 use hashbrown::HashMap;
 use refdb::objects::{Header, Object, ObjectKind, Peeled};
 use refdb::revision::{Direction, Shortener};
@@ -452,30 +451,33 @@ fn components_to_strip(components: usize, count: i32) -> usize {
 }
 
 /// Leaves out so many components at the front, or all but so many if `count` is negative.
-fn strip_left(name: &[u8], count: i32) -> &[u8] {
-    let slashes: Vec<usize> = name.find_iter("/").collect();
-    let strip = components_to_strip(slashes.len() + 1, count);
+pub(super) fn strip_left(name: &[u8], count: i32) -> &[u8] {
+    let strip = components_to_strip(slashes(name).count() + 1, count);
     match strip.checked_sub(1) {
         None => name,
-        Some(last) => slashes
-            .get(last)
+        Some(last) => slashes(name)
+            .nth(last)
             .and_then(|at| name.get(at + 1..))
             .unwrap_or_default(),
     }
 }
 
 /// Leaves out so many components at the end, or all but so many if `count` is negative.
-fn strip_right(name: &[u8], count: i32) -> &[u8] {
-    let slashes: Vec<usize> = name.find_iter("/").collect();
-    let strip = components_to_strip(slashes.len() + 1, count);
-    if strip == 0 {
-        return name;
+pub(super) fn strip_right(name: &[u8], count: i32) -> &[u8] {
+    let strip = components_to_strip(slashes(name).count() + 1, count);
+    match strip.checked_sub(1) {
+        None => name,
+        Some(last) => slashes(name)
+            .nth_back(last)
+            .and_then(|at| name.get(..at))
+            .unwrap_or_default(),
     }
-    let at = slashes
-        .len()
-        .checked_sub(strip)
-        .and_then(|index| slashes.get(index));
-    at.and_then(|at| name.get(..*at)).unwrap_or_default()
+}
+
+/// Returns where the slashes are.
+fn slashes(name: &[u8]) -> impl DoubleEndedIterator<Item = usize> {
+    let bytes = name.iter().enumerate();
+    bytes.filter(|(_, byte)| **byte == b'/').map(|(at, _)| at)
 }
 
 /// Returns where the value of an atom comes from. What a tag peels to is known with its header.
@@ -488,6 +490,8 @@ fn source(atom: &Atom) -> Source {
 
 #[cfg(test)]
 mod tests {
+    use bstr::ByteSlice;
+
     use super::*;
 
     #[test]
