@@ -18,7 +18,7 @@ const LAYERS: &[&[&str]] = &[
     &["date", "layout", "lockfile", "objects", "options"],
     &["graph"],
     &["backend"],
-    &["resolve"],
+    &["refs", "resolve"],
     &["transaction"],
     &["store"],
     &["repository"],
