@@ -208,6 +208,71 @@ for_every_format! {
         }
     }
 
+    fn what_lies_before_damage_is_read(format) {
+        let repo = Repo::init_bare(format);
+        let commit = &repo.objects().commits[0];
+        let one = |number: usize| format!("create refs/many/{number:05}-{} {commit}\n", "x".repeat(40));
+        repo.update_refs((0..30_000).map(one).collect::<String>());
+        repo.git(["pack-refs", "--all"]).run().ok();
+        let path = match format.refs {
+            RefFormat::Files => repo.git_dir().join("packed-refs"),
+            RefFormat::Reftable => {
+                let stack = repo.git_dir().join("reftable");
+                let list = std::fs::read_to_string(stack.join("tables.list")).expect("a list");
+                stack.join(list.lines().next().expect("a table"))
+            }
+        };
+        let whole = std::fs::read(&path).expect("it can be read");
+        // Early, in the middle, late.
+        for place in 1..8 {
+            let mut damaged = whole.clone();
+            let at = match format.refs {
+                // An id.
+                RefFormat::Files => {
+                    let at = damaged.len() / 8 * place;
+                    let line = damaged[at..].iter().position(|&byte| byte == b'\n');
+                    at + line.expect("another line") + 1
+                }
+                // The head of a block.
+                RefFormat::Reftable => damaged.len() / 8 * place / 4096 * 4096,
+            };
+            damaged[at..at + 3].fill(0xff);
+            std::fs::remove_file(&path).expect("it can be replaced");
+            std::fs::write(&path, damaged).expect("it can be written");
+            let repository = ours::open_damaged(&repo.git_dir());
+            let refs = || {
+                let mut refs = repository.store().refs().expect("a cursor");
+                refs.seek_prefix(b"refs/many/").map(|()| refs)
+            };
+            let (mut expected, mut found) = (Vec::new(), Vec::new());
+            let read = refs().and_then(|mut refs| {
+                while let Some(record) = refs.next()? {
+                    expected.push(shown(&record));
+                }
+                Ok(())
+            });
+            let in_parts = refs().and_then(|mut refs| {
+                let maker = || {
+                    |part: &mut Part<'_>| {
+                        let mut made = Vec::new();
+                        let read = part.each(|record| {
+                            made.push(shown(record));
+                            Ok::<_, refdb::Error>(())
+                        });
+                        (made, read)
+                    }
+                };
+                refs.by_parts(maker, |(made, read)| {
+                    found.extend(made);
+                    read.map(|()| true)
+                })
+            });
+            let told = read.expect_err("damage is told").to_string();
+            assert_eq!(in_parts.expect_err("damage is told").to_string(), told, "{place}");
+            assert!(found == expected, "{place}: {} instead of {}", found.len(), expected.len());
+        }
+    }
+
     fn exclusions_are_jumped_over(format) {
         let (_clone, repository, map) = store_of(format);
         let names: Vec<Vec<u8>> = map.keys().cloned().collect();

@@ -214,30 +214,44 @@ impl Refs {
         M: FnMut(&mut Part<'_>) -> T,
     {
         let mut make = maker();
-        let is_long = self.end_of_part(&start)?.is_some();
+        let is_long = self.end_of_part(&start).is_ok_and(|end| end.is_some());
         let Some(other) = self.another().filter(|_| is_long) else {
-            loop {
-                if let Some(ended) = self.part_alone(&mut make, &mut take)? {
-                    return Ok(ended);
-                }
-            }
+            return self.parts_alone(&mut make, &mut take);
         };
-        let mut own = Turns::new(self, start.clone());
+        let mut own = Turns::new(&mut *self, start.clone());
         let maker = &maker;
         let other = move || {
             let (mut make, mut other) = (maker(), Turns::new(other, start));
             move |turn| other.part(turn).map(|mut part| make(&mut part))
         };
-        let own = |turn| own.part(turn).map(|mut part| make(&mut part));
-        let stopped = turns(own, other, |_, made| match take(made) {
+        let part = |turn| own.part(turn).map(|mut part| make(&mut part));
+        let stopped = turns(part, other, |_, made| match take(made) {
             Ok(true) => Ok(()),
             Ok(false) => Err(None),
             Err(error) => Err(Some(error)),
         });
         match stopped {
-            Ok(()) => Ok(true),
-            Err(None) => Ok(false),
-            Err(Some(error)) => Err(error),
+            Ok(()) => {}
+            Err(None) => return Ok(false),
+            Err(Some(error)) => return Err(error),
+        }
+        let Some(rest) = own.rest() else {
+            return Ok(true);
+        };
+        self.cursor.seek(&rest, &self.prefix)?;
+        self.parts_alone(&mut make, &mut take)
+    }
+
+    /// As [`Refs::by_parts`], from where the cursor stands, in this thread.
+    fn parts_alone<T, E: From<Error>>(
+        &mut self,
+        make: &mut impl FnMut(&mut Part<'_>) -> T,
+        take: &mut impl FnMut(T) -> std::result::Result<bool, E>,
+    ) -> std::result::Result<bool, E> {
+        loop {
+            if let Some(ended) = self.part_alone(make, take)? {
+                return Ok(ended);
+            }
         }
     }
 
@@ -395,6 +409,8 @@ struct Turns<R> {
     turn: usize,
     start: Option<Vec<u8>>,
     end: Option<Vec<u8>>,
+    /// Where the refs begin of which no part was made.
+    rest: Option<Vec<u8>>,
 }
 
 impl<R: BorrowMut<Refs>> Turns<R> {
@@ -404,17 +420,19 @@ impl<R: BorrowMut<Refs>> Turns<R> {
             turn: 0,
             start: Some(start),
             end: None,
+            rest: None,
         }
     }
 
-    /// Returns a part that was not passed over yet; `None` if there are fewer.
+    /// Returns a part that was not passed over yet; `None` if there are fewer. Where something ahead is
+    /// damaged, the parts end: what lies before the damage is to be read all the same, up to it.
     fn part(&mut self, turn: usize) -> Option<Part<'_>> {
         let refs = self.refs.borrow_mut();
         let mut start = self.start.take()?;
         let found = loop {
-            let end = match refs.end_of_part(&start) {
-                Ok(end) => end,
-                Err(error) => break Err(error),
+            let Ok(end) = refs.end_of_part(&start) else {
+                self.rest = Some(start);
+                return None;
             };
             self.turn += 1;
             if self.turn > turn {
@@ -431,6 +449,12 @@ impl<R: BorrowMut<Refs>> Turns<R> {
             failure: found.err(),
             ..Part::of_len(refs, usize::MAX)
         })
+    }
+
+    /// Returns where the refs begin of which no part can be made, if there are any.
+    fn rest(mut self) -> Option<Vec<u8>> {
+        while self.part(self.turn).is_some() {}
+        self.rest
     }
 }
 
