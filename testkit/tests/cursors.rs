@@ -223,18 +223,18 @@ for_every_format! {
             }
         };
         let whole = std::fs::read(&path).expect("it can be read");
-        // Early, in the middle, late.
-        for place in 1..8 {
+        // Early, in the middle, late; and in blocks one after the other, at one of which a part ends.
+        for place in (1..8).map(|eighth| whole.len() / 8 * eighth).chain((40..56).map(|block| block << 12)) {
             let mut damaged = whole.clone();
             let at = match format.refs {
                 // An id.
                 RefFormat::Files => {
-                    let at = damaged.len() / 8 * place;
-                    let line = damaged[at..].iter().position(|&byte| byte == b'\n');
-                    at + line.expect("another line") + 1
+                    let line = damaged[place..].iter().position(|&byte| byte == b'\n');
+                    place + line.expect("another line") + 1
                 }
-                // The head of a block.
-                RefFormat::Reftable => damaged.len() / 8 * place / 4096 * 4096,
+                // The head of a block, or its first record.
+                RefFormat::Reftable if place % 4096 == 0 => place + 4,
+                RefFormat::Reftable => place / 4096 * 4096,
             };
             damaged[at..at + 3].fill(0xff);
             std::fs::remove_file(&path).expect("it can be replaced");
