@@ -386,6 +386,14 @@ impl Settings {
     }
 }
 
+/// Ends the line that began there; one that is empty may be omitted.
+#[inline]
+fn end_line(start: usize, omit_empty: bool, out: &mut Vec<u8>) {
+    if out.len() > start || !omit_empty {
+        out.push(b'\n');
+    }
+}
+
 struct Listing<'a> {
     selection: Selection<'a>,
     points_at: PointsAt<'a>,
@@ -482,9 +490,7 @@ impl Printer<'_> {
         } else {
             self.format.push(&self.row, self.atoms, out)?;
         }
-        if out.len() > start || !self.settings.omit_empty {
-            out.push(b'\n');
-        }
+        end_line(start, self.settings.omit_empty, out);
         Ok(())
     }
 

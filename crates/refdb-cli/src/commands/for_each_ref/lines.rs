@@ -6,6 +6,7 @@ use refdb::objects::{Header, Odb};
 use refdb::{ObjectId, Part, RefName, RefNameBuf, Refs, short};
 
 use super::atom::{Atoms, Kind, NameForm};
+use super::end_line;
 use super::format::{Format, Piece};
 use super::selection::Selection;
 use super::value::{missing, strip_left, strip_right};
@@ -202,9 +203,7 @@ impl<'l> LineWriter<'l> {
                 },
             }
         }
-        if out.len() > start || !self.lines.omit_empty {
-            out.push(b'\n');
-        }
+        end_line(start, self.lines.omit_empty, out);
         Ok(())
     }
 
