@@ -147,8 +147,9 @@ fn exercise(bytes: Vec<u8>) -> Result<()> {
             .seek_at(name, 5)
             .and_then(|()| logs.advance().map(drop));
     }
-    let _ = refs_by_oid(&[Arc::clone(&table)], &vec![0xee; hash.len()], &mut |_| ());
-    let _ = reftable::symrefs(&[Arc::clone(&table)], &mut |_| ());
+    let oid = vec![0xee; hash.len()];
+    let _ = refs_by_oid(&[Arc::clone(&table)], &oid, &mut |_| ());
+    let _ = reftable::refs_that_may_lead_to(&[Arc::clone(&table)], &[&oid], &mut |_| ());
     let _ = table.blocks().try_for_each(|block| block.map(drop));
     let twice = vec![Arc::clone(&table), Arc::clone(&table)];
     let _ = MergedRefs::new(twice.clone()).advance();

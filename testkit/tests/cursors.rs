@@ -332,11 +332,6 @@ for_every_format! {
         repo.update_refs(script);
         let link = ["symbolic-ref", "refs/remotes/origin/HEAD", "refs/heads/main"];
         repo.git(link).run().ok();
-        if format.refs == RefFormat::Reftable {
-            let tables = repo.git_dir().join("reftable").read_dir().expect("a stack");
-            let lens = tables.map(|file| file.and_then(|file| file.metadata()).expect("a file").len());
-            assert!(lens.sum::<u64>() > 1 << 20, "so few are looked for by one thread");
-        }
         let repository = ours::open(&repo.git_dir());
         let store = repository.store();
         for id in [&commits[0], &commits[1], &tag.id, &tag.peeled] {

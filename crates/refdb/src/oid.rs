@@ -67,6 +67,7 @@ pub struct ObjectId {
 
 /// Reads eight hexadecimal digits at once, each in a byte of one word. The second value is not zero if
 /// one of them is none.
+#[inline]
 fn eight_digits(digits: [u8; 8]) -> ([u8; 4], u64) {
     const EACH: u64 = 0x0101_0101_0101_0101;
     let text = u64::from_le_bytes(digits);
@@ -81,6 +82,18 @@ fn eight_digits(digits: [u8; 8]) -> ([u8; 4], u64) {
     let halves = (pairs | (pairs >> 8)) & 0x0000_ffff_0000_ffff;
     let [first, second, third, fourth, ..] = (halves | (halves >> 16)).to_le_bytes();
     ([first, second, third, fourth], wrong)
+}
+
+/// Returns the first byte of an id in hexadecimal digits; `None` if there is something else.
+#[inline]
+pub(crate) fn first_byte(hex: &[u8]) -> Option<u8> {
+    let (groups, rest) = hex.as_chunks::<8>();
+    let (&first, others) = groups.split_first().filter(|_| rest.is_empty())?;
+    let ([first, ..], wrong) = eight_digits(first);
+    let wrong = others
+        .iter()
+        .fold(wrong, |wrong, &digits| wrong | eight_digits(digits).1);
+    (wrong == 0).then_some(first)
 }
 
 impl ObjectId {

@@ -6,11 +6,13 @@
 //! 2. The next block always starts behind this one, so that walking over blocks comes to an end.
 //! 3. The body of the first block of a file starts at the file's first byte, as its offsets do.
 
+use std::cmp::Ordering;
+
 use crate::error::{Error, Result};
 use crate::header::read_be24;
 use crate::key::{read_key, split_key};
 use crate::record::{Codec, Params};
-use crate::short::common_prefix;
+use crate::short::{self, common_prefix};
 
 /// The type byte and the length that every block starts with.
 pub(crate) const HEAD_LEN: usize = 4;
@@ -117,6 +119,46 @@ pub(crate) struct Stretch {
     pub(crate) most: usize,
 }
 
+/// What has to be known of the key before a record to tell how that compares to a target.
+#[derive(Clone, Copy)]
+struct Before {
+    len: usize,
+    /// How many bytes at its start are those of the target.
+    shared: usize,
+    /// The byte behind them, if it has more.
+    next: Option<u8>,
+}
+
+impl Before {
+    fn new(key: &[u8], target: &[u8]) -> Self {
+        let shared = common_prefix(key, target);
+        Before {
+            len: key.len(),
+            shared,
+            next: key.get(shared).copied(),
+        }
+    }
+
+    /// Returns whether this key is less than one that shares so many bytes with the target, and has
+    /// `next` behind them where the target has `wanted`; what is out of order would be missed.
+    #[inline]
+    fn is_less(&self, shared: usize, next: Option<&u8>, wanted: Option<&u8>) -> bool {
+        match shared.cmp(&self.shared) {
+            Ordering::Less => next > wanted,
+            // Where the two share even more, the rest of this key is not known.
+            Ordering::Equal => next.is_some() && next >= self.next.as_ref(),
+            Ordering::Greater => true,
+        }
+    }
+
+    /// Leaves the first `len` bytes of the target in `key`, of which it has the first `held`.
+    #[inline]
+    fn hold(&self, key: &mut Vec<u8>, held: usize, target: &[u8], len: usize) {
+        key.truncate(held.min(len));
+        short::push(key, target.get(key.len()..len).unwrap_or_default());
+    }
+}
+
 impl Block {
     /// Returns the restart offset with this number.
     pub(crate) fn restart(&self, body: &[u8], index: usize) -> Result<usize> {
@@ -179,7 +221,7 @@ impl Block {
         while low < high {
             let middle = low + (high - low) / 2;
             let offset = self.restart(body, middle)?;
-            if self.full_key(body, offset)? < target {
+            if short::is_less(self.full_key(body, offset)?, target) {
                 at = offset;
                 low = middle + 1;
             } else {
@@ -203,9 +245,9 @@ impl Block {
     ///
     /// On success `key` and `codec` hold the record found; otherwise the position behind the last
     /// one passed over comes back, and `key` is good for passing on from there to the same target
-    /// only: a record that shares more with the one before it than that shares with the target is
-    /// less than the target as well, so its key is not put together. Of such a key only its length
-    /// is kept: a prefix that is longer than the key before it is damage.
+    /// only. No key that is passed over is put together: how much of the target it begins with, and
+    /// what it has there instead, tell how it and those after it compare to the target. Of the rest
+    /// only the length is kept: a prefix that is longer than the key before it is damage.
     pub(crate) fn pass<C: Codec>(
         &self,
         body: &[u8],
@@ -216,35 +258,50 @@ impl Block {
         params: Params,
     ) -> Result<std::result::Result<Place, usize>> {
         let mut at = stretch.from;
-        let mut shared = common_prefix(key, target);
-        let mut key_len = key.len();
+        let mut before = Before::new(key, target);
+        let held = before.shared;
         for _ in 0..stretch.most {
             if at >= self.end {
                 break;
             }
             let input = body.get(at..self.end).unwrap_or_default();
-            let head = split_key(input);
-            if let Some((prefix_len, extra, suffix_at, suffix)) = head
-                && prefix_len > shared
-            {
-                let used = suffix_at + suffix.len();
-                let value = input
-                    .get(used..)
-                    .filter(|_| prefix_len <= key_len)
-                    .and_then(|input| codec.decode(params, extra, input));
-                at += used + value.ok_or_else(|| self.not_decoded())?;
-                key_len = prefix_len + suffix.len();
-                continue;
+            let head = split_key(input).filter(|(prefix_len, ..)| *prefix_len <= before.len);
+            let Some((prefix_len, extra, suffix_at, suffix)) = head else {
+                return Err(self.not_decoded());
+            };
+            // What shares more with the key before it than that shares with the target is less, too.
+            let mut is_found = false;
+            if prefix_len <= before.shared {
+                let rest = target.get(prefix_len..).unwrap_or_default();
+                let common = common_prefix(suffix, rest);
+                let (next, wanted) = (suffix.get(common), rest.get(common));
+                let shared = prefix_len + common;
+                if !before.is_less(shared, next, wanted) {
+                    return Err(self.not_decoded());
+                }
+                is_found = next >= wanted;
+                before.shared = shared;
+                before.next = next.copied();
             }
-            let place = self.read(body, at, key, codec, params)?;
-            if key.as_slice() >= target {
-                return Ok(Ok(place));
+            before.len = prefix_len + suffix.len();
+            let used = suffix_at + suffix.len();
+            let value = input.get(used..);
+            let value = value.and_then(|input| codec.decode(params, extra, input));
+            let value = value.ok_or_else(|| self.not_decoded())?;
+            if is_found {
+                before.hold(key, held, target, prefix_len);
+                short::push(key, suffix);
+                return Ok(Ok(Place {
+                    value: at + used,
+                    next: at + used + value,
+                    shared: prefix_len,
+                }));
             }
-            shared = common_prefix(key, target);
-            key_len = key.len();
-            at = place.next;
+            at += used + value;
         }
-        key.resize(key_len, 0);
+        before.hold(key, held, target, before.shared);
+        key.extend(before.next);
+        key.resize(before.len, 0);
         Ok(Err(at))
     }
 

@@ -7,17 +7,15 @@ use std::sync::Arc;
 use crate::block::Block;
 use crate::cursor::{RefCursor, SectionCursor, Source};
 use crate::error::{Error, Result};
-use crate::key::split_key;
 use crate::merged::common_hash;
 use crate::record::{Codec, ObjectCodec, RefCodec, RefRecord, RefValue};
+use crate::search::{Place, Wanted};
 use crate::table::Table;
-use crate::varint;
 
 /// Calls `f` for every ref that names this object, itself or as a peeled tag, in the order of
 /// names. Only the newest record of a ref counts.
 ///
-/// Tables, oldest first, without an object section are read in full. All tables are read before
-/// `f` is called for the first time.
+/// Tables, oldest first, without an object section are read in full.
 ///
 /// # Errors
 ///
@@ -43,57 +41,68 @@ pub fn refs_by_oid(
     oid: &[u8],
     f: &mut dyn FnMut(RefRecord<'_>),
 ) -> Result<()> {
-    if common_hash(tables)?.is_some_and(|hash| hash.len() != oid.len()) {
-        return Err(Error::misuse("the object id has the wrong length"));
-    }
+    check_len(tables, &[oid])?;
+    let wanted = Wanted::new(&[oid], false);
     find(tables, f, |table, hit| match blocks_of(table, oid)? {
-        Some(blocks) => each_naming(table, &blocks, oid, hit),
-        None => {
+        Some(offsets) => {
             let mut cursor = RefCursor::new(Arc::clone(table));
-            while let Some(record) = cursor.next()? {
-                if names(&record, oid) {
-                    hit(record)?;
-                }
-            }
-            Ok(())
+            let mut offsets = offsets.into_iter();
+            let blocks = || offsets.next().map(|at| enter(&mut cursor, at)).transpose();
+            each_at(table, &wanted.places(table, blocks)?, hit)
         }
+        None => each_wanted(table, &wanted, hit),
     })
 }
 
-/// Calls `f` for every symref, in the order of names. Only the newest record of a ref counts.
+/// Calls `f` for every ref that names one of these objects, itself or as a peeled tag, and for every
+/// symref, wherever it leads, in the order of names. Only the newest record of a ref counts.
 ///
-/// Every ref block is passed through, and only those that have a symref are read.
+/// Since no object section knows symrefs, all ref records are passed over, and that tells which of
+/// them name an object as well. Names are put together for those only that `f` is called for.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if a block is damaged.
+/// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if a block is damaged,
+/// [`ErrorKind::Misuse`](crate::ErrorKind::Misuse) if an id has not the tables' length.
 ///
 /// ```
 /// # use std::sync::Arc;
 /// # use reftable::*;
 /// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(HashId::Sha1))?;
-/// # let value = RefValue::Symref(b"refs/heads/main");
-/// # writer.add_ref(RefRecord { name: b"HEAD", update_index: 1, value })?;
+/// # let records = [
+/// #     (&b"HEAD"[..], RefValue::Symref(b"refs/heads/main")),
+/// #     (b"refs/heads/main", RefValue::Direct(&[7; 20])),
+/// #     (b"refs/heads/other", RefValue::Direct(&[8; 20])),
+/// # ];
+/// # for (name, value) in records {
+/// #     writer.add_ref(RefRecord { name, update_index: 1, value })?;
+/// # }
 /// # let tables = [Arc::new(Table::open(writer.finish()?.sink)?)];
 /// let mut names = Vec::new();
-/// symrefs(&tables, &mut |record| names.push(record.name.to_vec()))?;
-/// assert_eq!(names, [b"HEAD"]);
+/// refs_that_may_lead_to(&tables, &[&[7; 20]], &mut |record| names.push(record.name.to_vec()))?;
+/// assert_eq!(names, [&b"HEAD"[..], b"refs/heads/main"]);
 /// # Ok::<(), Error>(())
 /// ```
-pub fn symrefs(tables: &[Arc<Table>], f: &mut dyn FnMut(RefRecord<'_>)) -> Result<()> {
-    common_hash(tables)?;
-    find(tables, f, |table, hit| {
-        let mut cursor = RefCursor::new(Arc::clone(table));
-        for offset in symref_blocks(table)? {
-            enter(&mut cursor, offset)?;
-            while cursor.advance()? && cursor.inner.block_offset() == Some(offset) {
-                if matches!(cursor.record().value, RefValue::Symref(_)) {
-                    hit(cursor.record())?;
-                }
-            }
-        }
-        Ok(())
-    })
+pub fn refs_that_may_lead_to(
+    tables: &[Arc<Table>],
+    oids: &[&[u8]],
+    f: &mut dyn FnMut(RefRecord<'_>),
+) -> Result<()> {
+    check_len(tables, oids)?;
+    let wanted = Wanted::new(oids, true);
+    find(tables, f, |table, hit| each_wanted(table, &wanted, hit))
+}
+
+/// Checks that the ids have the length of those in the tables.
+fn check_len(tables: &[Arc<Table>], oids: &[&[u8]]) -> Result<()> {
+    let hash = common_hash(tables)?;
+    match oids
+        .iter()
+        .all(|oid| hash.is_none_or(|hash| hash.len() == oid.len()))
+    {
+        true => Ok(()),
+        false => Err(Error::misuse("the object id has the wrong length")),
+    }
 }
 
 /// What is called for a record.
@@ -106,6 +115,15 @@ fn find(
     f: &mut dyn FnMut(RefRecord<'_>),
     search: impl Fn(&Arc<Table>, &mut Each<'_>) -> Result<()>,
 ) -> Result<()> {
+    if let [table] = tables {
+        let each = &mut |record: RefRecord<'_>| {
+            if !matches!(record.value, RefValue::Deletion) {
+                f(record);
+            }
+            Ok(())
+        };
+        return search(table, each).map_err(|error| error.in_table(table.label()));
+    }
     let mut hits = Hits::default();
     for (index, table) in tables.iter().enumerate() {
         let newer = tables.get(index + 1..).unwrap_or_default();
@@ -129,25 +147,33 @@ fn find(
     Ok(())
 }
 
-/// Calls `f` for every ref of these blocks that names the object. Records are passed over until one
-/// has the id; only from there on, and from the last full name before it, are names put together.
-fn each_naming(table: &Arc<Table>, blocks: &[u64], oid: &[u8], f: &mut Each<'_>) -> Result<()> {
+/// Calls `f` for every wanted ref of a table.
+fn each_wanted(table: &Arc<Table>, wanted: &Wanted<'_>, f: &mut Each<'_>) -> Result<()> {
+    let Some(section) = table.ref_section() else {
+        return Ok(());
+    };
+    let mut at = section.start;
+    let blocks = || {
+        let block = table.block(at, RefCodec::KIND)?;
+        at = block.map_or(at, |block| block.next);
+        Ok(block)
+    };
+    let places = wanted.places(table, blocks)?;
+    table.check_end(section, at)?;
+    each_at(table, &places, f)
+}
+
+/// Calls `f` for the refs at these places, which follow each other. A name is put together from the
+/// last full one before it on.
+fn each_at(table: &Arc<Table>, places: &[Place], f: &mut Each<'_>) -> Result<()> {
     let mut cursor = RefCursor::new(Arc::clone(table));
-    for &offset in blocks {
-        let block = enter(&mut cursor, offset)?;
-        let mut records = Records::of(table, &block);
-        let start = oid.first_chunk::<8>();
-        let names = |record: &Passed<'_>| match record.extra {
-            // The first bytes tell nearly all ids apart, without a call.
-            RefCodec::DIRECT => record.payload.first_chunk() == start && record.payload == oid,
-            RefCodec::PEELED => record.payload.chunks_exact(oid.len()).any(|id| id == oid),
-            _ => false,
-        };
-        while let Some(record) = records.find(names)? {
-            cursor.inner.seek_run(record.at)?;
-            while cursor.inner.next_position() <= record.at && cursor.advance()? {}
-            f(cursor.record())?;
+    for place in places {
+        if cursor.inner.block_offset() != Some(place.block) {
+            enter(&mut cursor, place.block)?;
         }
+        cursor.inner.seek_run(place.at)?;
+        while cursor.inner.next_position() <= place.at && cursor.advance()? {}
+        f(cursor.record())?;
     }
     Ok(())
 }
@@ -159,150 +185,6 @@ fn enter(cursor: &mut RefCursor, offset: u64) -> Result<Block> {
         false => None,
     };
     block.ok_or_else(|| Error::corrupt(offset, "an object record points at no ref block"))
-}
-
-/// Returns the offsets of the ref blocks that have a symref. What comes behind it in its block is
-/// checked when it is read.
-fn symref_blocks(table: &Arc<Table>) -> Result<Vec<u64>> {
-    let mut found = Vec::new();
-    let Some(section) = table.ref_section() else {
-        return Ok(found);
-    };
-    let mut at = section.start;
-    while let Some(block) = table.block(at, RefCodec::KIND)? {
-        let mut records = Records::of(table, &block);
-        if records
-            .find(|record| record.extra == RefCodec::SYMREF)?
-            .is_some()
-        {
-            found.push(at);
-        }
-        at = block.next;
-    }
-    table.check_end(section, at)?;
-    Ok(found)
-}
-
-/// The most bytes that a ref of one id takes whose lengths take one byte each: the two lengths, 15
-/// bytes of a suffix, the update index and an id.
-const DIRECT_LEN_MAX: usize = 2 + 15 + 1 + 32;
-
-/// The records of one ref block, without their names.
-struct Records<'t> {
-    block: Block,
-    hash_len: usize,
-    body: &'t [u8],
-    /// Where the next one starts.
-    at: usize,
-}
-
-/// A ref record of which the name is not put together.
-struct Passed<'t> {
-    /// Where it starts in its block.
-    at: usize,
-    /// What its value is.
-    extra: u8,
-    /// The ids of the value.
-    payload: &'t [u8],
-}
-
-impl<'t> Records<'t> {
-    fn of(table: &'t Table, block: &Block) -> Self {
-        let body = table.block_body(block).get(..block.end);
-        Records {
-            block: *block,
-            hash_len: table.params().hash_len,
-            body: body.unwrap_or_default(),
-            at: block.first,
-        }
-    }
-
-    #[inline]
-    fn next(&mut self) -> Result<Option<Passed<'t>>> {
-        let rest = self.body.get(self.at..).unwrap_or_default();
-        if rest.is_empty() {
-            return Ok(None);
-        }
-        let record = self.pass(rest);
-        let failed = || self.block.corrupt("a record cannot be decoded");
-        let (record, len) = record.ok_or_else(failed)?;
-        self.at += len;
-        Ok(Some(record))
-    }
-
-    /// Returns the next record that is `wanted`.
-    #[inline]
-    fn find(&mut self, wanted: impl Fn(&Passed<'_>) -> bool) -> Result<Option<Passed<'t>>> {
-        loop {
-            let record = match self.direct() {
-                Some(record) => record,
-                None => match self.next()? {
-                    Some(record) => record,
-                    None => return Ok(None),
-                },
-            };
-            if wanted(&record) {
-                return Ok(Some(record));
-            }
-        }
-    }
-
-    /// Returns the next record, if it is a ref of one id whose lengths take one byte each, and not
-    /// among the last bytes of the block: nearly all are. One check of the length is enough for all
-    /// that is read of it.
-    #[inline]
-    fn direct(&mut self) -> Option<Passed<'t>> {
-        let record = self.body.get(self.at..)?.first_chunk::<DIRECT_LEN_MAX>()?;
-        let [prefix_len, tagged, ..] = record;
-        if (prefix_len | tagged) & 0x80 != 0 || tagged & 7 != RefCodec::DIRECT {
-            return None;
-        }
-        // The suffix is followed by the update index, and that by the id.
-        let index = 2 + usize::from(tagged >> 3);
-        if *record.get(index)? >= 0x80 {
-            return None;
-        }
-        let end = index + 1 + self.hash_len;
-        let passed = Passed {
-            at: self.at,
-            extra: RefCodec::DIRECT,
-            payload: record.get(index + 1..end)?,
-        };
-        self.at += end;
-        Some(passed)
-    }
-
-    /// Passes over the first of these records; returns how long it is, too.
-    #[inline]
-    fn pass(&self, records: &'t [u8]) -> Option<(Passed<'t>, usize)> {
-        let (_, extra, at, suffix) = split_key(records)?;
-        let index = at + suffix.len();
-        let (_, used) = varint::read(records.get(index..)?)?;
-        let mut at = index + used;
-        let len = match extra {
-            RefCodec::DELETION => 0,
-            RefCodec::DIRECT => self.hash_len,
-            RefCodec::PEELED => 2 * self.hash_len,
-            RefCodec::SYMREF => {
-                let (len, used) = varint::read(records.get(at..)?)?;
-                at += used;
-                usize::try_from(len).ok()?
-            }
-            _ => return None,
-        };
-        let end = at.checked_add(len)?;
-        let payload = records.get(at..end)?;
-        let at = self.at;
-        Some((Passed { at, extra, payload }, end))
-    }
-}
-
-fn names(record: &RefRecord<'_>, wanted: &[u8]) -> bool {
-    match record.value {
-        RefValue::Direct(oid) => oid == wanted,
-        RefValue::Peeled { oid, peeled } => oid == wanted || peeled == wanted,
-        RefValue::Deletion | RefValue::Symref(_) => false,
-    }
 }
 
 /// Returns the offsets of the ref blocks that may name the object; `None` stands for all blocks.

@@ -43,13 +43,14 @@ mod key;
 mod merged;
 mod record;
 mod salvage;
+mod search;
 pub mod short;
 mod table;
 mod varint;
 mod walk;
 mod writer;
 
-pub use by_oid::{refs_by_oid, symrefs};
+pub use by_oid::{refs_by_oid, refs_that_may_lead_to};
 pub use check::{Finding, TableSection, check};
 pub use compact::compact;
 pub use cursor::{LogCursor, RefCursor};

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::cursor::{LogCursor, RefCursor, Source};
 use crate::error::{Error, Result};
 use crate::record::{LogRecord, RefRecord, make_log_key, split_log_key};
-use crate::short::{self, has_prefix};
+use crate::short::{self, has_prefix, is_less};
 use crate::table::Table;
 
 /// The merge of several sources by key.
@@ -80,14 +80,14 @@ impl<S: Source> Merge<S> {
         let Some(top) = self.top() else { return false };
         match self.state {
             State::Unbuilt => false,
-            State::Before => target >= self.floor.as_slice(),
-            State::On => target >= top.key(),
+            State::Before => !is_less(target, &self.floor),
+            State::On => !is_less(target, top.key()),
         }
     }
 
     fn seek_forward(&mut self, target: &[u8]) -> Result<()> {
         self.state = State::Before;
-        if self.top().is_some_and(|top| top.key() >= target) {
+        if self.top().is_some_and(|top| !is_less(top.key(), target)) {
             return Ok(());
         }
         let mut kept = 0;
@@ -95,7 +95,8 @@ impl<S: Source> Merge<S> {
             let index = self.heap[at];
             let source = &mut self.sources[index];
             let mut more = true;
-            if source.key() < target {
+            // The top was found to be.
+            if at == 0 || is_less(source.key(), target) {
                 source.seek(target)?;
                 more = source.advance()?;
             }

@@ -46,6 +46,12 @@ pub fn compare(left: &[u8], right: &[u8]) -> Ordering {
     rest.then(left.len().cmp(&right.len()))
 }
 
+/// Returns whether a string sorts before another one.
+#[inline]
+pub fn is_less(left: &[u8], right: &[u8]) -> bool {
+    compare(left, right).is_lt()
+}
+
 /// Returns whether two strings are the same.
 #[inline]
 pub fn same(left: &[u8], right: &[u8]) -> bool {

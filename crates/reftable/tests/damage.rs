@@ -15,7 +15,7 @@ use proptest::option;
 use proptest::prelude::*;
 use reftable::{
     BlockKind, ErrorKind, LogCursor, MergedLogs, MergedRefs, RefCursor, Result, Table,
-    WriteOptions, check, compact, find_ref, refs_by_oid,
+    WriteOptions, check, compact, find_ref, refs_by_oid, refs_that_may_lead_to,
 };
 
 /// A table with two index levels over refs, objects and logs in a few thousand bytes.
@@ -93,6 +93,11 @@ fn exercise(bytes: Vec<u8>) -> Result<u64> {
     }
     let oid = vec![0xee; table.hash().len()];
     note(refs_by_oid(&[Arc::clone(&table)], &oid, &mut |_| ()));
+    note(refs_that_may_lead_to(
+        &[Arc::clone(&table)],
+        &[&oid],
+        &mut |_| (),
+    ));
     note(table.blocks().try_for_each(|block| block.map(drop)));
     std::hint::black_box(check(&table));
     let twice = vec![Arc::clone(&table), Arc::clone(&table)];
@@ -211,7 +216,7 @@ fn count(bytes: &[u8]) -> Result<(usize, usize, usize)> {
     while logs.advance()? {
         counted.1 += 1;
     }
-    reftable::symrefs(&[Arc::clone(&table)], &mut |_| symrefs += 1)?;
+    refs_that_may_lead_to(&[Arc::clone(&table)], &[], &mut |_| symrefs += 1)?;
     let mut options = WriteOptions::new(table.hash());
     options.max_update_index = u64::MAX;
     let merged = compact(&[table], false, &options, Vec::new())?.stats;
@@ -341,6 +346,32 @@ fn a_prefix_longer_than_the_key_before_is_not_passed_over() {
             assert!(refs.seek(&name(n)).is_err(), "{n} from {from:?}");
         }
         at += 2 + suffix_len + 1 + 20;
+    }
+}
+
+#[test]
+fn a_record_that_ends_behind_its_block_is_not_passed_over() {
+    let mut model = Model::default();
+    let name = |n: usize| format!("refs/heads/topic-{n:03}").into_bytes();
+    for n in 0..300 {
+        model.refs.insert(name(n), (1, Value::Direct(vec![7; 20])));
+    }
+    let bytes = model.write(options(1024, u16::MAX));
+    let u16_at = |at: usize| usize::from(bytes[at]) << 8 | usize::from(bytes[at + 1]);
+    let block_len = usize::from(bytes[25]) << 16 | u16_at(26);
+    let end = block_len - 2 - 3 * u16_at(block_len - 2);
+    // Behind the first record, whose length takes two bytes: prefix, suffix, update index, id.
+    let mut at = 28 + 1 + 2 + name(0).len() + 1 + 20;
+    let len = |at: usize| 2 + usize::from(bytes[at + 1] >> 3) + 1 + 20;
+    while at + len(at) < end {
+        at += len(at);
+    }
+    assert_eq!(at + len(at), end);
+    let mut damaged = bytes.clone();
+    damaged[at + 1] += 1 << 3;
+    let tables = [Arc::new(Table::open(damaged).unwrap())];
+    for oid in [[7; 20], [8; 20]] {
+        assert!(refs_that_may_lead_to(&tables, &[&oid], &mut |_| ()).is_err());
     }
 }
 

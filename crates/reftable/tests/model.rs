@@ -10,8 +10,8 @@ use common::{Entry, Model, Value, own_log, own_ref};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use reftable::{
-    HashId, LogCursor, MergedLogs, MergedRefs, RefCursor, Table, WriteOptions, check, compact,
-    find_ref, refs_by_oid,
+    HashId, LogCursor, MergedLogs, MergedRefs, RefCursor, RefRecord, Table, WriteOptions, check,
+    compact, find_ref, refs_by_oid, refs_that_may_lead_to,
 };
 
 /// The cursors of one table and of many have the same verbs, and are put to the same test.
@@ -165,14 +165,27 @@ fn seeks() -> impl Strategy<Value = Seeks> {
     prop_oneof![seeks, forwards]
 }
 
-fn check_by_oid(tables: &[Arc<Table>], live: &Model, oid: &[u8]) {
-    let mut found = Vec::new();
-    refs_by_oid(tables, oid, &mut |record| found.push(own_ref(record))).unwrap();
-    let expected = live.refs.iter().filter(|(_, (_, value))| value.names(oid));
-    let expected: Vec<_> = expected
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
-    assert_eq!(found, expected);
+fn check_by_oid(tables: &[Arc<Table>], live: &Model, oids: &[Vec<u8>]) {
+    let expected = |is_found: &dyn Fn(&Value) -> bool| -> Vec<_> {
+        let refs = live.refs.iter().filter(|(_, (_, value))| is_found(value));
+        refs.map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    };
+    for oid in oids {
+        let mut found = Vec::new();
+        refs_by_oid(tables, oid, &mut |record| found.push(own_ref(record))).unwrap();
+        assert_eq!(found, expected(&|value| value.names(oid)));
+    }
+    for count in 0..=oids.len() {
+        let oids: Vec<&[u8]> = oids.iter().take(count).map(Vec::as_slice).collect();
+        let mut found = Vec::new();
+        let each = &mut |record: RefRecord<'_>| found.push(own_ref(record));
+        refs_that_may_lead_to(tables, &oids, each).unwrap();
+        let is_found = |value: &Value| {
+            matches!(value, Value::Symref(_)) || oids.iter().any(|oid| value.names(oid))
+        };
+        assert_eq!(found, expected(&is_found));
+    }
 }
 
 proptest! {
@@ -196,9 +209,7 @@ proptest! {
         verbs!(RefCursor::new(Arc::clone(&table)), own_ref, model.refs.clone(), seeks.clone());
         verbs!(LogCursor::new(Arc::clone(&table)), own_log, model.logs.clone(), seeks);
         let live = model.without_tombstones();
-        for oid in oids {
-            check_by_oid(&[Arc::clone(&table)], &live, &oid);
-        }
+        check_by_oid(&[Arc::clone(&table)], &live, &oids);
     }
 
     #[test]
@@ -223,9 +234,7 @@ proptest! {
             let found = find_ref(&tables, name, own_ref).unwrap();
             prop_assert_eq!(found.map(|(_, value)| value), all.refs.get(name).cloned());
         }
-        for oid in oids {
-            check_by_oid(&tables, &live, &oid);
-        }
+        check_by_oid(&tables, &live, &oids);
         let Some((_, options)) = models.first() else {
             prop_assert!(compact(&tables, true, &WriteOptions::new(HashId::Sha1), vec![]).is_err());
             return Ok(());

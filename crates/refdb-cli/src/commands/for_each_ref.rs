@@ -10,6 +10,7 @@ mod commits;
 mod content;
 pub(super) mod date;
 mod format;
+mod headers;
 mod history;
 mod lines;
 pub(super) mod mailmap;
@@ -253,10 +254,11 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
     };
     let texts = keys.iter().filter(|key| key.needs_text());
     let shown = format.atoms().chain(texts.map(|key| key.atom));
-    let values = Values::new(context, &atoms, shown, histories)?;
+    let headers = listing.points_at.headers();
+    let values = Values::new(context, &atoms, shown, histories, headers.clone())?;
     let lines = match settings.json {
         true => None,
-        false => Lines::of(context, &format, &atoms, settings.omit_empty)?,
+        false => Lines::of(context, &format, &atoms, settings.omit_empty, headers)?,
     };
     let mut printer = Printer {
         values,

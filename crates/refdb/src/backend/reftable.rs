@@ -29,7 +29,6 @@ pub(crate) use self::tables::{is_table_name, is_unfinished, short_random};
 use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 use super::cursor::{Cursor, ListCursor, OverCursor};
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
-use crate::beside::both;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
 use crate::lockfile::journal::{self, Journal, Steps};
@@ -129,7 +128,7 @@ impl ReftableBackend {
     /// Calls `each` for the stacks of this worktree, with the names that are visible in each.
     fn for_each_visible<T>(
         &self,
-        mut each: impl FnMut(&Stack, &(dyn Fn(&[u8]) -> bool + Sync)) -> Result<T>,
+        mut each: impl FnMut(&Stack, &dyn Fn(&[u8]) -> bool) -> Result<T>,
     ) -> Result<Vec<T>> {
         let (common, own) = self.view();
         match own {
@@ -276,12 +275,13 @@ impl Backend for ReftableBackend {
     }
 
     fn refs_of_objects(&self, oids: &[ObjectId], wide: bool) -> Result<Box<dyn Cursor>> {
-        let of_objects: &Search<'_> = &|tables, each| {
-            let mut oids = oids.iter();
-            oids.try_for_each(|oid| reftable::refs_by_oid(tables, oid.as_bytes(), each))
-        };
-        let symrefs: Option<&Search<'_>> = wide.then_some(&reftable::symrefs);
-        let mut found = self.find_all(of_objects, symrefs)?;
+        let oids: Vec<&[u8]> = oids.iter().map(ObjectId::as_bytes).collect();
+        let mut found = self.find_all(&|tables, each| match wide {
+            true => reftable::refs_that_may_lead_to(tables, &oids, each),
+            false => oids
+                .iter()
+                .try_for_each(|oid| reftable::refs_by_oid(tables, oid, each)),
+        })?;
         // A tag is found by its own id and by that of its commit.
         found.dedup_by(|next, kept| next.0 == kept.0);
         Ok(Box::new(ListCursor::new(found)))
@@ -289,51 +289,27 @@ impl Backend for ReftableBackend {
 }
 
 /// Finds records in tables, and calls for each of them.
-type Search<'s> = dyn Fn(&[Arc<reftable::Table>], &mut dyn FnMut(RefRecord<'_>)) -> reftable::Result<()>
-    + Sync
-    + 's;
-
-/// From so many bytes of tables on, two searches take a thread each.
-const SEARCHES_MIN: u64 = 1 << 20;
+type Search<'s> =
+    dyn Fn(&[Arc<reftable::Table>], &mut dyn FnMut(RefRecord<'_>)) -> reftable::Result<()> + 's;
 
 impl ReftableBackend {
-    /// Returns the refs of this worktree that a search, and perhaps another one, finds in its stacks,
-    /// in name order.
-    fn find_all(
-        &self,
-        search: &Search<'_>,
-        other: Option<&Search<'_>>,
-    ) -> Result<Vec<(RefNameBuf, Ref)>> {
+    /// Returns the refs of this worktree that a search finds in its stacks, in name order.
+    fn find_all(&self, search: &Search<'_>) -> Result<Vec<(RefNameBuf, Ref)>> {
         self.recover()?;
         let lists = self.for_each_visible(|stack, is_visible| {
-            let snapshot = stack.snapshot()?;
-            let gather = |search: &Search<'_>| {
-                let mut found = Vec::new();
-                let mut broken = None;
-                search(&snapshot.tables, &mut |record| {
-                    if is_visible(record.name) && cursor::is_listed(record.name) {
-                        let name = || RefNameBuf::from_disk(record.name);
-                        match to_ref(stack, &record) {
-                            Ok(Some(value)) => found.push((name(), value)),
-                            Ok(None) => {}
-                            Err(error) => broken = Some(error),
-                        }
+            let (mut found, mut broken) = (Vec::new(), None);
+            search(&stack.snapshot()?.tables, &mut |record| {
+                if is_visible(record.name) && cursor::is_listed(record.name) {
+                    let name = || RefNameBuf::from_disk(record.name);
+                    match to_ref(stack, &record) {
+                        Ok(Some(value)) => found.push((name(), value)),
+                        Ok(None) => {}
+                        Err(error) => broken = Some(error),
                     }
-                })
-                .map_err(|error| stack.format_error(error))?;
-                broken.map_or(Ok(found), Err)
-            };
-            let Some(other) = other else {
-                return gather(search);
-            };
-            let len: u64 = snapshot.tables.iter().map(|table| table.weight()).sum();
-            let (found, others) = match len >= SEARCHES_MIN {
-                true => both(|| gather(search), || gather(other)),
-                false => (gather(search), gather(other)),
-            };
-            let mut found = found?;
-            found.extend(others?);
-            Ok(found)
+                }
+            })
+            .map_err(|error| stack.format_error(error))?;
+            broken.map_or(Ok(found), Err)
         })?;
         let mut found: Vec<(RefNameBuf, Ref)> = lists.into_iter().flatten().collect();
         found.sort_by(|low, high| low.0.cmp(&high.0));

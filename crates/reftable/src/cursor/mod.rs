@@ -19,6 +19,7 @@ pub use refs::RefCursor;
 use crate::block::{Block, Place, Stretch};
 use crate::error::{Error, Result};
 use crate::record::{Codec, LogCodec};
+use crate::short::is_less;
 use crate::table::{Section, Table};
 
 /// The moves that all cursors have below their public verbs, by key instead of by name.
@@ -247,7 +248,7 @@ impl<C: Codec + Default> SectionCursor<C> {
     /// Looks for the target among the next few records of the block, if it is ahead.
     fn seek_ahead(&mut self, block: &Block, target: &[u8]) -> Result<bool> {
         let on_record = matches!(self.state, State::On | State::Before) && !self.key.is_empty();
-        if !on_record || self.key.as_slice() >= target {
+        if !on_record || !is_less(&self.key, target) {
             return Ok(false);
         }
         self.good = 0;
@@ -328,7 +329,7 @@ impl<C: Codec + Default> SectionCursor<C> {
             return Ok(false);
         }
         let on_record = matches!(self.state, State::On | State::Before);
-        let from = (on_record && self.key.as_slice() < target).then_some(self.place.next);
+        let from = (on_record && is_less(&self.key, target)).then_some(self.place.next);
         if C::KIND == LogCodec::KIND {
             // To look into the next block, it would have to be inflated.
             return self.seek_within(target, from);
@@ -371,7 +372,8 @@ impl<C: Codec + Default> SectionCursor<C> {
 
     /// Returns whether the first key of a block is less than the target.
     fn starts_before(&self, block: &Block, target: &[u8]) -> Result<bool> {
-        Ok(block.full_key(self.body(block), block.first)? < target)
+        let first = block.full_key(self.body(block), block.first)?;
+        Ok(is_less(first, target))
     }
 
     fn seek_key(&mut self, target: &[u8]) -> Result<()> {

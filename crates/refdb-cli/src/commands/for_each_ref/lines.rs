@@ -1,15 +1,14 @@
 //! Lines of which a ref's name, the id of its object, and the object's kind and size are all: those of
 //! the default format, and of many others. Two threads make them where there are many.
 
-use hashbrown::HashMap;
-use refdb::objects::{Header, Odb};
 use refdb::{ObjectId, Part, RefName, RefNameBuf, Refs, short};
 
 use super::atom::{Atoms, Kind, NameForm};
 use super::end_line;
 use super::format::{Format, Piece};
+use super::headers::Headers;
 use super::selection::Selection;
-use super::value::{missing, strip_left, strip_right};
+use super::value::{strip_left, strip_right};
 use crate::context::{Context, Digits, resolve_listed};
 use crate::failure::{Failure, Result, say};
 use crate::output::Output;
@@ -18,7 +17,8 @@ use crate::output::Output;
 pub(super) struct Lines<'a> {
     pieces: Vec<LinePiece<'a>>,
     omit_empty: bool,
-    odb: &'a Odb,
+    /// What is known of objects before the first line.
+    headers: Headers<'a>,
     /// The branch that is checked out, if lines tell of it.
     head: Option<RefNameBuf>,
 }
@@ -48,6 +48,7 @@ impl<'a> Lines<'a> {
         format: &'a Format,
         atoms: &'a Atoms,
         omit_empty: bool,
+        headers: &Headers<'a>,
     ) -> Result<Option<Self>> {
         let pieces = format.plain_pieces().and_then(|pieces| {
             let pieces = pieces.iter().map(|piece| LinePiece::of(piece, atoms));
@@ -63,7 +64,7 @@ impl<'a> Lines<'a> {
         Ok(Some(Lines {
             pieces,
             omit_empty,
-            odb: context.odb()?,
+            headers: headers.clone(),
             head: head.map(|head| head.name),
         }))
     }
@@ -131,17 +132,17 @@ struct Made {
     failure: Option<Failure>,
 }
 
-/// Writes lines; asks for the kind and size of each object once.
+/// Writes lines.
 pub(super) struct LineWriter<'l> {
     lines: &'l Lines<'l>,
-    headers: HashMap<ObjectId, Option<Header>>,
+    headers: Headers<'l>,
 }
 
 impl<'l> LineWriter<'l> {
     pub(super) fn new(lines: &'l Lines<'l>) -> Self {
         LineWriter {
             lines,
-            headers: HashMap::new(),
+            headers: lines.headers.clone(),
         }
     }
 
@@ -190,33 +191,22 @@ impl<'l> LineWriter<'l> {
                     let is_head = head.is_some_and(|head| head.as_name() == name);
                     out.push(if is_head { b'*' } else { b' ' });
                 }
-                LinePiece::ObjectType | LinePiece::ObjectSize => match self.header(name, oid) {
-                    Ok(header) if matches!(piece, LinePiece::ObjectType) => {
-                        short::push(out, header.kind.as_str().as_bytes());
+                LinePiece::ObjectType | LinePiece::ObjectSize => {
+                    match self.headers.of_ref(oid, name) {
+                        Ok(header) if matches!(piece, LinePiece::ObjectType) => {
+                            short::push(out, header.kind.as_str().as_bytes());
+                        }
+                        Ok(header) => out.extend_from_slice(header.size.to_string().as_bytes()),
+                        Err(failure) => {
+                            // Nobody is to take half a line for a whole one.
+                            out.truncate(start);
+                            return Err(failure);
+                        }
                     }
-                    Ok(header) => out.extend_from_slice(header.size.to_string().as_bytes()),
-                    Err(failure) => {
-                        // Nobody is to take half a line for a whole one.
-                        out.truncate(start);
-                        return Err(failure);
-                    }
-                },
+                }
             }
         }
         end_line(start, self.lines.omit_empty, out);
         Ok(())
-    }
-
-    #[inline]
-    fn header(&mut self, name: RefName<'_>, oid: &ObjectId) -> Result<Header> {
-        let header = match self.headers.get(oid) {
-            Some(header) => *header,
-            None => {
-                let header = self.lines.odb.header(*oid)?;
-                self.headers.insert(*oid, header);
-                header
-            }
-        };
-        header.ok_or_else(|| missing(oid, name))
     }
 }

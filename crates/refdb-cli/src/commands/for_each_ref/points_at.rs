@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use refdb::objects::{ObjectKind, TAG_DEPTH_MAX, tag_target};
 use refdb::{ObjectFormat, ObjectId, RefFormat, Refs, Store};
 
+use super::headers::Headers;
 use super::value::Item;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
@@ -19,13 +20,15 @@ pub(super) struct PointsAt<'c> {
     /// Whether that is so, and every tag has its peeled value stored beside it.
     peeled_suffices: bool,
     known: HashMap<ObjectId, bool>,
+    headers: Headers<'c>,
 }
 
 impl<'c> PointsAt<'c> {
     pub(super) fn new(context: &'c Context, objects: Vec<ObjectId>) -> Result<Self> {
         let mut no_tags = true;
+        let mut headers = Headers::new(context.odb()?);
         for oid in &objects {
-            let kind = context.odb()?.header(*oid)?.map(|header| header.kind);
+            let kind = headers.get(oid)?.map(|header| header.kind);
             no_tags &= kind.is_some_and(|kind| kind != ObjectKind::Tag);
         }
         Ok(PointsAt {
@@ -35,7 +38,13 @@ impl<'c> PointsAt<'c> {
             no_tags,
             peeled_suffices: no_tags && context.store()?.format() == RefFormat::Reftable,
             known: HashMap::new(),
+            headers,
         })
+    }
+
+    /// Returns what is known of objects by now.
+    pub(super) fn headers(&self) -> &Headers<'c> {
+        &self.headers
     }
 
     /// Returns whether any ref will do.
@@ -74,11 +83,11 @@ impl<'c> PointsAt<'c> {
     }
 
     /// Goes from tag to tag.
-    fn follow(&self, item: &Item<'_>) -> Result<bool> {
+    fn follow(&mut self, item: &Item<'_>) -> Result<bool> {
         let odb = self.context.odb()?;
         let mut oid = item.oid;
         for _ in 0..TAG_DEPTH_MAX {
-            match odb.header(oid)?.map(|header| header.kind) {
+            match self.headers.get(&oid)?.map(|header| header.kind) {
                 Some(ObjectKind::Tag) => {}
                 None if oid == item.oid => {
                     let text = format!("malformed object at '{}'", item.name);

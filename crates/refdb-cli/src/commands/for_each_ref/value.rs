@@ -13,6 +13,7 @@ use refdb::{ObjectId, RefName, RefRecord, Store, TargetRef};
 
 use super::atom::{Atom, Atoms, Kind, NameForm, Source};
 use super::content::{Content, ContentValues};
+use super::headers::Headers;
 use super::history::{Histories, HistoryAtom};
 use super::remote::{RemoteForm, Remotes, Told, push_distance, push_signs};
 use super::row::Row;
@@ -73,7 +74,7 @@ pub(super) struct Values<'c> {
     remotes: Option<Remotes<'c>>,
     pub(super) histories: Histories<'c>,
     signatures: Signatures<'c>,
-    headers: HashMap<ObjectId, Option<Header>>,
+    headers: Headers<'c>,
     peeled: HashMap<ObjectId, Option<ObjectId>>,
     objects: HashMap<ObjectId, Rc<Object>>,
     /// The size of what is kept in `objects`.
@@ -92,6 +93,7 @@ impl<'c> Values<'c> {
         atoms: &Atoms,
         shown: impl Iterator<Item = usize>,
         histories: Histories<'c>,
+        headers: Headers<'c>,
     ) -> Result<Self> {
         let mut is_shown = vec![false; atoms.list().len()];
         for index in shown {
@@ -119,7 +121,7 @@ impl<'c> Values<'c> {
             remotes: None,
             histories,
             signatures: Signatures::new(context),
-            headers: HashMap::new(),
+            headers,
             peeled: HashMap::new(),
             objects: HashMap::new(),
             kept: 0,
@@ -207,7 +209,7 @@ impl<'c> Values<'c> {
                 size: u64::try_from(object.data.len()).unwrap_or(u64::MAX),
             }
         } else {
-            self.header(oid, item)?
+            self.headers.of_ref(&oid, item.name)?
         };
         for (index, atom) in atoms.filter(|(_, atom)| source(atom) == Source::Header) {
             let (out, start) = row.begin();
@@ -357,18 +359,6 @@ impl<'c> Values<'c> {
         };
         self.peeled.insert(item.oid, peeled);
         Ok(peeled)
-    }
-
-    fn header(&mut self, oid: ObjectId, item: &Item<'_>) -> Result<Header> {
-        let header = match self.headers.get(&oid) {
-            Some(header) => *header,
-            None => {
-                let header = self.context.odb()?.header(oid)?;
-                self.headers.insert(oid, header);
-                header
-            }
-        };
-        header.ok_or_else(|| missing(&oid, item.name))
     }
 
     fn object(&mut self, oid: ObjectId, item: &Item<'_>) -> Result<Rc<Object>> {

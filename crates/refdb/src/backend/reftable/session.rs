@@ -128,7 +128,7 @@ impl Session for ReftableSession<'_> {
         // What lies below a name may be in another stack than the name.
         let knows_all = !layout.is_linked();
         let walker = || {
-            let mut walks: Vec<Walk> = parts.iter().map(|part| Walk::new(part.2)).collect();
+            let mut walks: Vec<Walk<'_>> = parts.iter().map(|part| Walk::new(part.2)).collect();
             let parts = parts.as_slice();
             move |batch: Range<usize>| {
                 let mut locked = Vec::with_capacity(batch.len());

@@ -14,7 +14,7 @@ use crate::name::RefName;
 
 /// Reads many names of one stack in one pass: a name that is not beyond the record on which the
 /// cursor stands, or of the next one, needs no seek.
-pub(super) struct Walk {
+pub(super) struct Walk<'n> {
     merged: MergedRefs,
     /// Whether the cursor stands on the first record that is not before the last name asked for.
     stands: bool,
@@ -23,10 +23,10 @@ pub(super) struct Walk {
     ended: bool,
     /// Whether there is no table, and so nothing at all.
     is_empty: bool,
-    last: Vec<u8>,
+    last: &'n [u8],
 }
 
-impl Walk {
+impl<'n> Walk<'n> {
     pub(super) fn new(tables: &[Arc<reftable::Table>]) -> Self {
         Walk {
             merged: MergedRefs::new(tables.to_vec()),
@@ -34,11 +34,11 @@ impl Walk {
             is_it: false,
             ended: false,
             is_empty: tables.is_empty(),
-            last: Vec::new(),
+            last: &[],
         }
     }
 
-    pub(super) fn find(&mut self, stack: &Stack, name: RefName<'_>) -> Result<Option<Ref>> {
+    pub(super) fn find(&mut self, stack: &Stack, name: RefName<'n>) -> Result<Option<Ref>> {
         if self.is_empty {
             return Ok(None);
         }
@@ -56,16 +56,17 @@ impl Walk {
     }
 
     /// Places the cursor on the first record that is not before `name`.
-    fn place(&mut self, name: &[u8]) -> reftable::Result<()> {
-        let forward = short::compare(&self.last, name).is_le();
-        self.last.clear();
-        short::push(&mut self.last, name);
-        self.is_it = false;
+    fn place(&mut self, name: &'n [u8]) -> reftable::Result<()> {
+        let forward = short::compare(self.last, name);
+        self.last = name;
+        // The record of a name before this one is before this one as well.
+        let is_before = std::mem::take(&mut self.is_it) && forward.is_lt();
+        let forward = forward.is_le();
         if forward && self.ended {
             return Ok(());
         }
         if forward && self.stands {
-            if !self.stands_before(name) {
+            if !is_before && !self.stands_before(name) {
                 return Ok(());
             }
             self.advance()?;
