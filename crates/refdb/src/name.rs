@@ -27,8 +27,8 @@ use reftable::short;
 pub use class::{
     WorktreeName, is_per_worktree, is_pseudoref, is_root_ref, is_root_ref_syntax, worktree_name,
 };
-pub use rules::{FormatOptions, is_safe, is_well_formed, normalize};
-pub(crate) use rules::{goes_on_plainly, goes_on_well};
+pub(crate) use rules::goes_on_well;
+pub use rules::{FormatOptions, goes_on_plainly, is_safe, is_well_formed, normalize};
 
 use crate::error::{Error, ErrorKind, Result};
 

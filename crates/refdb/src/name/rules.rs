@@ -70,7 +70,16 @@ fn has_plain_ends(name: &[u8]) -> bool {
 
 /// Returns whether `name` differs from a well-formed one in its last bytes at most, and these tell that
 /// it is well-formed as well; `false` tells nothing. Names in their order are like the one before.
-pub(crate) fn goes_on_plainly(well_formed: &[u8], name: &[u8]) -> bool {
+///
+/// ```
+/// use refdb::name::goes_on_plainly;
+///
+/// let first = b"refs/heads/a-topic-of-many-001";
+/// assert!(goes_on_plainly(first, b"refs/heads/a-topic-of-many-002"));
+/// assert!(!goes_on_plainly(first, b"refs/heads/a-topic-of-many/.lock"));
+/// assert!(!goes_on_plainly(first, b"HEAD"));
+/// ```
+pub fn goes_on_plainly(well_formed: &[u8], name: &[u8]) -> bool {
     let Some((start, last)) = name.split_last_chunk::<LANES>() else {
         return false;
     };

@@ -5,7 +5,7 @@
 //! [`Parser`](super::command::Parser), which knows all forms and all complaints.
 
 use bstr::ByteSlice;
-use refdb::name::{FormatOptions, is_well_formed};
+use refdb::name::{FormatOptions, goes_on_plainly, is_well_formed};
 use refdb::{Edit, Expected, ObjectId, RefName};
 
 use super::command::Verb;
@@ -29,8 +29,10 @@ pub(super) struct Plain {
 /// Finds the lines of the usual form.
 pub(super) fn find_lines(text: &[u8], hex_len: usize, lines: &mut Vec<Plain>) {
     let mut start = 0;
+    // The last name that was found to be well-formed.
+    let mut good: &[u8] = b"";
     while let Some(rest) = text.get(start..).filter(|rest| !rest.is_empty()) {
-        start = match Plain::read(text, start, hex_len) {
+        start = match Plain::read(text, start, hex_len, &mut good) {
             Some(line) => {
                 lines.push(line);
                 line.end
@@ -44,7 +46,12 @@ impl Plain {
     /// Reads the line that begins at `start`. Of the name of a ref that gets a value nothing is
     /// looked at here, since the transaction does that.
     #[inline]
-    fn read(text: &[u8], start: usize, hex_len: usize) -> Option<Plain> {
+    fn read<'t>(
+        text: &'t [u8],
+        start: usize,
+        hex_len: usize,
+        good: &mut &'t [u8],
+    ) -> Option<Plain> {
         let (word, rest) = text.get(start..)?.split_first_chunk()?;
         let verb = match word {
             b"create " => Verb::Create,
@@ -65,9 +72,12 @@ impl Plain {
             (Verb::Create, Some(new), None) if !new.is_null() => (first, None),
             (Verb::Update, Some(new), old) if !new.is_null() => (first, old),
             (Verb::Delete, old, None) if old.is_none_or(|old| !old.is_null()) => {
-                if !is_well_formed(name, FormatOptions::ONE_LEVEL) {
+                let is_good =
+                    goes_on_plainly(good, name) || is_well_formed(name, FormatOptions::ONE_LEVEL);
+                if !is_good {
                     return None;
                 }
+                *good = name;
                 (None, old)
             }
             _ => return None,
