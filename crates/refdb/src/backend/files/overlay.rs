@@ -114,7 +114,10 @@ impl Overlay {
         let tells_tags = snapshot.peeling() == Peeling::Fully;
         let wanted = self.wanted.as_ref().filter(|of| tells_tags || !of.wide);
         let packed = PackedCursor::new(snapshot, self.null, linked);
-        self.packed = Some(packed.of_objects(wanted.map(|of| of.oids.clone())));
+        self.packed = Some(match wanted {
+            Some(of) => packed.of_objects(of.oids.clone()),
+            None => packed,
+        });
         self.ranges
             .retain(|range| !range.prefix.starts_with(prefix));
         self.ranges.push(Range {

@@ -10,6 +10,7 @@
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use reftable::short;
 
 use crate::backend::Ref;
 use crate::error::{Error, ErrorKind, Result, io_text};
-use crate::oid::{ObjectFormat, ObjectId};
+use crate::oid::{ObjectFormat, ObjectId, first_byte};
 use crate::reflog::is_space;
 use crate::system::{Bytes, FileKind, MAP_MIN, Stat, System};
 use crate::target::Target;
@@ -71,6 +72,8 @@ pub(super) struct Snapshot {
     peeling: Peeling,
     // Whether the bytes are those of the file, or a sorted copy.
     as_on_disk: bool,
+    // Where the last search ended: often the next one ends there, or soon behind it.
+    hint: AtomicUsize,
 }
 
 /// One record, and where it stands.
@@ -224,6 +227,21 @@ fn is_settled(now: Duration, mtime_ns: i128) -> bool {
     now_ns.saturating_sub(mtime_ns) >= settled_ns
 }
 
+/// First bytes of ids, by their lowest six bits, which tells most other ids apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FirstBytes(u64);
+
+impl FirstBytes {
+    pub(super) fn add(&mut self, oid: &ObjectId) {
+        self.0 |= oid.as_bytes().first().map_or(0, |first| 1 << (first & 63));
+    }
+
+    #[inline]
+    fn has(self, byte: u8) -> bool {
+        self.0 >> (byte & 63) & 1 != 0
+    }
+}
+
 impl Snapshot {
     /// Takes the content of the file at `path`, and checks what every reader relies on.
     ///
@@ -237,6 +255,7 @@ impl Snapshot {
             start: 0,
             peeling: Peeling::Unknown,
             as_on_disk: true,
+            hint: AtomicUsize::new(0),
         };
         if snapshot.content().is_empty() {
             snapshot.peeling = Peeling::Fully;
@@ -349,12 +368,17 @@ impl Snapshot {
 
     /// Returns where the name stands of the record that starts at `at`.
     pub(super) fn name_at(&self, at: usize) -> Result<Range<usize>> {
+        let name = self.name_if_any(at);
+        name.ok_or_else(|| self.bad_line("unexpected line", at))
+    }
+
+    /// Returns where the name stands of the record that starts at `at`, if there is one.
+    fn name_if_any(&self, at: usize) -> Option<Range<usize>> {
         let hex = at..at.saturating_add(self.format.hex_len());
-        let name = match self.slice(&hex).find_byte(b'\n') {
+        match self.slice(&hex).find_byte(b'\n') {
             None => self.name_behind(hex.end),
             Some(_) => None,
-        };
-        name.ok_or_else(|| self.bad_line("unexpected line", at))
+        }
     }
 
     /// Returns where the name stands of the record whose id ends at `hex_end`, on the same line.
@@ -370,18 +394,47 @@ impl Snapshot {
     /// # Errors
     /// `Corrupt` when there is no record.
     pub(super) fn record(&self, at: usize) -> Result<Record> {
+        let record = self.record_of_any_name(at)?;
+        self.check_name(&record.name)?;
+        Ok(record)
+    }
+
+    /// Checks what no name can have.
+    pub(super) fn check_name(&self, name: &Range<usize>) -> Result<()> {
+        if self.slice(name).find_byte(0).is_none() {
+            return Ok(());
+        }
+        let text = self.slice(name).as_bstr();
+        let path = self.path.display();
+        Err(Error::damage(format!(
+            "packed refname contains embedded NULL: {text} (in {path})"
+        )))
+    }
+
+    /// Returns the name of the record that starts at `at`, and where that ends, if it is like nearly
+    /// all: in order, without a peeled value, and not of an id whose first byte has a bit in `first`.
+    #[inline]
+    pub(super) fn pass(&self, at: usize, first: &FirstBytes) -> Option<(Range<usize>, usize)> {
+        let hex = at..at.saturating_add(self.format.hex_len());
+        let byte = first_byte(self.slice(&hex))?;
+        if first.has(byte) {
+            return None;
+        }
+        let name = self.name_behind(hex.end)?;
+        let end = name.end + 1;
+        (self.content().get(end) != Some(&b'^')).then_some((name, end))
+    }
+
+    /// Reads the record that starts at `at`, but does not look at its name.
+    ///
+    /// # Errors
+    /// As for [`Snapshot::record`].
+    pub(super) fn record_of_any_name(&self, at: usize) -> Result<Record> {
         let bad_line = || self.bad_line("unexpected line", at);
         let hex = at..at.saturating_add(self.format.hex_len());
         // Digits are no line feed: what follows them is on the same line.
         let oid = ObjectId::from_hex(self.slice(&hex)).ok_or_else(bad_line)?;
         let name = self.name_behind(hex.end).ok_or_else(bad_line)?;
-        if self.slice(&name).find_byte(0).is_some() {
-            let text = self.slice(&name).as_bstr();
-            let path = self.path.display();
-            return Err(Error::damage(format!(
-                "packed refname contains embedded NULL: {text} (in {path})"
-            )));
-        }
         let mut end = name.end + 1;
         let mut peeled = None;
         if self.content().get(end) == Some(&b'^') {
@@ -430,6 +483,24 @@ impl Snapshot {
     /// `Corrupt` when the search meets a line that is no record.
     pub(super) fn lower_bound(&self, name: &[u8], from: usize) -> Result<usize> {
         let (mut low, mut high, mut step) = (from, self.len(), 256);
+        let is_less = |found: &Range<usize>| short::compare(self.slice(found), name).is_lt();
+        let hint = self.hint.load(Ordering::Relaxed);
+        // What is damaged there is told by those who come there by themselves.
+        if (from..self.len()).contains(&hint)
+            && let Some(found) = self.name_if_any(hint)
+        {
+            if is_less(&found) {
+                low = self.after(found.end);
+            } else if hint == from {
+                return Ok(hint);
+            } else {
+                high = self.record_start(hint - 1, from);
+                // Most names that are not there come right before it.
+                if self.name_if_any(high).is_some_and(|found| is_less(&found)) {
+                    return Ok(hint);
+                }
+            }
+        }
         while low < high {
             let probe = low.saturating_add(step);
             if probe >= high {
@@ -437,7 +508,7 @@ impl Snapshot {
             }
             let start = self.record_start(probe, low);
             let found = self.name_at(start)?;
-            if short::compare(self.slice(&found), name).is_lt() {
+            if is_less(&found) {
                 low = self.after(found.end);
                 step = step.saturating_mul(4);
             } else {
@@ -448,12 +519,13 @@ impl Snapshot {
         while low < high {
             let start = self.record_start(low + (high - low) / 2, low);
             let found = self.name_at(start)?;
-            if short::compare(self.slice(&found), name).is_lt() {
+            if is_less(&found) {
                 low = self.after(found.end);
             } else {
                 high = start;
             }
         }
+        self.hint.store(low, Ordering::Relaxed);
         Ok(low)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use reftable::short::has_prefix;
 
-use super::packed::Snapshot;
+use super::packed::{FirstBytes, Snapshot};
 use crate::backend::cursor::{Cursor, Look, RefRecord};
 use crate::error::Result;
 use crate::name::{
@@ -26,13 +26,20 @@ pub(super) struct PackedCursor {
     // Per-worktree refs that strayed into packed-refs belong to the main worktree.
     shared_only: bool,
     // The values of the refs that are shown, if not all are.
-    wanted: Option<Vec<ObjectId>>,
+    wanted: Option<Wanted>,
     // The record that was last looked for ahead.
     scout: usize,
 }
 
 /// About a thousand refs take so many bytes.
 const AHEAD: usize = 96 << 10;
+
+#[derive(Clone, Debug)]
+struct Wanted {
+    oids: Vec<ObjectId>,
+    /// Those of the ids, and that of the null id: somebody has to be told of a broken ref.
+    first: FirstBytes,
+}
 
 #[derive(Debug)]
 struct Current {
@@ -60,12 +67,36 @@ impl PackedCursor {
     /// Makes another cursor over the same records.
     pub(super) fn again(&self) -> Self {
         let again = PackedCursor::new(Arc::clone(&self.snapshot), self.null, self.shared_only);
-        again.of_objects(self.wanted.clone())
+        let wanted = self.wanted.clone();
+        PackedCursor { wanted, ..again }
     }
 
     /// Leaves out refs of which neither the value nor the peeled value is `wanted`.
-    pub(super) fn of_objects(self, wanted: Option<Vec<ObjectId>>) -> Self {
+    pub(super) fn of_objects(self, wanted: Vec<ObjectId>) -> Self {
+        let mut first = FirstBytes::default();
+        wanted.iter().for_each(|oid| first.add(oid));
+        first.add(&self.null);
+        let wanted = Some(Wanted {
+            oids: wanted,
+            first,
+        });
         PackedCursor { wanted, ..self }
+    }
+
+    /// Passes over records that are certainly not shown, from behind a well-formed name on.
+    fn pass(&mut self, last: &mut Option<Range<usize>>) {
+        let (Some(wanted), false) = (&self.wanted, self.shared_only) else {
+            return;
+        };
+        let snapshot = &self.snapshot;
+        while let Some(before) = last
+            && let Some((name, end)) = snapshot.pass(self.next, &wanted.first)
+            && has_prefix(snapshot.slice(&name), &self.prefix)
+            && goes_on_plainly(snapshot.slice(before), snapshot.slice(&name))
+        {
+            self.next = end;
+            *before = name;
+        }
     }
 
     /// Returns the name on which the cursor stands, if it stands on a record.
@@ -93,9 +124,19 @@ impl Cursor for PackedCursor {
     fn advance(&mut self) -> Result<bool> {
         let last = self.current.take().filter(|last| !last.bad_name);
         let mut last = last.map(|last| last.name);
-        while self.next < self.snapshot.len() {
-            let record = self.snapshot.record(self.next)?;
+        loop {
+            self.pass(&mut last);
+            if self.next >= self.snapshot.len() {
+                break;
+            }
+            let record = self.snapshot.record_of_any_name(self.next)?;
             let name = self.snapshot.slice(&record.name);
+            let is_like_last = last
+                .as_ref()
+                .is_some_and(|last| goes_on_plainly(self.snapshot.slice(last), name));
+            if !is_like_last {
+                self.snapshot.check_name(&record.name)?;
+            }
             if !has_prefix(name, &self.prefix) {
                 break;
             }
@@ -103,9 +144,6 @@ impl Cursor for PackedCursor {
             if self.shared_only && is_per_worktree(name) {
                 continue;
             }
-            let is_like_last = last
-                .as_ref()
-                .is_some_and(|last| goes_on_plainly(self.snapshot.slice(last), name));
             let bad_name = !is_like_last && !is_well_formed(name, FormatOptions::ONE_LEVEL);
             if bad_name && !is_safe(name) {
                 return Err(self.snapshot.dangerous(name));
@@ -114,6 +152,7 @@ impl Cursor for PackedCursor {
             if let Some(wanted) = &self.wanted
                 && !(bad_name || record.oid.is_null())
                 && !wanted
+                    .oids
                     .iter()
                     .any(|oid| *oid == record.oid || Some(*oid) == record.peeled)
             {
@@ -231,5 +270,68 @@ mod tests {
         let names = ["refs/bisect/bad", "refs/heads/a"];
         assert_eq!(rest(&mut cursor(&names, true)), ["refs/heads/a"]);
         assert_eq!(rest(&mut cursor(&names, false)), names);
+    }
+
+    #[test]
+    fn refs_of_objects_are_those_that_a_look_at_all_finds() {
+        // Ids of which the first bytes are the same, or only their lowest six bits.
+        let ids = ["60", "a0", "e1", "61", "00"].map(|start| format!("{start}{}", "7".repeat(38)));
+        let null = "0".repeat(40);
+        let mut content = String::from("# pack-refs with: peeled fully-peeled sorted \n");
+        let mut names = Vec::new();
+        for number in 0..400 {
+            // Every so often there is a bad name, one of this worktree alone, or a short one.
+            names.push(match number % 29 {
+                7 => format!("refs/heads/a-longer-name-that-is..bad-{number:03}"),
+                13 => format!("refs/worktree/number-{number:03}"),
+                19 => format!("refs/{number:03}"),
+                _ => format!("refs/heads/a-longer-name-that-is-good-{number:03}"),
+            });
+        }
+        names.sort();
+        for (number, name) in names.iter().enumerate() {
+            let id = if number % 31 == 5 {
+                &null
+            } else {
+                &ids[number % ids.len()]
+            };
+            content += &format!("{id} {name}\n");
+            if number % 11 < 2 {
+                content += &format!("^{}\n", ids[number % 3]);
+            }
+        }
+        let snapshot = Snapshot::new("packed-refs".into(), ObjectFormat::Sha1, content.into());
+        let snapshot = Arc::new(snapshot.unwrap());
+        let null = ObjectId::null(ObjectFormat::Sha1);
+        let wanted = ids.map(|id| ObjectId::from_hex(id.as_bytes()).unwrap());
+        for count in 0..=wanted.len() {
+            for shared_only in [false, true] {
+                for prefix in [
+                    &b""[..],
+                    b"refs/heads/",
+                    b"refs/heads/a-longer-name-that-is-good-1",
+                ] {
+                    let wanted = &wanted[..count];
+                    let all = PackedCursor::new(Arc::clone(&snapshot), null, shared_only);
+                    let some = PackedCursor::new(Arc::clone(&snapshot), null, shared_only);
+                    let [all, some] = [all, some.of_objects(wanted.to_vec())].map(|mut cursor| {
+                        let mut seen = Vec::new();
+                        cursor.seek(b"", prefix).unwrap();
+                        while cursor.advance().unwrap() {
+                            let record = cursor.record();
+                            let (oid, peeled) = (record.target.oid(), record.peeled);
+                            let mut ids = [oid, peeled].into_iter().flatten();
+                            if record.broken || ids.any(|id| wanted.contains(&id)) {
+                                let name = record.name.to_string();
+                                seen.push((name, oid, peeled, record.broken));
+                            }
+                        }
+                        seen
+                    });
+                    assert!(all.len() > 2);
+                    assert_eq!(some, all);
+                }
+            }
+        }
     }
 }
