@@ -12,9 +12,10 @@
 //!    take the place of a directory before that is empty.
 
 use std::collections::btree_map::Range;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{self, BTreeMap};
 use std::ops::Bound;
 
+use hashbrown::{HashMap, HashSet};
 use reftable::short::has_prefix;
 
 use super::cursor::{Cursor, Look, OverCursor, RefRecord};
@@ -199,9 +200,9 @@ impl Session for GroupSession<'_> {
             })
     }
 
-    fn release(&mut self, names: &HashSet<&[u8]>) {
+    fn release(&mut self, names: &collections::HashSet<&[u8]>) {
         // What an earlier plan has locked is still needed.
-        let names: HashSet<&[u8]> = names
+        let names: collections::HashSet<&[u8]> = names
             .iter()
             .copied()
             .filter(|&name| self.fresh.contains(name))
@@ -318,8 +319,9 @@ struct WrittenCursor<'g> {
 
 impl Cursor for WrittenCursor<'_> {
     fn seek(&mut self, name: &[u8], prefix: &[u8]) -> Result<()> {
-        let from = Bound::Included(name.max(prefix));
-        self.rest = self.written.range::<[u8], _>((from, Bound::Unbounded));
+        // Owned, it is compared as names are, and not by a call for each.
+        let from = Bound::Included(RefNameBuf::from_disk(name.max(prefix)));
+        self.rest = self.written.range((from, Bound::Unbounded));
         self.prefix = prefix.to_vec();
         Ok(())
     }
