@@ -62,8 +62,10 @@ fn refs_of(range: std::ops::Range<usize>) -> Vec<(String, ObjectId)> {
                 2 => format!("refs/remotes/origin/topic/{:02}/{at:07}", at % 53),
                 _ => format!("refs/tags/release-{:03}/v{at:07}", at % 211),
             };
+            // Like those of real objects, ids differ from their first byte on.
+            let number = (at * 7919 % 600) as u64;
             let mut id = [0x5a; 20];
-            id[..8].copy_from_slice(&(at * 7919 % 600).to_be_bytes());
+            id[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
             (name, ObjectId::from_bytes(&id).expect("twenty bytes"))
         })
         .collect();
