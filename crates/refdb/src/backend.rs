@@ -182,6 +182,10 @@ pub(crate) trait Session {
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()>;
 
+    /// From now on a lock that another process holds is refused at once: that process may be waiting
+    /// for one that is held here.
+    fn wait_no_more(&mut self);
+
     /// Releases the locks of names that the plan will not touch after all, so that they are not in
     /// the way of others (a lock below `a/b/` in the way of the ref `a/b`).
     fn release(&mut self, names: &HashSet<&[u8]>);

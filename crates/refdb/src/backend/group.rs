@@ -7,7 +7,9 @@
 //! 1. The one plan leaves what the plans would leave one after the other. What a single plan cannot
 //!    say is refused (a name that is deleted and used again, reflogs changed as a whole): then they
 //!    have to be published one by one.
-//! 2. A name is locked once, and stays locked until all is published.
+//! 2. A name is locked once, and stays locked until all is published. Only the first plan waits for
+//!    its locks: a later one that has to is no part of the group, lest two groups wait for each
+//!    other.
 //! 3. A name that was deleted counts as taken when new names are checked against it: a ref cannot
 //!    take the place of a directory before that is empty.
 
@@ -22,7 +24,7 @@ use super::cursor::{Cursor, Look, OverCursor, RefRecord};
 use super::{
     Judge, Locked, LogWrite, NewValue, Plan, Published, Ref, RefName, RefNameBuf, Session, Write,
 };
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Reason, Result};
 use crate::oid::ObjectId;
 use crate::reflog::Signature;
 use crate::target::Target;
@@ -44,6 +46,8 @@ pub(crate) struct GroupSession<'b> {
     logs: Vec<LogEntryOf>,
     /// The reflogs that have an entry among these.
     logged: HashSet<RefNameBuf>,
+    /// Whether there is a plan whose locks are kept.
+    has_plans: bool,
 }
 
 /// A new reflog entry, owned.
@@ -73,6 +77,7 @@ impl<'b> GroupSession<'b> {
             written: BTreeMap::new(),
             logs: Vec::new(),
             logged: HashSet::new(),
+            has_plans: false,
         }
     }
 
@@ -173,6 +178,7 @@ impl Session for GroupSession<'_> {
         if fresh.is_empty() {
             return Ok(());
         }
+        let mut is_held_up = false;
         let (locked, released) = (&mut self.locked, &mut self.released);
         let new = &mut self.fresh;
         self.session
@@ -192,12 +198,22 @@ impl Session for GroupSession<'_> {
                         new.insert(name.clone());
                         locked.insert(name, None);
                     }
-                    Locked::Refused(_) => {
+                    Locked::Refused(refusal) => {
+                        is_held_up |= refusal.reason == Reason::CreateExists;
                         released.insert(name);
                     }
                 }
                 answer(places[index], found);
-            })
+            })?;
+        // What another process keeps now is to be waited for alone.
+        match is_held_up && self.has_plans {
+            true => Err(not_one_plan()),
+            false => Ok(()),
+        }
+    }
+
+    fn wait_no_more(&mut self) {
+        self.session.wait_no_more();
     }
 
     fn release(&mut self, names: &collections::HashSet<&[u8]>) {
@@ -301,6 +317,10 @@ impl Session for GroupSession<'_> {
             });
         }
         self.fresh.clear();
+        if !self.has_plans {
+            self.has_plans = true;
+            self.session.wait_no_more();
+        }
         Ok(())
     }
 

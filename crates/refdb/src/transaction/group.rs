@@ -90,3 +90,64 @@ impl<'s> Group<'s> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use crate::layout::Layout;
+    use crate::objects::NoObjects;
+    use crate::options::LockTimeout;
+    use crate::system::System;
+    use crate::system::simulation::SimSystem;
+    use crate::{Edit, ObjectFormat, ObjectId, Options, RefFormat, RefName, Store, Transaction};
+
+    fn store(system: SimSystem) -> Store {
+        let mut options = Options::simulated(ObjectFormat::Sha1);
+        options.files_ref_lock_timeout = LockTimeout::from_millis(60_000);
+        let layout = Layout::main(Path::new("/r"));
+        let objects = Arc::new(NoObjects);
+        Store::open(Arc::new(system), layout, RefFormat::Files, objects, options).unwrap()
+    }
+
+    fn batch<'s>(store: &'s Store, name: &str) -> Transaction<'s> {
+        let one = ObjectId::from_hex(&[b'1'; 40]).unwrap();
+        let edit = Edit::update(RefName::new(name).unwrap(), one).skip_object_check();
+        let mut transaction = store.transaction().batch();
+        transaction.add(edit).unwrap();
+        transaction
+    }
+
+    #[test]
+    fn only_the_first_transaction_of_a_group_waits_for_a_lock() {
+        let system = SimSystem::new(1);
+        for dir in ["/r", "/r/refs", "/r/refs/heads"] {
+            system.create_dir(Path::new(dir)).unwrap();
+        }
+        let (ours, other) = (store(system.process(1)), store(system.process(2)));
+        let kept = batch(&other, "refs/heads/a").prepare().unwrap();
+
+        let began = system.now();
+        let mut group = ours.group().unwrap().unwrap();
+        let refused = group.add(&batch(&ours, "refs/heads/a")).unwrap();
+        assert_eq!(refused.len(), 1);
+        let waited = system.now() - began;
+        assert!(waited.as_secs() >= 60, "{waited:?}");
+        drop(group);
+
+        let mut group = ours.group().unwrap().unwrap();
+        assert_eq!(group.add(&batch(&ours, "refs/heads/b")).unwrap(), []);
+        // To be committed alone, which is no answer yet.
+        assert!(group.add(&batch(&ours, "refs/heads/a")).is_err());
+        assert_eq!(group.add(&batch(&ours, "refs/heads/c")).unwrap(), []);
+        let waited_once = system.now() - began;
+        assert!(waited_once.as_secs() < 2 * 60, "{waited_once:?}");
+        group.close().unwrap().commit().unwrap();
+        kept.commit().unwrap();
+        for name in ["a", "b", "c"] {
+            let name = format!("refs/heads/{name}");
+            assert!(ours.read(RefName::new(&name).unwrap()).unwrap().is_some());
+        }
+    }
+}

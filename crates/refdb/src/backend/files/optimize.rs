@@ -16,10 +16,11 @@ use super::rewrite::{PackedEdit, PackedLock, PackedValue};
 use crate::backend::OptimizeOptions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hook::{self, Hook, Step};
-use crate::lockfile::{Holder, LockFile, sweep, take_over};
+use crate::lockfile::{Holder, LockFile, LockOptions, sweep, take_over};
 use crate::name::{FormatOptions, RefName, is_per_worktree, is_well_formed};
 use crate::objects::{Objects, Peeled};
 use crate::oid::ObjectId;
+use crate::options::LockTimeout;
 use crate::target::Target;
 
 /// Packs the loose refs that the options include.
@@ -211,7 +212,8 @@ fn prune(
     first_error.map_or(Ok(()), Err)
 }
 
-/// Takes one lock after the other, and holds each until the next one is a link to it.
+/// Takes one lock after the other, and holds each until the next one is a link to it, or has to be
+/// waited for: whoever holds that one may be waiting for this one.
 struct Locks<'a> {
     files: &'a Files,
     holder: &'a Holder,
@@ -247,20 +249,22 @@ impl Locks<'_> {
 
     fn acquire(&mut self, path: &Path) -> io::Result<()> {
         let options = self.files.lock_options();
-        let linked = match &self.last {
-            Some(last) => LockFile::acquire_linked(self.holder, path, options, last),
-            None => Err(io::ErrorKind::Unsupported.into()),
+        let at_once = LockOptions {
+            timeout: LockTimeout::from_millis(0),
+            ..options
         };
-        let lock = match linked {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                LockFile::acquire(self.holder, path, options)?
-            }
-            linked => linked?,
-        };
-        match self.last.replace(lock) {
-            Some(last) => last.release(),
-            None => Ok(()),
+        let linked = self
+            .last
+            .as_ref()
+            .and_then(|last| LockFile::acquire_linked(self.holder, path, at_once, last).ok());
+        if let Some(last) = self.last.take() {
+            last.release()?;
         }
+        self.last = Some(match linked {
+            Some(lock) => lock,
+            None => LockFile::acquire(self.holder, path, options)?,
+        });
+        Ok(())
     }
 }
 

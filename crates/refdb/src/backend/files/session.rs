@@ -45,6 +45,8 @@ pub(super) struct FilesSession {
     // Which of the locks further ones are linked to; `None` while there is none that can be.
     pattern: Option<usize>,
     can_link: bool,
+    // How long each lock is waited for.
+    timeout: LockTimeout,
     pub(super) created_dirs: Vec<PathBuf>,
     pub(super) empty_dirs: EmptyDirs,
     pub(super) planned: Planned,
@@ -98,6 +100,7 @@ impl FilesSession {
     pub(super) fn new(files: Arc<Files>) -> Self {
         FilesSession {
             holder: files.holder(),
+            timeout: files.options.files_ref_lock_timeout,
             files,
             held: Vec::new(),
             pattern: None,
@@ -111,12 +114,16 @@ impl FilesSession {
 
     /// Locks one name; its lock is then the last in `held`.
     fn take(&mut self, name: RefName<'_>) -> std::result::Result<(), Refusal> {
-        self.try_to_take(name, self.files.lock_options())
+        self.try_to_take(name, self.timeout)
             .map_err(|error| self.refuse(name, &error))
     }
 
-    fn try_to_take(&mut self, name: RefName<'_>, lock_options: LockOptions) -> io::Result<()> {
+    fn try_to_take(&mut self, name: RefName<'_>, timeout: LockTimeout) -> io::Result<()> {
         let files = Arc::clone(&self.files);
+        let lock_options = LockOptions {
+            timeout,
+            ..files.lock_options()
+        };
         let (place, bare) = files.layout.locate(name);
         let base = files.layout.dir(&place);
         let path = super::join(base, "", bare);
@@ -159,11 +166,8 @@ impl FilesSession {
 
     /// Locks names until one would have to be waited for, or cannot be locked; returns how many are.
     fn take_unopposed(&mut self, names: &[RefName<'_>]) -> usize {
-        let lock_options = LockOptions {
-            timeout: LockTimeout::from_millis(0),
-            ..self.files.lock_options()
-        };
-        let is_refused = |name: &RefName<'_>| self.try_to_take(*name, lock_options).is_err();
+        let at_once = LockTimeout::from_millis(0);
+        let is_refused = |name: &RefName<'_>| self.try_to_take(*name, at_once).is_err();
         names.iter().position(is_refused).unwrap_or(names.len())
     }
 
@@ -432,6 +436,10 @@ impl Session for FilesSession {
             index += 1;
         }
         Ok(())
+    }
+
+    fn wait_no_more(&mut self) {
+        self.timeout = LockTimeout::from_millis(0);
     }
 
     fn release(&mut self, names: &HashSet<&[u8]>) {

@@ -1,5 +1,6 @@
 use std::fs;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -958,6 +959,35 @@ fn packing_takes_what_can_be_packed_and_prunes_it() {
         assert!(fixture.exists(&format!("refs/heads/{kept}")), "{kept}");
     }
     assert!(fixture.exists("refs/bisect/bad") && fixture.exists("refs/keep/x"));
+}
+
+#[test]
+fn pruning_waits_for_a_lock_without_keeping_another() {
+    let fixture = fixture_with(|options| {
+        options.files_ref_lock_timeout = LockTimeout::from_millis(20_000);
+    });
+    for path in ["refs/heads/a", "refs/heads/b"] {
+        fixture.write(path, &format!("{}\n", oid(1)));
+    }
+    fixture.write("refs/heads/a.lock", "");
+    let lock = fixture.path("refs/heads/b.lock");
+    let taken = std::thread::scope(|scope| {
+        scope.spawn(|| optimize(&fixture, false, true, &NoObjects));
+        // The last name goes first, and then that of the lock is waited for.
+        while fixture.exists("refs/heads/b") {
+            std::thread::yield_now();
+        }
+        // Whoever holds the one takes the other, as a transaction would.
+        let until = Instant::now() + Duration::from_secs(10);
+        let mut taken = false;
+        while !taken && Instant::now() < until {
+            taken = fs::File::create_new(&lock).is_ok();
+        }
+        fs::remove_file(fixture.path("refs/heads/a.lock")).unwrap();
+        taken
+    });
+    assert!(taken, "the lock of a ref that is gone was kept");
+    assert!(!fixture.exists("refs/heads/a"));
 }
 
 #[test]

@@ -155,6 +155,10 @@ impl Session for ReftableSession<'_> {
         })
     }
 
+    fn wait_no_more(&mut self) {
+        // One lock, which is held by now, is that of all refs.
+    }
+
     fn release(&mut self, _names: &HashSet<&[u8]>) {
         // One lock covers every name of a stack.
     }
