@@ -70,6 +70,7 @@ impl Store {
         options: Options,
     ) -> Result<Store> {
         let options = Arc::new(options);
+        let system = system.near(layout.common_dir()).unwrap_or(system);
         let pseudorefs = match format {
             RefFormat::Files => None,
             RefFormat::Reftable => Some(layout.worktree_dir().to_owned()),

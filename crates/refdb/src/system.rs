@@ -27,6 +27,7 @@ mod tree;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The immutable content of a file, copied or mapped; cheap to share.
@@ -109,6 +110,14 @@ pub trait ReadFile: Send + Sync {
 /// Errors are those of the system; a method makes one attempt and does not retry, except that an
 /// interrupted call (`EINTR`) is repeated.
 pub trait System: Send + Sync + fmt::Debug {
+    /// Returns the same system for somebody most of whose paths lead through the directory `dir`:
+    /// they are followed from where it is now, whatever becomes of its name. `None` where that
+    /// brings nothing.
+    fn near(&self, dir: &Path) -> Option<Arc<dyn System>> {
+        let _ = dir;
+        None
+    }
+
     /// Reads a whole file. What is no file (a FIFO, a device) is an error, and is not waited for.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         self.read_at_most(path, usize::MAX)

@@ -1,12 +1,16 @@
 //! The real system.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, statat};
+use rustix::io::retry_on_intr;
 
 use super::{
     Bytes, DirEntry, FileKind, Guard, ProcessIdentity, ProcessState, ReadFile, Stat, System,
@@ -14,15 +18,56 @@ use super::{
 };
 
 /// The operating system's files, clock and random numbers.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct OsSystem {
-    _private: (),
+    near: Option<Near>,
+}
+
+/// A directory that stays open, so that the way to it is not looked for again and again.
+#[derive(Clone, Debug)]
+struct Near {
+    path: PathBuf,
+    dir: Arc<OwnedFd>,
 }
 
 impl OsSystem {
     /// Returns the real system.
     pub fn new() -> Self {
-        OsSystem { _private: () }
+        OsSystem { near: None }
+    }
+
+    /// Returns from where a path is followed, and what of it then remains.
+    fn from<'p>(&self, path: &'p Path) -> (BorrowedFd<'_>, &'p Path) {
+        let below = |near: &'_ Near| {
+            let rest = path.as_os_str().as_bytes();
+            let rest = rest.strip_prefix(near.path.as_os_str().as_bytes())?;
+            let rest = rest.strip_prefix(b"/")?;
+            // A second slash would make it a path from the root.
+            (!rest.is_empty() && !rest.starts_with(b"/")).then(|| bytes_to_path(rest))
+        };
+        match &self.near {
+            Some(near) => below(near).map_or((CWD, path), |rest| (near.dir.as_fd(), rest)),
+            None => (CWD, path),
+        }
+    }
+
+    /// Opens a file; `mode` is what a new one gets.
+    fn open_as(&self, path: &Path, flags: OFlags, mode: u32) -> io::Result<File> {
+        let (dir, path) = self.from(path);
+        let flags = flags | OFlags::CLOEXEC;
+        let open = || rustix::fs::openat(dir, path, flags, Mode::from_raw_mode(mode));
+        Ok(File::from(retry_on_intr(open)?))
+    }
+
+    /// Opens a file to read it. A FIFO would be waited for until somebody writes to it, so that this
+    /// asks for what is there now; of a file that is all there is.
+    fn open_now(&self, path: &Path) -> io::Result<File> {
+        self.open_as(path, OFlags::RDONLY | OFlags::NONBLOCK, 0)
+    }
+
+    fn stat_at(&self, path: &Path, flags: AtFlags) -> io::Result<Stat> {
+        let (dir, path) = self.from(path);
+        Ok(describe(&statat(dir, path, flags)?))
     }
 }
 
@@ -52,51 +97,47 @@ impl ReadFile for OsFile {
     }
 
     fn stat(&self) -> io::Result<Stat> {
-        Ok(describe(&regular(&self.0)?))
+        regular(&self.0)
     }
-}
-
-/// Opens a file to read it. A FIFO would be waited for until somebody writes to it, so that this
-/// asks for what is there now; of a file that is all there is.
-fn open(path: &Path) -> io::Result<File> {
-    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
-    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 /// Describes an open file, or refuses what is none: a FIFO looks empty, and a device has no end.
 /// Reading a folder has an error of its own.
-fn regular(file: &File) -> io::Result<fs::Metadata> {
-    let metadata = file.metadata()?;
-    match kind_of(metadata.file_type()) {
+fn regular(file: &File) -> io::Result<Stat> {
+    let stat = describe(&rustix::fs::fstat(file)?);
+    match stat.kind {
         FileKind::Other => Err(io::Error::other("not a regular file")),
-        _ => Ok(metadata),
+        _ => Ok(stat),
     }
 }
 
-fn kind_of(kind: fs::FileType) -> FileKind {
-    if kind.is_file() {
-        FileKind::File
-    } else if kind.is_dir() {
-        FileKind::Directory
-    } else if kind.is_symlink() {
-        FileKind::Symlink
-    } else {
-        FileKind::Other
+fn kind_of(kind: FileType) -> FileKind {
+    match kind {
+        FileType::RegularFile => FileKind::File,
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Symlink,
+        _ => FileKind::Other,
     }
 }
 
-fn describe(metadata: &fs::Metadata) -> Stat {
-    let nanoseconds =
-        |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+#[allow(
+    clippy::useless_conversion,
+    clippy::unnecessary_fallible_conversions,
+    reason = "the types of the fields differ between systems"
+)]
+fn describe(stat: &rustix::fs::Stat) -> Stat {
+    fn nanoseconds(seconds: impl Into<i128>, nanos: impl Into<i128>) -> i128 {
+        seconds.into() * 1_000_000_000 + nanos.into()
+    }
     Stat {
-        kind: kind_of(metadata.file_type()),
-        len: metadata.len(),
-        dev: metadata.dev(),
-        ino: metadata.ino(),
-        mtime_ns: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
-        ctime_ns: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
-        uid: metadata.uid(),
-        mode: metadata.mode() & 0o7777,
+        kind: kind_of(FileType::from_raw_mode(stat.st_mode)),
+        len: u64::try_from(stat.st_size).unwrap_or(0),
+        dev: u64::try_from(stat.st_dev).unwrap_or(0),
+        ino: stat.st_ino,
+        mtime_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+        ctime_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
+        uid: stat.st_uid,
+        mode: u32::from(stat.st_mode) & 0o7777,
     }
 }
 
@@ -105,71 +146,90 @@ impl System for OsSystem {
         read_until_end(File::open(path)?, READ_MAX)
     }
 
+    fn near(&self, dir: &Path) -> Option<Arc<dyn System>> {
+        let file = self.open_as(dir, NEAR_FLAGS, 0).ok()?;
+        let near = Near {
+            path: dir.to_owned(),
+            dir: Arc::new(file.into()),
+        };
+        Some(Arc::new(OsSystem { near: Some(near) }))
+    }
+
     fn read_at_most(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
-        let file = open(path)?;
-        read_start(&file, limit, || Ok(regular(&file)?.len()))
+        let file = self.open_now(path)?;
+        read_start(&file, limit, || Ok(regular(&file)?.len))
     }
 
     fn map(&self, path: &Path) -> io::Result<Bytes> {
-        let file = open(path)?;
-        let len = regular(&file)?.len();
+        let file = self.open_now(path)?;
+        let len = regular(&file)?.len;
         map::content(&file, len)
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn ReadFile>> {
-        Ok(Box::new(OsFile(open(path)?)))
+        Ok(Box::new(OsFile(self.open_now(path)?)))
     }
 
     fn stat(&self, path: &Path) -> io::Result<Stat> {
-        Ok(describe(&fs::metadata(path)?))
+        self.stat_at(path, AtFlags::empty())
     }
 
     fn lstat(&self, path: &Path) -> io::Result<Stat> {
-        Ok(describe(&fs::symlink_metadata(path)?))
+        self.stat_at(path, AtFlags::SYMLINK_NOFOLLOW)
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
-        fs::read_link(path)
+        let (dir, path) = self.from(path);
+        let text = rustix::fs::readlinkat(dir, path, Vec::new())?;
+        Ok(bytes_to_path(text.as_bytes()).to_owned())
     }
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
-        fs::read_dir(path)?
-            .map(|entry| {
-                let entry = entry?;
-                let kind = kind_of(entry.file_type()?);
-                Ok(DirEntry {
-                    name: entry.file_name().into_vec(),
-                    kind,
-                })
-            })
-            .collect()
+        let file = self.open_as(path, OFlags::RDONLY | OFlags::DIRECTORY, 0)?;
+        let mut dir = Dir::new(file)?;
+        let mut entries = Vec::new();
+        while let Some(entry) = dir.read() {
+            let entry = entry?;
+            let kind = match entry.file_type() {
+                // Some file systems do not keep it with the name.
+                FileType::Unknown => {
+                    let name = entry.file_name();
+                    let stat = statat(dir.fd()?, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                    FileType::from_raw_mode(stat.st_mode)
+                }
+                kind => kind,
+            };
+            let name = entry.file_name().to_bytes().to_vec();
+            if name != b"." && name != b".." {
+                let kind = kind_of(kind);
+                entries.push(DirEntry { name, kind });
+            }
+        }
+        Ok(entries)
     }
 
     fn create_new(&self, path: &Path, mode: u32) -> io::Result<Box<dyn WriteFile>> {
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(mode)
-            .open(path)?;
-        Ok(Box::new(OsFile(file)))
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        Ok(Box::new(OsFile(self.open_as(path, flags, mode)?)))
     }
 
     fn append(&self, path: &Path, create: Option<u32>) -> io::Result<Box<dyn WriteFile>> {
-        let mut options = OpenOptions::new();
-        options.append(true);
-        if let Some(mode) = create {
-            options.create(true).mode(mode);
-        }
-        Ok(Box::new(OsFile(options.open(path)?)))
+        let flags = OFlags::WRONLY | OFlags::APPEND;
+        let file = match create {
+            Some(mode) => self.open_as(path, flags | OFlags::CREATE, mode),
+            None => self.open_as(path, flags, 0),
+        };
+        Ok(Box::new(OsFile(file?)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::rename(from, to)
+        let ((from_dir, from), (to_dir, to)) = (self.from(from), self.from(to));
+        Ok(rustix::fs::renameat(from_dir, from, to_dir, to)?)
     }
 
     #[cfg(target_os = "linux")]
     fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
-        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        use rustix::fs::{RenameFlags, renameat_with};
         match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
             // What a file system says that knows no such thing.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
@@ -180,27 +240,35 @@ impl System for OsSystem {
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::hard_link(from, to)
+        let ((from_dir, from), (to_dir, to)) = (self.from(from), self.from(to));
+        let flags = AtFlags::empty();
+        Ok(rustix::fs::linkat(from_dir, from, to_dir, to, flags)?)
     }
 
     fn symlink(&self, text: &Path, path: &Path) -> io::Result<()> {
-        std::os::unix::fs::symlink(text, path)
+        let (dir, path) = self.from(path);
+        Ok(rustix::fs::symlinkat(text, dir, path)?)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        fs::remove_file(path)
+        let (dir, path) = self.from(path);
+        Ok(rustix::fs::unlinkat(dir, path, AtFlags::empty())?)
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        fs::DirBuilder::new().mode(0o777).create(path)
+        let (dir, path) = self.from(path);
+        Ok(rustix::fs::mkdirat(dir, path, Mode::from_raw_mode(0o777))?)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        fs::remove_dir(path)
+        let (dir, path) = self.from(path);
+        Ok(rustix::fs::unlinkat(dir, path, AtFlags::REMOVEDIR)?)
     }
 
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        let (dir, path) = self.from(path);
+        let mode = Mode::from_raw_mode(mode);
+        Ok(rustix::fs::chmodat(dir, path, mode, AtFlags::empty())?)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
@@ -291,6 +359,12 @@ impl System for OsSystem {
         }
     }
 }
+
+/// What a directory is opened for that is only gone through.
+#[cfg(target_os = "linux")]
+const NEAR_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
+#[cfg(not(target_os = "linux"))]
+const NEAR_FLAGS: OFlags = OFlags::DIRECTORY;
 
 /// Reads until the buffer is full or nothing comes any more; `read` is told how much has come.
 fn fill(
@@ -426,7 +500,83 @@ pub(crate) fn bytes_to_path(bytes: &[u8]) -> &Path {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::OpenOptionsExt;
+
     use super::*;
+
+    #[test]
+    fn near_a_directory_all_is_as_from_afar() {
+        let temp = tempfile::tempdir().unwrap();
+        let base = temp.path().join("base");
+        fs::create_dir(&base).unwrap();
+        let far = OsSystem::new();
+        let near = far.near(&base).unwrap();
+        let at = |name: &str| base.join(name);
+        near.create_dir(&at("dir")).unwrap();
+        near.create_new(&at("dir/a"), 0o600)
+            .unwrap()
+            .write_all(b"one")
+            .unwrap();
+        near.append(&at("dir/a"), None)
+            .unwrap()
+            .write_all(b"!")
+            .unwrap();
+        near.hard_link(&at("dir/a"), &at("b")).unwrap();
+        near.symlink(Path::new("dir/a"), &at("link")).unwrap();
+        near.rename(&at("b"), &at("c")).unwrap();
+        // To a name beside it that begins with its own.
+        near.rename(&at("c"), &temp.path().join("based")).unwrap();
+        near.set_mode(&at("dir/a"), 0o640).unwrap();
+        let slashes = PathBuf::from(format!("{}//dir/a", base.display()));
+        let paths = [
+            at("dir/a"),
+            at("link"),
+            at("dir"),
+            at("dir/"),
+            at("none"),
+            at("../based"),
+            temp.path().join("based"),
+            base.clone(),
+            slashes,
+        ];
+        for path in &paths {
+            let kind = |error: io::Error| error.raw_os_error();
+            assert_eq!(
+                near.stat(path).map_err(kind),
+                far.stat(path).map_err(kind),
+                "{path:?}"
+            );
+            assert_eq!(
+                near.lstat(path).map_err(kind),
+                far.lstat(path).map_err(kind)
+            );
+            assert_eq!(near.read(path).map_err(kind), far.read(path).map_err(kind));
+            assert_eq!(
+                near.read_link(path).map_err(kind),
+                far.read_link(path).map_err(kind)
+            );
+            let sorted = |mut entries: Vec<DirEntry>| {
+                entries.sort_by(|low, high| low.name.cmp(&high.name));
+                entries
+            };
+            assert_eq!(
+                near.read_dir(path).map(sorted).map_err(kind),
+                far.read_dir(path).map(sorted).map_err(kind)
+            );
+        }
+        assert_eq!(near.stat(&at("link")).unwrap().kind, FileKind::File);
+        assert_eq!(near.lstat(&at("link")).unwrap().kind, FileKind::Symlink);
+        assert_eq!(near.lstat(&at("dir/a")).unwrap().mode, 0o640);
+        assert_eq!(near.read_dir(&base).unwrap().len(), 2);
+        // The directory is the same by another name.
+        let moved = temp.path().join("moved");
+        fs::rename(&base, &moved).unwrap();
+        assert_eq!(near.read(&at("dir/a")).unwrap(), b"one!");
+        near.remove_file(&at("dir/a")).unwrap();
+        near.remove_dir(&at("dir")).unwrap();
+        assert!(!moved.join("dir").exists());
+        assert!(far.near(&base).is_none());
+    }
 
     #[test]
     fn this_process_is_known_and_one_that_ended_is_gone() {
@@ -535,7 +685,7 @@ mod tests {
         // Without a writer, and with one who says nothing.
         for with_writer in [false, true] {
             let flags = rustix::fs::OFlags::NONBLOCK.bits().try_into().unwrap();
-            let mut options = OpenOptions::new();
+            let mut options = fs::OpenOptions::new();
             options.read(true).write(true).custom_flags(flags);
             let writer = with_writer.then(|| options.open(&fifo).unwrap());
             for error in [

@@ -143,8 +143,9 @@ mod tests {
         assert_eq!(group.add(&batch(&ours, "refs/heads/c")).unwrap(), []);
         let waited_once = system.now() - began;
         assert!(waited_once.as_secs() < 2 * 60, "{waited_once:?}");
-        group.close().unwrap().commit().unwrap();
-        kept.commit().unwrap();
+        for prepared in [group.close().unwrap(), kept] {
+            assert!(prepared.commit().unwrap().rejections.is_empty());
+        }
         for name in ["a", "b", "c"] {
             let name = format!("refs/heads/{name}");
             assert!(ours.read(RefName::new(&name).unwrap()).unwrap().is_some());
