@@ -28,14 +28,16 @@ use crate::system::{FileKind, System, WriteFile, bytes_to_path};
 use owner::{Owner, Purpose};
 
 /// A lock file that this process holds.
+///
+/// A large write holds one for each ref, so that what is the same for all stands elsewhere.
 pub(crate) struct LockFile {
-    system: Arc<dyn System>,
+    holder: Holder,
     path: PathBuf,
-    text: Arc<Path>,
     file: Option<Box<dyn WriteFile>>,
     // Whether there is new content.
     written: bool,
-    options: LockOptions,
+    shared: SharedRepository,
+    pid_file: bool,
     held: bool,
 }
 
@@ -51,6 +53,11 @@ pub(crate) struct LockOptions {
 /// Who takes locks: one transaction in one repository.
 #[derive(Clone, Debug)]
 pub(crate) struct Holder {
+    who: Arc<Who>,
+}
+
+#[derive(Debug)]
+struct Who {
     system: Arc<dyn System>,
     /// The directory of the repository, in which the journal is.
     git_dir: PathBuf,
@@ -72,21 +79,22 @@ impl Holder {
 
     fn with(system: &Arc<dyn System>, git_dir: &Path, purpose: Purpose) -> Holder {
         let text = Owner::new(system.as_ref(), purpose).map(|owner| owner.text());
-        Holder {
+        let who = Arc::new(Who {
             text: text.unwrap_or_default().into(),
             system: Arc::clone(system),
             git_dir: git_dir.to_owned(),
-        }
+        });
+        Holder { who }
     }
 
     fn create(&self, path: &Path) -> io::Result<()> {
-        if !self.text.as_os_str().is_empty() {
-            match self.system.symlink(&self.text, path) {
+        if !self.who.text.as_os_str().is_empty() {
+            match self.who.system.symlink(&self.who.text, path) {
                 Err(error) if lacks_links(&error) => {}
                 made => return made,
             }
         }
-        self.system.create_new(path, 0o666).map(drop)
+        self.who.system.create_new(path, 0o666).map(drop)
     }
 
     /// Calls `attempt` until it gives something else than `AlreadyExists`, and takes the lock at
@@ -107,7 +115,9 @@ impl Holder {
                 done => return done,
             };
             // What keeps a lock from being taken over does not keep it from being waited for.
-            if waited >= look_at && take_over(&self.system, &self.git_dir, path).unwrap_or(false) {
+            if waited >= look_at
+                && take_over(&self.who.system, &self.who.git_dir, path).unwrap_or(false)
+            {
                 continue;
             }
             if waited >= look_at {
@@ -116,9 +126,9 @@ impl Holder {
             if !timeout.allows(waited) {
                 return Err(refused);
             }
-            let percent = 50 + u32::try_from(self.system.random() % 101).unwrap_or(0);
+            let percent = 50 + u32::try_from(self.who.system.random() % 101).unwrap_or(0);
             let sleep = pause * percent / 100;
-            self.system.sleep(sleep);
+            self.who.system.sleep(sleep);
             waited += sleep;
             pause = (pause * 3 / 2).min(PAUSE_MAX);
         }
@@ -305,7 +315,7 @@ impl LockFile {
     ) -> io::Result<LockFile> {
         let path = suffixed(target, ".lock");
         holder.retry(&path, options.timeout, || {
-            holder.system.hard_link(&other.path, &path)
+            holder.who.system.hard_link(&other.path, &path)
         })?;
         LockFile::acquired(holder, path, target, options)
     }
@@ -317,12 +327,12 @@ impl LockFile {
         options: LockOptions,
     ) -> io::Result<LockFile> {
         let mut lock = LockFile {
-            system: Arc::clone(&holder.system),
+            holder: holder.clone(),
             path,
-            text: Arc::clone(&holder.text),
             file: None,
             written: false,
-            options,
+            shared: options.shared,
+            pid_file: options.pid_file,
             held: true,
         };
         lock.write_pid_file(target)?;
@@ -330,16 +340,20 @@ impl LockFile {
     }
 
     fn write_pid_file(&mut self, target: &Path) -> io::Result<()> {
-        if !self.options.pid_file {
+        if !self.pid_file {
             return Ok(());
         }
         let path = suffixed(target, "~pid.lock");
-        match self.system.create_new(&path, 0o666) {
-            Ok(mut file) => writeln!(file, "pid {}", self.system.process_id()),
+        match self.system().create_new(&path, 0o666) {
+            Ok(mut file) => writeln!(file, "pid {}", self.system().process_id()),
             // Left over by a process that died; it says who held the lock last, nothing more.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    fn system(&self) -> &dyn System {
+        self.holder.who.system.as_ref()
     }
 
     /// Returns the path of the lock file.
@@ -362,7 +376,7 @@ impl LockFile {
     pub(crate) fn write_all(&mut self, content: &[u8]) -> io::Result<()> {
         let mut file = match self.file.take() {
             Some(file) => file,
-            None if self.written => self.system.append(&self.value_path(), None)?,
+            None if self.written => self.system().append(&self.value_path(), None)?,
             None => self.create()?,
         };
         file.write_all(content)?;
@@ -373,15 +387,15 @@ impl LockFile {
     /// Creates the file that takes the new content.
     pub(crate) fn create(&mut self) -> io::Result<Box<dyn WriteFile>> {
         let path = self.value_path();
-        let file = self.fresh(|| self.system.create_new(&path, 0o666))?;
+        let file = self.fresh(|| self.system().create_new(&path, 0o666))?;
         self.written = true;
-        self.options.shared.adjust(self.system.as_ref(), &path)?;
+        self.shared.adjust(self.system(), &path)?;
         Ok(file)
     }
 
     /// Makes the file a symbolic link of the given text.
     pub(crate) fn write_link(&mut self, text: &Path) -> io::Result<()> {
-        self.fresh(|| self.system.symlink(text, &self.value_path()))?;
+        self.fresh(|| self.system().symlink(text, &self.value_path()))?;
         self.written = true;
         Ok(())
     }
@@ -391,7 +405,7 @@ impl LockFile {
     fn fresh<T>(&self, create: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match create() {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                self.system.remove_file(&self.value_path())?;
+                self.system().remove_file(&self.value_path())?;
                 create()
             }
             created => created,
@@ -412,7 +426,7 @@ impl LockFile {
     /// tried again.
     pub(crate) fn place(&mut self) -> io::Result<()> {
         self.close();
-        self.system.rename(&self.value_path(), &self.target())?;
+        self.system().rename(&self.value_path(), &self.target())?;
         self.written = false;
         Ok(())
     }
@@ -442,15 +456,14 @@ impl LockFile {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         // What stays is in everybody's way: worth a second attempt.
-        remove_if_there(self.system.as_ref(), path)
-            .or_else(|_| remove_if_there(self.system.as_ref(), path))
+        remove_if_there(self.system(), path).or_else(|_| remove_if_there(self.system(), path))
     }
 
     fn remove_pid_file(&self) {
-        if self.options.pid_file {
+        if self.pid_file {
             // Nobody depends on it: at worst it names a process that no longer holds the lock.
             let _ = self
-                .system
+                .system()
                 .remove_file(&suffixed(&self.target(), "~pid.lock"));
         }
     }

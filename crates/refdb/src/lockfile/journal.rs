@@ -76,7 +76,7 @@ impl Steps {
     pub(crate) fn lock(&mut self, lock: &LockFile) -> usize {
         self.locks.push(Guarding {
             path: lock.path.clone(),
-            text: lock.text.clone(),
+            text: lock.holder.who.text.clone(),
         });
         self.locks.len() - 1
     }
@@ -110,23 +110,23 @@ impl Journal {
         fsync: bool,
         steps: Steps,
     ) -> Result<Journal> {
-        let path = journal_path(&holder.git_dir);
+        let path = journal_path(&holder.who.git_dir);
         let mut lock = LockFile::acquire(holder, &path, options).map_err(|error| {
             let kind = match error.kind() {
                 io::ErrorKind::AlreadyExists => ErrorKind::Locked,
                 _ => ErrorKind::Io,
             };
-            let message = super::describe_refusal(holder.system.as_ref(), &path, &error);
+            let message = super::describe_refusal(holder.who.system.as_ref(), &path, &error);
             Error::new(kind, message).with_source(error)
         })?;
         let failed = |error| Error::io("unable to write", &path, error);
         // Whose lock is gone, its journal is not to be lost for that.
-        recover(&holder.system, &holder.git_dir)?;
-        if holder.system.lstat(&path).is_ok() {
+        recover(&holder.who.system, &holder.who.git_dir)?;
+        if holder.who.system.lstat(&path).is_ok() {
             let error = io::ErrorKind::AlreadyExists.into();
             return Err(failed(error));
         }
-        lock.write_all(&steps.encode(&holder.git_dir, &lock.text))
+        lock.write_all(&steps.encode(&holder.who.git_dir, &lock.holder.who.text))
             .map_err(failed)?;
         if fsync {
             lock.sync().map_err(failed)?;
@@ -137,9 +137,9 @@ impl Journal {
             lock,
             steps,
         };
-        if fsync && let Err(error) = holder.system.sync_dir(&holder.git_dir) {
+        if fsync && let Err(error) = holder.who.system.sync_dir(&holder.who.git_dir) {
             journal.end()?;
-            return Err(Error::io("unable to sync", &holder.git_dir, error));
+            return Err(Error::io("unable to sync", &holder.who.git_dir, error));
         }
         Ok(journal)
     }
@@ -149,7 +149,7 @@ impl Journal {
     /// # Errors
     /// `Io`: the transaction is committed in part, and the next process will try again.
     pub(crate) fn redo(&self) -> Result<()> {
-        self.steps.redo(self.holder.system.as_ref())
+        self.steps.redo(self.holder.who.system.as_ref())
     }
 
     /// Removes the journal, after every step is durable.
@@ -157,8 +157,8 @@ impl Journal {
     /// # Errors
     /// `Io`; the journal is still there, and with its locks gone it does no harm.
     pub(crate) fn end(self) -> Result<()> {
-        let path = journal_path(&self.holder.git_dir);
-        let system = self.holder.system.as_ref();
+        let path = journal_path(&self.holder.who.git_dir);
+        let system = self.holder.who.system.as_ref();
         remove_if_there(system, &path)
             .or_else(|_| remove_if_there(system, &path))
             .map_err(|error| Error::io("unable to remove", &path, error))?;

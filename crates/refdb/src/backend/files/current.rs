@@ -23,14 +23,14 @@ const LIST_MIN: usize = 64;
 const ENTRIES_PER_NAME_MAX: u64 = 8;
 const BYTES_PER_ENTRY: u64 = 32;
 
-/// What there is beside the lock of a name.
+/// What there is beside the lock of a name. Of most there is nothing, so that this is kept small.
 pub(super) enum Current {
     /// A loose ref.
-    Found(Ref),
+    Found(Box<Ref>),
     /// No loose ref: packed-refs has to be asked.
     NotLoose,
     /// Something that cannot be read.
-    Refused(Refusal),
+    Refused(Box<Refusal>),
 }
 
 /// What is in a directory, beside locks; `None` if it was not listed.
@@ -68,7 +68,7 @@ fn read_all(files: &Files, locks: &mut [Held]) -> Vec<Current> {
             found.push(match read {
                 Ok(Loose::Found(target)) => {
                     held.loose = true;
-                    Current::Found(unpeeled(target))
+                    Current::Found(Box::new(unpeeled(target)))
                 }
                 Ok(Loose::Missing) => Current::NotLoose,
                 Ok(Loose::Directory) => {
@@ -85,10 +85,10 @@ fn read_all(files: &Files, locks: &mut [Held]) -> Vec<Current> {
 }
 
 fn unable_to_resolve(name: RefName<'_>, why: &str) -> Current {
-    Current::Refused(Refusal {
+    Current::Refused(Box::new(Refusal {
         reason: Reason::Generic,
         message: format!("unable to resolve reference '{name}': {why}"),
-    })
+    }))
 }
 
 /// Lists a directory, if that is less work than to ask for each of `count` names in it.

@@ -92,6 +92,23 @@ pub(super) fn create(
     }
 }
 
+/// Creates the directory `dir`, if that alone is missing, and tells `created` of it; returns whether
+/// it was.
+///
+/// # Errors
+/// Only of what is done with the new directory.
+pub(super) fn create_one(
+    system: &dyn System,
+    shared: SharedRepository,
+    dir: &Path,
+    created: &mut Vec<PathBuf>,
+) -> io::Result<bool> {
+    match system.create_dir(dir) {
+        Ok(()) => made(system, shared, dir, created).map(|()| true),
+        Err(_) => Ok(false),
+    }
+}
+
 fn made(
     system: &dyn System,
     shared: SharedRepository,

@@ -48,6 +48,8 @@ pub(super) struct FilesSession {
     // How long each lock is waited for.
     timeout: LockTimeout,
     pub(super) created_dirs: Vec<PathBuf>,
+    // Whether the directory of a name was missing when one was last looked for.
+    created_last: bool,
     pub(super) empty_dirs: EmptyDirs,
     pub(super) planned: Planned,
     // packed-refs as it was after the last locks were taken.
@@ -106,6 +108,7 @@ impl FilesSession {
             pattern: None,
             can_link: true,
             created_dirs: Vec::new(),
+            created_last: false,
             empty_dirs: EmptyDirs::default(),
             packed: None,
             planned: Planned::default(),
@@ -113,9 +116,9 @@ impl FilesSession {
     }
 
     /// Locks one name; its lock is then the last in `held`.
-    fn take(&mut self, name: RefName<'_>) -> std::result::Result<(), Refusal> {
+    fn take(&mut self, name: RefName<'_>) -> std::result::Result<(), Box<Refusal>> {
         self.try_to_take(name, self.timeout)
-            .map_err(|error| self.refuse(name, &error))
+            .map_err(|error| Box::new(self.refuse(name, &error)))
     }
 
     fn try_to_take(&mut self, name: RefName<'_>, timeout: LockTimeout) -> io::Result<()> {
@@ -198,6 +201,16 @@ impl FilesSession {
         lock_options: LockOptions,
     ) -> Option<io::Result<LockFile>> {
         let mut attempts = 0;
+        // Where one ref lay in a directory that is gone, the next often does.
+        let (dir, before) = (path.parent()?, self.held.last()?);
+        if self.created_last && before.path.parent() != Some(dir) {
+            let system = self.files.system.as_ref();
+            let shared = self.files.options.shared_repository;
+            match directories::create_one(system, shared, dir, &mut self.created_dirs) {
+                Ok(created) => self.created_last = created,
+                Err(error) => return Some(Err(error)),
+            }
+        }
         loop {
             let other = self.held.get(self.pattern?)?.lock.as_ref()?;
             match LockFile::acquire_linked(&self.holder, path, lock_options, other) {
@@ -211,6 +224,7 @@ impl FilesSession {
                         if let Err(error) = self.create_dir_of(base, path)? {
                             return Some(Err(error));
                         }
+                        self.created_last = true;
                     }
                     io::ErrorKind::NotFound | io::ErrorKind::TooManyLinks => return None,
                     _ => {
@@ -425,7 +439,7 @@ impl Session for FilesSession {
         let mut index = first;
         for (at, taken) in taken.into_iter().enumerate() {
             if let Err(refusal) = taken {
-                answer(at, Locked::Refused(refusal));
+                answer(at, Locked::Refused(*refusal));
                 continue;
             }
             let locked = self.judge(index, loose.next(), &mut packed)?;
@@ -504,7 +518,7 @@ impl FilesSession {
     /// Takes the lock of a name that the transaction did not lock beforehand.
     pub(super) fn take_unseen(&mut self, name: RefName<'_>) -> Result<usize> {
         let index = self.held.len();
-        let refused = |refusal: Refusal| {
+        let refused = |refusal: Box<Refusal>| {
             let message = format!("cannot lock ref '{name}': {}", refusal.message);
             Error::new(ErrorKind::Locked, message)
         };
@@ -523,8 +537,8 @@ impl FilesSession {
         packed: &mut Forwards<'_>,
     ) -> Result<Locked> {
         match loose {
-            Some(Current::Found(found)) => return Ok(Locked::Found(found)),
-            Some(Current::Refused(refusal)) => return Ok(Locked::Refused(refusal)),
+            Some(Current::Found(found)) => return Ok(Locked::Found(*found)),
+            Some(Current::Refused(refusal)) => return Ok(Locked::Refused(*refusal)),
             Some(Current::NotLoose) | None => {}
         }
         let Some(held) = self.held.get(index) else {
