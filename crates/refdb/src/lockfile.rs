@@ -56,6 +56,7 @@ pub(crate) struct Holder {
     who: Arc<Who>,
 }
 
+/// What is the same for all locks of a holder.
 #[derive(Debug)]
 struct Who {
     system: Arc<dyn System>,
