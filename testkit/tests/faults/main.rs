@@ -390,6 +390,39 @@ fn cases(format: Format) -> Vec<(SimSystem, Workload)> {
     cases
 }
 
+/// Returns writes of one step to refs that were packed a moment ago. That their loose files are gone
+/// is not yet durable; coming back, they must not shadow what was written since.
+fn after_packing(format: Format) -> Vec<Case> {
+    // Without reflogs, which would be a second step.
+    let dirs = ["tags", "tags/emptied", "x"];
+    let names: Vec<String> = (0..70)
+        .map(|number| format!("refs/{}/{number}", dirs[number % dirs.len()]))
+        .collect();
+    let base = empty(format);
+    let process = Process::new(base.clone(), format);
+    // One by one, so that they are loose.
+    for name in &names {
+        commit(&process.main, vec![process.update(name, 1)]).expect("no fault");
+    }
+    base.sync_all();
+    optimize(&process).expect("no fault");
+    let updated = names.clone();
+    let delete_one = Workload::new("delete a ref packed just now", Scope::OneRef, |process| {
+        commit(&process.main, vec![delete("refs/tags/0")])
+    });
+    let delete_all = Workload::new("delete what is packed", Scope::Several, move |process| {
+        let edits = names.iter().map(|name| delete(name)).collect();
+        commit(&process.main, edits)
+    });
+    let update_all = Workload::new("update what is packed", Scope::Several, move |process| {
+        let edits = updated.iter().map(|name| process.update(name, 2));
+        commit(&process.main, edits.collect())
+    });
+    [delete_one, delete_all, update_all]
+        .map(|work| Case::new(base.fork(), format, work))
+        .into()
+}
+
 /// Returns all refs and reflogs, read by a process of its own; fails on damage and broken refs.
 fn state(system: &SimSystem, format: Format) -> State {
     assert_tables_are_whole(system);
@@ -764,7 +797,7 @@ for_every_format! {
     }
 
     fn a_power_failure_loses_nothing_that_was_acknowledged(format) {
-        for case in Case::all(format) {
+        for case in Case::all(format).iter().chain(&after_packing(format)) {
             for at in case.points(60) {
                 case.lose_power_at(at, |system| Box::new(system));
             }

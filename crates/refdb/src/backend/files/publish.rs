@@ -9,6 +9,7 @@
 //! 2. A ref's lock is held until its new value is visible.
 //! 3. With fsync, every file is durable before it gets its name, and every name before the write
 //!    is acknowledged. Many files are not synced one by one but with their file system.
+//!    So is the absence of a loose file, before packed-refs says what it would shadow.
 //! 4. What takes more than one step is written into the journal first (`steps`), unless a reflog is
 //!    moved or rewritten with it: then a ref has its new name, durably, before it loses the old one.
 
@@ -283,6 +284,10 @@ impl FilesSession {
 
     pub(super) fn publish_plan(&mut self) -> Result<Published> {
         let journal = self.begin_journal()?;
+        if journal.is_none() {
+            // With a journal that was done: it needs all that lies beside the locks.
+            self.sync_absence()?;
+        }
         let mut afterwards = Vec::new();
         let mut sync = BTreeSet::new();
         let mut visible = false;
@@ -349,6 +354,20 @@ impl FilesSession {
         }
         self.rename_loose(sync, visible)?;
         self.unlink_loose(sync, visible)
+    }
+
+    /// Makes durable that there is no loose file over what packed-refs is about to say. Such a file
+    /// may have been packed and removed by a process that did not make that durable: after a loss of
+    /// power it would come back, with an older value than the one written here.
+    fn sync_absence(&self) -> Result<()> {
+        let packed = self.planned.packed.as_ref();
+        if !self.files.options.fsync || !packed.is_some_and(|packed| packed.pending().1) {
+            return Ok(());
+        }
+        let mut dirs = BTreeSet::new();
+        let absent = self.held.iter().filter(|held| !held.loose);
+        absent.for_each(|held| add_parent(&mut dirs, &held.path));
+        self.sync_dirs(dirs, false)
     }
 
     /// Takes all the steps again of which one failed.
