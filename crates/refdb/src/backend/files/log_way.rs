@@ -7,14 +7,14 @@
 //! Invariants:
 //! 1. What is in the way is found before a transaction is committed.
 //! 2. Only what such a process leaves is removed: entries of creations and nothing else, of a ref
-//!    that neither exists nor is locked. Any other reflog may be all that is left of its ref.
+//!    that neither exists nor is locked by the living. Any other reflog may be all that is left of its ref.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Files, log};
 use crate::error::{Error, ErrorKind, Result, io_text};
-use crate::lockfile::suffixed;
+use crate::lockfile::{suffixed, take_over};
 use crate::name::RefName;
 use crate::system::{FileKind, bytes_to_path, remove_empty_tree};
 
@@ -86,7 +86,10 @@ impl Files {
             Ok(stat) => stat.kind != FileKind::Directory,
             Err(error) => !log::is_absent(&error),
         };
-        if is_there(&ref_path) || is_there(&suffixed(&ref_path, ".lock")) {
+        let lock = suffixed(&ref_path, ".lock");
+        // The process that left the reflog left its lock as well.
+        let _ = take_over(&self.system, self.layout.common_dir(), &lock);
+        if is_there(&ref_path) || is_there(&lock) {
             return false;
         }
         let content = self.system.read(path);
@@ -109,9 +112,10 @@ mod tests {
 
     use super::*;
     use crate::layout::Layout;
+    use crate::lockfile::{Holder, LockFile, LockOptions};
     use crate::objects::NoObjects;
     use crate::oid::{ObjectFormat, ObjectId};
-    use crate::options::Options;
+    use crate::options::{LockTimeout, Options, SharedRepository};
     use crate::store::Store;
     use crate::system::System;
     use crate::system::simulation::SimSystem;
@@ -165,6 +169,32 @@ mod tests {
                 let name = RefName::new(name).unwrap();
                 let log = store.log(name, LogOrder::OldestFirst).unwrap().unwrap();
                 assert_eq!(log.len(), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn nor_is_one_whose_process_died_with_its_lock() {
+        for (log, name) in [
+            ("refs/heads/a/b", "refs/heads/a"),
+            ("refs/heads/a", "refs/heads/a/b"),
+        ] {
+            for dead in [true, false] {
+                let (system, store) = store(log, &[]);
+                let process = system.process(7);
+                let path = Path::new("/r").join(log);
+                system.create_dir_all(path.parent().unwrap()).unwrap();
+                let holder = Holder::new(&(Arc::new(process.clone()) as _), Path::new("/r"));
+                let options = LockOptions {
+                    timeout: LockTimeout::from_millis(0),
+                    shared: SharedRepository::Umask,
+                    pid_file: false,
+                };
+                LockFile::acquire(&holder, &path, options).unwrap().leave();
+                if dead {
+                    process.end();
+                }
+                assert_eq!(create(&store, &[name]).is_ok(), dead, "{name}");
             }
         }
     }
