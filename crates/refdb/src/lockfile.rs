@@ -18,6 +18,7 @@ pub(crate) mod owner;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,7 @@ use std::time::Duration;
 use crate::error::io_text;
 use crate::options::{LockTimeout, SharedRepository};
 use crate::system::{FileKind, System, WriteFile, bytes_to_path};
+use journal::Step;
 use owner::{Owner, Purpose};
 
 /// A lock file that this process holds.
@@ -34,11 +36,21 @@ pub(crate) struct LockFile {
     holder: Holder,
     path: PathBuf,
     file: Option<Box<dyn WriteFile>>,
-    // Whether there is new content.
-    written: bool,
+    written: Written,
     shared: SharedRepository,
     pid_file: bool,
     held: bool,
+}
+
+/// What stands where the new content does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    /// Nothing.
+    Nothing,
+    /// Content with this checksum.
+    Content(u64),
+    /// What was not written through the lock.
+    Unseen,
 }
 
 /// What a lock needs to know of the repository's settings.
@@ -203,8 +215,9 @@ fn remove_claims(system: &dyn System, dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes over every lock in the directory `dir`, and with `deep` in those below it, whose process
-/// has ended; those of migrations are left alone.
+/// Takes over every lock in the directory `dir` whose process has ended; those of migrations are left
+/// alone. With `deep` also those in the directories below it, and new content without a lock: all in
+/// them is refs.
 ///
 /// # Errors
 /// Those of the system; a directory that is gone has no locks.
@@ -245,6 +258,9 @@ fn sweep_of(
         let path = dir.join(bytes_to_path(&entry.name));
         match entry.kind {
             FileKind::Directory if deep => sweep_of(most, system, git_dir, &path, deep)?,
+            FileKind::File | FileKind::Symlink if deep && entry.name.starts_with(b".") => {
+                remove_orphan(system, git_dir, &path)?;
+            }
             FileKind::Symlink if entry.name.ends_with(b".lock") => {
                 take_over_of(most, system, git_dir, &path)?;
             }
@@ -252,6 +268,30 @@ fn sweep_of(
         }
     }
     Ok(())
+}
+
+/// Removes new content of which a power failure took the lock away, and nothing if `path` is no name
+/// of such content. Its lock is taken for that: whoever has it, and the content, is not disturbed.
+fn remove_orphan(system: &Arc<dyn System>, git_dir: &Path, path: &Path) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    let of = |suffix: &[u8]| name.strip_prefix(b".")?.strip_suffix(suffix);
+    let Some(stem) = of(b".lock").or_else(|| of(b".new")) else {
+        return Ok(());
+    };
+    let options = LockOptions {
+        timeout: LockTimeout::from_millis(0),
+        shared: SharedRepository::Umask,
+        pid_file: false,
+    };
+    let target = path.with_file_name(bytes_to_path(stem));
+    match LockFile::acquire(&Holder::new(system, git_dir), &target, options) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+        Ok(lock) => {
+            remove_if_there(system.as_ref(), path)?;
+            lock.release()
+        }
+    }
 }
 
 /// Removes the lock at `path` of a process that has ended, and what the process left for it.
@@ -331,7 +371,7 @@ impl LockFile {
             holder: holder.clone(),
             path,
             file: None,
-            written: false,
+            written: Written::Nothing,
             shared: options.shared,
             pid_file: options.pid_file,
             held: true,
@@ -375,13 +415,19 @@ impl LockFile {
     /// Writes the new content of the file, in one call if the system allows. What is already there
     /// is continued.
     pub(crate) fn write_all(&mut self, content: &[u8]) -> io::Result<()> {
+        let before = self.written;
         let mut file = match self.file.take() {
             Some(file) => file,
-            None if self.written => self.system().append(&self.value_path(), None)?,
+            None if before != Written::Nothing => self.system().append(&self.value_path(), None)?,
             None => self.create()?,
         };
         file.write_all(content)?;
         self.file = Some(file);
+        self.written = match before {
+            Written::Nothing => Written::Content(journal::checksum(content)),
+            Written::Content(sum) => Written::Content(journal::checksum_after(sum, content)),
+            Written::Unseen => Written::Unseen,
+        };
         Ok(())
     }
 
@@ -389,7 +435,7 @@ impl LockFile {
     pub(crate) fn create(&mut self) -> io::Result<Box<dyn WriteFile>> {
         let path = self.value_path();
         let file = self.fresh(|| self.system().create_new(&path, 0o666))?;
-        self.written = true;
+        self.written = Written::Unseen;
         self.shared.adjust(self.system(), &path)?;
         Ok(file)
     }
@@ -397,7 +443,7 @@ impl LockFile {
     /// Makes the file a symbolic link of the given text.
     pub(crate) fn write_link(&mut self, text: &Path) -> io::Result<()> {
         self.fresh(|| self.system().symlink(text, &self.value_path()))?;
-        self.written = true;
+        self.written = Written::Unseen;
         Ok(())
     }
 
@@ -428,8 +474,20 @@ impl LockFile {
     pub(crate) fn place(&mut self) -> io::Result<()> {
         self.close();
         self.system().rename(&self.value_path(), &self.target())?;
-        self.written = false;
+        self.written = Written::Nothing;
         Ok(())
+    }
+
+    /// Returns the step of a journal that renames the new content over the file.
+    pub(crate) fn placing(&self) -> Step {
+        Step::Rename {
+            from: self.value_path(),
+            to: self.target(),
+            sum: match self.written {
+                Written::Content(sum) => Some(sum),
+                Written::Nothing | Written::Unseen => None,
+            },
+        }
     }
 
     /// Removes the lock, and new content that is not in place.
@@ -448,7 +506,8 @@ impl LockFile {
         if !std::mem::take(&mut self.held) {
             return Ok(());
         }
-        if std::mem::take(&mut self.written) {
+        let written = std::mem::replace(&mut self.written, Written::Nothing);
+        if written != Written::Nothing {
             self.remove(&self.value_path())?;
         }
         self.remove_pid_file();

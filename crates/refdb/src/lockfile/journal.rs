@@ -37,8 +37,13 @@ const HEAD_LEN: usize = 8 << 10;
 /// One step of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A file that nobody else knows gets the name under which it is read.
-    Rename { from: PathBuf, to: PathBuf },
+    /// A file that nobody else knows gets the name under which it is read; if `sum` is given, only
+    /// one whose content has this checksum.
+    Rename {
+        from: PathBuf,
+        to: PathBuf,
+        sum: Option<u64>,
+    },
     /// A file is removed.
     Remove { path: PathBuf },
     /// Lines come behind the first `len` bytes of a file, which is made if it is not there.
@@ -327,9 +332,11 @@ impl Steps {
             push(&mut out, step.word());
             push_number(&mut out, *lock as u64);
             match step {
-                Step::Rename { from, to } => {
+                Step::Rename { from, to, sum } => {
                     push_path(&mut out, from);
                     push_path(&mut out, to);
+                    let sum = sum.map(|sum| sum.to_string());
+                    push(&mut out, sum.unwrap_or_default().as_bytes());
                 }
                 Step::Remove { path } => push_path(&mut out, path),
                 Step::Append { path, len, lines } => {
@@ -380,6 +387,7 @@ impl Steps {
                 b"rename" => Step::Rename {
                     from: fields.path()?,
                     to: fields.path()?,
+                    sum: fields.number_or_none()?,
                 },
                 b"remove" => Step::Remove {
                     path: fields.path()?,
@@ -408,7 +416,14 @@ impl Step {
     /// Takes the step, if it was not taken.
     fn take(&self, system: &dyn System) -> Result<()> {
         match self {
-            Step::Rename { from, to } => {
+            Step::Rename { from, to, sum } => {
+                if let Some(sum) = sum
+                    && !has_sum(system, from, *sum)?
+                {
+                    // It is there already; this is the content of a later transaction. A power
+                    // failure brought the journal back, and the lock, which the later one had taken.
+                    return Ok(());
+                }
                 let mut renamed = system.rename(from, to);
                 if renamed.is_err() && remove_empty_tree(system, to) {
                     renamed = system.rename(from, to);
@@ -431,6 +446,14 @@ impl Step {
                 appended => appended.map_err(|error| Error::io("unable to append to", path, error)),
             },
         }
+    }
+}
+
+fn has_sum(system: &dyn System, path: &Path, sum: u64) -> Result<bool> {
+    match system.read(path) {
+        Ok(content) => Ok(checksum(&content) == sum),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Error::io("unable to read", path, error)),
     }
 }
 
@@ -503,6 +526,14 @@ impl<'c> Fields<'c> {
         std::str::from_utf8(self.next()?).ok()?.parse().ok()
     }
 
+    /// Returns a number, or nothing if the field is empty.
+    fn number_or_none(&mut self) -> Option<Option<u64>> {
+        match self.next()? {
+            b"" => Some(None),
+            field => Some(Some(std::str::from_utf8(field).ok()?.parse().ok()?)),
+        }
+    }
+
     fn counted(&mut self) -> Option<Vec<u8>> {
         let count = usize::try_from(self.number()?).ok()?;
         let (lines, rest) = self.rest.split_at_checked(count)?;
@@ -512,8 +543,13 @@ impl<'c> Fields<'c> {
 }
 
 /// FNV-1a: tells content that is whole from content that is not.
-fn checksum(content: &[u8]) -> u64 {
-    content.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &byte| {
+pub(super) fn checksum(content: &[u8]) -> u64 {
+    checksum_after(0xcbf2_9ce4_8422_2325, content)
+}
+
+/// Returns the checksum of what has the checksum `sum` and of `content` behind it.
+pub(super) fn checksum_after(sum: u64, content: &[u8]) -> u64 {
+    content.iter().fold(sum, |sum, &byte| {
         (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }

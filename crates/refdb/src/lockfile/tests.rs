@@ -101,9 +101,69 @@ fn a_lock_of_the_dead_is_taken_over_with_all_that_belongs_to_it() {
     assert!(is_held(acquire(&system, "a")), "it still runs");
     dies.end();
     let lock = acquire(&system, "a").unwrap();
-    assert!(!lock.written);
+    assert_eq!(lock.written, Written::Nothing);
     drop(lock);
     assert_eq!(system.read_dir(Path::new(DIR)).unwrap(), []);
+}
+
+/// After a power failure the journal of a transaction can be back, and its lock, when a later one had
+/// taken the lock and written its own content.
+#[test]
+fn recovery_puts_in_place_what_its_transaction_wrote_and_nothing_else() {
+    for (found, expected) in [("first", "first"), ("later", "old")] {
+        let system = repository();
+        system
+            .create_new(&at("a"), 0o666)
+            .unwrap()
+            .write_all(b"old")
+            .unwrap();
+        let dies = system.process(7);
+        let mut lock = acquire(&dies, "a").unwrap();
+        lock.write_all(b"fir").unwrap();
+        lock.write_all(b"st").unwrap();
+        let mut steps = journal::Steps::default();
+        let guard = steps.lock(&lock);
+        steps.add(guard, lock.placing());
+        let journal = journal::Journal::commit(&holder(&dies), OPTIONS, true, steps).unwrap();
+        let value = lock.value_path();
+        lock.leave();
+        journal.leave();
+        dies.end();
+        system.remove_file(&value).unwrap();
+        system
+            .create_new(&value, 0o666)
+            .unwrap()
+            .write_all(found.as_bytes())
+            .unwrap();
+        let shared: Arc<dyn System> = Arc::new(system.clone());
+        journal::recover(&shared, Path::new(DIR)).unwrap();
+        assert_eq!(system.read(&at("a")).unwrap(), expected.as_bytes());
+        assert_eq!(system.read_dir(Path::new(DIR)).unwrap().len(), 1, "{found}");
+    }
+}
+
+#[test]
+fn new_content_goes_with_its_lock_and_never_without() {
+    let system = repository();
+    let shared: Arc<dyn System> = Arc::new(system.clone());
+    let sweep = |deep| sweep(&shared, Path::new(DIR), Path::new(DIR), deep).unwrap();
+    let mut living = acquire(&system.process(7), "living").unwrap();
+    living.write_all(b"content").unwrap();
+    let long = "x".repeat(250);
+    let orphans = [".orphan.lock", ".dir.new", &format!(".{long}.new")].map(at);
+    for path in orphans.iter().chain([&at(".profile")]) {
+        system.create_new(path, 0o666).unwrap();
+    }
+    sweep(false);
+    assert!(
+        orphans.iter().all(|path| system.lstat(path).is_ok()),
+        "not of refs"
+    );
+    sweep(true);
+    assert!(orphans.iter().all(|path| system.lstat(path).is_err()));
+    assert!(system.lstat(&at(".profile")).is_ok());
+    living.place().unwrap();
+    assert_eq!(system.read(&at("living")).unwrap(), b"content");
 }
 
 #[test]

@@ -241,7 +241,7 @@ impl FilesSession {
             return Ok(());
         };
         // Locks of refused names, which were in the way, may have been released meanwhile.
-        if held.blocked && !remove_empty_tree(self.files.system.as_ref(), &held.path) {
+        if held.blocked && !self.files.clear_way(&held.path) {
             let (path, name) = (held.path.display(), &held.name);
             let message = format!(
                 "cannot lock ref '{name}': there is a non-empty directory '{path}' blocking \

@@ -32,7 +32,7 @@ use crate::lockfile::{Holder, LockFile, LockOptions, describe_refusal, sweep};
 use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
 use crate::options::LockTimeout;
-use crate::system::{FileKind, bytes_to_path};
+use crate::system::{FileKind, bytes_to_path, remove_empty_tree};
 
 /// How often directories that vanish are created again.
 const ATTEMPTS: usize = 3;
@@ -396,6 +396,16 @@ impl FilesSession {
                 _ => self.held.iter().any(is_own),
             }
         })
+    }
+}
+
+impl Files {
+    /// Removes a directory that has the place of a loose ref, if there is nothing in it but what
+    /// processes left that have ended; returns whether it is gone.
+    pub(super) fn clear_way(&self, dir: &Path) -> bool {
+        let (system, common) = (&self.system, self.layout.common_dir());
+        remove_empty_tree(system.as_ref(), dir)
+            || sweep(system, common, dir, true).is_ok() && remove_empty_tree(system.as_ref(), dir)
     }
 }
 

@@ -73,15 +73,13 @@ impl FilesSession {
             }
         }
         if let Some((lock, true)) = self.planned.packed.as_ref().map(|packed| packed.pending()) {
-            let (from, to) = (lock.value_path(), lock.target());
             let guard = steps.lock(lock);
-            steps.add(guard, Step::Rename { from, to });
+            steps.add(guard, lock.placing());
         }
         for &index in &self.planned.renames {
             let lock = self.held.get(index).and_then(|held| held.lock.as_ref());
             if let (Some(lock), Some(guard)) = (lock, guard(index)) {
-                let (from, to) = (lock.value_path(), lock.target());
-                steps.add(guard, Step::Rename { from, to });
+                steps.add(guard, lock.placing());
             }
         }
         for &index in &self.planned.unlinks {

@@ -363,6 +363,53 @@ fn empty_directories_give_way_to_a_ref() {
 }
 
 #[test]
+fn what_the_dead_left_gives_way_to_a_ref() {
+    use crate::lockfile::{Holder, LockFile, LockOptions};
+    use crate::system::simulation::SimSystem;
+    let options = LockOptions {
+        timeout: LockTimeout::from_millis(0),
+        shared: crate::options::SharedRepository::Umask,
+        pid_file: false,
+    };
+    for (packed, dead) in [(true, true), (true, false), (false, true), (false, false)] {
+        let system = SimSystem::new(1);
+        let path = |path: &str| Path::new("/r").join(path);
+        system.create_dir_all(&path("refs/heads/a")).unwrap();
+        let process = system.process(7);
+        let holder = Holder::new(&(Arc::new(process.clone()) as _), Path::new("/r"));
+        let mut lock = LockFile::acquire(&holder, &path("refs/heads/a/b"), options).unwrap();
+        lock.write_all(b"new").unwrap();
+        lock.leave();
+        // A power failure took the lock of this one.
+        system
+            .create_new(&path("refs/heads/a/.c.lock"), 0o666)
+            .unwrap();
+        if dead {
+            process.end();
+        }
+        if packed {
+            let mut file = system.create_new(&path("packed-refs"), 0o666).unwrap();
+            file.write_all(packed_refs(&[("refs/heads/a", 1)]).as_bytes())
+                .unwrap();
+        }
+        let store = crate::Store::open(
+            Arc::new(system.clone()),
+            Layout::main("/r"),
+            crate::RefFormat::Files,
+            Arc::new(NoObjects),
+            Options::simulated(ObjectFormat::Sha1),
+        );
+        let store = store.unwrap();
+        let mut transaction = store.transaction();
+        transaction
+            .add(crate::Edit::update(name("refs/heads/a"), oid(2)))
+            .unwrap();
+        assert_eq!(transaction.commit().is_ok(), dead, "packed: {packed}");
+        assert_eq!(system.lstat(&path("refs/heads/a/b.lock")).is_err(), dead);
+    }
+}
+
+#[test]
 fn names_of_one_session_are_not_in_each_others_way() {
     let fixture = fixture();
     for names in [

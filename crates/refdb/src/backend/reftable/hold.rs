@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::tables::{Hold, NO_TABLES, Publication, Stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lockfile::LockFile;
-use crate::lockfile::journal::{Step, Steps};
+use crate::lockfile::journal::Steps;
 use crate::system::System;
 
 /// The right to publish: `tables.list.lock` is held.
@@ -79,9 +79,8 @@ impl Hold for LocalHold {
         self.sync_dir()?;
         self.staged = true;
         let lock = self.lock()?;
-        let (from, to) = (lock.value_path(), lock.target());
         let guard = steps.lock(lock);
-        steps.add(guard, Step::Rename { from, to });
+        steps.add(guard, lock.placing());
         Ok(())
     }
 
