@@ -9,7 +9,7 @@ use refdb_testkit::rng::Rng;
 use refdb_testkit::trust::{Tally, budget};
 
 use super::command::{Parser, Verb, recognise, split};
-use super::plain;
+use super::plain::Lines;
 use crate::context::Context;
 use crate::global;
 
@@ -124,14 +124,14 @@ fn usual_line(rng: &mut Rng, words: &[Vec<u8>]) -> Vec<u8> {
 /// A line that is found to have the usual form comes to the same as it does for all other commands.
 fn check_plain(context: &Context, input: &[u8]) -> usize {
     let hex_len = context.object_format().expect("a repository").hex_len();
-    let mut lines = Vec::new();
-    plain::find_lines(input, hex_len, &mut lines);
-    for line in &lines {
-        let edit = line.edit(input);
-        let (command, _) = split(&input[line.start..], false, true).expect("a whole line");
-        assert_eq!(line.end, line.start + command.len());
+    let mut lines = Lines::default();
+    lines.find(input, hex_len);
+    for line in lines.iter() {
+        let edit = lines.edit(line, input);
+        let (command, _) = split(&input[line.start()..], false, true).expect("a whole line");
+        assert_eq!(line.end(), line.start() + command.len());
         let (verb, fields) = recognise(command, false).expect("a known verb");
-        assert_eq!(verb, line.verb);
+        assert_eq!(verb, line.verb());
         match Parser::new(context, verb, fields, false, false).edit() {
             Ok(other) => assert_eq!(format!("{edit:?}"), format!("{other:?}")),
             Err(_) => {
@@ -144,7 +144,7 @@ fn check_plain(context: &Context, input: &[u8]) -> usize {
             }
         }
     }
-    lines.len()
+    lines.iter().count()
 }
 
 /// Reads all commands of an input; returns how many were understood.

@@ -13,17 +13,15 @@ use bstr::ByteSlice;
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, read};
 
-use super::plain::{self, Plain};
+use super::plain::Lines;
 use crate::failure::{Failure, Result};
 
-/// How much is asked for at once: more than a pipe holds.
-const READ_SIZE: usize = 128 << 10;
+/// How much is asked for at once: as much as a pipe holds. A few pieces of this size are on their way,
+/// in memory that is touched for the first time.
+const READ_SIZE: usize = 64 << 10;
 
 /// A program that sends so much at once does not wait for an answer to each line.
 const LARGE: usize = 32 << 10;
-
-/// Hardly any line of the usual form is shorter.
-const LINE_MIN: usize = 32;
 
 /// So many pieces may wait for the first thread.
 const WAITING_MAX: usize = 2;
@@ -46,7 +44,7 @@ pub(super) struct Piece {
     /// Their bytes. Each of them is whole, unless the input has ended.
     pub(super) text: Vec<u8>,
     /// The lines that have the usual form.
-    pub(super) lines: Vec<Plain>,
+    pub(super) lines: Lines,
     /// Whether nothing is left to read.
     pub(super) ended: bool,
 }
@@ -148,11 +146,8 @@ impl Input {
         piece.text.clear();
         piece.text.extend(self.buffer.drain(whole..));
         mem::swap(&mut piece.text, &mut self.buffer);
-        piece.lines.clear();
         if let Some(hex_len) = self.hex_len {
-            // Room costs nothing until it is used.
-            piece.lines.reserve(piece.text.len() / LINE_MIN);
-            plain::find_lines(&piece.text, hex_len, &mut piece.lines);
+            piece.lines.find(&piece.text, hex_len);
         }
         piece.ended = self.ended;
         Ok(Some(piece))

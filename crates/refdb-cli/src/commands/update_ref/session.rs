@@ -14,7 +14,7 @@ use refdb::{
 use super::command::{Parser, Verb, recognise, split};
 use super::fields::Fields;
 use super::input::{Input, Piece};
-use super::plain::Plain;
+use super::plain::{Lines, Plain};
 use super::{Settings, tell_afterwards};
 use crate::context::Context;
 use crate::failure::{Failure, Result, say};
@@ -126,10 +126,10 @@ impl<'c> Session<'c> {
         let mut rest = text;
         while !rest.is_empty() {
             let at = text.len() - rest.len();
-            if let Some(line) = lines.next_if(|line| line.start == at)
-                && self.gather_plain(line, text)
+            if let Some(line) = lines.next_if(|line| line.start() == at)
+                && self.gather_plain(&piece.lines, line, text)
             {
-                rest = text.get(line.end..).unwrap_or_default();
+                rest = text.get(line.end()..).unwrap_or_default();
                 continue;
             }
             let Some((command, after)) = split(rest, self.settings.zero, piece.ended) else {
@@ -250,9 +250,10 @@ impl<'c> Session<'c> {
 
     /// Adds the edit of a line of the usual form, if nothing is wrong with it. All else is read as any
     /// other command, which also finds the right words.
-    fn gather_plain(&mut self, line: &Plain, text: &[u8]) -> bool {
+    fn gather_plain(&mut self, lines: &Lines, line: &Plain, text: &[u8]) -> bool {
         let is_open = matches!(self.state, State::Open(_) | State::Started(_));
-        let is_added = is_open && self.add(line.verb, line.edit(text), self.no_deref).is_ok();
+        let edit = lines.edit(line, text);
+        let is_added = is_open && self.add(line.verb(), edit, self.no_deref).is_ok();
         if is_added {
             self.no_deref = self.settings.no_deref;
         }
