@@ -5,6 +5,9 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::io::{BufRead, BufReader, Write as _};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use bstr::ByteSlice;
 use refdb_testkit::oracle::{Output, run_of};
@@ -124,8 +127,65 @@ for_every_format! {
         let ours = std::path::Path::new(env!("CARGO_BIN_EXE_refdb"));
         let out = run(ours, &repo, 0, &text);
         assert_eq!(out.code(), 128);
-        assert_eq!(out.stdout.lines().count(), 1001);
+        assert_eq!(out.stdout.lines_with_terminator().count(), 1001);
         assert_eq!(repo.refs().len(), 500);
+    }
+
+    fn streams_longer_than_a_pipe_come_to_the_same(format) {
+        let start = Repo::init(format);
+        let ids = &start.objects().commits;
+        // Long names, as each transaction takes Git its time.
+        let name = |at: usize| format!("refs/heads/{}/{at}", "x".repeat(200));
+        let mut text = String::new();
+        for at in 0..700 {
+            let id = &ids[at % ids.len()];
+            writeln!(text, "start\nupdate {} {id}\ncommit", name(at % 600)).expect("a string");
+        }
+        assert!(text.len() > 2 * (64 << 10));
+        // The last one fails.
+        writeln!(text, "start\ncreate {} {}\ncommit", name(0), ids[0]).expect("a string");
+        let (theirs, twin) = (start.duplicate(), start.duplicate());
+        let git = run(oracle::program(), &theirs, 1, &text);
+        let ours = run(std::path::Path::new(env!("CARGO_BIN_EXE_refdb")), &twin, 1, &text);
+        assert_eq!((ours.code(), &ours.stderr), (git.code(), &git.stderr));
+        assert!(ours.stdout == git.stdout, "the same answers");
+        assert_eq!(theirs.state(), twin.state());
+    }
+
+    fn who_waits_for_answers_gets_them_however_much_was_sent(format) {
+        let repo = Repo::init(format);
+        let id = &repo.objects().commits[0];
+        let mut child = Command::new(env!("CARGO_BIN_EXE_refdb"))
+            .args(["update-ref", "--stdin"])
+            .current_dir(repo.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("refdb starts");
+        let mut input = child.stdin.take().expect("a pipe");
+        let output = BufReader::new(child.stdout.take().expect("a pipe"));
+        let (sender, answers) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for line in output.lines() {
+                sender.send(line.expect("text")).expect("somebody listens");
+            }
+        });
+        let mut at = 0;
+        for count in [1, 3000, 1] {
+            for _ in 0..count {
+                let transaction = format!("start\ncreate refs/heads/{at} {id}\ncommit\n");
+                input.write_all(transaction.as_bytes()).expect("refdb reads");
+                at += 1;
+            }
+            for _ in 0..count {
+                for expected in ["start: ok", "commit: ok"] {
+                    let answer = answers.recv_timeout(Duration::from_secs(60));
+                    assert_eq!(answer.as_deref(), Ok(expected), "of {count}");
+                }
+            }
+        }
+        drop(input);
+        assert!(child.wait().expect("it ends").success());
     }
 
     fn what_arrived_together_is_one_write(format) {

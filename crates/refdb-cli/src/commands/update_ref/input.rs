@@ -5,9 +5,9 @@
 //! works on those before.
 
 use std::io::stdin;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::{iter, mem, thread};
+use std::{mem, thread};
 
 use bstr::ByteSlice;
 use rustix::buffer::spare_capacity;
@@ -26,14 +26,30 @@ const LARGE: usize = 32 << 10;
 /// So many pieces may wait for the first thread.
 const WAITING_MAX: usize = 2;
 
-/// Standard input.
+/// Standard input, in pieces.
 pub(super) struct Input {
+    source: Source,
+    /// The piece that was found to be there.
+    next: Option<Result<Piece>>,
+    /// Pieces that were worked on: their memory takes the next ones.
+    spare: Arc<Mutex<Vec<Piece>>>,
+}
+
+/// Who reads.
+enum Source {
+    /// This thread, whenever it wants a piece.
+    Here(Arc<Mutex<Reader>>),
+    /// A second thread, which is not waited for: after an error it may read on until the process ends.
+    Ahead(Receiver<Result<Piece>>),
+}
+
+/// Reads standard input.
+struct Reader {
     terminator: u8,
     /// How long an object id is in lines of the usual form; `None` where there are no lines.
     hex_len: Option<usize>,
     /// What has arrived and was not given.
     buffer: Vec<u8>,
-    /// Pieces that were worked on: their memory takes the next ones.
     spare: Arc<Mutex<Vec<Piece>>>,
     ended: bool,
 }
@@ -52,61 +68,70 @@ pub(super) struct Piece {
 impl Input {
     /// Begins to read lines, or, without the length of an object id, records that end with a NUL.
     pub(super) fn new(hex_len: Option<usize>) -> Self {
-        Input {
+        let spare: Arc<Mutex<Vec<Piece>>> = Arc::default();
+        let reader = Reader {
             terminator: if hex_len.is_some() { b'\n' } else { 0 },
             hex_len,
             buffer: Vec::new(),
-            spare: Arc::default(),
+            spare: Arc::clone(&spare),
             ended: false,
+        };
+        Input {
+            source: Source::Here(Arc::new(Mutex::new(reader))),
+            next: None,
+            spare,
         }
     }
 
-    /// Calls `work` with one piece after the other, until the input has ended.
+    /// Waits for a piece; `None` when the input has ended and all of it was given.
     ///
     /// # Errors
-    /// The first one of `work`, and as for [`Input::next`].
-    pub(super) fn each(mut self, mut work: impl FnMut(&mut Piece) -> Result<()>) -> Result<()> {
-        while let Some(mut piece) = self.next()? {
-            if piece.text.len() >= LARGE {
-                return self.each_ahead(piece, work);
-            }
-            work(&mut piece)?;
-            lock(&self.spare).push(piece);
+    /// As for [`Reader::next`].
+    pub(super) fn next(&mut self) -> Result<Option<Piece>> {
+        if let Some(piece) = self.next.take() {
+            return piece.map(Some);
         }
-        Ok(())
+        match &self.source {
+            Source::Ahead(pieces) => pieces.recv().ok().transpose(),
+            Source::Here(reader) => {
+                let piece = lock(reader).next()?;
+                if piece.as_ref().is_some_and(|it| it.text.len() >= LARGE) {
+                    let reader = Arc::clone(reader);
+                    self.read_ahead(reader);
+                }
+                Ok(piece)
+            }
+        }
     }
 
-    /// As [`Input::each`] from a piece on, with a second thread. It is not waited for: after an error
-    /// it may read on until the process ends.
-    fn each_ahead(
-        self,
-        mut first: Piece,
-        mut work: impl FnMut(&mut Piece) -> Result<()>,
-    ) -> Result<()> {
-        let spare = Arc::clone(&self.spare);
-        let input = Arc::new(Mutex::new(self));
-        let next = move || lock(&input).next().transpose();
+    /// Lets a second thread read on. Perhaps none is to be had: then this one does.
+    fn read_ahead(&mut self, reader: Arc<Mutex<Reader>>) {
         let (sender, receiver) = sync_channel(WAITING_MAX);
-        let read = next.clone();
-        let reader = thread::Builder::new().spawn(move || {
-            while let Some(piece) = read()
+        let read = move || {
+            while let Some(piece) = lock(&reader).next().transpose()
                 && sender.send(piece).is_ok()
             {}
-        });
-        let pieces: Box<dyn Iterator<Item = Result<Piece>>> = match reader {
-            Ok(_) => Box::new(receiver.into_iter()),
-            // Perhaps no thread is to be had.
-            Err(_) => Box::new(iter::from_fn(next)),
         };
-        work(&mut first)?;
-        for piece in pieces {
-            let mut piece = piece?;
-            work(&mut piece)?;
-            lock(&spare).push(piece);
+        if thread::Builder::new().spawn(read).is_ok() {
+            self.source = Source::Ahead(receiver);
         }
-        Ok(())
     }
 
+    /// Returns whether there is a piece that need not be waited for.
+    pub(super) fn has_more(&mut self) -> bool {
+        if let (None, Source::Ahead(pieces)) = (&self.next, &self.source) {
+            self.next = pieces.try_recv().ok();
+        }
+        matches!(self.next, Some(Ok(_)))
+    }
+
+    /// Takes back a piece that was worked on.
+    pub(super) fn give_back(&self, piece: Piece) {
+        lock(&self.spare).push(piece);
+    }
+}
+
+impl Reader {
     /// Waits until a record has ended that was not whole before, or the input has. Returns what is
     /// there, perhaps nothing at the end, or `None` after that.
     ///

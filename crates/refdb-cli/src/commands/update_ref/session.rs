@@ -4,6 +4,7 @@
 //! Those are published together and answered then; what they come to is the same.
 
 use std::mem;
+use std::time::{Duration, Instant};
 
 use bstr::ByteSlice;
 use refdb::{
@@ -30,14 +31,18 @@ pub(super) fn run(context: &Context, out: &mut Output, settings: &Settings) -> R
     // The records that there are of a command whose others have not arrived. Nothing is left when the
     // input has ended: its last command is whole, whatever it looks like.
     let mut begun = Vec::new();
-    Input::new(hex_len).each(|piece| {
+    let mut input = Input::new(hex_len);
+    while let Some(mut piece) = input.next()? {
         if !begun.is_empty() {
             piece.text.splice(..0, mem::take(&mut begun));
         }
-        let taken = session.carry_out(piece)?;
+        let taken = session.carry_out(&piece)?;
         begun = piece.text.split_off(taken);
-        Ok(())
-    })?;
+        input.give_back(piece);
+        if session.has_gathered_long() || !input.has_more() {
+            session.publish_gathered()?;
+        }
+    }
     session.end()
 }
 
@@ -90,8 +95,13 @@ struct Session<'c> {
     gathered: Option<Gathered<'c>>,
 }
 
+/// For how long transactions are gathered, as far as pieces of the input go. Others wait for the locks
+/// meanwhile: in `files`, and if nothing else is set, for a tenth of a second.
+const GATHER_MAX: Duration = Duration::from_millis(50);
+
 /// Transactions that are checked and not published yet.
 struct Gathered<'c> {
+    since: Instant,
     group: Group<'c>,
     /// Each with how many answers came before that to its `commit`, in bytes.
     members: Vec<(Transaction<'c>, usize)>,
@@ -143,7 +153,6 @@ impl<'c> Session<'c> {
             }
             done?;
         }
-        self.publish_gathered()?;
         Ok(text.len() - rest.len())
     }
 
@@ -185,7 +194,12 @@ impl<'c> Session<'c> {
         if self.gathered.is_none() {
             let members = Vec::new();
             let group = self.store.group()?;
-            self.gathered = group.map(|group| Gathered { group, members });
+            let since = Instant::now();
+            self.gathered = group.map(|group| Gathered {
+                since,
+                group,
+                members,
+            });
         }
         let is_added = match (&self.state, &mut self.gathered) {
             (State::Started(transaction), Some(gathered)) => {
@@ -204,6 +218,12 @@ impl<'c> Session<'c> {
         self.answer(Verb::Commit)
     }
 
+    /// Returns whether what is gathered is to be published, whatever comes behind it.
+    fn has_gathered_long(&self) -> bool {
+        let gathered = self.gathered.as_ref();
+        gathered.is_some_and(|gathered| gathered.since.elapsed() >= GATHER_MAX)
+    }
+
     /// Publishes what is gathered, and gives the answers.
     fn publish_gathered(&mut self) -> Result<()> {
         if self.gathered.is_none() {
@@ -218,7 +238,7 @@ impl<'c> Session<'c> {
 
     /// Publishes what is gathered: together, or one by one if that cannot be.
     fn publish_members(&mut self) -> Result<()> {
-        let Some(Gathered { group, members }) = self.gathered.take() else {
+        let Some(Gathered { group, members, .. }) = self.gathered.take() else {
             return Ok(());
         };
         let Some(&(_, first)) = members.first() else {
