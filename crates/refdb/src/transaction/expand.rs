@@ -4,6 +4,7 @@
 //! symref's own reflog; an update of the branch that `HEAD` points to brings an entry for `HEAD`'s
 //! reflog. What is found here is also checked here against what the edit expects.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use crate::backend::{RefFormat, Refusal, Session};
@@ -90,7 +91,7 @@ impl<'q> Expansion<'q> {
                 log_only,
                 mirrors: false,
                 via_head: false,
-                no_deref: log_only || !queue.flags(edit).deref,
+                no_deref: log_only || !queue.flags(edit).deref(),
                 rejected: false,
                 current: Current::Missing,
                 alone: false,
@@ -241,7 +242,7 @@ impl<'q> Expansion<'q> {
     pub(super) fn run(&mut self, session: &mut dyn Session) -> Result<()> {
         let mut head_target = None;
         let mut done = 0;
-        let mut by_name: Vec<usize> = self.order.to_vec();
+        let mut by_name = Cow::Borrowed(self.order);
         while done < self.updates.len() {
             let round_end = self.updates.len();
             self.lock_round(session, by_name, done)?;
@@ -255,8 +256,9 @@ impl<'q> Expansion<'q> {
                 }
             }
             done = round_end;
-            by_name = (done..self.updates.len()).collect();
-            by_name.sort_by(|&low, &high| self.name(low).cmp(&self.name(high)));
+            let mut next: Vec<usize> = (done..self.updates.len()).collect();
+            next.sort_by(|&low, &high| self.name(low).cmp(&self.name(high)));
+            by_name = Cow::Owned(next);
         }
         // What HEAD points to may be a symref, whose value is known only now.
         for update in self.queue.len()..self.updates.len() {
@@ -320,7 +322,7 @@ impl<'q> Expansion<'q> {
         let Update {
             log_only, via_head, ..
         } = self.updates[update];
-        if log_only || via_head || self.queue.flags(self.edit(update)).skip_log {
+        if log_only || via_head || self.queue.flags(self.edit(update)).skip_log() {
             return Ok(true);
         }
         if self.has_value_for(b"HEAD") {

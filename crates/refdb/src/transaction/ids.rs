@@ -16,6 +16,16 @@ impl Id {
     /// The number of the null id.
     pub(super) const NULL: Id = Id(0);
 
+    /// Returns the id of a number that [`Id::to_number`] gave.
+    pub(super) fn from_number(number: u32) -> Id {
+        Id(number)
+    }
+
+    /// Returns the bare number.
+    pub(super) fn to_number(self) -> u32 {
+        self.0
+    }
+
     /// Returns the number as a position.
     pub(super) fn index(self) -> usize {
         self.0 as usize

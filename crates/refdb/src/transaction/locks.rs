@@ -1,5 +1,7 @@
 //! Taking the locks of an expansion, and what to say where one is refused.
 
+use std::borrow::Cow;
+
 use crate::backend::{Locked, Refusal, Session};
 use crate::error::{Reason, Result};
 use crate::name::RefName;
@@ -14,7 +16,7 @@ impl Expansion<'_> {
     pub(super) fn lock_round(
         &mut self,
         session: &mut dyn Session,
-        by_name: Vec<usize>,
+        by_name: Cow<'_, [usize]>,
         start: usize,
     ) -> Result<()> {
         if start == 0 && self.distinct {
@@ -22,7 +24,7 @@ impl Expansion<'_> {
         }
         let mut fresh: Vec<usize> = Vec::with_capacity(by_name.len());
         let mut twins: Vec<(usize, usize)> = Vec::new();
-        for update in by_name {
+        for &update in by_name.iter() {
             let name = self.name(update);
             let neighbour = fresh
                 .last()
@@ -33,7 +35,7 @@ impl Expansion<'_> {
                 None => fresh.push(update),
             }
         }
-        self.lock_fresh(session, fresh)?;
+        self.lock_fresh(session, Cow::Owned(fresh))?;
         for (update, twin) in twins {
             self.updates[update].current = self.updates[twin].current;
             if let Some(refusal) = self.refused.get(&twin).cloned() {
@@ -46,7 +48,7 @@ impl Expansion<'_> {
     /// Locks the names of updates that have no lock yet. After a refusal only what is checked before
     /// the refused one is of interest, unless this is a batch: the first update that is wrong is
     /// the one that is told.
-    fn lock_fresh(&mut self, session: &mut dyn Session, mut fresh: Vec<usize>) -> Result<()> {
+    fn lock_fresh(&mut self, session: &mut dyn Session, mut fresh: Cow<'_, [usize]>) -> Result<()> {
         while !fresh.is_empty() {
             let Expansion {
                 queue,
@@ -87,6 +89,7 @@ impl Expansion<'_> {
                 break;
             };
             let mut answered = answered.into_iter();
+            let fresh = fresh.to_mut();
             fresh.retain(|&update| !answered.next().unwrap_or(true) && update < first);
         }
         Ok(())

@@ -103,7 +103,7 @@ fn value<'e>(expansion: &'e Expansion<'_>, update: usize) -> Option<NewValue<'e>
 fn is_logged(expansion: &Expansion<'_>, update: usize) -> bool {
     let state = &expansion.updates[update];
     let edit = expansion.edit(update);
-    if state.rejected || expansion.queue.flags(edit).skip_log {
+    if state.rejected || expansion.queue.flags(edit).skip_log() {
         return false;
     }
     state.log_only || !(expansion.queue.deletes(edit) || value(expansion, update).is_none())
@@ -136,7 +136,7 @@ fn entry<'e>(
         new,
         message: queue.message(edit),
         who,
-        create: queue.flags(edit).create_log || is_logged_by_default(name, options.log_refs),
+        create: queue.flags(edit).create_log() || is_logged_by_default(name, options.log_refs),
     })
 }
 

@@ -26,6 +26,10 @@ pub(super) struct Queue {
     names: Vec<u8>,
     /// Targets and messages, one behind the other.
     text: Vec<u8>,
+    /// The targets.
+    targets: Vec<Span>,
+    /// The messages: edits that follow each other mostly have the same.
+    messages: Vec<Span>,
     edits: Vec<Queued>,
     /// Whether a short look told that the last name is well-formed.
     is_plain: bool,
@@ -49,20 +53,57 @@ pub(super) struct Order {
 #[derive(Clone, Copy)]
 struct Queued {
     name: Span,
-    message: Span,
+    /// The position of the message.
+    message: u32,
+    /// What `does` and `needs` tell something of: the number of an id, or the position of a target or
+    /// of an entry.
+    new: u32,
+    expected: u32,
     does: Does,
-    expected: Needs,
+    needs: Needs,
     flags: Flags,
 }
 
 /// What an edit asks for beside its change.
 #[derive(Clone, Copy)]
-pub(super) struct Flags {
-    pub(super) deref: bool,
-    pub(super) create_log: bool,
-    pub(super) skip_log: bool,
-    /// Whether the object of the new value was looked up, so that its peeled value is known.
-    checked: bool,
+pub(super) struct Flags(u8);
+
+impl Flags {
+    const DEREF: u8 = 0;
+    const CREATE_LOG: u8 = 1;
+    const SKIP_LOG: u8 = 2;
+    /// The object of the new value was looked up, so that its peeled value is known.
+    const CHECKED: u8 = 3;
+
+    fn of(edit: &Edit<'_>, checked: bool) -> Flags {
+        let flag = |is_set: bool, flag: u8| u8::from(is_set) << flag;
+        Flags(
+            flag(edit.deref, Flags::DEREF)
+                | flag(edit.create_log, Flags::CREATE_LOG)
+                | flag(edit.skip_log, Flags::SKIP_LOG)
+                | flag(checked, Flags::CHECKED),
+        )
+    }
+
+    fn has(self, flag: u8) -> bool {
+        self.0 >> flag & 1 != 0
+    }
+
+    pub(super) fn deref(self) -> bool {
+        self.has(Flags::DEREF)
+    }
+
+    pub(super) fn create_log(self) -> bool {
+        self.has(Flags::CREATE_LOG)
+    }
+
+    pub(super) fn skip_log(self) -> bool {
+        self.has(Flags::SKIP_LOG)
+    }
+
+    fn checked(self) -> bool {
+        self.has(Flags::CHECKED)
+    }
 }
 
 /// A part of the text. A transaction has less text than 32 bits can count.
@@ -87,24 +128,23 @@ impl Span {
     }
 }
 
-/// [`Change`], by numbers.
+/// Which [`Change`] it is.
 #[derive(Clone, Copy)]
 enum Does {
-    Update(Id),
-    Symbolic(Span),
+    Update,
+    Symbolic,
     Delete,
     Verify,
-    /// The entry at that position.
-    Log(u32),
+    Log,
 }
 
-/// [`Expected`], by numbers.
+/// Which [`Expected`] it is.
 #[derive(Clone, Copy)]
 enum Needs {
     Any,
     Missing,
-    Oid(Id),
-    Symbolic(Span),
+    Oid,
+    Symbolic,
 }
 
 /// What an edit does, as [`Change`] says it.
@@ -162,6 +202,8 @@ impl Queue {
             format,
             names: Vec::new(),
             text: Vec::new(),
+            targets: Vec::new(),
+            messages: Vec::new(),
             edits: Vec::new(),
             is_plain: false,
             logs: Vec::new(),
@@ -196,7 +238,7 @@ impl Queue {
 
     /// Returns the reason that the reflog records, normalised.
     pub(super) fn message(&self, edit: usize) -> &[u8] {
-        self.slice(self.edits[edit].message)
+        self.slice(self.messages[self.edits[edit].message as usize])
     }
 
     pub(super) fn flags(&self, edit: usize) -> Flags {
@@ -204,39 +246,50 @@ impl Queue {
     }
 
     pub(super) fn action(&self, edit: usize) -> Action<'_> {
-        match self.edits[edit].does {
-            Does::Update(id) => Action::Update(id),
-            Does::Symbolic(target) => Action::Symbolic(RefName::from_disk(self.slice(target))),
+        let Queued { does, new, .. } = self.edits[edit];
+        match does {
+            Does::Update => Action::Update(Id::from_number(new)),
+            Does::Symbolic => Action::Symbolic(self.target(new)),
             Does::Delete => Action::Delete,
             Does::Verify => Action::Verify,
-            Does::Log(index) => Action::Log(&self.logs[index as usize]),
+            Does::Log => Action::Log(&self.logs[new as usize]),
         }
     }
 
     pub(super) fn expected(&self, edit: usize) -> Wanted<'_> {
-        match self.edits[edit].expected {
+        let Queued {
+            needs, expected, ..
+        } = self.edits[edit];
+        match needs {
             Needs::Any => Wanted::Any,
             Needs::Missing => Wanted::Missing,
-            Needs::Oid(id) => Wanted::Oid(id),
-            Needs::Symbolic(target) => Wanted::Symbolic(RefName::from_disk(self.slice(target))),
+            Needs::Oid => Wanted::Oid(Id::from_number(expected)),
+            Needs::Symbolic => Wanted::Symbolic(self.target(expected)),
         }
     }
 
     /// Returns whether an edit touches nothing but a reflog.
     pub(super) fn is_log_only(&self, edit: usize) -> bool {
-        matches!(self.edits[edit].does, Does::Log(_))
+        matches!(self.edits[edit].does, Does::Log)
     }
 
     /// Returns whether an edit deletes.
     pub(super) fn deletes(&self, edit: usize) -> bool {
-        matches!(self.edits[edit].does, Does::Delete | Does::Update(Id::NULL))
+        let Queued { does, new, .. } = self.edits[edit];
+        match does {
+            Does::Delete => true,
+            Does::Update => Id::from_number(new) == Id::NULL,
+            Does::Symbolic | Does::Verify | Does::Log => false,
+        }
     }
 
     /// Returns what the new value of an edit peels to, if it is a tag.
     pub(super) fn peeled(&self, edit: usize) -> Option<Id> {
-        let Queued { does, flags, .. } = self.edits[edit];
-        match (does, flags.checked) {
-            (Does::Update(id), true) => match self.known.get(id.index()) {
+        let Queued {
+            does, new, flags, ..
+        } = self.edits[edit];
+        match (does, flags.checked()) {
+            (Does::Update, true) => match self.known.get(new as usize) {
                 Some(Known::Is { peeled, .. }) => *peeled,
                 _ => None,
             },
@@ -248,8 +301,14 @@ impl Queue {
         span.of(&self.text)
     }
 
-    fn push_text(&mut self, bytes: &[u8]) -> Span {
-        Span::push(&mut self.text, bytes)
+    fn target(&self, position: u32) -> RefName<'_> {
+        RefName::from_disk(self.slice(self.targets[position as usize]))
+    }
+
+    fn push_target(&mut self, target: &[u8]) -> u32 {
+        let target = Span::push(&mut self.text, target);
+        self.targets.push(target);
+        last_of(&self.targets)
     }
 
     pub(super) fn add(&mut self, edit: &Edit<'_>, objects: &dyn Objects) -> Result<()> {
@@ -276,36 +335,35 @@ impl Queue {
         }
         room_for(&mut self.names, edit.name.len());
         room_for(&mut self.edits, 1);
+        let name = Span::push(&mut self.names, &edit.name);
+        let message = self.push_message(&edit.message);
+        let (does, new) = match &edit.change {
+            Change::Update(oid) => {
+                let id = checked.unwrap_or_else(|| self.ids.number(*oid));
+                (Does::Update, id.to_number())
+            }
+            Change::Symbolic(target) => (Does::Symbolic, self.push_target(target)),
+            Change::Delete => (Does::Delete, 0),
+            Change::Verify => (Does::Verify, 0),
+            Change::Log(entry) => {
+                self.logs.push(LogEdit::clone(entry));
+                (Does::Log, last_of(&self.logs))
+            }
+        };
+        let (needs, expected) = match &edit.expected {
+            Expected::Any => (Needs::Any, 0),
+            Expected::Missing => (Needs::Missing, 0),
+            Expected::Oid(oid) => (Needs::Oid, self.ids.number(*oid).to_number()),
+            Expected::Symbolic(target) => (Needs::Symbolic, self.push_target(target)),
+        };
         let queued = Queued {
-            name: Span::push(&mut self.names, &edit.name),
-            message: self.push_message(&edit.message),
-            does: match &edit.change {
-                Change::Update(oid) => {
-                    Does::Update(checked.unwrap_or_else(|| self.ids.number(*oid)))
-                }
-                Change::Symbolic(target) => Does::Symbolic(self.push_text(target)),
-                Change::Delete => Does::Delete,
-                Change::Verify => Does::Verify,
-                Change::Log(entry) => {
-                    let next = u32::try_from(self.logs.len());
-                    self.logs.push(LogEdit::clone(entry));
-                    Does::Log(
-                        next.expect("each has a name, and the names are not longer than that"),
-                    )
-                }
-            },
-            expected: match &edit.expected {
-                Expected::Any => Needs::Any,
-                Expected::Missing => Needs::Missing,
-                Expected::Oid(oid) => Needs::Oid(self.ids.number(*oid)),
-                Expected::Symbolic(target) => Needs::Symbolic(self.push_text(target)),
-            },
-            flags: Flags {
-                deref: edit.deref,
-                create_log: edit.create_log,
-                skip_log: edit.skip_log,
-                checked: checked.is_some(),
-            },
+            name,
+            message,
+            new,
+            expected,
+            does,
+            needs,
+            flags: Flags::of(edit, checked.is_some()),
         };
         self.creates_logs |= edit.create_log;
         self.is_plain = is_plain;
@@ -323,21 +381,22 @@ impl Queue {
         goes_on_well(name, seen)
     }
 
-    /// Keeps a message: most edits have that of the one before.
-    fn push_message(&mut self, message: &[u8]) -> Span {
-        if let Some(last) = self.edits.last().map(|last| last.message) {
+    /// Keeps a message: most edits have that of the one before. Returns its position.
+    fn push_message(&mut self, message: &[u8]) -> u32 {
+        if let Some(&last) = self.messages.last() {
             // Not compared if empty: an empty slice points nowhere, and looking there, even at no
             // byte, takes some processors longer than all the rest.
             let (known, is_empty) = (self.slice(last), message.is_empty());
             if known.len() == message.len() && (is_empty || known == message) {
-                return last;
+                return last_of(&self.messages);
             }
         }
-        if is_normalized(message) {
-            self.push_text(message)
-        } else {
-            self.push_text(&normalize_message(message))
-        }
+        let message = match is_normalized(message) {
+            true => Span::push(&mut self.text, message),
+            false => Span::push(&mut self.text, &normalize_message(message)),
+        };
+        self.messages.push(message);
+        last_of(&self.messages)
     }
 
     fn check_object(
@@ -442,6 +501,12 @@ impl Queue {
         }
         Ok(())
     }
+}
+
+/// Returns the position of the last thing. Edits have no more of each than there are of them.
+fn last_of<T>(list: &[T]) -> u32 {
+    let last = u32::try_from(list.len().saturating_sub(1));
+    last.expect("each edit has a name, and the names are not longer than that")
 }
 
 /// Returns how much text an edit brings at most.
