@@ -26,7 +26,10 @@ use super::{Holder, LockFile, LockOptions, remove_if_there, remove_with_value};
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::{System, bytes_to_path, remove_empty_tree};
 
-const HEADER: &[u8] = b"refdb journal 1\n";
+const HEADER: &[u8] = b"refdb journal 2\n";
+
+/// How the journals of all versions begin.
+const HEADER_START: &[u8] = b"refdb journal ";
 
 /// How long recovery waits for another process that is at it.
 const GUARD_WAIT: Duration = Duration::from_secs(30);
@@ -268,6 +271,14 @@ pub(super) fn recover_guarded(system: &Arc<dyn System>, git_dir: &Path) -> Resul
             path.display()
         ))
     };
+    let is_foreign = |line: &[u8]| line.starts_with(HEADER_START) && !HEADER.starts_with(line);
+    if content
+        .split_once_str("\n")
+        .is_some_and(|(line, _)| is_foreign(line))
+    {
+        let message = "another version of refdb wrote it: let that version read the refs once";
+        return Err(unfinished(Error::new(ErrorKind::Corrupt, message)));
+    }
     // A journal that is not whole was never committed: without fsync power failed before its
     // content was written.
     if let Some((text, steps)) = Steps::decode(&content, git_dir) {

@@ -143,6 +143,24 @@ fn recovery_puts_in_place_what_its_transaction_wrote_and_nothing_else() {
 }
 
 #[test]
+fn a_journal_of_another_version_is_left_to_that_version() {
+    let system = repository();
+    let shared: Arc<dyn System> = Arc::new(system.clone());
+    let path = at("refdb.journal");
+    for (content, stays) in [("refdb journal 1\nx", true), ("refdb jour", false)] {
+        let mut file = system.create_new(&path, 0o666).unwrap();
+        file.write_all(content.as_bytes()).unwrap();
+        let recovered = journal::recover(&shared, Path::new(DIR));
+        assert_eq!(recovered.is_err(), stays, "{content}");
+        assert_eq!(system.lstat(&path).is_ok(), stays, "{content}");
+        if let Err(error) = recovered {
+            assert!(error.to_string().contains("refdb.journal"), "{error}");
+            system.remove_file(&path).unwrap();
+        }
+    }
+}
+
+#[test]
 fn new_content_goes_with_its_lock_and_never_without() {
     let system = repository();
     let shared: Arc<dyn System> = Arc::new(system.clone());

@@ -7,7 +7,8 @@
 //! Invariants:
 //! 1. What is in the way is found before a transaction is committed.
 //! 2. Only what such a process leaves is removed: entries of creations and nothing else, of a ref
-//!    that neither exists nor is locked by the living. Any other reflog may be all that is left of its ref.
+//!    that neither exists nor is locked by the living. Any other reflog may be all that is left of
+//!    its ref.
 
 use std::io;
 use std::path::{Path, PathBuf};
