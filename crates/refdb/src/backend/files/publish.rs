@@ -356,20 +356,6 @@ impl FilesSession {
         self.unlink_loose(sync, visible)
     }
 
-    /// Makes durable that there is no loose file over what packed-refs is about to say. Such a file
-    /// may have been packed and removed by a process that did not make that durable: after a loss of
-    /// power it would come back, with an older value than the one written here.
-    fn sync_absence(&self) -> Result<()> {
-        let packed = self.planned.packed.as_ref();
-        if !self.files.options.fsync || !packed.is_some_and(|packed| packed.pending().1) {
-            return Ok(());
-        }
-        let mut dirs = BTreeSet::new();
-        let absent = self.held.iter().filter(|held| !held.loose);
-        absent.for_each(|held| add_parent(&mut dirs, &held.path));
-        self.sync_dirs(dirs, false)
-    }
-
     /// Takes all the steps again of which one failed.
     fn redo(&mut self, journal: &Journal) -> Result<()> {
         journal.redo()?;

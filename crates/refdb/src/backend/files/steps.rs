@@ -130,6 +130,20 @@ impl FilesSession {
         }
         self.sync_dirs(dirs, self.planned.many_values)
     }
+
+    /// Makes durable that there is no loose file over what packed-refs is about to say. Such a file
+    /// may have been packed and removed by a process that did not make that durable: after a loss of
+    /// power it would come back, with an older value than the one written here.
+    pub(super) fn sync_absence(&self) -> Result<()> {
+        let packed = self.planned.packed.as_ref();
+        if !self.files.options.fsync || !packed.is_some_and(|packed| packed.pending().1) {
+            return Ok(());
+        }
+        let mut dirs = BTreeSet::new();
+        let absent = self.held.iter().filter(|held| !held.loose);
+        absent.for_each(|held| add_parent(&mut dirs, &held.path));
+        self.sync_dirs(dirs, false)
+    }
 }
 
 /// Returns how long a reflog is; `None` if there is none.
