@@ -188,6 +188,41 @@ for_every_format! {
         assert!(child.wait().expect("it ends").success());
     }
 
+    fn no_lock_is_kept_for_the_whole_of_a_long_stream(format) {
+        let strace = std::path::Path::new("/usr/bin/strace");
+        if !strace.exists() {
+            eprintln!("skipped: there is no /usr/bin/strace");
+            return;
+        }
+        let repo = Repo::init(format);
+        let id = &repo.objects().commits[0];
+        // More than any machine checks in the time for which transactions are gathered.
+        let mut text = String::new();
+        for at in 0..10_000 {
+            writeln!(text, "start\ncreate refs/tags/{at} {id}\ncommit").expect("a string");
+        }
+        let input = repo.path().join("input");
+        std::fs::write(&input, text).expect("room for the input");
+        let trace = repo.path().join("trace");
+        let mut program = Command::new(strace);
+        let status = program
+            .args(["-f", "-e", "trace=rename,renameat,renameat2", "-o"])
+            .arg(&trace)
+            .args([env!("CARGO_BIN_EXE_refdb"), "update-ref", "--stdin"])
+            .current_dir(repo.path())
+            .stdin(std::fs::File::open(&input).expect("the input"))
+            .stdout(Stdio::null())
+            .status();
+        assert!(status.expect("strace starts").success());
+        assert_eq!(repo.refs().len(), 10_000);
+        let trace = std::fs::read_to_string(trace).expect("strace writes text");
+        let is_published = |line: &&str| {
+            ["/tables.list\"", "\"packed-refs\""].iter().any(|name| line.contains(name))
+        };
+        let published = trace.lines().filter(is_published).count();
+        assert!((2..5000).contains(&published), "published {published} times");
+    }
+
     fn what_arrived_together_is_one_write(format) {
         let strace = std::path::Path::new("/usr/bin/strace");
         if !strace.exists() {
