@@ -11,7 +11,8 @@
 //! 3. Whoever takes a lock over has the repository's directory for itself from the moment in which
 //!    it looks at the lock to the one in which it is gone, and finishes the transaction that the
 //!    dead process began, should there be one (`journal`).
-//! 4. A `.<file>.lock` exists only while its lock does.
+//! 4. A `.<file>.lock` exists only while its lock does. Where a power failure took the lock alone, it
+//!    goes when it is in somebody's way ([`sweep`]).
 
 pub(crate) mod journal;
 pub(crate) mod owner;
@@ -60,6 +61,15 @@ pub(crate) struct LockOptions {
     pub(crate) shared: SharedRepository,
     /// Write `<file>~pid.lock` beside the lock (`core.lockfilePid`).
     pub(crate) pid_file: bool,
+}
+
+impl LockOptions {
+    /// A lock that is there now, or not to be had, and has nothing beside it.
+    pub(crate) const AT_ONCE: LockOptions = LockOptions {
+        timeout: LockTimeout::from_millis(0),
+        shared: SharedRepository::Umask,
+        pid_file: false,
+    };
 }
 
 /// Who takes locks: one transaction in one repository.
@@ -278,13 +288,8 @@ fn remove_orphan(system: &Arc<dyn System>, git_dir: &Path, path: &Path) -> io::R
     let Some(stem) = of(b".lock").or_else(|| of(b".new")) else {
         return Ok(());
     };
-    let options = LockOptions {
-        timeout: LockTimeout::from_millis(0),
-        shared: SharedRepository::Umask,
-        pid_file: false,
-    };
     let target = path.with_file_name(bytes_to_path(stem));
-    match LockFile::acquire(&Holder::new(system, git_dir), &target, options) {
+    match LockFile::acquire(&Holder::new(system, git_dir), &target, LockOptions::AT_ONCE) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
         Ok(lock) => {

@@ -534,14 +534,14 @@ impl<'c> Fields<'c> {
     }
 
     fn number(&mut self) -> Option<u64> {
-        std::str::from_utf8(self.next()?).ok()?.parse().ok()
+        self.number_or_none()?
     }
 
     /// Returns a number, or nothing if the field is empty.
     fn number_or_none(&mut self) -> Option<Option<u64>> {
         match self.next()? {
             b"" => Some(None),
-            field => Some(Some(std::str::from_utf8(field).ok()?.parse().ok()?)),
+            field => std::str::from_utf8(field).ok()?.parse().ok().map(Some),
         }
     }
 

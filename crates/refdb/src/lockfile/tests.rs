@@ -4,11 +4,7 @@ use super::*;
 use crate::system::OsSystem;
 use crate::system::simulation::{Crash, SimSystem};
 
-const OPTIONS: LockOptions = LockOptions {
-    timeout: LockTimeout::from_millis(0),
-    shared: SharedRepository::Umask,
-    pid_file: false,
-};
+const OPTIONS: LockOptions = LockOptions::AT_ONCE;
 
 const DIR: &str = "/r";
 

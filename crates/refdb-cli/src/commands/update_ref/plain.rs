@@ -30,7 +30,7 @@ pub(super) struct Plain {
     /// The position of its first id.
     ids: u32,
     verb: Verb,
-    has_new: bool,
+    /// Whether an old value is given. A new one is, unless the ref is deleted.
     has_old: bool,
 }
 
@@ -103,7 +103,6 @@ impl Lines {
             _ => return None,
         }
         let end = text.len() - after.len();
-        let has_new = verb != Verb::Delete;
         // A text of more bytes than 32 bits can count is read as any other is.
         self.lines.push(Plain {
             start: u32::try_from(start).ok()?,
@@ -111,8 +110,7 @@ impl Lines {
             name_len: u32::try_from(len).ok()?,
             ids: u32::try_from(self.ids.len()).ok()?,
             verb,
-            has_new,
-            has_old: if has_new { second } else { first }.is_some(),
+            has_old: if verb == Verb::Delete { first } else { second }.is_some(),
         });
         self.ids.extend(first.into_iter().chain(second));
         Some(end)
@@ -126,7 +124,11 @@ impl Lines {
         let name = RefName::from_disk(name.unwrap_or_default());
         let ids = self.ids.get(line.ids as usize..).unwrap_or_default();
         let mut ids = ids.iter().copied();
-        let new = if line.has_new { ids.next() } else { None };
+        let new = if line.verb == Verb::Delete {
+            None
+        } else {
+            ids.next()
+        };
         let old = if line.has_old { ids.next() } else { None };
         match new {
             None => Edit::delete(name).expecting(expected(old)),

@@ -116,7 +116,7 @@ mod tests {
     use crate::lockfile::{Holder, LockFile, LockOptions};
     use crate::objects::NoObjects;
     use crate::oid::{ObjectFormat, ObjectId};
-    use crate::options::{LockTimeout, Options, SharedRepository};
+    use crate::options::Options;
     use crate::store::Store;
     use crate::system::System;
     use crate::system::simulation::SimSystem;
@@ -186,12 +186,8 @@ mod tests {
                 let path = Path::new("/r").join(log);
                 system.create_dir_all(path.parent().unwrap()).unwrap();
                 let holder = Holder::new(&(Arc::new(process.clone()) as _), Path::new("/r"));
-                let options = LockOptions {
-                    timeout: LockTimeout::from_millis(0),
-                    shared: SharedRepository::Umask,
-                    pid_file: false,
-                };
-                LockFile::acquire(&holder, &path, options).unwrap().leave();
+                let lock = LockFile::acquire(&holder, &path, LockOptions::AT_ONCE);
+                lock.unwrap().leave();
                 if dead {
                     process.end();
                 }

@@ -27,7 +27,7 @@ use super::log_write::WholeLogs;
 use super::loose;
 use super::packed::Forwards;
 use super::rewrite::{PackedEdit, PackedLock, PackedValue, is_written_by_another};
-use super::session::{ByName, FilesSession};
+use super::session::{ByName, FilesSession, blocked_by};
 use super::sync::{self, MANY_MIN};
 use crate::backend::{NewValue, Plan, Published, committed_in_part};
 use crate::error::{Error, ErrorKind, Result, io_text};
@@ -242,11 +242,8 @@ impl FilesSession {
         };
         // Locks of refused names, which were in the way, may have been released meanwhile.
         if held.blocked && !self.files.clear_way(&held.path) {
-            let (path, name) = (held.path.display(), &held.name);
-            let message = format!(
-                "cannot lock ref '{name}': there is a non-empty directory '{path}' blocking \
-                 reference '{name}'"
-            );
+            let blocked = blocked_by(held.name.as_name(), &held.path.display().to_string());
+            let message = format!("cannot lock ref '{}': {}", held.name, blocked.message);
             return Err(Error::new(ErrorKind::Io, message));
         }
         let Some(lock) = &mut held.lock else {

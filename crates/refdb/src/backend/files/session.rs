@@ -372,13 +372,7 @@ impl FilesSession {
             }
             return Ok(Some(name_conflict(name, &found.name)));
         }
-        let swept = sweep(
-            &self.files.system,
-            self.files.layout.common_dir(),
-            &held.path,
-            true,
-        );
-        if swept.is_ok() && self.only_own_locks(&held.path) {
+        if self.files.clear_way(&held.path) || self.only_own_locks(&held.path) {
             return Ok(None);
         }
         Ok(Some(blocked_by(name, &held.path.display().to_string())))
@@ -409,7 +403,7 @@ impl Files {
     }
 }
 
-fn blocked_by(name: RefName<'_>, folder: &str) -> Refusal {
+pub(super) fn blocked_by(name: RefName<'_>, folder: &str) -> Refusal {
     Refusal {
         reason: Reason::NameConflict,
         message: format!("there is a non-empty directory '{folder}' blocking reference '{name}'"),

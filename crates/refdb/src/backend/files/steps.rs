@@ -4,11 +4,11 @@
 //! entries, which come first, may then be ahead of the ref after a crash.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::known_dirs::KnownDirs;
 use super::publish::add_parent;
-use super::session::{ByName, FilesSession};
+use super::session::{ByName, FilesSession, Held};
 use crate::error::{Error, Result};
 use crate::lockfile::journal::{Journal, Step, Steps};
 use crate::system::{FileKind, Stat, System};
@@ -121,10 +121,7 @@ impl FilesSession {
     /// Makes the names of the locks, and of the new content beside them, durable: what a journal
     /// needs must be there as long as the journal is.
     fn sync_locks(&self) -> Result<()> {
-        let mut dirs = BTreeSet::new();
-        for held in self.held.iter().filter(|held| held.lock.is_some()) {
-            add_parent(&mut dirs, &held.path);
-        }
+        let mut dirs = self.dirs_of(|held| held.lock.is_some());
         if let Some(packed) = &self.planned.packed {
             add_parent(&mut dirs, packed.pending().0.path());
         }
@@ -139,10 +136,15 @@ impl FilesSession {
         if !self.files.options.fsync || !packed.is_some_and(|packed| packed.pending().1) {
             return Ok(());
         }
+        self.sync_dirs(self.dirs_of(|held| !held.loose), false)
+    }
+
+    /// Returns the directories of those names for which `is_meant` says so.
+    fn dirs_of(&self, is_meant: impl Fn(&Held) -> bool) -> BTreeSet<PathBuf> {
         let mut dirs = BTreeSet::new();
-        let absent = self.held.iter().filter(|held| !held.loose);
-        absent.for_each(|held| add_parent(&mut dirs, &held.path));
-        self.sync_dirs(dirs, false)
+        let meant = self.held.iter().filter(|&held| is_meant(held));
+        meant.for_each(|held| add_parent(&mut dirs, &held.path));
+        dirs
     }
 }
 

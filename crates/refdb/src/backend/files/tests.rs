@@ -366,11 +366,7 @@ fn empty_directories_give_way_to_a_ref() {
 fn what_the_dead_left_gives_way_to_a_ref() {
     use crate::lockfile::{Holder, LockFile, LockOptions};
     use crate::system::simulation::SimSystem;
-    let options = LockOptions {
-        timeout: LockTimeout::from_millis(0),
-        shared: crate::options::SharedRepository::Umask,
-        pid_file: false,
-    };
+    let options = LockOptions::AT_ONCE;
     for (packed, dead) in [(true, true), (true, false), (false, true), (false, false)] {
         let system = SimSystem::new(1);
         let path = |path: &str| Path::new("/r").join(path);
