@@ -182,6 +182,10 @@ pub(crate) trait Session {
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()>;
 
+    /// Allows locks on whole directories, which keep others from new names in them, too: what is
+    /// locked is published at once, and no symref is among it.
+    fn lock_directories(&mut self) {}
+
     /// From now on a lock that another process holds is refused at once: that process may be waiting
     /// for one that is held here.
     fn wait_no_more(&mut self);

@@ -16,17 +16,19 @@
 
 pub(crate) mod journal;
 pub(crate) mod owner;
+mod takeover;
+
+pub(crate) use takeover::{is_barrier, sweep, sweep_all, take_over};
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::io_text;
 use crate::options::{LockTimeout, SharedRepository};
-use crate::system::{FileKind, System, WriteFile, bytes_to_path};
+use crate::system::{System, WriteFile};
 use journal::Step;
 use owner::{Owner, Purpose};
 
@@ -40,6 +42,8 @@ pub(crate) struct LockFile {
     written: Written,
     shared: SharedRepository,
     pid_file: bool,
+    /// Whether the lock bars the place of its file as well.
+    bars: bool,
     held: bool,
 }
 
@@ -158,6 +162,20 @@ impl Holder {
     }
 }
 
+impl Holder {
+    /// Waits until the barrier at `path` is gone.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when it is still there after the timeout.
+    pub(crate) fn pass(&self, path: &Path, timeout: LockTimeout) -> io::Result<()> {
+        let system = self.who.system.as_ref();
+        self.retry(path, timeout, || match is_barrier(system, path) {
+            true => Err(rustix::io::Errno::EXIST.into()),
+            false => Ok(()),
+        })
+    }
+}
+
 /// The shortest and the longest pause between two attempts.
 const PAUSE_MIN: Duration = Duration::from_micros(500);
 const PAUSE_MAX: Duration = Duration::from_millis(8);
@@ -171,139 +189,6 @@ fn lacks_links(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP))
-}
-
-/// Removes the lock at `path` if it is one of refdb whose process has ended, with all that the
-/// process left for it; returns whether there is any chance now of acquiring the lock. Those of a
-/// migration are left alone.
-///
-/// # Errors
-/// Those of the system; the lock is as it was then.
-pub(crate) fn take_over(system: &Arc<dyn System>, git_dir: &Path, path: &Path) -> io::Result<bool> {
-    take_over_of(Purpose::Transaction, system, git_dir, path)
-}
-
-fn take_over_of(
-    most: Purpose,
-    system: &Arc<dyn System>,
-    git_dir: &Path,
-    path: &Path,
-) -> io::Result<bool> {
-    let text = match owner::dead(system.as_ref(), path) {
-        Some((text, purpose)) if purpose == Purpose::Transaction || most == purpose => text,
-        _ => return Ok(false),
-    };
-    let Some(_guard) = system.guard_dir(git_dir)? else {
-        // Somebody else is at it.
-        return Ok(false);
-    };
-    journal::recover_guarded(system, git_dir).map_err(io::Error::other)?;
-    // Nobody takes a lock over without this guard, and nobody has this text but the dead process:
-    // a lock that still has it is still that lock.
-    match system.read_link(path) {
-        Ok(found) if found == text => {}
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => return Ok(true),
-    }
-    if path.ends_with("tables.list.lock") {
-        remove_claims(system.as_ref(), path.parent().unwrap_or(path))?;
-    }
-    remove_with_value(system.as_ref(), path)?;
-    Ok(true)
-}
-
-/// Removes the claims to tables of processes that have ended: whoever died with the lock of the list
-/// may have had some. The caller has the repository's directory for itself.
-fn remove_claims(system: &dyn System, dir: &Path) -> io::Result<()> {
-    for entry in system.read_dir(dir)? {
-        let path = dir.join(bytes_to_path(&entry.name));
-        let is_dead = || matches!(owner::dead(system, &path), Some((_, Purpose::Transaction)));
-        if entry.name.ends_with(b".ref.lock") && is_dead() {
-            remove_with_value(system, &path)?;
-        }
-    }
-    Ok(())
-}
-
-/// Takes over every lock in the directory `dir` whose process has ended; those of migrations are left
-/// alone. With `deep` also those in the directories below it, and new content without a lock: all in
-/// them is refs.
-///
-/// # Errors
-/// Those of the system; a directory that is gone has no locks.
-pub(crate) fn sweep(
-    system: &Arc<dyn System>,
-    git_dir: &Path,
-    dir: &Path,
-    deep: bool,
-) -> io::Result<()> {
-    sweep_of(Purpose::Transaction, system, git_dir, dir, deep)
-}
-
-/// As [`sweep`], with the locks of migrations: for whoever clears up after one.
-///
-/// # Errors
-/// As for [`sweep`].
-pub(crate) fn sweep_all(
-    system: &Arc<dyn System>,
-    git_dir: &Path,
-    dir: &Path,
-    deep: bool,
-) -> io::Result<()> {
-    sweep_of(Purpose::Migration, system, git_dir, dir, deep)
-}
-
-fn sweep_of(
-    most: Purpose,
-    system: &Arc<dyn System>,
-    git_dir: &Path,
-    dir: &Path,
-    deep: bool,
-) -> io::Result<()> {
-    let entries = match system.read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
-        let path = dir.join(bytes_to_path(&entry.name));
-        match entry.kind {
-            FileKind::Directory if deep => sweep_of(most, system, git_dir, &path, deep)?,
-            FileKind::File | FileKind::Symlink if deep && entry.name.starts_with(b".") => {
-                remove_orphan(system, git_dir, &path)?;
-            }
-            FileKind::Symlink if entry.name.ends_with(b".lock") => {
-                take_over_of(most, system, git_dir, &path)?;
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Removes new content of which a power failure took the lock away, and nothing if `path` is no name
-/// of such content. Its lock is taken for that: whoever has it, and the content, is not disturbed.
-fn remove_orphan(system: &Arc<dyn System>, git_dir: &Path, path: &Path) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().as_bytes();
-    let of = |suffix: &[u8]| name.strip_prefix(b".")?.strip_suffix(suffix);
-    let Some(stem) = of(b".lock").or_else(|| of(b".new")) else {
-        return Ok(());
-    };
-    let target = path.with_file_name(bytes_to_path(stem));
-    match LockFile::acquire(&Holder::new(system, git_dir), &target, LockOptions::AT_ONCE) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
-        Ok(lock) => {
-            remove_if_there(system.as_ref(), path)?;
-            lock.release()
-        }
-    }
-}
-
-/// Removes the lock at `path` of a process that has ended, and what the process left for it.
-fn remove_with_value(system: &dyn System, path: &Path) -> io::Result<()> {
-    remove_if_there(system, &value_path(path))?;
-    remove_if_there(system, &suffixed(&path.with_extension(""), "~pid.lock"))?;
-    remove_if_there(system, path)
 }
 
 /// Removes a file, or finds that it is gone.
@@ -379,6 +264,7 @@ impl LockFile {
             written: Written::Nothing,
             shared: options.shared,
             pid_file: options.pid_file,
+            bars: false,
             held: true,
         };
         lock.write_pid_file(target)?;
@@ -400,6 +286,23 @@ impl LockFile {
 
     fn system(&self) -> &dyn System {
         self.holder.who.system.as_ref()
+    }
+
+    /// Bars the place of the file as well, until the lock is released: a link with the lock's text,
+    /// which leads nowhere, keeps everybody from making a directory there. Who looks for a file
+    /// behind it finds none.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when there is something; `Unsupported`, or another error of the system, where
+    /// such a link cannot be.
+    pub(crate) fn bar(&mut self) -> io::Result<()> {
+        let text = &self.holder.who.text;
+        if text.as_os_str().is_empty() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        self.system().symlink(text, &self.target())?;
+        self.bars = true;
+        Ok(())
     }
 
     /// Returns the path of the lock file.
@@ -516,6 +419,10 @@ impl LockFile {
             self.remove(&self.value_path())?;
         }
         self.remove_pid_file();
+        if self.bars {
+            // Without the lock it might be somebody else's file by then.
+            self.remove(&self.target())?;
+        }
         self.remove(&self.path)
     }
 
@@ -563,6 +470,21 @@ pub(crate) fn describe_refusal(system: &dyn System, target: &Path, error: &io::E
         return format!("{message}.\n\n{more}");
     }
     format!("{message}.\n\n{advice}. {more}")
+}
+
+/// Says why `<target>.lock` could not be created below a barrier.
+pub(crate) fn describe_barred(
+    system: &dyn System,
+    target: &Path,
+    barrier: &Path,
+    error: &io::Error,
+) -> String {
+    let path = suffixed(target, ".lock");
+    let (path, text) = (path.display(), io_text(error));
+    let message = format!("Unable to create '{path}': {text}");
+    let about = owner::describe(system, barrier).unwrap_or_default();
+    let barrier = barrier.display();
+    format!("{message}.\n\nThe directory '{barrier}' is locked as a whole. {about}")
 }
 
 /// Returns the process that holds the lock of `target`, if it left its number.

@@ -36,6 +36,9 @@ pub struct Options {
     pub shared_repository: SharedRepository,
     /// How long to wait for `<ref>.lock` (`core.filesRefLockTimeout`).
     pub files_ref_lock_timeout: LockTimeout,
+    /// From so many refs on, a transaction locks directories that are not there, each with all refs
+    /// that could be in it, in place of the refs (`refdb.directoryLockMin`; 0 stands for never).
+    pub directory_lock_min: usize,
     /// How long to wait for `packed-refs.lock` (`core.packedRefsTimeout`).
     pub packed_refs_timeout: LockTimeout,
     /// Whether locks say who holds them (`core.lockfilePid`).
@@ -58,6 +61,10 @@ pub struct Options {
 }
 
 impl Options {
+    /// The locks of so many refs would be held for longer than the tenth of a second that Git waits
+    /// for one: whoever wants one of them has to come again in either case.
+    const DIRECTORY_LOCK_MIN: usize = 16 << 10;
+
     /// Returns the defaults for a repository of that object format.
     pub fn new(object_format: ObjectFormat) -> Self {
         Options {
@@ -66,6 +73,7 @@ impl Options {
             fsync: true,
             shared_repository: SharedRepository::Umask,
             files_ref_lock_timeout: LockTimeout::DEFAULT,
+            directory_lock_min: Options::DIRECTORY_LOCK_MIN,
             packed_refs_timeout: LockTimeout::DEFAULT,
             lockfile_pid: false,
             prefer_symlink_refs: false,

@@ -62,6 +62,7 @@ pub struct Transaction<'s> {
     queue: Queue,
     batch: bool,
     initial: bool,
+    at_once: bool,
 }
 
 /// A transaction whose locks are held and whose edits are checked: only publishing is left.
@@ -100,6 +101,7 @@ impl<'s> Transaction<'s> {
             queue: Queue::new(options.object_format),
             batch: false,
             initial: false,
+            at_once: false,
         }
     }
 
@@ -112,6 +114,14 @@ impl<'s> Transaction<'s> {
     /// Declares that the store is empty and that nobody else writes to it (clone, migration).
     pub fn initial(mut self) -> Self {
         self.initial = true;
+        self
+    }
+
+    /// Declares that what is prepared will be committed at once, as [`Transaction::commit`] does: a
+    /// large transaction may then keep others out of whole directories meanwhile
+    /// ([`Options::directory_lock_min`]).
+    pub fn at_once(mut self) -> Self {
+        self.at_once = true;
         self
     }
 
@@ -152,6 +162,10 @@ impl<'s> Transaction<'s> {
             announcer.preparing()?;
         }
         let mut session = self.backend.begin()?;
+        // While a hook makes its mind up, others are not to be kept from more than these refs.
+        if self.at_once && announcer.is_none() && !self.queue.has_targets() {
+            session.lock_directories();
+        }
         let ids = self.queue.take_ids();
         let format = self.backend.format();
         let mut expansion = Expansion::new(&self.queue, ids, &order, self.batch, format);
@@ -211,7 +225,7 @@ impl<'s> Transaction<'s> {
         if self.initial || hook::present(self.options.hook.as_deref())?.is_some() {
             return self.prepare()?.commit();
         }
-        self.commits.commit(self)
+        self.commits.commit(self.at_once())
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::backend::{LogOrder, NewValue};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lockfile::{Holder, LockFile, LockOptions, describe_refusal};
+use crate::lockfile::{Holder, LockFile, LockOptions, describe_barred, describe_refusal};
 use crate::name::{RefName, RefNameBuf};
 use crate::options::{LockTimeout, SharedRepository};
 use crate::reflog::LogEntry;
@@ -131,6 +131,18 @@ impl Locks {
             pattern: None,
             taken: Vec::new(),
         }
+    }
+
+    /// Waits until the barrier of a transaction at `path` is gone.
+    ///
+    /// # Errors
+    /// `Locked` when another process keeps it.
+    pub(crate) fn pass(&self, system: &dyn System, path: &Path) -> Result<()> {
+        let passed = self.holder.pass(path, self.options.timeout);
+        passed.map_err(|error| {
+            let message = describe_barred(system, path, path, &error);
+            Error::new(ErrorKind::Locked, message).with_source(error)
+        })
     }
 
     /// Takes the lock of `target`.

@@ -11,6 +11,8 @@
 //! replaces packed-refs, `sync` makes many files durable at once, `optimize` packs; `bulk` writes a
 //! store from nothing, `freeze` keeps every other writer out.
 
+mod acquire;
+mod bars;
 mod bulk;
 mod current;
 mod directories;

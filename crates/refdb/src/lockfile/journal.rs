@@ -22,7 +22,8 @@ use std::time::Duration;
 use bstr::ByteSlice;
 
 use super::owner::{Fate, Owner};
-use super::{Holder, LockFile, LockOptions, remove_if_there, remove_with_value};
+use super::takeover::remove_with_barrier;
+use super::{Holder, LockFile, LockOptions, remove_if_there};
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::{System, bytes_to_path, remove_empty_tree};
 
@@ -294,7 +295,7 @@ pub(super) fn recover_guarded(system: &Arc<dyn System>, git_dir: &Path) -> Resul
         };
         for lock in steps.locks.iter().chain([&own]) {
             if lock.is_held(system.as_ref()) {
-                remove_with_value(system.as_ref(), &lock.path)
+                remove_with_barrier(system.as_ref(), &lock.path, &lock.text)
                     .map_err(|error| Error::io("unable to remove", &lock.path, error))?;
             }
         }

@@ -285,3 +285,25 @@ fn of_many_who_take_a_lock_over_one_has_it_at_a_time() {
         }
     });
 }
+
+#[test]
+fn a_barrier_goes_with_its_lock_and_before_it() {
+    let system = repository();
+    let process = system.process(1);
+    let mut lock = acquire(&process, "a").unwrap();
+    lock.bar().unwrap();
+    assert!(is_barrier(&system, &at("a")) && !is_barrier(&system, &at("a.lock")));
+    assert!(lock.bar().is_err(), "something is there");
+    lock.release().unwrap();
+    assert!(system.lstat(&at("a")).is_err());
+
+    let mut lock = acquire(&process, "a").unwrap();
+    lock.bar().unwrap();
+    std::mem::forget(lock);
+    process.end();
+    let shared: Arc<dyn System> = Arc::new(system.clone());
+    assert!(take_over(&shared, Path::new(DIR), &at("a.lock")).unwrap());
+    for left in ["a", "a.lock"] {
+        assert!(system.lstat(&at(left)).is_err(), "{left}");
+    }
+}

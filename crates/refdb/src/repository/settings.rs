@@ -70,6 +70,9 @@ fn files(config: &Config, options: &mut Options) {
         options.shared_repository = shared;
         let timeout = timeout("core.filesreflocktimeout")?;
         options.files_ref_lock_timeout = timeout.unwrap_or(options.files_ref_lock_timeout);
+        if let Some(min) = config.unsigned_integer("refdb.directorylockmin")? {
+            options.directory_lock_min = usize::try_from(min).unwrap_or(usize::MAX);
+        }
         Ok(())
     });
     options.invalid.locking = locking.err().map(|error| error.to_string());
@@ -377,6 +380,10 @@ mod tests {
     fn what_is_not_asked_for_may_say_anything() {
         let files = |content| read_as(RefFormat::Files, content, &[], false).unwrap();
         assert!(files("[reftable]\nblocksize=x").invalid.locking.is_none());
+        assert_eq!(
+            files("[refdb]\ndirectoryLockMin=2k").directory_lock_min,
+            2048
+        );
         let options = files("[core]\nfilesreflocktimeout=1x\npackedrefstimeout=y");
         assert_eq!(
             options.invalid.locking.unwrap(),

@@ -156,6 +156,7 @@ impl Commits {
             queue: job.queue,
             batch: job.batch,
             initial: false,
+            at_once: true,
         };
         let group = match waiting.len() {
             1 => None,

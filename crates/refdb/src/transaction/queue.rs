@@ -227,6 +227,11 @@ impl Queue {
         self.edits.len()
     }
 
+    /// Returns whether an edit names the target of a symref.
+    pub(super) fn has_targets(&self) -> bool {
+        !self.targets.is_empty()
+    }
+
     pub(super) fn name(&self, edit: usize) -> RefName<'_> {
         RefName::from_disk(self.edits[edit].name.of(&self.names))
     }

@@ -371,7 +371,8 @@ impl<'c> Session<'c> {
                 State::Closed
             }
             (_, State::Open(transaction) | State::Started(transaction)) => {
-                let prepared = transaction.prepare().map_err(during("commit"))?;
+                let prepared = transaction.at_once().prepare();
+                let prepared = prepared.map_err(during("commit"))?;
                 self.commit(prepared, during("commit"))?;
                 State::Closed
             }
@@ -415,7 +416,7 @@ impl<'c> Session<'c> {
     fn end(mut self) -> Result<()> {
         match mem::replace(&mut self.state, State::Closed) {
             State::Open(transaction) => {
-                let prepared = transaction.prepare()?;
+                let prepared = transaction.at_once().prepare()?;
                 self.commit(prepared, Failure::from)
             }
             State::Started(transaction) => Ok(transaction.abort()?),

@@ -54,7 +54,13 @@ impl FilesSession {
 fn read_all(files: &Files, locks: &mut [Held]) -> Vec<Current> {
     let mut found = Vec::with_capacity(locks.len());
     let mut rest = locks;
-    while let Some(parent) = rest.first().and_then(|held| held.path.parent()) {
+    loop {
+        let barred = rest.iter().take_while(|held| held.bar.is_some()).count();
+        found.extend(std::iter::repeat_with(|| Current::NotLoose).take(barred));
+        rest = rest.get_mut(barred..).unwrap_or_default();
+        let Some(parent) = rest.first().and_then(|held| held.path.parent()) else {
+            break;
+        };
         let parent = parent.to_owned();
         let same = rest
             .iter()

@@ -206,7 +206,12 @@ impl FrozenFiles {
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let text = self.files.system.read_link(path);
-                Ok(text.is_ok_and(|text| text == Path::new(BARRIER)))
+                if text.is_ok_and(|text| text == Path::new(BARRIER)) {
+                    return Ok(true);
+                }
+                // A transaction has locked the directory for the time that it takes.
+                self.locks.pass(self.files.system.as_ref(), path)?;
+                Ok(false)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(Error::io("unable to create", path, error)),

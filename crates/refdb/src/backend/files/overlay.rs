@@ -18,6 +18,7 @@ use super::{Files, log};
 use crate::backend::cursor::{Cursor, Look, RefRecord, least};
 use crate::beside::BATCH;
 use crate::error::{Error, Result};
+use crate::lockfile::is_barrier;
 use crate::name::{FormatOptions, RefName, is_root_ref, is_well_formed};
 use crate::oid::ObjectId;
 use crate::system::{DirEntry, FileKind, bytes_to_path};
@@ -388,6 +389,9 @@ impl Walk<'_> {
                 self.locks.push(path.join(bytes_to_path(&entry.name)));
             } else if entry.kind == FileKind::Symlink {
                 self.resolve_kind(&path, entry);
+                if entry.kind == FileKind::Symlink {
+                    self.note_barrier(&path, entry);
+                }
             }
             if entry.kind == FileKind::Directory {
                 // So that the order of the entries is that of the full names.
@@ -413,6 +417,14 @@ impl Walk<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Remembers a link that locks a directory.
+    fn note_barrier(&mut self, dir: &Path, entry: &DirEntry) {
+        let path = dir.join(bytes_to_path(&entry.name));
+        if is_barrier(self.files.system.as_ref(), &path) {
+            self.locks.push(path);
+        }
     }
 
     /// Finds out whether a link is a ref or leads to a directory of refs. One that leads nowhere

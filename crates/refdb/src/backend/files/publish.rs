@@ -127,8 +127,9 @@ impl FilesSession {
         // Where one name lies below the other, the new ref can be no file before the old one goes.
         let is_nested = plan.renames && writes.iter().any(|write| write.held.is_none());
         let is_delete = |write: &Assigned<'_>| matches!(write.value, NewValue::Deleted);
-        let batch =
-            packable > 0 && (plan.initial || is_nested || self.is_worth_packing(packable)?);
+        // Below a directory that is locked as a whole there is no place for a file.
+        let no_files = plan.initial || is_nested || !self.bars.is_empty();
+        let batch = packable > 0 && (no_files || self.is_worth_packing(packable)?);
         if batch || writes.iter().any(is_delete) {
             self.rewrite_packed(&writes, batch)?;
         }
@@ -245,6 +246,10 @@ impl FilesSession {
             let blocked = blocked_by(held.name.as_name(), &held.path.display().to_string());
             let message = format!("cannot lock ref '{}': {}", held.name, blocked.message);
             return Err(Error::new(ErrorKind::Io, message));
+        }
+        if held.bar.is_some() {
+            let message = format!("cannot update ref '{}': its directory is locked", held.name);
+            return Err(Error::new(ErrorKind::Misuse, message));
         }
         let Some(lock) = &mut held.lock else {
             return Ok(());
@@ -372,6 +377,7 @@ impl FilesSession {
                 lock.leave();
             }
         }
+        self.bars.leave();
         if let Some(packed) = self.planned.packed.take() {
             packed.leave();
         }

@@ -16,8 +16,9 @@ use std::sync::Arc;
 
 use bstr::ByteSlice;
 
+use super::bars::Bars;
 use super::current::Current;
-use super::directories::{self, EmptyDirs};
+use super::directories::EmptyDirs;
 use super::loose::{self, Loose};
 use super::packed::{Forwards, Snapshot};
 use super::packed_cursor::PackedCursor;
@@ -28,28 +29,26 @@ use crate::backend::{Judge, Locked, Plan, Published, Ref, Refusal, Session, in_t
 use crate::beside::{HALVES_MIN, both};
 use crate::error::{Error, ErrorKind, Reason, Result, io_text};
 use crate::layout::Place;
-use crate::lockfile::{Holder, LockFile, LockOptions, describe_refusal, sweep};
+use crate::lockfile::{Holder, LockFile, describe_barred, describe_refusal, sweep};
 use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
 use crate::options::LockTimeout;
 use crate::system::{FileKind, bytes_to_path, remove_empty_tree};
-
-/// How often directories that vanish are created again.
-const ATTEMPTS: usize = 3;
 
 /// A running write.
 pub(super) struct FilesSession {
     pub(super) files: Arc<Files>,
     pub(super) holder: Holder,
     pub(super) held: Vec<Held>,
+    pub(super) bars: Bars,
     // Which of the locks further ones are linked to; `None` while there is none that can be.
-    pattern: Option<usize>,
-    can_link: bool,
+    pub(super) pattern: Option<usize>,
+    pub(super) can_link: bool,
     // How long each lock is waited for.
-    timeout: LockTimeout,
+    pub(super) timeout: LockTimeout,
     pub(super) created_dirs: Vec<PathBuf>,
     // Whether the directory of a name was missing when one was last looked for.
-    created_last: bool,
+    pub(super) created_last: bool,
     pub(super) empty_dirs: EmptyDirs,
     pub(super) planned: Planned,
     // packed-refs as it was after the last locks were taken.
@@ -62,12 +61,30 @@ pub(super) struct Held {
     pub(super) place: Place,
     /// The path of the loose ref.
     pub(super) path: PathBuf,
-    /// `None` once it is released.
+    /// `None` once it is released, or where the lock of a directory takes its place.
     pub(super) lock: Option<LockFile>,
+    /// The lock of a directory that keeps others from this name. It has no loose ref then, and
+    /// `path` is empty.
+    pub(super) bar: Option<u32>,
     /// Whether there is a loose ref.
     pub(super) loose: bool,
     /// Whether a directory that is not empty is in the way of a loose ref.
     pub(super) blocked: bool,
+}
+
+impl Held {
+    /// Returns what is held of a name below a locked directory.
+    pub(super) fn barred(name: RefName<'_>, bar: u32) -> Held {
+        Held {
+            name: name.to_owned(),
+            place: Place::Common,
+            path: PathBuf::new(),
+            lock: None,
+            bar: Some(bar),
+            loose: false,
+            blocked: false,
+        }
+    }
 }
 
 /// Which of the locks is that of a name. Names that are asked for in their order take a step each.
@@ -105,6 +122,7 @@ impl FilesSession {
             timeout: files.options.files_ref_lock_timeout,
             files,
             held: Vec::new(),
+            bars: Bars::default(),
             pattern: None,
             can_link: true,
             created_dirs: Vec::new(),
@@ -115,163 +133,8 @@ impl FilesSession {
         }
     }
 
-    /// Locks one name; its lock is then the last in `held`.
-    fn take(&mut self, name: RefName<'_>) -> std::result::Result<(), Box<Refusal>> {
-        self.try_to_take(name, self.timeout)
-            .map_err(|error| Box::new(self.refuse(name, &error)))
-    }
-
-    fn try_to_take(&mut self, name: RefName<'_>, timeout: LockTimeout) -> io::Result<()> {
-        let files = Arc::clone(&self.files);
-        let lock_options = LockOptions {
-            timeout,
-            ..files.lock_options()
-        };
-        let (place, bare) = files.layout.locate(name);
-        let base = files.layout.dir(&place);
-        let path = super::join(base, "", bare);
-        if bare.as_bytes().is_empty() {
-            return Err(io::ErrorKind::IsADirectory.into());
-        }
-        let lock = self.acquire(base, &path, lock_options)?;
-        self.held.push(Held {
-            name: name.to_owned(),
-            place,
-            path,
-            lock: Some(lock),
-            loose: false,
-            blocked: false,
-        });
-        Ok(())
-    }
-
-    /// Locks many names, each half in a thread of its own, as far as nobody is in the way; returns
-    /// how many of the first ones are locked then. Who waits holds no later name, as always: what is
-    /// locked of the second half is given back if a name of the first one is to be waited for.
-    fn take_by_halves(&mut self, names: &[RefName<'_>]) -> usize {
-        if names.len() < HALVES_MIN || self.files.options.ignore_case {
-            return 0;
-        }
-        let (first, second) = names.split_at(names.len() / 2);
-        let mut other = FilesSession::new(Arc::clone(&self.files));
-        other.holder = self.holder.clone();
-        let (taken, taken_of_second) = both(
-            || self.take_unopposed(first),
-            || other.take_unopposed(second),
-        );
-        if taken < first.len() {
-            return taken;
-        }
-        self.held.append(&mut other.held);
-        self.created_dirs.append(&mut other.created_dirs);
-        taken + taken_of_second
-    }
-
-    /// Locks names until one would have to be waited for, or cannot be locked; returns how many are.
-    fn take_unopposed(&mut self, names: &[RefName<'_>]) -> usize {
-        let at_once = LockTimeout::from_millis(0);
-        let is_refused = |name: &RefName<'_>| self.try_to_take(*name, at_once).is_err();
-        names.iter().position(is_refused).unwrap_or(names.len())
-    }
-
-    /// Creates the lock of the loose ref at `path`, and the directories that it needs.
-    fn acquire(
-        &mut self,
-        base: &Path,
-        path: &Path,
-        lock_options: LockOptions,
-    ) -> io::Result<LockFile> {
-        if !self.can_link {
-            return self.acquire_own(base, path, lock_options);
-        }
-        if let Some(linked) = self.acquire_linked(base, path, lock_options) {
-            return linked;
-        }
-        let lock = self.acquire_own(base, path, lock_options)?;
-        self.pattern = Some(self.held.len());
-        Ok(lock)
-    }
-
-    /// Links to a lock that is held, in a directory that is created if it is missing; `None` where
-    /// the lock has to be one of its own.
-    fn acquire_linked(
-        &mut self,
-        base: &Path,
-        path: &Path,
-        lock_options: LockOptions,
-    ) -> Option<io::Result<LockFile>> {
-        let mut attempts = 0;
-        // Where one ref lay in a directory that is gone, the next often does.
-        let (dir, before) = (path.parent()?, self.held.last()?);
-        if self.created_last && before.path.parent() != Some(dir) {
-            let system = self.files.system.as_ref();
-            let shared = self.files.options.shared_repository;
-            match directories::create_one(system, shared, dir, &mut self.created_dirs) {
-                Ok(created) => self.created_last = created,
-                Err(error) => return Some(Err(error)),
-            }
-        }
-        loop {
-            let other = self.held.get(self.pattern?)?.lock.as_ref()?;
-            match LockFile::acquire_linked(&self.holder, path, lock_options, other) {
-                Err(error) => match error.kind() {
-                    io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
-                        return Some(Err(error));
-                    }
-                    // A second time it may be the other lock that is gone.
-                    io::ErrorKind::NotFound if attempts == 0 => {
-                        attempts += 1;
-                        if let Err(error) = self.create_dir_of(base, path)? {
-                            return Some(Err(error));
-                        }
-                        self.created_last = true;
-                    }
-                    io::ErrorKind::NotFound | io::ErrorKind::TooManyLinks => return None,
-                    _ => {
-                        self.can_link = false;
-                        return None;
-                    }
-                },
-                lock => return Some(lock),
-            }
-        }
-    }
-
-    fn acquire_own(
-        &mut self,
-        base: &Path,
-        path: &Path,
-        lock_options: LockOptions,
-    ) -> io::Result<LockFile> {
-        let mut attempts = 0;
-        loop {
-            match LockFile::acquire(&self.holder, path, lock_options) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < ATTEMPTS => {
-                    attempts += 1;
-                    self.create_dir_of(base, path).ok_or(error)??;
-                }
-                lock => return lock,
-            }
-        }
-    }
-
-    /// Creates the directory of `path`, unless it vanishes meanwhile; `None` if there is none.
-    fn create_dir_of(&mut self, base: &Path, path: &Path) -> Option<io::Result<()>> {
-        let dir = path.parent()?;
-        let shared = self.files.options.shared_repository;
-        let system = self.files.system.as_ref();
-        // Refs that are kept elsewhere may have no folder for this worktree yet.
-        let layout = &self.files.layout;
-        let is_own = layout.is_linked() && base == layout.worktree_dir();
-        let from = if is_own { layout.common_dir() } else { base };
-        match directories::create(system, shared, from, dir, &mut self.created_dirs) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Ok(())),
-            created => Some(created),
-        }
-    }
-
     /// Says why the lock of `name` could not be created.
-    fn refuse(&self, name: RefName<'_>, error: &io::Error) -> Refusal {
+    pub(super) fn refuse(&self, name: RefName<'_>, error: &io::Error) -> Refusal {
         let (place, bare) = self.files.layout.locate(name);
         let base = self.files.layout.dir(&place);
         let path = &super::join(base, "", bare);
@@ -306,6 +169,21 @@ impl FilesSession {
                 reason: Reason::Generic,
                 message: describe_refusal(self.files.system.as_ref(), path, error),
             },
+        }
+    }
+
+    /// Says by whose lock of a directory the name is out of reach.
+    pub(super) fn refuse_barred(
+        &self,
+        name: RefName<'_>,
+        barrier: &Path,
+        error: &io::Error,
+    ) -> Refusal {
+        let (place, bare) = self.files.layout.locate(name);
+        let path = super::join(self.files.layout.dir(&place), "", bare);
+        Refusal {
+            reason: Reason::CreateExists,
+            message: describe_barred(self.files.system.as_ref(), &path, barrier, error),
         }
     }
 
@@ -387,7 +265,7 @@ impl FilesSession {
             let is_own = |held: &Held| held.lock.as_ref().is_some_and(|lock| lock.path() == path);
             match entry.kind {
                 FileKind::Directory => self.only_own_locks(&path),
-                _ => self.held.iter().any(is_own),
+                _ => self.held.iter().any(is_own) || self.bars.has_file(&path),
             }
         })
     }
@@ -426,7 +304,7 @@ impl Session for FilesSession {
     ) -> Result<()> {
         let first = self.held.len();
         self.held.reserve(names.len());
-        let unopposed = self.take_by_halves(names);
+        let unopposed = self.take_together(names);
         let mut taken = Vec::with_capacity(names.len());
         taken.resize_with(unopposed, || Ok(()));
         for &name in names.get(unopposed..).unwrap_or_default() {
@@ -454,6 +332,10 @@ impl Session for FilesSession {
             index += 1;
         }
         Ok(())
+    }
+
+    fn lock_directories(&mut self) {
+        self.bars.allow();
     }
 
     fn wait_no_more(&mut self) {
@@ -572,14 +454,17 @@ impl FilesSession {
             both(|| release(first), || release(second));
         }
         for held in self.held.drain(..) {
-            if held.loose {
-                // Its directory is not empty.
+            if held.loose || held.bar.is_some() {
+                // Its directory is not empty, or not there.
                 continue;
             }
             let base = self.files.layout.dir(&held.place);
             let (_, bare) = self.files.layout.locate(held.name.as_name());
             self.empty_dirs.add_parent(base, bare.as_bytes());
         }
+        let base = self.files.layout.common_dir();
+        self.bars
+            .release(|dir| self.empty_dirs.add_parent(base, dir));
         self.empty_dirs.remove(self.files.system.as_ref());
     }
 }

@@ -59,10 +59,12 @@ impl FilesSession {
     /// Returns the steps in the order in which they are taken.
     fn steps(&self, dirs: &mut KnownDirs) -> Result<Steps> {
         let mut steps = Steps::default();
-        // The positions of the locks in the journal are those in `held`, as far as they are held.
+        // The positions of the locks in the journal, for each of `held` that is still held.
         let mut guards = Vec::with_capacity(self.held.len());
+        let bars: Vec<usize> = self.bars.locks().map(|lock| steps.lock(lock)).collect();
         for held in &self.held {
-            guards.push(held.lock.as_ref().map(|lock| steps.lock(lock)));
+            let bar = held.bar.and_then(|bar| bars.get(bar as usize).copied());
+            guards.push(bar.or_else(|| held.lock.as_ref().map(|lock| steps.lock(lock))));
         }
         let guard = |index: usize| guards.get(index).copied().flatten();
         self.log_steps(&guards, dirs, &mut steps)?;
@@ -139,9 +141,13 @@ impl FilesSession {
         self.sync_dirs(self.dirs_of(|held| !held.loose), false)
     }
 
-    /// Returns the directories of those names for which `is_meant` says so.
+    /// Returns the directories of those names for which `is_meant` says so, and of the locked
+    /// directories that hold others.
     fn dirs_of(&self, is_meant: impl Fn(&Held) -> bool) -> BTreeSet<PathBuf> {
         let mut dirs = BTreeSet::new();
+        for lock in self.bars.locks() {
+            add_parent(&mut dirs, lock.path());
+        }
         let meant = self.held.iter().filter(|&held| is_meant(held));
         meant.for_each(|held| add_parent(&mut dirs, &held.path));
         dirs

@@ -8,6 +8,7 @@ use bstr::ByteSlice;
 use super::{Deep, Repair, Seen, Source, Value, condition, unreadable};
 use crate::backend::files::{parse_loose, read_loose_link};
 use crate::error::Result;
+use crate::lockfile::is_barrier;
 use crate::name::{FormatOptions, is_per_worktree, is_root_ref, is_well_formed};
 use crate::system::{FileKind, bytes_to_path};
 use crate::target::Target;
@@ -57,7 +58,10 @@ impl Deep<'_> {
             if entry.kind == FileKind::Directory {
                 name.push(b'/');
                 self.loose_dir(index, &path, name)?;
-            } else if entry.name.ends_with(b".lock") || is_new_value(&entry.name) {
+            } else if entry.name.ends_with(b".lock")
+                || is_new_value(&entry.name)
+                || entry.kind == FileKind::Symlink && is_barrier(self.system, &path)
+            {
                 self.leftover(&path);
             } else {
                 let name = name.clone();

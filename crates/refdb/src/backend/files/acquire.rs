@@ -1,0 +1,201 @@
+//! Acquiring the locks of refs, one by one or each half of many in a thread of its own.
+//!
+//! Invariant: directories are not looked at before a lock fails for want of one; so each is created
+//! once.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::directories;
+use super::session::{FilesSession, Held};
+use crate::backend::Refusal;
+use crate::beside::{HALVES_MIN, both};
+use crate::lockfile::{LockFile, LockOptions};
+use crate::name::RefName;
+use crate::options::LockTimeout;
+
+/// How often directories that vanish are created again.
+const ATTEMPTS: usize = 3;
+
+/// So many times a directory may be locked by others while one ref in it is to be locked.
+const BARRIERS_MAX: usize = 100;
+
+impl FilesSession {
+    /// Locks one name; its lock is then the last in `held`.
+    pub(super) fn take(&mut self, name: RefName<'_>) -> std::result::Result<(), Box<Refusal>> {
+        if let Some(bar) = self.bars.find(name.as_bytes()) {
+            self.held.push(Held::barred(name, bar));
+            return Ok(());
+        }
+        for _ in 0..BARRIERS_MAX {
+            let error = match self.try_to_take(name, self.timeout) {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            let barrier = match error.kind() {
+                io::ErrorKind::NotFound => self.files.barrier_above(name),
+                _ => None,
+            };
+            let Some(barrier) = barrier else {
+                return Err(Box::new(self.refuse(name, &error)));
+            };
+            // Whoever locked the directory is waited for.
+            if let Err(error) = self.holder.pass(&barrier, self.timeout) {
+                return Err(Box::new(self.refuse_barred(name, &barrier, &error)));
+            }
+        }
+        let error = io::ErrorKind::NotFound.into();
+        Err(Box::new(self.refuse(name, &error)))
+    }
+
+    fn try_to_take(&mut self, name: RefName<'_>, timeout: LockTimeout) -> io::Result<()> {
+        let files = Arc::clone(&self.files);
+        let lock_options = LockOptions {
+            timeout,
+            ..files.lock_options()
+        };
+        let (place, bare) = files.layout.locate(name);
+        let base = files.layout.dir(&place);
+        let path = super::join(base, "", bare);
+        if bare.as_bytes().is_empty() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let lock = self.acquire(base, &path, lock_options)?;
+        self.held.push(Held {
+            name: name.to_owned(),
+            place,
+            path,
+            lock: Some(lock),
+            bar: None,
+            loose: false,
+            blocked: false,
+        });
+        Ok(())
+    }
+
+    /// Locks many names, each half in a thread of its own, as far as nobody is in the way; returns
+    /// how many of the first ones are locked then. Who waits holds no later name, as always: what is
+    /// locked of the second half is given back if a name of the first one is to be waited for.
+    pub(super) fn take_by_halves(&mut self, names: &[RefName<'_>]) -> usize {
+        if names.len() < HALVES_MIN || self.files.options.ignore_case {
+            return 0;
+        }
+        let (first, second) = names.split_at(names.len() / 2);
+        let mut other = FilesSession::new(Arc::clone(&self.files));
+        other.holder = self.holder.clone();
+        let (taken, taken_of_second) = both(
+            || self.take_unopposed(first),
+            || other.take_unopposed(second),
+        );
+        if taken < first.len() {
+            return taken;
+        }
+        self.held.append(&mut other.held);
+        self.created_dirs.append(&mut other.created_dirs);
+        taken + taken_of_second
+    }
+
+    /// Locks names until one would have to be waited for, or cannot be locked; returns how many are.
+    pub(super) fn take_unopposed(&mut self, names: &[RefName<'_>]) -> usize {
+        let at_once = LockTimeout::from_millis(0);
+        let is_refused = |name: &RefName<'_>| self.try_to_take(*name, at_once).is_err();
+        names.iter().position(is_refused).unwrap_or(names.len())
+    }
+
+    /// Creates the lock of the loose ref at `path`, and the directories that it needs.
+    fn acquire(
+        &mut self,
+        base: &Path,
+        path: &Path,
+        lock_options: LockOptions,
+    ) -> io::Result<LockFile> {
+        if !self.can_link {
+            return self.acquire_own(base, path, lock_options);
+        }
+        if let Some(linked) = self.acquire_linked(base, path, lock_options) {
+            return linked;
+        }
+        let lock = self.acquire_own(base, path, lock_options)?;
+        self.pattern = Some(self.held.len());
+        Ok(lock)
+    }
+
+    /// Links to a lock that is held, in a directory that is created if it is missing; `None` where
+    /// the lock has to be one of its own.
+    fn acquire_linked(
+        &mut self,
+        base: &Path,
+        path: &Path,
+        lock_options: LockOptions,
+    ) -> Option<io::Result<LockFile>> {
+        let mut attempts = 0;
+        // Where one ref lay in a directory that is gone, the next often does.
+        let (dir, before) = (path.parent()?, self.held.last()?);
+        if self.created_last && before.path.parent() != Some(dir) {
+            let system = self.files.system.as_ref();
+            let shared = self.files.options.shared_repository;
+            match directories::create_one(system, shared, dir, &mut self.created_dirs) {
+                Ok(created) => self.created_last = created,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        loop {
+            let other = self.held.get(self.pattern?)?.lock.as_ref()?;
+            match LockFile::acquire_linked(&self.holder, path, lock_options, other) {
+                Err(error) => match error.kind() {
+                    io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                        return Some(Err(error));
+                    }
+                    // A second time it may be the other lock that is gone.
+                    io::ErrorKind::NotFound if attempts == 0 => {
+                        attempts += 1;
+                        if let Err(error) = self.create_dir_of(base, path)? {
+                            return Some(Err(error));
+                        }
+                        self.created_last = true;
+                    }
+                    io::ErrorKind::NotFound | io::ErrorKind::TooManyLinks => return None,
+                    _ => {
+                        self.can_link = false;
+                        return None;
+                    }
+                },
+                lock => return Some(lock),
+            }
+        }
+    }
+
+    fn acquire_own(
+        &mut self,
+        base: &Path,
+        path: &Path,
+        lock_options: LockOptions,
+    ) -> io::Result<LockFile> {
+        let mut attempts = 0;
+        loop {
+            match LockFile::acquire(&self.holder, path, lock_options) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < ATTEMPTS => {
+                    attempts += 1;
+                    self.create_dir_of(base, path).ok_or(error)??;
+                }
+                lock => return lock,
+            }
+        }
+    }
+
+    /// Creates the directory of `path`, unless it vanishes meanwhile; `None` if there is none.
+    fn create_dir_of(&mut self, base: &Path, path: &Path) -> Option<io::Result<()>> {
+        let dir = path.parent()?;
+        let shared = self.files.options.shared_repository;
+        let system = self.files.system.as_ref();
+        // Refs that are kept elsewhere may have no folder for this worktree yet.
+        let layout = &self.files.layout;
+        let is_own = layout.is_linked() && base == layout.worktree_dir();
+        let from = if is_own { layout.common_dir() } else { base };
+        match directories::create(system, shared, from, dir, &mut self.created_dirs) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Ok(())),
+            created => Some(created),
+        }
+    }
+}

@@ -1,0 +1,506 @@
+//! Locking directories that are not there, in place of the many refs in them.
+//!
+//! A lock is a file beside the loose ref, so that whoever writes a ref has to make its directory. Where
+//! there is none, a link that leads nowhere in its place (a barrier, as in `freeze`) locks all the refs
+//! that could be in it at the cost of one. Readers find nothing behind it, and look into packed-refs.
+//! But it keeps others from new names there as well, and Git does not wait for it: only large writes
+//! lock that way, which would hold the locks of their refs for longer than Git waits anyway.
+//!
+//! Invariants:
+//! 1. A directory `d` is barred only under `d.lock`, so that nobody puts the ref `d` there.
+//! 2. Nobody has a lock below a barrier: a barrier is made where nothing is, and nothing is made below.
+//! 3. What is written below a barrier goes into packed-refs.
+//! 4. Directories are locked without waiting, and given up before an earlier name is waited for.
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use super::Files;
+use super::session::{FilesSession, Held};
+use crate::beside::HALVES_MIN;
+use crate::lockfile::{LockFile, LockOptions, is_barrier};
+use crate::name::{RefName, is_per_worktree};
+use crate::options::LockTimeout;
+use crate::system::{FileKind, bytes_to_path};
+
+/// A directory is locked for the sake of so many names in it.
+const NAMES_MIN: usize = 8;
+
+/// The directories that a session has locked.
+#[derive(Default)]
+pub(super) struct Bars {
+    is_allowed: bool,
+    // In the order of their names; none is below another one.
+    bars: Vec<Bar>,
+}
+
+/// A directory that is locked.
+struct Bar {
+    /// Its name, with a slash at the end.
+    dir: Vec<u8>,
+    lock: LockFile,
+}
+
+impl Bars {
+    /// Allows directories to be locked.
+    pub(super) fn allow(&mut self) {
+        self.is_allowed = true;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.bars.is_empty()
+    }
+
+    /// Returns the locks.
+    pub(super) fn locks(&self) -> impl Iterator<Item = &LockFile> {
+        self.bars.iter().map(|bar| &bar.lock)
+    }
+
+    /// Returns the locked directory that `name` is in, or is the name of.
+    pub(super) fn find(&self, name: &[u8]) -> Option<u32> {
+        if self.bars.is_empty() {
+            return None;
+        }
+        let name = [name, b"/"].concat();
+        let after = self.bars.partition_point(|bar| bar.dir <= name);
+        let at = after.checked_sub(1)?;
+        let bar = self.bars.get(at)?;
+        let is_below = name.starts_with(&bar.dir);
+        is_below.then(|| u32::try_from(at).ok())?
+    }
+
+    /// Returns whether the file at `path` is a lock, or a barrier, of these.
+    pub(super) fn has_file(&self, path: &Path) -> bool {
+        self.locks()
+            .any(|lock| lock.path() == path || lock.target() == path)
+    }
+
+    /// Gives every directory free; tells `released` their names.
+    pub(super) fn release(&mut self, mut released: impl FnMut(&[u8])) {
+        for Bar { dir, lock } in self.bars.drain(..) {
+            drop(lock);
+            released(dir.strip_suffix(b"/").unwrap_or(&dir));
+        }
+    }
+
+    /// Leaves every lock to whoever comes when this process has ended.
+    pub(super) fn leave(&mut self) {
+        self.bars.drain(..).for_each(|bar| bar.lock.leave());
+    }
+}
+
+impl FilesSession {
+    /// Locks names that are sorted, in directories as a whole or each half in a thread of its own, as
+    /// far as nobody is in the way; returns how many of the first ones are locked then.
+    pub(super) fn take_together(&mut self, names: &[RefName<'_>]) -> usize {
+        let options = &self.files.options;
+        let min = options.directory_lock_min;
+        let is_large = min > 0 && names.len() >= min;
+        if !self.bars.is_allowed || !self.bars.is_empty() || !is_large || options.ignore_case {
+            return self.take_by_halves(names);
+        }
+        let mut ranges = Vec::new();
+        if names.is_sorted() {
+            self.bar_in(b"refs/", names, 0..names.len(), &mut ranges);
+        }
+        let mut done = 0;
+        for (bar, range) in ranges.iter().enumerate() {
+            let taken = self.take_some(names.get(done..range.start).unwrap_or_default());
+            done += taken;
+            if done < range.start {
+                // Whoever is in the way is waited for, and meanwhile no later name is held.
+                self.bars.bars.truncate(bar);
+                return done;
+            }
+            let bar = u32::try_from(bar).unwrap_or(u32::MAX);
+            let barred = names.get(range.clone()).unwrap_or_default().iter();
+            self.held
+                .extend(barred.map(|&name| Held::barred(name, bar)));
+            done = range.end;
+        }
+        done + self.take_some(names.get(done..).unwrap_or_default())
+    }
+
+    fn take_some(&mut self, names: &[RefName<'_>]) -> usize {
+        match names.len() {
+            0..HALVES_MIN => self.take_unopposed(names),
+            _ => self.take_by_halves(names),
+        }
+    }
+
+    /// Locks the directories below `dir`, one that is there, which are missing and of which there are
+    /// many names in this range of `all`; adds the range of each to `ranges`.
+    fn bar_in(
+        &mut self,
+        dir: &[u8],
+        all: &[RefName<'_>],
+        range: Range<usize>,
+        ranges: &mut Vec<Range<usize>>,
+    ) {
+        let names_min = NAMES_MIN.min(self.files.options.directory_lock_min);
+        let bytes = |at: usize| all.get(at).map_or(&b""[..], |name| name.as_bytes());
+        let mut at = range.start;
+        while at < range.end {
+            let name = bytes(at);
+            let rest = name.strip_prefix(dir).unwrap_or_default();
+            let Some(slash) = rest.iter().position(|&byte| byte == b'/') else {
+                at += 1;
+                continue;
+            };
+            let child = name.get(..dir.len() + slash + 1).unwrap_or_default();
+            let rest = all.get(at..range.end).unwrap_or_default();
+            let count = rest.partition_point(|name| name.as_bytes().starts_with(child));
+            let inner = at..at + count;
+            at = inner.end;
+            if count < names_min || is_per_worktree(name) {
+                continue;
+            }
+            let child_name = RefName::from_disk(child.strip_suffix(b"/").unwrap_or(child));
+            let path = target(&self.files, child_name);
+            match self.files.system.lstat(&path) {
+                Ok(stat) if stat.kind == FileKind::Directory => {
+                    self.bar_in(child, all, inner, ranges);
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    // Its own ref, if that is written as well, needs the lock for itself.
+                    if all.binary_search(&child_name).is_err()
+                        && let Some(lock) = self.bar(&path)
+                    {
+                        let dir = child.to_vec();
+                        self.bars.bars.push(Bar { dir, lock });
+                        ranges.push(inner);
+                    }
+                }
+                // A ref, or somebody else's barrier.
+                _ => {}
+            }
+        }
+    }
+
+    /// Locks a directory that is missing, if nobody is in the way.
+    fn bar(&self, path: &Path) -> Option<LockFile> {
+        let options = LockOptions {
+            timeout: LockTimeout::from_millis(0),
+            ..self.files.lock_options()
+        };
+        let mut lock = LockFile::acquire(&self.holder, path, options).ok()?;
+        lock.bar().is_ok().then_some(lock)
+    }
+}
+
+impl Files {
+    /// Returns the barrier that keeps the directory of `name` from being made, if it is one of a
+    /// transaction.
+    pub(super) fn barrier_above(&self, name: RefName<'_>) -> Option<PathBuf> {
+        let (place, bare) = self.layout.locate(name);
+        let base = self.layout.dir(&place);
+        let bare = bare.as_bytes();
+        let slashes = bare.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        let mut above = slashes.map(|(at, _)| base.join(bytes_to_path(&bare[..at])));
+        above.find(|path| is_barrier(self.system.as_ref(), path))
+    }
+}
+
+/// Returns the path of the loose ref `name`.
+pub(super) fn target(files: &Files, name: RefName<'_>) -> PathBuf {
+    let (place, bare) = files.layout.locate(name);
+    super::join(files.layout.dir(&place), "", bare)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::backend::files::FilesBackend;
+    use crate::backend::{Backend, Locked, NewValue, Plan, Published, Refusal, Session, Write};
+    use crate::error::Reason;
+    use crate::layout::Layout;
+    use crate::oid::{ObjectFormat, ObjectId};
+    use crate::options::Options;
+    use crate::reflog::Signature;
+    use crate::system::System;
+    use crate::system::simulation::SimSystem;
+
+    const PULLS: [&str; 3] = ["refs/pull/1/head", "refs/pull/1/merge", "refs/pull/2/head"];
+
+    /// A repository with one loose ref, `refs/heads/dir/loose`.
+    fn repository() -> SimSystem {
+        let system = SimSystem::new(1);
+        for dir in ["/r/refs/heads/dir", "/r/refs/tags"] {
+            system.create_dir_all(Path::new(dir)).unwrap();
+        }
+        let mut loose = system
+            .create_new(Path::new("/r/refs/heads/dir/loose"), 0o666)
+            .unwrap();
+        loose.write_all(&[b'1'; 40]).unwrap();
+        system.sync_all();
+        system
+    }
+
+    /// What a process sees of it, which locks directories and waits for so long.
+    fn backend(process: &SimSystem, timeout: u64) -> FilesBackend {
+        let mut options = Options::simulated(ObjectFormat::Sha1);
+        options.directory_lock_min = 2;
+        options.files_ref_lock_timeout = LockTimeout::from_millis(timeout);
+        let layout = Layout::main(Path::new("/r"));
+        FilesBackend::new(Arc::new(process.clone()), layout, Arc::new(options))
+    }
+
+    fn name(text: &str) -> RefName<'_> {
+        RefName::from_disk(text.as_bytes())
+    }
+
+    /// Locks names, sorted, and gives why some are refused.
+    fn lock(session: &mut dyn Session, names: &[&str]) -> Vec<Refusal> {
+        let names: Vec<_> = names.iter().map(|text| name(text)).collect();
+        let mut refused = Vec::new();
+        let answer = &mut |_, locked| {
+            if let Locked::Refused(refusal) = locked {
+                refused.push(refusal);
+            }
+        };
+        session.lock(&names, false, answer).unwrap();
+        refused
+    }
+
+    fn locked<'b>(backend: &'b FilesBackend, names: &[&str]) -> Box<dyn Session + 'b> {
+        let mut session = backend.begin().unwrap();
+        session.lock_directories();
+        let refused = lock(session.as_mut(), names);
+        assert!(refused.is_empty(), "{refused:?}");
+        session
+    }
+
+    /// Returns the links below `refs/`: locks and barriers.
+    fn links(system: &SimSystem) -> Vec<String> {
+        fn below(system: &SimSystem, dir: &str, found: &mut Vec<String>) {
+            for entry in system.read_dir(Path::new(dir)).unwrap() {
+                let path = format!("{dir}/{}", String::from_utf8(entry.name).unwrap());
+                match entry.kind {
+                    FileKind::Directory => below(system, &path, found),
+                    FileKind::Symlink => found.push(path),
+                    _ => {}
+                }
+            }
+        }
+        let mut found = Vec::new();
+        below(system, "/r/refs", &mut found);
+        found.sort();
+        found
+    }
+
+    fn publish(mut session: Box<dyn Session + '_>, names: &[&str]) {
+        let oid = ObjectId::from_hex(&[b'2'; 40]).unwrap();
+        let write = |text| Write {
+            name: name(text),
+            value: NewValue::Direct {
+                oid: &oid,
+                peeled: None,
+            },
+        };
+        let writes = names.iter().map(|text| write(*text)).collect();
+        let nobody = || Ok(Signature::default());
+        session
+            .prepare(Plan::of(writes, Vec::new(), nobody))
+            .unwrap();
+        let published = session.publish().unwrap();
+        assert!(matches!(published, Published::Done { afterwards } if afterwards.is_empty()));
+    }
+
+    #[test]
+    fn a_missing_directory_is_locked_with_all_refs_in_it() {
+        let system = repository();
+        let (ours, other) = (
+            backend(&system.process(1), 0),
+            backend(&system.process(2), 0),
+        );
+        let names = [
+            "refs/heads/dir/loose",
+            "refs/heads/dir/new",
+            PULLS[0],
+            PULLS[1],
+            PULLS[2],
+        ];
+        let session = locked(&ours, &names);
+        assert_eq!(
+            links(&system),
+            [
+                "/r/refs/heads/dir/loose.lock",
+                "/r/refs/heads/dir/new.lock",
+                "/r/refs/pull",
+                "/r/refs/pull.lock"
+            ]
+        );
+        for text in ["refs/pull", "refs/pull/1/head", "refs/pull/9/deep/er"] {
+            let mut session = other.begin().unwrap();
+            let refused = lock(session.as_mut(), &[text]);
+            assert_eq!(
+                refused[0].reason,
+                Reason::CreateExists,
+                "{text}: {refused:?}"
+            );
+        }
+        let mut waiting = other.begin().unwrap();
+        let message = &lock(waiting.as_mut(), &["refs/pull/9/head"])[0].message;
+        let parts = [
+            "Unable to create '/r/refs/pull/9/head.lock': File exists.",
+            "The directory '/r/refs/pull' is locked as a whole. It is held by the refdb process 1",
+        ];
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+        assert_eq!(other.read(name("refs/pull/1/head")).unwrap(), None);
+        publish(session, &names);
+        assert_eq!(links(&system), [""; 0]);
+        let found = other.read(name("refs/pull/1/head")).unwrap().unwrap();
+        assert!(found.packed);
+        assert_eq!(lock(waiting.as_mut(), &["refs/pull/8/head"]).len(), 0);
+    }
+
+    #[test]
+    fn what_is_not_written_leaves_nothing() {
+        let system = repository();
+        let ours = backend(&system.process(1), 0);
+        drop(locked(&ours, &PULLS));
+        assert_eq!(links(&system), [""; 0]);
+        assert!(system.lstat(Path::new("/r/refs/pull")).is_err());
+    }
+
+    #[test]
+    fn most_refs_are_locked_one_by_one() {
+        let system = repository();
+        let ours = backend(&system.process(1), 0);
+        let bars = |names: &[&str]| {
+            let session = locked(&ours, names);
+            let mut links = links(&system);
+            drop(session);
+            links.retain(|link| !link.ends_with(".lock"));
+            links
+        };
+        // One ref alone, and refs that each worktree has for itself.
+        assert_eq!(bars(&["refs/heads/a/b", "refs/notes/a"]), [""; 0]);
+        assert_eq!(bars(&["refs/bisect/a/1", "refs/bisect/a/2"]), [""; 0]);
+        assert_eq!(bars(&["refs/pull/1/head", "refs/pull/2/head"]).len(), 1);
+        // The ref that has the name of the directory needs its lock for itself.
+        assert_eq!(
+            bars(&["refs/a", "refs/a-b", "refs/a/b", "refs/a/c"]),
+            [""; 0]
+        );
+        // Who does not publish at once keeps nobody from other names.
+        let mut session = ours.begin().unwrap();
+        assert_eq!(lock(session.as_mut(), &PULLS).len(), 0);
+        assert_eq!(links(&system).len(), 3);
+    }
+
+    #[test]
+    fn a_name_that_comes_later_is_locked_already() {
+        let system = repository();
+        let ours = backend(&system.process(1), 0);
+        let mut session = locked(&ours, &PULLS);
+        let later = ["refs/pull/3/head", "refs/pull"];
+        for text in later {
+            assert_eq!(lock(session.as_mut(), &[text]).len(), 0, "{text}");
+        }
+        assert_eq!(links(&system), ["/r/refs/pull", "/r/refs/pull.lock"]);
+        publish(session, &["refs/pull/1/head", "refs/pull/3/head"]);
+        let found = ours.read(name("refs/pull/3/head")).unwrap();
+        assert!(found.is_some_and(|found| found.packed));
+    }
+
+    #[test]
+    fn whoever_waits_for_a_name_holds_no_directory_behind_it() {
+        let system = repository();
+        let (ours, other) = (
+            backend(&system.process(1), 0),
+            backend(&system.process(2), 0),
+        );
+        let mut kept = other.begin().unwrap();
+        assert_eq!(lock(kept.as_mut(), &["refs/heads/dir/loose"]).len(), 0);
+        let mut session = ours.begin().unwrap();
+        session.lock_directories();
+        let before = ["refs/a/1", "refs/a/2", "refs/heads/dir/loose"];
+        assert_eq!(
+            lock(session.as_mut(), &[&before[..], &PULLS].concat()).len(),
+            1
+        );
+        // Those behind it were locked after the wait, and one by one.
+        let mut links = links(&system);
+        links.retain(|link| !link.ends_with(".lock"));
+        assert_eq!(links, ["/r/refs/a"]);
+    }
+
+    #[test]
+    fn a_directory_that_somebody_locked_is_waited_for() {
+        let system = repository();
+        let ours = backend(&system.process(1), 0);
+        let other = backend(&system.process(2), 300);
+        let session = locked(&ours, &PULLS);
+        let began = system.now();
+        let mut waiting = other.begin().unwrap();
+        assert_eq!(lock(waiting.as_mut(), &["refs/pull/9/head"]).len(), 1);
+        assert!(system.now() - began >= Duration::from_millis(300));
+        drop(session);
+    }
+
+    /// A process ends while it has locked `refs/pull`, and perhaps power fails.
+    fn died(lost: &[&str]) -> SimSystem {
+        let system = repository();
+        let process = system.process(1);
+        let ours = backend(&process, 0);
+        std::mem::forget(locked(&ours, &PULLS));
+        process.end();
+        for path in lost {
+            system.remove_file(Path::new(path)).unwrap();
+        }
+        system
+    }
+
+    #[test]
+    fn what_the_dead_locked_is_taken_over() {
+        for lost in [&[][..], &["/r/refs/pull.lock"], &["/r/refs/pull"]] {
+            for next in ["refs/pull/9/head", "refs/pull/1", "refs/pull"] {
+                let system = died(lost);
+                let other = backend(&system.process(2), 0);
+                let mut session = other.begin().unwrap();
+                let refused = lock(session.as_mut(), &[next]);
+                assert!(refused.is_empty(), "{lost:?}, {next}: {refused:?}");
+                publish(session, &[next]);
+                let found = other.read(name(next)).unwrap();
+                assert!(found.is_some_and(|found| !found.packed), "{lost:?}, {next}");
+                let mut left = links(&system);
+                // Nobody wants this lock, and what led to it is gone.
+                left.retain(|link| lost != ["/r/refs/pull"] || link != "/r/refs/pull.lock");
+                assert_eq!(left, [""; 0], "{lost:?}, {next}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_barrier_without_its_lock_goes_only_with_the_lock_free() {
+        let system = died(&["/r/refs/pull.lock"]);
+        // Git is about to write the ref.
+        system
+            .create_new(Path::new("/r/refs/pull.lock"), 0o666)
+            .unwrap();
+        let other = backend(&system.process(2), 0);
+        let mut session = other.begin().unwrap();
+        assert_eq!(lock(session.as_mut(), &["refs/pull/1/head"]).len(), 1);
+        assert_eq!(links(&system), ["/r/refs/pull"]);
+        system.remove_file(Path::new("/r/refs/pull.lock")).unwrap();
+        assert_eq!(lock(session.as_mut(), &["refs/pull/2/head"]).len(), 0);
+    }
+
+    #[test]
+    fn a_freeze_waits_for_the_living_and_passes_the_dead() {
+        let system = repository();
+        let ours = backend(&system.process(1), 0);
+        let session = locked(&ours, &PULLS);
+        let other = backend(&system.process(2), 0);
+        assert!(other.freeze().is_err());
+        assert_eq!(links(&system), ["/r/refs/pull", "/r/refs/pull.lock"]);
+        drop(session);
+        drop(other.freeze().unwrap());
+        drop(backend(&died(&[]).process(2), 0).freeze().unwrap());
+    }
+}
