@@ -16,7 +16,9 @@ pub(crate) const GIT_DIR: &str = "/repo/.git";
 
 /// Opens the store on a simulated disk.
 pub(crate) fn open(system: &SimSystem, format: RefFormat) -> Store {
-    let options = Options::simulated(ObjectFormat::Sha1);
+    let mut options = Options::simulated(ObjectFormat::Sha1);
+    // One ref is locked by itself, and several of a directory that is missing with it.
+    options.directory_lock_min = 2;
     let system = Arc::new(system.clone());
     Store::open(
         system,

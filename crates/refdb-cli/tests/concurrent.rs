@@ -18,6 +18,7 @@ use refdb_testkit::{RefFormat, for_every_format};
 
 const ROUNDS: usize = 25;
 const SHARED: &str = "refs/heads/shared";
+const TOGETHER: [&str; 3] = ["refs/pull/1/head", "refs/pull/2/head", "refs/pull/2/merge"];
 
 /// Who writes: refdb and Git in turns.
 const WRITERS: [Program; 5] = [
@@ -79,7 +80,7 @@ fn write(writer: usize, repo: &Repo, shared_moves: &AtomicUsize) -> Option<Strin
         );
         current = next;
         let commit: &String = rng.pick(commits);
-        move_shared(program, repo, commit, shared_moves);
+        move_shared(program, repo, &[SHARED], commit, shared_moves);
         if round % 10 == 9 {
             // Packing and compacting go on meanwhile; somebody else's being at it is fine.
             program.run(repo.path()).args(["pack-refs", "--all"]).run();
@@ -88,9 +89,9 @@ fn write(writer: usize, repo: &Repo, shared_moves: &AtomicUsize) -> Option<Strin
     current
 }
 
-/// Moves the shared branch from the value it has now, if nobody else is faster.
-fn move_shared(program: Program, repo: &Repo, next: &str, moves: &AtomicUsize) {
-    let list = ["for-each-ref", "--format=%(objectname)", SHARED];
+/// Moves `names`, which have one value, from the value they have now, if nobody else is faster.
+fn move_shared(program: Program, repo: &Repo, names: &[&str], next: &str, moves: &AtomicUsize) {
+    let list = ["for-each-ref", "--format=%(objectname)", names[0]];
     let old = program
         .run(repo.path())
         .args(list)
@@ -98,18 +99,40 @@ fn move_shared(program: Program, repo: &Repo, next: &str, moves: &AtomicUsize) {
         .text()
         .trim()
         .to_owned();
-    assert!(!old.is_empty(), "the shared branch is always there");
+    assert!(!old.is_empty(), "what is shared is always there");
     if old == next {
         return;
     }
-    let message = ["-m", "turn"];
+    let update = |name: &&str| format!("update {name} {next} {old}\n");
     let update = program
         .run(repo.path())
-        .arg("update-ref")
-        .args(message)
-        .args([SHARED, next, &old]);
+        .args(["update-ref", "-m", "turn", "--stdin"])
+        .stdin(names.iter().map(update).collect::<String>());
     if update.run().status.success() {
         moves.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Asserts that the reflogs of `names` are chains without a gap that tell of so many moves.
+fn assert_chains(repo: &Repo, names: &[&str], moves: &AtomicUsize) {
+    let state = repo.state();
+    let values: HashMap<_, _> = repo
+        .refs()
+        .into_iter()
+        .map(|listed| (listed.name.to_string(), listed.id))
+        .collect();
+    for name in names {
+        let chain = state.log(name);
+        // The first entry is the creation.
+        assert_eq!(
+            chain.len(),
+            moves.load(Ordering::SeqCst) + 1,
+            "the reflog of {name}"
+        );
+        for pair in chain.windows(2) {
+            assert_eq!(pair[0].new, pair[1].old, "the reflog of {name} has a gap");
+        }
+        assert_eq!(chain.last().map(|entry| &entry.new), values.get(*name));
     }
 }
 
@@ -187,15 +210,49 @@ for_every_format! {
                 assert_eq!(values.get(&name), last.as_ref(), "{name} lost an update");
             }
         }
-        let state = repo.state();
-        let chain = state.log(SHARED);
-        // The first entry is the creation.
-        assert_eq!(chain.len(), moves.load(Ordering::SeqCst) + 1, "the shared reflog");
-        for pair in chain.windows(2) {
-            assert_eq!(pair[0].new, pair[1].old, "the shared reflog has a gap");
-        }
-        assert_eq!(chain.last().map(|entry| &entry.new), values.get(SHARED));
+        assert_chains(&repo, &[SHARED], &moves);
         assert_eq!(locks(&repo.git_dir()), Vec::<PathBuf>::new(), "locks were left");
+        repo.assert_sound();
+    }
+
+    /// Directories come and go, and whoever writes the refs in one locks them one by one or, with
+    /// refdb, as a whole.
+    fn locked_directories_keep_everybody_out(format) {
+        let repo = Repo::init(format);
+        for (key, value) in [
+            ("core.filesRefLockTimeout", "60000"),
+            ("core.packedRefsTimeout", "60000"),
+            ("reftable.lockTimeout", "60000"),
+            ("refdb.directoryLockMin", "2"),
+            ("core.logAllRefUpdates", "always"),
+        ] {
+            repo.config(key, value);
+        }
+        let commits = &repo.objects().commits;
+        let create = |name: &&str| format!("create {name} {}\n", commits[0]);
+        repo.update_refs(TOGETHER.iter().map(create).collect::<String>());
+        let moves = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            let (repo, moves) = (&repo, &moves);
+            for (writer, program) in WRITERS.into_iter().enumerate() {
+                scope.spawn(move || {
+                    let mut rng = Rng::new(writer as u64);
+                    for round in 0..ROUNDS {
+                        let next: &String = rng.pick(commits);
+                        move_shared(program, repo, &TOGETHER, next, moves);
+                        if round % 3 == 2 {
+                            // Afterwards the directory is gone, unless somebody writes in it.
+                            program.run(repo.path()).args(["pack-refs", "--all"]).run();
+                        }
+                    }
+                });
+            }
+        });
+        assert!(moves.load(Ordering::SeqCst) > ROUNDS, "hardly anybody came through: {moves:?}");
+        assert_chains(&repo, &TOGETHER, &moves);
+        assert_eq!(locks(&repo.git_dir()), Vec::<PathBuf>::new(), "locks were left");
+        let barrier = repo.git_dir().join("refs/pull");
+        assert!(!barrier.is_symlink(), "a barrier was left");
         repo.assert_sound();
     }
 }

@@ -102,6 +102,11 @@ impl Process {
             let mut options = Options::simulated(format.our_objects());
             // Room for values so long that a few of them make a large table.
             options.reftable.block_size = 64 << 10;
+            // What takes the locks of refs in one object format takes those of directories in the
+            // other one.
+            if format.our_objects() == ObjectFormat::Sha256 {
+                options.directory_lock_min = 2;
+            }
             adjust(&mut options);
             let system = Arc::clone(&system);
             Store::open(system, layout, format.ours(), Arc::new(NoObjects), options)
@@ -206,6 +211,8 @@ fn repository(format: Format) -> SimSystem {
     let packed = [
         "refs/heads/both",
         "refs/heads/deep/er/packed",
+        "refs/pull/1/head",
+        "refs/pull/2/head",
         "refs/tags/v1",
     ];
     main(packed.map(|text| process.update(text, 1)).to_vec());
@@ -287,6 +294,23 @@ fn workloads() -> Vec<Workload> {
             edits.push(process.update("refs/heads/dir/loose", 6));
             edits.push(process.update("refs/heads/both", 6));
             commit(&process.main, edits)
+        }),
+        Workload::new("new directories, and an old one", Several, |process| {
+            let pull = ["1/head", "1/merge", "2/head"].map(|text| format!("refs/pull/{text}"));
+            let topic = ["a", "b"].map(|text| format!("refs/heads/topic/{text}"));
+            let update = |text: &String| process.update(text, 6);
+            let mut edits: Vec<_> = pull.iter().chain(&topic).map(update).collect();
+            edits.push(process.update("refs/heads/dir/new", 6));
+            edits.push(delete("refs/tags/v1"));
+            commit(&process.main, edits)
+        }),
+        Workload::new("packed refs without directories", Several, |process| {
+            let edits = vec![
+                process.update("refs/pull/1/head", 6),
+                delete("refs/pull/2/head"),
+                process.update("refs/pull/3/head", 6),
+            ];
+            commit(&process.linked, edits)
         }),
         Workload::new("delete nearly all", Several, |process| {
             let names = ["both", "deep/er/packed", "dir/loose", "main", "side"];
