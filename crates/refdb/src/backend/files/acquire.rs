@@ -28,18 +28,26 @@ impl FilesSession {
             self.held.push(Held::barred(name, bar));
             return Ok(());
         }
+        let mut looked_again = false;
         for _ in 0..BARRIERS_MAX {
             let error = match self.try_to_take(name, self.timeout) {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            let barrier = match error.kind() {
-                io::ErrorKind::NotFound => self.files.barrier_above(name),
-                _ => None,
+            let is_missing = error.kind() == io::ErrorKind::NotFound;
+            let barrier = if is_missing {
+                self.files.barrier_above(name)
+            } else {
+                None
             };
             let Some(barrier) = barrier else {
+                // It may have gone between the two looks.
+                if is_missing && !std::mem::replace(&mut looked_again, true) {
+                    continue;
+                }
                 return Err(Box::new(self.refuse(name, &error)));
             };
+            looked_again = false;
             // Whoever locked the directory is waited for.
             if let Err(error) = self.holder.pass(&barrier, self.timeout) {
                 return Err(Box::new(self.refuse_barred(name, &barrier, &error)));
