@@ -111,6 +111,31 @@ fn compare(format: Format, seeds: std::ops::Range<u64>) {
     assert_eq!(codes.len(), 2, "some streams end well and some do not");
 }
 
+/// Gives `text` to `update-ref --stdin` as a file, all of which is there from the beginning; returns
+/// what it made of these system calls. `None`, with the reason printed, where nobody can look on.
+fn traced(repo: &Repo, calls: &str, text: &str) -> Option<String> {
+    let strace = std::path::Path::new("/usr/bin/strace");
+    if !strace.exists() {
+        eprintln!("skipped: there is no /usr/bin/strace");
+        return None;
+    }
+    let input = repo.path().join("input");
+    std::fs::write(&input, text).expect("room for the input");
+    let trace = repo.path().join("trace");
+    let out = Command::new(strace)
+        .args(["-f", "-e", &format!("trace={calls}"), "-o"])
+        .arg(&trace)
+        .args([env!("CARGO_BIN_EXE_refdb"), "update-ref", "--stdin"])
+        .current_dir(repo.path())
+        .env_clear()
+        .envs(oracle::environment())
+        .stdin(std::fs::File::open(&input).expect("the input"))
+        .output()
+        .expect("strace starts");
+    assert!(out.status.success(), "{}", out.stderr.as_bstr());
+    Some(std::fs::read_to_string(trace).expect("strace writes text"))
+}
+
 for_every_format! {
     fn transactions_that_arrive_together_come_to_the_same(format) {
         compare(format, 0..80);
@@ -189,11 +214,6 @@ for_every_format! {
     }
 
     fn no_lock_is_kept_for_the_whole_of_a_long_stream(format) {
-        let strace = std::path::Path::new("/usr/bin/strace");
-        if !strace.exists() {
-            eprintln!("skipped: there is no /usr/bin/strace");
-            return;
-        }
         let repo = Repo::init(format);
         let id = &repo.objects().commits[0];
         // More than any machine checks in the time for which transactions are gathered.
@@ -201,21 +221,10 @@ for_every_format! {
         for at in 0..10_000 {
             writeln!(text, "start\ncreate refs/tags/{at} {id}\ncommit").expect("a string");
         }
-        let input = repo.path().join("input");
-        std::fs::write(&input, text).expect("room for the input");
-        let trace = repo.path().join("trace");
-        let mut program = Command::new(strace);
-        let status = program
-            .args(["-f", "-e", "trace=rename,renameat,renameat2", "-o"])
-            .arg(&trace)
-            .args([env!("CARGO_BIN_EXE_refdb"), "update-ref", "--stdin"])
-            .current_dir(repo.path())
-            .stdin(std::fs::File::open(&input).expect("the input"))
-            .stdout(Stdio::null())
-            .status();
-        assert!(status.expect("strace starts").success());
+        let Some(trace) = traced(&repo, "rename,renameat,renameat2", &text) else {
+            return;
+        };
         assert_eq!(repo.refs().len(), 10_000);
-        let trace = std::fs::read_to_string(trace).expect("strace writes text");
         let is_published = |line: &&str| {
             ["/tables.list\"", "\"packed-refs\""].iter().any(|name| line.contains(name))
         };
@@ -224,27 +233,16 @@ for_every_format! {
     }
 
     fn what_arrived_together_is_one_write(format) {
-        let strace = std::path::Path::new("/usr/bin/strace");
-        if !strace.exists() {
-            eprintln!("skipped: there is no /usr/bin/strace");
-            return;
-        }
         let repo = Repo::init(format);
         let id = &repo.objects().commits[0];
         let mut text = String::new();
         for at in 0..300 {
             writeln!(text, "start\ncreate refs/heads/{at} {id}\ncommit").expect("a string");
         }
-        let trace = repo.path().join("trace");
-        let ours = env!("CARGO_BIN_EXE_refdb");
-        let out = run_of(strace, repo.path())
-            .args(["-o", trace.to_str().expect("a plain path"), "-e", "trace=fsync,syncfs"])
-            .args([ours, "update-ref", "--stdin"])
-            .stdin(text)
-            .run();
-        assert_eq!(out.code(), 0, "{}", out.stderr.as_bstr());
+        let Some(trace) = traced(&repo, "fsync,syncfs", &text) else {
+            return;
+        };
         assert_eq!(repo.refs().len(), 300);
-        let trace = std::fs::read_to_string(trace).expect("strace writes text");
         let syncs = trace.lines().filter(|line| line.contains("sync")).count();
         assert!(syncs > 0 && syncs < 100, "{syncs} syncs for 300 transactions");
     }

@@ -160,9 +160,7 @@ impl Holder {
             pause = (pause * 3 / 2).min(PAUSE_MAX);
         }
     }
-}
 
-impl Holder {
     /// Waits until the barrier at `path` is gone.
     ///
     /// # Errors

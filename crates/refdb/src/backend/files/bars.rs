@@ -139,25 +139,24 @@ impl FilesSession {
         ranges: &mut Vec<Range<usize>>,
     ) {
         let names_min = NAMES_MIN.min(self.files.options.directory_lock_min);
-        let bytes = |at: usize| all.get(at).map_or(&b""[..], |name| name.as_bytes());
         let mut at = range.start;
-        while at < range.end {
-            let name = bytes(at);
+        while let Some(names) = all.get(at..range.end)
+            && let Some(name) = names.first().map(|name| name.as_bytes())
+        {
             let rest = name.strip_prefix(dir).unwrap_or_default();
             let Some(slash) = rest.iter().position(|&byte| byte == b'/') else {
                 at += 1;
                 continue;
             };
             let child = name.get(..dir.len() + slash + 1).unwrap_or_default();
-            let rest = all.get(at..range.end).unwrap_or_default();
-            let count = rest.partition_point(|name| name.as_bytes().starts_with(child));
+            let count = names.partition_point(|name| name.as_bytes().starts_with(child));
             let inner = at..at + count;
             at = inner.end;
             if count < names_min || is_per_worktree(name) {
                 continue;
             }
             let child_name = RefName::from_disk(child.strip_suffix(b"/").unwrap_or(child));
-            let path = target(&self.files, child_name);
+            let (_, path) = self.files.path(child_name);
             match self.files.system.lstat(&path) {
                 Ok(stat) if stat.kind == FileKind::Directory => {
                     self.bar_in(child, all, inner, ranges);
@@ -200,12 +199,6 @@ impl Files {
         let mut above = slashes.map(|(at, _)| base.join(bytes_to_path(&bare[..at])));
         above.find(|path| is_barrier(self.system.as_ref(), path))
     }
-}
-
-/// Returns the path of the loose ref `name`.
-pub(super) fn target(files: &Files, name: RefName<'_>) -> PathBuf {
-    let (place, bare) = files.layout.locate(name);
-    super::join(files.layout.dir(&place), "", bare)
 }
 
 #[cfg(test)]

@@ -179,8 +179,7 @@ impl FilesSession {
         barrier: &Path,
         error: &io::Error,
     ) -> Refusal {
-        let (place, bare) = self.files.layout.locate(name);
-        let path = super::join(self.files.layout.dir(&place), "", bare);
+        let (_, path) = self.files.path(name);
         Refusal {
             reason: Reason::CreateExists,
             message: describe_barred(self.files.system.as_ref(), &path, barrier, error),
