@@ -87,6 +87,8 @@ pub struct DirEntry {
 pub trait WriteFile: io::Write + Send {
     /// Makes the content durable (not the name: see [`System::sync_dir`]).
     fn sync(&mut self) -> io::Result<()>;
+    /// Dates the last change of the content, as time since 1970-01-01 UTC.
+    fn set_modified(&mut self, at: Duration) -> io::Result<()>;
 }
 
 /// A file open for reading at any place. While it is open, no other file gets its inode.

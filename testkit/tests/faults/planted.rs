@@ -90,6 +90,10 @@ impl WriteFile for Unsynced {
     fn sync(&mut self) -> io::Result<()> {
         Ok(())
     }
+
+    fn set_modified(&mut self, at: Duration) -> io::Result<()> {
+        self.0.set_modified(at)
+    }
 }
 
 /// A table whose footer is written after it was made durable.
@@ -115,6 +119,10 @@ impl io::Write for EarlySynced {
 impl WriteFile for EarlySynced {
     fn sync(&mut self) -> io::Result<()> {
         Ok(())
+    }
+
+    fn set_modified(&mut self, at: Duration) -> io::Result<()> {
+        self.0.set_modified(at)
     }
 }
 
@@ -145,6 +153,10 @@ impl io::Write for Misled {
 impl WriteFile for Misled {
     fn sync(&mut self) -> io::Result<()> {
         self.0.sync()
+    }
+
+    fn set_modified(&mut self, at: Duration) -> io::Result<()> {
+        self.0.set_modified(at)
     }
 }
 

@@ -87,6 +87,10 @@ impl WriteFile for OsFile {
     fn sync(&mut self) -> io::Result<()> {
         self.0.sync_all()
     }
+
+    fn set_modified(&mut self, at: Duration) -> io::Result<()> {
+        self.0.set_modified(UNIX_EPOCH + at)
+    }
 }
 
 impl ReadFile for OsFile {

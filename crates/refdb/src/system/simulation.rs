@@ -261,6 +261,15 @@ impl WriteFile for SimFile {
         }
         disk.sync_content(self.ino)
     }
+
+    fn set_modified(&mut self, at: Duration) -> io::Result<()> {
+        let mut disk = self.system.changing("set_modified", &self.path)?;
+        let clock = disk.clock;
+        let inode = disk.inode_mut(self.ino)?;
+        inode.mtime = at;
+        inode.ctime = clock;
+        Ok(())
+    }
 }
 
 impl ReadFile for SimFile {

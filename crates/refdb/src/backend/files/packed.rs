@@ -28,7 +28,8 @@ use crate::target::Target;
 pub(crate) const HEADER: &[u8] = b"# pack-refs with: ";
 
 /// A file that changed less than this before it was read may change again without its times
-/// telling: the clocks of file systems tick every few milliseconds.
+/// telling: the clocks of file systems tick every few milliseconds. When it changed is what its inode
+/// says; its content may be dated otherwise.
 const SETTLED_AFTER: Duration = Duration::from_millis(50);
 
 /// How many symbolic links the name of packed-refs is followed through.
@@ -167,7 +168,7 @@ impl PackedRefs {
         {
             return Ok(Arc::clone(&cached.snapshot));
         }
-        let settled = is_settled(self.system.now(), stat.mtime_ns);
+        let settled = is_settled(self.system.now(), stat.ctime_ns);
         // Should the file be replaced in this moment, the next look finds another inode.
         let bytes = self.system.map(&self.path).map_err(io)?;
         let snapshot = Arc::new(Snapshot::new(self.path.clone(), self.format, bytes)?);
@@ -188,7 +189,7 @@ impl PackedRefs {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Vec::new())),
             Err(error) => Err(Error::io("unable to read", &self.path, error)),
             Ok(stat) => {
-                let settled = is_settled(self.system.now(), stat.mtime_ns);
+                let settled = is_settled(self.system.now(), stat.ctime_ns);
                 Ok(settled.then(|| format!("{stat:?}").into_bytes()))
             }
         }
@@ -221,10 +222,10 @@ impl PackedRefs {
     }
 }
 
-fn is_settled(now: Duration, mtime_ns: i128) -> bool {
+fn is_settled(now: Duration, changed_ns: i128) -> bool {
     let now_ns = i128::try_from(now.as_nanos()).unwrap_or(i128::MAX);
     let settled_ns = i128::try_from(SETTLED_AFTER.as_nanos()).unwrap_or(i128::MAX);
-    now_ns.saturating_sub(mtime_ns) >= settled_ns
+    now_ns.saturating_sub(changed_ns) >= settled_ns
 }
 
 /// First bytes of ids, by their lowest six bits, which tells most other ids apart.

@@ -3,12 +3,17 @@
 //! Invariants:
 //! 1. Whoever rewrites holds `packed-refs.lock`.
 //! 2. Records that no edit names are carried through byte for byte, whatever is in them.
-//! 3. The header claims no more than is true: peeled values that the old file left open are looked
+//! 3. What replaces a file of this second is dated in the future, after that file. Git tells files
+//!    by second, length and inode, and the inode of a small file that was replaced is soon that of
+//!    the next but one: within one second, Git would take that for what it has read before, and
+//!    lose the updates in between.
+//! 4. The header claims no more than is true: peeled values that the old file left open are looked
 //!    up, or stay open.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use reftable::short;
 
@@ -17,10 +22,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lockfile::{Holder, LockFile, LockOptions, describe_refusal, suffixed};
 use crate::oid::ObjectId;
 use crate::options::{InvalidSettings, Options};
-use crate::system::System;
+use crate::system::{Stat, System, WriteFile};
 
 /// Bytes that are gathered before they are written.
 const BUFFER_LEN: usize = 1 << 18;
+
+/// Files that were changed so long one after the other have dates of different seconds.
+const DATES_APART_SECS: u64 = 1;
 
 /// What a name is to hold in packed-refs.
 #[derive(Clone, Debug)]
@@ -122,8 +130,22 @@ impl PackedLock {
         let mut file = out
             .into_inner()
             .map_err(|error| failed(error.into_error()))?;
+        self.date(file.as_mut())?;
         if options.fsync {
             file.sync().map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Dates the new file after the old one.
+    fn date(&self, file: &mut dyn WriteFile) -> Result<()> {
+        let old = match self.system.stat(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            old => old.map_err(|error| Error::io("unable to read", &self.path, error))?,
+        };
+        if let Some(date) = date_after(&old, self.system.now()) {
+            // A file system that does not allow it is no reason to write nothing.
+            let _ = file.set_modified(date);
         }
         Ok(())
     }
@@ -180,6 +202,21 @@ impl PackedLock {
     pub(super) fn leave(self) {
         self.lock.leave();
     }
+}
+
+/// Returns the date of a file that replaces `old`; `None` if its own will do.
+///
+/// Git dates its files by the clock, so that no other file has a date in the future, and every
+/// millisecond has another one: what was in between these two, and when that was dated, is not known.
+fn date_after(old: &Stat, now: Duration) -> Option<Duration> {
+    let since_1970 = |time_ns: i128| u64::try_from(time_ns / 1_000_000_000).unwrap_or(0);
+    let dated = since_1970(old.mtime_ns);
+    let changed = since_1970(old.ctime_ns).max(dated);
+    if changed.saturating_add(DATES_APART_SECS) < now.as_secs() {
+        return None;
+    }
+    let future = now.as_secs() + 1 + u64::from(now.subsec_millis());
+    Some(Duration::from_secs(future.max(dated.saturating_add(1))))
 }
 
 /// Returns whether Git's new file lies beside packed-refs; `path` is where packed-refs is, links
@@ -308,7 +345,7 @@ fn carry(
 mod tests {
     use super::*;
     use crate::oid::ObjectFormat;
-    use crate::system::Bytes;
+    use crate::system::{Bytes, FileKind};
 
     fn oid(digit: char) -> ObjectId {
         ObjectId::from_hex(digit.to_string().repeat(40).as_bytes()).unwrap()
@@ -331,6 +368,32 @@ mod tests {
             name: name.as_bytes(),
             value,
         }
+    }
+
+    #[test]
+    fn what_replaces_a_file_of_this_second_has_a_date_that_no_other_has() {
+        let seconds = Duration::from_secs;
+        let file = |dated: u64, changed: u64| Stat {
+            kind: FileKind::File,
+            len: 1,
+            dev: 1,
+            ino: 1,
+            mtime_ns: i128::from(dated) * 1_000_000_000,
+            ctime_ns: i128::from(changed) * 1_000_000_000 + 999_999_999,
+            uid: 0,
+            mode: 0o644,
+        };
+        let now = Duration::from_millis(1_000_000_070);
+        assert_eq!(date_after(&file(999_998, 999_998), now), None);
+        assert_eq!(date_after(&file(5, 999_998), now), None);
+        let date = Some(seconds(1_000_071));
+        assert_eq!(date_after(&file(999_999, 999_999), now), date);
+        assert_eq!(date_after(&file(1_000_000, 1_000_000), now), date);
+        assert_eq!(date_after(&file(5, 1_000_000), now), date);
+        assert_eq!(date_after(&file(1_000_070, 1_000_000), now), date);
+        let after = |dated| date_after(&file(dated, 5), now);
+        assert_eq!(after(1_000_071), Some(seconds(1_000_072)));
+        assert_eq!(after(4_000_000), Some(seconds(4_000_001)));
     }
 
     #[test]

@@ -1,9 +1,11 @@
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use super::publish::BATCH_MIN;
 use super::*;
 use crate::backend::{Locked, LogWrite, NewValue, Plan, Published, Refusal, Write};
 use crate::error::Reason;
@@ -1115,4 +1117,19 @@ fn a_file_too_long_for_a_ref_is_broken_and_not_read_to_its_end() {
     cursor.seek(b"refs/", b"refs/").unwrap();
     assert!(cursor.advance().unwrap());
     assert!(cursor.record().broken);
+}
+
+#[test]
+fn every_packed_refs_is_dated_a_whole_second_after_the_one_before() {
+    let fixture = fixture();
+    let names: Vec<String> = (0..BATCH_MIN).map(|at| format!("refs/x/{at}")).collect();
+    let dated = |path: PathBuf| path.metadata().unwrap().mtime();
+    let mut before = 0;
+    for turn in 1..5 {
+        let writes = names.iter().map(|name| (name.as_str(), direct(turn)));
+        fixture.apply(&writes.collect::<Vec<_>>());
+        let now = dated(fixture.path("packed-refs"));
+        assert!(now > before, "{now} after {before}");
+        before = now;
+    }
 }
