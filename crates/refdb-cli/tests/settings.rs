@@ -133,6 +133,29 @@ for_every_format! {
         }
     }
 
+    fn reflogs_that_are_there_go_on_where_none_is_made(format) {
+        let none: &[&str] = &[];
+        for gone in [none, &["HEAD"], &["refs/heads/main"], &["HEAD", "refs/heads/main"]] {
+            let twins = Twins::new(format);
+            for name in gone {
+                twins.same(".", &[], &["reflog", "drop", name], "");
+            }
+            for (args, input) in [
+                (&["update-ref", "-m", "of the branch", "refs/heads/main", "{c}"][..], ""),
+                (&["update-ref", "-m", "of HEAD", "HEAD", "HEAD^"], ""),
+                (&["update-ref", "--stdin"], "update refs/heads/main {c}\nupdate HEAD {c}\n"),
+                (&["update-ref", "--stdin"], "update HEAD {c}\nupdate refs/heads/side {c}\n"),
+                (&["update-ref", "-d", "refs/heads/main"], ""),
+                (&["update-ref", "-m", "again", "refs/heads/main", "{c}"], ""),
+                (&["update-ref", "--create-reflog", "-m", "made", "refs/heads/main", "HEAD^"], ""),
+                (&["update-ref", "-m", "the last", "refs/heads/main", "{c}"], ""),
+            ] {
+                twins.same(".", &[], &with(&["core.logAllRefUpdates=false"], args), input);
+                twins.assert_same_state();
+            }
+        }
+    }
+
     fn values_that_make_no_sense(format) {
         let twins = Twins::new(format);
         for key in [

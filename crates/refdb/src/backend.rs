@@ -209,6 +209,12 @@ pub(crate) trait Session {
     /// Reads a ref that is not locked by this session: used to follow symrefs that are only read.
     fn read(&mut self, name: RefName<'_>) -> Result<Option<Ref>>;
 
+    /// Returns whether `name` may have a reflog; true where finding out is no less work than reading
+    /// the ref.
+    fn may_have_log(&mut self, _name: RefName<'_>) -> Result<bool> {
+        Ok(true)
+    }
+
     /// Returns whether one of `names` is in packed-refs; `None` in a format that has none. Only a
     /// hook wants to know.
     fn any_packed(&self, names: &[RefName<'_>]) -> Result<Option<bool>>;

@@ -168,7 +168,14 @@ impl<'s> Transaction<'s> {
         }
         let ids = self.queue.take_ids();
         let format = self.backend.format();
-        let mut expansion = Expansion::new(&self.queue, ids, &order, self.batch, format);
+        let mut expansion = Expansion::new(
+            &self.queue,
+            ids,
+            &order,
+            self.batch,
+            format,
+            self.options.log_refs,
+        );
         let expanded = expansion.run(session.as_mut());
         let is_expanded = expanded.is_ok();
         let prepared = expanded.and_then(|()| {

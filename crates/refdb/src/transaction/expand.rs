@@ -11,6 +11,7 @@ use crate::backend::{RefFormat, Refusal, Session};
 use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
 use crate::name::{FormatOptions, RefName, RefNameBuf, is_well_formed};
 use crate::oid::ObjectId;
+use crate::options::LogRefs;
 use crate::resolve::{End, follow};
 use crate::target::Target;
 
@@ -27,6 +28,8 @@ pub(super) struct Expansion<'q> {
     pub(super) distinct: bool,
     pub(super) batch: bool,
     pub(super) format: RefFormat,
+    /// Whether a reflog may be made, by default or because an edit asks for it.
+    pub(super) creates_logs: bool,
     pub(super) updates: Vec<Update>,
     /// Where the updates behind the edits come from.
     pub(super) derived: Vec<Derived>,
@@ -84,6 +87,7 @@ impl<'q> Expansion<'q> {
         order: &'q Order,
         batch: bool,
         format: RefFormat,
+        log_refs: LogRefs,
     ) -> Self {
         let updates = (0..queue.len()).map(|edit| {
             let log_only = queue.is_log_only(edit);
@@ -105,6 +109,7 @@ impl<'q> Expansion<'q> {
             distinct: order.distinct,
             batch,
             format,
+            creates_logs: log_refs != LogRefs::None || queue.creates_logs(),
             updates: updates.collect(),
             derived: Vec::new(),
             derived_first: HashMap::new(),
@@ -271,9 +276,14 @@ impl<'q> Expansion<'q> {
         Ok(())
     }
 
-    /// Returns the ref that `HEAD` points to.
+    /// Returns the ref that `HEAD` points to, if that makes a difference: where it is updated itself,
+    /// or has a reflog or may get one.
     fn head_target(&self, session: &mut dyn Session) -> Result<Option<RefNameBuf>> {
-        let head = match session.read(RefName::from_disk(b"HEAD")) {
+        let name = RefName::from_disk(b"HEAD");
+        if !self.creates_logs && !self.has_value_for(b"HEAD") && !session.may_have_log(name)? {
+            return Ok(None);
+        }
+        let head = match session.read(name) {
             // A broken HEAD points nowhere, and must not be in the way of its own repair.
             Err(error) if error.kind() == ErrorKind::BrokenRef => None,
             head => head?,

@@ -64,7 +64,14 @@ impl<'s> Group<'s> {
         let order = queue.order();
         queue.check_unique(&order)?;
         let ids = queue.ids().clone();
-        let mut expansion = Expansion::new(queue, ids, &order, batch, self.format);
+        let mut expansion = Expansion::new(
+            queue,
+            ids,
+            &order,
+            batch,
+            self.format,
+            self.options.log_refs,
+        );
         let session = &mut self.session;
         let added = expansion
             .run(session)

@@ -68,7 +68,7 @@ pub(super) fn plan<'e>(
     let log = move |update| entry(expansion, ends, options, update);
     let committer = move || committer(options, system);
     let mut plan = Plan::new(writes, log, expansion.updates.len(), committer, initial);
-    plan.creates_logs = options.log_refs != LogRefs::None || expansion.queue.creates_logs();
+    plan.creates_logs = expansion.creates_logs;
     let ended = expansion.by_name().filter(|&update| {
         let state = &expansion.updates[update];
         let deletes = expansion.queue.deletes(expansion.edit(update));

@@ -49,9 +49,11 @@ impl KnownDirs {
         // One directory is asked for itself; among many, it pays to know how much is missing.
         let first = self.known.is_empty();
         let exists = self.exists(system, dir);
-        if !exists && !first {
+        if !exists {
             let mut uppermost = dir;
-            while let Some(above) = parent(uppermost).filter(|above| !self.exists(system, above)) {
+            while !first
+                && let Some(above) = parent(uppermost).filter(|above| !self.exists(system, above))
+            {
                 uppermost = above;
             }
             self.missing = Some(uppermost.to_vec());

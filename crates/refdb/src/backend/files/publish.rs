@@ -111,7 +111,7 @@ impl FilesSession {
 
     pub(super) fn prepare_plan(&mut self, plan: &Plan<'_>) -> Result<()> {
         self.assert_not_migrated()?;
-        self.planned.logs = log_appends(&self.files, plan)?;
+        self.planned.logs = log_appends(&self.files, plan, &mut self.log_dirs)?;
         let made = self.planned.whole_logs.plan(&plan.log_changes);
         self.planned
             .logs
@@ -565,10 +565,9 @@ pub(super) fn add_parent(dirs: &mut BTreeSet<PathBuf>, path: &Path) {
 
 /// Puts the entries of the plan together by reflog, each reflog's in order. Left out is what has no
 /// reflog for want of its directory: often that is everything.
-fn log_appends(files: &Files, plan: &Plan<'_>) -> Result<Vec<LogAppend>> {
+fn log_appends(files: &Files, plan: &Plan<'_>, dirs: &mut KnownDirs) -> Result<Vec<LogAppend>> {
     let mut appends: Vec<LogAppend> = Vec::new();
     let mut known: HashMap<&[u8], usize> = HashMap::new();
-    let mut dirs = KnownDirs::default();
     // An entry that comes before the one that makes the reflog is written too.
     let made = plan.logs().filter(|(_, entry)| entry.create);
     let made: HashSet<&[u8]> = made.map(|(_, entry)| entry.name.as_bytes()).collect();

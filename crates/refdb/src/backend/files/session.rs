@@ -19,6 +19,7 @@ use bstr::ByteSlice;
 use super::bars::Bars;
 use super::current::Current;
 use super::directories::EmptyDirs;
+use super::known_dirs::KnownDirs;
 use super::loose::{self, Loose};
 use super::packed::{Forwards, Snapshot};
 use super::packed_cursor::PackedCursor;
@@ -51,6 +52,7 @@ pub(super) struct FilesSession {
     pub(super) created_last: bool,
     pub(super) empty_dirs: EmptyDirs,
     pub(super) planned: Planned,
+    pub(super) log_dirs: KnownDirs,
     // packed-refs as it was after the last locks were taken.
     packed: Option<Arc<Snapshot>>,
 }
@@ -130,6 +132,7 @@ impl FilesSession {
             empty_dirs: EmptyDirs::default(),
             packed: None,
             planned: Planned::default(),
+            log_dirs: KnownDirs::default(),
         }
     }
 
@@ -373,6 +376,13 @@ impl Session for FilesSession {
 
     fn read(&mut self, name: RefName<'_>) -> Result<Option<Ref>> {
         self.files.read(name)
+    }
+
+    fn may_have_log(&mut self, name: RefName<'_>) -> Result<bool> {
+        // Often there are no reflogs at all: then the plan's entries need no further look.
+        let (_, path) = self.files.log_path(name);
+        let system = self.files.system.as_ref();
+        Ok(self.log_dirs.have_parent(system, &path) && self.files.log_exists(name)?)
     }
 
     fn any_packed(&self, names: &[RefName<'_>]) -> Result<Option<bool>> {
