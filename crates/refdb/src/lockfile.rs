@@ -17,8 +17,10 @@
 pub(crate) mod journal;
 pub(crate) mod owner;
 mod takeover;
+mod watch;
 
 pub(crate) use takeover::{is_barrier, sweep, sweep_all, take_over};
+pub(crate) use watch::JournalWatch;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

@@ -44,7 +44,7 @@ use super::cursor::Cursor;
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
-use crate::lockfile::{Holder, LockOptions, journal};
+use crate::lockfile::{Holder, JournalWatch, LockOptions};
 use crate::name::{RefName, RefNameBuf, is_safe};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::options::Options;
@@ -70,6 +70,7 @@ struct Files {
     layout: Layout,
     options: Arc<Options>,
     packed: PackedRefs,
+    journal: JournalWatch,
     /// The reflogs that were found to hold lines that are no entries.
     damaged_logs: Mutex<BTreeSet<PathBuf>>,
 }
@@ -78,12 +79,14 @@ impl FilesBackend {
     pub(crate) fn new(system: Arc<dyn System>, layout: Layout, options: Arc<Options>) -> Self {
         let path = layout.common_dir().join("packed-refs");
         let packed = PackedRefs::new(Arc::clone(&system), path, options.object_format);
+        let journal = JournalWatch::new(&system, layout.common_dir());
         FilesBackend {
             files: Arc::new(Files {
                 system,
                 layout,
                 options,
                 packed,
+                journal,
                 damaged_logs: Mutex::default(),
             }),
         }
@@ -105,7 +108,7 @@ impl Files {
 
     /// Finishes what a process that ended left unfinished.
     fn recover(&self) -> Result<()> {
-        journal::recover(&self.system, self.layout.common_dir())
+        self.journal.recover()
     }
 
     /// Returns who takes the locks of a new transaction.

@@ -31,8 +31,8 @@ use super::cursor::{Cursor, ListCursor, OverCursor};
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
-use crate::lockfile::journal::{self, Journal, Steps};
-use crate::lockfile::{Holder, LockOptions, sweep};
+use crate::lockfile::journal::{Journal, Steps};
+use crate::lockfile::{Holder, JournalWatch, LockOptions, sweep};
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::options::Options;
@@ -45,15 +45,18 @@ pub(crate) struct ReftableBackend {
     system: Arc<dyn System>,
     layout: Layout,
     options: Arc<Options>,
+    journal: JournalWatch,
     stacks: Mutex<HashMap<Place, Arc<Stack>>>,
 }
 
 impl ReftableBackend {
     pub(crate) fn new(system: Arc<dyn System>, layout: Layout, options: Arc<Options>) -> Self {
+        let journal = JournalWatch::new(&system, layout.common_dir());
         ReftableBackend {
             system,
             layout,
             options,
+            journal,
             stacks: Mutex::new(HashMap::new()),
         }
     }
@@ -91,7 +94,7 @@ impl ReftableBackend {
 
     /// Finishes what a process that ended left unfinished.
     fn recover(&self) -> Result<()> {
-        journal::recover(&self.system, self.layout.common_dir())
+        self.journal.recover()
     }
 
     /// Commits what is about to be done in several stacks.

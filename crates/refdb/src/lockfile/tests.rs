@@ -139,6 +139,29 @@ fn recovery_puts_in_place_what_its_transaction_wrote_and_nothing_else() {
 }
 
 #[test]
+fn a_store_looks_for_a_journal_now_and_then() {
+    let system = repository();
+    let shared: Arc<dyn System> = Arc::new(system.clone());
+    let watch = JournalWatch::new(&shared, Path::new(DIR));
+    let looks = || {
+        let before = system.op_count();
+        watch.recover().unwrap();
+        system.op_count() > before
+    };
+    assert!(looks() && !looks());
+    system.sleep(Duration::from_millis(8));
+    assert!(!looks());
+    system.sleep(Duration::from_millis(3));
+    assert!(looks() && !looks());
+    // Its own look is not put off by one that failed.
+    system.sleep(Duration::from_millis(11));
+    let foreign = b"refdb journal 1\nx";
+    let mut file = system.create_new(&at("refdb.journal"), 0o666).unwrap();
+    file.write_all(foreign).unwrap();
+    assert!(watch.recover().is_err() && watch.recover().is_err());
+}
+
+#[test]
 fn a_journal_of_another_version_is_left_to_that_version() {
     let system = repository();
     let shared: Arc<dyn System> = Arc::new(system.clone());
