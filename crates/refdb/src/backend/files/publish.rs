@@ -572,12 +572,12 @@ fn log_appends(files: &Files, plan: &Plan<'_>, dirs: &mut KnownDirs) -> Result<V
     let made = plan.logs().filter(|(_, entry)| entry.create);
     let made: HashSet<&[u8]> = made.map(|(_, entry)| entry.name.as_bytes()).collect();
     for (_, entry) in plan.logs() {
-        let who = plan.who(&entry)?;
         let name = entry.name.as_bytes();
         let create = !made.is_empty() && made.contains(name);
         if !create && !dirs.have_parent(files.system.as_ref(), &files.log_path(entry.name).1) {
             continue;
         }
+        let who = plan.who(&entry)?;
         let index = *known.entry(name).or_insert(appends.len());
         if index == appends.len() {
             appends.push(LogAppend {
