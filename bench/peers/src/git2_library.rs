@@ -46,7 +46,8 @@ impl Library for Git2 {
         let mut count = 0;
         for reference in self.0.references_glob(&format!("{prefix}*"))? {
             let reference = reference?;
-            count += usize::from(reference.target().is_some() && !reference.name_bytes().is_empty());
+            count +=
+                usize::from(reference.target().is_some() && !reference.name_bytes().is_empty());
         }
         Ok(count)
     }

@@ -20,11 +20,7 @@ pub fn open(git_dir: &Path) -> Result<Box<dyn Library>> {
 }
 
 impl Gix {
-    fn write(
-        &self,
-        items: &[Item],
-        change: impl Fn(gix_hash::ObjectId) -> Change,
-    ) -> Result<()> {
+    fn write(&self, items: &[Item], change: impl Fn(gix_hash::ObjectId) -> Change) -> Result<()> {
         let mut edits = Vec::with_capacity(items.len());
         for item in items {
             let id = gix_hash::ObjectId::from_hex(item.id.as_bytes())?;
@@ -32,7 +28,10 @@ impl Gix {
             edits.push(RefEdit::new(name, change(id)));
         }
         let fail = gix_lock::acquire::Fail::Immediately;
-        self.0.transaction().prepare(edits, fail, fail)?.commit(None)?;
+        self.0
+            .transaction()
+            .prepare(edits, fail, fail)?
+            .commit(None)?;
         Ok(())
     }
 }

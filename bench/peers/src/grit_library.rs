@@ -52,7 +52,8 @@ impl Library for Grit {
     fn list(&self, prefix: &str) -> Result<usize> {
         let mut count = 0;
         self.0.for_each_ref(prefix, &mut |entry| {
-            count += usize::from(matches!(entry.value, RawRef::Direct(_)) && !entry.name.is_empty());
+            count +=
+                usize::from(matches!(entry.value, RawRef::Direct(_)) && !entry.name.is_empty());
             ControlFlow::Continue(())
         })?;
         Ok(count)

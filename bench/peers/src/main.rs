@@ -1,9 +1,10 @@
 //! refdb beside other libraries: the same operations on the same data, in one process.
 //!
 //! Each library works on its own copy of a repository that Git made, with the same names and
-//! values; the libraries take turns, the figure is the median of the runs, and after each run Git
-//! lists the repository. refdb checks that every object exists, which the others do not; none waits
-//! for the disk (`core.fsync=none`).
+//! values, and from the same bytes: Git packs what the writes before left, as after a clone or `git
+//! gc`. The libraries take turns, the figure is the median of the runs, and
+//! after each run Git lists the repository. refdb checks that every object exists, which the others
+//! do not; none waits for the disk (`core.fsync=none`).
 //!
 //! ```text
 //! refdb-bench-peers [--refs N] [--runs N] [--formats files,reftable]
@@ -32,10 +33,14 @@ struct Item {
     id: String,
 }
 
-/// What is asked of a library. Every call is one transaction.
+/// What is asked of a library. Every call is one transaction, unless it says otherwise.
 trait Library {
     /// Creates refs that must not exist.
     fn create(&self, items: &[Item]) -> Result<()>;
+    /// Creates refs that must not exist, each in a transaction of its own.
+    fn create_each(&self, items: &[Item]) -> Result<()> {
+        items.chunks(1).try_for_each(|one| self.create(one))
+    }
     /// Gives refs another value, whatever they had.
     fn update(&self, items: &[Item]) -> Result<()>;
     /// Deletes refs.
@@ -76,40 +81,66 @@ const PEERS: &[Peer] = &[
     },
 ];
 
+/// The folders of branches.
+const TEAMS: usize = 89;
+
 /// One operation: what is measured, with the refs of the job.
 struct Operation {
     name: &'static str,
+    /// What it starts from.
+    from: Start,
     run: fn(&dyn Library, &Job) -> Result<()>,
+}
+
+/// What an operation finds in the repository.
+enum Start {
+    /// Nothing: it is a new one, for this operation alone.
+    New,
+    /// What the library itself left there.
+    AsLeft,
+    /// What Git made of it with `pack-refs --all`.
+    Packed,
 }
 
 const OPERATIONS: &[Operation] = &[
     Operation {
         name: "create all",
+        from: Start::AsLeft,
         run: |library, job| library.create(&job.first),
     },
     Operation {
         name: "create a tenth more",
+        from: Start::Packed,
         run: |library, job| library.create(&job.more),
     },
     Operation {
         name: "update all",
+        from: Start::Packed,
         run: |library, job| library.update(&job.second),
     },
     Operation {
         name: "list all",
+        from: Start::Packed,
         run: |library, job| expect(library.list("refs/")?, job.first.len() + job.more.len()),
     },
     Operation {
-        name: "list a prefix",
+        name: "list each of 89 prefixes",
+        from: Start::AsLeft,
         run: |library, job| {
-            let prefix = "refs/heads/team-07/";
+            let prefixes = (0..TEAMS).map(|team| format!("refs/heads/team-{team:02}/"));
+            let counts = prefixes.map(|prefix| library.list(&prefix));
+            let sum = counts.sum::<Result<usize>>()?;
             let all = job.first.iter().chain(&job.more);
-            let count = all.filter(|item| item.name.starts_with(prefix)).count();
-            expect(library.list(prefix)?, count)
+            expect(
+                sum,
+                all.filter(|item| item.name.starts_with("refs/heads/team-"))
+                    .count(),
+            )
         },
     },
     Operation {
         name: "look up 1,000 names",
+        from: Start::AsLeft,
         run: |library, job| {
             let step = (job.first.len() / 1000).max(1);
             for item in job.first.iter().step_by(step).take(1000) {
@@ -121,11 +152,18 @@ const OPERATIONS: &[Operation] = &[
         },
     },
     Operation {
-        name: "200 transactions of one ref",
-        run: |library, job| job.singles.chunks(1).try_for_each(|one| library.create(one)),
+        name: "200 transactions of one ref, among all",
+        from: Start::AsLeft,
+        run: |library, job| library.create_each(&job.singles),
+    },
+    Operation {
+        name: "200 transactions of one ref, in a new repository",
+        from: Start::New,
+        run: |library, job| library.create_each(&job.singles),
     },
     Operation {
         name: "delete all",
+        from: Start::Packed,
         run: |library, job| {
             library.delete(&job.singles)?;
             library.delete(&job.more)?;
@@ -134,6 +172,8 @@ const OPERATIONS: &[Operation] = &[
     },
     Operation {
         name: "create all again",
+        // What deletions leave behind is part of it.
+        from: Start::AsLeft,
         run: |library, job| library.create(&job.first),
     },
 ];
@@ -167,7 +207,7 @@ impl Job {
             items
         };
         let name = |at: usize| match at % 4 {
-            0 => format!("refs/heads/team-{:02}/feature-{at:07}", at % 89),
+            0 => format!("refs/heads/team-{:02}/feature-{at:07}", at % TEAMS),
             1 => format!("refs/pull/{}/head", at / 4),
             2 => format!("refs/remotes/origin/topic/{:02}/{at:07}", at % 53),
             _ => format!("refs/tags/release-{:03}/v{at:07}", at % 211),
@@ -214,7 +254,10 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Settings> {
                     "reftable" => Ok(Format::REFTABLE_SHA1),
                     _ => Err(format!("unknown ref format '{name}'")),
                 };
-                settings.formats = value.split(',').map(named).collect::<std::result::Result<_, _>>()?;
+                settings.formats = value
+                    .split(',')
+                    .map(named)
+                    .collect::<std::result::Result<_, _>>()?;
             }
             _ => return Err(format!("unknown option '{option}'").into()),
         }
@@ -231,7 +274,11 @@ fn run(settings: &Settings) -> Result<()> {
         settings.refs, settings.runs
     );
     for &format in &settings.formats {
-        let name = if format == Format::FILES_SHA1 { "files" } else { "reftable" };
+        let name = if format == Format::FILES_SHA1 {
+            "files"
+        } else {
+            "reftable"
+        };
         let peers: Vec<&Peer> = PEERS
             .iter()
             .filter(|peer| peer.formats.contains(&name))
@@ -241,7 +288,10 @@ fn run(settings: &Settings) -> Result<()> {
             // Another library begins in each run, so that none always finds the caches warm.
             for turn in 0..peers.len() {
                 let at = (turn + run) % peers.len();
-                for (operation, time) in measure(settings, format, peers[at])?.into_iter().enumerate() {
+                for (operation, time) in measure(settings, format, peers[at])?
+                    .into_iter()
+                    .enumerate()
+                {
                     times.entry((operation, at)).or_default().push(time);
                 }
             }
@@ -254,12 +304,25 @@ fn run(settings: &Settings) -> Result<()> {
 
 /// Has a library do every operation once, and Git look at what came of it.
 fn measure(settings: &Settings, format: Format, peer: &Peer) -> Result<Vec<Duration>> {
-    let repo = Repo::init_bare(format);
-    repo.config("core.fsync", "none");
+    let begin = || {
+        let repo = Repo::init_bare(format);
+        repo.config("core.fsync", "none");
+        let library = (peer.open)(&repo.git_dir())?;
+        Ok::<_, Box<dyn std::error::Error>>((repo, library))
+    };
+    let (repo, library) = begin()?;
     let job = Job::new(&repo, settings.refs);
-    let library = (peer.open)(&repo.git_dir())?;
     let mut times = Vec::new();
     for operation in OPERATIONS {
+        let new = match operation.from {
+            Start::New => Some(begin()?),
+            Start::AsLeft => None,
+            Start::Packed => {
+                repo.git(["pack-refs", "--all"]).run().text();
+                None
+            }
+        };
+        let library = new.as_ref().map_or(&library, |(_, library)| library);
         let start = Instant::now();
         (operation.run)(library.as_ref(), &job)
             .map_err(|error| format!("{format}, {}, {}: {error}", peer.name, operation.name))?;
@@ -275,7 +338,10 @@ fn measure(settings: &Settings, format: Format, peer: &Peer) -> Result<Vec<Durat
     let listed: Vec<&str> = listing.lines().collect();
     if listed != expected {
         let counts = format!("{} refs instead of {}", listed.len(), expected.len());
-        let pair = listed.iter().zip(&expected).find(|(listed, expected)| listed != expected);
+        let pair = listed
+            .iter()
+            .zip(&expected)
+            .find(|(listed, expected)| listed != expected);
         return Err(format!("after {}, Git lists others: {counts}, {pair:?}", peer.name).into());
     }
     Ok(times)

@@ -55,7 +55,8 @@ impl Library for Refdb {
         refs.seek_prefix(prefix.as_bytes())?;
         let mut count = 0;
         while let Some(record) = refs.next()? {
-            count += usize::from(record.target.oid().is_some() && !record.name.as_bytes().is_empty());
+            count +=
+                usize::from(record.target.oid().is_some() && !record.name.as_bytes().is_empty());
         }
         Ok(count)
     }
