@@ -2,9 +2,9 @@
 //!
 //! Each library works on its own copy of a repository that Git made, with the same names and
 //! values, and from the same bytes: Git packs what the writes before left, as after a clone or `git
-//! gc`. The libraries take turns, the figure is the median of the runs, and
-//! after each run Git lists the repository. refdb checks that every object exists, which the others
-//! do not; none waits for the disk (`core.fsync=none`).
+//! gc`. The libraries take turns, the figure is the median of the runs, and after each run Git lists
+//! the repository. refdb checks that every object exists, which the others do not; none waits for the
+//! disk (`core.fsync=none`).
 //!
 //! ```text
 //! refdb-bench-peers [--refs N] [--runs N] [--formats files,reftable]

@@ -89,7 +89,8 @@ impl WriteFile for OsFile {
     }
 
     fn set_modified(&mut self, at: Duration) -> io::Result<()> {
-        self.0.set_modified(UNIX_EPOCH + at)
+        let at = UNIX_EPOCH.checked_add(at);
+        self.0.set_modified(at.ok_or(io::ErrorKind::InvalidInput)?)
     }
 }
 

@@ -206,8 +206,8 @@ impl PackedLock {
 
 /// Returns the date of a file that replaces `old`; `None` if its own will do.
 ///
-/// Git dates its files by the clock, so that no other file has a date in the future, and every
-/// millisecond has another one: what was in between these two, and when that was dated, is not known.
+/// Git dates its files by the clock, so that none of them has a date in the future. Of those that were
+/// dated here only the last one is known, if it is still there: each millisecond has another date.
 fn date_after(old: &Stat, now: Duration) -> Option<Duration> {
     let since_1970 = |time_ns: i128| u64::try_from(time_ns / 1_000_000_000).unwrap_or(0);
     let dated = since_1970(old.mtime_ns);

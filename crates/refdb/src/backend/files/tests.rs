@@ -1132,4 +1132,12 @@ fn every_packed_refs_is_dated_a_whole_second_after_the_one_before() {
         assert!(now > before, "{now} after {before}");
         before = now;
     }
+    // No date on a disk is too late for a write, whatever its own one is then.
+    let last = std::time::UNIX_EPOCH + Duration::from_secs(i64::MAX as u64);
+    let packed = fs::File::options()
+        .write(true)
+        .open(fixture.path("packed-refs"));
+    packed.unwrap().set_modified(last).unwrap();
+    fixture.apply(&[("refs/x/0", NewValue::Deleted)]);
+    assert_eq!(fixture.read("refs/x/0"), None);
 }
