@@ -1,7 +1,8 @@
 //! Which directories of reflogs exist.
 //!
 //! Each is looked at once: nobody else makes a reflog of a ref whose lock is held here, so that
-//! what was missing under the locks is as good as missing until they are released.
+//! what was missing under the locks is as good as missing until they are released. For a ref that is
+//! locked later, all is looked at anew.
 //!
 //! Invariant: a directory counts as missing only if it, or one above it, was looked for in vain.
 

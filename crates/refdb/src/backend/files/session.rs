@@ -52,6 +52,7 @@ pub(super) struct FilesSession {
     pub(super) created_last: bool,
     pub(super) empty_dirs: EmptyDirs,
     pub(super) planned: Planned,
+    // What was found under the locks that are held.
     pub(super) log_dirs: KnownDirs,
     // packed-refs as it was after the last locks were taken.
     packed: Option<Arc<Snapshot>>,
@@ -305,6 +306,7 @@ impl Session for FilesSession {
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()> {
         let first = self.held.len();
+        self.log_dirs = KnownDirs::default();
         self.held.reserve(names.len());
         let unopposed = self.take_together(names);
         let mut taken = Vec::with_capacity(names.len());
@@ -413,6 +415,7 @@ impl FilesSession {
     /// Takes the lock of a name that the transaction did not lock beforehand.
     pub(super) fn take_unseen(&mut self, name: RefName<'_>) -> Result<usize> {
         let index = self.held.len();
+        self.log_dirs = KnownDirs::default();
         let refused = |refusal: Box<Refusal>| {
             let message = format!("cannot lock ref '{name}': {}", refusal.message);
             Error::new(ErrorKind::Locked, message)

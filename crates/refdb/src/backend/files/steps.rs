@@ -23,7 +23,6 @@ impl FilesSession {
             // These have an order of their own, in which nothing gets lost.
             return Ok(None);
         }
-        let mut dirs = KnownDirs::default();
         let system = std::sync::Arc::clone(&self.files.system);
         let mut log_unlinks = Vec::new();
         for index in std::mem::take(&mut self.planned.log_unlinks) {
@@ -31,7 +30,7 @@ impl FilesSession {
                 continue;
             };
             let (_, path) = self.files.log_path(held.name.as_name());
-            match log_stat(system.as_ref(), &mut dirs, &path)?.map(|stat| stat.kind) {
+            match log_stat(system.as_ref(), &mut self.log_dirs, &path)?.map(|stat| stat.kind) {
                 Some(FileKind::File) => log_unlinks.push(index),
                 Some(FileKind::Directory) => self.planned.log_dirs.push(path),
                 _ => {}
@@ -48,6 +47,7 @@ impl FilesSession {
         if !several && planned.log_unlinks.is_empty() {
             return Ok(None);
         }
+        let mut dirs = std::mem::take(&mut self.log_dirs);
         let steps = self.steps(&mut dirs)?;
         if self.files.options.fsync {
             self.sync_locks()?;

@@ -1141,3 +1141,19 @@ fn every_packed_refs_is_dated_a_whole_second_after_the_one_before() {
     fixture.apply(&[("refs/x/0", NewValue::Deleted)]);
     assert_eq!(fixture.read("refs/x/0"), None);
 }
+
+#[test]
+fn a_reflog_that_was_made_before_its_ref_was_locked_gets_its_entry() {
+    let fixture = fixture();
+    let mut session = fixture.backend.begin().unwrap();
+    lock(session.as_mut(), &[name("refs/heads/a")], false);
+    assert!(!session.may_have_log(name("HEAD")).unwrap());
+    fixture.write("logs/refs/heads/b", "");
+    lock(session.as_mut(), &[name("refs/heads/b")], false);
+    let entries = [log("refs/heads/b", "later", false)];
+    session
+        .prepare(plan(&[("refs/heads/b", direct(2))], &entries))
+        .unwrap();
+    session.publish().unwrap();
+    assert!(fixture.text("logs/refs/heads/b").ends_with("later\n"));
+}
