@@ -22,6 +22,7 @@
 pub mod answer;
 pub mod clone_like;
 pub mod damage;
+pub mod dialogue;
 pub mod fixture;
 pub mod format;
 pub mod generate;

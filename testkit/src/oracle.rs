@@ -21,6 +21,8 @@ use std::thread;
 
 use bstr::ByteSlice;
 
+use crate::dialogue::Dialogue;
+
 /// The name of author and committer.
 pub const NAME: &str = "Ann Tester";
 /// The mail address of author and committer.
@@ -68,7 +70,7 @@ pub struct Output {
     /// What it wrote to standard error.
     pub stderr: Vec<u8>,
     /// The command line, for messages.
-    command: String,
+    pub(crate) command: String,
 }
 
 /// Begins a run of Git in `dir`.
@@ -181,6 +183,16 @@ impl GitRun {
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> GitRun {
         self.stdin = bytes.into();
         self
+    }
+
+    /// Starts the program, to be talked to. What [`GitRun::stdin`] was given is not said.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be run.
+    pub fn begin(mut self) -> Dialogue {
+        let line = describe(&self.command);
+        Dialogue::begin(&mut self.command, line)
     }
 
     /// Runs Git to its end.

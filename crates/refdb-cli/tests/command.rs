@@ -2,11 +2,12 @@
 //! input, its own words.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use bstr::ByteSlice;
+use refdb_testkit::dialogue::Dialogue;
 use refdb_testkit::repo::Repo;
 use refdb_testkit::{Format, for_every_format, oracle};
 
@@ -46,51 +47,19 @@ fn assert_ok(out: &Output) {
     assert!(out.status.success(), "{}", out.stderr.as_bstr());
 }
 
-/// A run of `update-ref --stdin` that is talked to.
-struct Dialogue {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
-}
-
-impl Dialogue {
-    fn begin(repo: &Repo, args: &[&str]) -> Dialogue {
-        let args = [&["update-ref", "--stdin"], args].concat();
-        let mut child = command(repo, &args)
-            .stdin(Stdio::piped())
-            .spawn()
-            .expect("the program can be run");
-        Dialogue {
-            stdin: child.stdin.take(),
-            stdout: BufReader::new(child.stdout.take().expect("it is a pipe")),
-            child,
-        }
-    }
-
-    fn say(&mut self, text: &str) {
-        let stdin = self.stdin.as_mut().expect("not yet ended");
-        stdin.write_all(text.as_bytes()).expect("the program reads");
-    }
-
-    fn hear(&mut self) -> String {
-        let mut line = String::new();
-        self.stdout
-            .read_line(&mut line)
-            .expect("the program writes");
-        line
-    }
-
-    fn end(mut self) -> bool {
-        drop(self.stdin.take());
-        self.child.wait().expect("the program ends").success()
-    }
+/// Begins a run of `update-ref --stdin` that is talked to.
+fn begin(repo: &Repo, args: &[&str]) -> Dialogue {
+    oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path())
+        .args(["update-ref", "--stdin"])
+        .args(args)
+        .begin()
 }
 
 for_every_format! {
     fn each_line_of_a_dialogue_is_answered_at_once(format) {
         let repo = Repo::init(format);
         let [one, two] = [&repo.objects().commits[0], &repo.objects().commits[1]];
-        let mut dialogue = Dialogue::begin(&repo, &[]);
+        let mut dialogue = begin(&repo, &[]);
         dialogue.say("start\n");
         assert_eq!(dialogue.hear(), "start: ok\n");
         // The end of a line may come later than its beginning.
@@ -105,19 +74,19 @@ for_every_format! {
         dialogue.say(&format!("start\nupdate refs/heads/a {two} {one}\nabort\n"));
         assert_eq!(dialogue.hear(), "start: ok\n");
         assert_eq!(dialogue.hear(), "abort: ok\n");
-        assert!(dialogue.end());
+        assert!(dialogue.end().status.success());
         assert_eq!(repo.refs()[0].id, *one);
     }
 
     fn records_of_a_dialogue_may_arrive_in_pieces(format) {
         let repo = Repo::init(format);
         let one = &repo.objects().commits[0];
-        let mut dialogue = Dialogue::begin(&repo, &["-z"]);
+        let mut dialogue = begin(&repo, &["-z"]);
         dialogue.say("start\0create refs/heads/a\0");
         assert_eq!(dialogue.hear(), "start: ok\n");
         dialogue.say(&format!("{one}\0commit\0"));
         assert_eq!(dialogue.hear(), "commit: ok\n");
-        assert!(dialogue.end());
+        assert!(dialogue.end().status.success());
         assert_eq!(repo.refs()[0].id, *one);
     }
 
@@ -127,7 +96,7 @@ for_every_format! {
         let lines: String = (0..4_000)
             .map(|number| format!("create refs/heads/{number} {one}\n"))
             .collect();
-        let mut dialogue = Dialogue::begin(&repo, &[]);
+        let mut dialogue = begin(&repo, &[]);
         dialogue.say(&format!("start\n{lines}prepare\n"));
         assert_eq!(dialogue.hear(), "start: ok\n");
         assert_eq!(dialogue.hear(), "prepare: ok\n");
@@ -138,7 +107,7 @@ for_every_format! {
         // After a mistake the program ends, whether or not there may be more to read.
         dialogue.say("start\ncreate refs/heads/.. 1\n");
         assert_eq!(dialogue.hear(), "start: ok\n");
-        assert_eq!(dialogue.child.wait().expect("it ends").code(), Some(128));
+        assert_eq!(dialogue.wait().status.code(), Some(128));
     }
 
     fn many_refs_in_one_input(format) {

@@ -9,9 +9,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bstr::ByteSlice;
@@ -283,24 +281,11 @@ for_every_format! {
         write(&commits[0]);
         let kept = repo.git_dir().join("kept");
         fs::hard_link(&packed, &kept).expect("a second name");
-        let mut git = Command::new(oracle::program())
-            .args(["update-ref", "--stdin"])
-            .current_dir(repo.path())
-            .env_clear()
-            .envs(oracle::environment())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("Git can be run");
-        let mut to_git = git.stdin.take().expect("it is a pipe");
-        let mut from_git = BufReader::new(git.stdout.take().expect("it is a pipe")).lines();
+        let mut git = oracle::git(repo.path()).args(["update-ref", "--stdin"]).begin();
         // A name in place of a value makes Git read packed-refs.
-        let script = format!("start\nupdate refs/heads/x {name}\nprepare\ncommit\n");
-        to_git.write_all(script.as_bytes()).expect("Git reads");
-        let answers = from_git.by_ref().take(3);
-        let answers: Vec<_> = answers.map(|line| line.expect("Git writes")).collect();
-        assert_eq!(answers, ["start: ok", "prepare: ok", "commit: ok"]);
+        git.say(&format!("start\nupdate refs/heads/x {name}\nprepare\ncommit\n"));
+        let answers = [git.hear(), git.hear(), git.hear()];
+        assert_eq!(answers, ["start: ok\n", "prepare: ok\n", "commit: ok\n"]);
         write(&commits[1]);
         write(&commits[2]);
         let dated = packed.metadata().and_then(|file| file.modified()).expect("a date");
@@ -309,11 +294,8 @@ for_every_format! {
         file.set_modified(dated).expect("a file of ours");
         fs::rename(&kept, &packed).expect("a file of ours");
         let [old, new] = [&commits[0], &commits[3]];
-        let script = format!("start\nupdate {name} {new} {old}\nprepare\ncommit\n");
-        to_git.write_all(script.as_bytes()).expect("Git reads");
-        drop(to_git);
-        let out = git.wait_with_output().expect("Git ends");
-        drop(from_git);
+        git.say(&format!("start\nupdate {name} {new} {old}\nprepare\ncommit\n"));
+        let out = git.end();
         assert!(!out.status.success(), "Git took the old value for the present one");
         assert!(out.stderr.contains_str(&commits[2]), "{}", out.stderr.as_bstr());
     }

@@ -7,8 +7,6 @@
 #![allow(clippy::print_stderr, reason = "says what was measured")]
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use refdb_testkit::oracle;
@@ -28,30 +26,19 @@ fn name(writer: usize, number: usize) -> String {
 /// Commits one transaction after the other through a session; returns how many.
 fn write(repo: &Repo, writer: usize, until: Instant) -> usize {
     let commits = &repo.objects().commits;
-    let mut child = Command::new(env!("CARGO_BIN_EXE_refdb"))
+    let mut session = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path())
         .args(["update-ref", "--stdin"])
-        .current_dir(repo.path())
-        .env_clear()
-        .envs(oracle::environment())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    let mut stdin = child.stdin.take().expect("a pipe");
-    let mut answers = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        .begin();
     let mut count = 0;
     while Instant::now() < until {
         let (name, id) = (name(writer, count), &commits[count % commits.len()]);
-        let text = format!("start\nupdate {name} {id}\ncommit\n");
-        stdin.write_all(text.as_bytes()).expect("it reads");
-        for expected in ["start: ok", "commit: ok"] {
-            let answer = answers.next().expect("an answer").expect("text");
-            assert_eq!(answer, expected, "writer {writer}");
+        session.say(&format!("start\nupdate {name} {id}\ncommit\n"));
+        for expected in ["start: ok\n", "commit: ok\n"] {
+            assert_eq!(session.hear(), expected, "writer {writer}");
         }
         count += 1;
     }
-    drop(stdin);
-    assert!(child.wait().expect("it ends").success());
+    session.end().ok();
     count
 }
 
