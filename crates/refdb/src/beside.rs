@@ -2,12 +2,15 @@
 //! before them.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Range;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, Scope, ScopedJoinHandle};
+
+use crate::system::beside_this_thread;
 
 /// From so many things on it is worth a thread.
 pub(crate) const COUNT_MIN: usize = 16 << 10;
@@ -21,6 +24,18 @@ pub(crate) const BATCH: usize = 1 << 10;
 /// So many batches may wait.
 const WAITING_MAX: usize = 4;
 
+/// Starts a second thread. Perhaps none is to be had.
+pub(crate) fn start<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> io::Result<ScopedJoinHandle<'scope, T>> {
+    let stand_apart = beside_this_thread();
+    thread::Builder::new().spawn_scoped(scope, move || {
+        stand_apart();
+        work()
+    })
+}
+
 /// Does both, the second in a second thread, and returns what came of them.
 pub(crate) fn both<A, B: Send>(
     first: impl FnOnce() -> A,
@@ -32,7 +47,7 @@ pub(crate) fn both<A, B: Send>(
         second.take().map(|second| second())
     };
     thread::scope(|scope| {
-        let other = thread::Builder::new().spawn_scoped(scope, take);
+        let other = start(scope, take);
         let done = first();
         // Perhaps no thread was to be had.
         let other = match other {
@@ -52,7 +67,7 @@ pub(crate) fn beside<T: Send, R>(
     let next = || (make.lock().unwrap_or_else(PoisonError::into_inner))();
     thread::scope(|scope| {
         let (sender, receiver) = sync_channel(WAITING_MAX);
-        let made = thread::Builder::new().spawn_scoped(scope, move || {
+        let made = start(scope, move || {
             // Nobody takes any more after an error.
             while let Some(thing) = next()
                 && sender.send(thing).is_ok()
@@ -139,7 +154,7 @@ where
     thread::scope(|scope| {
         let (sender, receiver) = sync_channel(WAITING_MAX);
         // Perhaps no thread is to be had: then nothing is received.
-        let _other = thread::Builder::new().spawn_scoped(scope, move || {
+        let _other = start(scope, move || {
             let mut make = other();
             loop {
                 let turn = claim();

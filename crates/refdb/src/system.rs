@@ -22,6 +22,7 @@ mod os;
 mod process;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
+mod threads;
 mod tree;
 
 use std::fmt;
@@ -36,6 +37,7 @@ pub(crate) use map::MAP_MIN;
 pub use os::OsSystem;
 pub(crate) use os::bytes_to_path;
 pub use process::{Guard, ProcessIdentity, ProcessState};
+pub use threads::beside_this_thread;
 pub(crate) use tree::remove_empty_tree;
 
 /// What a path names.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use reftable::short::{self, common_prefix, first_word};
 
-use crate::beside::COUNT_MIN;
+use crate::beside::{COUNT_MIN, start};
 
 /// Up to so many names are sorted by comparing them whole.
 const SMALL: usize = 12;
@@ -25,7 +25,7 @@ pub(super) fn sort_by_name<'n>(indices: &mut [usize], name: impl Fn(usize) -> &'
     let (low, high) = indices.split_at_mut(indices.len() / 2);
     let is_sorted = std::thread::scope(|scope| {
         let name = &name;
-        let other = std::thread::Builder::new().spawn_scoped(scope, move || sort_part(high, name));
+        let other = start(scope, move || sort_part(high, name));
         sort_part(low, name);
         // Perhaps no thread is to be had.
         other.is_ok_and(|other| other.join().is_ok())

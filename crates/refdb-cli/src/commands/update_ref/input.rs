@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{mem, thread};
 
 use bstr::ByteSlice;
+use refdb::system::beside_this_thread;
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, read};
 
@@ -107,7 +108,9 @@ impl Input {
     /// Lets a second thread read on. Perhaps none is to be had: then this one does.
     fn read_ahead(&mut self, reader: Arc<Mutex<Reader>>) {
         let (sender, receiver) = sync_channel(WAITING_MAX);
+        let stand_apart = beside_this_thread();
         let read = move || {
+            stand_apart();
             while let Some(piece) = lock(&reader).next().transpose()
                 && sender.send(piece).is_ok()
             {}
