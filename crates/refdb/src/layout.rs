@@ -78,6 +78,12 @@ impl Layout {
         (place, RefName::from_disk(class.bare()))
     }
 
+    /// Returns whether all names are kept in the common directory as they are; `false` tells nothing.
+    pub(crate) fn keeps_together(&self, names: &[RefName<'_>]) -> bool {
+        let mut names = names.iter();
+        !self.is_linked() && names.all(|name| name.as_bytes().starts_with(b"refs/"))
+    }
+
     /// Returns the directory of a place.
     pub fn dir<'a>(&'a self, place: &'a Place) -> &'a Path {
         match place {

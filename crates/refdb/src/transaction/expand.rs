@@ -149,6 +149,12 @@ impl<'q> Expansion<'q> {
         self.rejections
     }
 
+    /// Returns whether there is no ref of the name of one of the updates.
+    pub(super) fn misses_any(&self) -> bool {
+        let mut currents = self.updates.iter().map(|update| update.current);
+        currents.any(|current| current == Current::Missing)
+    }
+
     /// Returns whether the ref `name` is given a value, or verified, by an update that stands.
     pub(super) fn has_value_for(&self, name: &[u8]) -> bool {
         self.value_update(name)

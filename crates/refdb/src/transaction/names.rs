@@ -25,6 +25,9 @@ pub(super) fn check(
     initial: bool,
     format: RefFormat,
 ) -> Result<()> {
+    if !expansion.misses_any() {
+        return Ok(());
+    }
     let Names {
         values,
         parents,

@@ -25,6 +25,9 @@ pub(super) fn symref_ends(
     format: RefFormat,
 ) -> Result<Ends> {
     let mut ends = Ends::new();
+    if !expansion.queue.has_targets() {
+        return Ok(ends);
+    }
     for update in 0..expansion.updates.len() {
         let Action::Symbolic(target) = expansion.queue.action(expansion.edit(update)) else {
             continue;
@@ -69,12 +72,14 @@ pub(super) fn plan<'e>(
     let committer = move || committer(options, system);
     let mut plan = Plan::new(writes, log, expansion.updates.len(), committer, initial);
     plan.creates_logs = expansion.creates_logs;
-    let ended = expansion.by_name().filter(|&update| {
-        let state = &expansion.updates[update];
-        let deletes = expansion.queue.deletes(expansion.edit(update));
-        deletes && state.current == Current::Missing && !state.rejected && !state.log_only
-    });
-    plan.ended = ended.map(|update| expansion.name(update)).collect();
+    if expansion.misses_any() {
+        let ended = expansion.by_name().filter(|&update| {
+            let state = &expansion.updates[update];
+            let deletes = expansion.queue.deletes(expansion.edit(update));
+            deletes && state.current == Current::Missing && !state.rejected && !state.log_only
+        });
+        plan.ended = ended.map(|update| expansion.name(update)).collect();
+    }
     plan
 }
 

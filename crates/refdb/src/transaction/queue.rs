@@ -5,6 +5,8 @@
 //! for each edit. Memory that is touched for the first time costs more than anything else that is
 //! done to an edit.
 
+use std::cmp::Ordering;
+
 use reftable::short;
 
 use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
@@ -33,6 +35,8 @@ pub(super) struct Queue {
     edits: Vec<Queued>,
     /// Whether a short look told that the last name is well-formed.
     is_plain: bool,
+    /// How the names follow each other.
+    sequence: Sequence,
     logs: Vec<LogEdit>,
     /// Whether an edit asks for a reflog to be made.
     creates_logs: bool,
@@ -47,6 +51,16 @@ pub(super) struct Order {
     pub(super) edits: Vec<usize>,
     /// Whether no two edits are of one name.
     pub(super) distinct: bool,
+}
+
+/// How names follow each other: the last of these that is so of two neighbours.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Sequence {
+    /// Each is greater than the one before.
+    Increasing,
+    /// None is less than the one before.
+    Sorted,
+    Unsorted,
 }
 
 /// One edit.
@@ -206,6 +220,7 @@ impl Queue {
             messages: Vec::new(),
             edits: Vec::new(),
             is_plain: false,
+            sequence: Sequence::Increasing,
             logs: Vec::new(),
             creates_logs: false,
             known: Vec::new(),
@@ -317,7 +332,10 @@ impl Queue {
     }
 
     pub(super) fn add(&mut self, edit: &Edit<'_>, objects: &dyn Objects) -> Result<()> {
-        let is_plain = self.goes_on_plainly(&edit.name);
+        let (shared, sequence) = self.beside_last(&edit.name);
+        let seen = if self.is_plain { shared } else { 0 };
+        // Names often come in their order, where most of a name was seen already.
+        let is_plain = goes_on_well(&edit.name, seen);
         if !is_plain {
             check_name(edit)?;
         }
@@ -372,18 +390,26 @@ impl Queue {
         };
         self.creates_logs |= edit.create_log;
         self.is_plain = is_plain;
+        self.sequence = self.sequence.max(sequence);
         self.edits.push(queued);
         Ok(())
     }
 
-    /// Returns whether a short look tells that a name is well-formed, and so that of a ref that may be
-    /// changed in any way. Names often come in their order, where most of a name was seen already.
-    fn goes_on_plainly(&self, name: &[u8]) -> bool {
-        let last = self.edits.last().filter(|_| self.is_plain);
-        let seen = last.map_or(0, |last| {
-            short::common_prefix(last.name.of(&self.names), name)
-        });
-        goes_on_well(name, seen)
+    /// Returns how many bytes a name begins with that the last one begins with as well, and how it
+    /// follows that one.
+    fn beside_last(&self, name: &[u8]) -> (usize, Sequence) {
+        let Some(last) = self.edits.last() else {
+            return (0, Sequence::Increasing);
+        };
+        let last = last.name.of(&self.names);
+        let shared = short::common_prefix(last, name);
+        // The end of a name comes before any byte.
+        let sequence = match last.get(shared).cmp(&name.get(shared)) {
+            Ordering::Less => Sequence::Increasing,
+            Ordering::Equal => Sequence::Sorted,
+            Ordering::Greater => Sequence::Unsorted,
+        };
+        (shared, sequence)
     }
 
     /// Keeps a message: most edits have that of the one before. Returns its position.
@@ -460,11 +486,10 @@ impl Queue {
     /// Returns the order of the edits by their names.
     pub(super) fn order(&self) -> Order {
         let mut edits: Vec<usize> = (0..self.edits.len()).collect();
-        let increases = |edits: &[usize]| edits.is_sorted_by(|&a, &b| self.name(a) < self.name(b));
-        let mut distinct = increases(&edits);
-        if !distinct && !edits.is_sorted_by_key(|&edit| self.name(edit)) {
+        let mut distinct = self.sequence == Sequence::Increasing;
+        if self.sequence == Sequence::Unsorted {
             sort_by_name(&mut edits, |edit| self.name(edit).as_bytes());
-            distinct = increases(&edits);
+            distinct = edits.is_sorted_by(|&a, &b| self.name(a) < self.name(b));
         }
         Order { edits, distinct }
     }

@@ -106,8 +106,13 @@ impl Session for ReftableSession<'_> {
         _stop_at_refusal: bool,
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()> {
-        for name in names {
-            let (place, bare) = self.backend.layout.locate(*name);
+        let layout = &self.backend.layout;
+        let together = match !names.is_empty() && layout.keeps_together(names) {
+            true => Some(self.part(&Place::Common)?),
+            false => None,
+        };
+        for name in names.iter().filter(|_| together.is_none()) {
+            let (place, bare) = layout.locate(*name);
             let part = self.part(&place)?;
             // It is the end of the name: the whole of it, if it is as long.
             self.parts[part].renamed |= bare.as_bytes().len() != name.as_bytes().len();
@@ -119,7 +124,6 @@ impl Session for ReftableSession<'_> {
             }
             return Ok(());
         }
-        let layout = &self.backend.layout;
         let parts: Vec<(&Place, &Stack, &[Arc<Table>])> = self
             .parts
             .iter()
@@ -130,12 +134,18 @@ impl Session for ReftableSession<'_> {
         let walker = || {
             let mut walks: Vec<Walk<'_>> = parts.iter().map(|part| Walk::new(part.2)).collect();
             let parts = parts.as_slice();
+            let locate = move |name| {
+                if let Some(at) = together {
+                    return (at, name);
+                }
+                let (place, bare) = layout.locate(name);
+                let at = parts.iter().position(|part| *part.0 == place);
+                (at.expect("every place has got a part"), bare)
+            };
             move |batch: Range<usize>| {
                 let mut locked = Vec::with_capacity(batch.len());
                 for name in &names[batch] {
-                    let (place, bare) = layout.locate(*name);
-                    let at = parts.iter().position(|part| *part.0 == place);
-                    let at = at.expect("every place has got a part");
+                    let (at, bare) = locate(*name);
                     let (walk, stack) = (&mut walks[at], parts[at].1);
                     let is_whole = bare.as_bytes().len() == name.as_bytes().len();
                     locked.push(match walk.find(stack, bare)? {
