@@ -648,6 +648,29 @@ mod tests {
     }
 
     #[test]
+    fn edits_are_ordered_by_name_as_they_come() {
+        for (names, edits, distinct) in [
+            (&["a", "a-b", "a/b", "ab"][..], &[0, 1, 2, 3][..], true),
+            (&["a/b", "a-b", "ab"], &[1, 0, 2], true),
+            (&["b", "b/c", "b"], &[0, 2, 1], false),
+            (&["b", "a", "c", "c"], &[1, 0, 2, 3], false),
+        ] {
+            let mut queue = Queue::new(ObjectFormat::Sha1);
+            for name in names {
+                let name = format!("refs/heads/{name}");
+                let edit = Edit::delete(RefName::new(&name).unwrap());
+                queue.add(&edit, &NoObjects).unwrap();
+            }
+            let order = queue.order();
+            assert_eq!(
+                (order.edits.as_slice(), order.distinct),
+                (edits, distinct),
+                "{names:?}"
+            );
+        }
+    }
+
+    #[test]
     fn two_edits_of_one_name_are_refused_and_entries_are_not() {
         let mut queue = Queue::new(ObjectFormat::Sha1);
         let name = RefName::new("refs/heads/a").unwrap();
