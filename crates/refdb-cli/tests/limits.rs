@@ -388,7 +388,9 @@ fn bombs(count: usize, stated: Option<u32>) -> Vec<u8> {
     for offset in [0, 0, 0, 24_u64, 0] {
         footer.extend(offset.to_be_bytes());
     }
-    footer.extend(crc32fast::hash(&footer).to_be_bytes());
+    let mut crc = flate2::Crc::new();
+    crc.update(&footer);
+    footer.extend(crc.sum().to_be_bytes());
     table.extend(footer);
     table
 }

@@ -125,7 +125,8 @@ impl<'r> Revisions<'r> {
     /// `Misuse` for a question without an answer, such as one beyond the end of a reflog; `Corrupt`
     /// or `Io` for the files.
     pub fn resolve(&self, expression: &[u8]) -> Result<Option<ObjectId>> {
-        if expression.find_iter("^{").nth(PEELS_MAX).is_some() {
+        let peels = expression.windows(2).filter(|pair| pair == b"^{");
+        if peels.count() > PEELS_MAX {
             return Err(Error::new(
                 ErrorKind::Misuse,
                 format!("a revision can have no more than {PEELS_MAX} suffixes '^{{...}}'"),

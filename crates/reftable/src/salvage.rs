@@ -13,7 +13,7 @@ use crate::block::Block;
 use crate::check::{Finding, TableSection};
 use crate::error::Result;
 use crate::hash::HashId;
-use crate::header::{Footer, Header};
+use crate::header::{Footer, Header, checksum};
 use crate::key::split_key;
 use crate::record::{Codec, LogCodec, LogRecord, Params, RefCodec, RefRecord};
 use crate::table::Table;
@@ -88,7 +88,7 @@ fn footer_start(data: &[u8], hash: HashId) -> Option<usize> {
     let copy = data.get(start..)?;
     let header = Header::decode(copy).ok()?;
     let (fields, sum) = copy.split_at_checked(copy.len().checked_sub(4)?)?;
-    let is_whole = sum == crc32fast::hash(fields).to_be_bytes();
+    let is_whole = sum == checksum(fields).to_be_bytes();
     (header.version == hash.version() && is_whole).then_some(start)
 }
 

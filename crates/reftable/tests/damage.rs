@@ -115,7 +115,9 @@ fn repair(bytes: &mut [u8]) {
         return;
     };
     let (fields, crc) = bytes[start..].split_at_mut(footer_len - 4);
-    crc.copy_from_slice(&crc32fast::hash(fields).to_be_bytes());
+    let mut sum = flate2::Crc::new();
+    sum.update(fields);
+    crc.copy_from_slice(&sum.sum().to_be_bytes());
 }
 
 #[test]

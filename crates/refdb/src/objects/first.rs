@@ -4,7 +4,9 @@
 //! longer than all the rest that it does. What is not found here at once, or is stored as a
 //! difference from something else, is left to the database, which also says what is wrong.
 
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use gix_pack::{data, index};
@@ -19,6 +21,10 @@ const PACKS_MAX: usize = 8;
 
 /// Whoever opens an index reads a part of it. In vain that should not take long.
 const INDEX_LEN_MAX: u64 = 8 << 20;
+
+/// Before its data, an object in a pack has no more bytes than that: its kind and length, and which
+/// object it is a difference from.
+const ENTRY_LEN_MAX: usize = 64;
 
 /// Returns kind and size of an object in the folder `objects`; `None` if the database has to be asked.
 pub(super) fn header(objects: &Path, format: ObjectFormat, oid: &ObjectId) -> Option<Header> {
@@ -50,12 +56,23 @@ fn packed(objects: &Path, format: ObjectFormat, oid: &ObjectId) -> Option<Header
     indices.iter().find_map(|path| {
         let index = index::File::at(path, gix_kind(format)).ok()?;
         let offset = index.pack_offset_at_index(index.lookup(to_gix(oid))?);
-        let pack = data::File::at(path.with_extension("pack"), gix_kind(format)).ok()?;
-        let entry = pack.entry(offset).ok()?;
+        let entry = entry(&path.with_extension("pack"), offset, format)?;
         let kind = kind_from_gix(entry.header.as_kind()?);
         let size = entry.decompressed_size;
         Some(Header { kind, size })
     })
+}
+
+/// Reads what a pack says of the object at an offset.
+fn entry(pack: &Path, offset: u64, format: ObjectFormat) -> Option<data::Entry> {
+    // The library maps all of it, and asks the processor how its path is hashed best.
+    let pack = File::open(pack).ok()?;
+    let mut start = [0; data::header::SIZE];
+    pack.read_exact_at(&mut start, 0).ok()?;
+    data::header::decode(&start).ok()?;
+    let mut bytes = [0; ENTRY_LEN_MAX];
+    let count = pack.read_at(&mut bytes, offset).ok()?;
+    data::Entry::from_bytes(bytes.get(..count)?, offset, gix_kind(format)).ok()
 }
 
 #[cfg(test)]

@@ -106,7 +106,7 @@ impl Format {
                     ErrorKind::Config,
                     format!(
                         "unknown ref storage format: '{}'",
-                        format_name(value.as_bstr())
+                        format_and_path(value.as_bstr()).0
                     ),
                 )
             })?;
@@ -144,8 +144,8 @@ fn check_version(version: i32, unknown: &[&BStr], v1: &[&BStr]) -> Result<()> {
 
 /// Reads `<format>` or `<format>://<path>`; `None` when the format is unknown.
 fn ref_storage(value: &BStr, common_dir: &Path) -> Option<(RefFormat, Option<PathBuf>)> {
-    let format = RefFormat::from_name(format_name(value).to_str().ok()?)?;
-    let path = value.split_once_str("://").map(|(_, path)| path);
+    let (name, path) = format_and_path(value);
+    let format = RefFormat::from_name(name.to_str().ok()?)?;
     let path = path.filter(|path| !path.is_empty());
     Some((
         format,
@@ -153,9 +153,15 @@ fn ref_storage(value: &BStr, common_dir: &Path) -> Option<(RefFormat, Option<Pat
     ))
 }
 
-fn format_name(value: &BStr) -> &BStr {
-    let name = value.split_once_str("://").map(|(name, _)| name.as_bstr());
-    name.unwrap_or(value)
+/// Takes `<format>` or `<format>://<path>` apart, as short as it is without a search that asks the
+/// processor what it can do.
+fn format_and_path(value: &BStr) -> (&BStr, Option<&[u8]>) {
+    const BETWEEN: &[u8] = b"://";
+    let at = value.windows(BETWEEN.len()).position(|it| it == BETWEEN);
+    match at.and_then(|at| value.split_at_checked(at)) {
+        Some((name, rest)) => (name.as_bstr(), rest.get(BETWEEN.len()..)),
+        None => (value, None),
+    }
 }
 
 fn boolean(name: &BStr, value: Option<&BStr>) -> Result<bool> {

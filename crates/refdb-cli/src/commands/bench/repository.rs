@@ -9,8 +9,8 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use flate2::Compression;
 use flate2::write::ZlibEncoder;
+use flate2::{Compression, Crc};
 use refdb::{ObjectFormat, ObjectId, RefFormat};
 
 /// Commits in the pack.
@@ -133,9 +133,10 @@ impl Pack {
         let oid =
             gix_object::compute_hash(gix_hash::Kind::Sha1, kind, data).map_err(io::Error::other)?;
         let oid = ObjectId::from_bytes(oid.as_bytes()).expect("it has the length of a hash");
-        let checksum = crc32fast::hash(self.bytes.get(start..).unwrap_or_default());
+        let mut checksum = Crc::new();
+        checksum.update(self.bytes.get(start..).unwrap_or_default());
         let offset = u32::try_from(start).map_err(io::Error::other)?;
-        self.entries.push((oid, checksum, offset));
+        self.entries.push((oid, checksum.sum(), offset));
         Ok(oid)
     }
 

@@ -16,6 +16,13 @@ use super::trailers::TrailerOptions;
 use crate::context::Digits;
 use crate::failure::{Result, say};
 
+/// Splits text at the first byte of a kind. Formats are short: a search that begins by asking the
+/// processor what it can do would take longer.
+pub(super) fn split_once(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
+    let mut parts = text.splitn(2, |it| *it == byte);
+    parts.next().zip(parts.next())
+}
+
 /// One atom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Atom {
@@ -162,7 +169,7 @@ impl Atoms {
         }
         let atom = Atom::parse(text, self.colored);
         if atom.is_err()
-            && let Some((b"color" | b"*color", color)) = text.split_once_str(":")
+            && let Some((b"color" | b"*color", color)) = split_once(text, b':')
         {
             self.bad_color = Some(color.into());
         }
@@ -196,7 +203,7 @@ impl Atom {
             return Err(fatal(format!("malformed field name: {}", text.as_bstr())));
         }
         let whole = text.to_str_lossy();
-        let (word, argument) = match name.split_once_str(":") {
+        let (word, argument) = match split_once(name, b':') {
             Some((word, argument)) => (word, Some(argument).filter(|it| !it.is_empty())),
             None => (name, None),
         };

@@ -8,7 +8,7 @@
 
 use bstr::ByteSlice;
 
-use super::atom::{Atoms, Kind};
+use super::atom::{Atoms, Kind, split_once};
 use super::block::{Alignment, Condition};
 use super::color;
 use super::quote::Quoting;
@@ -53,12 +53,12 @@ impl Format {
         };
         let mut literal = Vec::new();
         let mut rest = text;
-        while let Some(at) = rest.find_byte(b'%') {
-            let (before, from) = rest.split_at(at);
+        while let Some((before, after)) = split_once(rest, b'%') {
+            let from = rest.get(before.len()..).unwrap_or_default();
             literal.extend_from_slice(before);
-            rest = from.get(1..).unwrap_or_default();
+            rest = after;
             if let Some(inner) = rest.strip_prefix(b"(") {
-                let Some((atom, after)) = inner.split_once_str(")") else {
+                let Some((atom, after)) = split_once(inner, b')') else {
                     return Ok(Err(Malformed(from)));
                 };
                 format.literal(&mut literal);
