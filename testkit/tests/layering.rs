@@ -13,8 +13,8 @@ use refdb_testkit::oracle::workspace_root;
 /// The modules of refdb from the lowest layer up. A module may import from lower layers, and from
 /// its own.
 const LAYERS: &[&[&str]] = &[
-    &["beside", "error", "hook", "name", "oid", "reflog", "target"],
-    &["system"],
+    &["error", "hook", "name", "oid", "reflog", "target"],
+    &["beside", "system"],
     &["date", "layout", "lockfile", "objects", "options"],
     &["graph"],
     &["backend"],

@@ -4,9 +4,7 @@
 //! longer than all the rest that it does. What is not found here at once, or is stored as a
 //! difference from something else, is left to the database, which also says what is wrong.
 
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use gix_pack::{data, index};
@@ -15,6 +13,7 @@ use super::Header;
 use super::odb::{gix_kind, kind_from_gix, to_gix};
 use super::storage::loose_path;
 use crate::oid::{ObjectFormat, ObjectId};
+use crate::system::{OsSystem, System};
 
 /// Of more packs than that the database knows better where to look first.
 const PACKS_MAX: usize = 8;
@@ -66,12 +65,12 @@ fn packed(objects: &Path, format: ObjectFormat, oid: &ObjectId) -> Option<Header
 /// Reads what a pack says of the object at an offset.
 fn entry(pack: &Path, offset: u64, format: ObjectFormat) -> Option<data::Entry> {
     // The library maps all of it, and asks the processor how its path is hashed best.
-    let pack = File::open(pack).ok()?;
+    let mut pack = OsSystem::new().open(pack).ok()?;
     let mut start = [0; data::header::SIZE];
-    pack.read_exact_at(&mut start, 0).ok()?;
+    pack.read_at(0, &mut start).ok()?;
     data::header::decode(&start).ok()?;
     let mut bytes = [0; ENTRY_LEN_MAX];
-    let count = pack.read_at(&mut bytes, offset).ok()?;
+    let count = pack.read_at(offset, &mut bytes).ok()?;
     data::Entry::from_bytes(bytes.get(..count)?, offset, gix_kind(format)).ok()
 }
 

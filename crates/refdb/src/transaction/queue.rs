@@ -5,8 +5,6 @@
 //! for each edit. Memory that is touched for the first time costs more than anything else that is
 //! done to an edit.
 
-use std::cmp::Ordering;
-
 use reftable::short;
 
 use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
@@ -17,7 +15,7 @@ use crate::reflog::{is_normalized, normalize_message};
 
 use super::edit::{Change, Edit, Expected, LogEdit};
 use super::ids::{Id, Ids};
-use super::sort::sort_by_name;
+use super::sort::{Sequence, after, sort_by_name};
 
 /// How many bytes the names and messages of one transaction may have together.
 const TEXT_LEN_MAX: usize = u32::MAX as usize;
@@ -51,16 +49,6 @@ pub(super) struct Order {
     pub(super) edits: Vec<usize>,
     /// Whether no two edits are of one name.
     pub(super) distinct: bool,
-}
-
-/// How names follow each other: the last of these that is so of two neighbours.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Sequence {
-    /// Each is greater than the one before.
-    Increasing,
-    /// None is less than the one before.
-    Sorted,
-    Unsorted,
 }
 
 /// One edit.
@@ -332,7 +320,8 @@ impl Queue {
     }
 
     pub(super) fn add(&mut self, edit: &Edit<'_>, objects: &dyn Objects) -> Result<()> {
-        let (shared, sequence) = self.beside_last(&edit.name);
+        let last = self.edits.last().map(|last| last.name.of(&self.names));
+        let (shared, sequence) = after(last, &edit.name);
         let seen = if self.is_plain { shared } else { 0 };
         // Names often come in their order, where most of a name was seen already.
         let is_plain = goes_on_well(&edit.name, seen);
@@ -393,23 +382,6 @@ impl Queue {
         self.sequence = self.sequence.max(sequence);
         self.edits.push(queued);
         Ok(())
-    }
-
-    /// Returns how many bytes a name begins with that the last one begins with as well, and how it
-    /// follows that one.
-    fn beside_last(&self, name: &[u8]) -> (usize, Sequence) {
-        let Some(last) = self.edits.last() else {
-            return (0, Sequence::Increasing);
-        };
-        let last = last.name.of(&self.names);
-        let shared = short::common_prefix(last, name);
-        // The end of a name comes before any byte.
-        let sequence = match last.get(shared).cmp(&name.get(shared)) {
-            Ordering::Less => Sequence::Increasing,
-            Ordering::Equal => Sequence::Sorted,
-            Ordering::Greater => Sequence::Unsorted,
-        };
-        (shared, sequence)
     }
 
     /// Keeps a message: most edits have that of the one before. Returns its position.

@@ -1,6 +1,7 @@
-//! Sorting many names: by eight bytes at a time, so that comparing two of them seldom reads their
-//! text.
+//! The order of names: how they come, and sorting many, by eight bytes at a time, so that comparing two
+//! of them seldom reads their text.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
 use reftable::short::{self, common_prefix, first_word};
@@ -9,6 +10,32 @@ use crate::beside::{COUNT_MIN, start};
 
 /// Up to so many names are sorted by comparing them whole.
 const SMALL: usize = 12;
+
+/// How names follow each other: the last of these that is so of two neighbours.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Sequence {
+    /// Each is greater than the one before.
+    Increasing,
+    /// None is less than the one before.
+    Sorted,
+    Unsorted,
+}
+
+/// Returns how many bytes a name shares with the one before it, and how it follows that one.
+#[inline]
+pub(super) fn after(last: Option<&[u8]>, name: &[u8]) -> (usize, Sequence) {
+    let Some(last) = last else {
+        return (0, Sequence::Increasing);
+    };
+    let shared = common_prefix(last, name);
+    // The end of a name comes before any byte.
+    let sequence = match last.get(shared).cmp(&name.get(shared)) {
+        Ordering::Less => Sequence::Increasing,
+        Ordering::Equal => Sequence::Sorted,
+        Ordering::Greater => Sequence::Unsorted,
+    };
+    (shared, sequence)
+}
 
 /// The bytes of one name that are looked at, and which name it is.
 struct Key {
