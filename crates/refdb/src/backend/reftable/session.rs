@@ -111,11 +111,13 @@ impl Session for ReftableSession<'_> {
             true => Some(self.part(&Place::Common)?),
             false => None,
         };
-        for name in names.iter().filter(|_| together.is_none()) {
-            let (place, bare) = layout.locate(*name);
-            let part = self.part(&place)?;
-            // It is the end of the name: the whole of it, if it is as long.
-            self.parts[part].renamed |= bare.as_bytes().len() != name.as_bytes().len();
+        if together.is_none() {
+            for name in names {
+                let (place, bare) = layout.locate(*name);
+                let part = self.part(&place)?;
+                // It is the end of the name: the whole of it, if it is as long.
+                self.parts[part].renamed |= bare.as_bytes().len() != name.as_bytes().len();
+            }
         }
         if names.len() < ONE_PASS_MIN {
             for (at, name) in names.iter().enumerate() {
