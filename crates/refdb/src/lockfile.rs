@@ -2,7 +2,9 @@
 //! is renamed over the file.
 //!
 //! A lock is a symbolic link whose text says who holds it (`owner`): to everybody who wants to
-//! create the file it is there, and a lock whose process has ended can be told and taken over.
+//! create the file it is there, and a lock whose process has ended can be told and taken over. The
+//! lock of a ref that is written alone is a file that its process has for itself as long as it runs
+//! ([`System::create_guarded`]), and that becomes the ref (`alone`).
 //!
 //! Invariants:
 //! 1. A lock that was acquired is released on every path: by release, or by drop.
@@ -10,22 +12,25 @@
 //!    waited for and never broken.
 //! 3. Whoever takes a lock over has the repository's directory for itself from the moment in which
 //!    it looks at the lock to the one in which it is gone, and finishes the transaction that the
-//!    dead process began, should there be one (`journal`).
-//! 4. A `.<file>.lock` exists only while its lock does. Where a power failure took the lock alone, it
+//!    dead process began, should there be one (`journal`); of a guarded file it has the file.
+//! 4. A lock that is a guarded file is open as long as it is held, and in no journal.
+//! 5. A `.<file>.lock` exists only while its lock does. Where a power failure took the lock alone, it
 //!    goes when it is in somebody's way ([`sweep`]).
 
+mod alone;
 pub(crate) mod journal;
 pub(crate) mod owner;
 mod takeover;
 mod watch;
 
+pub(crate) use alone::is_dead as is_guarded_by_the_dead;
 pub(crate) use takeover::{is_barrier, sweep, sweep_all, take_over};
 pub(crate) use watch::JournalWatch;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::error::io_text;
@@ -44,6 +49,8 @@ pub(crate) struct LockFile {
     written: Written,
     shared: SharedRepository,
     pid_file: bool,
+    /// Whether the lock is a guarded file, `file`, which takes the new content itself.
+    is_guarded: bool,
     /// Whether the lock bars the place of its file as well.
     bars: bool,
     held: bool,
@@ -90,8 +97,8 @@ struct Who {
     system: Arc<dyn System>,
     /// The directory of the repository, in which the journal is.
     git_dir: PathBuf,
-    /// The text of the locks; empty if the system does not know who this process is.
-    text: Arc<Path>,
+    purpose: Purpose,
+    text: OnceLock<Arc<Path>>,
 }
 
 impl Holder {
@@ -107,18 +114,28 @@ impl Holder {
     }
 
     fn with(system: &Arc<dyn System>, git_dir: &Path, purpose: Purpose) -> Holder {
-        let text = Owner::new(system.as_ref(), purpose).map(|owner| owner.text());
         let who = Arc::new(Who {
-            text: text.unwrap_or_default().into(),
             system: Arc::clone(system),
             git_dir: git_dir.to_owned(),
+            purpose,
+            text: OnceLock::new(),
         });
         Holder { who }
     }
 
+    /// Returns the text of the locks; empty if the system does not know who this process is.
+    fn text(&self) -> &Arc<Path> {
+        let who = &self.who;
+        who.text.get_or_init(|| {
+            let owner = Owner::new(who.system.as_ref(), who.purpose);
+            owner.map(|owner| owner.text()).unwrap_or_default().into()
+        })
+    }
+
     fn create(&self, path: &Path) -> io::Result<()> {
-        if !self.who.text.as_os_str().is_empty() {
-            match self.who.system.symlink(&self.who.text, path) {
+        let text = self.text();
+        if !text.as_os_str().is_empty() {
+            match self.who.system.symlink(text, path) {
                 Err(error) if lacks_links(&error) => {}
                 made => return made,
             }
@@ -264,6 +281,7 @@ impl LockFile {
             written: Written::Nothing,
             shared: options.shared,
             pid_file: options.pid_file,
+            is_guarded: false,
             bars: false,
             held: true,
         };
@@ -296,7 +314,7 @@ impl LockFile {
     /// `AlreadyExists` when there is something; `Unsupported`, or another error of the system, where
     /// such a link cannot be.
     pub(crate) fn bar(&mut self) -> io::Result<()> {
-        let text = &self.holder.who.text;
+        let text = self.holder.text();
         if text.as_os_str().is_empty() {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -323,6 +341,10 @@ impl LockFile {
     /// Writes the new content of the file, in one call if the system allows. What is already there
     /// is continued.
     pub(crate) fn write_all(&mut self, content: &[u8]) -> io::Result<()> {
+        if let (true, Some(file)) = (self.is_guarded, &mut self.file) {
+            self.written = Written::Unseen;
+            return file.write_all(content);
+        }
         let before = self.written;
         let mut file = match self.file.take() {
             Some(file) => file,
@@ -341,6 +363,7 @@ impl LockFile {
 
     /// Creates the file that takes the new content.
     pub(crate) fn create(&mut self) -> io::Result<Box<dyn WriteFile>> {
+        self.make_link()?;
         let path = self.value_path();
         let file = self.fresh(|| self.system().create_new(&path, 0o666))?;
         self.written = Written::Unseen;
@@ -350,6 +373,7 @@ impl LockFile {
 
     /// Makes the file a symbolic link of the given text.
     pub(crate) fn write_link(&mut self, text: &Path) -> io::Result<()> {
+        self.make_link()?;
         self.fresh(|| self.system().symlink(text, &self.value_path()))?;
         self.written = Written::Unseen;
         Ok(())
@@ -372,14 +396,19 @@ impl LockFile {
         self.file.as_mut().map_or(Ok(()), |file| file.sync())
     }
 
-    /// Closes the file, so that many locks need not be many descriptors.
+    /// Closes the file, so that many locks need not be many descriptors, unless it is the lock.
     pub(crate) fn close(&mut self) {
-        self.file = None;
+        if !self.is_guarded {
+            self.file = None;
+        }
     }
 
-    /// Renames the new content over the file. The lock is still held; after a failure this may be
-    /// tried again.
+    /// Renames the new content over the file. The lock is still held, unless it was the content;
+    /// after a failure this may be tried again.
     pub(crate) fn place(&mut self) -> io::Result<()> {
+        if self.is_guarded {
+            return self.place_guarded();
+        }
         self.close();
         self.system().rename(&self.value_path(), &self.target())?;
         self.written = Written::Nothing;
@@ -405,17 +434,21 @@ impl LockFile {
 
     /// Leaves the lock to whoever finishes what this process began, when it has ended.
     pub(crate) fn leave(mut self) {
-        self.close();
-        self.held = false;
+        // No journal names a guarded file: nothing would be finished under it.
+        if !self.is_guarded {
+            self.close();
+            self.held = false;
+        }
     }
 
     fn unlock(&mut self) -> io::Result<()> {
-        self.close();
+        // A guarded file is this process's until it is closed, and so is its name until then.
+        let guarded = self.file.take().filter(|_| self.is_guarded);
         if !std::mem::take(&mut self.held) {
             return Ok(());
         }
         let written = std::mem::replace(&mut self.written, Written::Nothing);
-        if written != Written::Nothing {
+        if written != Written::Nothing && guarded.is_none() {
             self.remove(&self.value_path())?;
         }
         self.remove_pid_file();
@@ -466,7 +499,7 @@ pub(crate) fn describe_refusal(system: &dyn System, target: &Path, error: &io::E
             .to_owned(),
     };
     let more = owner::describe(system, &path).unwrap_or_default();
-    if owner::of_lock(system, &path).is_some() {
+    if owner::is_ours(system, &path) {
         return format!("{message}.\n\n{more}");
     }
     format!("{message}.\n\n{advice}. {more}")

@@ -17,6 +17,7 @@
 //! assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
 //! ```
 
+mod guard;
 mod map;
 mod os;
 mod process;
@@ -74,6 +75,10 @@ pub struct Stat {
     pub mode: u32,
 }
 
+/// The permission bit of files that [`System::create_guarded`] makes: the sticky bit, which means
+/// nothing for files, and which no program gives to those that it creates.
+pub const GUARDED_MODE: u32 = 0o1000;
+
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirEntry {
@@ -91,6 +96,11 @@ pub trait WriteFile: io::Write + Send {
     fn sync(&mut self) -> io::Result<()>;
     /// Dates the last change of the content, as time since 1970-01-01 UTC.
     fn set_modified(&mut self, at: Duration) -> io::Result<()>;
+    /// Makes a file that [`System::create_guarded`] made one like all others; it stays so when it is
+    /// closed. Of any other file it is one already.
+    fn unguard(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A file open for reading at any place. While it is open, no other file gets its inode.
@@ -150,6 +160,30 @@ pub trait System: Send + Sync + fmt::Debug {
     /// Creates a file that does not exist yet (`O_EXCL`), with the permission bits `mode` less the
     /// umask.
     fn create_new(&self, path: &Path, mode: u32) -> io::Result<Box<dyn WriteFile>>;
+    /// As [`System::create_new`], and takes the file for this process alone: nobody has it from
+    /// [`System::guard_file`] until it is closed, which the system does when the process ends,
+    /// however it ends. Up to [`WriteFile::unguard`] a permission bit ([`GUARDED_MODE`]) says that it
+    /// is such a file. `None`, and no file, where not everybody who can see the file can certainly
+    /// see as well that it is taken: on file systems that machines share, above all.
+    ///
+    /// # Errors
+    /// `AlreadyExists` too when somebody found the file before it was taken.
+    fn create_guarded(&self, path: &Path, mode: u32) -> io::Result<Option<Box<dyn WriteFile>>> {
+        let _ = (path, mode);
+        Ok(None)
+    }
+    /// Takes a file that [`System::create_guarded`] made, and that nobody has any more. `None` if
+    /// somebody has it, or if there is no such file.
+    fn guard_file(&self, path: &Path) -> io::Result<Option<Guard>> {
+        let _ = path;
+        Ok(None)
+    }
+    /// Returns which process has a file for itself that [`System::create_guarded`] made, if that can
+    /// be found out.
+    fn guard_owner(&self, path: &Path) -> Option<u32> {
+        let _ = path;
+        None
+    }
     /// Opens a file for appending; `create` makes it, with those permission bits, when missing.
     fn append(&self, path: &Path, create: Option<u32>) -> io::Result<Box<dyn WriteFile>>;
     /// Gives a file another name, replacing what had it.

@@ -85,7 +85,7 @@ impl Steps {
     pub(crate) fn lock(&mut self, lock: &LockFile) -> usize {
         self.locks.push(Guarding {
             path: lock.path.clone(),
-            text: lock.holder.who.text.clone(),
+            text: Arc::clone(lock.holder.text()),
         });
         self.locks.len() - 1
     }
@@ -135,7 +135,7 @@ impl Journal {
             let error = io::ErrorKind::AlreadyExists.into();
             return Err(failed(error));
         }
-        lock.write_all(&steps.encode(&holder.who.git_dir, &lock.holder.who.text))
+        lock.write_all(&steps.encode(&holder.who.git_dir, lock.holder.text()))
             .map_err(failed)?;
         if fsync {
             lock.sync().map_err(failed)?;

@@ -12,6 +12,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::alone;
 use crate::system::{ProcessIdentity, ProcessState, System};
 
 /// How the text of every such link starts, and how that of a migration's does.
@@ -163,11 +164,22 @@ pub(crate) fn dead(system: &dyn System, path: &Path) -> Option<(PathBuf, Purpose
     (owner.fate(system, made_ns) == Fate::Dead).then_some((text, owner.purpose))
 }
 
+/// Returns whether the lock at `path` is one of refdb, whoever holds it.
+pub(crate) fn is_ours(system: &dyn System, path: &Path) -> bool {
+    of_lock(system, path).is_some()
+        || system
+            .lstat(path)
+            .is_ok_and(|stat| alone::is_guarded(&stat))
+}
+
 /// Says who holds the lock at `path`, since when, and what can be done about it.
 pub(crate) fn describe(system: &dyn System, path: &Path) -> io::Result<String> {
     let stat = system.lstat(path)?;
     let made = Duration::from_nanos(u64::try_from(stat.mtime_ns).unwrap_or(0));
     let age = age(system.now().saturating_sub(made));
+    if alone::is_guarded(&stat) {
+        return Ok(alone::describe(system, path, &age));
+    }
     let Some((_, owner)) = of_lock(system, path) else {
         return Ok(format!(
             "It was made {age} ago. refdb did not make it, and breaks no lock of others: if no \

@@ -1,7 +1,7 @@
 //! Taking over what processes left that have ended: their locks, and what stands beside those.
 //!
-//! Invariant: what is removed was looked at under the guard of the repository's directory, or under
-//! its lock.
+//! Invariant: what is removed was looked at under the guard of the repository's directory, under
+//! that of the lock, or under its lock.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::owner::{self, Purpose};
-use super::{Holder, LockFile, LockOptions, journal, remove_if_there, suffixed, value_path};
+use super::{Holder, LockFile, LockOptions, alone, journal, remove_if_there, suffixed, value_path};
 use crate::system::{FileKind, System, bytes_to_path};
 
 /// Removes the lock at `path` if it is one of refdb whose process has ended, with all that the
@@ -30,6 +30,7 @@ fn take_over_of(
 ) -> io::Result<bool> {
     let text = match owner::dead(system.as_ref(), path) {
         Some((text, purpose)) if purpose == Purpose::Transaction || most == purpose => text,
+        None if is_lock(path) => return alone::remove_dead(system.as_ref(), path),
         _ => return Ok(false),
     };
     let Some(guard) = system.guard_dir(git_dir)? else {
@@ -168,7 +169,10 @@ fn sweep_of(
             FileKind::File | FileKind::Symlink if deep && entry.name.starts_with(b".") => {
                 remove_orphan(system, git_dir, &path)?;
             }
-            FileKind::Symlink if deep || entry.name.ends_with(b".lock") => {
+            FileKind::Symlink if deep => {
+                take_over_of(most, system, git_dir, &path)?;
+            }
+            FileKind::File | FileKind::Symlink if entry.name.ends_with(b".lock") => {
                 take_over_of(most, system, git_dir, &path)?;
             }
             _ => {}
@@ -191,7 +195,7 @@ fn remove_orphan(system: &Arc<dyn System>, git_dir: &Path, path: &Path) -> io::R
 }
 
 /// Removes the lock at `path` of a process that has ended, and what the process left for it.
-fn remove_with_value(system: &dyn System, path: &Path) -> io::Result<()> {
+pub(super) fn remove_with_value(system: &dyn System, path: &Path) -> io::Result<()> {
     remove_if_there(system, &value_path(path))?;
     remove_if_there(system, &suffixed(&path.with_extension(""), "~pid.lock"))?;
     remove_if_there(system, path)

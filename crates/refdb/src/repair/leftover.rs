@@ -8,7 +8,7 @@ use std::path::Path;
 use super::{Options, Plan, Step};
 use crate::backend::reftable::{is_table_name, is_unfinished};
 use crate::lockfile::owner::{self, Purpose};
-use crate::lockfile::suffixed;
+use crate::lockfile::{is_guarded_by_the_dead, suffixed};
 use crate::system::System;
 use crate::verify::{Damage, Repair};
 
@@ -81,4 +81,5 @@ fn is_missing(system: &dyn System, path: &Path) -> bool {
 
 fn is_dead(system: &dyn System, lock: &Path) -> bool {
     owner::dead(system, lock).is_some_and(|(_, purpose)| purpose == Purpose::Transaction)
+        || is_guarded_by_the_dead(system, lock)
 }

@@ -1,20 +1,20 @@
 //! The real system.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, statat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, statat};
 use rustix::io::retry_on_intr;
 
 use super::{
-    Bytes, DirEntry, FileKind, Guard, ProcessIdentity, ProcessState, ReadFile, Stat, System,
-    WriteFile, map,
+    Bytes, DirEntry, FileKind, GUARDED_MODE, Guard, ProcessIdentity, ProcessState, ReadFile, Stat,
+    System, WriteFile, guard, map,
 };
 
 /// The operating system's files, clock and random numbers.
@@ -28,6 +28,17 @@ pub struct OsSystem {
 struct Near {
     path: PathBuf,
     dir: Arc<OwnedFd>,
+    /// The device, if this machine alone has it; found out when it is asked for first.
+    local: OnceLock<Option<u64>>,
+}
+
+impl Near {
+    fn local_device(&self) -> Option<u64> {
+        *self.local.get_or_init(|| {
+            let stat = describe(&fstat(&self.dir).ok()?);
+            guard::is_local(self.dir.as_fd()).then_some(stat.dev)
+        })
+    }
 }
 
 impl OsSystem {
@@ -71,7 +82,7 @@ impl OsSystem {
     }
 }
 
-struct OsFile(File);
+pub(super) struct OsFile(pub(super) File);
 
 impl Write for OsFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -130,7 +141,7 @@ fn kind_of(kind: FileType) -> FileKind {
     clippy::unnecessary_fallible_conversions,
     reason = "the types of the fields differ between systems"
 )]
-fn describe(stat: &rustix::fs::Stat) -> Stat {
+pub(super) fn describe(stat: &rustix::fs::Stat) -> Stat {
     fn nanoseconds(seconds: impl Into<i128>, nanos: impl Into<i128>) -> i128 {
         seconds.into() * 1_000_000_000 + nanos.into()
     }
@@ -156,6 +167,7 @@ impl System for OsSystem {
         let near = Near {
             path: dir.to_owned(),
             dir: Arc::new(file.into()),
+            local: OnceLock::new(),
         };
         Some(Arc::new(OsSystem { near: Some(near) }))
     }
@@ -216,6 +228,32 @@ impl System for OsSystem {
     fn create_new(&self, path: &Path, mode: u32) -> io::Result<Box<dyn WriteFile>> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         Ok(Box::new(OsFile(self.open_as(path, flags, mode)?)))
+    }
+
+    fn create_guarded(&self, path: &Path, mode: u32) -> io::Result<Option<Box<dyn WriteFile>>> {
+        let Some(device) = self.near.as_ref().and_then(Near::local_device) else {
+            return Ok(None);
+        };
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let file = self.open_as(path, flags, mode | GUARDED_MODE)?;
+        match guard::take_new(file, device)? {
+            Some(file) => Ok(Some(Box::new(file))),
+            None => self.remove_file(path).map(|()| None),
+        }
+    }
+
+    fn guard_file(&self, path: &Path) -> io::Result<Option<Guard>> {
+        // What cannot be found out is left alone: the file may be anybody's.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let Ok(file) = self.open_as(path, flags, 0) else {
+            return Ok(None);
+        };
+        guard::take(file, || self.lstat(path))
+    }
+
+    fn guard_owner(&self, path: &Path) -> Option<u32> {
+        let stat = self.lstat(path).ok()?;
+        guard::owner(&self.read(Path::new("/proc/locks")).ok()?, &stat)
     }
 
     fn append(&self, path: &Path, create: Option<u32>) -> io::Result<Box<dyn WriteFile>> {
@@ -351,17 +389,7 @@ impl System for OsSystem {
     }
 
     fn guard_dir(&self, path: &Path) -> io::Result<Option<Guard>> {
-        let dir = File::open(path)?;
-        match dir.try_lock() {
-            Ok(()) => {
-                // Whoever had it may have removed it, and another directory has its name now.
-                let (held, named) = (dir.metadata()?, fs::metadata(path)?);
-                let is_same = (held.dev(), held.ino()) == (named.dev(), named.ino());
-                Ok(is_same.then(|| Box::new(dir) as Guard))
-            }
-            Err(fs::TryLockError::WouldBlock) => Ok(None),
-            Err(fs::TryLockError::Error(error)) => Err(error),
-        }
+        guard::take_dir(path)
     }
 }
 
@@ -506,6 +534,8 @@ pub(crate) fn bytes_to_path(bytes: &[u8]) -> &Path {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::OpenOptionsExt;
+
+    use std::fs;
 
     use super::*;
 

@@ -35,5 +35,5 @@ pub enum ProcessState {
     Unknown,
 }
 
-/// A directory that is taken for one process alone, until this is dropped.
+/// A directory or file that is taken for one process alone, until this is dropped.
 pub type Guard = Box<dyn Send>;

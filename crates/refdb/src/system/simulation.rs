@@ -44,7 +44,8 @@ pub use crash::{Content, Crash, Names};
 pub use fault::{Failure, Fault, Op};
 
 use super::{
-    Bytes, DirEntry, Guard, ProcessIdentity, ProcessState, ReadFile, Stat, System, WriteFile,
+    Bytes, DirEntry, FileKind, GUARDED_MODE, Guard, ProcessIdentity, ProcessState, ReadFile, Stat,
+    System, WriteFile,
 };
 use disk::{Disk, Ino, NameChange, Node};
 
@@ -218,7 +219,22 @@ impl SimSystem {
             system: self.clone(),
             path: path.to_owned(),
             ino,
+            guard: None,
         }
+    }
+
+    /// Takes a directory or file for this process alone, unless another one has it.
+    fn guard(&self, mut disk: MutexGuard<'_, Disk>, ino: Ino) -> Option<SimGuard> {
+        let (pid, started) = {
+            let this = self.this();
+            (this.pid, this.started)
+        };
+        let process = (pid, started);
+        disk.machine.guard(ino, process).then(|| SimGuard {
+            disk: Arc::clone(&self.disk),
+            ino,
+            process,
+        })
     }
 
     /// Gives a new inode the name `path`, which must be free.
@@ -238,6 +254,22 @@ struct SimFile {
     system: SimSystem,
     path: PathBuf,
     ino: Ino,
+    /// There while this process has the file for itself.
+    guard: Option<SimGuard>,
+}
+
+/// A directory or file that a process has for itself.
+struct SimGuard {
+    disk: Arc<Mutex<Disk>>,
+    ino: Ino,
+    process: (u32, u64),
+}
+
+impl Drop for SimGuard {
+    fn drop(&mut self) {
+        let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        disk.machine.unguard(self.ino, self.process);
+    }
 }
 
 impl Write for SimFile {
@@ -268,6 +300,14 @@ impl WriteFile for SimFile {
         let inode = disk.inode_mut(self.ino)?;
         inode.mtime = at;
         inode.ctime = clock;
+        Ok(())
+    }
+
+    fn unguard(&mut self) -> io::Result<()> {
+        if self.guard.is_some() {
+            let mut disk = self.system.changing("unguard", &self.path)?;
+            disk.inode_mut(self.ino)?.mode &= !GUARDED_MODE;
+        }
         Ok(())
     }
 }
@@ -471,27 +511,45 @@ impl System for SimSystem {
     }
 
     fn guard_dir(&self, path: &Path) -> io::Result<Option<Guard>> {
-        let mut disk = self.reading("guard_dir", path)?;
+        let disk = self.reading("guard_dir", path)?;
         let ino = disk.existing(path, true)?;
-        if !disk.machine.guarded.insert(ino) {
+        let guard = self.guard(disk, ino);
+        Ok(guard.map(|guard| Box::new(guard) as Guard))
+    }
+
+    fn create_guarded(&self, path: &Path, mode: u32) -> io::Result<Option<Box<dyn WriteFile>>> {
+        let mut disk = self.changing("create_guarded", path)?;
+        let mode = (mode | GUARDED_MODE) & !0o022;
+        let ino = Self::add(&mut disk, path, Node::empty_file(), mode)?;
+        drop(disk);
+        // A process can end between the two.
+        let Ok(disk) = self.reading("guard", path) else {
+            return self.remove_file(path).map(|()| None);
+        };
+        let is_there = disk.existing(path, false).is_ok_and(|found| found == ino);
+        let guard = self.guard(disk, ino).filter(|_| is_there);
+        // Somebody looks at it, or has removed it.
+        let guard = Some(guard.ok_or(Errno::EXIST)?);
+        let handle = self.handle(path, ino);
+        Ok(Some(Box::new(SimFile { guard, ..handle })))
+    }
+
+    fn guard_file(&self, path: &Path) -> io::Result<Option<Guard>> {
+        let disk = self.reading("guard_file", path)?;
+        let Ok(ino) = disk.existing(path, false) else {
+            return Ok(None);
+        };
+        let stat = disk.stat(ino)?;
+        if stat.kind != FileKind::File || stat.mode & GUARDED_MODE == 0 {
             return Ok(None);
         }
-        Ok(Some(Box::new(SimGuard {
-            disk: Arc::clone(&self.disk),
-            ino,
-        })))
+        let guard = self.guard(disk, ino);
+        Ok(guard.map(|guard| Box::new(guard) as Guard))
     }
-}
 
-/// A directory that a process has for itself.
-struct SimGuard {
-    disk: Arc<Mutex<Disk>>,
-    ino: Ino,
-}
-
-impl Drop for SimGuard {
-    fn drop(&mut self) {
-        let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
-        disk.machine.guarded.remove(&self.ino);
+    fn guard_owner(&self, path: &Path) -> Option<u32> {
+        let disk = self.reading("guard_owner", path).ok()?;
+        let ino = disk.existing(path, false).ok()?;
+        disk.machine.guarded.get(&ino).map(|&(pid, _)| pid)
     }
 }

@@ -11,9 +11,12 @@ use super::directories;
 use super::session::{FilesSession, Held};
 use crate::backend::Refusal;
 use crate::beside::{HALVES_MIN, both};
+use crate::error::{Error, ErrorKind, Result};
+use crate::layout::Place;
 use crate::lockfile::{LockFile, LockOptions};
 use crate::name::RefName;
 use crate::options::LockTimeout;
+use crate::system::FileKind;
 
 /// How often directories that vanish are created again.
 const ATTEMPTS: usize = 3;
@@ -125,7 +128,9 @@ impl FilesSession {
             return linked;
         }
         let lock = self.acquire_own(base, path, lock_options)?;
-        self.pattern = Some(self.held.len());
+        if !lock.is_guarded() {
+            self.pattern = Some(self.held.len());
+        }
         Ok(lock)
     }
 
@@ -180,15 +185,55 @@ impl FilesSession {
         path: &Path,
         lock_options: LockOptions,
     ) -> io::Result<LockFile> {
+        let is_alone = self.is_alone && self.held.is_empty();
+        let acquire = match is_alone {
+            true => LockFile::acquire_alone,
+            false => LockFile::acquire,
+        };
         let mut attempts = 0;
         loop {
-            match LockFile::acquire(&self.holder, path, lock_options) {
+            match acquire(&self.holder, path, lock_options) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < ATTEMPTS => {
                     attempts += 1;
                     self.create_dir_of(base, path).ok_or(error)??;
                 }
                 lock => return lock,
             }
+        }
+    }
+
+    /// Makes links of all locks: what is done under them takes more than one step.
+    pub(super) fn make_links(&mut self) -> Result<()> {
+        // Only the first can be a file.
+        match self.held.first_mut().and_then(|held| held.lock.as_mut()) {
+            Some(lock) => lock
+                .make_link()
+                .map_err(|error| Error::io("unable to lock", &lock.target(), error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if the refs were migrated after this process had looked which format they have: what it
+    /// writes would be read by nobody. Where its locks could be taken that is over, and `refs/heads`
+    /// is a file; who has a lock below it has found a directory.
+    pub(super) fn assert_not_migrated(&self) -> Result<()> {
+        let is_below = |held: &Held| {
+            let is_branch = held.name.as_bytes().starts_with(b"refs/heads/");
+            is_branch && held.lock.is_some() && held.place == Place::Common
+        };
+        if self.held.first().is_some_and(is_below) {
+            return Ok(());
+        }
+        let path = self.files.layout.common_dir().join("refs/heads");
+        match self.files.system.lstat(&path) {
+            Ok(stat) if stat.kind == FileKind::File => Err(Error::new(
+                ErrorKind::Locked,
+                format!(
+                    "'{}' is a file: the refs were migrated to another format; try again",
+                    path.display()
+                ),
+            )),
+            _ => Ok(()),
         }
     }
 

@@ -266,7 +266,7 @@ pub(super) fn list(files: &Files, prefix: &[u8]) -> Result<Vec<LooseRef>> {
     list_with_locks(files, prefix, &mut Vec::new())
 }
 
-/// As [`list`], and adds to `locks` the paths of the links that are named like locks.
+/// As [`list`], and adds to `locks` the paths of what is named like a lock.
 pub(super) fn list_with_locks(
     files: &Files,
     prefix: &[u8],
@@ -385,7 +385,8 @@ impl Walk<'_> {
             }));
         }
         for entry in &mut entries {
-            if entry.kind == FileKind::Symlink && entry.name.ends_with(b".lock") {
+            let is_entry = matches!(entry.kind, FileKind::File | FileKind::Symlink);
+            if is_entry && entry.name.ends_with(b".lock") {
                 self.locks.push(path.join(bytes_to_path(&entry.name)));
             } else if entry.kind == FileKind::Symlink {
                 self.resolve_kind(&path, entry);

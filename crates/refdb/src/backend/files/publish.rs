@@ -34,7 +34,7 @@ use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::layout::Place;
 use crate::lockfile::journal::Journal;
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
-use crate::system::{FileKind, bytes_to_path, remove_empty_tree};
+use crate::system::{bytes_to_path, remove_empty_tree};
 
 /// From so many direct refs on, packed-refs is considered.
 pub(super) const BATCH_MIN: usize = 64;
@@ -92,23 +92,6 @@ impl Assigned<'_> {
 }
 
 impl FilesSession {
-    /// Fails if the refs were migrated after this process had looked which format they have: what it
-    /// writes would be read by nobody. Where its locks could be taken that is over, and `refs/heads`
-    /// is a file.
-    fn assert_not_migrated(&self) -> Result<()> {
-        let path = self.files.layout.common_dir().join("refs/heads");
-        match self.files.system.lstat(&path) {
-            Ok(stat) if stat.kind == FileKind::File => Err(Error::new(
-                ErrorKind::Locked,
-                format!(
-                    "'{}' is a file: the refs were migrated to another format; try again",
-                    path.display()
-                ),
-            )),
-            _ => Ok(()),
-        }
-    }
-
     pub(super) fn prepare_plan(&mut self, plan: &Plan<'_>) -> Result<()> {
         self.assert_not_migrated()?;
         self.planned.logs = log_appends(&self.files, plan, &mut self.log_dirs)?;
@@ -123,6 +106,10 @@ impl FilesSession {
         self.planned.new_first = plan.renames;
         let writes = self.assign(plan)?;
         self.planned.several = writes.len() > 1;
+        let is_plain = plan.log_changes.is_empty() && plan.ended.is_empty() && !plan.renames;
+        if writes.len() != 1 || !is_plain {
+            self.make_links()?;
+        }
         let packable = writes.iter().filter(|write| write.may_be_packed()).count();
         // Where one name lies below the other, the new ref can be no file before the old one goes.
         let is_nested = plan.renames && writes.iter().any(|write| write.held.is_none());

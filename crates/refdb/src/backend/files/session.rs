@@ -5,7 +5,8 @@
 //! 2. packed-refs is looked into only after the loose file was found missing under the lock: a
 //!    concurrent packing renames the new packed-refs before it removes a loose file, and to remove
 //!    it needs the lock.
-//! 3. No lock is an open file: a large write needs no more descriptors than a small one.
+//! 3. No lock is an open file, but for that of a ref alone: a large write needs no more descriptors
+//!    than a small one.
 //! 4. Directories are not looked at before a lock fails for want of one; so each is created once.
 
 use std::cmp::Ordering;
@@ -45,6 +46,8 @@ pub(super) struct FilesSession {
     // Which of the locks further ones are linked to; `None` while there is none that can be.
     pub(super) pattern: Option<usize>,
     pub(super) can_link: bool,
+    // Whether the name that is locked first is, as far as is known, the only one.
+    pub(super) is_alone: bool,
     // How long each lock is waited for.
     pub(super) timeout: LockTimeout,
     pub(super) created_dirs: Vec<PathBuf>,
@@ -128,6 +131,7 @@ impl FilesSession {
             bars: Bars::default(),
             pattern: None,
             can_link: true,
+            is_alone: false,
             created_dirs: Vec::new(),
             created_last: false,
             empty_dirs: EmptyDirs::default(),
@@ -308,6 +312,7 @@ impl Session for FilesSession {
         let first = self.held.len();
         self.log_dirs = KnownDirs::default();
         self.held.reserve(names.len());
+        self.is_alone = first == 0 && names.len() == 1;
         let unopposed = self.take_together(names);
         let mut taken = Vec::with_capacity(names.len());
         taken.resize_with(unopposed, || Ok(()));

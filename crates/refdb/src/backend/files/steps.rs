@@ -47,6 +47,7 @@ impl FilesSession {
         if !several && planned.log_unlinks.is_empty() {
             return Ok(None);
         }
+        self.make_links()?;
         let mut dirs = std::mem::take(&mut self.log_dirs);
         let steps = self.steps(&mut dirs)?;
         if self.files.options.fsync {

@@ -3,7 +3,7 @@
 //! Every file knows how much of it is durable, every directory the names that are, and between the
 //! two stands the list of changes to names in the order in which they were made.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -50,8 +50,9 @@ pub(super) struct Machine {
     pub(super) booted: Duration,
     /// The processes that run, with the tick at which each started.
     pub(super) running: BTreeMap<u32, u64>,
-    /// The directories that processes have for themselves.
-    pub(super) guarded: BTreeSet<Ino>,
+    /// The directories and files that processes have for themselves: which process, and when it
+    /// started.
+    pub(super) guarded: BTreeMap<Ino, (u32, u64)>,
     pub(super) ticks: u64,
 }
 
@@ -61,6 +62,24 @@ impl Machine {
         self.ticks += 1;
         self.running.insert(pid, self.ticks);
         self.ticks
+    }
+
+    /// Gives a directory or file to a process; returns whether no other one has it.
+    pub(super) fn guard(&mut self, ino: Ino, process: (u32, u64)) -> bool {
+        let owner = self.guarded.get(&ino);
+        let is_running = |(pid, started): &(u32, u64)| self.running.get(pid) == Some(started);
+        if owner.is_some_and(is_running) {
+            return false;
+        }
+        self.guarded.insert(ino, process);
+        true
+    }
+
+    /// Gives free what a process has for itself.
+    pub(super) fn unguard(&mut self, ino: Ino, process: (u32, u64)) {
+        if self.guarded.get(&ino) == Some(&process) {
+            self.guarded.remove(&ino);
+        }
     }
 
     /// Ends all processes and starts anew.

@@ -317,3 +317,89 @@ fn directories_come_in_and_go_out() {
         FileKind::Symlink
     );
 }
+
+/// What holds of files that a process has for itself, in `dir` of the system `here`; `there` is how
+/// another process sees it.
+fn guards(here: &dyn System, there: &dyn System, dir: &Path) {
+    let at = |name: &str| dir.join(name);
+    let mode = |name: &str| here.lstat(&at(name)).unwrap().mode;
+    let is_free = |name: &str| there.guard_file(&at(name)).unwrap().is_some();
+    let mut file = here.create_guarded(&at("a"), 0o666).unwrap().unwrap();
+    let again = here.create_guarded(&at("a"), 0o666).err().unwrap();
+    assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!(mode("a") & GUARDED_MODE, GUARDED_MODE);
+    assert_eq!(there.guard_owner(&at("a")), Some(here.process_id()));
+    assert!(!is_free("a"), "open");
+    file.write_all(b"x").unwrap();
+    here.rename(&at("a"), &at("b")).unwrap();
+    assert!(!is_free("a") && !is_free("b"), "by its new name too");
+    file.unguard().unwrap();
+    here.create_new(&at("other"), 0o666).unwrap();
+    assert_eq!(mode("b"), mode("other"));
+    drop(file);
+    assert!(!is_free("b"), "a file like all others");
+
+    // Closed, as by the end of its process.
+    drop(here.create_guarded(&at("a"), 0o666).unwrap().unwrap());
+    let guard = there.guard_file(&at("a")).unwrap().unwrap();
+    assert!(!is_free("a"), "one at a time");
+    drop(guard);
+    assert!(is_free("a"));
+
+    here.symlink(path("a"), &at("link")).unwrap();
+    here.create_dir(&at("dir")).unwrap();
+    assert!(
+        ["link", "other", "dir", "none"]
+            .into_iter()
+            .all(|name| !is_free(name))
+    );
+    let missing = here.create_guarded(&at("none/a"), 0o666).err().unwrap();
+    assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "says what cannot be tried here")]
+fn a_guarded_file_is_for_one_at_a_time_here_and_there() {
+    let system = SimSystem::new(1);
+    system.create_dir(path("/base")).unwrap();
+    guards(&system, &system.process(7), path("/base"));
+
+    let temp = tempfile::tempdir().unwrap();
+    let (far, near) = (OsSystem::new(), OsSystem::new().near(temp.path()).unwrap());
+    assert!(
+        far.create_guarded(&temp.path().join("x"), 0o666)
+            .unwrap()
+            .is_none()
+    );
+    match near.create_guarded(&temp.path().join("x"), 0o666).unwrap() {
+        Some(_) => guards(near.as_ref(), &far, temp.path()),
+        None => eprintln!(
+            "skipped: {} is on no local file system",
+            temp.path().display()
+        ),
+    }
+}
+
+#[test]
+fn a_file_is_free_when_its_process_has_ended() {
+    let system = SimSystem::new(1);
+    let process = system.process(7);
+    let file = process.create_guarded(path("/a"), 0o666).unwrap();
+    assert!(system.guard_file(path("/a")).unwrap().is_none());
+    process.end();
+    let guard = system.guard_file(path("/a")).unwrap();
+    assert!(guard.is_some());
+    drop(file);
+    assert!(
+        system.guard_file(path("/a")).unwrap().is_none(),
+        "not the dead one's to give"
+    );
+    system.sync_all();
+    assert!(
+        system
+            .crash(lost())
+            .guard_file(path("/a"))
+            .unwrap()
+            .is_some()
+    );
+}
