@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use refdb::system::{
-    Bytes, DirEntry, Guard, ProcessIdentity, ProcessState, ReadFile, Stat, WriteFile,
+    Bytes, DirEntry, GUARDED_MODE, Guard, ProcessIdentity, ProcessState, ReadFile, Stat, WriteFile,
 };
 
 use super::*;
@@ -38,6 +38,8 @@ pub(super) enum Bug {
     NobodyBoots,
     /// Several processes can take a lock over at once.
     NoGuard,
+    /// A file that a process has for itself is given to others too.
+    FilesAreFree,
     /// Tables are made durable only after a list that names them is.
     ListBeforeTable,
     /// A table is made durable before its footer is written.
@@ -94,6 +96,10 @@ impl WriteFile for Unsynced {
     fn set_modified(&mut self, at: Duration) -> io::Result<()> {
         self.0.set_modified(at)
     }
+
+    fn unguard(&mut self) -> io::Result<()> {
+        self.0.unguard()
+    }
 }
 
 /// A table whose footer is written after it was made durable.
@@ -123,6 +129,10 @@ impl WriteFile for EarlySynced {
 
     fn set_modified(&mut self, at: Duration) -> io::Result<()> {
         self.0.set_modified(at)
+    }
+
+    fn unguard(&mut self) -> io::Result<()> {
+        self.0.unguard()
     }
 }
 
@@ -157,6 +167,10 @@ impl WriteFile for Misled {
 
     fn set_modified(&mut self, at: Duration) -> io::Result<()> {
         self.0.set_modified(at)
+    }
+
+    fn unguard(&mut self) -> io::Result<()> {
+        self.0.unguard()
     }
 }
 
@@ -233,6 +247,28 @@ impl System for Buggy {
             self.inner.remove_file(path)?;
         }
         Ok(self.file(path, file))
+    }
+
+    fn create_guarded(&self, path: &Path, mode: u32) -> io::Result<Option<Box<dyn WriteFile>>> {
+        self.change()?;
+        let file = self.inner.create_guarded(path, mode)?;
+        Ok(file.map(|file| self.file(path, file)))
+    }
+
+    fn guard_file(&self, path: &Path) -> io::Result<Option<Guard>> {
+        match self.bug {
+            Bug::FilesAreFree => {
+                let stat = self.inner.lstat(path);
+                let is_guarded = stat.is_ok_and(|stat| stat.mode & GUARDED_MODE != 0);
+                Ok(is_guarded.then(|| Box::new(()) as Guard))
+            }
+            Bug::NobodyIsDead => Ok(None),
+            _ => self.inner.guard_file(path),
+        }
+    }
+
+    fn guard_owner(&self, path: &Path) -> Option<u32> {
+        self.inner.guard_owner(path)
     }
 
     fn append(&self, path: &Path, create: Option<u32>) -> io::Result<Box<dyn WriteFile>> {
@@ -381,15 +417,27 @@ fn check_power(format: Format, wrap: Wrap) {
     }
 }
 
-/// A live process holds the lock of a ref, or of a stack: asserts that another one waits for it, and
-/// that one that has ended, or whose machine was booted, is not waited for.
+/// As [`check_held`], of a process that writes two refs.
 fn check_locks(format: Format, wrap: Wrap) {
+    check_held(format, wrap, &["refs/heads/side", "refs/heads/too"]);
+}
+
+/// As [`check_held`], of a process that writes one ref alone.
+fn check_lock_alone(format: Format, wrap: Wrap) {
+    check_held(format, wrap, &["refs/heads/side"]);
+}
+
+/// A live process holds the locks of refs, or of a stack: asserts that another one waits for it, and
+/// that one that has ended, or whose machine was booted, is not waited for.
+fn check_held(format: Format, wrap: Wrap, names: &[&str]) {
     let base = repository(format);
     let holds = base.process(50);
     let holder = Process::new(holds.clone(), format);
     let mut transaction = holder.main.transaction();
-    let edit = holder.update("refs/heads/side", 9);
-    transaction.add(edit).expect("a good edit");
+    for name in names {
+        let edit = holder.update(name, 9);
+        transaction.add(edit).expect("a good edit");
+    }
     let prepared = transaction.prepare().expect("no fault");
     let write = |system: SimSystem| {
         let process = Process::with(Arc::from(wrap(system)), format, |_| {});
@@ -429,6 +477,7 @@ fn check_race(format: Format, wrap: Wrap) {
 for_every_format! {
     fn sound_locks_are_not_caught(format) {
         check_locks(format, sound);
+        check_lock_alone(format, sound);
         check_race(format, sound);
     }
 }
@@ -457,6 +506,8 @@ caught! {
     no_journal_in_reftable: check_deaths(REFTABLE_SHA1) with NoJournal;
     takeover_without_the_liveness_check_in_files: check_locks(FILES_SHA1) with NobodyIsAlive;
     takeover_without_the_liveness_check_in_reftable: check_locks(REFTABLE_SHA1) with NobodyIsAlive;
+    a_lock_alone_without_the_liveness_check: check_lock_alone(FILES_SHA1) with FilesAreFree;
+    a_lock_alone_that_is_not_taken_over: check_lock_alone(FILES_SHA1) with NobodyIsDead;
     nothing_taken_over_in_files: check_locks(FILES_SHA1) with NobodyIsDead;
     nothing_taken_over_in_reftable: check_locks(REFTABLE_SHA1) with NobodyIsDead;
     a_number_that_is_reused: check_locks(FILES_SHA1) with NumbersAreNotReused;
