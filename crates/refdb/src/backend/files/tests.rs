@@ -407,6 +407,42 @@ fn what_the_dead_left_gives_way_to_a_ref() {
     }
 }
 
+/// Of a ref alone, and of two.
+#[test]
+fn packing_takes_over_what_the_dead_left() {
+    use crate::system::simulation::SimSystem;
+    for names in [&["refs/heads/a"][..], &["refs/heads/a", "refs/heads/b"]] {
+        for ends in [true, false] {
+            let system = SimSystem::new(1);
+            system.create_dir_all(Path::new("/r/refs/heads")).unwrap();
+            let process = system.process(7);
+            let open = |system: &SimSystem| {
+                let (system, layout) = (Arc::new(system.clone()), Layout::main("/r"));
+                let options = Options::simulated(ObjectFormat::Sha1);
+                let format = crate::RefFormat::Files;
+                crate::Store::open(system, layout, format, Arc::new(NoObjects), options).unwrap()
+            };
+            let dies = open(&process);
+            let mut transaction = dies.transaction();
+            for &ref_name in names {
+                let edit = crate::Edit::update(name(ref_name), oid(1));
+                transaction.add(edit).unwrap();
+            }
+            std::mem::forget(transaction.prepare().unwrap());
+            let found = system.lstat(Path::new("/r/refs/heads/a.lock")).unwrap();
+            assert_eq!(found.is_guarded(), names.len() == 1);
+            if ends {
+                process.end();
+            }
+            open(&system).optimize(&crate::Optimize::default()).unwrap();
+            for ref_name in names {
+                let lock = Path::new("/r").join(format!("{ref_name}.lock"));
+                assert_eq!(system.lstat(&lock).is_err(), ends, "{lock:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn names_of_one_session_are_not_in_each_others_way() {
     let fixture = fixture();
