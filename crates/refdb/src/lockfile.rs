@@ -23,7 +23,6 @@ pub(crate) mod owner;
 mod takeover;
 mod watch;
 
-pub(crate) use alone::is_dead as is_guarded_by_the_dead;
 pub(crate) use takeover::{is_barrier, sweep, sweep_all, take_over};
 pub(crate) use watch::JournalWatch;
 
@@ -341,18 +340,16 @@ impl LockFile {
     /// Writes the new content of the file, in one call if the system allows. What is already there
     /// is continued.
     pub(crate) fn write_all(&mut self, content: &[u8]) -> io::Result<()> {
-        if let (true, Some(file)) = (self.is_guarded, &mut self.file) {
-            self.written = Written::Unseen;
-            return file.write_all(content);
-        }
         let before = self.written;
         let mut file = match self.file.take() {
             Some(file) => file,
             None if before != Written::Nothing => self.system().append(&self.value_path(), None)?,
             None => self.create()?,
         };
-        file.write_all(content)?;
+        let done = file.write_all(content);
+        // A guarded file is the lock, whatever comes of writing.
         self.file = Some(file);
+        done?;
         self.written = match before {
             Written::Nothing => Written::Content(journal::checksum(content)),
             Written::Content(sum) => Written::Content(journal::checksum_after(sum, content)),

@@ -75,6 +75,14 @@ pub struct Stat {
     pub mode: u32,
 }
 
+impl Stat {
+    /// Returns whether this is a file that [`System::create_guarded`] made and that was not made one
+    /// like all others since.
+    pub fn is_guarded(&self) -> bool {
+        self.kind == FileKind::File && self.mode & GUARDED_MODE != 0
+    }
+}
+
 /// The permission bit of files that [`System::create_guarded`] makes: the sticky bit, which means
 /// nothing for files, and which no program gives to those that it creates.
 pub const GUARDED_MODE: u32 = 0o1000;
@@ -98,9 +106,7 @@ pub trait WriteFile: io::Write + Send {
     fn set_modified(&mut self, at: Duration) -> io::Result<()>;
     /// Makes a file that [`System::create_guarded`] made one like all others; it stays so when it is
     /// closed. Of any other file it is one already.
-    fn unguard(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    fn unguard(&mut self) -> io::Result<()>;
 }
 
 /// A file open for reading at any place. While it is open, no other file gets its inode.
@@ -168,22 +174,13 @@ pub trait System: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// `AlreadyExists` too when somebody found the file before it was taken.
-    fn create_guarded(&self, path: &Path, mode: u32) -> io::Result<Option<Box<dyn WriteFile>>> {
-        let _ = (path, mode);
-        Ok(None)
-    }
+    fn create_guarded(&self, path: &Path, mode: u32) -> io::Result<Option<Box<dyn WriteFile>>>;
     /// Takes a file that [`System::create_guarded`] made, and that nobody has any more. `None` if
     /// somebody has it, or if there is no such file.
-    fn guard_file(&self, path: &Path) -> io::Result<Option<Guard>> {
-        let _ = path;
-        Ok(None)
-    }
+    fn guard_file(&self, path: &Path) -> io::Result<Option<Guard>>;
     /// Returns which process has a file for itself that [`System::create_guarded`] made, if that can
     /// be found out.
-    fn guard_owner(&self, path: &Path) -> Option<u32> {
-        let _ = path;
-        None
-    }
+    fn guard_owner(&self, path: &Path) -> Option<u32>;
     /// Opens a file for appending; `create` makes it, with those permission bits, when missing.
     fn append(&self, path: &Path, create: Option<u32>) -> io::Result<Box<dyn WriteFile>>;
     /// Gives a file another name, replacing what had it.

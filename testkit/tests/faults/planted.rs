@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use refdb::system::{
-    Bytes, DirEntry, GUARDED_MODE, Guard, ProcessIdentity, ProcessState, ReadFile, Stat, WriteFile,
+    Bytes, DirEntry, Guard, ProcessIdentity, ProcessState, ReadFile, Stat, WriteFile,
 };
 
 use super::*;
@@ -259,7 +259,7 @@ impl System for Buggy {
         match self.bug {
             Bug::FilesAreFree => {
                 let stat = self.inner.lstat(path);
-                let is_guarded = stat.is_ok_and(|stat| stat.mode & GUARDED_MODE != 0);
+                let is_guarded = stat.is_ok_and(|stat| stat.is_guarded());
                 Ok(is_guarded.then(|| Box::new(()) as Guard))
             }
             Bug::NobodyIsDead => Ok(None),

@@ -17,7 +17,7 @@ use std::path::Path;
 
 use super::{Holder, LockFile, LockOptions, Written, suffixed};
 use crate::options::SharedRepository;
-use crate::system::{FileKind, GUARDED_MODE, Stat, System};
+use crate::system::System;
 
 impl LockFile {
     /// Creates `<target>.lock` as a guarded file, which takes the new content itself; as
@@ -105,13 +105,8 @@ pub(super) fn remove_dead(system: &dyn System, path: &Path) -> io::Result<bool> 
 }
 
 /// Returns whether the lock at `path` is a guarded file whose process has ended.
-pub(crate) fn is_dead(system: &dyn System, path: &Path) -> bool {
+pub(super) fn is_dead(system: &dyn System, path: &Path) -> bool {
     system.guard_file(path).is_ok_and(|guard| guard.is_some())
-}
-
-/// Returns whether a lock is a guarded file.
-pub(super) fn is_guarded(lock: &Stat) -> bool {
-    lock.kind == FileKind::File && lock.mode & GUARDED_MODE != 0
 }
 
 /// Says who holds the guarded file at `path`, for how long, and what can be done about it.
@@ -134,43 +129,25 @@ pub(super) fn describe(system: &dyn System, path: &Path, age: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-    use crate::lockfile::owner;
-    use crate::lockfile::{describe_refusal, sweep};
+    use crate::lockfile::tests::{DIR, at, is_held, repository};
+    use crate::lockfile::{describe_refusal, owner, sweep};
     use crate::options::LockTimeout;
     use crate::system::OsSystem;
     use crate::system::simulation::{Fault, SimSystem};
-
-    const DIR: &str = "/r";
 
     const PATIENT: LockOptions = LockOptions {
         timeout: LockTimeout::FOREVER,
         ..LockOptions::AT_ONCE
     };
 
-    fn repository() -> SimSystem {
-        let system = SimSystem::new(1);
-        system.create_dir(Path::new(DIR)).unwrap();
-        system.sync_all();
-        system
-    }
-
-    fn at(name: &str) -> PathBuf {
-        Path::new(DIR).join(name)
-    }
-
     fn acquire(system: &SimSystem, name: &str) -> io::Result<LockFile> {
         let system: Arc<dyn System> = Arc::new(system.clone());
         let holder = Holder::new(&system, Path::new(DIR));
         LockFile::acquire_alone(&holder, &at(name), LockOptions::AT_ONCE)
-    }
-
-    fn is_held(found: io::Result<LockFile>) -> bool {
-        found.is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
     }
 
     fn files(system: &SimSystem) -> Vec<String> {
@@ -294,6 +271,19 @@ mod tests {
     }
 
     #[test]
+    fn it_is_held_whatever_comes_of_writing() {
+        let system = repository();
+        let process = system.process(7);
+        let mut lock = acquire(&process, "a").unwrap();
+        let nth = process.op_count();
+        process.set_fault(Some(Fault::once(nth, io::ErrorKind::StorageFull)));
+        assert!(lock.write_all(b"one").is_err());
+        assert!(is_held(acquire(&system, "a")));
+        lock.release().unwrap();
+        assert!(files(&system).is_empty());
+    }
+
+    #[test]
     fn who_holds_it_is_told() {
         let system = repository();
         let other = system.process(7);
@@ -301,9 +291,11 @@ mod tests {
         let exists = io::Error::from(io::ErrorKind::AlreadyExists);
         let tell = || describe_refusal(&system, &at("a"), &exists);
         assert!(tell().contains("refdb process 7, which runs"), "{}", tell());
+        assert!(!owner::is_left(&system, &at("a.lock")));
         std::mem::forget(lock);
         other.end();
         assert!(tell().contains("that has ended"), "{}", tell());
+        assert!(owner::is_left(&system, &at("a.lock")));
     }
 
     /// Many die one after the other, each with a lock, and whoever is alive takes it: at no moment do

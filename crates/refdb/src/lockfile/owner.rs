@@ -164,12 +164,15 @@ pub(crate) fn dead(system: &dyn System, path: &Path) -> Option<(PathBuf, Purpose
     (owner.fate(system, made_ns) == Fate::Dead).then_some((text, owner.purpose))
 }
 
+/// Returns whether the lock at `path` is one of refdb whose owner has ended, and that can be taken
+/// over by itself: none of a migration.
+pub(crate) fn is_left(system: &dyn System, path: &Path) -> bool {
+    matches!(dead(system, path), Some((_, Purpose::Transaction))) || alone::is_dead(system, path)
+}
+
 /// Returns whether the lock at `path` is one of refdb, whoever holds it.
 pub(crate) fn is_ours(system: &dyn System, path: &Path) -> bool {
-    of_lock(system, path).is_some()
-        || system
-            .lstat(path)
-            .is_ok_and(|stat| alone::is_guarded(&stat))
+    of_lock(system, path).is_some() || system.lstat(path).is_ok_and(|stat| stat.is_guarded())
 }
 
 /// Says who holds the lock at `path`, since when, and what can be done about it.
@@ -177,7 +180,7 @@ pub(crate) fn describe(system: &dyn System, path: &Path) -> io::Result<String> {
     let stat = system.lstat(path)?;
     let made = Duration::from_nanos(u64::try_from(stat.mtime_ns).unwrap_or(0));
     let age = age(system.now().saturating_sub(made));
-    if alone::is_guarded(&stat) {
+    if stat.is_guarded() {
         return Ok(alone::describe(system, path, &age));
     }
     let Some((_, owner)) = of_lock(system, path) else {

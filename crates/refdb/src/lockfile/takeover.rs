@@ -169,10 +169,9 @@ fn sweep_of(
             FileKind::File | FileKind::Symlink if deep && entry.name.starts_with(b".") => {
                 remove_orphan(system, git_dir, &path)?;
             }
-            FileKind::Symlink if deep => {
-                take_over_of(most, system, git_dir, &path)?;
-            }
-            FileKind::File | FileKind::Symlink if entry.name.ends_with(b".lock") => {
+            kind @ (FileKind::File | FileKind::Symlink)
+                if entry.name.ends_with(b".lock") || deep && kind == FileKind::Symlink =>
+            {
                 take_over_of(most, system, git_dir, &path)?;
             }
             _ => {}

@@ -6,9 +6,9 @@ use crate::system::simulation::{Crash, SimSystem};
 
 const OPTIONS: LockOptions = LockOptions::AT_ONCE;
 
-const DIR: &str = "/r";
+pub(super) const DIR: &str = "/r";
 
-fn repository() -> SimSystem {
+pub(super) fn repository() -> SimSystem {
     let system = SimSystem::new(1);
     system.create_dir(Path::new(DIR)).unwrap();
     system.sync_all();
@@ -20,7 +20,7 @@ fn holder(system: &SimSystem) -> Holder {
     Holder::new(&system, Path::new(DIR))
 }
 
-fn at(name: &str) -> PathBuf {
+pub(super) fn at(name: &str) -> PathBuf {
     Path::new(DIR).join(name)
 }
 
@@ -28,7 +28,7 @@ fn acquire(system: &SimSystem, name: &str) -> io::Result<LockFile> {
     LockFile::acquire(&holder(system), &at(name), OPTIONS)
 }
 
-fn is_held(found: io::Result<LockFile>) -> bool {
+pub(super) fn is_held(found: io::Result<LockFile>) -> bool {
     found.is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
 }
 

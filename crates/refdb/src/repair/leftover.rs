@@ -7,8 +7,7 @@ use std::path::Path;
 
 use super::{Options, Plan, Step};
 use crate::backend::reftable::{is_table_name, is_unfinished};
-use crate::lockfile::owner::{self, Purpose};
-use crate::lockfile::{is_guarded_by_the_dead, suffixed};
+use crate::lockfile::{owner, suffixed};
 use crate::system::System;
 use crate::verify::{Damage, Repair};
 
@@ -62,12 +61,12 @@ fn of_the_dead(system: &dyn System, file: &Path) -> Option<Step> {
         // Whoever writes a table holds the lock of the list, or claims tables: that is looked at
         // again when the table goes.
         let lock = suffixed(&file.with_file_name("tables.list"), ".lock");
-        let is_free = is_missing(system, &lock) || is_dead(system, &lock);
+        let is_free = is_missing(system, &lock) || owner::is_left(system, &lock);
         return is_free.then(|| Step::DropTable(file.to_owned()));
     }
     let value_of = name.strip_prefix('.').map(|lock| file.with_file_name(lock));
     let lock = value_of.as_deref().unwrap_or(file);
-    if is_dead(system, lock) {
+    if owner::is_left(system, lock) {
         return Some(Step::TakeOver(lock.to_owned()));
     }
     let is_alone = value_of.is_some() && is_missing(system, lock);
@@ -77,9 +76,4 @@ fn of_the_dead(system: &dyn System, file: &Path) -> Option<Step> {
 fn is_missing(system: &dyn System, path: &Path) -> bool {
     let error = system.lstat(path).err();
     error.is_some_and(|error| error.kind() == std::io::ErrorKind::NotFound)
-}
-
-fn is_dead(system: &dyn System, lock: &Path) -> bool {
-    owner::dead(system, lock).is_some_and(|(_, purpose)| purpose == Purpose::Transaction)
-        || is_guarded_by_the_dead(system, lock)
 }

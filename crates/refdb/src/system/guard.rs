@@ -2,18 +2,16 @@
 //!
 //! What says so is a lock of the kernel's (`flock`), which ends with the process, however it ends.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{Mode, fchmod, fstat};
 use rustix::io::Errno;
 
 use super::os::{OsFile, describe};
-use super::{FileKind, GUARDED_MODE, Guard, Stat, WriteFile};
+use super::{GUARDED_MODE, Guard, Stat, WriteFile};
 
 /// A file that this process has for itself as long as it is open.
 pub(super) struct GuardedFile {
@@ -46,19 +44,20 @@ impl WriteFile for GuardedFile {
     }
 }
 
-/// Takes a directory, unless somebody has it.
-pub(super) fn take_dir(path: &Path) -> io::Result<Option<Guard>> {
-    let dir = File::open(path)?;
-    match dir.try_lock() {
-        Ok(()) => {
-            // Whoever had it may have removed it, and another directory has its name now.
-            let (held, named) = (dir.metadata()?, fs::metadata(path)?);
-            let is_same = (held.dev(), held.ino()) == (named.dev(), named.ino());
-            Ok(is_same.then(|| Box::new(dir) as Guard))
-        }
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(error),
+/// Takes a file or directory, unless somebody has it. `named` describes what has its name by now.
+pub(super) fn take(
+    file: File,
+    named: impl FnOnce() -> io::Result<Stat>,
+) -> io::Result<Option<Guard>> {
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(error),
     }
+    // Whoever had it may have removed it, or given it another name, and something else has this one.
+    let (held, named) = (describe(&fstat(&file)?), named()?);
+    let is_same = (held.dev, held.ino) == (named.dev, named.ino);
+    Ok(is_same.then(|| Box::new(file) as Guard))
 }
 
 /// Takes a file that was just created, with the mark of such files. `None` if that cannot be, or if
@@ -78,27 +77,22 @@ pub(super) fn take_new(file: File, device: u64) -> io::Result<Option<GuardedFile
         return Err(Errno::EXIST.into());
     }
     let stat = describe(&stat);
-    let is_sound = stat.dev == device && stat.mode & GUARDED_MODE != 0;
+    let is_sound = stat.dev == device && stat.is_guarded();
     Ok(is_sound.then(|| GuardedFile {
         file: OsFile(file),
         mode: Mode::from_raw_mode(stat.mode & !GUARDED_MODE),
     }))
 }
 
-/// Takes a file that has the mark of such files, unless somebody has it. `named` describes what has
-/// its name by now.
-pub(super) fn take(
+/// As [`take`], of a file with the mark of such files. What cannot be found out is left alone.
+pub(super) fn take_file(
     file: File,
     named: impl FnOnce() -> io::Result<Stat>,
 ) -> io::Result<Option<Guard>> {
-    let held = describe(&fstat(&file)?);
-    let is_guarded = held.kind == FileKind::File && held.mode & GUARDED_MODE != 0;
-    if !is_guarded || !is_local(file.as_fd()) || file.try_lock().is_err() {
+    if !describe(&fstat(&file)?).is_guarded() || !is_local(file.as_fd()) {
         return Ok(None);
     }
-    // Whoever had it may have given it its name, and another file has this one now.
-    let is_same = named().is_ok_and(|named| (named.dev, named.ino) == (held.dev, held.ino));
-    Ok(is_same.then(|| Box::new(file) as Guard))
+    take(file, named).or(Ok(None))
 }
 
 /// Returns which process has a file for itself, by the content of `/proc/locks`. Some file systems
@@ -145,7 +139,9 @@ pub(super) fn is_local(_file: BorrowedFd<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::OpenOptionsExt;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+    use std::path::Path;
 
     use super::*;
 
@@ -189,12 +185,15 @@ mod tests {
         let stat = |name: &str| Ok(describe(&fstat(File::open(at(name))?)?));
         let (first, _) = create(&at("first"), 0o666 | GUARDED_MODE);
         create(&at("second"), 0o666 | GUARDED_MODE);
-        let free = take(File::open(at("first")).unwrap(), || stat("first")).unwrap();
+        let free = take_file(File::open(at("first")).unwrap(), || stat("first")).unwrap();
         assert_eq!(free.is_some(), is_local(first.as_fd()));
         drop(free);
         for named in ["second", "none"] {
             let opened = File::open(at("first")).unwrap();
-            assert!(take(opened, || stat(named)).unwrap().is_none(), "{named}");
+            assert!(
+                take_file(opened, || stat(named)).unwrap().is_none(),
+                "{named}"
+            );
         }
     }
 

@@ -103,6 +103,10 @@ impl WriteFile for OsFile {
         let at = UNIX_EPOCH.checked_add(at);
         self.0.set_modified(at.ok_or(io::ErrorKind::InvalidInput)?)
     }
+
+    fn unguard(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl ReadFile for OsFile {
@@ -248,7 +252,7 @@ impl System for OsSystem {
         let Ok(file) = self.open_as(path, flags, 0) else {
             return Ok(None);
         };
-        guard::take(file, || self.lstat(path))
+        guard::take_file(file, || self.lstat(path))
     }
 
     fn guard_owner(&self, path: &Path) -> Option<u32> {
@@ -389,7 +393,8 @@ impl System for OsSystem {
     }
 
     fn guard_dir(&self, path: &Path) -> io::Result<Option<Guard>> {
-        guard::take_dir(path)
+        let dir = self.open_as(path, OFlags::RDONLY, 0)?;
+        guard::take(dir, || self.stat(path))
     }
 }
 
@@ -533,9 +538,8 @@ pub(crate) fn bytes_to_path(bytes: &[u8]) -> &Path {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::OpenOptionsExt;
-
     use std::fs;
+    use std::os::unix::fs::OpenOptionsExt;
 
     use super::*;
 

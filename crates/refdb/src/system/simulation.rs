@@ -44,8 +44,8 @@ pub use crash::{Content, Crash, Names};
 pub use fault::{Failure, Fault, Op};
 
 use super::{
-    Bytes, DirEntry, FileKind, GUARDED_MODE, Guard, ProcessIdentity, ProcessState, ReadFile, Stat,
-    System, WriteFile,
+    Bytes, DirEntry, GUARDED_MODE, Guard, ProcessIdentity, ProcessState, ReadFile, Stat, System,
+    WriteFile,
 };
 use disk::{Disk, Ino, NameChange, Node};
 
@@ -230,11 +230,9 @@ impl SimSystem {
             (this.pid, this.started)
         };
         let process = (pid, started);
-        disk.machine.guard(ino, process).then(|| SimGuard {
-            disk: Arc::clone(&self.disk),
-            ino,
-            process,
-        })
+        let is_taken = disk.machine.guard(ino, process);
+        let disk = Arc::clone(&self.disk);
+        is_taken.then(|| SimGuard { disk, ino, process })
     }
 
     /// Gives a new inode the name `path`, which must be free.
@@ -263,6 +261,10 @@ struct SimGuard {
     disk: Arc<Mutex<Disk>>,
     ino: Ino,
     process: (u32, u64),
+}
+
+fn boxed(guard: Option<SimGuard>) -> Option<Guard> {
+    guard.map(|guard| Box::new(guard) as Guard)
 }
 
 impl Drop for SimGuard {
@@ -513,8 +515,7 @@ impl System for SimSystem {
     fn guard_dir(&self, path: &Path) -> io::Result<Option<Guard>> {
         let disk = self.reading("guard_dir", path)?;
         let ino = disk.existing(path, true)?;
-        let guard = self.guard(disk, ino);
-        Ok(guard.map(|guard| Box::new(guard) as Guard))
+        Ok(boxed(self.guard(disk, ino)))
     }
 
     fn create_guarded(&self, path: &Path, mode: u32) -> io::Result<Option<Box<dyn WriteFile>>> {
@@ -539,12 +540,10 @@ impl System for SimSystem {
         let Ok(ino) = disk.existing(path, false) else {
             return Ok(None);
         };
-        let stat = disk.stat(ino)?;
-        if stat.kind != FileKind::File || stat.mode & GUARDED_MODE == 0 {
-            return Ok(None);
+        match disk.stat(ino)?.is_guarded() {
+            true => Ok(boxed(self.guard(disk, ino))),
+            false => Ok(None),
         }
-        let guard = self.guard(disk, ino);
-        Ok(guard.map(|guard| Box::new(guard) as Guard))
     }
 
     fn guard_owner(&self, path: &Path) -> Option<u32> {

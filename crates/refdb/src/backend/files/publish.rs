@@ -106,8 +106,8 @@ impl FilesSession {
         self.planned.new_first = plan.renames;
         let writes = self.assign(plan)?;
         self.planned.several = writes.len() > 1;
-        let is_plain = plan.log_changes.is_empty() && plan.ended.is_empty() && !plan.renames;
-        if writes.len() != 1 || !is_plain {
+        if self.planned.several || !plan.ended.is_empty() {
+            // There may be a journal, and what stands in a lock by then could not be named in it.
             self.make_links()?;
         }
         let packable = writes.iter().filter(|write| write.may_be_packed()).count();

@@ -46,7 +46,7 @@ pub(super) struct FilesSession {
     // Which of the locks further ones are linked to; `None` while there is none that can be.
     pub(super) pattern: Option<usize>,
     pub(super) can_link: bool,
-    // Whether the name that is locked first is, as far as is known, the only one.
+    // Whether no more than one name was asked for at last.
     pub(super) is_alone: bool,
     // How long each lock is waited for.
     pub(super) timeout: LockTimeout,
@@ -312,7 +312,7 @@ impl Session for FilesSession {
         let first = self.held.len();
         self.log_dirs = KnownDirs::default();
         self.held.reserve(names.len());
-        self.is_alone = first == 0 && names.len() == 1;
+        self.is_alone = names.len() == 1;
         let unopposed = self.take_together(names);
         let mut taken = Vec::with_capacity(names.len());
         taken.resize_with(unopposed, || Ok(()));
