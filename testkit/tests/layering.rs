@@ -15,7 +15,7 @@ use refdb_testkit::oracle::workspace_root;
 const LAYERS: &[&[&str]] = &[
     &["error", "hook", "name", "oid", "reflog", "target"],
     &["beside", "system"],
-    &["date", "layout", "lockfile", "objects", "options"],
+    &["commit", "date", "layout", "objects", "options"],
     &["graph"],
     &["backend"],
     &["refs", "resolve"],

@@ -111,7 +111,7 @@ pub mod verify;
 
 mod backend;
 mod beside;
-mod lockfile;
+mod commit;
 mod resolve;
 
 pub use backend::cursor::RefRecord;

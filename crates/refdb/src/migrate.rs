@@ -37,6 +37,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::RefFormat;
+use crate::commit::Home;
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::Objects;
 use crate::options::{Committer, Identity, Options};
@@ -439,6 +440,11 @@ impl Context {
             Arc::clone(&self.objects),
             self.options.clone(),
         )
+    }
+
+    /// Returns the repository as its locks know it.
+    fn home(&self) -> Arc<Home> {
+        Home::new(&self.system, &self.common_dir, &self.options)
     }
 
     fn create_dir(&self, dir: &Path) -> Result<()> {

@@ -54,6 +54,9 @@ pub struct Options {
     /// Whether ref updates are forbidden, because objects are in quarantine
     /// (`GIT_QUARANTINE_PATH`).
     pub quarantined: bool,
+    /// Whether what processes left unfinished that have ended may be finished here. In a repository
+    /// that somebody else may have made, reading refs must change nothing.
+    pub recovers: bool,
     /// What is wrong with settings that only writing asks for, told by the first write.
     pub(crate) invalid: InvalidSettings,
     /// What is called at each step of a transaction; nothing unless a caller gives it.
@@ -81,6 +84,7 @@ impl Options {
             reftable: ReftableOptions::default(),
             committer: Committer::default(),
             quarantined: false,
+            recovers: true,
             invalid: InvalidSettings::default(),
             hook: None,
         }

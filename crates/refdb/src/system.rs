@@ -17,6 +17,7 @@
 //! assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
 //! ```
 
+mod beneath;
 mod guard;
 mod map;
 mod os;
@@ -73,6 +74,8 @@ pub struct Stat {
     pub uid: u32,
     /// The permission bits.
     pub mode: u32,
+    /// How many names it has.
+    pub nlink: u64,
 }
 
 impl Stat {
@@ -104,8 +107,18 @@ pub trait WriteFile: io::Write + Send {
     fn sync(&mut self) -> io::Result<()>;
     /// Dates the last change of the content, as time since 1970-01-01 UTC.
     fn set_modified(&mut self, at: Duration) -> io::Result<()>;
-    /// Makes a file that [`System::create_guarded`] made one like all others; it stays so when it is
-    /// closed. Of any other file it is one already.
+}
+
+/// A file that a process has for itself as long as it is open ([`System::create_guarded`]).
+pub trait GuardedFile: WriteFile + Sync {
+    /// Returns whether everybody who can see the file can certainly see as well that it is taken. On
+    /// file systems that machines share, above all, that is not so.
+    fn is_certain(&self) -> bool;
+    /// Describes the file as it is now, under whatever names.
+    fn stat(&self) -> io::Result<Stat>;
+    /// Lets everybody read the file whom the umask allows to.
+    fn reveal(&mut self) -> io::Result<()>;
+    /// Makes it a file like all others, but for its being taken: no bit says any more what it is.
     fn unguard(&mut self) -> io::Result<()>;
 }
 
@@ -138,6 +151,14 @@ pub trait System: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Returns the same system for somebody all of whose paths lead to what is below the directory
+    /// `root`, and who trusts nothing that is there: no link is followed, and no path leads out. What
+    /// does is an error (`InvalidInput` for a path that is not below `root`).
+    ///
+    /// # Errors
+    /// Those of opening the directory.
+    fn beneath(&self, root: &Path) -> io::Result<Arc<dyn System>>;
+
     /// Reads a whole file. What is no file (a FIFO, a device) is an error, and is not waited for.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         self.read_at_most(path, usize::MAX)
@@ -168,16 +189,18 @@ pub trait System: Send + Sync + fmt::Debug {
     fn create_new(&self, path: &Path, mode: u32) -> io::Result<Box<dyn WriteFile>>;
     /// As [`System::create_new`], and takes the file for this process alone: nobody has it from
     /// [`System::guard_file`] until it is closed, which the system does when the process ends,
-    /// however it ends. Up to [`WriteFile::unguard`] a permission bit ([`GUARDED_MODE`]) says that it
-    /// is such a file. `None`, and no file, where not everybody who can see the file can certainly
-    /// see as well that it is taken: on file systems that machines share, above all.
+    /// however it ends. Up to [`GuardedFile::unguard`] a permission bit ([`GUARDED_MODE`]) says that it
+    /// is such a file, where the file system keeps it, and up to [`GuardedFile::reveal`] only those
+    /// may read it who may write it: who could read it could take it as well.
     ///
     /// # Errors
     /// `AlreadyExists` too when somebody found the file before it was taken.
-    fn create_guarded(&self, path: &Path, mode: u32) -> io::Result<Option<Box<dyn WriteFile>>>;
-    /// Takes a file that [`System::create_guarded`] made, and that nobody has any more. `None` if
-    /// somebody has it, or if there is no such file.
+    fn create_guarded(&self, path: &Path, mode: u32) -> io::Result<Box<dyn GuardedFile>>;
+    /// Takes a file that nobody has any more, by the name `path`. `None` if somebody has it, if there
+    /// is no such file, or if that cannot be told.
     fn guard_file(&self, path: &Path) -> io::Result<Option<Guard>>;
+    /// Returns whether a process has a file for itself; what cannot be told counts as no.
+    fn is_taken(&self, path: &Path) -> bool;
     /// Returns which process has a file for itself that [`System::create_guarded`] made, if that can
     /// be found out.
     fn guard_owner(&self, path: &Path) -> Option<u32>;
@@ -216,6 +239,8 @@ pub trait System: Send + Sync + fmt::Debug {
     fn sleep(&self, duration: Duration);
     /// Returns a random number, good enough for names that must not collide.
     fn random(&self) -> u64;
+    /// Returns for which user this process works, as files have owners.
+    fn user_id(&self) -> u32;
     /// Returns the process identifier.
     fn process_id(&self) -> u32;
     /// Returns who this process is; `None` where the system cannot tell one process from a later
@@ -226,6 +251,7 @@ pub trait System: Send + Sync + fmt::Debug {
     /// Returns when this machine was booted, as time since 1970-01-01 UTC, if that is known.
     fn booted(&self) -> Option<Duration>;
     /// Takes a directory for this process alone; `None` if another one has it. The system gives it
-    /// free when the guard is dropped, and when the process ends, however it ends.
+    /// free when the guard is dropped, and when the process ends, however it ends. Anybody who may
+    /// read the directory can do so: nothing may depend on it that somebody else waits for.
     fn guard_dir(&self, path: &Path) -> io::Result<Option<Guard>>;
 }

@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::backend::{LogOrder, NewValue};
+use crate::commit::{Holder, Home, LockFile, LockOptions, describe_barred, describe_refusal};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lockfile::{Holder, LockFile, LockOptions, describe_barred, describe_refusal};
 use crate::name::{RefName, RefNameBuf};
 use crate::options::{LockTimeout, SharedRepository};
 use crate::reflog::LogEntry;
@@ -119,10 +119,10 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    /// Begins to take locks in the repository at `git_dir`.
-    pub(crate) fn new(system: &Arc<dyn System>, git_dir: &Path, shared: SharedRepository) -> Locks {
+    /// Begins to take locks in a repository.
+    pub(crate) fn new(home: &Arc<Home>, shared: SharedRepository) -> Locks {
         Locks {
-            holder: Holder::migrating(system, git_dir),
+            holder: Holder::migrating(home),
             options: LockOptions {
                 timeout: FREEZE_TIMEOUT,
                 shared,

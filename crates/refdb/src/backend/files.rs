@@ -28,9 +28,9 @@ mod packed;
 mod packed_cursor;
 mod publish;
 mod rewrite;
+mod seen;
 mod session;
 mod steps;
-mod sync;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -42,9 +42,9 @@ use bstr::ByteSlice;
 use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 use super::cursor::Cursor;
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
+use crate::commit::{Holder, Home, JournalWatch, LockOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
-use crate::lockfile::{Holder, JournalWatch, LockOptions};
 use crate::name::{RefName, RefNameBuf, is_safe};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::options::Options;
@@ -70,6 +70,7 @@ struct Files {
     layout: Layout,
     options: Arc<Options>,
     packed: PackedRefs,
+    home: Arc<Home>,
     journal: JournalWatch,
     /// The reflogs that were found to hold lines that are no entries.
     damaged_logs: Mutex<BTreeSet<PathBuf>>,
@@ -79,13 +80,15 @@ impl FilesBackend {
     pub(crate) fn new(system: Arc<dyn System>, layout: Layout, options: Arc<Options>) -> Self {
         let path = layout.common_dir().join("packed-refs");
         let packed = PackedRefs::new(Arc::clone(&system), path, options.object_format);
-        let journal = JournalWatch::new(&system, layout.common_dir());
+        let home = Home::new(&system, layout.common_dir(), &options);
+        let journal = JournalWatch::new(&home);
         FilesBackend {
             files: Arc::new(Files {
                 system,
                 layout,
                 options,
                 packed,
+                home,
                 journal,
                 damaged_logs: Mutex::default(),
             }),
@@ -106,14 +109,9 @@ impl Files {
         self.layout.locate(name.as_name()).1.as_bytes()
     }
 
-    /// Finishes what a process that ended left unfinished.
-    fn recover(&self) -> Result<()> {
-        self.journal.recover()
-    }
-
     /// Returns who takes the locks of a new transaction.
     fn holder(&self) -> Holder {
-        Holder::new(&self.system, self.layout.common_dir())
+        Holder::new(&self.home)
     }
 
     /// Returns how locks of refs are taken.
@@ -211,8 +209,8 @@ impl Backend for FilesBackend {
     }
 
     fn read(&self, name: RefName<'_>) -> Result<Option<Ref>> {
-        self.files.recover()?;
-        self.files.read(name)
+        let view = self.files.journal.for_reading();
+        self.files.read_seen(name, view.as_deref())
     }
 
     fn cursor(&self) -> Result<Box<dyn Cursor>> {
@@ -220,8 +218,8 @@ impl Backend for FilesBackend {
     }
 
     fn log_exists(&self, name: RefName<'_>) -> Result<bool> {
-        self.files.recover()?;
-        self.files.log_exists(name)
+        let view = self.files.journal.for_reading();
+        self.files.log_exists_seen(name, view.as_deref())
     }
 
     fn for_each_log_entry(
@@ -230,24 +228,26 @@ impl Backend for FilesBackend {
         order: LogOrder,
         each: &mut dyn FnMut(LogEntry) -> Result<bool>,
     ) -> Result<bool> {
-        self.files.recover()?;
-        self.files.for_each_log_entry(name, order, each)
+        let view = self.files.journal.for_reading();
+        let each: &mut dyn FnMut(&[u8], LogEntry) -> Result<bool> = &mut |_, entry| each(entry);
+        self.files
+            .for_each_log_line_seen(name, order, view.as_deref(), each)
     }
 
     fn log_names(&self) -> Result<Vec<RefNameBuf>> {
-        self.files.recover()?;
+        self.files.journal.for_reading();
         self.files.log_names()
     }
 
     fn begin(&self) -> Result<Box<dyn Session + '_>> {
-        self.files.recover()?;
+        self.files.journal.for_writing()?;
         Ok(Box::new(session::FilesSession::new(Arc::clone(
             &self.files,
         ))))
     }
 
     fn optimize(&self, options: &OptimizeOptions<'_>) -> Result<()> {
-        self.files.recover()?;
+        self.files.journal.for_writing()?;
         optimize::optimize(&self.files, options)
     }
 
@@ -303,5 +303,7 @@ impl Backend for FilesBackend {
 
 #[cfg(test)]
 mod damage_tests;
+#[cfg(test)]
+mod sync_tests;
 #[cfg(test)]
 mod tests;

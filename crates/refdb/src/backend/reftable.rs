@@ -29,10 +29,11 @@ pub(crate) use self::tables::{is_table_name, is_unfinished, short_random};
 use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 use super::cursor::{Cursor, ListCursor, OverCursor};
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
+use crate::commit::{
+    Change, Home, Journal, JournalWatch, LockFile, LockOptions, Place as Spot, Roots, sweep,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
-use crate::lockfile::journal::{Journal, Steps};
-use crate::lockfile::{Holder, JournalWatch, LockOptions, sweep};
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::options::Options;
@@ -45,17 +46,20 @@ pub(crate) struct ReftableBackend {
     system: Arc<dyn System>,
     layout: Layout,
     options: Arc<Options>,
-    journal: JournalWatch,
+    home: Arc<Home>,
+    journal: Arc<JournalWatch>,
     stacks: Mutex<HashMap<Place, Arc<Stack>>>,
 }
 
 impl ReftableBackend {
     pub(crate) fn new(system: Arc<dyn System>, layout: Layout, options: Arc<Options>) -> Self {
-        let journal = JournalWatch::new(&system, layout.common_dir());
+        let home = Home::new(&system, layout.common_dir(), &options);
+        let journal = Arc::new(JournalWatch::new(&home));
         ReftableBackend {
             system,
             layout,
             options,
+            home,
             journal,
             stacks: Mutex::new(HashMap::new()),
         }
@@ -78,12 +82,9 @@ impl ReftableBackend {
             ObjectFormat::Sha256 => HashId::Sha256,
         };
         let dir = stack_dir(base);
-        let tables = LocalTables::new(
-            Arc::clone(&self.system),
-            self.layout.common_dir(),
-            dir,
-            &self.options,
-        );
+        let list = dir.join("tables.list");
+        let place = Spot::of_list(self.layout.common_dir(), base, &list);
+        let tables = LocalTables::new(&self.home, &self.journal, dir, place, &self.options);
         Stack::new(
             Box::new(tables),
             Arc::clone(&self.system),
@@ -92,31 +93,17 @@ impl ReftableBackend {
         )
     }
 
-    /// Finishes what a process that ended left unfinished.
-    fn recover(&self) -> Result<()> {
-        self.journal.recover()
-    }
-
-    /// Commits what is about to be done in several stacks.
-    fn begin_journal(&self, steps: Steps) -> Result<Journal> {
+    /// Commits what is about to be done in several stacks; `other` is one of the locks.
+    fn begin_journal(&self, change: Change, other: &LockFile) -> Result<Journal> {
         let options = LockOptions {
             timeout: self.options.reftable.lock_timeout,
             shared: self.options.shared_repository,
             pid_file: self.options.lockfile_pid,
         };
-        let holder = Holder::new(&self.system, self.layout.common_dir());
-        Journal::commit(&holder, options, self.options.fsync, steps)
-    }
-
-    /// Takes all the steps again of which one failed.
-    fn redo(&self, journal: &Journal) -> Result<()> {
-        journal.redo()?;
-        let dir = self.layout.common_dir();
-        match self.options.fsync {
-            true => self.system.sync_file_system(dir),
-            false => Ok(()),
-        }
-        .map_err(|error| Error::io("cannot sync", dir, error))
+        let common = self.layout.common_dir();
+        let roots = Roots::new(&self.system, common, &common.join("packed-refs"));
+        let (holder, fsync) = (other.holder(), self.options.fsync);
+        Journal::commit(holder, options, fsync, change, roots, other)
     }
 
     /// Returns the stacks of this worktree: the common one, and its own if it is a linked one.
@@ -150,7 +137,7 @@ impl Backend for ReftableBackend {
     }
 
     fn read(&self, name: RefName<'_>) -> Result<Option<Ref>> {
-        self.recover()?;
+        self.journal.for_reading();
         let (place, bare) = self.layout.locate(name);
         let stack = self.stack(&place);
         let snapshot = stack.snapshot()?;
@@ -158,7 +145,7 @@ impl Backend for ReftableBackend {
     }
 
     fn cursor(&self) -> Result<Box<dyn Cursor>> {
-        self.recover()?;
+        self.journal.for_reading();
         let (common, own) = self.view();
         let shared = StackCursor::new(&common, common.snapshot()?);
         Ok(match own {
@@ -175,7 +162,7 @@ impl Backend for ReftableBackend {
     }
 
     fn log_exists(&self, name: RefName<'_>) -> Result<bool> {
-        self.recover()?;
+        self.journal.for_reading();
         let (place, bare) = self.layout.locate(name);
         let stack = self.stack(&place);
         let snapshot = stack.snapshot()?;
@@ -188,7 +175,7 @@ impl Backend for ReftableBackend {
         order: LogOrder,
         each: &mut dyn FnMut(LogEntry) -> Result<bool>,
     ) -> Result<bool> {
-        self.recover()?;
+        self.journal.for_reading();
         let (place, bare) = self.layout.locate(name);
         let stack = self.stack(&place);
         let snapshot = stack.snapshot()?;
@@ -196,7 +183,7 @@ impl Backend for ReftableBackend {
     }
 
     fn log_names(&self) -> Result<Vec<RefNameBuf>> {
-        self.recover()?;
+        self.journal.for_reading();
         let lists = self.for_each_visible(|stack, is_visible| {
             let mut names = logs::names(stack, &*stack.snapshot()?)?;
             names.retain(|name| is_visible(name.as_bytes()));
@@ -209,14 +196,14 @@ impl Backend for ReftableBackend {
     }
 
     fn begin(&self) -> Result<Box<dyn Session + '_>> {
-        self.recover()?;
+        self.journal.for_writing()?;
         Ok(Box::new(ReftableSession::new(self)))
     }
 
     fn optimize(&self, options: &OptimizeOptions<'_>) -> Result<()> {
-        self.recover()?;
+        self.journal.for_writing()?;
         let common = self.layout.common_dir();
-        sweep(&self.system, common, common, false)
+        sweep(&self.home, common, false)
             .map_err(|error| Error::io("cannot remove locks in", common, error))?;
         let place = if self.layout.is_linked() {
             Place::Worktree
@@ -298,7 +285,7 @@ type Search<'s> =
 impl ReftableBackend {
     /// Returns the refs of this worktree that a search finds in its stacks, in name order.
     fn find_all(&self, search: &Search<'_>) -> Result<Vec<(RefNameBuf, Ref)>> {
-        self.recover()?;
+        self.journal.for_reading();
         let lists = self.for_each_visible(|stack, is_visible| {
             let (mut found, mut broken) = (Vec::new(), None);
             search(&stack.snapshot()?.tables, &mut |record| {

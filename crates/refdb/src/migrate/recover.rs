@@ -8,8 +8,8 @@ use super::folder::{self, Folder};
 use super::{Context, finish, place, switch};
 use crate::backend::RefFormat;
 use crate::backend::bulk::BARRIER;
+use crate::commit::{suffixed, sweep_all};
 use crate::error::{Error, Result};
-use crate::lockfile::{self, suffixed};
 use crate::system::{FileKind, bytes_to_path};
 
 /// How far a migration came that did not come to its end.
@@ -99,8 +99,9 @@ fn unlock_config(context: &Context, folder: &Folder, path: &Path) -> Result<()> 
 
 /// Removes the locks of processes that have ended, and the links that kept writers out of a store.
 pub(super) fn remove_marks(context: &Context, dir: &Path, from: RefFormat) -> Result<()> {
+    let home = context.home();
     let sweep = |dir: &Path, deep| {
-        lockfile::sweep_all(&context.system, &context.common_dir, dir, deep)
+        sweep_all(&home, dir, deep)
             .map_err(|error| Error::io("unable to remove the locks in", dir, error))
     };
     match from {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use super::{Plan, Step, has_content};
 use crate::backend::reftable::{is_table_name, is_unfinished, short_random};
-use crate::error::{Error, ErrorKind, Result};
-use crate::lockfile::{
-    Holder, LockFile, LockOptions, describe_refusal, remove_if_there, suffixed, take_over,
+use crate::commit::{
+    Holder, Home, LockFile, LockOptions, describe_refusal, remove_if_there, suffixed, take_over,
 };
-use crate::system::{FileKind, System, bytes_to_path};
+use crate::error::{Error, ErrorKind, Result};
+use crate::system::{FileKind, System};
 
 /// The directory in the common one that keeps what a repair changed.
 const ASIDE: &str = "refdb-damaged";
@@ -53,14 +53,13 @@ impl Plan<'_> {
                 _ => sync_parent(system.as_ref(), path)
                     .map_err(|error| Error::io("cannot sync the directory of", path, error)),
             },
-            Step::TakeOver(path) => take_over(system, self.repository.common_dir(), path)
+            Step::TakeOver(path) => take_over(&self.home(system), path)
                 .map(drop)
                 .map_err(|error| Error::io("cannot remove", path, error)),
             Step::Clear(path) => {
-                let lock = path.file_name().unwrap_or_default().as_bytes();
-                let target = lock.strip_prefix(b".").unwrap_or(lock);
-                let target = target.strip_suffix(b".lock").unwrap_or(target);
-                let lock = self.lock(system, &path.with_file_name(bytes_to_path(target)))?;
+                // New content whose lock is gone: `<file>.lock.lock`.
+                let target = path.with_extension("").with_extension("");
+                let lock = self.lock(system, &target)?;
                 remove_if_there(system.as_ref(), path)
                     .and_then(|()| lock.release())
                     .map_err(|error| Error::io("cannot remove", path, error))
@@ -98,6 +97,11 @@ impl Plan<'_> {
         lock.release().map_err(failed)
     }
 
+    fn home(&self, system: &Arc<dyn System>) -> Arc<Home> {
+        let options = self.repository.store().options();
+        Home::new(system, self.repository.common_dir(), options)
+    }
+
     /// Takes the lock of a file; that of a process that has ended is taken over.
     fn lock(&self, system: &Arc<dyn System>, path: &Path) -> Result<LockFile> {
         let settings = self.repository.store().options();
@@ -106,7 +110,7 @@ impl Plan<'_> {
             shared: settings.shared_repository,
             pid_file: settings.lockfile_pid,
         };
-        let holder = Holder::new(system, self.repository.common_dir());
+        let holder = Holder::new(&self.home(system));
         LockFile::acquire(&holder, path, options).map_err(|error| {
             let kind = match error.kind() {
                 io::ErrorKind::AlreadyExists => ErrorKind::Locked,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::{Options, Plan, Step};
 use crate::backend::reftable::{is_table_name, is_unfinished};
-use crate::lockfile::{owner, suffixed};
+use crate::commit::{NameKind, is_barrier, lock_path, name_kind, owner};
 use crate::system::System;
 use crate::verify::{Damage, Repair};
 
@@ -60,17 +60,25 @@ fn of_the_dead(system: &dyn System, file: &Path) -> Option<Step> {
     if is_table_name(name) || is_unfinished(name) {
         // Whoever writes a table holds the lock of the list, or claims tables: that is looked at
         // again when the table goes.
-        let lock = suffixed(&file.with_file_name("tables.list"), ".lock");
-        let is_free = is_missing(system, &lock) || owner::is_left(system, &lock);
-        return is_free.then(|| Step::DropTable(file.to_owned()));
+        let lock = lock_path(&file.with_file_name("tables.list"));
+        return is_left_or_missing(system, &lock).then(|| Step::DropTable(file.to_owned()));
     }
-    let value_of = name.strip_prefix('.').map(|lock| file.with_file_name(lock));
+    let is_value = name_kind(name.as_bytes()) == NameKind::Value;
+    let value_of = is_value.then(|| file.with_extension(""));
     let lock = value_of.as_deref().unwrap_or(file);
+    if is_barrier(system, file) {
+        return is_left_or_missing(system, &lock_path(file))
+            .then(|| Step::TakeOver(file.to_owned()));
+    }
     if owner::is_left(system, lock) {
         return Some(Step::TakeOver(lock.to_owned()));
     }
     let is_alone = value_of.is_some() && is_missing(system, lock);
     is_alone.then(|| Step::Clear(file.to_owned()))
+}
+
+fn is_left_or_missing(system: &dyn System, lock: &Path) -> bool {
+    is_missing(system, lock) || owner::is_left(system, lock)
 }
 
 fn is_missing(system: &dyn System, path: &Path) -> bool {

@@ -11,16 +11,17 @@ use rustix::fs::{Mode, fchmod, fstat};
 use rustix::io::Errno;
 
 use super::os::{OsFile, describe};
-use super::{GUARDED_MODE, Guard, Stat, WriteFile};
+use super::{FileKind, GUARDED_MODE, Guard, GuardedFile, Stat, WriteFile};
 
 /// A file that this process has for itself as long as it is open.
-pub(super) struct GuardedFile {
+pub(super) struct OsGuardedFile {
     file: OsFile,
+    is_certain: bool,
     /// The permission bits that it is to have in the end.
-    mode: Mode,
+    mode: u32,
 }
 
-impl Write for GuardedFile {
+impl Write for OsGuardedFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write(bytes)
     }
@@ -30,7 +31,7 @@ impl Write for GuardedFile {
     }
 }
 
-impl WriteFile for GuardedFile {
+impl WriteFile for OsGuardedFile {
     fn sync(&mut self) -> io::Result<()> {
         self.file.sync()
     }
@@ -38,9 +39,29 @@ impl WriteFile for GuardedFile {
     fn set_modified(&mut self, at: Duration) -> io::Result<()> {
         self.file.set_modified(at)
     }
+}
+
+impl GuardedFile for OsGuardedFile {
+    fn is_certain(&self) -> bool {
+        self.is_certain
+    }
+
+    fn stat(&self) -> io::Result<Stat> {
+        Ok(describe(&fstat(&self.file.0)?))
+    }
+
+    fn reveal(&mut self) -> io::Result<()> {
+        if self.mode & 0o044 == 0 {
+            return Ok(());
+        }
+        Ok(fchmod(
+            &self.file.0,
+            Mode::from_raw_mode(self.mode | GUARDED_MODE),
+        )?)
+    }
 
     fn unguard(&mut self) -> io::Result<()> {
-        Ok(fchmod(&self.file.0, self.mode)?)
+        Ok(fchmod(&self.file.0, Mode::from_raw_mode(self.mode))?)
     }
 }
 
@@ -60,39 +81,47 @@ pub(super) fn take(
     Ok(is_same.then(|| Box::new(file) as Guard))
 }
 
-/// Takes a file that was just created, with the mark of such files. `None` if that cannot be, or if
-/// it is not on the device on which it should be.
-pub(super) fn take_new(file: File, device: u64) -> io::Result<Option<GuardedFile>> {
-    match file.try_lock() {
-        Ok(()) => {}
+/// Takes a file that was just created; `local` is a device that is known to be this machine's alone.
+pub(super) fn take_new(file: File, local: Option<u64>) -> io::Result<OsGuardedFile> {
+    let is_taken = match file.try_lock() {
+        Ok(()) => true,
         // Somebody looks whether it is one of the dead, and may remove it.
         Err(TryLockError::WouldBlock) => return Err(Errno::EXIST.into()),
-        Err(TryLockError::Error(_)) => return Ok(None),
-    }
-    let Ok(stat) = fstat(&file) else {
-        return Ok(None);
+        // A file system without such locks.
+        Err(TryLockError::Error(_)) => false,
     };
-    if stat.st_nlink == 0 {
+    let stat = describe(&fstat(&file)?);
+    if stat.nlink == 0 {
         // Somebody has removed it.
         return Err(Errno::EXIST.into());
     }
-    let stat = describe(&stat);
-    let is_sound = stat.dev == device && stat.is_guarded();
-    Ok(is_sound.then(|| GuardedFile {
+    let hidden = stat.mode & !((!stat.mode & 0o222) << 1);
+    if hidden != stat.mode {
+        fchmod(&file, Mode::from_raw_mode(hidden))?;
+    }
+    let is_local = local == Some(stat.dev) || is_local(file.as_fd());
+    Ok(OsGuardedFile {
         file: OsFile(file),
-        mode: Mode::from_raw_mode(stat.mode & !GUARDED_MODE),
-    }))
+        is_certain: is_taken && is_local,
+        mode: stat.mode & !GUARDED_MODE,
+    })
 }
 
-/// As [`take`], of a file with the mark of such files. What cannot be found out is left alone.
+/// As [`take`], of a file. What cannot be found out is left alone.
 pub(super) fn take_file(
     file: File,
     named: impl FnOnce() -> io::Result<Stat>,
 ) -> io::Result<Option<Guard>> {
-    if !describe(&fstat(&file)?).is_guarded() || !is_local(file.as_fd()) {
+    let is_file = describe(&fstat(&file)?).kind == FileKind::File;
+    if !is_file || !is_local(file.as_fd()) {
         return Ok(None);
     }
     take(file, named).or(Ok(None))
+}
+
+/// Returns whether somebody has a file for certain.
+pub(super) fn is_taken(file: &File) -> bool {
+    is_local(file.as_fd()) && matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
 /// Returns which process has a file for itself, by the content of `/proc/locks`. Some file systems
@@ -112,12 +141,14 @@ pub(super) fn owner(locks: &[u8], file: &Stat) -> Option<u32> {
 }
 
 /// Returns whether a file is on a file system of this machine alone, as far as that is certain: there,
-/// a lock (`flock`) of one process is one for all that can see the file. File systems that are put
-/// together of others are not among these, as one file may have two faces there.
+/// a lock (`flock`) of one process is one for all that can see the file. Of file systems that are put
+/// together of others only overlayfs is among these: whoever writes to it writes to a layer that, by
+/// the kernel's rules, nobody else uses meanwhile.
 #[cfg(target_os = "linux")]
 pub(super) fn is_local(file: BorrowedFd<'_>) -> bool {
-    // As statfs(2) tells them: ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, ZFS, bcachefs.
-    const LOCAL: [u32; 7] = [
+    // As statfs(2) tells them: ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, ZFS, bcachefs, overlayfs, FAT,
+    // exFAT.
+    const LOCAL: [u32; 10] = [
         0xef53,
         0x5846_5342,
         0x9123_683e,
@@ -125,6 +156,9 @@ pub(super) fn is_local(file: BorrowedFd<'_>) -> bool {
         0xf2f5_2010,
         0x2fc1_2fc1,
         0xca45_1a4e,
+        0x794c_7630,
+        0x4d44,
+        0x2011_bab0,
     ];
     let Ok(found) = rustix::fs::fstatfs(file) else {
         return false;
@@ -162,19 +196,29 @@ mod tests {
     fn a_new_file_is_taken_only_as_it_was_created() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
-        let (file, device) = create(&at("sound"), 0o666 | GUARDED_MODE);
-        assert!(take_new(file, device).unwrap().is_some());
+        let (file, device) = create(&at("sound"), 0o644 | GUARDED_MODE);
+        let is_local = is_local(file.as_fd());
+        let mut sound = take_new(file, Some(device)).unwrap();
+        assert!(sound.is_certain());
+        // Nobody can take it who could not write it.
+        for (mode, step) in [(0o1600, 0), (0o1644, 1), (0o644, 2)] {
+            match step {
+                0 => {}
+                1 => sound.reveal().unwrap(),
+                _ => sound.unguard().unwrap(),
+            }
+            assert_eq!(sound.stat().unwrap().mode, mode);
+        }
         let (file, device) = create(&at("removed"), 0o666 | GUARDED_MODE);
         fs::remove_file(at("removed")).unwrap();
-        assert!(is_there_already(take_new(file, device)));
+        assert!(is_there_already(take_new(file, Some(device))));
         let (file, device) = create(&at("looked at"), 0o666 | GUARDED_MODE);
         let other = File::open(at("looked at")).unwrap();
         other.try_lock().unwrap();
-        assert!(is_there_already(take_new(file, device)));
+        assert!(is_there_already(take_new(file, Some(device))));
         let (file, device) = create(&at("elsewhere"), 0o666 | GUARDED_MODE);
-        assert!(take_new(file, device + 1).unwrap().is_none());
-        let (file, device) = create(&at("without mark"), 0o666);
-        assert!(take_new(file, device).unwrap().is_none());
+        let elsewhere = take_new(file, Some(device + 1)).unwrap();
+        assert_eq!(elsewhere.is_certain(), is_local);
     }
 
     /// What others can do between the moment in which a file is opened and that in which it is taken.

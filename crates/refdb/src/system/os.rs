@@ -12,15 +12,23 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, statat};
 use rustix::io::retry_on_intr;
 
+use super::beneath::{Below, Beneath, Narrow};
 use super::{
-    Bytes, DirEntry, FileKind, GUARDED_MODE, Guard, ProcessIdentity, ProcessState, ReadFile, Stat,
-    System, WriteFile, guard, map,
+    Bytes, DirEntry, FileKind, GUARDED_MODE, Guard, GuardedFile, ProcessIdentity, ProcessState,
+    ReadFile, Stat, System, WriteFile, guard, map,
 };
 
 /// The operating system's files, clock and random numbers.
 #[derive(Clone, Debug, Default)]
 pub struct OsSystem {
     near: Option<Near>,
+    /// A second directory, for what concerns two paths.
+    other: Option<Near>,
+    /// Whether no link is followed, not even one that a path ends with.
+    strict: bool,
+    /// Whether every step of a way is gone by itself, as on kernels that cannot do it at once.
+    #[cfg(test)]
+    step_by_step: bool,
 }
 
 /// A directory that stays open, so that the way to it is not looked for again and again.
@@ -44,7 +52,16 @@ impl Near {
 impl OsSystem {
     /// Returns the real system.
     pub fn new() -> Self {
-        OsSystem { near: None }
+        OsSystem::default()
+    }
+
+    /// The real system as old kernels have it.
+    #[cfg(test)]
+    pub(super) fn step_by_step() -> Self {
+        OsSystem {
+            step_by_step: true,
+            ..OsSystem::default()
+        }
     }
 
     /// Returns from where a path is followed, and what of it then remains.
@@ -52,22 +69,32 @@ impl OsSystem {
         let below = |near: &'_ Near| {
             let rest = path.as_os_str().as_bytes();
             let rest = rest.strip_prefix(near.path.as_os_str().as_bytes())?;
+            if rest.is_empty() && self.strict {
+                return Some(Path::new("."));
+            }
             let rest = rest.strip_prefix(b"/")?;
             // A second slash would make it a path from the root.
             (!rest.is_empty() && !rest.starts_with(b"/")).then(|| bytes_to_path(rest))
         };
-        match &self.near {
-            Some(near) => below(near).map_or((CWD, path), |rest| (near.dir.as_fd(), rest)),
-            None => (CWD, path),
-        }
+        let mut near = self.near.iter().chain(&self.other);
+        near.find_map(|near| Some((near.dir.as_fd(), below(near)?)))
+            .unwrap_or((CWD, path))
     }
 
     /// Opens a file; `mode` is what a new one gets.
     fn open_as(&self, path: &Path, flags: OFlags, mode: u32) -> io::Result<File> {
         let (dir, path) = self.from(path);
-        let flags = flags | OFlags::CLOEXEC;
+        let mut flags = flags | OFlags::CLOEXEC;
+        if self.strict {
+            flags |= OFlags::NOFOLLOW;
+        }
         let open = || rustix::fs::openat(dir, path, flags, Mode::from_raw_mode(mode));
         Ok(File::from(retry_on_intr(open)?))
+    }
+
+    fn open_to_guard(&self, path: &Path) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        self.open_as(path, flags, 0)
     }
 
     /// Opens a file to read it. A FIFO would be waited for until somebody writes to it, so that this
@@ -76,7 +103,10 @@ impl OsSystem {
         self.open_as(path, OFlags::RDONLY | OFlags::NONBLOCK, 0)
     }
 
-    fn stat_at(&self, path: &Path, flags: AtFlags) -> io::Result<Stat> {
+    fn stat_at(&self, path: &Path, mut flags: AtFlags) -> io::Result<Stat> {
+        if self.strict {
+            flags |= AtFlags::SYMLINK_NOFOLLOW;
+        }
         let (dir, path) = self.from(path);
         Ok(describe(&statat(dir, path, flags)?))
     }
@@ -102,10 +132,6 @@ impl WriteFile for OsFile {
     fn set_modified(&mut self, at: Duration) -> io::Result<()> {
         let at = UNIX_EPOCH.checked_add(at);
         self.0.set_modified(at.ok_or(io::ErrorKind::InvalidInput)?)
-    }
-
-    fn unguard(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 
@@ -158,6 +184,7 @@ pub(super) fn describe(stat: &rustix::fs::Stat) -> Stat {
         ctime_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
         uid: stat.st_uid,
         mode: u32::from(stat.st_mode) & 0o7777,
+        nlink: u64::try_from(stat.st_nlink).unwrap_or(0),
     }
 }
 
@@ -173,7 +200,14 @@ impl System for OsSystem {
             dir: Arc::new(file.into()),
             local: OnceLock::new(),
         };
-        Some(Arc::new(OsSystem { near: Some(near) }))
+        Some(Arc::new(OsSystem {
+            near: Some(near),
+            ..self.clone()
+        }))
+    }
+
+    fn beneath(&self, root: &Path) -> io::Result<Arc<dyn System>> {
+        Ok(Arc::new(Beneath::new(self, root)?))
     }
 
     fn read_at_most(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
@@ -234,25 +268,32 @@ impl System for OsSystem {
         Ok(Box::new(OsFile(self.open_as(path, flags, mode)?)))
     }
 
-    fn create_guarded(&self, path: &Path, mode: u32) -> io::Result<Option<Box<dyn WriteFile>>> {
-        let Some(device) = self.near.as_ref().and_then(Near::local_device) else {
-            return Ok(None);
-        };
+    fn create_guarded(&self, path: &Path, mode: u32) -> io::Result<Box<dyn GuardedFile>> {
+        let local = self.near.as_ref().and_then(Near::local_device);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let file = self.open_as(path, flags, mode | GUARDED_MODE)?;
-        match guard::take_new(file, device)? {
-            Some(file) => Ok(Some(Box::new(file))),
-            None => self.remove_file(path).map(|()| None),
+        match guard::take_new(file, local) {
+            Ok(file) => Ok(Box::new(file)),
+            // It is somebody else's to remove by now.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+            Err(error) => {
+                self.remove_file(path)?;
+                Err(error)
+            }
         }
     }
 
     fn guard_file(&self, path: &Path) -> io::Result<Option<Guard>> {
         // What cannot be found out is left alone: the file may be anybody's.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
-        let Ok(file) = self.open_as(path, flags, 0) else {
-            return Ok(None);
-        };
-        guard::take_file(file, || self.lstat(path))
+        match self.open_to_guard(path) {
+            Ok(file) => guard::take_file(file, || self.lstat(path)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn is_taken(&self, path: &Path) -> bool {
+        self.open_to_guard(path)
+            .is_ok_and(|file| guard::is_taken(&file))
     }
 
     fn guard_owner(&self, path: &Path) -> Option<u32> {
@@ -277,7 +318,8 @@ impl System for OsSystem {
     #[cfg(target_os = "linux")]
     fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
         use rustix::fs::{RenameFlags, renameat_with};
-        match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
+        let ((one_dir, one), (other_dir, other)) = (self.from(one), self.from(other));
+        match renameat_with(one_dir, one, other_dir, other, RenameFlags::EXCHANGE) {
             // What a file system says that knows no such thing.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
                 Err(io::ErrorKind::Unsupported.into())
@@ -313,17 +355,21 @@ impl System for OsSystem {
     }
 
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
-        let (dir, path) = self.from(path);
         let mode = Mode::from_raw_mode(mode);
+        if self.strict {
+            let file = self.open_now(path)?;
+            return Ok(rustix::fs::fchmod(&file, mode)?);
+        }
+        let (dir, path) = self.from(path);
         Ok(rustix::fs::chmodat(dir, path, mode, AtFlags::empty())?)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        self.open_now(path)?.sync_all()
     }
 
     fn sync_file_system(&self, path: &Path) -> io::Result<()> {
-        Ok(rustix::fs::syncfs(File::open(path)?)?)
+        Ok(rustix::fs::syncfs(self.open_now(path)?)?)
     }
 
     fn now(&self) -> Duration {
@@ -348,6 +394,10 @@ impl System for OsSystem {
                 moment ^ (u64::from(self.process_id()) << 40)
             }
         }
+    }
+
+    fn user_id(&self) -> u32 {
+        rustix::process::geteuid().as_raw()
     }
 
     fn process_id(&self) -> u32 {
@@ -395,6 +445,80 @@ impl System for OsSystem {
     fn guard_dir(&self, path: &Path) -> io::Result<Option<Guard>> {
         let dir = self.open_as(path, OFlags::RDONLY, 0)?;
         guard::take(dir, || self.stat(path))
+    }
+}
+
+impl Narrow for OsSystem {
+    type Root = Arc<OwnedFd>;
+
+    fn root(&self, path: &Path) -> io::Result<Arc<OwnedFd>> {
+        Ok(Arc::new(self.open_as(path, NEAR_FLAGS, 0)?.into()))
+    }
+
+    fn narrow(
+        &self,
+        root: &Arc<OwnedFd>,
+        paths: &[Below<'_>],
+        _no_link: bool,
+    ) -> io::Result<Arc<dyn System>> {
+        let near = |below: &Below<'_>| {
+            let Some(parent) = below.rest.parent() else {
+                // The directory itself.
+                return Ok::<_, io::Error>(Near {
+                    path: below.whole.to_owned(),
+                    dir: Arc::clone(root),
+                    local: OnceLock::new(),
+                });
+            };
+            let dir = match parent.as_os_str().is_empty() {
+                true => Arc::clone(root),
+                false => Arc::new(self.dir_beneath(root, parent)?),
+            };
+            let path = below.whole.parent().unwrap_or(below.whole).to_owned();
+            let local = OnceLock::new();
+            Ok(Near { path, dir, local })
+        };
+        let mut nears = paths.iter().map(near);
+        Ok(Arc::new(OsSystem {
+            near: nears.next().transpose()?,
+            other: nears.next().transpose()?,
+            strict: true,
+            ..OsSystem::default()
+        }))
+    }
+}
+
+impl OsSystem {
+    /// Opens a directory below another one without following a link on the way.
+    fn dir_beneath(&self, root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
+        let flags = NEAR_FLAGS | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        #[cfg(test)]
+        let at_once = !self.step_by_step;
+        #[cfg(not(test))]
+        let at_once = true;
+        #[cfg(target_os = "linux")]
+        if at_once {
+            use rustix::fs::ResolveFlags;
+            use rustix::io::Errno;
+            let resolve =
+                ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+            match rustix::fs::openat2(root, path, flags, Mode::empty(), resolve) {
+                // An old kernel, or a sandbox that knows no such call.
+                Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => {}
+                opened => return Ok(opened?),
+            }
+        }
+        let mut dir: Option<OwnedFd> = None;
+        for part in path.components() {
+            let from = dir.as_ref().unwrap_or(root);
+            dir = Some(rustix::fs::openat(
+                from,
+                part.as_os_str(),
+                flags,
+                Mode::empty(),
+            )?);
+        }
+        dir.ok_or_else(|| io::ErrorKind::InvalidInput.into())
     }
 }
 

@@ -43,9 +43,10 @@ use rustix::io::Errno;
 pub use crash::{Content, Crash, Names};
 pub use fault::{Failure, Fault, Op};
 
+use super::beneath::{Below, Beneath, Narrow};
 use super::{
-    Bytes, DirEntry, GUARDED_MODE, Guard, ProcessIdentity, ProcessState, ReadFile, Stat, System,
-    WriteFile,
+    Bytes, DirEntry, FileKind, GUARDED_MODE, Guard, GuardedFile, ProcessIdentity, ProcessState,
+    ReadFile, Stat, System, WriteFile,
 };
 use disk::{Disk, Ino, NameChange, Node};
 
@@ -138,6 +139,27 @@ impl SimSystem {
         self.disk().sync_all();
     }
 
+    /// Puts other content into a file, as somebody who forges it.
+    ///
+    /// # Errors
+    /// When there is no file.
+    pub fn overwrite(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let mut disk = self.disk();
+        let ino = disk.existing(path, true)?;
+        disk.inode_mut(ino)?.node = Node::file(content);
+        Ok(())
+    }
+
+    /// Makes the file system one that several machines share: no lock of the system's is certain.
+    pub fn share_between_machines(&self) {
+        self.disk().is_shared = true;
+    }
+
+    /// Makes the file system one on which a file has one name only.
+    pub fn refuse_second_names(&self) {
+        self.disk().has_one_name = true;
+    }
+
     /// Lets the disk say that something is durable without making it so, as some disks do. Only
     /// [`SimSystem::sync_all`] is believed from then on.
     pub fn lie_about_syncs(&self) {
@@ -219,7 +241,7 @@ impl SimSystem {
             system: self.clone(),
             path: path.to_owned(),
             ino,
-            guard: None,
+            _guard: None,
         }
     }
 
@@ -248,12 +270,44 @@ impl SimSystem {
 }
 
 /// An open file: it stays what it is when its name goes.
+impl Narrow for SimSystem {
+    type Root = PathBuf;
+
+    fn root(&self, path: &Path) -> io::Result<PathBuf> {
+        self.reading("beneath", path)?.existing(path, true)?;
+        Ok(path.to_owned())
+    }
+
+    fn narrow(
+        &self,
+        root: &PathBuf,
+        paths: &[Below<'_>],
+        no_link: bool,
+    ) -> io::Result<Arc<dyn System>> {
+        let disk = self.disk();
+        for below in paths {
+            let mut path = root.clone();
+            for part in below.rest.components() {
+                path.push(part);
+                let found = disk.find(&path, false)?;
+                let node = found.ino.map(|ino| disk.inode(ino)).transpose()?;
+                let is_link = node.is_some_and(|inode| matches!(inode.node, Node::Symlink(_)));
+                if is_link && (no_link || path != below.whole) {
+                    return Err(Errno::LOOP.into());
+                }
+            }
+        }
+        drop(disk);
+        Ok(Arc::new(self.clone()))
+    }
+}
+
 struct SimFile {
     system: SimSystem,
     path: PathBuf,
     ino: Ino,
     /// There while this process has the file for itself.
-    guard: Option<SimGuard>,
+    _guard: Option<SimGuard>,
 }
 
 /// A directory or file that a process has for itself.
@@ -304,12 +358,25 @@ impl WriteFile for SimFile {
         inode.ctime = clock;
         Ok(())
     }
+}
+
+impl GuardedFile for SimFile {
+    fn is_certain(&self) -> bool {
+        !self.system.disk().is_shared
+    }
+
+    fn reveal(&mut self) -> io::Result<()> {
+        // Who may read what is not simulated.
+        Ok(())
+    }
+
+    fn stat(&self) -> io::Result<Stat> {
+        self.system.reading("fstat", &self.path)?.stat(self.ino)
+    }
 
     fn unguard(&mut self) -> io::Result<()> {
-        if self.guard.is_some() {
-            let mut disk = self.system.changing("unguard", &self.path)?;
-            disk.inode_mut(self.ino)?.mode &= !GUARDED_MODE;
-        }
+        let mut disk = self.system.changing("unguard", &self.path)?;
+        disk.inode_mut(self.ino)?.mode &= !GUARDED_MODE;
         Ok(())
     }
 }
@@ -342,6 +409,10 @@ impl AsRef<[u8]> for Mapped {
 }
 
 impl System for SimSystem {
+    fn beneath(&self, root: &Path) -> io::Result<Arc<dyn System>> {
+        Ok(Arc::new(Beneath::new(self, root)?))
+    }
+
     fn read_at_most(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
         let disk = self.reading("read", path)?;
         let content = disk.content(disk.existing(path, true)?)?;
@@ -416,6 +487,9 @@ impl System for SimSystem {
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut disk = self.changing("hard_link", to)?;
+        if disk.has_one_name {
+            return Err(Errno::PERM.into());
+        }
         let ino = disk.existing(from, false)?;
         if matches!(disk.inode(ino)?.node, Node::Directory { .. }) {
             return Err(Errno::PERM.into());
@@ -483,6 +557,10 @@ impl System for SimSystem {
         self.disk().random()
     }
 
+    fn user_id(&self) -> u32 {
+        self.disk().user
+    }
+
     fn process_id(&self) -> u32 {
         self.this().pid
     }
@@ -518,21 +596,27 @@ impl System for SimSystem {
         Ok(boxed(self.guard(disk, ino)))
     }
 
-    fn create_guarded(&self, path: &Path, mode: u32) -> io::Result<Option<Box<dyn WriteFile>>> {
+    fn create_guarded(&self, path: &Path, mode: u32) -> io::Result<Box<dyn GuardedFile>> {
         let mut disk = self.changing("create_guarded", path)?;
         let mode = (mode | GUARDED_MODE) & !0o022;
         let ino = Self::add(&mut disk, path, Node::empty_file(), mode)?;
         drop(disk);
         // A process can end between the two.
-        let Ok(disk) = self.reading("guard", path) else {
-            return self.remove_file(path).map(|()| None);
+        let disk = match self.reading("guard", path) {
+            Ok(disk) => disk,
+            Err(error) => {
+                self.remove_file(path)?;
+                return Err(error);
+            }
         };
         let is_there = disk.existing(path, false).is_ok_and(|found| found == ino);
         let guard = self.guard(disk, ino).filter(|_| is_there);
-        // Somebody looks at it, or has removed it.
         let guard = Some(guard.ok_or(Errno::EXIST)?);
         let handle = self.handle(path, ino);
-        Ok(Some(Box::new(SimFile { guard, ..handle })))
+        Ok(Box::new(SimFile {
+            _guard: guard,
+            ..handle
+        }))
     }
 
     fn guard_file(&self, path: &Path) -> io::Result<Option<Guard>> {
@@ -540,10 +624,16 @@ impl System for SimSystem {
         let Ok(ino) = disk.existing(path, false) else {
             return Ok(None);
         };
-        match disk.stat(ino)?.is_guarded() {
-            true => Ok(boxed(self.guard(disk, ino))),
-            false => Ok(None),
+        match disk.stat(ino)?.kind {
+            FileKind::File if !disk.is_shared => Ok(boxed(self.guard(disk, ino))),
+            _ => Ok(None),
         }
+    }
+
+    fn is_taken(&self, path: &Path) -> bool {
+        let disk = self.disk();
+        let ino = disk.existing(path, false);
+        !disk.is_shared && ino.is_ok_and(|ino| disk.machine.is_taken(ino))
     }
 
     fn guard_owner(&self, path: &Path) -> Option<u32> {

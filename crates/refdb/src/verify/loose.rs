@@ -7,8 +7,8 @@ use std::path::{Component, Path, PathBuf};
 use bstr::ByteSlice;
 
 use super::{Event, MessageId, Report, c_string, name_prefix, packed};
+use crate::commit::is_barrier;
 use crate::error::{Error, ErrorKind, Result, io_text};
-use crate::lockfile::is_barrier;
 use crate::name::{FormatOptions, is_root_ref, is_well_formed};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::reflog::is_space;
@@ -72,7 +72,7 @@ impl Check<'_, '_> {
                     Err(error) => return Err(Error::io("cannot open directory", &path, error)),
                 }
             } else if entry.kind == FileKind::Symlink && is_barrier(self.system, &path) {
-                // A lock, though Git does not know it for one.
+                // A barrier, though Git does not know it for one.
             } else if !entry.name.ends_with(b".lock") || entry.name.starts_with(b".") {
                 let full = [self.prefix.as_slice(), name].concat();
                 self.one(&full, &path, entry.kind)?;

@@ -11,9 +11,9 @@ use super::directories;
 use super::session::{FilesSession, Held};
 use crate::backend::Refusal;
 use crate::beside::{HALVES_MIN, both};
+use crate::commit::{LockFile, LockOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Place;
-use crate::lockfile::{LockFile, LockOptions};
 use crate::name::RefName;
 use crate::options::LockTimeout;
 use crate::system::FileKind;
@@ -128,9 +128,7 @@ impl FilesSession {
             return linked;
         }
         let lock = self.acquire_own(base, path, lock_options)?;
-        if !lock.is_guarded() {
-            self.pattern = Some(self.held.len());
-        }
+        self.pattern = Some(self.held.len());
         Ok(lock)
     }
 
@@ -202,15 +200,17 @@ impl FilesSession {
         }
     }
 
-    /// Makes links of all locks: what is done under them takes more than one step.
-    pub(super) fn make_links(&mut self) -> Result<()> {
-        // Only the first can be a file.
-        match self.held.first_mut().and_then(|held| held.lock.as_mut()) {
-            Some(lock) => lock
-                .make_link()
-                .map_err(|error| Error::io("unable to lock", &lock.target(), error)),
-            None => Ok(()),
-        }
+    /// Lets the locks say who holds them, so that a journal can name them: the first may be one that
+    /// takes the new value itself.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn sign_locks(&mut self) -> Result<()> {
+        let mut locks = self.held.iter().filter_map(|held| held.lock.as_ref());
+        locks.next().map_or(Ok(()), |lock| {
+            lock.sign()
+                .map_err(|error| Error::io("unable to lock", &lock.target(), error))
+        })
     }
 
     /// Fails if the refs were migrated after this process had looked which format they have: what it

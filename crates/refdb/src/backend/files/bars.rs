@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use super::Files;
 use super::session::{FilesSession, Held};
 use crate::beside::HALVES_MIN;
-use crate::lockfile::{LockFile, LockOptions, is_barrier};
+use crate::commit::{LockFile, LockOptions, is_barrier};
 use crate::name::{RefName, is_per_worktree};
 use crate::options::LockTimeout;
 use crate::system::{FileKind, bytes_to_path};
@@ -52,6 +52,12 @@ impl Bars {
         self.bars.is_empty()
     }
 
+    /// Returns the names of the directories, without a slash at the end.
+    pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> {
+        let names = self.bars.iter().map(|bar| bar.dir.as_slice());
+        names.map(|dir| dir.strip_suffix(b"/").unwrap_or(dir))
+    }
+
     /// Returns the locks.
     pub(super) fn locks(&self) -> impl Iterator<Item = &LockFile> {
         self.bars.iter().map(|bar| &bar.lock)
@@ -74,6 +80,11 @@ impl Bars {
     pub(super) fn has_file(&self, path: &Path) -> bool {
         self.locks()
             .any(|lock| lock.path() == path || lock.target() == path)
+    }
+
+    /// Returns whether every barrier is where it was put.
+    pub(super) fn are_held(&self) -> bool {
+        self.locks().all(LockFile::is_barred)
     }
 
     /// Gives every directory free; tells `released` their names.
@@ -267,7 +278,7 @@ mod tests {
         session
     }
 
-    /// Returns the links below `refs/`: locks and barriers.
+    /// Returns the locks and barriers below `refs/`.
     fn links(system: &SimSystem) -> Vec<String> {
         fn below(system: &SimSystem, dir: &str, found: &mut Vec<String>) {
             for entry in system.read_dir(Path::new(dir)).unwrap() {
@@ -275,6 +286,7 @@ mod tests {
                 match entry.kind {
                     FileKind::Directory => below(system, &path, found),
                     FileKind::Symlink => found.push(path),
+                    FileKind::File if path.ends_with(".lock") => found.push(path),
                     _ => {}
                 }
             }
@@ -479,7 +491,7 @@ mod tests {
         let other = backend(&system.process(2), 0);
         let mut session = other.begin().unwrap();
         assert_eq!(lock(session.as_mut(), &["refs/pull/1/head"]).len(), 1);
-        assert_eq!(links(&system), ["/r/refs/pull"]);
+        assert_eq!(links(&system), ["/r/refs/pull", "/r/refs/pull.lock"]);
         system.remove_file(Path::new("/r/refs/pull.lock")).unwrap();
         assert_eq!(lock(session.as_mut(), &["refs/pull/2/head"]).len(), 0);
     }

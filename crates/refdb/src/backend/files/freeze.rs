@@ -20,6 +20,7 @@ use super::Files;
 use super::packed_cursor::PackedCursor;
 use crate::backend::bulk::{BARRIER, Frozen, Locks};
 use crate::backend::cursor::Cursor;
+use crate::commit::{NameKind, name_kind};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{is_pseudoref, is_root_ref, is_root_ref_syntax};
 use crate::oid::ObjectId;
@@ -63,11 +64,7 @@ struct Barrier {
 
 impl FrozenFiles {
     pub(super) fn new(files: Arc<Files>) -> Result<FrozenFiles> {
-        let locks = Locks::new(
-            &files.system,
-            files.layout.common_dir(),
-            files.options.shared_repository,
-        );
+        let locks = Locks::new(&files.home, files.options.shared_repository);
         let mut frozen = FrozenFiles {
             files,
             names: HashSet::new(),
@@ -153,6 +150,8 @@ impl FrozenFiles {
                 let full = [dir, b"/", &entry.name].concat();
                 match entry.kind {
                     FileKind::Directory => dirs.push(full),
+                    // New content of a ref that is locked, and listed for its lock.
+                    _ if name_kind(&entry.name) == NameKind::Value => {}
                     // A ref, the lock of one, or something else that is as well locked.
                     _ => names.push(full.strip_suffix(b".lock").unwrap_or(&full).to_vec()),
                 }

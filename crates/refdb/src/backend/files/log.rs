@@ -10,8 +10,10 @@ use std::sync::PoisonError;
 
 use bstr::ByteSlice;
 
+use super::seen::Longer;
 use super::{Files, may_be_path};
 use crate::backend::LogOrder;
+use crate::commit::{Becomes, View};
 use crate::error::{Error, Result};
 use crate::name::{FormatOptions, RefName, RefNameBuf, is_per_worktree, is_well_formed};
 use crate::oid::{ObjectFormat, ObjectId};
@@ -63,31 +65,39 @@ impl Files {
         }
     }
 
-    /// Calls `each` for the entries of the reflog of `name`; returns whether there is one.
-    pub(super) fn for_each_log_entry(
-        &self,
-        name: RefName<'_>,
-        order: LogOrder,
-        each: &mut dyn FnMut(LogEntry) -> Result<bool>,
-    ) -> Result<bool> {
-        self.for_each_log_line(name, order, &mut |_, entry| each(entry))
-    }
-
-    /// As [`Files::for_each_log_entry`], and gives the line of each entry without its line feed.
+    /// Calls `each` for the entries of the reflog of `name`, with the line of each without its line
+    /// feed; returns whether there is one.
     pub(super) fn for_each_log_line(
         &self,
         name: RefName<'_>,
         order: LogOrder,
         each: &mut dyn FnMut(&[u8], LogEntry) -> Result<bool>,
     ) -> Result<bool> {
-        if !self.log_exists(name)? {
+        self.for_each_log_line_seen(name, order, None, each)
+    }
+
+    /// As [`Files::for_each_log_line`], as readers are to see it.
+    pub(super) fn for_each_log_line_seen(
+        &self,
+        name: RefName<'_>,
+        order: LogOrder,
+        view: Option<&View>,
+        each: &mut dyn FnMut(&[u8], LogEntry) -> Result<bool>,
+    ) -> Result<bool> {
+        let becomes = self.log_becomes(name, view)?;
+        if becomes == Some(Becomes::Nothing) || becomes.is_none() && !self.log_exists(name)? {
             return Ok(false);
         }
         let (_, path) = self.log_path(name);
         let failed = |error| Error::io("unable to read", &path, error);
-        let mut file = match self.system.open(&path) {
-            Err(error) if is_absent(&error) => return Ok(false),
-            file => file.map_err(failed)?,
+        let file = match self.system.open(&path) {
+            Err(error) if is_absent(&error) => None,
+            file => Some(file.map_err(failed)?),
+        };
+        let mut file: Box<dyn ReadFile> = match (file, becomes) {
+            (file, Some(Becomes::Longer(len, lines))) => Box::new(Longer::new(file, len, lines)),
+            (Some(file), _) => file,
+            (None, _) => return Ok(false),
         };
         let format = self.options.object_format;
         let mut is_whole = true;
@@ -428,6 +438,7 @@ mod tests {
                 ctime_ns: 0,
                 uid: 0,
                 mode: 0o644,
+                nlink: 1,
             })
         }
     }

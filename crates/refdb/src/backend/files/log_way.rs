@@ -14,8 +14,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Files, log};
+use crate::commit::{suffixed, take_over};
 use crate::error::{Error, ErrorKind, Result, io_text};
-use crate::lockfile::{suffixed, take_over};
 use crate::name::RefName;
 use crate::system::{FileKind, bytes_to_path, remove_empty_tree};
 
@@ -89,7 +89,7 @@ impl Files {
         };
         let lock = suffixed(&ref_path, ".lock");
         // The process that left the reflog left its lock as well.
-        let _ = take_over(&self.system, self.layout.common_dir(), &lock);
+        let _ = take_over(&self.home, &lock);
         if is_there(&ref_path) || is_there(&lock) {
             return false;
         }
@@ -112,8 +112,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::commit::{Holder, Home, LockFile, LockOptions};
     use crate::layout::Layout;
-    use crate::lockfile::{Holder, LockFile, LockOptions};
     use crate::objects::NoObjects;
     use crate::oid::{ObjectFormat, ObjectId};
     use crate::options::Options;
@@ -185,7 +185,9 @@ mod tests {
                 let process = system.process(7);
                 let path = Path::new("/r").join(log);
                 system.create_dir_all(path.parent().unwrap()).unwrap();
-                let holder = Holder::new(&(Arc::new(process.clone()) as _), Path::new("/r"));
+                let sha1 = Options::new(ObjectFormat::Sha1);
+                let home = Home::new(&(Arc::new(process.clone()) as _), Path::new("/r"), &sha1);
+                let holder = Holder::new(&home);
                 let lock = LockFile::acquire(&holder, &path, LockOptions::AT_ONCE);
                 lock.unwrap().leave();
                 if dead {

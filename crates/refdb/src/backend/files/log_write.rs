@@ -15,8 +15,8 @@ use super::log;
 use super::publish::add_parent;
 use super::session::FilesSession;
 use crate::backend::{Fate, Judge, LogChange, LogOrder};
+use crate::commit::{LockFile, describe_refusal, suffixed};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lockfile::{LockFile, describe_refusal, suffixed};
 use crate::name::{RefName, RefNameBuf};
 use crate::options::LockTimeout;
 use crate::system::{FileKind, remove_empty_tree};
@@ -86,7 +86,7 @@ impl FilesSession {
             return Ok(false);
         }
         let (_, path) = files.log_path(name);
-        let options = crate::lockfile::LockOptions {
+        let options = crate::commit::LockOptions {
             timeout: LockTimeout::from_millis(0),
             ..files.lock_options()
         };

@@ -14,9 +14,9 @@ use super::loose::{self, Loose};
 use super::overlay::{self, LooseRef};
 use super::rewrite::{PackedEdit, PackedLock, PackedValue};
 use crate::backend::OptimizeOptions;
+use crate::commit::{Holder, LockFile, LockOptions, sweep, take_over};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hook::{self, Hook, Step};
-use crate::lockfile::{Holder, LockFile, LockOptions, sweep, take_over};
 use crate::name::{FormatOptions, RefName, is_per_worktree, is_well_formed};
 use crate::objects::{Objects, Peeled};
 use crate::oid::ObjectId;
@@ -94,7 +94,7 @@ pub(super) fn optimize(files: &Files, options: &OptimizeOptions<'_>) -> Result<(
 fn sweep_locks(files: &Files) -> Result<()> {
     let common = files.layout.common_dir();
     for dir in [common, files.layout.worktree_dir()] {
-        sweep(&files.system, common, dir, false)
+        sweep(&files.home, dir, false)
             .map_err(|error| Error::io("unable to remove locks in", dir, error))?;
     }
     Ok(())
@@ -137,7 +137,7 @@ fn to_pack(files: &Files, options: &OptimizeOptions<'_>) -> Result<Vec<(Vec<u8>,
     let mut locks = Vec::new();
     let loose = overlay::list_with_locks(files, b"refs/", &mut locks)?;
     for path in locks {
-        take_over(&files.system, files.layout.common_dir(), &path)
+        take_over(&files.home, &path)
             .map_err(|error| Error::io("unable to remove", &path, error))?;
     }
     for found in loose {

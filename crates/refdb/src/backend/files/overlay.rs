@@ -14,11 +14,12 @@ use reftable::short::has_prefix;
 use super::loose::{self, Loose};
 use super::packed::Peeling;
 use super::packed_cursor::PackedCursor;
+use super::seen::see;
 use super::{Files, log};
 use crate::backend::cursor::{Cursor, Look, RefRecord, least};
 use crate::beside::BATCH;
+use crate::commit::{NameKind, is_barrier, name_kind};
 use crate::error::{Error, Result};
-use crate::lockfile::is_barrier;
 use crate::name::{FormatOptions, RefName, is_root_ref, is_well_formed};
 use crate::oid::ObjectId;
 use crate::system::{DirEntry, FileKind, bytes_to_path};
@@ -108,9 +109,12 @@ impl Overlay {
         if let Some(found) = self.ranges.iter().position(covers) {
             return Ok(found);
         }
-        self.files.recover()?;
-        let refs = list(&self.files, prefix)?;
-        let snapshot = self.files.packed.snapshot()?;
+        let view = self.files.journal.for_reading();
+        let mut refs = list(&self.files, prefix)?;
+        if let Some(view) = &view {
+            see(&self.files, view, prefix, &mut refs)?;
+        }
+        let snapshot = self.files.packed_seen(view.as_deref())?;
         let linked = self.files.layout.is_linked();
         let tells_tags = snapshot.peeling() == Peeling::Fully;
         let wanted = self.wanted.as_ref().filter(|of| tells_tags || !of.wide);
@@ -386,7 +390,7 @@ impl Walk<'_> {
         }
         for entry in &mut entries {
             let is_entry = matches!(entry.kind, FileKind::File | FileKind::Symlink);
-            if is_entry && entry.name.ends_with(b".lock") {
+            if is_entry && name_kind(&entry.name) == NameKind::Lock {
                 self.locks.push(path.join(bytes_to_path(&entry.name)));
             } else if entry.kind == FileKind::Symlink {
                 self.resolve_kind(&path, entry);

@@ -28,11 +28,10 @@ use super::loose;
 use super::packed::Forwards;
 use super::rewrite::{PackedEdit, PackedLock, PackedValue, is_written_by_another};
 use super::session::{ByName, FilesSession, blocked_by};
-use super::sync::{self, MANY_MIN};
 use crate::backend::{NewValue, Plan, Published, committed_in_part};
+use crate::commit::{Journal, MANY_MIN};
 use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::layout::Place;
-use crate::lockfile::journal::Journal;
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
 use crate::system::{bytes_to_path, remove_empty_tree};
 
@@ -108,7 +107,7 @@ impl FilesSession {
         self.planned.several = writes.len() > 1;
         if self.planned.several || !plan.ended.is_empty() {
             // There may be a journal, and what stands in a lock by then could not be named in it.
-            self.make_links()?;
+            self.sign_locks()?;
         }
         let packable = writes.iter().filter(|write| write.may_be_packed()).count();
         // Where one name lies below the other, the new ref can be no file before the old one goes.
@@ -272,44 +271,92 @@ impl FilesSession {
     }
 
     pub(super) fn publish_plan(&mut self) -> Result<Published> {
-        let journal = self.begin_journal()?;
-        if journal.is_none() {
-            // With a journal that was done: it needs all that lies beside the locks.
-            self.sync_absence()?;
+        if !self.bars.are_held() {
+            let message = "a directory that this transaction has locked was taken from it by \
+                           somebody else: nothing was changed";
+            return Err(Error::new(ErrorKind::Locked, message));
         }
         let mut afterwards = Vec::new();
-        let mut sync = BTreeSet::new();
-        let mut visible = false;
-        let done = self.carry_out(&mut sync, &mut visible, &mut afterwards);
-        let done = match &journal {
-            // What was begun is finished, whatever one step of it came to.
-            Some(journal) if done.is_err() => self.redo(journal),
-            _ => done,
-        };
-        if let Err(error) = done {
-            let Some(journal) = journal else {
-                if !visible {
-                    self.undo_moves();
-                }
-                return Err(match self.planned.several && visible {
-                    true => committed_in_part(error),
-                    false => error,
-                });
-            };
-            self.leave(journal);
-            return Err(committed_in_part(error));
-        }
-        if self.files.options.fsync {
-            afterwards.extend(self.sync_dirs(sync, self.planned.many_logs).err());
-        }
-        if let Some(journal) = journal {
-            afterwards.extend(journal.end().err());
+        match self.begin_journal()? {
+            Some(journal) => self.carry_out_journal(journal, &mut afterwards)?,
+            None => {
+                self.holder.check_held()?;
+                self.sync_absence()?;
+                self.carry_out_alone(&mut afterwards)?;
+            }
         }
         self.tidy();
         if let Some(packed) = self.planned.packed.take() {
             afterwards.extend(packed.release().err());
         }
         Ok(Published::Done { afterwards })
+    }
+
+    /// Makes a plan visible that the journal has committed.
+    fn carry_out_journal(&mut self, journal: Journal, afterwards: &mut Vec<Error>) -> Result<()> {
+        if let Err(error) = journal.take(self.files.options.fsync) {
+            self.leave(journal);
+            return Err(committed_in_part(error));
+        }
+        self.note_taken();
+        self.remove_log_dirs(afterwards);
+        afterwards.extend(journal.end().err());
+        Ok(())
+    }
+
+    /// Makes a plan visible that takes one step, or has an order of its own.
+    fn carry_out_alone(&mut self, afterwards: &mut Vec<Error>) -> Result<()> {
+        let mut sync = BTreeSet::new();
+        let mut visible = false;
+        if let Err(error) = self.carry_out(&mut sync, &mut visible, afterwards) {
+            if !visible {
+                self.undo_moves();
+            }
+            return Err(match self.planned.several && visible {
+                true => committed_in_part(error),
+                false => error,
+            });
+        }
+        if self.files.options.fsync {
+            afterwards.extend(self.sync_dirs(sync, self.planned.many_logs).err());
+        }
+        Ok(())
+    }
+
+    /// Notes what the steps of the journal have done.
+    fn note_taken(&mut self) {
+        for &index in &self.planned.renames {
+            if let Some(held) = self.held.get_mut(index) {
+                held.loose = true;
+                if let Some(lock) = &mut held.lock {
+                    lock.was_placed();
+                }
+            }
+        }
+        for &index in &self.planned.unlinks {
+            if let Some(held) = self.held.get_mut(index) {
+                held.loose = false;
+            }
+        }
+        for &index in &self.planned.log_unlinks {
+            if let Some(held) = self.held.get(index) {
+                let (base, _) = self.files.log_path(held.name.as_name());
+                let (_, bare) = self.files.layout.locate(held.name.as_name());
+                self.empty_dirs.add_parent(&base, bare.as_bytes());
+            }
+        }
+        if let Some(packed) = &mut self.planned.packed {
+            packed.was_placed(&self.files.packed);
+        }
+    }
+
+    /// Removes what has the place of reflogs and is none.
+    fn remove_log_dirs(&mut self, afterwards: &mut Vec<Error>) {
+        for path in std::mem::take(&mut self.planned.log_dirs) {
+            // It stays, and stands for no reflog.
+            let removed = self.files.system.remove_file(&path).err();
+            afterwards.extend(removed.map(|it| Error::io("unable to unlink", &path, it)));
+        }
     }
 
     /// Makes the plan visible, step by step.
@@ -322,11 +369,7 @@ impl FilesSession {
         self.move_logs(sync)?;
         self.append_logs(sync)?;
         self.remove_logs(sync)?;
-        for path in std::mem::take(&mut self.planned.log_dirs) {
-            // It stays, and stands for no reflog.
-            let removed = self.files.system.remove_file(&path).err();
-            afterwards.extend(removed.map(|it| Error::io("unable to unlink", &path, it)));
-        }
+        self.remove_log_dirs(afterwards);
         self.replace_logs(sync)?;
         if self.planned.new_first {
             self.rename_loose(sync, visible)?;
@@ -345,20 +388,10 @@ impl FilesSession {
         self.unlink_loose(sync, visible)
     }
 
-    /// Takes all the steps again of which one failed.
-    fn redo(&mut self, journal: &Journal) -> Result<()> {
-        journal.redo()?;
-        self.files.packed.forget();
-        if self.files.options.fsync {
-            let dir = self.files.layout.common_dir();
-            sync::file_systems(self.files.system.as_ref(), [dir].into_iter())?;
-        }
-        Ok(())
-    }
-
     /// Leaves everything as it is, for whoever comes after this process.
     fn leave(&mut self, journal: Journal) {
         journal.leave();
+        self.files.packed.forget();
         for held in self.held.drain(..) {
             if let Some(lock) = held.lock {
                 lock.leave();
@@ -375,23 +408,7 @@ impl FilesSession {
     pub(super) fn sync_dirs(&self, mut dirs: BTreeSet<PathBuf>, all: bool) -> Result<()> {
         let created = self.created_dirs.iter();
         dirs.extend(created.filter_map(|dir| Some(dir.parent()?.to_owned())));
-        if all || dirs.len() >= MANY_MIN {
-            let dirs = dirs.iter().map(PathBuf::as_path);
-            return sync::file_systems(self.files.system.as_ref(), dirs);
-        }
-        let mut first_error = None;
-        for dir in dirs {
-            match self.files.system.sync_dir(&dir) {
-                Ok(()) => {}
-                // Removed by another writer, when nothing of ours was left in it.
-                Err(error) if log::is_absent(&error) => {}
-                Err(error) => {
-                    let error = Error::io("unable to sync", &dir, error);
-                    first_error = first_error.or(Some(error));
-                }
-            }
-        }
-        first_error.map_or(Ok(()), Err)
+        crate::commit::sync(self.files.system.as_ref(), &dirs, all)
     }
 
     /// Appends to every reflog that exists or is to be made.

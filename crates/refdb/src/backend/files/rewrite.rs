@@ -18,8 +18,8 @@ use std::time::Duration;
 use reftable::short;
 
 use super::packed::{HEADER, PackedRefs, Peeling, Snapshot};
+use crate::commit::{Holder, LockFile, LockOptions, describe_refusal, suffixed};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lockfile::{Holder, LockFile, LockOptions, describe_refusal, suffixed};
 use crate::oid::ObjectId;
 use crate::options::{InvalidSettings, Options};
 use crate::system::{Stat, System, WriteFile};
@@ -180,6 +180,13 @@ impl PackedLock {
         self.system
             .sync_dir(dir)
             .map_err(|error| Error::io("unable to sync", dir, error))
+    }
+
+    /// Notes that the new file got its name, if one was written.
+    pub(super) fn was_placed(&mut self, packed: &PackedRefs) {
+        self.replaced |= std::mem::take(&mut self.written);
+        self.lock.was_placed();
+        packed.forget();
     }
 
     /// Returns the lock, and whether a new file is waiting for its name.
@@ -382,6 +389,7 @@ mod tests {
             ctime_ns: i128::from(changed) * 1_000_000_000 + 999_999_999,
             uid: 0,
             mode: 0o644,
+            nlink: 1,
         };
         let now = Duration::from_millis(1_000_000_070);
         assert_eq!(date_after(&file(999_998, 999_998), now), None);

@@ -29,9 +29,9 @@ use super::{Files, overlay};
 use crate::backend::cursor::Cursor;
 use crate::backend::{Judge, Locked, Plan, Published, Ref, Refusal, Session, in_the_way};
 use crate::beside::{HALVES_MIN, both};
+use crate::commit::{Holder, LockFile, describe_barred, describe_refusal, sweep};
 use crate::error::{Error, ErrorKind, Reason, Result, io_text};
 use crate::layout::Place;
-use crate::lockfile::{Holder, LockFile, describe_barred, describe_refusal, sweep};
 use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
 use crate::options::LockTimeout;
@@ -282,9 +282,9 @@ impl Files {
     /// Removes a directory that has the place of a loose ref, if there is nothing in it but what
     /// processes left that have ended; returns whether it is gone.
     pub(super) fn clear_way(&self, dir: &Path) -> bool {
-        let (system, common) = (&self.system, self.layout.common_dir());
-        remove_empty_tree(system.as_ref(), dir)
-            || sweep(system, common, dir, true).is_ok() && remove_empty_tree(system.as_ref(), dir)
+        let system = self.system.as_ref();
+        remove_empty_tree(system, dir)
+            || sweep(&self.home, dir, true).is_ok() && remove_empty_tree(system, dir)
     }
 }
 
@@ -462,6 +462,8 @@ impl FilesSession {
 
     /// Releases every lock that is still held and removes directories that are empty.
     pub(super) fn tidy(&mut self) {
+        // What is not ours any more must not be taken away from somebody else.
+        let _ = self.holder.check_held();
         let release = |held: &mut [Held]| held.iter_mut().for_each(|held| held.lock = None);
         let middle = self.held.len() / 2;
         if self.held.len() < HALVES_MIN {

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use super::known_dirs::KnownDirs;
 use super::publish::add_parent;
 use super::session::{ByName, FilesSession, Held};
-use crate::error::{Error, Result};
-use crate::lockfile::journal::{Journal, Step, Steps};
+use crate::commit::{Change, Journal, Place, Roots, Step};
+use crate::error::{Error, ErrorKind, Result};
+use crate::name::RefName;
 use crate::system::{FileKind, Stat, System};
 
 impl FilesSession {
@@ -47,58 +48,90 @@ impl FilesSession {
         if !several && planned.log_unlinks.is_empty() {
             return Ok(None);
         }
-        self.make_links()?;
+        self.sign_locks()?;
         let mut dirs = std::mem::take(&mut self.log_dirs);
-        let steps = self.steps(&mut dirs)?;
+        let change = self.change(&mut dirs)?;
         if self.files.options.fsync {
             self.sync_locks()?;
         }
-        let fsync = self.files.options.fsync;
-        Journal::commit(&self.holder, self.files.lock_options(), fsync, steps).map(Some)
+        let files = &self.files;
+        let roots = Roots::new(
+            &files.system,
+            files.layout.common_dir(),
+            &files.packed.resolved_path()?,
+        );
+        let locks = self.held.iter().filter_map(|held| held.lock.as_ref());
+        let packed = self
+            .planned
+            .packed
+            .as_ref()
+            .map(|packed| packed.pending().0);
+        let Some(other) = locks.chain(self.bars.locks()).chain(packed).next() else {
+            let message = "a transaction of several steps holds no lock";
+            return Err(Error::new(ErrorKind::Misuse, message));
+        };
+        let (options, fsync) = (files.lock_options(), files.options.fsync);
+        Journal::commit(&self.holder, options, fsync, change, roots, other).map(Some)
     }
 
     /// Returns the steps in the order in which they are taken.
-    fn steps(&self, dirs: &mut KnownDirs) -> Result<Steps> {
-        let mut steps = Steps::default();
+    fn change(&self, dirs: &mut KnownDirs) -> Result<Change> {
+        let mut change = Change::default();
+        let files = &self.files;
         // The positions of the locks in the journal, for each of `held` that is still held.
         let mut guards = Vec::with_capacity(self.held.len());
-        let bars: Vec<usize> = self.bars.locks().map(|lock| steps.lock(lock)).collect();
+        let mut bars = Vec::new();
+        for dir in self.bars.names() {
+            let name = RefName::from_disk(dir);
+            let (_, path) = files.path(name);
+            bars.push(change.lock(files.spot(name, &path)?));
+        }
         for held in &self.held {
             let bar = held.bar.and_then(|bar| bars.get(bar as usize).copied());
-            guards.push(bar.or_else(|| held.lock.as_ref().map(|lock| steps.lock(lock))));
+            guards.push(match bar {
+                Some(bar) => Some(bar),
+                None if held.lock.is_some() => Some(change.lock(self.spot_of(held)?)),
+                None => None,
+            });
         }
         let guard = |index: usize| guards.get(index).copied().flatten();
-        self.log_steps(&guards, dirs, &mut steps)?;
+        self.log_steps(&guards, dirs, &mut change)?;
         for &index in &self.planned.log_unlinks {
             if let (Some(held), Some(guard)) = (self.held.get(index), guard(index)) {
-                let (_, path) = self.files.log_path(held.name.as_name());
-                steps.add(guard, Step::Remove { path });
+                let (_, path) = files.log_path(held.name.as_name());
+                let place = files.log_spot(held.name.as_name(), &path)?;
+                change.add(guard, Step::Remove { place });
             }
         }
         if let Some((lock, true)) = self.planned.packed.as_ref().map(|packed| packed.pending()) {
-            let guard = steps.lock(lock);
-            steps.add(guard, lock.placing());
+            let guard = change.lock(Place::Packed);
+            change.put(guard, Place::Packed, lock);
         }
         for &index in &self.planned.renames {
-            let lock = self.held.get(index).and_then(|held| held.lock.as_ref());
-            if let (Some(lock), Some(guard)) = (lock, guard(index)) {
-                steps.add(guard, lock.placing());
+            let held = self.held.get(index);
+            let lock = held.and_then(|held| held.lock.as_ref());
+            if let (Some(held), Some(lock), Some(guard)) = (held, lock, guard(index)) {
+                change.put(guard, self.spot_of(held)?, lock);
             }
         }
         for &index in &self.planned.unlinks {
             if let (Some(held), Some(guard)) = (self.held.get(index), guard(index)) {
-                let path = held.path.clone();
-                steps.add(guard, Step::Remove { path });
+                let place = self.spot_of(held)?;
+                change.add(guard, Step::Remove { place });
             }
         }
-        Ok(steps)
+        Ok(change)
+    }
+
+    fn spot_of(&self, held: &Held) -> Result<Place> {
+        self.files.spot(held.name.as_name(), &held.path)
     }
 
     fn log_steps(
         &self,
         guards: &[Option<usize>],
         dirs: &mut KnownDirs,
-        steps: &mut Steps,
+        change: &mut Change,
     ) -> Result<()> {
         let mut by_name = ByName::of(&self.held);
         for append in &self.planned.logs {
@@ -114,8 +147,8 @@ impl FilesSession {
             };
             let guard = by_name.find(&self.held, name);
             if let Some(guard) = guard.and_then(|index| *guards.get(index)?) {
-                let lines = append.lines.clone();
-                steps.add(guard, Step::Append { path, len, lines });
+                let (place, lines) = (self.files.log_spot(name, &path)?, append.lines.clone());
+                change.add(guard, Step::Append { place, len, lines });
             }
         }
         Ok(())

@@ -251,7 +251,7 @@ fn a_session_that_is_dropped_leaves_nothing() {
         ("refs/heads/p", NewValue::Deleted),
     ];
     session.prepare(plan(&writes, &[])).unwrap();
-    assert!(fixture.exists(".packed-refs.lock"));
+    assert!(fixture.exists("packed-refs.lock.lock"));
     assert!(fixture.exists("refs/heads/n/e/w.lock"));
     drop(session);
     assert_eq!(fixture.leftovers(), Vec::<PathBuf>::new());
@@ -366,7 +366,7 @@ fn empty_directories_give_way_to_a_ref() {
 
 #[test]
 fn what_the_dead_left_gives_way_to_a_ref() {
-    use crate::lockfile::{Holder, LockFile, LockOptions};
+    use crate::commit::{Holder, Home, LockFile, LockOptions};
     use crate::system::simulation::SimSystem;
     let options = LockOptions::AT_ONCE;
     for (packed, dead) in [(true, true), (true, false), (false, true), (false, false)] {
@@ -374,13 +374,15 @@ fn what_the_dead_left_gives_way_to_a_ref() {
         let path = |path: &str| Path::new("/r").join(path);
         system.create_dir_all(&path("refs/heads/a")).unwrap();
         let process = system.process(7);
-        let holder = Holder::new(&(Arc::new(process.clone()) as _), Path::new("/r"));
+        let sha1 = Options::new(ObjectFormat::Sha1);
+        let home = Home::new(&(Arc::new(process.clone()) as _), Path::new("/r"), &sha1);
+        let holder = Holder::new(&home);
         let mut lock = LockFile::acquire(&holder, &path("refs/heads/a/b"), options).unwrap();
         lock.write_all(b"new").unwrap();
         lock.leave();
         // A power failure took the lock of this one.
         system
-            .create_new(&path("refs/heads/a/.c.lock"), 0o666)
+            .create_new(&path("refs/heads/a/c.lock.lock"), 0o666)
             .unwrap();
         if dead {
             process.end();
@@ -430,7 +432,7 @@ fn packing_takes_over_what_the_dead_left() {
             }
             std::mem::forget(transaction.prepare().unwrap());
             let found = system.lstat(Path::new("/r/refs/heads/a.lock")).unwrap();
-            assert_eq!(found.is_guarded(), names.len() == 1);
+            assert_eq!(found.nlink, names.len() as u64);
             if ends {
                 process.end();
             }

@@ -154,7 +154,7 @@ impl ReftableBackend {
     pub(super) fn take_lock(&self) -> Result<Box<dyn Frozen>> {
         let base = self.layout.common_dir();
         let list = super::tables::stack_dir(base).join("tables.list");
-        let mut locks = Locks::new(&self.system, base, self.options.shared_repository);
+        let mut locks = Locks::new(&self.home, self.options.shared_repository);
         locks.take(self.system.as_ref(), &list)?;
         Ok(Box::new(FrozenStack(locks)))
     }

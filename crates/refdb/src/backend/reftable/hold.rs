@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::tables::{Hold, NO_TABLES, Publication, Stamp};
+use crate::commit::{Change, LockFile, Place};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lockfile::LockFile;
-use crate::lockfile::journal::Steps;
 use crate::system::System;
 
 /// The right to publish: `tables.list.lock` is held.
@@ -17,6 +16,8 @@ pub(super) struct LocalHold {
     system: Arc<dyn System>,
     dir: PathBuf,
     fsync: bool,
+    // What a journal calls the list.
+    place: Place,
     // `None` once it is left to others.
     lock: Option<LockFile>,
     staged: bool,
@@ -28,12 +29,14 @@ impl LocalHold {
         system: Arc<dyn System>,
         dir: &Path,
         fsync: bool,
+        place: Place,
         lock: LockFile,
     ) -> LocalHold {
         LocalHold {
             system,
             dir: dir.to_owned(),
             fsync,
+            place,
             lock: Some(lock),
             staged: false,
             published: false,
@@ -74,14 +77,21 @@ impl LocalHold {
 }
 
 impl Hold for LocalHold {
-    fn stage(&mut self, tables: &[String], steps: &mut Steps) -> Result<()> {
+    fn stage(&mut self, tables: &[String], change: &mut Change) -> Result<()> {
+        let place = self.place.clone();
+        let lock = self.lock()?;
+        lock.sign()
+            .map_err(|error| Error::io("cannot write", lock.path(), error))?;
         self.write(tables)?;
         self.sync_dir()?;
         self.staged = true;
-        let lock = self.lock()?;
-        let guard = steps.lock(lock);
-        steps.add(guard, lock.placing());
+        let guard = change.lock(place.clone());
+        change.put(guard, place, self.lock()?);
         Ok(())
+    }
+
+    fn as_lock(&self) -> Option<&LockFile> {
+        self.lock.as_ref()
     }
 
     fn leave(&mut self) {
@@ -98,11 +108,18 @@ impl Hold for LocalHold {
         let lock = self.lock()?;
         let (new, list) = (lock.value_path(), lock.target());
         let system = Arc::clone(&self.system);
-        let stamp = system.open(&new).and_then(Stamp::of);
-        let stamp = stamp.map_err(|error| Error::io("cannot read", &new, error))?;
-        self.lock()?
-            .place()
-            .map_err(|error| Error::io("cannot replace", &list, error))?;
+        let in_place = if self.staged { &list } else { &new };
+        let stamp = system.open(in_place).and_then(Stamp::of);
+        let stamp = stamp.map_err(|error| Error::io("cannot read", in_place, error))?;
+        if self.staged {
+            // The steps of the journal have put it there.
+            self.lock()?.was_placed();
+        } else {
+            self.lock()?.check_held()?;
+            self.lock()?
+                .place()
+                .map_err(|error| Error::io("cannot replace", &list, error))?;
+        }
         self.published = true;
         let unsynced = self.sync_dir().err();
         Ok(Publication::Done(stamp, unsynced))

@@ -26,9 +26,9 @@ use super::{ReftableBackend, find};
 use crate::backend::cursor::{Cursor, OverCursor};
 use crate::backend::{Judge, Locked, Plan, Published, Ref, Session, committed_in_part};
 use crate::beside::by_turns;
+use crate::commit::{Change, Journal};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Place;
-use crate::lockfile::journal::{Journal, Steps};
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
 use crate::oid::ObjectFormat;
 
@@ -352,9 +352,7 @@ impl ReftableSession<'_> {
         let Some(journal) = self.begin_journal(stored)? else {
             return self.publish_each(stored, afterwards);
         };
-        if self.publish_each(stored, afterwards).is_err()
-            && let Err(error) = self.backend.redo(&journal)
-        {
+        if let Err(error) = journal.take(self.backend.options.fsync) {
             stored.clear();
             journal.leave();
             self.parts
@@ -362,7 +360,10 @@ impl ReftableSession<'_> {
                 .for_each(|part| part.held.hold.leave());
             return Err(committed_in_part(error));
         }
+        // The lists are in place: what is left is to know them here.
+        let known = self.publish_each(stored, afterwards);
         stored.clear();
+        afterwards.extend(known.err());
         afterwards.extend(journal.end().err());
         Ok(Publish::Done { unsynced: None })
     }
@@ -372,14 +373,22 @@ impl ReftableSession<'_> {
         if stored.len() < 2 {
             return Ok(None);
         }
-        let mut steps = Steps::default();
+        let mut change = Change::default();
         for Stored { at, name, .. } in stored {
             if let Some(part) = self.parts.get_mut(*at) {
                 let held = &mut part.held;
-                part.stack.stage_on_top(held, name, &mut steps)?;
+                part.stack.stage_on_top(held, name, &mut change)?;
             }
         }
-        let journal = self.backend.begin_journal(steps)?;
+        let mut locks = self
+            .parts
+            .iter()
+            .filter_map(|part| part.held.hold.as_lock());
+        let Some(other) = locks.next() else {
+            let message = "a transaction of several stacks holds no lock";
+            return Err(Error::new(ErrorKind::Misuse, message));
+        };
+        let journal = self.backend.begin_journal(change, other)?;
         self.parts
             .iter_mut()
             .for_each(|part| part.held.staged = true);

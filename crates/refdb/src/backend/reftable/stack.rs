@@ -17,8 +17,8 @@ use std::time::Duration;
 use reftable::{HashId, Table, WriteOptions};
 
 use super::tables::{Claim, Hold, Publication, Stamp, Tables, short_random};
+use crate::commit::Change;
 use crate::error::{Error, ErrorKind, Result};
-use crate::lockfile::journal::Steps;
 use crate::oid::ObjectFormat;
 use crate::options::{LockTimeout, ReftableOptions};
 use crate::system::System;
@@ -298,11 +298,11 @@ impl Stack {
         &self,
         held: &mut Held,
         name: &str,
-        steps: &mut Steps,
+        change: &mut Change,
     ) -> Result<()> {
         let mut names = held.snapshot.names.clone();
         names.push(name.to_owned());
-        held.hold.stage(&names, steps)
+        held.hold.stage(&names, change)
     }
 
     /// Publishes the stack with one more table on top, in place of as many as it `replaces`.

@@ -13,9 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::hold::LocalHold;
+use crate::commit::{
+    Becomes, Change, Holder, Home, JournalWatch, LockFile, LockOptions, Place, describe_refusal,
+    take_over,
+};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lockfile::journal::Steps;
-use crate::lockfile::{Holder, LockFile, LockOptions, describe_refusal, take_over};
 use crate::options::{LockTimeout, Options, SharedRepository};
 use crate::system::{Bytes, ReadFile, Stat, System, WriteFile, bytes_to_path};
 
@@ -68,7 +70,10 @@ pub(super) trait Tables: Send + Sync + fmt::Debug {
 pub(super) trait Hold: Send {
     /// Writes a list, durably, that will be published: what is left to do then is added to the
     /// steps of a journal.
-    fn stage(&mut self, tables: &[String], steps: &mut Steps) -> Result<()>;
+    fn stage(&mut self, tables: &[String], change: &mut Change) -> Result<()>;
+
+    /// Returns the lock that is this right, if it is one.
+    fn as_lock(&self) -> Option<&LockFile>;
 
     /// Leaves it all to whoever finishes what the journal says.
     fn leave(&mut self);
@@ -157,8 +162,11 @@ pub(super) enum Publication {
 #[derive(Debug)]
 pub(super) struct LocalTables {
     system: Arc<dyn System>,
-    git_dir: PathBuf,
+    home: Arc<Home>,
+    journal: Arc<JournalWatch>,
     dir: PathBuf,
+    // What a journal calls the list.
+    place: Place,
     fsync: bool,
     shared: SharedRepository,
     pid_file: bool,
@@ -166,15 +174,18 @@ pub(super) struct LocalTables {
 
 impl LocalTables {
     pub(super) fn new(
-        system: Arc<dyn System>,
-        git_dir: &Path,
+        home: &Arc<Home>,
+        journal: &Arc<JournalWatch>,
         dir: PathBuf,
+        place: Place,
         options: &Options,
     ) -> Self {
         LocalTables {
-            system,
-            git_dir: git_dir.to_owned(),
+            system: Arc::clone(&home.system),
+            home: Arc::clone(home),
+            journal: Arc::clone(journal),
             dir,
+            place,
             fsync: options.fsync,
             shared: options.shared_repository,
             pid_file: options.lockfile_pid,
@@ -191,8 +202,20 @@ impl LocalTables {
             shared: self.shared,
             pid_file: self.pid_file,
         };
-        let holder = Holder::new(&self.system, &self.git_dir);
-        LockFile::acquire(&holder, target, options)
+        LockFile::acquire_alone(&Holder::new(&self.home), target, options)
+    }
+
+    /// Opens the list as readers are to see it.
+    fn open_list(&self) -> io::Result<Box<dyn ReadFile>> {
+        let view = self.journal.for_reading();
+        if let Some(Becomes::Content(path)) = view.and_then(|view| view.of_place(&self.place)) {
+            match self.system.open(&path) {
+                // It is in its place by now.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                opened => return opened,
+            }
+        }
+        self.system.open(&self.list_path())
     }
 
     /// Describes the list as it is now; `None` if there is none.
@@ -275,7 +298,7 @@ impl Tables for LocalTables {
     fn list(&self) -> Result<List> {
         let path = self.list_path();
         loop {
-            let mut file = match self.system.open(&path) {
+            let mut file = match self.open_list() {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     if self.check_empty("missing")? {
@@ -319,6 +342,7 @@ impl Tables for LocalTables {
                 Arc::clone(&self.system),
                 &self.dir,
                 self.fsync,
+                self.place.clone(),
                 lock,
             ))),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -333,7 +357,12 @@ impl Tables for LocalTables {
     fn claim(&self, table: &str) -> Result<Option<Box<dyn Claim>>> {
         let path = self.path_of(table);
         match self.lock(&path, LockTimeout::from_millis(0)) {
-            Ok(lock) => Ok(Some(Box::new(LocalClaim(lock)))),
+            Ok(lock) => {
+                // It takes no content.
+                let signed = lock.sign();
+                signed.map_err(|error| Error::io("cannot lock", &path, error))?;
+                Ok(Some(Box::new(LocalClaim(lock))))
+            }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
             Err(error) => Err(Error::io("cannot lock", &path, error)),
         }
@@ -383,7 +412,7 @@ impl Tables for LocalTables {
         // The claims of processes that have ended are nobody's.
         for claim in names.iter().filter(|name| is_claim(name)) {
             let path = self.path_of(claim);
-            take_over(&self.system, &self.git_dir, &path)
+            take_over(&self.home, &path)
                 .map_err(|error| Error::io("cannot remove", &path, error))?;
         }
         names.retain(|name| !is_claim(name) || self.system.lstat(&self.path_of(name)).is_ok());

@@ -39,6 +39,12 @@ pub(super) struct Disk {
     pub(super) machine: Machine,
     /// Whether it says that something is durable without making it so.
     pub(super) lies: bool,
+    /// Whether other machines have the file system as well.
+    pub(super) is_shared: bool,
+    /// Whether no file can have a second name.
+    pub(super) has_one_name: bool,
+    /// The user whose processes run, who owns all files.
+    pub(super) user: u32,
 }
 
 /// What a machine knows beside its disk, until it loses power.
@@ -66,13 +72,17 @@ impl Machine {
 
     /// Gives a directory or file to a process; returns whether no other one has it.
     pub(super) fn guard(&mut self, ino: Ino, process: (u32, u64)) -> bool {
-        let owner = self.guarded.get(&ino);
-        let is_running = |(pid, started): &(u32, u64)| self.running.get(pid) == Some(started);
-        if owner.is_some_and(is_running) {
+        if self.is_taken(ino) {
             return false;
         }
         self.guarded.insert(ino, process);
         true
+    }
+
+    /// Returns whether a process that runs has a directory or file for itself.
+    pub(super) fn is_taken(&self, ino: Ino) -> bool {
+        let owner = self.guarded.get(&ino);
+        owner.is_some_and(|(pid, started)| self.running.get(pid) == Some(started))
     }
 
     /// Gives free what a process has for itself.
@@ -147,6 +157,9 @@ impl Disk {
             random: seed,
             machine: Machine::default(),
             lies: false,
+            is_shared: false,
+            has_one_name: false,
+            user: 0,
         };
         disk.machine.boot(disk.clock);
         disk.new_inode(Node::empty_dir(), 0o755);
@@ -356,7 +369,18 @@ impl Disk {
             ctime_ns: nanoseconds(inode.ctime),
             uid: 0,
             mode: inode.mode,
+            nlink: self.count_names(ino),
         })
+    }
+
+    fn count_names(&self, ino: Ino) -> u64 {
+        let dirs = self.inodes.values().filter_map(|inode| match &inode.node {
+            Node::Directory { names, .. } => Some(names),
+            _ => None,
+        });
+        dirs.flat_map(BTreeMap::values)
+            .filter(|&&named| named == ino)
+            .count() as u64
     }
 
     pub(super) fn list(&self, dir: Ino) -> io::Result<Vec<DirEntry>> {
@@ -496,6 +520,13 @@ impl Node {
         Node::Directory {
             names: BTreeMap::new(),
             durable: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn file(content: &[u8]) -> Self {
+        Node::File {
+            content: Arc::new(content.to_vec()),
+            durable_len: content.len(),
         }
     }
 

@@ -324,23 +324,29 @@ fn guards(here: &dyn System, there: &dyn System, dir: &Path) {
     let at = |name: &str| dir.join(name);
     let mode = |name: &str| here.lstat(&at(name)).unwrap().mode;
     let is_free = |name: &str| there.guard_file(&at(name)).unwrap().is_some();
-    let mut file = here.create_guarded(&at("a"), 0o666).unwrap().unwrap();
+    let mut file = here.create_guarded(&at("a"), 0o666).unwrap();
     let again = here.create_guarded(&at("a"), 0o666).err().unwrap();
     assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
     assert_eq!(mode("a") & GUARDED_MODE, GUARDED_MODE);
     assert_eq!(there.guard_owner(&at("a")), Some(here.process_id()));
-    assert!(!is_free("a"), "open");
+    assert!(!is_free("a") && there.is_taken(&at("a")), "open");
+    assert_eq!(file.stat().unwrap().nlink, 1);
+    here.hard_link(&at("a"), &at("second")).unwrap();
+    assert!(!is_free("second"), "by every name");
+    assert_eq!(file.stat().unwrap().nlink, 2);
+    here.remove_file(&at("second")).unwrap();
     file.write_all(b"x").unwrap();
     here.rename(&at("a"), &at("b")).unwrap();
     assert!(!is_free("a") && !is_free("b"), "by its new name too");
+    file.reveal().unwrap();
     file.unguard().unwrap();
     here.create_new(&at("other"), 0o666).unwrap();
     assert_eq!(mode("b"), mode("other"));
     drop(file);
-    assert!(!is_free("b"), "a file like all others");
+    assert_eq!(mode("b") & GUARDED_MODE, 0, "a file like all others");
 
     // Closed, as by the end of its process.
-    drop(here.create_guarded(&at("a"), 0o666).unwrap().unwrap());
+    drop(here.create_guarded(&at("a"), 0o666).unwrap());
     let guard = there.guard_file(&at("a")).unwrap().unwrap();
     assert!(!is_free("a"), "one at a time");
     drop(guard);
@@ -349,7 +355,7 @@ fn guards(here: &dyn System, there: &dyn System, dir: &Path) {
     here.symlink(path("a"), &at("link")).unwrap();
     here.create_dir(&at("dir")).unwrap();
     assert!(
-        ["link", "other", "dir", "none"]
+        ["link", "dir", "none"]
             .into_iter()
             .all(|name| !is_free(name))
     );
@@ -366,14 +372,16 @@ fn a_guarded_file_is_for_one_at_a_time_here_and_there() {
 
     let temp = tempfile::tempdir().unwrap();
     let (far, near) = (OsSystem::new(), OsSystem::new().near(temp.path()).unwrap());
-    assert!(
-        far.create_guarded(&temp.path().join("x"), 0o666)
-            .unwrap()
-            .is_none()
-    );
-    match near.create_guarded(&temp.path().join("x"), 0o666).unwrap() {
-        Some(_) => guards(near.as_ref(), &far, temp.path()),
-        None => eprintln!(
+    let is_certain = [&far, near.as_ref()].map(|system: &dyn System| {
+        let path = temp.path().join("x");
+        let is_certain = system.create_guarded(&path, 0o666).unwrap().is_certain();
+        system.remove_file(&path).unwrap();
+        is_certain
+    });
+    assert_eq!(is_certain[0], is_certain[1]);
+    match is_certain[0] {
+        true => guards(near.as_ref(), &far, temp.path()),
+        false => eprintln!(
             "skipped: {} is on no local file system",
             temp.path().display()
         ),

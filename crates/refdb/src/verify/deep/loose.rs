@@ -7,16 +7,11 @@ use bstr::ByteSlice;
 
 use super::{Deep, Repair, Seen, Source, Value, condition, unreadable};
 use crate::backend::files::{parse_loose, read_loose_link};
+use crate::commit::{NameKind, is_barrier, name_kind};
 use crate::error::Result;
-use crate::lockfile::is_barrier;
 use crate::name::{FormatOptions, is_per_worktree, is_root_ref, is_well_formed};
 use crate::system::{FileKind, bytes_to_path};
 use crate::target::Target;
-
-/// Returns whether a file holds a value that is not yet in place, beside the lock of its ref.
-pub(super) fn is_new_value(name: &[u8]) -> bool {
-    name.starts_with(b".") && name.ends_with(b".new")
-}
 
 impl Deep<'_> {
     /// Checks the root refs and everything below `refs/` of a directory.
@@ -27,8 +22,10 @@ impl Deep<'_> {
         };
         for entry in entries {
             let path = dir.join(bytes_to_path(&entry.name));
-            let lock = entry.name.strip_suffix(b".lock");
-            let is_lock = lock.is_some_and(|name| is_root_ref(name) || name == b"packed-refs");
+            // A lock, or the new content beside one.
+            let locked = entry.name.strip_suffix(b".lock");
+            let locked = locked.map(|name| name.strip_suffix(b".lock").unwrap_or(name));
+            let is_lock = locked.is_some_and(|name| is_root_ref(name) || name == b"packed-refs");
             if is_lock || entry.name == b"packed-refs.new" {
                 self.leftover(&path);
             } else if is_root_ref(&entry.name) && entry.kind != FileKind::Directory {
@@ -58,8 +55,7 @@ impl Deep<'_> {
             if entry.kind == FileKind::Directory {
                 name.push(b'/');
                 self.loose_dir(index, &path, name)?;
-            } else if entry.name.ends_with(b".lock")
-                || is_new_value(&entry.name)
+            } else if name_kind(&entry.name) != NameKind::Other
                 || entry.kind == FileKind::Symlink && is_barrier(self.system, &path)
             {
                 self.leftover(&path);

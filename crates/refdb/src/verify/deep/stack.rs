@@ -216,10 +216,7 @@ impl Deep<'_> {
             } else if is_table_name(&name) {
                 let what = "a table that the list does not name: a writer died, or is at work";
                 self.warning(&path, what, Repair::RemoveFile);
-            } else if name.ends_with(".lock")
-                || is_unfinished(&name)
-                || super::loose::is_new_value(&entry.name)
-            {
+            } else if name.ends_with(".lock") || is_unfinished(&name) {
                 self.leftover(&path);
             } else {
                 let what = "the file does not belong there";

@@ -1,0 +1,194 @@
+//! What readers are to see while a transaction is committed and not finished.
+//!
+//! A transaction of several steps is committed when its journal is there. If its process ends then,
+//! somebody finishes it; whoever may not, or cannot tell whether the process runs, reads the new
+//! values from where the journal says they are. So nobody sees a half of it.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::loose::{self, Loose};
+use super::overlay::LooseRef;
+use super::packed::{PackedRefs, Snapshot};
+use super::{Files, broken, log, may_be_path, unpeeled};
+use crate::backend::Ref;
+use crate::commit::{Becomes, Place, View};
+use crate::error::{Error, Result};
+use crate::layout;
+use crate::name::{RefName, is_per_worktree};
+use crate::system::{ReadFile, Stat};
+
+impl Files {
+    /// Returns what a journal calls the loose ref `name`, which is the file at `path`.
+    pub(super) fn spot(&self, name: RefName<'_>, path: &Path) -> Result<Place> {
+        let dir = self.home.journal_dir()?;
+        Ok(Place::of_ref(&self.layout, dir, name, path))
+    }
+
+    /// Returns what a journal calls the reflog of `name`, which is the file at `path`.
+    pub(super) fn log_spot(&self, name: RefName<'_>, path: &Path) -> Result<Place> {
+        let dir = self.home.journal_dir()?;
+        Ok(Place::of_log(&self.layout, dir, name, path))
+    }
+
+    /// Reads one ref as readers are to see it, without following symrefs.
+    pub(super) fn read_seen(&self, name: RefName<'_>, view: Option<&View>) -> Result<Option<Ref>> {
+        let Some(view) = view.filter(|_| may_be_path(name)) else {
+            return self.read(name);
+        };
+        let (place, path) = self.path(name);
+        let becomes = view.of_place(&self.spot(name, &path)?);
+        if let Some(Becomes::Content(path)) = &becomes {
+            let read = loose::read(self.system.as_ref(), path, self.options.object_format);
+            if let Ok(Loose::Found(target)) = read {
+                return Ok(Some(unpeeled(target)));
+            }
+        }
+        let bare = self.layout.locate(name).1.as_bytes();
+        let is_packed = becomes == Some(Becomes::Nothing) && place == layout::Place::Common;
+        if is_packed || view.of_place(&Place::Packed).is_some() && place == layout::Place::Common {
+            if !is_packed && let Some(found) = self.read_loose(name)? {
+                return Ok(Some(found));
+            }
+            return self.packed_seen(Some(view))?.find_ref(bare);
+        }
+        self.read(name)
+    }
+
+    /// Reads one loose ref; `None` if there is none.
+    fn read_loose(&self, name: RefName<'_>) -> Result<Option<Ref>> {
+        let (_, path) = self.path(name);
+        match loose::read(self.system.as_ref(), &path, self.options.object_format) {
+            Ok(Loose::Found(target)) => Ok(Some(unpeeled(target))),
+            Ok(Loose::Broken) => Err(broken(name)),
+            Ok(Loose::Missing | Loose::Directory) => Ok(None),
+            Err(error) if log::is_absent(&error) => Ok(None),
+            Err(error) => Err(Error::io("unable to read", &path, error)),
+        }
+    }
+
+    /// Returns the packed refs as readers are to see them.
+    pub(super) fn packed_seen(&self, view: Option<&View>) -> Result<Arc<Snapshot>> {
+        if let Some(Becomes::Content(path)) = view.and_then(|view| view.of_place(&Place::Packed))
+            && self.system.lstat(&path).is_ok()
+        {
+            let format = self.options.object_format;
+            let new = PackedRefs::new(Arc::clone(&self.system), path.clone(), format);
+            let snapshot = new.snapshot()?;
+            // In its place by now, it may have been missed.
+            if self.system.lstat(&path).is_ok() {
+                return Ok(snapshot);
+            }
+        }
+        self.packed.snapshot()
+    }
+
+    /// As [`Files::log_exists`], as readers are to see it.
+    pub(super) fn log_exists_seen(&self, name: RefName<'_>, view: Option<&View>) -> Result<bool> {
+        match self.log_becomes(name, view)? {
+            Some(Becomes::Nothing) => Ok(false),
+            Some(_) => Ok(true),
+            None => self.log_exists(name),
+        }
+    }
+
+    /// Returns what becomes of the reflog of `name` by a transaction that is committed.
+    pub(super) fn log_becomes(
+        &self,
+        name: RefName<'_>,
+        view: Option<&View>,
+    ) -> Result<Option<Becomes>> {
+        let Some(view) = view else { return Ok(None) };
+        let (_, path) = self.log_path(name);
+        Ok(view.of_place(&self.log_spot(name, &path)?))
+    }
+}
+
+/// A file with lines behind its first `len` bytes that are not written yet.
+pub(super) struct Longer {
+    file: Option<Box<dyn ReadFile>>,
+    len: u64,
+    lines: Vec<u8>,
+}
+
+impl Longer {
+    pub(super) fn new(file: Option<Box<dyn ReadFile>>, len: u64, lines: Vec<u8>) -> Self {
+        Longer { file, len, lines }
+    }
+}
+
+impl ReadFile for Longer {
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        if offset < self.len {
+            let room = usize::try_from(self.len - offset).unwrap_or(usize::MAX);
+            let part = buffer.len().min(room);
+            let Some(file) = &mut self.file else {
+                return Ok(0);
+            };
+            return file.read_at(offset, buffer.get_mut(..part).unwrap_or_default());
+        }
+        let at = usize::try_from(offset - self.len).unwrap_or(usize::MAX);
+        let rest = self.lines.get(at..).unwrap_or_default();
+        let count = rest.len().min(buffer.len());
+        if let (Some(to), Some(from)) = (buffer.get_mut(..count), rest.get(..count)) {
+            to.copy_from_slice(from);
+        }
+        Ok(count)
+    }
+
+    fn stat(&self) -> io::Result<Stat> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn len(&mut self) -> io::Result<u64> {
+        Ok(self.len + self.lines.len() as u64)
+    }
+}
+
+/// Puts among loose refs what a transaction has committed that is not finished.
+pub(super) fn see(
+    files: &Files,
+    view: &View,
+    prefix: &[u8],
+    refs: &mut Vec<LooseRef>,
+) -> Result<()> {
+    let own = files.layout.worktree_dir().file_name().unwrap_or_default();
+    let own = [b"worktrees/", own.as_bytes(), b"/"].concat();
+    for place in view.places() {
+        let Place::Ref(full) = place else { continue };
+        let linked = files.layout.is_linked();
+        let name = match full.as_bytes().strip_prefix(&*own) {
+            Some(rest) if linked => rest,
+            _ => full.as_bytes(),
+        };
+        let is_others = name.starts_with(b"worktrees/")
+            || linked && name.len() == full.as_bytes().len() && is_per_worktree(name);
+        if is_others || !name.starts_with(prefix) {
+            continue;
+        }
+        let at = refs.partition_point(|found| found.name.as_slice() < name);
+        let is_listed = refs.get(at).is_some_and(|found| found.name == name);
+        let new = match view.of_place(place) {
+            Some(Becomes::Content(path)) => {
+                let format = files.options.object_format;
+                match loose::read(files.system.as_ref(), &path, format) {
+                    Ok(Loose::Found(target)) => Some(target),
+                    // It is in its place.
+                    _ => continue,
+                }
+            }
+            Some(Becomes::Nothing) => None,
+            _ => continue,
+        };
+        if is_listed {
+            refs.remove(at);
+        }
+        if new.is_some() {
+            let name = name.to_vec();
+            refs.insert(at, LooseRef { name, target: new });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! Making changes visible: locks, the journal of what takes several steps, and what is done about a
+//! process that ended in the midst of it.
+//!
+//! A lock is `<file>.lock`, as everybody has it who writes refs. All locks of a transaction are names
+//! of one file, which its process has for itself as long as it runs (`hold`): so the kernel tells
+//! whether its holder lives, wherever one stands, and one look tells whether somebody took one of the
+//! locks away. New content stands in `<file>.lock.lock` until it is renamed over the file; the lock
+//! of one file that is written alone takes the content itself, and is renamed.
+//!
+//! Invariants:
+//! 1. A lock that was acquired is released on every path: by release, or by drop.
+//! 2. A lock whose file somebody has, of another program, or of which nothing is certain is waited
+//!    for and never broken. Numbers of processes only explain.
+//! 3. Whoever takes a lock over has its file from before he looks at the lock to after it is gone,
+//!    and finishes the transaction that the dead process began, should there be one (`journal`).
+//! 4. A `<file>.lock.lock` exists only while its lock does. Where a power failure took the lock alone,
+//!    it goes when it is in somebody's way ([`sweep`]).
+
+mod hold;
+mod home;
+pub(crate) mod journal;
+mod lock;
+pub(crate) mod owner;
+mod place;
+mod step;
+mod takeover;
+mod watch;
+
+pub(crate) use hold::Holder;
+pub(crate) use home::Home;
+pub(crate) use journal::{Becomes, Change, Journal, View};
+pub(crate) use lock::LockFile;
+pub(crate) use place::{Place, Roots};
+pub(crate) use step::{MANY_MIN, Step, sync};
+pub(crate) use takeover::{is_barrier, sweep, sweep_all, take_over};
+pub(crate) use watch::JournalWatch;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::io_text;
+use crate::options::{LockTimeout, SharedRepository};
+use crate::system::{System, bytes_to_path};
+
+/// What a lock needs to know of the repository's settings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LockOptions {
+    pub(crate) timeout: LockTimeout,
+    pub(crate) shared: SharedRepository,
+    /// Write `<file>~pid.lock` beside the lock (`core.lockfilePid`).
+    pub(crate) pid_file: bool,
+}
+
+impl LockOptions {
+    /// A lock that is there now, or not to be had, and has nothing beside it.
+    pub(crate) const AT_ONCE: LockOptions = LockOptions {
+        timeout: LockTimeout::from_millis(0),
+        shared: SharedRepository::Umask,
+        pid_file: false,
+    };
+}
+
+/// What the name of a file says that lies among refs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NameKind {
+    /// A lock.
+    Lock,
+    /// New content of a file that is locked.
+    Value,
+    /// A ref, or what is none of refdb's.
+    Other,
+}
+
+/// Tells what the name of a file says, as far as its end tells. No ref ends as locks do, so that
+/// nobody else locks what has the name of a lock.
+pub(crate) fn name_kind(name: &[u8]) -> NameKind {
+    match name.strip_suffix(LOCK) {
+        None => NameKind::Other,
+        Some(stem) if stem.ends_with(LOCK) || stem.contains(&b'~') => NameKind::Value,
+        Some(_) => NameKind::Lock,
+    }
+}
+
+const LOCK: &[u8] = b".lock";
+
+/// How long a name can be, in bytes.
+const NAME_MAX: usize = 255;
+
+/// Returns the path of the lock of a file.
+pub(crate) fn lock_path(target: &Path) -> PathBuf {
+    suffixed(target, ".lock")
+}
+
+/// Returns where the new content of a file stands while the file is locked by the lock at `path`.
+/// Every program that lists refs, or checks them, passes over names that end so.
+pub(crate) fn value_path(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    if name.len() + LOCK.len() <= NAME_MAX {
+        return suffixed(path, ".lock");
+    }
+    // No room for all of it: the checksum makes up for what is left out, and no ref has a `~`.
+    let sum = format!("~{:016x}.lock", journal::checksum(name));
+    let start = name.get(..NAME_MAX - sum.len()).unwrap_or_default();
+    path.with_file_name(suffixed(bytes_to_path(start), &sum))
+}
+
+/// Removes a file, or finds that it is gone.
+pub(crate) fn remove_if_there(system: &dyn System, path: &Path) -> io::Result<()> {
+    match system.remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Says why `<target>.lock` could not be created, in Git's words as far as scripts look for them.
+pub(crate) fn describe_refusal(system: &dyn System, target: &Path, error: &io::Error) -> String {
+    let target = std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
+    let path = lock_path(&target);
+    let message = format!("Unable to create '{}': {}", path.display(), io_text(error));
+    if error.kind() != io::ErrorKind::AlreadyExists {
+        return message;
+    }
+    let more = owner::describe(system, &path).unwrap_or_default();
+    if owner::is_ours(system, &path) {
+        return format!("{message}.\n\n{more}");
+    }
+    let advice = match pid_beside(system, &target) {
+        Some(pid) => format!(
+            "Lock may be held by process {pid}; if no git process is running, the lock file may be \
+             stale (PIDs can be reused)"
+        ),
+        None => "Another git process seems to be running in this repository, or the lock file may \
+                 be stale"
+            .to_owned(),
+    };
+    format!("{message}.\n\n{advice}. {more}")
+}
+
+/// Says why `<target>.lock` could not be created below a barrier.
+pub(crate) fn describe_barred(
+    system: &dyn System,
+    target: &Path,
+    barrier: &Path,
+    error: &io::Error,
+) -> String {
+    let path = lock_path(target);
+    let (path, text) = (path.display(), io_text(error));
+    let message = format!("Unable to create '{path}': {text}");
+    let about = owner::describe(system, &lock_path(barrier)).unwrap_or_default();
+    let barrier = barrier.display();
+    format!("{message}.\n\nThe directory '{barrier}' is locked as a whole. {about}")
+}
+
+/// Returns the process that holds the lock of `target`, if it left its number.
+fn pid_beside(system: &dyn System, target: &Path) -> Option<u32> {
+    let content = system.read_at_most(&pid_path(target), 64).ok()?;
+    let number = content.strip_prefix(b"pid ")?.trim_ascii_end();
+    std::str::from_utf8(number).ok()?.parse().ok()
+}
+
+fn pid_path(target: &Path) -> PathBuf {
+    suffixed(target, "~pid.lock")
+}
+
+/// Returns `path` with `suffix` behind its last component.
+pub(crate) fn suffixed(path: &Path, suffix: &str) -> PathBuf {
+    let path = path.as_os_str();
+    let mut name = OsString::with_capacity(path.len() + suffix.len());
+    name.push(path);
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod alone_tests;
+#[cfg(test)]
+mod tests;

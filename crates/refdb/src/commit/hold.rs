@@ -1,0 +1,264 @@
+//! What proves that a holder of locks lives: a file that its process has for itself.
+//!
+//! Every lock of a transaction is a name of this file. As long as the process runs, the kernel keeps
+//! others from taking the file (`flock`), whatever namespace, container or chroot they look from; when
+//! the process ends, however it ends, the file is free. That the file still has as many names as the
+//! transaction has locks says that nobody took one of them away.
+//!
+//! Invariants:
+//! 1. Whoever has the file knows that it still had a name after he took it; nobody removes a name of
+//!    it before having it.
+//! 2. The file is marked (a permission bit) from its creation, and says who made it before it has a
+//!    second name. Without both it is the lock of another program, whatever is in it.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use super::home::Home;
+use super::owner::{Owner, Purpose};
+use super::takeover::{is_barrier, take_over};
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::LockTimeout;
+use crate::system::{GuardedFile, Stat};
+
+/// Who takes locks: one transaction in one repository.
+#[derive(Clone, Debug)]
+pub(crate) struct Holder {
+    pub(super) who: Arc<Who>,
+}
+
+/// What is the same for all locks of a holder.
+#[derive(Debug)]
+pub(super) struct Who {
+    pub(super) home: Arc<Home>,
+    pub(super) purpose: Purpose,
+    owner: OnceLock<Owner>,
+    /// The files whose names are the locks that are held.
+    holds: Mutex<Vec<Weak<Hold>>>,
+}
+
+/// A file that this process has, and whose names are locks.
+pub(super) struct Hold {
+    file: Mutex<Box<dyn GuardedFile>>,
+    /// Whether the file says who made it; it may have several names then.
+    is_signed: AtomicBool,
+    /// How many names it should have.
+    names: AtomicU64,
+    /// Whether it was found to have fewer.
+    is_torn: AtomicBool,
+}
+
+impl std::fmt::Debug for Hold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = self.names.load(Ordering::Relaxed);
+        f.debug_struct("Hold").field("names", &names).finish()
+    }
+}
+
+/// The shortest and the longest pause between two attempts.
+const PAUSE_MIN: Duration = Duration::from_micros(500);
+const PAUSE_MAX: Duration = Duration::from_millis(8);
+
+/// How long a lock is waited for before it is looked at again who holds it.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+impl Holder {
+    /// Begins a transaction of this process.
+    pub(crate) fn new(home: &Arc<Home>) -> Holder {
+        Holder::with(home, Purpose::Transaction)
+    }
+
+    /// Begins to keep writers out for a migration. Its locks are not taken over one by one but by
+    /// whoever clears up after the whole migration ([`sweep_all`](super::sweep_all)).
+    pub(crate) fn migrating(home: &Arc<Home>) -> Holder {
+        Holder::with(home, Purpose::Migration)
+    }
+
+    fn with(home: &Arc<Home>, purpose: Purpose) -> Holder {
+        let who = Arc::new(Who {
+            home: Arc::clone(home),
+            purpose,
+            owner: OnceLock::new(),
+            holds: Mutex::default(),
+        });
+        Holder { who }
+    }
+
+    /// Returns what the files say of who made them.
+    pub(super) fn owner(&self) -> &Owner {
+        let who = &self.who;
+        who.owner
+            .get_or_init(|| Owner::new(who.home.system.as_ref(), who.purpose))
+    }
+
+    /// Creates a file of one name, the lock at `path`.
+    pub(super) fn create(&self, path: &Path, is_signed: bool) -> io::Result<Arc<Hold>> {
+        let file = self.who.home.system.create_guarded(path, 0o666)?;
+        let hold = Arc::new(Hold {
+            file: Mutex::new(file),
+            is_signed: AtomicBool::new(false),
+            names: AtomicU64::new(1),
+            is_torn: AtomicBool::new(false),
+        });
+        // A file that loses its mark has no other sign whose it is.
+        let has_mark = hold.stat().is_ok_and(|stat| stat.is_guarded());
+        if (is_signed || !has_mark)
+            && let Err(error) = hold.sign(self.owner())
+        {
+            self.who.home.system.remove_file(path)?;
+            return Err(error);
+        }
+        let mut holds = self
+            .who
+            .holds
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        holds.retain(|hold| hold.strong_count() > 0);
+        holds.push(Arc::downgrade(&hold));
+        Ok(hold)
+    }
+
+    /// Makes sure that nobody took a lock of this transaction away: somebody else may have it by
+    /// now, and may have changed what it guards.
+    ///
+    /// # Errors
+    /// `Locked` if somebody did; nothing may be published then. `Io`.
+    pub(crate) fn check_held(&self) -> Result<()> {
+        let holds = self
+            .who
+            .holds
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut holds = holds.iter().filter_map(Weak::upgrade);
+        holds.try_for_each(|hold| hold.check()).map_err(lost)
+    }
+
+    /// Makes durable what the files say, which a journal refers to, but for the one that it is in.
+    pub(super) fn sync_all_but(&self, journal: &Arc<Hold>) -> io::Result<()> {
+        let holds = self
+            .who
+            .holds
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut holds = holds.iter().filter_map(Weak::upgrade);
+        holds.try_for_each(|hold| match Arc::ptr_eq(&hold, journal) {
+            true => Ok(()),
+            false => hold.file().sync(),
+        })
+    }
+
+    /// Calls `attempt` until it gives something else than `AlreadyExists`, and takes the lock at
+    /// `path` over if its owner has ended. The pauses grow by a half each and have a random length,
+    /// between a half and one and a half of that; they stay short, so that whoever came late does
+    /// not get ahead of whoever has waited for long.
+    pub(super) fn retry<T>(
+        &self,
+        path: &Path,
+        timeout: LockTimeout,
+        mut attempt: impl FnMut() -> io::Result<T>,
+    ) -> io::Result<T> {
+        let (mut waited, mut pause) = (Duration::ZERO, PAUSE_MIN);
+        let mut look_at = Duration::ZERO;
+        loop {
+            let refused = match attempt() {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => error,
+                done => return done,
+            };
+            // What keeps a lock from being taken over does not keep it from being waited for.
+            if waited >= look_at && take_over(&self.who.home, path).unwrap_or(false) {
+                continue;
+            }
+            if waited >= look_at {
+                look_at = waited + LOOK_EVERY;
+            }
+            if !timeout.allows(waited) {
+                return Err(refused);
+            }
+            let percent = 50 + u32::try_from(self.who.home.system.random() % 101).unwrap_or(0);
+            let sleep = pause * percent / 100;
+            self.who.home.system.sleep(sleep);
+            waited += sleep;
+            pause = (pause * 3 / 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Waits until the barrier at `path` is gone.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when it is still there after the timeout.
+    pub(crate) fn pass(&self, path: &Path, timeout: LockTimeout) -> io::Result<()> {
+        let system = self.who.home.system.as_ref();
+        self.retry(path, timeout, || match is_barrier(system, path) {
+            true => Err(rustix::io::Errno::EXIST.into()),
+            false => Ok(()),
+        })
+    }
+}
+
+/// Tells what became of a lock that does not have its name any more.
+fn lost(error: io::Error) -> Error {
+    let message = match error.kind() {
+        io::ErrorKind::StaleNetworkFileHandle => {
+            "a lock of this transaction was removed by somebody else while it was held: nothing was \
+             changed"
+        }
+        _ => "unable to see whether the locks of this transaction are still held",
+    };
+    Error::new(ErrorKind::Locked, message).with_source(error)
+}
+
+impl Hold {
+    pub(super) fn file(&self) -> MutexGuard<'_, Box<dyn GuardedFile>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn stat(&self) -> io::Result<Stat> {
+        self.file().stat()
+    }
+
+    /// Writes into the file who made it, unless it says so: then it may have further names.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn sign(&self, owner: &Owner) -> io::Result<()> {
+        if self.is_signed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut file = self.file();
+        if !self.is_signed.load(Ordering::Acquire) {
+            file.write_all(&owner.text())?;
+            self.is_signed.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Returns whether the file says who made it.
+    pub(super) fn is_signed(&self) -> bool {
+        self.is_signed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn add_name(&self) {
+        self.names.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn lose_name(&self) {
+        self.names.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Returns whether somebody took a name of the file away, as far as it was looked at.
+    pub(super) fn is_torn(&self) -> bool {
+        self.is_torn.load(Ordering::Acquire)
+    }
+
+    /// Looks whether the file has all its names.
+    pub(super) fn check(&self) -> io::Result<()> {
+        if self.stat()?.nlink < self.names.load(Ordering::Acquire) {
+            self.is_torn.store(true, Ordering::Release);
+            return Err(rustix::io::Errno::STALE.into());
+        }
+        Ok(())
+    }
+}

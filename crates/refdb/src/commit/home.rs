@@ -1,0 +1,68 @@
+//! The repository, as far as locks and journals need to know of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use super::place::{Roots, journal_dir};
+use crate::error::{Error, Result};
+use crate::options::{Options, SharedRepository};
+use crate::system::{Stat, System};
+
+/// One repository, whose refs are changed.
+#[derive(Debug)]
+pub(crate) struct Home {
+    pub(crate) system: Arc<dyn System>,
+    common_dir: PathBuf,
+    pub(super) shared: SharedRepository,
+    /// Whether what others left unfinished may be finished.
+    recovers: bool,
+    journal_dir: OnceLock<PathBuf>,
+}
+
+impl Home {
+    /// The repository whose refs are in `common_dir`.
+    pub(crate) fn new(system: &Arc<dyn System>, common_dir: &Path, options: &Options) -> Arc<Home> {
+        Arc::new(Home {
+            system: Arc::clone(system),
+            common_dir: common_dir.to_owned(),
+            shared: options.shared_repository,
+            recovers: options.recovers,
+            journal_dir: OnceLock::new(),
+        })
+    }
+
+    /// Returns the directory that the journal is in.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn journal_dir(&self) -> Result<&Path> {
+        if let Some(dir) = self.journal_dir.get() {
+            return Ok(dir);
+        }
+        let found = journal_dir(self.system.as_ref(), &self.common_dir);
+        let found = found.map_err(|error| Error::io("unable to read", &self.common_dir, error))?;
+        Ok(self.journal_dir.get_or_init(|| found))
+    }
+
+    /// Returns where the places that a journal names are.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn roots(&self) -> Result<Roots> {
+        let dir = self.journal_dir()?;
+        Roots::find(&self.system, dir).map_err(|error| Error::io("unable to read", dir, error))
+    }
+
+    /// Returns whether what a file says may be done: only if its owner may write in the repository
+    /// anyway.
+    pub(super) fn trusts(&self, file: &Stat) -> bool {
+        let user = self.system.user_id();
+        let is_owners = || {
+            let dir = self.journal_dir().ok();
+            let dir = dir.and_then(|dir| self.system.stat(dir).ok());
+            user == 0 && dir.is_some_and(|dir| dir.uid == file.uid)
+        };
+        let shares = self.shared != SharedRepository::Umask;
+        self.recovers && (shares || file.uid == user || is_owners())
+    }
+}

@@ -1,0 +1,668 @@
+//! The journal: what a transaction that takes several steps is about to do.
+//!
+//! The file whose names are the transaction's locks gets one name more, `refdb.journal`, after the
+//! steps were written into it. From then on the transaction is committed. If the process ends
+//! meanwhile, the next one that may write does all the steps again, and then removes the journal and
+//! the locks; whoever may not reads what the journal says.
+//!
+//! Invariants:
+//! 1. The journal is whole and, like all that its steps need (new content under its own name, the
+//!    locks), durable before the first step is taken; every step is durable before the journal goes.
+//! 2. A step is taken only while the lock that guards it is the transaction's own: what it changes
+//!    has been changed by nobody else since. Locks are given back after the journal is gone.
+//! 3. One journal at a time: a name is given to one file only.
+//! 4. A journal is believed if it says that it was made in this place, and if its owner may write
+//!    here anyway. It names places by names that pass the rules, and never paths. Any other file of
+//!    that name is left alone: it does not stop reading, and writing is refused with the reason.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bstr::ByteSlice;
+
+use super::hold::Hold;
+use super::home::Home;
+use super::owner::{Owner, Signed};
+use super::place::{Place, Roots};
+use super::step::{self, How, Step};
+use super::takeover::remove_with_barrier;
+use super::{Holder, LockFile, LockOptions, lock_path, owner, remove_if_there, value_path};
+use crate::error::{Error, ErrorKind, Result};
+use crate::system::{FileKind, Guard, Stat};
+
+/// How the part of the file starts that is the journal.
+const START: &[u8] = b"journal 3\n";
+
+/// No journal is longer: one of so many bytes is not read.
+const LEN_MAX: u64 = 1 << 32;
+
+/// The steps of a transaction, each with the lock that guards it.
+#[derive(Debug, Default)]
+pub(crate) struct Change {
+    /// The places whose locks the transaction holds.
+    guards: Vec<Place>,
+    steps: Vec<(usize, Step)>,
+}
+
+impl Change {
+    /// Adds the lock of a place; returns what to call it in [`Change::add`].
+    pub(crate) fn lock(&mut self, place: Place) -> usize {
+        self.guards.push(place);
+        self.guards.len() - 1
+    }
+
+    /// Adds a step that is guarded by a lock.
+    pub(crate) fn add(&mut self, lock: usize, step: Step) {
+        self.steps.push((lock, step));
+    }
+
+    /// Adds the step that puts the new content of a lock in place.
+    pub(crate) fn put(&mut self, guard: usize, place: Place, lock: &LockFile) {
+        let sum = lock.content_sum();
+        self.add(guard, Step::Put { place, sum });
+    }
+}
+
+/// The path of the journal in its directory.
+pub(super) fn journal_path(dir: &Path) -> PathBuf {
+    dir.join("refdb.journal")
+}
+
+/// A journal that this transaction wrote.
+pub(crate) struct Journal {
+    home: Arc<Home>,
+    path: PathBuf,
+    hold: Arc<Hold>,
+    roots: Roots,
+    change: Change,
+    how: How,
+}
+
+impl Journal {
+    /// Writes the journal: from here on the transaction is committed, whatever becomes of this
+    /// process. With `fsync` it is durable, and so has to be all that the steps need. `other` is one
+    /// of the locks; `roots` says where the places are.
+    ///
+    /// # Errors
+    /// `Locked` when another transaction is at it for too long, or when somebody took a lock away;
+    /// `Io`. Nothing is committed then.
+    pub(crate) fn commit(
+        holder: &Holder,
+        options: LockOptions,
+        fsync: bool,
+        change: Change,
+        roots: Roots,
+        other: &LockFile,
+    ) -> Result<Journal> {
+        let home = Arc::clone(&holder.who.home);
+        let dir = home.journal_dir()?.to_owned();
+        let path = journal_path(&dir);
+        let failed = |error: io::Error| {
+            if error.kind() == io::ErrorKind::AlreadyExists {
+                let message = super::describe_refusal(home.system.as_ref(), &path, &error);
+                return Error::new(ErrorKind::Locked, message).with_source(error);
+            }
+            Error::io("unable to write", &path, error)
+        };
+        holder.check_held()?;
+        other.sign().map_err(failed)?;
+        let stat = home.system.stat(&dir).map_err(failed)?;
+        let hold = Arc::clone(other.hold());
+        if fsync {
+            holder.sync_all_but(&hold).map_err(failed)?;
+        }
+        let write = |hold: &Hold| {
+            let own = hold.stat()?;
+            let text = change.encode(&holder.owner().text(), &stat, &own);
+            let mut file = hold.file();
+            file.write_all(&text)?;
+            if fsync { file.sync() } else { Ok(()) }
+        };
+        write(&hold).map_err(failed)?;
+        let linked = holder.retry(&path, options.timeout, || {
+            home.system.hard_link(other.path(), &path)
+        });
+        let hold = match linked {
+            Ok(()) => {
+                hold.add_name();
+                hold
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(failed(error));
+            }
+            // A file has one name there, or no more than it has: another file says the same.
+            Err(_) => {
+                let attempt = || holder.create(&path, true);
+                let hold = holder
+                    .retry(&path, options.timeout, attempt)
+                    .map_err(failed)?;
+                if let Err(error) = write(&hold) {
+                    remove_if_there(home.system.as_ref(), &path).map_err(failed)?;
+                    return Err(failed(error));
+                }
+                hold
+            }
+        };
+        let how = How {
+            shared: options.shared,
+            is_first: true,
+            sync_each: fsync && change.steps.len() < step::MANY_MIN,
+        };
+        let journal = Journal {
+            home: Arc::clone(&home),
+            path,
+            hold,
+            roots,
+            change,
+            how,
+        };
+        if fsync && let Err(error) = home.system.sync_dir(&dir) {
+            journal.end()?;
+            return Err(Error::io("unable to sync", &dir, error));
+        }
+        Ok(journal)
+    }
+
+    /// Takes every step, and makes durable what they changed; with `fsync`, that is. Should one fail,
+    /// all are taken once more.
+    ///
+    /// # Errors
+    /// `Io`: the transaction is committed in part, and the next process will try again.
+    pub(crate) fn take(&self, fsync: bool) -> Result<()> {
+        let mut dirs = BTreeSet::new();
+        if let Err(error) = self
+            .change
+            .take(&self.roots, self.how, &mut dirs, &|_| true)
+        {
+            let how = How {
+                is_first: false,
+                ..self.how
+            };
+            let again = self.change.take(&self.roots, how, &mut dirs, &|_| true);
+            again.map_err(|_| error)?;
+        }
+        match fsync {
+            true => step::sync(self.home.system.as_ref(), &dirs, !self.how.sync_each),
+            false => Ok(()),
+        }
+    }
+
+    /// Removes the journal, after every step is durable.
+    ///
+    /// # Errors
+    /// `Io`; the journal is still there, and with its locks gone it does no harm.
+    pub(crate) fn end(self) -> Result<()> {
+        let system = self.home.system.as_ref();
+        remove_if_there(system, &self.path)
+            .or_else(|_| remove_if_there(system, &self.path))
+            .map_err(|error| Error::io("unable to remove", &self.path, error))?;
+        self.hold.lose_name();
+        Ok(())
+    }
+
+    /// Leaves the journal to whoever comes when this process has ended.
+    pub(crate) fn leave(self) {
+        std::mem::forget(self.hold);
+    }
+}
+
+/// What was found in the place of the journal.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// What the journal says of a transaction that is committed and not finished.
+    pub(crate) view: Option<Arc<View>>,
+    /// Why it was not finished here, if it should have been.
+    pub(crate) error: Option<Error>,
+}
+
+/// Finishes the transaction that a process began and did not finish before it ended, if there is
+/// one; else says what the journal says, should there be one. To be called before anything is said
+/// about refs, and before anything is locked.
+pub(crate) fn recover(home: &Arc<Home>) -> Found {
+    look(home, false).unwrap_or_else(|error| Found {
+        view: None,
+        error: Some(error),
+    })
+}
+
+/// As [`recover`], for somebody who says that no process is at work, where that cannot be told.
+///
+/// # Errors
+/// What keeps the transaction from being finished.
+pub(crate) fn recover_unseen(home: &Arc<Home>) -> Result<()> {
+    look(home, true)?.error.map_or(Ok(()), Err)
+}
+
+fn look(home: &Arc<Home>, unseen: bool) -> Result<Found> {
+    let path = journal_path(home.journal_dir()?);
+    let system = home.system.as_ref();
+    // The common case, and the only question that costs every reader something.
+    let stat = match system.lstat(&path) {
+        Ok(stat) => stat,
+        Err(error) if is_absent(&error) => return Ok(Found::default()),
+        Err(error) => return Err(Error::io("unable to read", &path, error)),
+    };
+    if stat.kind != FileKind::File || stat.len > LEN_MAX {
+        return Err(foreign(&path, "it is no file that refdb made"));
+    }
+    let mut error = None;
+    if home.trusts(&stat) {
+        let guard = system.guard_file(&path);
+        let guard = guard.map_err(|error| Error::io("unable to lock", &path, error))?;
+        let may = unseen && !system.is_taken(&path);
+        if let Some(guard) = guard.or_else(|| may.then(|| Box::new(()) as Guard)) {
+            match finish(home, &path) {
+                Ok(()) => return Ok(Found::default()),
+                // Who may not write reads what the journal says.
+                Err(unfinished) => error = Some(unfinished).filter(|it| !may_not_write(it)),
+            }
+            drop(guard);
+        }
+    }
+    match read(home, &path) {
+        Ok(Some(journal)) => Ok(Found {
+            view: Some(Arc::new(View::of(home, journal)?)),
+            error,
+        }),
+        // It was finished meanwhile, or is not written yet.
+        Ok(None) => Ok(Found { view: None, error }),
+        Err(flaw) => Err(flaw),
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+fn may_not_write(error: &Error) -> bool {
+    matches!(
+        error.io_kind(),
+        Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+    )
+}
+
+fn foreign(path: &Path, why: &str) -> Error {
+    let path = path.display();
+    let message = format!(
+        "'{path}' is left alone: {why}. If no refdb process works in this repository, see what it \
+         is, and move it away"
+    );
+    Error::new(ErrorKind::Corrupt, message)
+}
+
+/// A journal as it was read.
+struct Read {
+    owner: Owner,
+    /// What the file is.
+    stat: Stat,
+    change: Change,
+}
+
+/// Reads the journal at `path`; `None` if it is gone, or not whole: then it was never committed.
+///
+/// # Errors
+/// `Corrupt` for what is no journal of this repository.
+fn read(home: &Home, path: &Path) -> Result<Option<Read>> {
+    let failed = |error| Error::io("unable to read", path, error);
+    let system = home.system.as_ref();
+    let (content, stat) = match system.open(path) {
+        Ok(mut file) => {
+            let stat = file.stat().map_err(failed)?;
+            let mut content = vec![0; usize::try_from(stat.len).unwrap_or(0)];
+            let count = file.read_at(0, &mut content).map_err(failed)?;
+            content.truncate(count);
+            (content, stat)
+        }
+        Err(error) if is_absent(&error) => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    let dir = home.journal_dir()?;
+    let dir = system.stat(dir).map_err(failed)?;
+    match decode(&content, &stat, &dir, home) {
+        Ok((owner, change)) => Ok(Some(Read {
+            owner,
+            stat,
+            change,
+        })),
+        Err(Flaw::NotWhole) => Ok(None),
+        Err(Flaw::Foreign(why)) => Err(foreign(path, why)),
+    }
+}
+
+/// Finishes what a journal says whose process has ended: the caller has the file.
+fn finish(home: &Arc<Home>, path: &Path) -> Result<()> {
+    let unfinished = |error: Error| {
+        error.context(format_args!(
+            "a transaction that a process began and did not finish ('{}') cannot be finished",
+            path.display()
+        ))
+    };
+    let dir = home.journal_dir()?;
+    let beneath = home.system.beneath(dir);
+    let beneath = beneath.map_err(|error| unfinished(Error::io("unable to open", dir, error)))?;
+    let remove = || {
+        remove_if_there(beneath.as_ref(), path)
+            .map_err(|error| unfinished(Error::io("unable to remove", path, error)))
+    };
+    let Some(journal) = read(home, path)? else {
+        // One that is not whole was never committed: without fsync power failed before its content
+        // was written.
+        return remove();
+    };
+    let roots = home.roots().map_err(unfinished)?;
+    let how = How {
+        shared: home.shared,
+        is_first: false,
+        sync_each: false,
+    };
+    let is_own = |guard: &Place| is_own(&roots, guard, &journal);
+    let mut dirs = BTreeSet::new();
+    journal
+        .change
+        .take(&roots, how, &mut dirs, &is_own)
+        .map_err(unfinished)?;
+    home.system
+        .sync_file_system(dir)
+        .map_err(|error| unfinished(Error::io("unable to sync", dir, error)))?;
+    step::sync(home.system.as_ref(), &dirs, true).map_err(unfinished)?;
+    remove()?;
+    for guard in journal.change.guards.iter().filter(|guard| is_own(guard)) {
+        let Ok(spot) = roots.spot(guard) else {
+            continue;
+        };
+        let lock = lock_path(&spot.path);
+        remove_with_barrier(spot.system.as_ref(), &lock)
+            .map_err(|error| Error::io("unable to remove", &lock, error))?;
+    }
+    Ok(())
+}
+
+/// Returns whether the lock of a place is still one of the transaction that wrote the journal: a name
+/// of the same file, or of another that it made.
+fn is_own(roots: &Roots, guard: &Place, journal: &Read) -> bool {
+    let Ok(spot) = roots.spot(guard) else {
+        return false;
+    };
+    let lock = lock_path(&spot.path);
+    let Ok(stat) = spot.system.lstat(&lock) else {
+        return false;
+    };
+    (stat.dev, stat.ino) == (journal.stat.dev, journal.stat.ino)
+        || owner::of_lock(spot.system.as_ref(), &lock)
+            .is_some_and(|owner| owner.id == journal.owner.id)
+}
+
+/// What a journal says that nobody has finished yet: what readers are to see.
+#[derive(Debug)]
+pub(crate) struct View {
+    roots: Roots,
+    journal: Read,
+    steps: HashMap<Place, (usize, usize)>,
+}
+
+impl std::fmt::Debug for Read {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Read").field("owner", &self.owner).finish()
+    }
+}
+
+/// What becomes of a place by a transaction that is committed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Becomes {
+    /// It gets the content of this file, unless it has it already and the file is gone.
+    Content(PathBuf),
+    /// It goes.
+    Nothing,
+    /// It gets lines behind so many bytes.
+    Longer(u64, Vec<u8>),
+}
+
+impl View {
+    fn of(home: &Home, journal: Read) -> Result<View> {
+        let roots = home.roots()?;
+        let steps = journal.change.steps.iter().enumerate();
+        let steps = steps.map(|(at, (guard, step))| (step.place().clone(), (*guard, at)));
+        let steps = steps.collect();
+        Ok(View {
+            roots,
+            journal,
+            steps,
+        })
+    }
+
+    /// Returns what becomes of a place; `None` if nothing does, or did already.
+    pub(crate) fn of_place(&self, place: &Place) -> Option<Becomes> {
+        let (guard, at) = *self.steps.get(place)?;
+        if !is_own(
+            &self.roots,
+            self.journal.change.guards.get(guard)?,
+            &self.journal,
+        ) {
+            return None;
+        }
+        let path = self.roots.path(place);
+        let (_, step) = self.journal.change.steps.get(at)?;
+        Some(match step {
+            Step::Put { .. } => Becomes::Content(value_path(&lock_path(&path))),
+            Step::Remove { .. } => Becomes::Nothing,
+            Step::Append { len, lines, .. } => Becomes::Longer(*len, lines.clone()),
+        })
+    }
+
+    /// Returns whether this is the transaction of an owner of locks.
+    pub(super) fn is_of(&self, owner: &Owner) -> bool {
+        self.journal.owner.id == owner.id
+    }
+
+    /// Returns the places of which something becomes.
+    pub(crate) fn places(&self) -> impl Iterator<Item = &Place> {
+        self.steps.keys()
+    }
+}
+
+/// Why a file is not the journal of a transaction that was committed here.
+enum Flaw {
+    /// Power failed, or its process ended, before it was written.
+    NotWhole,
+    Foreign(&'static str),
+}
+
+impl Change {
+    fn take(
+        &self,
+        roots: &Roots,
+        how: How,
+        dirs: &mut BTreeSet<PathBuf>,
+        is_own: &dyn Fn(&Place) -> bool,
+    ) -> Result<()> {
+        let mut first = None;
+        let mut last: Option<(usize, bool)> = None;
+        for (guard, step) in &self.steps {
+            // Steps under one lock follow each other.
+            let is_held = match last {
+                Some((at, is_held)) if at == *guard => is_held,
+                _ => self.guards.get(*guard).is_some_and(is_own),
+            };
+            last = Some((*guard, is_held));
+            if is_held && let Err(error) = step.take(roots, how, dirs) {
+                first = first.or(Some(error));
+            }
+        }
+        first.map_or(Ok(()), Err)
+    }
+
+    /// Returns what stands behind the text of a lock: `text`, which the checksum is of as well.
+    fn encode(&self, text: &[u8], dir: &Stat, own: &Stat) -> Vec<u8> {
+        let mut out = text.to_vec();
+        out.extend_from_slice(START);
+        let ids = format!("{} {} {}\n", dir.ino, dir.dev, own.ino);
+        out.extend_from_slice(ids.as_bytes());
+        let push = |out: &mut Vec<u8>, field: &[u8]| {
+            out.extend_from_slice(field);
+            out.push(0);
+        };
+        for place in &self.guards {
+            // Of what no journal names the lock is nobody's business.
+            let (word, name) = place.write().unwrap_or((b"none", b""));
+            push(&mut out, b"lock");
+            push(&mut out, word);
+            push(&mut out, name);
+        }
+        for (guard, step) in &self.steps {
+            let Some((word, name)) = step.place().write() else {
+                continue;
+            };
+            let (verb, number, lines): (&[u8], _, &[u8]) = match step {
+                Step::Put { sum, .. } => (b"put", *sum, b""),
+                Step::Remove { .. } => (b"remove", None, b""),
+                Step::Append { len, lines, .. } => (b"append", Some(*len), lines),
+            };
+            let number = number.map_or_else(String::new, |number| number.to_string());
+            let (guard, len) = (guard.to_string(), lines.len().to_string());
+            let fields = [
+                verb,
+                guard.as_bytes(),
+                word,
+                name,
+                number.as_bytes(),
+                len.as_bytes(),
+            ];
+            fields.into_iter().for_each(|field| push(&mut out, field));
+            out.extend_from_slice(lines);
+        }
+        let sum = checksum(&out);
+        push(&mut out, b"end");
+        push(&mut out, format!("{sum:016x}").as_bytes());
+        out.split_off(text.len())
+    }
+}
+
+/// Reads the content of a journal, the file `own` in the directory `dir`.
+fn decode(
+    content: &[u8],
+    own: &Stat,
+    dir: &Stat,
+    home: &Home,
+) -> std::result::Result<(Owner, Change), Flaw> {
+    let (owner, text_len) = match Owner::parse(content) {
+        Signed::By(owner, len) => (owner, len),
+        Signed::OtherVersion => {
+            let why = "another version of refdb made it: let that version read the refs once";
+            return Err(Flaw::Foreign(why));
+        }
+        Signed::Nothing if owner::is_cut(content) => return Err(Flaw::NotWhole),
+        Signed::Nothing => return Err(Flaw::Foreign("refdb did not make it")),
+    };
+    let rest = content.get(text_len..).unwrap_or_default();
+    let Some((ids, _)) = rest
+        .strip_prefix(START)
+        .and_then(|rest| rest.split_once_str("\n"))
+    else {
+        return Err(Flaw::NotWhole);
+    };
+    if !is_made_here(ids, own, dir, &owner, home) {
+        let why = "it was made for another repository, or is a copy, and cannot be finished here";
+        return Err(Flaw::Foreign(why));
+    }
+    let whole = content.len().checked_sub("end\0".len() + 16 + 1);
+    let (body, end) = content.split_at(whole.ok_or(Flaw::NotWhole)?);
+    if *end != *format!("end\0{:016x}\0", checksum(body)).as_bytes() {
+        return Err(Flaw::NotWhole);
+    }
+    let start = text_len + START.len() + ids.len() + 1;
+    let fields = Fields(body.get(start..).unwrap_or_default());
+    let change = fields.change().ok_or(Flaw::Foreign(
+        "it names something else than refs, or by names that refs do not have",
+    ))?;
+    Ok((owner, change))
+}
+
+/// Returns whether a journal says that it was made in this directory, as this file. A device can have
+/// another number after each boot, and one that is made up has after each mount.
+fn is_made_here(ids: &[u8], own: &Stat, dir: &Stat, owner: &Owner, home: &Home) -> bool {
+    let text = std::str::from_utf8(ids).unwrap_or_default();
+    let mut ids = text.split(' ').map(|id| id.parse::<u64>().ok());
+    let mut next = || ids.next().flatten();
+    let (dir_ino, dev, own_ino) = (next(), next(), next());
+    let boot = home.system.identity().map(|here| here.boot);
+    let is_fixed = |dev: u64| rustix::fs::major(dev) != 0;
+    let is_same_boot = boot.is_some_and(|boot| boot == owner.boot);
+    let is_device = dev == Some(dir.dev) || !is_same_boot || !dev.is_some_and(is_fixed);
+    dir_ino == Some(dir.ino) && own_ino == Some(own.ino) && is_device
+}
+
+/// The fields of a journal, one after the other.
+struct Fields<'c>(&'c [u8]);
+
+impl<'c> Fields<'c> {
+    /// Reads all of them; `None` if one does not pass the rules.
+    fn change(mut self) -> Option<Change> {
+        let mut change = Change::default();
+        while !self.0.is_empty() {
+            let verb = self.next()?;
+            if verb == b"lock" {
+                let (word, name) = (self.next()?, self.next()?);
+                change.guards.push(match word {
+                    // It guards nothing that is named here.
+                    b"none" => Place::Outside(PathBuf::new()),
+                    _ => Place::read(word, name)?,
+                });
+                continue;
+            }
+            let guard = usize::try_from(self.number()??).ok()?;
+            let place = Place::read(self.next()?, self.next()?)?;
+            let number = self.number()?;
+            let count = usize::try_from(self.number()??).ok()?;
+            let (lines, rest) = self.0.split_at_checked(count)?;
+            self.0 = rest;
+            let is_log = matches!(place, Place::Log(_));
+            let step = match verb {
+                b"put" if !is_log => Step::Put { place, sum: number },
+                b"remove" => Step::Remove { place },
+                b"append" if is_log => Step::Append {
+                    place,
+                    len: number?,
+                    lines: lines.to_vec(),
+                },
+                _ => return None,
+            };
+            change.steps.push((guard, step));
+        }
+        let is_guarded = |(guard, _): &(usize, Step)| {
+            let place = change.guards.get(*guard);
+            place.is_some_and(|place| !matches!(place, Place::Outside(_)))
+        };
+        change.steps.iter().all(is_guarded).then_some(change)
+    }
+
+    fn next(&mut self) -> Option<&'c [u8]> {
+        let (field, rest) = self.0.split_once_str("\0")?;
+        self.0 = rest;
+        Some(field)
+    }
+
+    /// Returns a number, or nothing if the field is empty.
+    fn number(&mut self) -> Option<Option<u64>> {
+        match self.next()? {
+            b"" => Some(None),
+            field => std::str::from_utf8(field).ok()?.parse().ok().map(Some),
+        }
+    }
+}
+
+/// FNV-1a: tells content that is whole from content that is not.
+pub(super) fn checksum(content: &[u8]) -> u64 {
+    checksum_after(0xcbf2_9ce4_8422_2325, content)
+}
+
+/// Returns the checksum of what has the checksum `sum` and of `content` behind it.
+pub(super) fn checksum_after(sum: u64, content: &[u8]) -> u64 {
+    content.iter().fold(sum, |sum, &byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

@@ -1,0 +1,399 @@
+//! What a change concerns, by typed names: a ref, a reflog, packed-refs, a list of tables.
+//!
+//! A journal is read by whoever comes next, and may have been made by anybody. It names no paths: every
+//! name passes the rules for names, and where it lies follows from the repository alone.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::layout::Layout;
+use crate::name::{FormatOptions, RefName, RefNameBuf, is_safe, is_well_formed};
+use crate::system::{FileKind, System, bytes_to_path};
+
+/// Something that a change can concern. Names are those of the main worktree: a ref of the linked
+/// worktree `w` is `worktrees/w/<name>`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    /// The file of a loose ref.
+    Ref(RefNameBuf),
+    /// The file of the reflog of a ref.
+    Log(RefNameBuf),
+    /// `packed-refs`.
+    Packed,
+    /// The list of tables of the main worktree, or of the linked one with this id.
+    List(Option<Vec<u8>>),
+    /// A file that no rule for names finds: of a ref outside of `refs/`, as Git allows it, or in
+    /// another repository. No journal names it, so that a crash can leave it as it was.
+    Outside(PathBuf),
+}
+
+impl Place {
+    /// Returns the place of the loose ref `name` as a worktree sees it, which is the file at `path`;
+    /// `journal_dir` is where the journal of its repository is.
+    pub(crate) fn of_ref(
+        layout: &Layout,
+        journal_dir: &Path,
+        name: RefName<'_>,
+        path: &Path,
+    ) -> Place {
+        let named = common_name(layout, journal_dir, name).map(Place::Ref);
+        named.unwrap_or_else(|| Place::Outside(path.to_owned()))
+    }
+
+    /// As [`Place::of_ref`], of the reflog.
+    pub(crate) fn of_log(
+        layout: &Layout,
+        journal_dir: &Path,
+        name: RefName<'_>,
+        path: &Path,
+    ) -> Place {
+        let named = common_name(layout, journal_dir, name).map(Place::Log);
+        named.unwrap_or_else(|| Place::Outside(path.to_owned()))
+    }
+
+    /// Returns the place of the list of tables at `path` in the worktree whose directory is `base`.
+    pub(crate) fn of_list(common_dir: &Path, base: &Path, path: &Path) -> Place {
+        if base == common_dir {
+            return Place::List(None);
+        }
+        match worktree_id(common_dir, base) {
+            Some(id) => Place::List(Some(id.to_vec())),
+            None => Place::Outside(path.to_owned()),
+        }
+    }
+
+    /// Reads a place as [`Place::write`] writes it; `None` if it does not pass the rules.
+    pub(super) fn read(word: &[u8], name: &[u8]) -> Option<Place> {
+        let place = match word {
+            b"ref" => Place::Ref(RefNameBuf::from_disk(name.to_vec())),
+            b"log" => Place::Log(RefNameBuf::from_disk(name.to_vec())),
+            b"packed-refs" => Place::Packed,
+            b"list" if name.is_empty() => Place::List(None),
+            b"list" => Place::List(Some(name.to_vec())),
+            _ => return None,
+        };
+        place.is_sound().then_some(place)
+    }
+
+    /// Returns the word and the name by which a place is written, if it can be.
+    pub(super) fn write(&self) -> Option<(&'static [u8], &[u8])> {
+        Some(match self {
+            Place::Ref(name) => (b"ref", name.as_bytes()),
+            Place::Log(name) => (b"log", name.as_bytes()),
+            Place::Packed => (b"packed-refs", b""),
+            Place::List(id) => (b"list", id.as_deref().unwrap_or_default()),
+            Place::Outside(_) => return None,
+        })
+    }
+
+    fn is_sound(&self) -> bool {
+        match self {
+            Place::Ref(name) | Place::Log(name) => is_sound(name.as_bytes()),
+            Place::Packed => true,
+            Place::Outside(_) => false,
+            Place::List(id) => id.as_deref().is_none_or(is_worktree_id),
+        }
+    }
+
+    fn path(&self, roots: &Roots) -> PathBuf {
+        let base = |id: Option<&[u8]>| match id {
+            Some(id) => roots.common.join("worktrees").join(bytes_to_path(id)),
+            None => roots.common.clone(),
+        };
+        match self {
+            Place::Ref(name) => {
+                let (id, bare) = split(name.as_bytes());
+                match bare.strip_prefix(b"refs/").filter(|_| id.is_none()) {
+                    Some(rest) => roots.refs.join(bytes_to_path(rest)),
+                    None => base(id).join(bytes_to_path(bare)),
+                }
+            }
+            Place::Log(name) => {
+                let (id, bare) = split(name.as_bytes());
+                match id {
+                    None => roots.logs.join(bytes_to_path(bare)),
+                    Some(_) => base(id).join("logs").join(bytes_to_path(bare)),
+                }
+            }
+            Place::Packed => roots.packed.clone(),
+            Place::List(id) => base(id.as_deref()).join("reftable").join("tables.list"),
+            Place::Outside(path) => path.clone(),
+        }
+    }
+}
+
+/// Returns the worktree that a name starts with, and the rest.
+fn split(name: &[u8]) -> (Option<&[u8]>, &[u8]) {
+    let parts = || {
+        let rest = name.strip_prefix(b"worktrees/")?;
+        let slash = rest.iter().position(|&byte| byte == b'/')?;
+        Some((rest.get(..slash)?, rest.get(slash + 1..)?))
+    };
+    match parts() {
+        Some((id, bare)) => (Some(id), bare),
+        None => (None, name),
+    }
+}
+
+/// Returns whether a worktree can have that id: the name of one folder.
+fn is_worktree_id(id: &[u8]) -> bool {
+    !id.is_empty() && !id.starts_with(b".") && !id.contains(&b'/') && !id.contains(&0)
+}
+
+fn worktree_id<'d>(common_dir: &Path, dir: &'d Path) -> Option<&'d [u8]> {
+    use std::os::unix::ffi::OsStrExt;
+    let id = dir.strip_prefix(common_dir.join("worktrees")).ok()?;
+    Some(id.as_os_str().as_bytes()).filter(|id| is_worktree_id(id))
+}
+
+/// Returns whether a name is one of a ref: below `refs/`, or of a root ref.
+fn is_sound(name: &[u8]) -> bool {
+    let (id, bare) = split(name);
+    let is_below = || bare.starts_with(b"refs/") && is_well_formed(bare, FormatOptions::FULL);
+    let is_lock = |part: &[u8]| part.ends_with(b".lock");
+    // Refs of bad names can be deleted.
+    let is_safe = || is_safe(bare) && !bare.split(|&byte| byte == b'/').any(is_lock);
+    id.is_none_or(is_worktree_id) && (is_below() || is_safe())
+}
+
+fn common_name(layout: &Layout, journal_dir: &Path, name: RefName<'_>) -> Option<RefNameBuf> {
+    let (place, bare) = layout.locate(name);
+    let (dir, bare) = (layout.dir(&place), bare.as_bytes());
+    let name = if dir != layout.common_dir() {
+        let id = worktree_id(layout.common_dir(), dir)?;
+        [b"worktrees/", id, b"/", bare].concat()
+    } else if journal_dir == dir || bare.starts_with(b"refs/") {
+        bare.to_vec()
+    } else {
+        // Only what is below `refs` is in the other repository.
+        return None;
+    };
+    let is_there = journal_dir == layout.common_dir() || dir == layout.common_dir();
+    (is_there && is_sound(&name)).then(|| RefNameBuf::from_disk(name))
+}
+
+/// The directories that places are in. `refs`, `logs` and `packed-refs` may be links, which are
+/// followed once, as everybody follows them; below them none is.
+#[derive(Clone, Debug)]
+pub(crate) struct Roots {
+    common: PathBuf,
+    refs: PathBuf,
+    logs: PathBuf,
+    packed: PathBuf,
+    system: Arc<dyn System>,
+    is_strict: bool,
+}
+
+/// A place on the disk, and the system to reach it with.
+pub(super) struct Spot {
+    pub(super) system: Arc<dyn System>,
+    pub(super) path: PathBuf,
+    /// The directory that stays, whatever becomes of those below it.
+    pub(super) floor: PathBuf,
+}
+
+impl Roots {
+    /// Returns where the places of a repository are, for its own work. `packed` is where packed-refs
+    /// is, links followed.
+    pub(crate) fn new(system: &Arc<dyn System>, common: &Path, packed: &Path) -> Roots {
+        Roots {
+            common: common.to_owned(),
+            refs: common.join("refs"),
+            logs: common.join("logs"),
+            packed: packed.to_owned(),
+            system: Arc::clone(system),
+            is_strict: false,
+        }
+    }
+
+    /// Finds where the places of a repository are, for the work that somebody else left: nothing that
+    /// lies below the directories leads out of them.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn find(system: &Arc<dyn System>, common: &Path) -> io::Result<Roots> {
+        let real = |name: &str| {
+            let path = common.join(name);
+            match system.lstat(&path) {
+                Ok(stat) if stat.kind == FileKind::Symlink => real_path(system.as_ref(), &path),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(path),
+            }
+        };
+        Ok(Roots {
+            refs: real("refs")?,
+            logs: real("logs")?,
+            packed: real("packed-refs")?,
+            common: common.to_owned(),
+            system: Arc::clone(system),
+            is_strict: true,
+        })
+    }
+
+    /// Returns where a place is.
+    ///
+    /// # Errors
+    /// Those of opening the directory that it is in.
+    pub(super) fn spot(&self, place: &Place) -> io::Result<Spot> {
+        let path = place.path(self);
+        let parent = self.packed.parent().unwrap_or(&self.common);
+        let roots = [&*self.common, &*self.refs, &*self.logs, parent];
+        let root = roots.into_iter().find(|root| path.starts_with(root));
+        let root = root.unwrap_or(&self.common);
+        let system = match self.is_strict {
+            true => self.system.beneath(root)?,
+            false => Arc::clone(&self.system),
+        };
+        let floor = root.to_owned();
+        Ok(Spot {
+            system,
+            path,
+            floor,
+        })
+    }
+
+    /// Returns where a place is, by what is known without asking.
+    pub(crate) fn path(&self, place: &Place) -> PathBuf {
+        place.path(self)
+    }
+}
+
+/// How many links a name may lead through.
+const LINKS_MAX: usize = 40;
+
+/// Follows the links that a path ends with.
+///
+/// # Errors
+/// Those of the system.
+fn real_path(system: &dyn System, path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        match system.lstat(&path) {
+            Ok(stat) if stat.kind == FileKind::Symlink => {
+                let text = system.read_link(&path)?;
+                path = path.parent().unwrap_or(Path::new("")).join(text);
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => return Ok(path),
+        }
+    }
+    Err(rustix::io::Errno::LOOP.into())
+}
+
+/// Returns the directory in which the journal of a repository is: that in which its refs really are,
+/// should `refs` be a link into another repository.
+///
+/// # Errors
+/// Those of the system.
+pub(crate) fn journal_dir(system: &dyn System, common: &Path) -> io::Result<PathBuf> {
+    let refs = common.join("refs");
+    match system.lstat(&refs) {
+        Ok(stat) if stat.kind == FileKind::Symlink => {
+            let real = real_path(system, &refs)?;
+            Ok(real.parent().unwrap_or(common).to_owned())
+        }
+        _ => Ok(common.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::simulation::SimSystem;
+
+    #[test]
+    fn only_names_become_places() {
+        let good: [(&[u8], &[u8]); 9] = [
+            (b"ref", b"refs/heads/main"),
+            (b"ref", b"HEAD"),
+            (b"ref", b"worktrees/w/HEAD"),
+            (b"ref", b"worktrees/w/refs/bisect/bad"),
+            (b"log", b"refs/heads/a/b"),
+            (b"log", b"worktrees/w/HEAD"),
+            (b"packed-refs", b""),
+            (b"list", b""),
+            (b"list", b"w"),
+        ];
+        for (word, name) in good {
+            let place = Place::read(word, name).expect("a good place");
+            assert_eq!(place.write(), Some((word, name)));
+        }
+        let bad: [(&[u8], &[u8]); 17] = [
+            (b"ref", b""),
+            (b"ref", b"objects/info/alternates"),
+            (b"ref", b"hooks/post-commit"),
+            (b"ref", b"/etc/passwd"),
+            (b"ref", b"../x"),
+            (b"ref", b"refs/../../x"),
+            (b"ref", b"refs/heads/a.lock"),
+            (b"ref", b"refs//x"),
+            (b"ref", b"config"),
+            (b"ref", b"worktrees/../refs/x"),
+            (b"ref", b"worktrees/w/../x"),
+            (b"ref", b"worktrees/w/config"),
+            (b"log", b"refs/heads/../../../x"),
+            (b"log", b"worktrees/./HEAD"),
+            (b"list", b".."),
+            (b"list", b"a/b"),
+            (b"config", b""),
+        ];
+        for (word, name) in bad {
+            assert_eq!(Place::read(word, name), None, "{:?}", bytes_to_path(name));
+        }
+    }
+
+    #[test]
+    fn places_are_where_everybody_looks() {
+        let system: Arc<dyn System> = Arc::new(SimSystem::new(1));
+        system.create_dir(Path::new("/r")).unwrap();
+        system.create_dir(Path::new("/other")).unwrap();
+        system
+            .symlink(Path::new("/other/refs"), Path::new("/r/refs"))
+            .unwrap();
+        let at = |layout: &Layout, name: &str| {
+            let roots = Roots::new(&system, Path::new("/r"), Path::new("/r/packed-refs"));
+            let name = RefName::from_disk(name.as_bytes());
+            let (dir, none) = (layout.common_dir(), Path::new("/none"));
+            let file = Place::of_ref(layout, dir, name, none);
+            let log = Place::of_log(layout, dir, name, none);
+            (roots.path(&file), roots.path(&log))
+        };
+        let main = Layout::main("/r");
+        let linked = Layout::linked("/r/worktrees/w", "/r");
+        for (layout, name, file, log) in [
+            (&main, "HEAD", "/r/HEAD", "/r/logs/HEAD"),
+            (
+                &linked,
+                "HEAD",
+                "/r/worktrees/w/HEAD",
+                "/r/worktrees/w/logs/HEAD",
+            ),
+            (
+                &linked,
+                "refs/heads/a",
+                "/r/refs/heads/a",
+                "/r/logs/refs/heads/a",
+            ),
+            (
+                &linked,
+                "refs/bisect/a",
+                "/r/worktrees/w/refs/bisect/a",
+                "/r/worktrees/w/logs/refs/bisect/a",
+            ),
+            (
+                &main,
+                "worktrees/v/HEAD",
+                "/r/worktrees/v/HEAD",
+                "/r/worktrees/v/logs/HEAD",
+            ),
+        ] {
+            assert_eq!(at(layout, name), (file.into(), log.into()), "{name}");
+        }
+        let roots = Roots::find(&system, Path::new("/r")).unwrap();
+        let branch = Place::read(b"ref", b"refs/heads/a").unwrap();
+        assert_eq!(roots.path(&branch), Path::new("/other/refs/heads/a"));
+        let dir = journal_dir(system.as_ref(), Path::new("/r")).unwrap();
+        assert_eq!(dir, Path::new("/other"));
+    }
+}

@@ -1,0 +1,188 @@
+//! Taking over what processes left that have ended: their locks, and what stands beside those.
+//!
+//! Invariant: what is removed is removed by somebody who has its file, or its lock.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::home::Home;
+use super::owner::{self, Purpose};
+use super::{
+    Holder, LockFile, LockOptions, NameKind, journal, lock_path, name_kind, pid_path,
+    remove_if_there, value_path,
+};
+use crate::system::{FileKind, System, bytes_to_path};
+
+/// What a link that bars the place of a directory for a transaction leads to: nothing has that name.
+pub(super) const BARRIER: &str = "refdb: a transaction has locked this directory";
+
+/// Removes the lock at `path` if it is one of refdb whose process has ended, with all that the
+/// process left for it; returns whether there is any chance now of acquiring the lock. Those of a
+/// migration are left alone. `path` can be that of a barrier too.
+///
+/// # Errors
+/// Those of the system; the lock is as it was then.
+pub(crate) fn take_over(home: &Arc<Home>, path: &Path) -> io::Result<bool> {
+    take_over_of(Purpose::Transaction, home, path)
+}
+
+fn take_over_of(most: Purpose, home: &Arc<Home>, path: &Path) -> io::Result<bool> {
+    let system = home.system.as_ref();
+    if !is_lock(path) {
+        return match is_barrier(system, path) {
+            true => take_barrier_over(most, home, path),
+            false => Ok(false),
+        };
+    }
+    if !owner::is_ours(system, path) || system.is_taken(path) {
+        return Ok(false);
+    }
+    // It is taken over with the journal of its transaction, or not at all.
+    let found = journal::recover(home);
+    let owner = owner::of_lock(system, path);
+    if found
+        .view
+        .is_some_and(|view| owner.as_ref().is_some_and(|owner| view.is_of(owner)))
+    {
+        return Ok(false);
+    }
+    if owner.is_some_and(|owner| owner.purpose == Purpose::Migration && most != owner.purpose) {
+        return Ok(false);
+    }
+    let Some(_guard) = system.guard_file(path)? else {
+        // Somebody else is at it, or it is gone.
+        return Ok(system.lstat(path).is_err());
+    };
+    if path.ends_with("tables.list.lock") {
+        remove_claims(system, path.parent().unwrap_or(path))?;
+    }
+    remove_with_barrier(system, path)?;
+    Ok(true)
+}
+
+/// Removes a barrier whose lock is free, or that of a process that has ended.
+fn take_barrier_over(most: Purpose, home: &Arc<Home>, path: &Path) -> io::Result<bool> {
+    let system = home.system.as_ref();
+    let lock = lock_path(path);
+    if system.lstat(&lock).is_ok() {
+        return take_over_of(most, home, &lock);
+    }
+    // A power failure took the lock alone, which may be somebody else's by now.
+    let remove = || match is_barrier(system, path) {
+        true => remove_if_there(system, path),
+        false => Ok(()),
+    };
+    under_lock(home, path, remove)
+}
+
+fn is_lock(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    name_kind(name.as_bytes()) == NameKind::Lock
+}
+
+/// Returns whether the link at `path` bars a place for a transaction ([`LockFile::bar`]).
+pub(crate) fn is_barrier(system: &dyn System, path: &Path) -> bool {
+    !is_lock(path)
+        && system
+            .read_link(path)
+            .is_ok_and(|text| text == Path::new(BARRIER))
+}
+
+/// Removes a lock that the caller has, with what its process left for it. What it bars goes first:
+/// once the lock is gone, others may put their file there.
+pub(super) fn remove_with_barrier(system: &dyn System, lock: &Path) -> io::Result<()> {
+    let barred = lock.with_extension("");
+    if is_barrier(system, &barred) {
+        remove_if_there(system, &barred)?;
+    }
+    remove_if_there(system, &value_path(lock))?;
+    remove_if_there(system, &pid_path(&barred))?;
+    remove_if_there(system, lock)
+}
+
+/// Does `work` under the lock of `target`, if that is free; returns whether it was.
+fn under_lock(
+    home: &Arc<Home>,
+    target: &Path,
+    work: impl FnOnce() -> io::Result<()>,
+) -> io::Result<bool> {
+    let holder = Holder::new(home);
+    match LockFile::acquire(&holder, target, LockOptions::AT_ONCE) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+        Ok(lock) => {
+            work()?;
+            lock.release().map(|()| true)
+        }
+    }
+}
+
+/// Removes the claims to tables of processes that have ended: whoever died with the lock of the list
+/// may have had some.
+fn remove_claims(system: &dyn System, dir: &Path) -> io::Result<()> {
+    for entry in system.read_dir(dir)? {
+        let path = dir.join(bytes_to_path(&entry.name));
+        if entry.name.ends_with(b".ref.lock")
+            && owner::is_ours(system, &path)
+            && let Some(_guard) = system.guard_file(&path)?
+        {
+            remove_with_barrier(system, &path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes over every lock in the directory `dir` whose process has ended; those of migrations are left
+/// alone. With `deep` also those in the directories below it, barriers, and new content without a
+/// lock: all in them is refs.
+///
+/// # Errors
+/// Those of the system; a directory that is gone has no locks.
+pub(crate) fn sweep(home: &Arc<Home>, dir: &Path, deep: bool) -> io::Result<()> {
+    sweep_of(Purpose::Transaction, home, dir, deep)
+}
+
+/// As [`sweep`], with the locks of migrations: for whoever clears up after one.
+///
+/// # Errors
+/// As for [`sweep`].
+pub(crate) fn sweep_all(home: &Arc<Home>, dir: &Path, deep: bool) -> io::Result<()> {
+    sweep_of(Purpose::Migration, home, dir, deep)
+}
+
+fn sweep_of(most: Purpose, home: &Arc<Home>, dir: &Path, deep: bool) -> io::Result<()> {
+    let entries = match home.system.read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let path = dir.join(bytes_to_path(&entry.name));
+        match (entry.kind, name_kind(&entry.name)) {
+            (FileKind::Directory, _) if deep => sweep_of(most, home, &path, deep)?,
+            (FileKind::File, NameKind::Lock) => drop(take_over_of(most, home, &path)?),
+            (FileKind::File | FileKind::Symlink, NameKind::Value) if deep => {
+                remove_orphan(home, &path)?;
+            }
+            (FileKind::Symlink, NameKind::Other) if deep => {
+                take_over_of(most, home, &path)?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Removes new content of which a power failure took the lock away. Its lock is taken for that:
+/// whoever has it, and the content, is not disturbed.
+fn remove_orphan(home: &Arc<Home>, path: &Path) -> io::Result<()> {
+    // `<file>.lock.lock`; of a name that was too long for that, the file is not known.
+    let lock = path.with_extension("");
+    let target = lock.with_extension("");
+    if value_path(&lock_path(&target)) != path {
+        return Ok(());
+    }
+    let remove = || remove_if_there(home.system.as_ref(), path);
+    under_lock(home, &target, remove).map(drop)
+}

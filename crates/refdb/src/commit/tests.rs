@@ -1,0 +1,532 @@
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::lock::Written;
+use super::*;
+use crate::oid::ObjectFormat;
+use crate::options::Options;
+use crate::system::OsSystem;
+use crate::system::simulation::{Crash, SimSystem};
+
+const OPTIONS: LockOptions = LockOptions::AT_ONCE;
+
+pub(super) const DIR: &str = "/r";
+
+pub(super) fn repository() -> SimSystem {
+    let system = SimSystem::new(1);
+    system.create_dir(Path::new(DIR)).unwrap();
+    system.sync_all();
+    system
+}
+
+pub(super) fn home(system: &SimSystem) -> Arc<Home> {
+    let system: Arc<dyn System> = Arc::new(system.clone());
+    Home::new(&system, Path::new(DIR), &Options::new(ObjectFormat::Sha1))
+}
+
+fn holder(system: &SimSystem) -> Holder {
+    Holder::new(&home(system))
+}
+
+pub(super) fn at(name: &str) -> PathBuf {
+    Path::new(DIR).join(name)
+}
+
+fn acquire(system: &SimSystem, name: &str) -> io::Result<LockFile> {
+    LockFile::acquire(&holder(system), &at(name), OPTIONS)
+}
+
+pub(super) fn is_held(found: io::Result<LockFile>) -> bool {
+    found.is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
+}
+
+#[test]
+fn linked_locks_are_locks_and_are_written_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let system: Arc<dyn System> = Arc::new(OsSystem::new());
+    let options = Options::new(ObjectFormat::Sha1);
+    let holder = Holder::new(&Home::new(&system, dir.path(), &options));
+    let at = |name: &str| dir.path().join(name);
+    let mut first = LockFile::acquire(&holder, &at("a"), OPTIONS).unwrap();
+    let mut second = LockFile::acquire_linked(&holder, &at("b"), OPTIONS, &first).unwrap();
+    for name in ["a", "b"] {
+        assert!(is_held(LockFile::acquire(&holder, &at(name), OPTIONS)));
+        let linked = LockFile::acquire_linked(&holder, &at(name), OPTIONS, &first);
+        assert!(is_held(linked));
+        // To whoever knows nothing of links it is a file that is there.
+        let lock = at(&format!("{name}.lock"));
+        let created = std::fs::File::create_new(&lock);
+        assert_eq!(created.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+    std::fs::write(at("b.lock.lock"), "left over").unwrap();
+    second.write_all(b"two").unwrap();
+    second.write_all(b"!").unwrap();
+    first.write_all(b"one").unwrap();
+    for lock in [&mut first, &mut second] {
+        lock.place().unwrap();
+        assert!(lock.path().is_file(), "held until it is released");
+    }
+    drop((first, second));
+    assert_eq!(std::fs::read(at("a")).unwrap(), b"one");
+    assert_eq!(std::fs::read(at("b")).unwrap(), b"two!");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_file_of_the_longest_name_that_can_be_locked_can_be_written() {
+    let system = repository();
+    for len in [249, 250] {
+        let name = "x".repeat(len);
+        let mut lock = acquire(&system, &name).unwrap();
+        lock.write_all(b"content").unwrap();
+        lock.place().unwrap();
+        drop(lock);
+        assert_eq!(system.read(&at(&name)).unwrap(), b"content");
+    }
+    assert_eq!(system.read_dir(Path::new(DIR)).unwrap().len(), 2);
+}
+
+#[test]
+fn a_lock_that_is_dropped_takes_its_content_along() {
+    let system = repository();
+    let mut lock = acquire(&system, "a").unwrap();
+    lock.write_all(b"content").unwrap();
+    drop(lock);
+    assert_eq!(system.read_dir(Path::new(DIR)).unwrap(), []);
+}
+
+#[test]
+fn a_lock_of_the_dead_is_taken_over_with_all_that_belongs_to_it() {
+    let system = repository();
+    let dies = system.process(7);
+    let mut lock = acquire(&dies, "a").unwrap();
+    lock.write_all(b"never seen").unwrap();
+    assert!(is_held(acquire(&system, "a")), "it runs");
+    lock.leave();
+    assert!(is_held(acquire(&system, "a")), "it still runs");
+    dies.end();
+    let lock = acquire(&system, "a").unwrap();
+    assert_eq!(lock.written, Written::Nothing);
+    drop(lock);
+    assert_eq!(system.read_dir(Path::new(DIR)).unwrap(), []);
+}
+
+/// A transaction of the process `dies` that sets `HEAD`, which is committed, and left.
+fn committed(dies: &SimSystem) -> LockFile {
+    let mut lock = acquire(dies, "HEAD").unwrap();
+    lock.write_all(b"fir").unwrap();
+    lock.write_all(b"st").unwrap();
+    let mut change = Change::default();
+    let place = Place::read(b"ref", b"HEAD").unwrap();
+    let guard = change.lock(place.clone());
+    change.put(guard, place, &lock);
+    let system: Arc<dyn System> = Arc::new(dies.clone());
+    let roots = Roots::new(&system, Path::new(DIR), &at("packed-refs"));
+    Journal::commit(lock.holder(), OPTIONS, true, change, roots, &lock)
+        .unwrap()
+        .leave();
+    lock
+}
+
+fn create(system: &SimSystem, name: &str, content: &[u8]) {
+    let mut file = system.create_new(&at(name), 0o666).unwrap();
+    file.write_all(content).unwrap();
+}
+
+fn recover(system: &SimSystem) -> journal::Found {
+    journal::recover(&home(system))
+}
+
+/// After a power failure the journal of a transaction can be back, and its lock, when a later one had
+/// taken the lock and written its own content.
+#[test]
+fn recovery_puts_in_place_what_its_transaction_wrote_and_nothing_else() {
+    for (found, expected) in [("first", "first"), ("later", "old")] {
+        let system = repository();
+        create(&system, "HEAD", b"old");
+        let dies = system.process(7);
+        let lock = committed(&dies);
+        let value = lock.value_path();
+        lock.leave();
+        system.remove_file(&value).unwrap();
+        create(&system, "HEAD.lock.lock", found.as_bytes());
+        // While its process may run, readers are told of it, and nothing is done.
+        let view = recover(&system).view.expect("a journal");
+        let head = Place::read(b"ref", b"HEAD").unwrap();
+        assert_eq!(view.of_place(&head), Some(Becomes::Content(value)));
+        dies.end();
+        assert!(recover(&system).view.is_none());
+        assert_eq!(view.of_place(&head), None);
+        assert_eq!(system.read(&at("HEAD")).unwrap(), expected.as_bytes());
+        assert_eq!(system.read_dir(Path::new(DIR)).unwrap().len(), 1, "{found}");
+    }
+}
+
+/// What is not certain is not done: the lock may be one of a process that runs.
+#[test]
+fn on_a_file_system_of_many_machines_nobody_is_dead() {
+    let system = repository();
+    system.share_between_machines();
+    let dies = system.process(7);
+    committed(&dies).leave();
+    dies.end();
+    let found = recover(&system);
+    assert!(found.view.is_some() && found.error.is_none());
+    assert!(is_held(acquire(&system, "HEAD")));
+    let exists = io::Error::from(io::ErrorKind::AlreadyExists);
+    let text = describe_refusal(&system, &at("HEAD"), &exists);
+    let parts = ["process 7 of the machine 'simulated'", "--remove-locks"];
+    assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+    // Somebody says that nothing runs.
+    journal::recover_unseen(&home(&system)).unwrap();
+    assert_eq!(system.read(&at("HEAD")).unwrap(), b"first");
+    assert_eq!(system.read_dir(Path::new(DIR)).unwrap().len(), 1);
+}
+
+#[test]
+fn where_a_file_has_one_name_locks_are_files_of_their_own() {
+    let system = repository();
+    system.refuse_second_names();
+    let dies = system.process(7);
+    let first = committed(&dies);
+    assert!(LockFile::acquire_linked(first.holder(), &at("b"), OPTIONS, &first).is_err());
+    LockFile::acquire(first.holder(), &at("b"), OPTIONS)
+        .unwrap()
+        .leave();
+    first.leave();
+    assert!(is_held(acquire(&system, "b")));
+    dies.end();
+    assert!(acquire(&system, "b").is_ok());
+    assert_eq!(
+        system.read(&at("HEAD")).unwrap(),
+        b"first",
+        "with its journal"
+    );
+}
+
+#[test]
+fn a_lock_that_somebody_took_away_is_noticed_and_not_taken_from_its_next_holder() {
+    let system = repository();
+    let first = acquire(&system, "a").unwrap();
+    let second = LockFile::acquire_linked(first.holder(), &at("b"), OPTIONS, &first).unwrap();
+    first.holder().check_held().unwrap();
+    system.remove_file(&at("b.lock")).unwrap();
+    let next = acquire(&system.process(7), "b").unwrap();
+    let error = first.holder().check_held().unwrap_err();
+    assert!(
+        error.to_string().contains("removed by somebody else"),
+        "{error}"
+    );
+    drop((first, second));
+    assert!(system.lstat(&at("a.lock")).is_err());
+    assert!(system.lstat(&at("b.lock")).is_ok(), "the next one's");
+    drop(next);
+    // The only name of a lock, and one that takes its content.
+    let lock = acquire(&system, "c").unwrap();
+    system.remove_file(&at("c.lock")).unwrap();
+    let next = acquire(&system.process(8), "c").unwrap();
+    drop(lock);
+    assert!(system.lstat(next.path()).is_ok());
+    let mut alone = LockFile::acquire_alone(&holder(&system), &at("d"), OPTIONS).unwrap();
+    alone.write_all(b"one").unwrap();
+    system.remove_file(&at("d.lock")).unwrap();
+    let mut later = LockFile::acquire_alone(&holder(&system), &at("d"), OPTIONS).unwrap();
+    later.write_all(b"two").unwrap();
+    assert!(alone.place().is_err());
+    drop(alone);
+    later.place().unwrap();
+    assert_eq!(system.read(&at("d")).unwrap(), b"two");
+}
+
+#[test]
+fn a_store_looks_for_a_journal_now_and_then() {
+    let system = repository();
+    let watch = JournalWatch::new(&home(&system));
+    let looks = || {
+        let before = system.op_count();
+        watch.for_writing().unwrap();
+        system.op_count() > before
+    };
+    assert!(looks() && !looks());
+    system.sleep(Duration::from_millis(8));
+    assert!(!looks());
+    system.sleep(Duration::from_millis(3));
+    assert!(looks() && !looks());
+    // Its own look is not put off by one that failed, and readers go on.
+    system.sleep(Duration::from_millis(11));
+    create(&system, "refdb.journal", b"refdb lock 2\nx");
+    assert!(watch.for_writing().is_err() && watch.for_writing().is_err());
+    assert!(watch.for_reading().is_none());
+}
+
+/// What is no journal of this repository is left alone, and told; one that was cut goes.
+#[test]
+fn only_what_was_made_here_is_a_journal() {
+    let sound = {
+        let system = repository();
+        committed(&system.process(7)).leave();
+        system.read(&at("refdb.journal")).unwrap()
+    };
+    let text = |from: &[u8], to: &[u8]| {
+        use bstr::ByteSlice;
+        assert!(sound.contains_str(from));
+        sound.replace(from, to)
+    };
+    let signed = |content: Vec<u8>| {
+        let body = &content[..content.len() - 21];
+        [
+            body,
+            format!("end\0{:016x}\0", journal::checksum(body)).as_bytes(),
+        ]
+        .concat()
+    };
+    let cut = sound.len() - 1;
+    for (content, why) in [
+        (b"refdb lock 1\nx".to_vec(), "another version"),
+        (b"something else".to_vec(), "did not make it"),
+        (sound.clone(), "for another repository"),
+        (signed(text(b"HEAD", b"../x")), "for another repository"),
+        (sound[..cut].to_vec(), "for another repository"),
+        (Vec::new(), ""),
+        (vec![0; 100], ""),
+        (sound[..20].to_vec(), ""),
+        ([&sound[..20], &[0; 60]].concat(), ""),
+    ] {
+        let system = repository();
+        create(&system, "packed-refs", b"");
+        create(&system, "refdb.journal", &content);
+        let found = recover(&system);
+        assert!(found.view.is_none());
+        assert_eq!(
+            system.lstat(&at("refdb.journal")).is_ok(),
+            !why.is_empty(),
+            "{why}"
+        );
+        let text = found
+            .error
+            .map_or_else(String::new, |error| error.to_string());
+        assert!(
+            text.contains(why) && text.is_empty() == why.is_empty(),
+            "{text}"
+        );
+        assert!(why.is_empty() || text.contains("refdb.journal"), "{text}");
+    }
+    // In its own place: by names that are none, or cut.
+    for (change, why) in [
+        (
+            Some((&b"\0HEAD"[..], &b"\0../x"[..])),
+            "names that refs do not have",
+        ),
+        (Some((b"\0ref\0", b"\0dir\0")), "names something else"),
+        (None, ""),
+    ] {
+        let system = repository();
+        let dies = system.process(7);
+        committed(&dies).leave();
+        dies.end();
+        let now = system.read(&at("refdb.journal")).unwrap();
+        let forged = match change {
+            Some((from, to)) => signed(bstr::ByteSlice::replace(&*now, from, to)),
+            None => now[..cut].to_vec(),
+        };
+        system.overwrite(&at("refdb.journal"), &forged).unwrap();
+        let found = recover(&system);
+        let text = found
+            .error
+            .map_or_else(String::new, |error| error.to_string());
+        assert!(
+            text.contains(why) && text.is_empty() == why.is_empty(),
+            "{text}"
+        );
+        assert_eq!(
+            system.lstat(&at("refdb.journal")).is_ok(),
+            !why.is_empty(),
+            "{why}"
+        );
+        assert!(system.lstat(&at("HEAD")).is_err());
+    }
+}
+
+#[test]
+fn nothing_leads_out_of_the_place_that_a_link_has() {
+    let system = repository();
+    system.create_dir(Path::new("/out")).unwrap();
+    let name = "refs/heads/dir/a";
+    for dir in ["refs", "refs/heads", "refs/heads/dir"] {
+        system.create_dir(&at(dir)).unwrap();
+    }
+    let dies = system.process(7);
+    let mut lock = acquire(&dies, name).unwrap();
+    lock.write_all(b"new").unwrap();
+    let mut change = Change::default();
+    let place = Place::read(b"ref", name.as_bytes()).unwrap();
+    let guard = change.lock(place.clone());
+    change.put(guard, place, &lock);
+    let shared: Arc<dyn System> = Arc::new(dies.clone());
+    let roots = Roots::new(&shared, Path::new(DIR), &at("packed-refs"));
+    Journal::commit(lock.holder(), OPTIONS, true, change, roots, &lock)
+        .unwrap()
+        .leave();
+    lock.leave();
+    dies.end();
+    for file in ["a.lock", "a.lock.lock"] {
+        let from = at("refs/heads/dir").join(file);
+        system.rename(&from, &Path::new("/out").join(file)).unwrap();
+    }
+    system.remove_dir(&at("refs/heads/dir")).unwrap();
+    system
+        .symlink(Path::new("/out"), &at("refs/heads/dir"))
+        .unwrap();
+    recover(&system);
+    let left = system.read_dir(Path::new("/out")).unwrap();
+    let names: Vec<_> = left.into_iter().map(|entry| entry.name).collect();
+    assert_eq!(names, [&b"a.lock"[..], b"a.lock.lock"]);
+}
+
+#[test]
+fn new_content_goes_with_its_lock_and_never_without() {
+    let system = repository();
+    let sweep = |deep| sweep(&home(&system), Path::new(DIR), deep).unwrap();
+    let mut living = acquire(&system.process(7), "living").unwrap();
+    living.write_all(b"content").unwrap();
+    let orphans = ["orphan.lock.lock", "dir.lock.lock"].map(at);
+    for path in orphans.iter().chain([&at(".profile")]) {
+        system.create_new(path, 0o666).unwrap();
+    }
+    sweep(false);
+    assert!(
+        orphans.iter().all(|path| system.lstat(path).is_ok()),
+        "not of refs"
+    );
+    sweep(true);
+    assert!(orphans.iter().all(|path| system.lstat(path).is_err()));
+    assert!(system.lstat(&at(".profile")).is_ok());
+    living.place().unwrap();
+    assert_eq!(system.read(&at("living")).unwrap(), b"content");
+}
+
+#[test]
+fn no_lock_survives_a_boot() {
+    let system = repository();
+    let lock = acquire(&system, "a").unwrap();
+    system.sync_all();
+    lock.leave();
+    let after = system.crash(Crash::seeded(1));
+    assert!(after.lstat(&at("a.lock")).is_ok());
+    assert!(acquire(&after, "a").is_ok());
+}
+
+#[test]
+fn locks_of_others_are_never_broken() {
+    let system = repository();
+    system.create_new(&at("file.lock"), 0o666).unwrap();
+    system
+        .symlink(Path::new("refs/heads/x"), &at("link.lock"))
+        .unwrap();
+    create(&system, "text.lock", b"not of refdb\n\n");
+    for name in ["file", "link", "text"] {
+        assert!(is_held(acquire(&system, name)), "{name}");
+        assert!(system.lstat(&at(&format!("{name}.lock"))).is_ok());
+    }
+}
+
+#[test]
+fn while_another_takes_a_lock_over_one_waits() {
+    let system = repository();
+    let dies = system.process(7);
+    acquire(&dies, "a").unwrap().leave();
+    dies.end();
+    let guard = system.guard_file(&at("a.lock")).unwrap();
+    assert!(guard.is_some() && is_held(acquire(&system, "a")));
+    drop(guard);
+    assert!(acquire(&system, "a").is_ok());
+}
+
+/// Whoever may read a repository may take its directory: nobody depends on that.
+#[test]
+fn who_takes_the_directory_keeps_nobody_from_anything() {
+    let system = repository();
+    let dies = system.process(7);
+    committed(&dies).leave();
+    dies.end();
+    let _taken = system
+        .process(8)
+        .guard_dir(Path::new(DIR))
+        .unwrap()
+        .unwrap();
+    assert!(acquire(&system, "HEAD").is_ok());
+    assert_eq!(system.read(&at("HEAD")).unwrap(), b"first");
+}
+
+#[test]
+fn who_holds_a_lock_is_told_and_what_can_be_done() {
+    let system = repository();
+    let dies = system.process(7);
+    acquire(&dies, "a").unwrap().leave();
+    system.sleep(Duration::from_secs(30));
+    let exists = io::Error::from(io::ErrorKind::AlreadyExists);
+    let tell = |name: &str| describe_refusal(&system, &at(name), &exists);
+    let text = tell("a");
+    assert!(text.starts_with("Unable to create '/r/a.lock': "), "{text}");
+    assert!(
+        text.contains("process 7, which runs, for 30 seconds"),
+        "{text}"
+    );
+    dies.end();
+    assert!(tell("a").contains("process 7, which has ended"));
+    system.create_new(&at("file.lock"), 0o666).unwrap();
+    assert!(tell("file").contains("Another git process seems to be running"));
+    assert!(tell("file").contains("It was made 0 seconds ago"));
+}
+
+/// Many processes die one after the other, each with a lock, and whoever is alive takes it: at no
+/// moment do two have it.
+#[test]
+fn of_many_who_take_a_lock_over_one_has_it_at_a_time() {
+    let base = repository();
+    let holders = AtomicU32::new(0);
+    let work = |seed: u32| {
+        for round in 0..50 {
+            let system = base.process(1000 + seed * 100 + round);
+            let options = LockOptions {
+                timeout: LockTimeout::FOREVER,
+                ..OPTIONS
+            };
+            let lock = LockFile::acquire(&holder(&system), &at("a"), options).unwrap();
+            assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0);
+            std::thread::yield_now();
+            assert_eq!(holders.fetch_sub(1, Ordering::SeqCst), 1);
+            lock.leave();
+            system.end();
+        }
+    };
+    let work = &work;
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            scope.spawn(move || work(seed));
+        }
+    });
+}
+
+#[test]
+fn a_barrier_goes_with_its_lock_and_before_it() {
+    let system = repository();
+    let process = system.process(1);
+    let mut lock = acquire(&process, "a").unwrap();
+    lock.bar().unwrap();
+    assert!(is_barrier(&system, &at("a")) && !is_barrier(&system, &at("a.lock")));
+    assert!(lock.bar().is_err(), "something is there");
+    lock.release().unwrap();
+    assert!(system.lstat(&at("a")).is_err());
+
+    let mut lock = acquire(&process, "a").unwrap();
+    lock.bar().unwrap();
+    std::mem::forget(lock);
+    process.end();
+    assert!(take_over(&home(&system), &at("a.lock")).unwrap());
+    for left in ["a", "a.lock"] {
+        assert!(system.lstat(&at(left)).is_err(), "{left}");
+    }
+}

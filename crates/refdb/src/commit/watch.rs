@@ -1,0 +1,71 @@
+//! When a store looks for a journal.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::home::Home;
+use super::journal::{self, View};
+use crate::error::Result;
+
+/// How often a store looks for a journal. For so long, a process that ended in the midst of a
+/// transaction is as good as a slow one: readers in `files` may see some of its steps, and writers
+/// do not get past its locks. Only a loss of power can take the locks and leave the journal, and
+/// whoever comes after it looks at once.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// The journal of one repository, as a store of its refs sees it.
+#[derive(Debug)]
+pub(crate) struct JournalWatch {
+    home: Arc<Home>,
+    // When it was looked for last, in nanoseconds since 1970-01-01 UTC; the greatest number if never.
+    looked_ns: AtomicU64,
+    view: Mutex<Option<Arc<View>>>,
+}
+
+impl JournalWatch {
+    pub(crate) fn new(home: &Arc<Home>) -> JournalWatch {
+        JournalWatch {
+            home: Arc::clone(home),
+            looked_ns: AtomicU64::new(u64::MAX),
+            view: Mutex::default(),
+        }
+    }
+
+    /// Finishes what a process that ended left unfinished, unless that was looked for just now;
+    /// returns what is left of it for readers to see. What keeps it from being finished keeps nobody
+    /// from reading.
+    pub(crate) fn for_reading(&self) -> Option<Arc<View>> {
+        // A failure was not the last look: the next write tells it.
+        let _ = self.look();
+        let view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
+        view.clone()
+    }
+
+    /// As [`JournalWatch::for_reading`], before refs are written.
+    ///
+    /// # Errors
+    /// What keeps the transaction from being finished; `Corrupt` when there is something else in
+    /// the place of the journal.
+    pub(crate) fn for_writing(&self) -> Result<()> {
+        self.look()
+    }
+
+    fn look(&self) -> Result<()> {
+        let now_ns = u64::try_from(self.home.system.now().as_nanos()).unwrap_or(u64::MAX);
+        // A clock may have been set back.
+        let since = now_ns.checked_sub(self.looked_ns.load(Ordering::Relaxed));
+        if since.is_some_and(|since| Duration::from_nanos(since) < LOOK_EVERY) {
+            return Ok(());
+        }
+        let found = journal::recover(&self.home);
+        *self.view.lock().unwrap_or_else(PoisonError::into_inner) = found.view;
+        match found.error {
+            Some(error) => Err(error),
+            None => {
+                self.looked_ns.store(now_ns, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    }
+}

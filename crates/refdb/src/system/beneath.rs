@@ -1,0 +1,303 @@
+//! A system whose paths lead to what is below one directory, whatever lies there.
+//!
+//! What lies in a repository was made by somebody else: a link in the place of a directory would lead
+//! whoever follows it out. Here every path is followed from the directory, which stays open, and no
+//! link on the way is: neither one that was there, nor one that somebody puts there meanwhile.
+
+use std::fmt;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{
+    Bytes, DirEntry, Guard, GuardedFile, ProcessIdentity, ProcessState, ReadFile, Stat, System,
+    WriteFile,
+};
+
+/// A system that can be asked for the way to a file without following links.
+pub(super) trait Narrow: System + Clone + 'static {
+    /// The directory below which all paths are.
+    type Root: Clone + fmt::Debug + Send + Sync;
+
+    /// Opens the directory itself; links to it are followed.
+    fn root(&self, path: &Path) -> io::Result<Self::Root>;
+    /// Returns a system for which the directories of `paths` are found. A link that a path ends with
+    /// is not followed either; with `no_link` one may be refused at once.
+    fn narrow(
+        &self,
+        root: &Self::Root,
+        paths: &[Below<'_>],
+        no_link: bool,
+    ) -> io::Result<Arc<dyn System>>;
+}
+
+/// A path: the whole of it, and what is below the root.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Below<'p> {
+    pub(super) whole: &'p Path,
+    pub(super) rest: &'p Path,
+}
+
+/// A system all of whose paths are below a directory.
+#[derive(Clone, Debug)]
+pub(super) struct Beneath<S: Narrow> {
+    inner: S,
+    path: PathBuf,
+    root: S::Root,
+}
+
+impl<S: Narrow> Beneath<S> {
+    pub(super) fn new(inner: &S, path: &Path) -> io::Result<Beneath<S>> {
+        Ok(Beneath {
+            inner: inner.clone(),
+            path: path.to_owned(),
+            root: inner.root(path)?,
+        })
+    }
+
+    fn below<'p>(&self, whole: &'p Path) -> io::Result<Below<'p>> {
+        let rest = whole.strip_prefix(&self.path).ok();
+        let is_plain = |rest: &&Path| {
+            let mut components = rest.components();
+            components.all(|part| matches!(part, Component::Normal(_)))
+        };
+        match rest.filter(is_plain) {
+            Some(rest) => Ok(Below { whole, rest }),
+            None => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("it is not below '{}'", self.path.display()),
+            )),
+        }
+    }
+
+    fn at(&self, path: &Path) -> io::Result<Arc<dyn System>> {
+        self.inner.narrow(&self.root, &[self.below(path)?], false)
+    }
+
+    /// As [`Beneath::at`], for what would follow a link that the path ends with.
+    fn at_file(&self, path: &Path) -> io::Result<Arc<dyn System>> {
+        self.inner.narrow(&self.root, &[self.below(path)?], true)
+    }
+
+    fn at_both(&self, one: &Path, other: &Path) -> io::Result<Arc<dyn System>> {
+        let paths = [self.below(one)?, self.below(other)?];
+        self.inner.narrow(&self.root, &paths, false)
+    }
+}
+
+impl<S: Narrow> System for Beneath<S> {
+    fn beneath(&self, root: &Path) -> io::Result<Arc<dyn System>> {
+        // A directory below is reached without links as well.
+        self.at(root)?.lstat(root)?;
+        Ok(Arc::new(self.clone()))
+    }
+
+    fn read_at_most(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+        self.at_file(path)?.read_at_most(path, limit)
+    }
+
+    fn map(&self, path: &Path) -> io::Result<Bytes> {
+        self.at_file(path)?.map(path)
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn ReadFile>> {
+        self.at_file(path)?.open(path)
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        self.at(path)?.lstat(path)
+    }
+
+    fn lstat(&self, path: &Path) -> io::Result<Stat> {
+        self.at(path)?.lstat(path)
+    }
+
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
+        self.at(path)?.read_link(path)
+    }
+
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        self.at_file(path)?.read_dir(path)
+    }
+
+    fn create_new(&self, path: &Path, mode: u32) -> io::Result<Box<dyn WriteFile>> {
+        self.at(path)?.create_new(path, mode)
+    }
+
+    fn create_guarded(&self, path: &Path, mode: u32) -> io::Result<Box<dyn GuardedFile>> {
+        self.at(path)?.create_guarded(path, mode)
+    }
+
+    fn guard_file(&self, path: &Path) -> io::Result<Option<Guard>> {
+        match self.at(path) {
+            Ok(narrow) => narrow.guard_file(path),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn is_taken(&self, path: &Path) -> bool {
+        self.at(path).is_ok_and(|narrow| narrow.is_taken(path))
+    }
+
+    fn guard_owner(&self, path: &Path) -> Option<u32> {
+        self.inner.guard_owner(path)
+    }
+
+    fn append(&self, path: &Path, create: Option<u32>) -> io::Result<Box<dyn WriteFile>> {
+        self.at_file(path)?.append(path, create)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.at_both(from, to)?.rename(from, to)
+    }
+
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        self.at_both(one, other)?.exchange(one, other)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.at_both(from, to)?.hard_link(from, to)
+    }
+
+    fn symlink(&self, text: &Path, path: &Path) -> io::Result<()> {
+        self.at(path)?.symlink(text, path)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.at(path)?.remove_file(path)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.at(path)?.create_dir(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.at(path)?.remove_dir(path)
+    }
+
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.at_file(path)?.set_mode(path, mode)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.at_file(path)?.sync_dir(path)
+    }
+
+    fn sync_file_system(&self, path: &Path) -> io::Result<()> {
+        self.at_file(path)?.sync_file_system(path)
+    }
+
+    fn now(&self) -> Duration {
+        self.inner.now()
+    }
+
+    fn sleep(&self, duration: Duration) {
+        self.inner.sleep(duration);
+    }
+
+    fn random(&self) -> u64 {
+        self.inner.random()
+    }
+
+    fn user_id(&self) -> u32 {
+        self.inner.user_id()
+    }
+
+    fn process_id(&self) -> u32 {
+        self.inner.process_id()
+    }
+
+    fn identity(&self) -> Option<ProcessIdentity> {
+        self.inner.identity()
+    }
+
+    fn process_state(&self, pid: u32) -> ProcessState {
+        self.inner.process_state(pid)
+    }
+
+    fn booted(&self) -> Option<Duration> {
+        self.inner.booted()
+    }
+
+    fn guard_dir(&self, path: &Path) -> io::Result<Option<Guard>> {
+        self.at_file(path)?.guard_dir(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::system::OsSystem;
+    use crate::system::simulation::SimSystem;
+
+    /// Every operation that could lead out of `/base/r`, or wherever that is.
+    fn nothing_leads_out(system: &dyn System, base: &Path) {
+        let at = |path: &str| base.join(path);
+        for dir in ["r", "r/dir", "out"] {
+            system.create_dir(&at(dir)).unwrap();
+        }
+        let write = |path: &str| {
+            let mut file = system.create_new(&at(path), 0o666).unwrap();
+            file.write_all(path.as_bytes()).unwrap();
+        };
+        ["out/file", "r/file", "r/dir/file"]
+            .into_iter()
+            .for_each(write);
+        system.symlink(&at("out"), &at("r/link")).unwrap();
+        system.symlink(&at("out/file"), &at("r/leaf")).unwrap();
+        let beneath = system.beneath(&at("r")).unwrap();
+        assert_eq!(beneath.read(&at("r/dir/file")).unwrap(), b"r/dir/file");
+        assert_eq!(beneath.read_dir(&at("r")).unwrap().len(), 4);
+        beneath.sync_dir(&at("r")).unwrap();
+        for path in ["r/link/file", "r/leaf", "r/../out/file", "out/file"] {
+            let path = &at(path);
+            assert!(beneath.read(path).is_err(), "{path:?}");
+            assert!(beneath.open(path).is_err(), "{path:?}");
+            assert!(beneath.append(path, Some(0o666)).is_err(), "{path:?}");
+            assert!(beneath.set_mode(path, 0o777).is_err(), "{path:?}");
+            assert!(beneath.rename(&at("r/file"), &path.join("x")).is_err());
+            assert!(beneath.rename(&path.join("x"), &at("r/file")).is_err());
+            assert!(beneath.guard_file(path).unwrap().is_none(), "{path:?}");
+        }
+        for path in ["r/link/new", "r/../new", "r/link/../new"] {
+            let path = &at(path);
+            assert!(beneath.create_new(path, 0o666).is_err(), "{path:?}");
+            assert!(beneath.create_guarded(path, 0o666).is_err(), "{path:?}");
+            assert!(beneath.create_dir(path).is_err(), "{path:?}");
+            assert!(beneath.symlink(Path::new("x"), path).is_err(), "{path:?}");
+            assert!(beneath.hard_link(&at("r/file"), path).is_err(), "{path:?}");
+        }
+        for dir in ["r/link", "r/..", "out"] {
+            assert!(beneath.read_dir(&at(dir)).is_err(), "{dir}");
+            assert!(beneath.sync_dir(&at(dir)).is_err(), "{dir}");
+            assert!(beneath.beneath(&at(dir).join("x")).is_err(), "{dir}");
+        }
+        for path in ["r/link/file", "r/../out/file"] {
+            assert!(beneath.remove_file(&at(path)).is_err(), "{path}");
+        }
+        assert_eq!(system.read(&at("out/file")).unwrap(), b"out/file");
+        assert_eq!(system.read_dir(&at("out")).unwrap().len(), 1);
+        // The link itself is below, and can go.
+        beneath.remove_file(&at("r/leaf")).unwrap();
+        beneath.rename(&at("r/dir/file"), &at("r/moved")).unwrap();
+        assert_eq!(system.read(&at("r/moved")).unwrap(), b"r/dir/file");
+    }
+
+    #[test]
+    fn nothing_leads_out_here_and_there() {
+        let temp = tempfile::tempdir().unwrap();
+        nothing_leads_out(&OsSystem::new(), temp.path());
+        let system = SimSystem::new(1);
+        system.create_dir(Path::new("/base")).unwrap();
+        nothing_leads_out(&system, Path::new("/base"));
+    }
+
+    #[test]
+    fn without_the_call_of_the_kernel_it_is_the_same() {
+        let temp = tempfile::tempdir().unwrap();
+        nothing_leads_out(&OsSystem::step_by_step(), temp.path());
+    }
+}
