@@ -4,6 +4,9 @@
 //! `<common>/worktrees/<id>` for its per-worktree refs. `extensions.refStorage` may move all refs
 //! to another base directory, whose inner layout is the same.
 
+use std::cmp::Ordering;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::name::{RefName, WorktreeName, worktree_name};
@@ -84,6 +87,48 @@ impl Layout {
         !self.is_linked() && names.all(|name| name.as_bytes().starts_with(b"refs/"))
     }
 
+    /// Returns the place of a place among all, which is the same whichever worktree it is seen from:
+    /// the common directory comes first.
+    pub(crate) fn rank<'a>(&'a self, place: &'a Place) -> Option<&'a OsStr> {
+        match place {
+            Place::Common => None,
+            Place::Worktree => self.worktree_dir().file_name(),
+            Place::Other(dir) => dir.file_name(),
+        }
+    }
+
+    /// Returns which of two refs is to be locked first. The order is the same for all processes:
+    /// it is that of the files, whichever worktree they are seen from and by whatever name.
+    pub(crate) fn lock_order(&self, low: RefName<'_>, high: RefName<'_>) -> Ordering {
+        self.place_of(low).cmp(&self.place_of(high))
+    }
+
+    /// As [`Layout::lock_order`], where names that differ in case are the same file.
+    pub(crate) fn lock_order_ignoring_case(&self, low: RefName<'_>, high: RefName<'_>) -> Ordering {
+        let folded = |name| {
+            let (rank, bare): (Option<&[u8]>, &[u8]) = self.place_of(name);
+            (
+                rank.map(<[u8]>::to_ascii_lowercase),
+                bare.to_ascii_lowercase(),
+            )
+        };
+        folded(low).cmp(&folded(high))
+    }
+
+    /// Returns the rank of the place where a name is kept, and the name within it.
+    fn place_of<'a>(&'a self, name: RefName<'a>) -> (Option<&'a [u8]>, &'a [u8]) {
+        let class = worktree_name(name.as_bytes());
+        let rank = match class {
+            WorktreeName::Shared(_) | WorktreeName::Main(_) => None,
+            WorktreeName::Current(_) => {
+                let own = self.worktree.as_deref().and_then(Path::file_name);
+                own.map(OsStr::as_bytes)
+            }
+            WorktreeName::Linked { id, .. } => Some(id),
+        };
+        (rank, class.bare())
+    }
+
     /// Returns the directory of a place.
     pub fn dir<'a>(&'a self, place: &'a Place) -> &'a Path {
         match place {
@@ -127,5 +172,42 @@ mod tests {
             locate("worktrees/v/HEAD").0,
             Place::Other("/r/worktrees/v".into())
         );
+    }
+
+    #[test]
+    fn locks_have_one_order_for_all_worktrees() {
+        let main = [
+            "HEAD",
+            "refs/bisect/bad",
+            "refs/heads/main",
+            "worktrees/v/HEAD",
+            "worktrees/w/HEAD",
+            "worktrees/w/refs/bisect/bad",
+        ];
+        let linked = [
+            "main-worktree/HEAD",
+            "main-worktree/refs/bisect/bad",
+            "refs/heads/main",
+            "worktrees/v/HEAD",
+            "HEAD",
+            "refs/bisect/bad",
+        ];
+        let (here, there) = (Layout::main("/r"), Layout::linked("/r/worktrees/w", "/r"));
+        let is_sorted = |layout: &Layout, names: &[&'static str]| {
+            let names: Vec<_> = names
+                .iter()
+                .map(|name| RefName::from_disk(name.as_bytes()))
+                .collect();
+            names.is_sorted_by(|low, high| layout.lock_order(*low, *high).is_lt())
+                && names.is_sorted_by(|&low, &high| {
+                    let (low, high) = (layout.locate(low).0, layout.locate(high).0);
+                    layout.rank(&low) <= layout.rank(&high)
+                })
+        };
+        assert!(is_sorted(&here, &main));
+        assert!(is_sorted(&there, &linked));
+        let (upper, lower) = (RefName::from_disk(b"refs/B"), RefName::from_disk(b"refs/a"));
+        assert!(here.lock_order(upper, lower).is_lt());
+        assert!(here.lock_order_ignoring_case(lower, upper).is_lt());
     }
 }
