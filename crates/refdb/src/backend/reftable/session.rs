@@ -290,12 +290,10 @@ impl Session for ReftableSession<'_> {
         if let Publish::Moved = published? {
             return Ok(Published::Moved);
         }
-        let parts = std::mem::take(&mut self.parts);
-        for Part {
-            stack, held, added, ..
-        } in parts
-        {
-            drop(held);
+        // All stacks are given back before one is locked again: a compaction may have to wait.
+        let parts = std::mem::take(&mut self.parts).into_iter();
+        let parts: Vec<_> = parts.map(|part| (part.stack, part.added)).collect();
+        for (stack, added) in parts {
             if let Some(added) = added.filter(|_| compact) {
                 let failure = stack.auto_compact(added).err();
                 afterwards.extend(failure.filter(|error| error.kind() != ErrorKind::Locked));
