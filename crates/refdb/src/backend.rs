@@ -168,7 +168,11 @@ pub(crate) struct OptimizeOptions<'a> {
 /// A running write: locks are taken in it, values read under them, and all published at once.
 /// Dropping it releases every lock and leaves everything as it was.
 pub(crate) trait Session {
-    /// Locks names and reads their values. Every name is given at most once over the whole session.
+    /// Locks names, which are sorted, and reads their values. Every name is given at most once, until
+    /// all locks are given back.
+    ///
+    /// They are locked in the order of the files (`Layout::lock_order`), and none is waited for while
+    /// one is held that comes after it: [`Locked::Behind`] is the answer then.
     ///
     /// `answer` is called for each name with its position. After the first refusal the rest may be
     /// left out when `stop_at_refusal` is set.
@@ -186,9 +190,12 @@ pub(crate) trait Session {
     /// locked is published at once, and no symref is among it.
     fn lock_directories(&mut self) {}
 
-    /// From now on a lock that another process holds is refused at once: that process may be waiting
-    /// for one that is held here.
+    /// From now on a lock that another process holds is refused at once.
     fn wait_no_more(&mut self);
+
+    /// Gives every lock back, to take them again in their order. What was read under them counts for
+    /// nothing.
+    fn begin_again(&mut self);
 
     /// Releases the locks of names that the plan will not touch after all, so that they are not in
     /// the way of others (a lock below `a/b/` in the way of the ref `a/b`).
@@ -262,6 +269,11 @@ pub(crate) enum Locked {
     Alone,
     /// Not locked, or unreadable.
     Refused(Refusal),
+    /// Not locked: another process holds the lock, and may be waiting for one that is held here and
+    /// that comes later in the order of locks. Names behind this one were not looked at. All locks
+    /// are to be given back ([`Session::begin_again`]), and taken again together with this one. After
+    /// the time for which a lock is waited for there is no such answer any more.
+    Behind,
 }
 
 /// Why a name could not be locked.

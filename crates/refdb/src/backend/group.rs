@@ -8,8 +8,7 @@
 //!    say is refused (a name that is deleted and used again, reflogs changed as a whole): then they
 //!    have to be published one by one.
 //! 2. A name is locked once, and stays locked until all is published. Only the first plan waits for
-//!    its locks: a later one that has to is no part of the group, lest two groups wait for each
-//!    other.
+//!    its locks, and gives them back if it must: a later one that has to is no part of the group.
 //! 3. A name that was deleted counts as taken when new names are checked against it: a ref cannot
 //!    take the place of a directory before that is empty.
 
@@ -202,6 +201,7 @@ impl Session for GroupSession<'_> {
                         is_held_up |= refusal.reason == Reason::CreateExists;
                         released.insert(name);
                     }
+                    Locked::Behind => {}
                 }
                 answer(places[index], found);
             })?;
@@ -214,6 +214,16 @@ impl Session for GroupSession<'_> {
 
     fn wait_no_more(&mut self) {
         self.session.wait_no_more();
+    }
+
+    fn begin_again(&mut self) {
+        // Whoever has a plan waits no more, and is refused.
+        debug_assert!(!self.has_plans, "the locks of a plan are kept");
+        self.session.begin_again();
+        self.locked.clear();
+        self.released.clear();
+        self.fresh.clear();
+        self.read.clear();
     }
 
     fn release(&mut self, names: &collections::HashSet<&[u8]>) {

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use crate::backend::{RefFormat, Refusal, Session};
+use crate::backend::{Locked, RefFormat, Refusal, Session};
 use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
 use crate::name::{FormatOptions, RefName, RefNameBuf, is_well_formed};
 use crate::oid::ObjectId;
@@ -37,6 +37,9 @@ pub(super) struct Expansion<'q> {
     pub(super) derived_first: HashMap<RefNameBuf, usize>,
     /// Targets of symrefs that were found.
     pub(super) targets: Vec<RefNameBuf>,
+    /// Names that edits led to before all locks were given back, sorted; none is that of an edit. They
+    /// are locked with the edits.
+    pub(super) ahead: Vec<Ahead>,
     /// Names that could not be locked.
     pub(super) refused: HashMap<usize, Refusal>,
     /// Positions of derived updates that change values, by name.
@@ -71,6 +74,13 @@ pub(super) struct Derived {
     name: RefNameBuf,
 }
 
+/// A name that is locked before it is known whether an edit leads to it.
+pub(super) struct Ahead {
+    pub(super) name: RefNameBuf,
+    /// What was found, unless locking did not come to it.
+    pub(super) found: Option<Locked>,
+}
+
 /// What was found under the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Current {
@@ -78,6 +88,23 @@ pub(super) enum Current {
     Direct(Id),
     /// A symref to the target of that position.
     Symbolic(u32),
+}
+
+impl Update {
+    /// Returns the update that an edit is to begin with.
+    fn of(queue: &Queue, edit: usize) -> Update {
+        let log_only = queue.is_log_only(edit);
+        Update {
+            log_only,
+            mirrors: false,
+            via_head: false,
+            no_deref: log_only || !queue.flags(edit).deref(),
+            rejected: false,
+            current: Current::Missing,
+            alone: false,
+            old: Id::NULL,
+        }
+    }
 }
 
 impl<'q> Expansion<'q> {
@@ -89,19 +116,7 @@ impl<'q> Expansion<'q> {
         format: RefFormat,
         log_refs: LogRefs,
     ) -> Self {
-        let updates = (0..queue.len()).map(|edit| {
-            let log_only = queue.is_log_only(edit);
-            Update {
-                log_only,
-                mirrors: false,
-                via_head: false,
-                no_deref: log_only || !queue.flags(edit).deref(),
-                rejected: false,
-                current: Current::Missing,
-                alone: false,
-                old: Id::NULL,
-            }
-        });
+        let updates = (0..queue.len()).map(|edit| Update::of(queue, edit));
         Expansion {
             queue,
             ids,
@@ -114,6 +129,7 @@ impl<'q> Expansion<'q> {
             derived: Vec::new(),
             derived_first: HashMap::new(),
             targets: Vec::new(),
+            ahead: Vec::new(),
             refused: HashMap::new(),
             derived_values: HashMap::new(),
             rejections: Vec::new(),
@@ -249,14 +265,78 @@ impl<'q> Expansion<'q> {
         self.reject(update, Reason::IncorrectOldValue, message)
     }
 
-    /// Locks, expands and checks, round by round, until no new name comes up.
+    /// Locks, expands and checks.
+    ///
+    /// New names come up round by round, and locks have one order: where one of a later round would
+    /// have to be waited for that comes before one that is held, all are given back, and all names that
+    /// are known by then are locked at once. So nobody waits for a lock that another process can only
+    /// give back when it gets one that is held here.
     pub(super) fn run(&mut self, session: &mut dyn Session) -> Result<()> {
+        while !self.lock_and_check(session)? {
+            session.begin_again();
+            self.begin_again();
+        }
+        self.release_unused(session);
+        // What HEAD points to may be a symref, whose value is known only now.
+        for update in self.queue.len()..self.updates.len() {
+            if self.updates[update].mirrors
+                && let Some(branch) = self.parent(update)
+            {
+                self.updates[update].old = self.updates[branch].old;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets what was found under locks that were given back, except for the names.
+    fn begin_again(&mut self) {
+        let mut names: Vec<RefNameBuf> = Vec::new();
+        names.extend(self.ahead.drain(..).map(|ahead| ahead.name));
+        names.extend(self.derived.drain(..).map(|derived| derived.name));
+        names.sort();
+        names.dedup();
+        names.retain(|name| !self.is_edited(name.as_bytes()));
+        let ahead = names.into_iter().map(|name| Ahead { name, found: None });
+        self.ahead = ahead.collect();
+        let edits = 0..self.queue.len();
+        self.updates.clear();
+        self.updates
+            .extend(edits.map(|edit| Update::of(self.queue, edit)));
+        self.derived_first.clear();
+        self.derived_values.clear();
+        self.targets.clear();
+        self.refused.clear();
+        self.rejections.clear();
+    }
+
+    /// Returns whether there is an edit of that name.
+    fn is_edited(&self, name: &[u8]) -> bool {
+        let first = self.edits_from(name).next();
+        first.is_some_and(|edit| self.name(edit).as_bytes() == name)
+    }
+
+    /// Releases the locks of names that no edit leads to any more.
+    fn release_unused(&self, session: &mut dyn Session) {
+        let names = self.ahead.iter().map(|ahead| ahead.name.as_bytes());
+        let unused: HashSet<&[u8]> = names
+            .filter(|name| !self.derived_first.contains_key(*name))
+            .collect();
+        if !unused.is_empty() {
+            session.release(&unused);
+        }
+    }
+
+    /// Locks, expands and checks, round by round, until no new name comes up; returns whether it came
+    /// to an end, and not to a lock that has to be taken before those that are held.
+    fn lock_and_check(&mut self, session: &mut dyn Session) -> Result<bool> {
         let mut head_target = None;
         let mut done = 0;
         let mut by_name = Cow::Borrowed(self.order);
         while done < self.updates.len() {
             let round_end = self.updates.len();
-            self.lock_round(session, by_name, done)?;
+            if !self.lock_round(session, by_name, done)? {
+                return Ok(false);
+            }
             if done == 0 {
                 // Read only now: where one lock covers the whole store, it covers HEAD as well.
                 head_target = self.head_target(session)?;
@@ -271,15 +351,7 @@ impl<'q> Expansion<'q> {
             next.sort_by(|&low, &high| self.name(low).cmp(&self.name(high)));
             by_name = Cow::Owned(next);
         }
-        // What HEAD points to may be a symref, whose value is known only now.
-        for update in self.queue.len()..self.updates.len() {
-            if self.updates[update].mirrors
-                && let Some(branch) = self.parent(update)
-            {
-                self.updates[update].old = self.updates[branch].old;
-            }
-        }
-        Ok(())
+        Ok(true)
     }
 
     /// Returns the ref that `HEAD` points to, if that makes a difference: where it is updated itself,

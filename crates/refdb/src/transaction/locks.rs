@@ -1,98 +1,144 @@
 //! Taking the locks of an expansion, and what to say where one is refused.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use crate::backend::{Locked, Refusal, Session};
 use crate::error::{Reason, Result};
-use crate::name::RefName;
+use crate::name::{RefName, RefNameBuf};
 use crate::target::Target;
 
-use super::expand::{Current, Expansion, name_of};
+use super::expand::{Current, Expansion, Update, name_of};
+use super::ids::Ids;
 use super::names;
 use super::queue::Wanted;
 
 impl Expansion<'_> {
-    /// Locks the names of the updates in `by_name`, each name once, and records what was found.
+    /// Locks the names of the updates in `by_name`, each name once, and records what was found. Returns
+    /// `false` where all locks are to be given back first.
     pub(super) fn lock_round(
         &mut self,
         session: &mut dyn Session,
-        by_name: Cow<'_, [usize]>,
+        mut by_name: Cow<'_, [usize]>,
         start: usize,
-    ) -> Result<()> {
+    ) -> Result<bool> {
+        if start == 0 && !self.ahead.is_empty() {
+            let updates = self.updates.len();
+            let by_name = by_name.to_mut();
+            by_name.extend(updates..updates + self.ahead.len());
+            by_name.sort_by(|&low, &high| self.wish(low).cmp(&self.wish(high)));
+        }
         if start == 0 && self.distinct {
             return self.lock_fresh(session, by_name);
         }
         let mut fresh: Vec<usize> = Vec::with_capacity(by_name.len());
         let mut twins: Vec<(usize, usize)> = Vec::new();
-        for &update in by_name.iter() {
-            let name = self.name(update);
+        for &wish in by_name.iter() {
+            let name = self.wish(wish);
             let neighbour = fresh
                 .last()
                 .copied()
-                .filter(|&last| self.name(last) == name);
+                .filter(|&last| self.wish(last) == name);
             match neighbour.or_else(|| self.locked_as(name.as_bytes(), start)) {
-                Some(twin) => twins.push((update, twin)),
-                None => fresh.push(update),
+                Some(twin) => twins.push((wish, twin)),
+                None if start > 0 && self.is_locked_ahead(wish) => {}
+                None => fresh.push(wish),
             }
         }
-        self.lock_fresh(session, Cow::Owned(fresh))?;
+        let is_locked = self.lock_fresh(session, Cow::Owned(fresh))?;
         for (update, twin) in twins {
             self.updates[update].current = self.updates[twin].current;
             if let Some(refusal) = self.refused.get(&twin).cloned() {
                 self.refused.insert(update, refusal);
             }
         }
-        Ok(())
+        Ok(is_locked)
     }
 
-    /// Locks the names of updates that have no lock yet. After a refusal only what is checked before
-    /// the refused one is of interest, unless this is a batch: the first update that is wrong is
-    /// the one that is told.
-    fn lock_fresh(&mut self, session: &mut dyn Session, mut fresh: Cow<'_, [usize]>) -> Result<()> {
+    /// Returns the name of an update, or of what is locked ahead: that has the numbers behind the
+    /// updates of the first round.
+    fn wish(&self, wish: usize) -> RefName<'_> {
+        match wish.checked_sub(self.updates.len()) {
+            None => self.name(wish),
+            Some(at) => self.ahead[at].name.as_name(),
+        }
+    }
+
+    /// Records what was found if the name of an update was locked ahead; returns whether it was.
+    fn is_locked_ahead(&mut self, update: usize) -> bool {
+        let name = name_of(self.queue, &self.derived, update);
+        let at = self
+            .ahead
+            .binary_search_by(|it| it.name.as_name().cmp(&name));
+        let Some(found) = at.ok().and_then(|at| self.ahead[at].found.clone()) else {
+            return false;
+        };
+        let Expansion {
+            ids,
+            updates,
+            targets,
+            refused,
+            ..
+        } = self;
+        record(updates, ids, targets, refused, update, found);
+        true
+    }
+
+    /// Locks the names of updates that have no lock yet, and what is locked ahead. After a refusal only
+    /// what is checked before the refused one is of interest, unless this is a batch: the first update
+    /// that is wrong is the one that is told. Returns `false` where all locks are to be given back first.
+    fn lock_fresh(
+        &mut self,
+        session: &mut dyn Session,
+        mut fresh: Cow<'_, [usize]>,
+    ) -> Result<bool> {
         while !fresh.is_empty() {
             let Expansion {
                 queue,
                 derived,
                 ids,
                 updates,
+                ahead,
                 targets,
                 refused,
                 ..
             } = self;
-            let name = |&update: &usize| name_of(queue, derived, update);
+            let count = updates.len();
+            let name = |&wish: &usize| match wish.checked_sub(count) {
+                None => name_of(queue, derived, wish),
+                Some(at) => ahead[at].name.as_name(),
+            };
             let names: Vec<RefName<'_>> = fresh.iter().map(name).collect();
             let mut answered = vec![false; names.len()];
+            let mut left = names.len();
+            let mut is_behind = false;
+            let mut found_ahead = Vec::new();
             session.lock(&names, !self.batch, &mut |at, answer| {
-                let update = fresh[at];
+                let wish = fresh[at];
                 answered[at] = true;
+                left = left.saturating_sub(1);
                 match answer {
-                    Locked::Found(found) => {
-                        updates[update].current = match found.target {
-                            Target::Direct(oid) => Current::Direct(ids.number(oid)),
-                            Target::Symbolic(target) => {
-                                let next = u32::try_from(targets.len());
-                                targets.push(target);
-                                Current::Symbolic(
-                                    next.expect("no more than there are bytes of names"),
-                                )
-                            }
-                        };
-                    }
-                    Locked::Missing => {}
-                    Locked::Alone => updates[update].alone = true,
-                    Locked::Refused(refusal) => {
-                        refused.insert(update, refusal);
-                    }
+                    Locked::Behind => is_behind = true,
+                    found if wish < count => record(updates, ids, targets, refused, wish, found),
+                    found => found_ahead.push((wish - count, found)),
                 }
             })?;
-            let Some(&first) = self.refused.keys().min() else {
+            if is_behind {
+                return Ok(false);
+            }
+            for (at, found) in found_ahead {
+                self.ahead[at].found = Some(found);
+            }
+            if left == 0 {
                 break;
-            };
+            }
+            let first = self.refused.keys().min().copied();
+            let is_of_interest = |wish| first.is_none_or(|first| wish < first);
             let mut answered = answered.into_iter();
-            let fresh = fresh.to_mut();
-            fresh.retain(|&update| !answered.next().unwrap_or(true) && update < first);
+            let is_left = |wish: &usize| !answered.next().unwrap_or(true) && is_of_interest(*wish);
+            fresh.to_mut().retain(is_left);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Returns the update of an earlier round that locked `name`.
@@ -124,5 +170,33 @@ impl Expansion<'_> {
         };
         let message = shortest.as_ref().unwrap_or(&refusal.message);
         self.refuse_lock(update, refusal.reason, message)
+    }
+}
+
+/// Records what was found under the lock of an update.
+fn record(
+    updates: &mut [Update],
+    ids: &mut Ids,
+    targets: &mut Vec<RefNameBuf>,
+    refused: &mut HashMap<usize, Refusal>,
+    update: usize,
+    found: Locked,
+) {
+    match found {
+        Locked::Found(found) => {
+            updates[update].current = match found.target {
+                Target::Direct(oid) => Current::Direct(ids.number(oid)),
+                Target::Symbolic(target) => {
+                    let next = u32::try_from(targets.len());
+                    targets.push(target);
+                    Current::Symbolic(next.expect("no more than there are bytes of names"))
+                }
+            };
+        }
+        Locked::Missing | Locked::Behind => {}
+        Locked::Alone => updates[update].alone = true,
+        Locked::Refused(refusal) => {
+            refused.insert(update, refusal);
+        }
     }
 }

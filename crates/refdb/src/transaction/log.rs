@@ -128,7 +128,14 @@ fn lock(session: &mut dyn Session, name: RefName<'_>) -> Result<Option<Target>> 
             format!("cannot lock ref '{name}': {}", refusal.message),
         )),
         Some(Locked::Missing | Locked::Alone) | None => Ok(None),
+        Some(Locked::Behind) => Err(behind(name)),
     }
+}
+
+/// Says that a name could not be locked after later ones: not the answer where all are locked in one
+/// call.
+pub(super) fn behind(name: RefName<'_>) -> Error {
+    Error::new(ErrorKind::Locked, format!("cannot lock ref '{name}'"))
 }
 
 /// Publishes what is prepared.

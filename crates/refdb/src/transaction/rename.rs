@@ -17,7 +17,7 @@ use crate::system::System;
 use crate::target::Target;
 
 use super::Outcome;
-use super::log::publish;
+use super::log::{behind, publish};
 use super::plan::{committer, is_logged_by_default};
 
 /// Which ref is to get which name.
@@ -152,6 +152,7 @@ impl Rename<'_> {
                     via_head = true;
                 }
                 Locked::Found(_) | Locked::Missing | Locked::Alone => {}
+                Locked::Behind => return Err(behind(*name)),
             }
         }
         let old = old.ok_or_else(|| {

@@ -1,18 +1,22 @@
 //! Acquiring the locks of refs, one by one or each half of many in a thread of its own.
 //!
-//! Invariant: directories are not looked at before a lock fails for want of one; so each is created
-//! once.
+//! Invariants:
+//! 1. Directories are not looked at before a lock fails for want of one; so each is created once.
+//! 2. No lock is waited for while one is held that comes after it in the order of locks.
 
+use std::cmp::Ordering;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::Files;
 use super::directories;
 use super::session::{FilesSession, Held};
 use crate::backend::Refusal;
 use crate::beside::{HALVES_MIN, both};
 use crate::commit::{LockFile, LockOptions};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Reason, Result};
 use crate::layout::Place;
 use crate::name::RefName;
 use crate::options::LockTimeout;
@@ -24,16 +28,109 @@ const ATTEMPTS: usize = 3;
 /// So many times a directory may be locked by others while one ref in it is to be locked.
 const BARRIERS_MAX: usize = 100;
 
+/// Why a name is not locked.
+pub(super) enum NotTaken {
+    Refused(Box<Refusal>),
+    /// Another process has the lock, and a later one is held here.
+    Behind,
+}
+
+/// How far a session has come in the order of locks.
+#[derive(Default)]
+pub(super) struct Order {
+    /// Which of the locks comes last.
+    last: Option<usize>,
+    /// Among how many of the locks it was looked for.
+    looked_at: usize,
+    /// When all locks were to be given back for the first time.
+    turned_back: Option<Duration>,
+}
+
+impl Order {
+    pub(super) fn nothing_is_held(&mut self) {
+        (self.last, self.looked_at) = (None, 0);
+    }
+}
+
+impl Files {
+    /// Returns which of two names is to be locked first.
+    fn compare_locks(&self, low: RefName<'_>, high: RefName<'_>) -> Ordering {
+        match self.options.ignore_case {
+            false => self.layout.lock_order(low, high),
+            true => self.layout.lock_order_ignoring_case(low, high),
+        }
+    }
+
+    /// Returns in which order names that are sorted are to be locked, where that is another one.
+    pub(super) fn other_order(&self, names: &[RefName<'_>]) -> Option<Vec<usize>> {
+        let compare = |low, high| self.compare_locks(low, high);
+        let is_same = names.len() < 2
+            || !self.options.ignore_case && self.layout.keeps_together(names)
+            || names.is_sorted_by(|&low, &high| compare(low, high).is_le());
+        (!is_same).then(|| {
+            let mut order: Vec<usize> = (0..names.len()).collect();
+            order.sort_by(|&low, &high| compare(names[low], names[high]));
+            order
+        })
+    }
+}
+
 impl FilesSession {
+    /// Returns whether a lock is held that comes after that of `name`.
+    fn is_behind(&mut self, name: RefName<'_>) -> bool {
+        let FilesSession {
+            files, held, order, ..
+        } = self;
+        while let Some(next) = held.get(order.looked_at) {
+            let is_last = order.last.is_none_or(|last| {
+                let (last, next) = (held[last].name.as_name(), next.name.as_name());
+                files.compare_locks(last, next).is_lt()
+            });
+            if is_last {
+                order.last = Some(order.looked_at);
+            }
+            order.looked_at += 1;
+        }
+        order.last.is_some_and(|last| {
+            let last = held[last].name.as_name();
+            files.compare_locks(name, last).is_lt()
+        })
+    }
+
+    /// Returns whether there is time left to give all locks back and to take them anew.
+    fn may_turn_back(&mut self) -> bool {
+        let now = self.files.system.now();
+        let since = *self.order.turned_back.get_or_insert(now);
+        self.timeout.allows(now.saturating_sub(since))
+    }
+
     /// Locks one name; its lock is then the last in `held`.
-    pub(super) fn take(&mut self, name: RefName<'_>) -> std::result::Result<(), Box<Refusal>> {
+    pub(super) fn take(&mut self, name: RefName<'_>) -> std::result::Result<(), NotTaken> {
+        let is_behind = self.is_behind(name);
+        let timeout = match is_behind {
+            // Whoever has it may be waiting for what is held here.
+            true => LockTimeout::from_millis(0),
+            false => self.timeout,
+        };
+        let taken = self.take_within(name, timeout);
+        taken.map_err(|refusal| match refusal.reason {
+            Reason::CreateExists if is_behind && self.may_turn_back() => NotTaken::Behind,
+            _ => NotTaken::Refused(refusal),
+        })
+    }
+
+    fn take_within(
+        &mut self,
+        name: RefName<'_>,
+        timeout: LockTimeout,
+    ) -> std::result::Result<(), Box<Refusal>> {
         if let Some(bar) = self.bars.find(name.as_bytes()) {
             self.held.push(Held::barred(name, bar));
             return Ok(());
         }
         let mut looked_again = false;
         for _ in 0..BARRIERS_MAX {
-            let error = match self.try_to_take(name, self.timeout) {
+            let error = match self.try_to_take(name, timeout) {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
@@ -52,7 +149,7 @@ impl FilesSession {
             };
             looked_again = false;
             // Whoever locked the directory is waited for.
-            if let Err(error) = self.holder.pass(&barrier, self.timeout) {
+            if let Err(error) = self.holder.pass(&barrier, timeout) {
                 return Err(Box::new(self.refuse_barred(name, &barrier, &error)));
             }
         }

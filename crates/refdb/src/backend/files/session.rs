@@ -8,6 +8,7 @@
 //! 3. No lock is an open file, but for that of a ref alone: a large write needs no more descriptors
 //!    than a small one.
 //! 4. Directories are not looked at before a lock fails for want of one; so each is created once.
+//! 5. No lock is waited for while one is held that comes after it.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 
 use bstr::ByteSlice;
 
+use super::acquire::{NotTaken, Order};
 use super::bars::Bars;
 use super::current::Current;
 use super::directories::EmptyDirs;
@@ -50,6 +52,7 @@ pub(super) struct FilesSession {
     pub(super) is_alone: bool,
     // How long each lock is waited for.
     pub(super) timeout: LockTimeout,
+    pub(super) order: Order,
     pub(super) created_dirs: Vec<PathBuf>,
     // Whether the directory of a name was missing when one was last looked for.
     pub(super) created_last: bool,
@@ -128,6 +131,7 @@ impl FilesSession {
             timeout: files.options.files_ref_lock_timeout,
             files,
             held: Vec::new(),
+            order: Order::default(),
             bars: Bars::default(),
             pattern: None,
             can_link: true,
@@ -309,38 +313,13 @@ impl Session for FilesSession {
         stop_at_refusal: bool,
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()> {
-        let first = self.held.len();
-        self.log_dirs = KnownDirs::default();
-        self.held.reserve(names.len());
-        self.is_alone = names.len() == 1;
-        let unopposed = self.take_together(names);
-        let mut taken = Vec::with_capacity(names.len());
-        taken.resize_with(unopposed, || Ok(()));
-        for &name in names.get(unopposed..).unwrap_or_default() {
-            taken.push(self.take(name));
-            if stop_at_refusal && taken.last().is_some_and(|taken| taken.is_err()) {
-                break;
-            }
-        }
-        // Loose refs first, packed-refs afterwards: this is the order that misses none.
-        let mut loose = self.read_loose(first).into_iter();
-        let packed = self.files.packed.snapshot()?;
-        self.packed = Some(Arc::clone(&packed));
-        let mut packed = Forwards::over(&packed);
-        let mut index = first;
-        for (at, taken) in taken.into_iter().enumerate() {
-            if let Err(refusal) = taken {
-                answer(at, Locked::Refused(*refusal));
-                continue;
-            }
-            let locked = self.judge(index, loose.next(), &mut packed)?;
-            if let (Locked::Refused(_), Some(held)) = (&locked, self.held.get_mut(index)) {
-                held.lock = None;
-            }
-            answer(at, locked);
-            index += 1;
-        }
-        Ok(())
+        let Some(order) = self.files.other_order(names) else {
+            return self.lock_in_order(names, stop_at_refusal, answer);
+        };
+        let names: Vec<RefName<'_>> = order.iter().map(|&at| names[at]).collect();
+        self.lock_in_order(&names, stop_at_refusal, &mut |at, locked| {
+            answer(order[at], locked);
+        })
     }
 
     fn lock_directories(&mut self) {
@@ -349,6 +328,15 @@ impl Session for FilesSession {
 
     fn wait_no_more(&mut self) {
         self.timeout = LockTimeout::from_millis(0);
+    }
+
+    fn begin_again(&mut self) {
+        self.tidy();
+        self.order.nothing_is_held();
+        self.pattern = None;
+        self.created_last = false;
+        self.log_dirs = KnownDirs::default();
+        self.packed = None;
     }
 
     fn release(&mut self, names: &HashSet<&[u8]>) {
@@ -417,6 +405,56 @@ impl Session for FilesSession {
 }
 
 impl FilesSession {
+    /// Locks names that are in the order of locks.
+    fn lock_in_order(
+        &mut self,
+        names: &[RefName<'_>],
+        stop_at_refusal: bool,
+        answer: &mut dyn FnMut(usize, Locked),
+    ) -> Result<()> {
+        let first = self.held.len();
+        self.log_dirs = KnownDirs::default();
+        self.held.reserve(names.len());
+        self.is_alone = names.len() == 1;
+        let unopposed = self.take_together(names);
+        let mut taken = Vec::with_capacity(names.len());
+        taken.resize_with(unopposed, || Ok(()));
+        for &name in names.get(unopposed..).unwrap_or_default() {
+            match self.take(name) {
+                Ok(()) => taken.push(Ok(())),
+                Err(NotTaken::Behind) => {
+                    answer(taken.len(), Locked::Behind);
+                    return Ok(());
+                }
+                Err(NotTaken::Refused(refusal)) => {
+                    taken.push(Err(refusal));
+                    if stop_at_refusal {
+                        break;
+                    }
+                }
+            }
+        }
+        // Loose refs first, packed-refs afterwards: this is the order that misses none.
+        let mut loose = self.read_loose(first).into_iter();
+        let packed = self.files.packed.snapshot()?;
+        self.packed = Some(Arc::clone(&packed));
+        let mut packed = Forwards::over(&packed);
+        let mut index = first;
+        for (at, taken) in taken.into_iter().enumerate() {
+            if let Err(refusal) = taken {
+                answer(at, Locked::Refused(*refusal));
+                continue;
+            }
+            let locked = self.judge(index, loose.next(), &mut packed)?;
+            if let (Locked::Refused(_), Some(held)) = (&locked, self.held.get_mut(index)) {
+                held.lock = None;
+            }
+            answer(at, locked);
+            index += 1;
+        }
+        Ok(())
+    }
+
     /// Takes the lock of a name that the transaction did not lock beforehand.
     pub(super) fn take_unseen(&mut self, name: RefName<'_>) -> Result<usize> {
         let index = self.held.len();
@@ -425,7 +463,10 @@ impl FilesSession {
             let message = format!("cannot lock ref '{name}': {}", refusal.message);
             Error::new(ErrorKind::Locked, message)
         };
-        self.take(name).map_err(refused)?;
+        self.take(name).map_err(|not| match not {
+            NotTaken::Refused(refusal) => refused(refusal),
+            NotTaken::Behind => Error::new(ErrorKind::Locked, format!("cannot lock ref '{name}'")),
+        })?;
         match self.read_loose(index).pop() {
             Some(Current::Refused(refusal)) => Err(refused(refusal)),
             _ => Ok(index),

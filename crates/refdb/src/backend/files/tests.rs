@@ -512,7 +512,7 @@ fn many_names_are_locked_by_halves_unless_something_is_in_the_way() {
                 match answer {
                     Locked::Missing => assert!(!is_in_the_way(at), "{at}"),
                     Locked::Refused(_) => assert!(is_in_the_way(at), "{at}"),
-                    Locked::Found(_) | Locked::Alone => panic!("{at}"),
+                    Locked::Found(_) | Locked::Alone | Locked::Behind => panic!("{at}"),
                 }
                 let path = format!("refs/heads/{:03}/{at:06}.lock", at / 100);
                 let is_locked = !is_in_the_way(at) || in_the_way.contains(&at);
@@ -595,6 +595,7 @@ fn many_names_in_one_directory_are_read_as_single_ones_are() {
                 Locked::Found(found) => format!("{:?}", found.target),
                 Locked::Missing | Locked::Alone => "missing".to_owned(),
                 Locked::Refused(refusal) => refusal.message.clone(),
+                Locked::Behind => panic!("nothing was locked before"),
             })
             .collect();
         let symref = "Symbolic(\"refs/heads/001\")".to_owned();

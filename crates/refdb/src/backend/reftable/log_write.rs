@@ -59,6 +59,30 @@ impl LogChangeRecord {
 }
 
 impl ReftableSession<'_> {
+    /// Adds the places whose stacks a change of a reflog needs.
+    pub(super) fn add_places(&self, change: LogChange<'_>, places: &mut Vec<Place>) {
+        let layout = &self.backend.layout;
+        let mut add = |name| {
+            let (place, bare) = layout.locate(name);
+            places.push(place);
+            bare
+        };
+        match change {
+            LogChange::Create(name) => {
+                add(name);
+            }
+            LogChange::Delete(name) => {
+                if add(name) != name {
+                    places.push(Place::Common);
+                }
+            }
+            LogChange::Copy { from, to } | LogChange::Move { from, to } => {
+                add(from);
+                add(to);
+            }
+        }
+    }
+
     /// Records what happens to a reflog as a whole.
     pub(super) fn change_log(&mut self, change: LogChange<'_>) -> Result<()> {
         let (LogChange::Create(name)

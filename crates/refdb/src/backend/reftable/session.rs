@@ -14,6 +14,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use reftable::Table;
 
@@ -31,6 +32,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
 use crate::oid::ObjectFormat;
+use crate::options::LockTimeout;
 
 /// From so many names on they are read in one pass and not one by one.
 const ONE_PASS_MIN: usize = 8;
@@ -39,7 +41,14 @@ pub(super) struct ReftableSession<'b> {
     pub(super) backend: &'b ReftableBackend,
     /// In the order in which they were locked.
     pub(super) parts: Vec<Part>,
+    /// How long each stack is waited for.
+    timeout: LockTimeout,
+    /// When all locks were to be given back for the first time.
+    turned_back: Option<Duration>,
 }
+
+/// Which part all names belong to, if that is known.
+type Together = Option<usize>;
 
 /// The part of a session in one stack.
 pub(super) struct Part {
@@ -61,16 +70,23 @@ impl<'b> ReftableSession<'b> {
         ReftableSession {
             backend,
             parts: Vec::new(),
+            timeout: backend.options.reftable.lock_timeout,
+            turned_back: None,
         }
     }
 
-    /// Returns the part for a place, locking its stack the first time.
+    /// Returns the part for a place, locking its stack the first time. It is not waited for while one
+    /// is held that comes after it in the order of locks: whoever has it may be waiting for that one.
     pub(super) fn part(&mut self, place: &Place) -> Result<usize> {
         if let Some(at) = self.parts.iter().position(|part| part.place == *place) {
             return Ok(at);
         }
         let stack = self.backend.stack(place);
-        let held = stack.hold_to_add(self.backend.options.reftable.lock_timeout)?;
+        let timeout = match self.is_behind(place) {
+            true => LockTimeout::from_millis(0),
+            false => self.timeout,
+        };
+        let held = stack.hold_to_add(timeout)?;
         self.parts.push(Part {
             place: place.clone(),
             object_format: self.backend.options.object_format,
@@ -82,6 +98,75 @@ impl<'b> ReftableSession<'b> {
             added: None,
         });
         Ok(self.parts.len() - 1)
+    }
+
+    /// Returns whether a stack is held that comes after that of a place.
+    fn is_behind(&self, place: &Place) -> bool {
+        let layout = &self.backend.layout;
+        let rank = layout.rank(place);
+        let mut held = self.parts.iter().map(|part| layout.rank(&part.place));
+        held.any(|held| held > rank)
+    }
+
+    /// Returns whether there is time left to give all locks back and to take them anew.
+    fn may_turn_back(&mut self) -> bool {
+        let now = self.backend.system.now();
+        let since = *self.turned_back.get_or_insert(now);
+        self.timeout.allows(now.saturating_sub(since))
+    }
+
+    /// Locks the stacks of these places in the order of locks. What is returned says why one could not
+    /// be locked after those that are held.
+    fn lock_places(&mut self, mut places: Vec<Place>) -> Result<Option<Error>> {
+        let backend = self.backend;
+        let layout = &backend.layout;
+        places.sort_by(|low, high| layout.rank(low).cmp(&layout.rank(high)));
+        for place in &places {
+            match self.part(place) {
+                Err(error) if error.kind() == ErrorKind::Locked && self.is_behind(place) => {
+                    return Ok(Some(error));
+                }
+                part => part?,
+            };
+        }
+        Ok(None)
+    }
+
+    /// Locks the stacks of names; `None` if one has to be locked before those that are held. Returns
+    /// which part is that of all names, if it is known to be.
+    fn lock_stacks(&mut self, names: &[RefName<'_>]) -> Result<Option<Together>> {
+        let layout = &self.backend.layout;
+        let is_together = !names.is_empty() && layout.keeps_together(names);
+        // Each place, and whether a name is another one there.
+        let mut places: Vec<(Place, bool)> = Vec::new();
+        if is_together {
+            places.push((Place::Common, false));
+        } else {
+            for name in names {
+                let (place, bare) = layout.locate(*name);
+                // It is the end of the name: the whole of it, if it is as long.
+                let renamed = bare.as_bytes().len() != name.as_bytes().len();
+                match places.iter_mut().find(|known| known.0 == place) {
+                    Some(known) => known.1 |= renamed,
+                    None => places.push((place, renamed)),
+                }
+            }
+        }
+        let needed = places.iter().map(|(place, _)| place.clone()).collect();
+        if let Some(error) = self.lock_places(needed)? {
+            return if self.may_turn_back() {
+                Ok(None)
+            } else {
+                Err(error)
+            };
+        }
+        let mut together = None;
+        for (place, renamed) in places {
+            let at = self.part(&place)?;
+            self.parts[at].renamed |= renamed;
+            together = is_together.then_some(at);
+        }
+        Ok(Some(together))
     }
 
     /// Returns a cursor over one stack, as it is locked or as it is now.
@@ -107,18 +192,10 @@ impl Session for ReftableSession<'_> {
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()> {
         let layout = &self.backend.layout;
-        let together = match !names.is_empty() && layout.keeps_together(names) {
-            true => Some(self.part(&Place::Common)?),
-            false => None,
+        let Some(together) = self.lock_stacks(names)? else {
+            answer(0, Locked::Behind);
+            return Ok(());
         };
-        if together.is_none() {
-            for name in names {
-                let (place, bare) = layout.locate(*name);
-                let part = self.part(&place)?;
-                // It is the end of the name: the whole of it, if it is as long.
-                self.parts[part].renamed |= bare.as_bytes().len() != name.as_bytes().len();
-            }
-        }
         if names.len() < ONE_PASS_MIN {
             for (at, name) in names.iter().enumerate() {
                 let found = self.read(*name)?;
@@ -168,7 +245,11 @@ impl Session for ReftableSession<'_> {
     }
 
     fn wait_no_more(&mut self) {
-        // One lock, which is held by now, is that of all refs.
+        self.timeout = LockTimeout::from_millis(0);
+    }
+
+    fn begin_again(&mut self) {
+        self.parts.clear();
     }
 
     fn release(&mut self, _names: &HashSet<&[u8]>) {
@@ -235,6 +316,13 @@ impl Session for ReftableSession<'_> {
     }
 
     fn prepare(&mut self, plan: Plan<'_>) -> Result<()> {
+        let mut places = Vec::new();
+        for change in &plan.log_changes {
+            self.add_places(*change, &mut places);
+        }
+        if let Some(error) = self.lock_places(places)? {
+            return Err(error);
+        }
         for change in &plan.log_changes {
             self.change_log(*change)?;
         }
