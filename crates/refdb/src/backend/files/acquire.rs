@@ -76,8 +76,8 @@ impl Files {
 }
 
 impl FilesSession {
-    /// Returns whether a lock is held that comes after that of `name`.
-    fn is_behind(&mut self, name: RefName<'_>) -> bool {
+    /// Returns where the lock of `name` is in the order of locks, seen from the last one that is held.
+    fn against_last(&mut self, name: RefName<'_>) -> Ordering {
         let FilesSession {
             files, held, order, ..
         } = self;
@@ -91,9 +91,8 @@ impl FilesSession {
             }
             order.looked_at += 1;
         }
-        order.last.is_some_and(|last| {
-            let last = held[last].name.as_name();
-            files.compare_locks(name, last).is_lt()
+        order.last.map_or(Ordering::Greater, |last| {
+            files.compare_locks(name, held[last].name.as_name())
         })
     }
 
@@ -106,15 +105,18 @@ impl FilesSession {
 
     /// Locks one name; its lock is then the last in `held`.
     pub(super) fn take(&mut self, name: RefName<'_>) -> std::result::Result<(), NotTaken> {
-        let is_behind = self.is_behind(name);
-        let timeout = match is_behind {
-            // Whoever has it may be waiting for what is held here.
-            true => LockTimeout::from_millis(0),
-            false => self.timeout,
+        let against_last = self.against_last(name);
+        let timeout = match against_last {
+            // Whoever has it may be waiting for what is held here, and may be this session: some refs
+            // have two names.
+            Ordering::Less | Ordering::Equal => LockTimeout::from_millis(0),
+            Ordering::Greater => self.timeout,
         };
         let taken = self.take_within(name, timeout);
         taken.map_err(|refusal| match refusal.reason {
-            Reason::CreateExists if is_behind && self.may_turn_back() => NotTaken::Behind,
+            Reason::CreateExists if against_last.is_lt() && self.may_turn_back() => {
+                NotTaken::Behind
+            }
             _ => NotTaken::Refused(refusal),
         })
     }
