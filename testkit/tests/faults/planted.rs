@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use refdb::system::{
-    Bytes, DirEntry, Guard, ProcessIdentity, ProcessState, ReadFile, Stat, WriteFile,
+    Bytes, DirEntry, Guard, GuardedFile, ProcessIdentity, ProcessState, ReadFile, Stat, WriteFile,
 };
 
 use super::*;
@@ -28,18 +28,12 @@ pub(super) enum Bug {
     JournalNotSynced,
     /// There is no journal at all.
     NoJournal,
-    /// Every process counts as ended.
-    NobodyIsAlive,
     /// Every process counts as running: nothing is taken over.
     NobodyIsDead,
-    /// A process that has the identifier of one that ended counts as that one.
-    NumbersAreNotReused,
-    /// When the machine was booted is not looked at.
-    NobodyBoots,
-    /// Several processes can take a lock over at once.
-    NoGuard,
     /// A file that a process has for itself is given to others too.
     FilesAreFree,
+    /// That somebody took a lock away is not noticed.
+    LocksAreNotCounted,
     /// Tables are made durable only after a list that names them is.
     ListBeforeTable,
     /// A table is made durable before its footer is written.
@@ -96,10 +90,6 @@ impl WriteFile for Unsynced {
     fn set_modified(&mut self, at: Duration) -> io::Result<()> {
         self.0.set_modified(at)
     }
-
-    fn unguard(&mut self) -> io::Result<()> {
-        self.0.unguard()
-    }
 }
 
 /// A table whose footer is written after it was made durable.
@@ -129,10 +119,6 @@ impl WriteFile for EarlySynced {
 
     fn set_modified(&mut self, at: Duration) -> io::Result<()> {
         self.0.set_modified(at)
-    }
-
-    fn unguard(&mut self) -> io::Result<()> {
-        self.0.unguard()
     }
 }
 
@@ -168,20 +154,63 @@ impl WriteFile for Misled {
     fn set_modified(&mut self, at: Duration) -> io::Result<()> {
         self.0.set_modified(at)
     }
+}
+
+/// The file whose names are locks, and the journal.
+struct Held {
+    file: Box<dyn GuardedFile>,
+    bug: Bug,
+}
+
+impl io::Write for Held {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl WriteFile for Held {
+    fn sync(&mut self) -> io::Result<()> {
+        match self.bug {
+            Bug::NoFileSync | Bug::JournalNotSynced => Ok(()),
+            _ => self.file.sync(),
+        }
+    }
+
+    fn set_modified(&mut self, at: Duration) -> io::Result<()> {
+        self.file.set_modified(at)
+    }
+}
+
+impl GuardedFile for Held {
+    fn is_certain(&self) -> bool {
+        self.file.is_certain()
+    }
+
+    fn stat(&self) -> io::Result<Stat> {
+        let mut stat = self.file.stat()?;
+        if self.bug == Bug::LocksAreNotCounted {
+            stat.nlink = u64::MAX;
+        }
+        Ok(stat)
+    }
+
+    fn reveal(&mut self) -> io::Result<()> {
+        self.file.reveal()
+    }
 
     fn unguard(&mut self) -> io::Result<()> {
-        self.0.unguard()
+        self.file.unguard()
     }
 }
 
 impl Buggy {
     fn file(&self, path: &Path, file: Box<dyn WriteFile>) -> Box<dyn WriteFile> {
-        let of_journal = path
-            .file_name()
-            .is_some_and(|name| name == ".refdb.journal.lock");
         match self.bug {
             Bug::NoFileSync => Box::new(Unsynced(file)),
-            Bug::JournalNotSynced if of_journal => Box::new(Unsynced(file)),
             Bug::ListBeforeTable if is_table(path) => Box::new(Unsynced(file)),
             Bug::NoFooterSync if is_table(path) => Box::new(EarlySynced(file)),
             Bug::WrongRestart if is_table(path) => Box::new(Misled(file)),
@@ -212,6 +241,11 @@ impl Buggy {
 }
 
 impl System for Buggy {
+    fn beneath(&self, root: &Path) -> io::Result<Arc<dyn System>> {
+        // What is done beneath a directory is done by the sound system.
+        self.inner.beneath(root)
+    }
+
     fn read_at_most(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
         self.inner.read_at_most(path, limit)
     }
@@ -249,22 +283,28 @@ impl System for Buggy {
         Ok(self.file(path, file))
     }
 
-    fn create_guarded(&self, path: &Path, mode: u32) -> io::Result<Option<Box<dyn WriteFile>>> {
+    fn create_guarded(&self, path: &Path, mode: u32) -> io::Result<Box<dyn GuardedFile>> {
         self.change()?;
         let file = self.inner.create_guarded(path, mode)?;
-        Ok(file.map(|file| self.file(path, file)))
+        Ok(Box::new(Held {
+            file,
+            bug: self.bug,
+        }))
     }
 
     fn guard_file(&self, path: &Path) -> io::Result<Option<Guard>> {
         match self.bug {
             Bug::FilesAreFree => {
-                let stat = self.inner.lstat(path);
-                let is_guarded = stat.is_ok_and(|stat| stat.is_guarded());
-                Ok(is_guarded.then(|| Box::new(()) as Guard))
+                let is_there = self.inner.lstat(path).is_ok();
+                Ok(is_there.then(|| Box::new(()) as Guard))
             }
             Bug::NobodyIsDead => Ok(None),
             _ => self.inner.guard_file(path),
         }
+    }
+
+    fn is_taken(&self, path: &Path) -> bool {
+        self.bug != Bug::FilesAreFree && self.inner.is_taken(path)
     }
 
     fn guard_owner(&self, path: &Path) -> Option<u32> {
@@ -278,12 +318,6 @@ impl System for Buggy {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.step(to)?;
-        if is_journal(to) {
-            self.journal_is_written.store(true, Ordering::SeqCst);
-            if self.bug == Bug::NoJournal {
-                return self.inner.remove_file(from);
-            }
-        }
         self.inner.rename(from, to)?;
         if self.bug == Bug::ListBeforeTable && to.ends_with("reftable/tables.list") {
             self.inner.sync_file_system(to)?;
@@ -293,6 +327,14 @@ impl System for Buggy {
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.change()?;
+        if is_journal(to) {
+            if self.bug == Bug::NoJournal {
+                return Ok(());
+            }
+            self.inner.hard_link(from, to)?;
+            self.journal_is_written.store(true, Ordering::SeqCst);
+            return Ok(());
+        }
         self.inner.hard_link(from, to)
     }
 
@@ -351,35 +393,24 @@ impl System for Buggy {
         self.inner.process_id()
     }
 
+    fn user_id(&self) -> u32 {
+        self.inner.user_id()
+    }
+
     fn identity(&self) -> Option<ProcessIdentity> {
-        let mut identity = self.inner.identity()?;
-        if self.bug == Bug::NumbersAreNotReused {
-            identity.started = 0;
-        }
-        Some(identity)
+        self.inner.identity()
     }
 
     fn process_state(&self, pid: u32) -> ProcessState {
-        match (self.bug, self.inner.process_state(pid)) {
-            (Bug::NobodyIsAlive, _) => ProcessState::Gone,
-            (Bug::NobodyIsDead, _) => ProcessState::Unknown,
-            (Bug::NumbersAreNotReused, ProcessState::Since(_)) => ProcessState::Since(0),
-            (_, state) => state,
-        }
+        self.inner.process_state(pid)
     }
 
     fn booted(&self) -> Option<Duration> {
-        match self.bug {
-            Bug::NobodyBoots => None,
-            _ => self.inner.booted(),
-        }
+        self.inner.booted()
     }
 
     fn guard_dir(&self, path: &Path) -> io::Result<Option<Guard>> {
-        match self.bug {
-            Bug::NoGuard => Ok(Some(Box::new(()))),
-            _ => self.inner.guard_dir(path),
-        }
+        self.inner.guard_dir(path)
     }
 }
 
@@ -460,18 +491,67 @@ fn check_held(format: Format, wrap: Wrap, names: &[&str]) {
 /// Two processes find the lock of one that has ended, and the first is held up in the moment before
 /// it removes the lock: asserts that the second does not get ahead of it.
 fn check_race(format: Format, wrap: Wrap) {
-    let base = repository(format);
-    let first = base.process(60);
-    let guard = wrap(first.clone())
-        .guard_dir(Path::new(GIT_DIR))
-        .expect("no fault");
-    assert!(guard.is_some());
-    let second = wrap(base.process(61))
-        .guard_dir(Path::new(GIT_DIR))
-        .expect("no fault");
+    let (base, lock) = left(format);
+    let first = wrap(base.process(60)).guard_file(&lock).expect("no fault");
+    assert!(first.is_some());
+    let second = wrap(base.process(61)).guard_file(&lock).expect("no fault");
     assert!(second.is_none(), "two take locks over at once");
-    drop(guard);
-    let _ = format;
+    drop(first);
+}
+
+/// A process ended with a lock: the disk, and where the lock is.
+fn left(format: Format) -> (SimSystem, PathBuf) {
+    let base = repository(format);
+    let holds = base.process(50);
+    let holder = Process::new(holds.clone(), format);
+    let mut transaction = holder.main.transaction();
+    let edit = holder.update("refs/heads/side", 9);
+    transaction.add(edit).expect("a good edit");
+    std::mem::forget(transaction.prepare().expect("no fault"));
+    holds.end();
+    (base, lock_of(format, "refs/heads/side"))
+}
+
+/// Returns which file is the lock of a ref.
+fn lock_of(format: Format, name: &str) -> PathBuf {
+    Path::new(GIT_DIR).join(match format {
+        Format::FILES_SHA1 | Format::FILES_SHA256 => format!("{name}.lock"),
+        _ => "reftable/tables.list.lock".to_owned(),
+    })
+}
+
+/// Somebody removes the locks of a prepared transaction by hand, and another process writes one of
+/// the refs: asserts that the transaction says that it could not be committed, and that the other
+/// one's value stays.
+fn check_removed(format: Format, wrap: Wrap) {
+    for names in [
+        &["refs/heads/side", "refs/heads/too"][..],
+        &["refs/heads/side"],
+    ] {
+        let base = repository(format);
+        let holder = Process::with(Arc::from(wrap(base.process(50))), format, |_| {});
+        let mut transaction = holder.main.transaction();
+        for name in names {
+            transaction
+                .add(holder.update(name, 9))
+                .expect("a good edit");
+        }
+        let prepared = transaction.prepare().expect("no fault");
+        for name in names {
+            let removed = base.remove_file(&lock_of(format, name));
+            assert!(removed.is_ok() || name != &names[0]);
+        }
+        let other = Process::new(base.process(60), format);
+        commit(&other.main, vec![other.update("refs/heads/side", 8)]).expect("nobody has it");
+        assert!(prepared.commit().is_err(), "it is not committed");
+        let seen = Process::new(base.process(70), format);
+        let found = seen
+            .main
+            .read(RefName::new("refs/heads/side").expect("a name"));
+        let found = found.expect("it can be read").expect("it is there");
+        let text = found.target.oid().expect("an object id").to_string();
+        assert!(text.ends_with('8'), "{text}");
+    }
 }
 
 for_every_format! {
@@ -479,6 +559,7 @@ for_every_format! {
         check_locks(format, sound);
         check_lock_alone(format, sound);
         check_race(format, sound);
+        check_removed(format, sound);
     }
 }
 
@@ -504,16 +585,16 @@ caught! {
     journal_goes_too_early_in_reftable: check_deaths(REFTABLE_SHA1) with JournalGoesTooEarly;
     no_journal_in_files: check_deaths(FILES_SHA1) with NoJournal;
     no_journal_in_reftable: check_deaths(REFTABLE_SHA1) with NoJournal;
-    takeover_without_the_liveness_check_in_files: check_locks(FILES_SHA1) with NobodyIsAlive;
-    takeover_without_the_liveness_check_in_reftable: check_locks(REFTABLE_SHA1) with NobodyIsAlive;
+    takeover_without_the_liveness_check_in_files: check_locks(FILES_SHA1) with FilesAreFree;
+    takeover_without_the_liveness_check_in_reftable: check_locks(REFTABLE_SHA1) with FilesAreFree;
     a_lock_alone_without_the_liveness_check: check_lock_alone(FILES_SHA1) with FilesAreFree;
     a_lock_alone_that_is_not_taken_over: check_lock_alone(FILES_SHA1) with NobodyIsDead;
     nothing_taken_over_in_files: check_locks(FILES_SHA1) with NobodyIsDead;
     nothing_taken_over_in_reftable: check_locks(REFTABLE_SHA1) with NobodyIsDead;
-    a_number_that_is_reused: check_locks(FILES_SHA1) with NumbersAreNotReused;
-    a_boot_that_is_not_noticed: check_locks(FILES_SHA1) with NobodyBoots;
+    locks_that_are_not_counted_in_files: check_removed(FILES_SHA1) with LocksAreNotCounted;
+    locks_that_are_not_counted_in_reftable: check_removed(REFTABLE_SHA1) with LocksAreNotCounted;
     list_before_the_table: check_power(REFTABLE_SHA1) with ListBeforeTable;
     table_synced_before_its_footer: check_power(REFTABLE_SHA1) with NoFooterSync;
     wrong_restart_offset: check_deaths(REFTABLE_SHA1) with WrongRestart;
-    takeover_without_the_guard: check_race(FILES_SHA1) with NoGuard;
+    takeover_without_the_guard: check_race(FILES_SHA1) with FilesAreFree;
 }

@@ -12,6 +12,7 @@
 //! store from nothing, `freeze` keeps every other writer out.
 
 mod acquire;
+mod apart;
 mod bars;
 mod bulk;
 mod current;

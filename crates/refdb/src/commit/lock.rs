@@ -169,16 +169,28 @@ impl LockFile {
         self.hold.sign(self.holder.owner())
     }
 
-    /// Bars the place of the file as well, until the lock is released: a link that leads nowhere keeps
-    /// everybody from making a directory there. Who looks for a file behind it finds none.
+    /// Bars the place of the file as well, until the lock is released or the file is there: a link that
+    /// leads nowhere keeps everybody from making a directory there. Who looks for a file behind it
+    /// finds none. The link is a name of another one, if there is: that is less work.
     ///
     /// # Errors
     /// `AlreadyExists` when there is something; another error of the system where such a link
     /// cannot be.
-    pub(crate) fn bar(&mut self) -> io::Result<()> {
-        self.system().symlink(Path::new(BARRIER), &self.target())?;
+    pub(crate) fn bar(&mut self, other: Option<&Path>) -> io::Result<()> {
+        let target = self.target();
+        let linked = other.map(|other| self.system().hard_link(other, &target));
+        match linked {
+            Some(Ok(())) => {}
+            Some(Err(error)) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
+            _ => self.system().symlink(Path::new(BARRIER), &target)?,
+        }
         self.bars = true;
         Ok(())
+    }
+
+    /// Returns whether the lock bars the place of its file.
+    pub(crate) fn bars(&self) -> bool {
+        self.bars
     }
 
     /// Returns whether the barrier is still there, if the lock has one.
@@ -291,7 +303,7 @@ impl LockFile {
         }
         self.close();
         self.system().rename(&self.value_path(), &self.target())?;
-        self.written = Written::Nothing;
+        self.was_placed();
         Ok(())
     }
 
@@ -323,6 +335,8 @@ impl LockFile {
     /// Notes that somebody else put the new content in place: the journal's steps do.
     pub(crate) fn was_placed(&mut self) {
         self.written = Written::Nothing;
+        // The file has the place of the barrier.
+        self.bars = false;
     }
 
     pub(super) fn hold(&self) -> &Arc<Hold> {

@@ -16,7 +16,8 @@ use super::{
 use crate::system::{FileKind, System, bytes_to_path};
 
 /// What a link that bars the place of a directory for a transaction leads to: nothing has that name.
-pub(super) const BARRIER: &str = "refdb: a transaction has locked this directory";
+/// Git's checks take it for an old symref to a ref that is not there, and have nothing against it.
+pub(super) const BARRIER: &str = "refdb-locked";
 
 /// Removes the lock at `path` if it is one of refdb whose process has ended, with all that the
 /// process left for it; returns whether there is any chance now of acquiring the lock. Those of a

@@ -515,14 +515,14 @@ fn a_barrier_goes_with_its_lock_and_before_it() {
     let system = repository();
     let process = system.process(1);
     let mut lock = acquire(&process, "a").unwrap();
-    lock.bar().unwrap();
+    lock.bar(None).unwrap();
     assert!(is_barrier(&system, &at("a")) && !is_barrier(&system, &at("a.lock")));
-    assert!(lock.bar().is_err(), "something is there");
+    assert!(lock.bar(None).is_err(), "something is there");
     lock.release().unwrap();
     assert!(system.lstat(&at("a")).is_err());
 
     let mut lock = acquire(&process, "a").unwrap();
-    lock.bar().unwrap();
+    lock.bar(None).unwrap();
     std::mem::forget(lock);
     process.end();
     assert!(take_over(&home(&system), &at("a.lock")).unwrap());

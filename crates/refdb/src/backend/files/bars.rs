@@ -115,16 +115,20 @@ impl FilesSession {
         if names.is_sorted() {
             self.bar_in(b"refs/", names, 0..names.len(), &mut ranges);
         }
+        ranges.sort_by_key(|(_, range): &(u32, Range<usize>)| range.start);
+        let first = self.held.len();
         let mut done = 0;
-        for (bar, range) in ranges.iter().enumerate() {
+        for (bar, range) in ranges {
             let taken = self.take_some(names.get(done..range.start).unwrap_or_default());
             done += taken;
             if done < range.start {
-                // Whoever is in the way is waited for, and meanwhile no later name is held.
-                self.bars.bars.truncate(bar);
-                return done;
+                // Whoever is in the way is waited for, and meanwhile no later name is held: all is
+                // given back, and locked one by one.
+                self.held.truncate(first);
+                self.bars.bars.clear();
+                self.bars.is_allowed = false;
+                return self.take_by_halves(names);
             }
-            let bar = u32::try_from(bar).unwrap_or(u32::MAX);
             let barred = names.get(range.clone()).unwrap_or_default().iter();
             self.held
                 .extend(barred.map(|&name| Held::barred(name, bar)));
@@ -141,13 +145,13 @@ impl FilesSession {
     }
 
     /// Locks the directories below `dir`, one that is there, which are missing and of which there are
-    /// many names in this range of `all`; adds the range of each to `ranges`.
+    /// many names in this range of `all`; adds the range of each to `ranges`, with its position.
     fn bar_in(
         &mut self,
         dir: &[u8],
         all: &[RefName<'_>],
         range: Range<usize>,
-        ranges: &mut Vec<Range<usize>>,
+        ranges: &mut Vec<(u32, Range<usize>)>,
     ) {
         let names_min = NAMES_MIN.min(self.files.options.directory_lock_min);
         let mut at = range.start;
@@ -174,12 +178,14 @@ impl FilesSession {
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     // Its own ref, if that is written as well, needs the lock for itself.
-                    if all.binary_search(&child_name).is_err()
-                        && let Some(lock) = self.bar(&path)
-                    {
+                    let own = all.binary_search(&child_name).ok();
+                    let is_written = own.is_some() && !self.is_parent(child_name);
+                    if !is_written && let Some(lock) = self.bar(&path) {
+                        let bar = u32::try_from(self.bars.bars.len()).unwrap_or(u32::MAX);
                         let dir = child.to_vec();
                         self.bars.bars.push(Bar { dir, lock });
-                        ranges.push(inner);
+                        ranges.extend(own.map(|own| (bar, own..own + 1)));
+                        ranges.push((bar, inner));
                     }
                 }
                 // A ref, or somebody else's barrier.
@@ -195,7 +201,7 @@ impl FilesSession {
             ..self.files.lock_options()
         };
         let mut lock = LockFile::acquire(&self.holder, path, options).ok()?;
-        lock.bar().is_ok().then_some(lock)
+        lock.bar(None).is_ok().then_some(lock)
     }
 }
 
@@ -429,10 +435,10 @@ mod tests {
             lock(session.as_mut(), &[&before[..], &PULLS].concat()).len(),
             1
         );
-        // Those behind it were locked after the wait, and one by one.
+        // All were locked one by one, those behind it after the wait.
         let mut links = links(&system);
         links.retain(|link| !link.ends_with(".lock"));
-        assert_eq!(links, ["/r/refs/a"]);
+        assert_eq!(links, [""; 0]);
     }
 
     #[test]

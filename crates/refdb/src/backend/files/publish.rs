@@ -78,13 +78,16 @@ struct Assigned<'a> {
     name: RefName<'a>,
     value: NewValue<'a>,
     held: Option<usize>,
+    /// Whether what is above and below the name is kept apart from it if there is no file of it.
+    is_apart: bool,
 }
 
 impl Assigned<'_> {
     /// Returns whether packed-refs may hold this: direct refs that all worktrees share.
     fn may_be_packed(&self) -> bool {
         let name = self.name.as_bytes();
-        matches!(self.value, NewValue::Direct { .. })
+        self.is_apart
+            && matches!(self.value, NewValue::Direct { .. })
             && name.starts_with(b"refs/")
             && !is_per_worktree(name)
     }
@@ -153,10 +156,14 @@ impl FilesSession {
                 name: write.name,
                 value: write.value,
                 held: by_name.find(&self.held, write.name),
+                is_apart: true,
             };
             let needs_none = (plan.initial || plan.renames) && assigned.may_be_packed();
             if assigned.held.is_none() && !needs_none {
                 assigned.held = Some(self.take_unseen(write.name)?);
+            }
+            if let Some(held) = assigned.held.and_then(|at| self.held.get(at)) {
+                assigned.is_apart = held.exists || held.is_barred();
             }
             writes.push(assigned);
         }
@@ -164,7 +171,7 @@ impl FilesSession {
     }
 
     /// Returns whether so many direct refs are better written into packed-refs than one by one.
-    fn is_worth_packing(&self, count: usize) -> Result<bool> {
+    pub(super) fn is_worth_packing(&self, count: usize) -> Result<bool> {
         let cost = match self.files.options.fsync {
             true => LOOSE_COST_SYNCED_BYTES,
             false => LOOSE_COST_BYTES,

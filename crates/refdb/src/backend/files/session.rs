@@ -61,7 +61,9 @@ pub(super) struct FilesSession {
     // What was found under the locks that are held.
     pub(super) log_dirs: KnownDirs,
     // packed-refs as it was after the last locks were taken.
-    packed: Option<Arc<Snapshot>>,
+    pub(super) packed: Option<Arc<Snapshot>>,
+    // Names that are locked for those below them, sorted.
+    pub(super) parents: Vec<RefNameBuf>,
 }
 
 /// A name whose lock is held.
@@ -75,6 +77,8 @@ pub(super) struct Held {
     /// The lock of a directory that keeps others from this name. It has no loose ref then, and
     /// `path` is empty.
     pub(super) bar: Option<u32>,
+    /// Whether there is a ref of that name.
+    pub(super) exists: bool,
     /// Whether there is a loose ref.
     pub(super) loose: bool,
     /// Whether a directory that is not empty is in the way of a loose ref.
@@ -82,6 +86,11 @@ pub(super) struct Held {
 }
 
 impl Held {
+    /// Returns whether nobody can have, or make, a name below this one.
+    pub(super) fn is_barred(&self) -> bool {
+        self.bar.is_some() || self.lock.as_ref().is_some_and(LockFile::bars)
+    }
+
     /// Returns what is held of a name below a locked directory.
     pub(super) fn barred(name: RefName<'_>, bar: u32) -> Held {
         Held {
@@ -90,6 +99,7 @@ impl Held {
             path: PathBuf::new(),
             lock: None,
             bar: Some(bar),
+            exists: false,
             loose: false,
             blocked: false,
         }
@@ -140,6 +150,7 @@ impl FilesSession {
             created_last: false,
             empty_dirs: EmptyDirs::default(),
             packed: None,
+            parents: Vec::new(),
             planned: Planned::default(),
             log_dirs: KnownDirs::default(),
         }
@@ -245,7 +256,7 @@ impl FilesSession {
     ///
     /// The locks of this session are no reason to refuse: whether the names of one transaction go
     /// together is for the transaction to say.
-    fn below(&self, held: &Held) -> Result<Option<Refusal>> {
+    pub(super) fn below(&self, held: &Held) -> Result<Option<Refusal>> {
         let name = held.name.as_name();
         let prefix = [name.as_bytes(), b"/"].concat();
         if let Some(found) = overlay::list(&self.files, &prefix)?.first() {
@@ -273,7 +284,11 @@ impl FilesSession {
         };
         entries.iter().all(|entry| {
             let path = dir.join(bytes_to_path(&entry.name));
-            let is_own = |held: &Held| held.lock.as_ref().is_some_and(|lock| lock.path() == path);
+            let is_own = |held: &Held| {
+                held.lock
+                    .as_ref()
+                    .is_some_and(|lock| lock.path() == path || lock.bars() && held.path == path)
+            };
             match entry.kind {
                 FileKind::Directory => self.only_own_locks(&path),
                 _ => self.held.iter().any(is_own) || self.bars.has_file(&path),
@@ -304,6 +319,12 @@ fn name_conflict(name: RefName<'_>, existing: &[u8]) -> Refusal {
         reason: Reason::NameConflict,
         message: in_the_way(existing, name),
     }
+}
+
+/// Returns whether one name lies below the other.
+fn is_below(name: RefName<'_>, above: RefName<'_>) -> bool {
+    let rest = name.as_bytes().strip_prefix(above.as_bytes());
+    rest.is_some_and(|rest| rest.starts_with(b"/"))
 }
 
 impl Session for FilesSession {
@@ -337,6 +358,7 @@ impl Session for FilesSession {
         self.created_last = false;
         self.log_dirs = KnownDirs::default();
         self.packed = None;
+        self.parents.clear();
     }
 
     fn release(&mut self, names: &HashSet<&[u8]>) {
@@ -405,11 +427,49 @@ impl Session for FilesSession {
 }
 
 impl FilesSession {
-    /// Locks names that are in the order of locks.
+    /// Locks names that are in the order of locks, and those above them that need it.
     fn lock_in_order(
         &mut self,
         names: &[RefName<'_>],
         stop_at_refusal: bool,
+        answer: &mut dyn FnMut(usize, Locked),
+    ) -> Result<()> {
+        let Some(all) = self.with_parents(names)? else {
+            return self.lock_all(names, stop_at_refusal, false, answer);
+        };
+        let all_names: Vec<RefName<'_>> = all.iter().map(|(name, _)| *name).collect();
+        let mut refused: Vec<(RefName<'_>, Refusal)> = Vec::new();
+        self.lock_all(&all_names, stop_at_refusal, true, &mut |at, locked| {
+            let Some((name, asked)) = all.get(at) else {
+                return;
+            };
+            match (asked, locked) {
+                (Some(asked), Locked::Missing) => {
+                    let above = refused.iter().find(|(above, _)| is_below(*name, *above));
+                    let refusal = above.map(|(_, refusal)| refusal.clone());
+                    answer(*asked, refusal.map_or(Locked::Missing, Locked::Refused));
+                }
+                (Some(asked), locked) => answer(*asked, locked),
+                (None, Locked::Behind) => {
+                    let next = all.get(at..).into_iter().flatten();
+                    let next = next.filter_map(|(_, asked)| *asked).next();
+                    answer(next.unwrap_or(0), Locked::Behind);
+                }
+                // Somebody else has it: nothing can be made below.
+                (None, Locked::Refused(refusal)) if refusal.reason == Reason::CreateExists => {
+                    refused.push((*name, refusal));
+                }
+                (None, _) => {}
+            }
+        })
+    }
+
+    /// Locks names that are in the order of locks; with `bars` the places of new ones as well.
+    fn lock_all(
+        &mut self,
+        names: &[RefName<'_>],
+        stop_at_refusal: bool,
+        bars: bool,
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()> {
         let first = self.held.len();
@@ -427,8 +487,9 @@ impl FilesSession {
                     return Ok(());
                 }
                 Err(NotTaken::Refused(refusal)) => {
+                    let is_asked = !bars || !self.is_parent(name);
                     taken.push(Err(refusal));
-                    if stop_at_refusal {
+                    if stop_at_refusal && is_asked {
                         break;
                     }
                 }
@@ -440,17 +501,44 @@ impl FilesSession {
         self.packed = Some(Arc::clone(&packed));
         let mut packed = Forwards::over(&packed);
         let mut index = first;
+        // Which of the locks are of new names, and which names these are.
+        let mut missing: Vec<usize> = Vec::new();
+        let mut asked: Vec<usize> = Vec::new();
         for (at, taken) in taken.into_iter().enumerate() {
             if let Err(refusal) = taken {
                 answer(at, Locked::Refused(*refusal));
                 continue;
             }
             let locked = self.judge(index, loose.next(), &mut packed)?;
-            if let (Locked::Refused(_), Some(held)) = (&locked, self.held.get_mut(index)) {
-                held.lock = None;
+            if let Some(held) = self.held.get_mut(index) {
+                held.exists = matches!(locked, Locked::Found(_));
+                if matches!(locked, Locked::Refused(_)) {
+                    held.lock = None;
+                }
             }
-            answer(at, locked);
+            let name = names.get(at);
+            let is_new = bars && matches!(locked, Locked::Missing);
+            if is_new && name.is_some_and(|name| !self.is_parent(*name)) {
+                missing.push(index);
+                asked.push(at);
+            } else {
+                answer(at, locked);
+            }
             index += 1;
+        }
+        let mut refused = HashSet::new();
+        self.bar_new(&missing, &mut |index, locked| {
+            if let Ok(found) = missing.binary_search(&index) {
+                answer(asked[found], locked);
+                refused.insert(index);
+            }
+        })?;
+        for (index, at) in missing.into_iter().zip(asked) {
+            if refused.contains(&index) {
+                self.held[index].lock = None;
+            } else {
+                answer(at, Locked::Missing);
+            }
         }
         Ok(())
     }

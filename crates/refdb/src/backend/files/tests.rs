@@ -98,7 +98,8 @@ impl Fixture {
 
     fn apply_logged(&self, writes: &[(&str, NewValue<'_>)], logs: &[LogWrite<'_>]) {
         let mut session = self.backend.begin().unwrap();
-        let names: Vec<_> = writes.iter().map(|write| name(write.0)).collect();
+        let mut names: Vec<_> = writes.iter().map(|write| name(write.0)).collect();
+        names.sort();
         for locked in lock(session.as_mut(), &names, false) {
             assert!(!matches!(locked, Locked::Refused(_)), "{locked:?}");
         }
@@ -156,9 +157,10 @@ fn rest(cursor: &mut dyn Cursor) -> Vec<String> {
 /// Locks the names and returns the answers.
 fn lock(session: &mut dyn Session, names: &[RefName<'_>], stop_at_refusal: bool) -> Vec<Locked> {
     let mut answers = Vec::new();
-    let answer = &mut |_, locked| answers.push(locked);
+    let answer = &mut |at: usize, locked| answers.push((at, locked));
     session.lock(names, stop_at_refusal, answer).unwrap();
-    answers
+    answers.sort_by_key(|answer| answer.0);
+    answers.into_iter().map(|answer| answer.1).collect()
 }
 
 fn plan<'a>(writes: &[(&'a str, NewValue<'a>)], logs: &[LogWrite<'a>]) -> Plan<'a> {

@@ -1,0 +1,179 @@
+//! Keeping names that go into packed-refs apart from names above and below them.
+//!
+//! A loose ref keeps others from names below it, as there can be no directory, and from those above
+//! it, as its directory is not empty. What is packed keeps nobody from anything: somebody who looked
+//! into packed-refs before it was replaced can go on after that. So a large write, of which new refs
+//! go into packed-refs, holds the lock of every name above a new one, and bars the place of the new
+//! one itself, from before it looks for conflicts until packed-refs is in place.
+//!
+//! Invariants:
+//! 1. A new ref goes into packed-refs only with its place barred, or in a directory that is.
+//! 2. The locks of names above are in the one order of all locks.
+
+use std::io;
+use std::path::Path;
+
+use super::publish::BATCH_MIN;
+use super::session::{FilesSession, Held};
+use crate::backend::Locked;
+use crate::beside::{HALVES_MIN, both};
+use crate::error::Result;
+use crate::name::{RefName, is_per_worktree};
+
+/// Names to be locked, each with its position among those that were asked for.
+pub(super) type Names<'n> = Vec<(RefName<'n>, Option<usize>)>;
+
+impl FilesSession {
+    /// Adds to `names`, which are in the order of locks, those above them, if they may be written into
+    /// packed-refs; `None` if they are not.
+    pub(super) fn with_parents<'n>(&mut self, names: &[RefName<'n>]) -> Result<Option<Names<'n>>> {
+        let count = match names.len() {
+            0..BATCH_MIN => return Ok(None),
+            _ => names.iter().filter(|name| is_shared(**name)).count(),
+        };
+        let is_one_order = !self.files.options.ignore_case
+            && names.is_sorted()
+            && (count == names.len() || !self.files.layout.is_linked());
+        if !self.held.is_empty() || !is_one_order || !self.is_worth_packing(count)? {
+            return Ok(None);
+        }
+        let mut parents = parents(names);
+        parents.sort();
+        self.parents = parents.iter().map(|name| (*name).to_owned()).collect();
+        let mut all = Vec::with_capacity(names.len() + parents.len());
+        let mut parents = parents.into_iter().peekable();
+        for (at, &name) in names.iter().enumerate() {
+            while let Some(parent) = parents.next_if(|parent| *parent <= name) {
+                // One that is written itself is locked for that.
+                if parent != name {
+                    all.push((parent, None));
+                }
+            }
+            all.push((name, Some(at)));
+        }
+        Ok(Some(all))
+    }
+
+    /// Returns whether a name is locked for those below it alone.
+    pub(super) fn is_parent(&self, name: RefName<'_>) -> bool {
+        let found = self
+            .parents
+            .binary_search_by(|parent| parent.as_name().cmp(&name));
+        found.is_ok()
+    }
+
+    /// Bars the places of the names at `missing` among those that are held, of which there is no ref;
+    /// tells `refuse` what is in the way of one. What cannot be barred is not packed.
+    pub(super) fn bar_new(
+        &mut self,
+        missing: &[usize],
+        refuse: &mut dyn FnMut(usize, Locked),
+    ) -> Result<()> {
+        let mut places: Vec<&mut Held> = Vec::with_capacity(missing.len());
+        let mut wanted = missing.iter().copied().peekable();
+        for (index, held) in self.held.iter_mut().enumerate() {
+            if wanted.next_if_eq(&index).is_some() {
+                places.push(held);
+            }
+        }
+        let failed = match places.split_first_mut() {
+            None => return Ok(()),
+            Some((first, rest)) => {
+                let mut failed: Vec<bool> = bar_all(std::slice::from_mut(first), None);
+                let pattern = first.is_barred().then_some(first.path.as_path());
+                let middle = rest.len() / 2;
+                if rest.len() < HALVES_MIN {
+                    failed.extend(bar_all(rest, pattern));
+                } else {
+                    let (low, high) = rest.split_at_mut(middle);
+                    let (low, high) = both(|| bar_all(low, pattern), || bar_all(high, pattern));
+                    failed.extend(low.into_iter().chain(high));
+                }
+                failed
+            }
+        };
+        for (&index, failed) in missing.iter().zip(failed) {
+            if failed {
+                self.bar_again(index, refuse)?;
+            }
+        }
+        // Who looked before could have packed something meanwhile.
+        self.packed = Some(self.files.packed.snapshot()?);
+        Ok(())
+    }
+
+    /// Bars the place of one name, in which there was something.
+    fn bar_again(&mut self, index: usize, refuse: &mut dyn FnMut(usize, Locked)) -> Result<()> {
+        let Some(held) = self.held.get_mut(index) else {
+            return Ok(());
+        };
+        held.blocked = true;
+        let Some(held) = self.held.get(index) else {
+            return Ok(());
+        };
+        if let Some(refusal) = self.below(held)? {
+            refuse(index, Locked::Refused(refusal));
+            return Ok(());
+        }
+        if let Some(held) = self.held.get_mut(index) {
+            held.blocked = bar_one(held, None).is_err();
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether a ref may be packed, by its name.
+fn is_shared(name: RefName<'_>) -> bool {
+    name.as_bytes().starts_with(b"refs/") && !is_per_worktree(name.as_bytes())
+}
+
+/// Returns the names above others that are sorted, each once, in no order.
+fn parents<'n>(names: &[RefName<'n>]) -> Vec<RefName<'n>> {
+    let mut parents = Vec::new();
+    let mut before: &[u8] = b"";
+    for name in names.iter().filter(|name| is_shared(**name)) {
+        let name = name.as_bytes();
+        let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        for (slash, _) in slashes.skip(1) {
+            // Those below one name follow each other.
+            if before.get(..=slash) != name.get(..=slash) {
+                parents.push(RefName::from_disk(name.get(..slash).unwrap_or_default()));
+            }
+        }
+        before = name;
+    }
+    parents
+}
+
+fn bar_all(places: &mut [&mut Held], pattern: Option<&Path>) -> Vec<bool> {
+    let bar = |held: &mut &mut Held| bar_one(held, pattern).is_err();
+    places.iter_mut().map(bar).collect()
+}
+
+fn bar_one(held: &mut Held, pattern: Option<&Path>) -> io::Result<()> {
+    match &mut held.lock {
+        Some(lock) if is_shared(held.name.as_name()) => lock.bar(pattern),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_above_is_told_once() {
+        let names = [
+            "refs/a",
+            "refs/b/c",
+            "refs/b/c-d/e",
+            "refs/b/c/f",
+            "refs/b/c/g/h",
+        ];
+        let names = names.map(|name| RefName::from_disk(name.as_bytes()));
+        let mut found = parents(&names);
+        found.sort();
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["refs/b", "refs/b/c", "refs/b/c-d", "refs/b/c/g"]);
+    }
+}
