@@ -4,6 +4,9 @@
 //! works in what it left; then refdb reads. Nothing that Git did is undone, and what Git did not touch
 //! is old or new throughout.
 
+use std::io::Write;
+use std::os::unix::ffi::OsStringExt;
+
 use refdb_testkit::repo::Repo;
 
 use super::planted::{Bug, planted};
@@ -70,13 +73,49 @@ fn with_git(system: &SimSystem, repo: &Repo, args: &[&str]) -> (SimSystem, bool)
     let other = system.process(3000);
     other.export(Path::new(GIT_DIR), &git_dir).expect("room");
     let done = repo.git(args.iter().copied()).run().status.success();
-    // The clock and the processes of the machine go on; only its files are Git's now.
+    // The clock and the processes of the machine go on, and so do files that Git left alone: names of
+    // one file stay that.
     let after = system.fork();
-    after
-        .rename(Path::new(GIT_DIR), Path::new("/repo/before"))
-        .expect("room");
-    after.import(&git_dir, Path::new(GIT_DIR)).expect("room");
+    take_changes(&after.process(3000), Path::new(GIT_DIR), &git_dir);
     (after, done)
+}
+
+/// Makes a simulated directory what a real one is; what is the same already stays.
+fn take_changes(system: &SimSystem, dir: &Path, real: &Path) {
+    for entry in system.read_dir(dir).expect("it is there") {
+        let name = std::ffi::OsString::from_vec(entry.name);
+        let (path, real) = (dir.join(&name), real.join(&name));
+        let is_there = real.symlink_metadata().is_ok();
+        if !is_there && entry.kind == FileKind::Directory {
+            take_changes(system, &path, &real);
+            system.remove_dir(&path).expect("it is empty");
+        } else if !is_there {
+            system.remove_file(&path).expect("it is there");
+        }
+    }
+    for entry in std::fs::read_dir(real).into_iter().flatten() {
+        let entry = entry.expect("it can be read");
+        let (path, real) = (dir.join(entry.file_name()), entry.path());
+        let kind = entry.file_type().expect("it has a kind");
+        if kind.is_dir() {
+            let _ = system.create_dir(&path);
+            take_changes(system, &path, &real);
+        } else if kind.is_symlink() {
+            let text = std::fs::read_link(&real).expect("it is a link");
+            if system.read_link(&path).ok().as_ref() != Some(&text) {
+                let _ = system.remove_file(&path);
+                system.symlink(&text, &path).expect("room");
+            }
+        } else {
+            let content = std::fs::read(&real).expect("it can be read");
+            if system.read(&path).ok().as_ref() != Some(&content) {
+                let new = dir.join("written by git");
+                let mut file = system.create_new(&new, 0o666).expect("room");
+                file.write_all(&content).expect("room");
+                system.rename(&new, &path).expect("room");
+            }
+        }
+    }
 }
 
 for_every_format! {

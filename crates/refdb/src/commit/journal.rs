@@ -165,17 +165,14 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Takes every step, and makes durable what they changed; with `fsync`, that is. Should one fail,
-    /// all are taken once more.
+    /// Takes every step; should one fail, all are taken once more. Returns the directories that they
+    /// changed, which are to be made durable ([`Journal::sync`]).
     ///
     /// # Errors
     /// `Io`: the transaction is committed in part, and the next process will try again.
-    pub(crate) fn take(&self, fsync: bool) -> Result<()> {
+    pub(crate) fn take(&self) -> Result<BTreeSet<PathBuf>> {
         let mut dirs = BTreeSet::new();
-        if let Err(error) = self
-            .change
-            .take(&self.roots, self.how, &mut dirs, &|_| true)
-        {
+        if let Err(error) = self.change.take(&self.roots, self.how, &mut dirs, &|_| true) {
             let how = How {
                 is_first: false,
                 ..self.how
@@ -183,12 +180,16 @@ impl Journal {
             let again = self.change.take(&self.roots, how, &mut dirs, &|_| true);
             again.map_err(|_| error)?;
         }
-        match fsync {
-            true => step::sync(self.home.system.as_ref(), &dirs, !self.how.sync_each),
-            false => Ok(()),
-        }
+        Ok(dirs)
     }
 
+    /// Makes durable what the steps have changed.
+    ///
+    /// # Errors
+    /// `Io`; the transaction is visible all the same.
+    pub(crate) fn sync(&self, dirs: &BTreeSet<PathBuf>) -> Result<()> {
+        step::sync(self.home.system.as_ref(), dirs, !self.how.sync_each)
+    }
     /// Removes the journal, after every step is durable.
     ///
     /// # Errors

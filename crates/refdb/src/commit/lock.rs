@@ -27,6 +27,8 @@ pub(crate) struct LockFile {
     /// Whether the lock bars the place of its file as well.
     bars: bool,
     held: bool,
+    /// Whether the lock became the file.
+    is_placed: bool,
 }
 
 /// What stands where the new content does.
@@ -122,6 +124,7 @@ impl LockFile {
             is_alone: false,
             bars: false,
             held: true,
+            is_placed: false,
         }
     }
 
@@ -313,8 +316,7 @@ impl LockFile {
         self.hold.file().reveal()?;
         self.system().rename(&self.path, &self.target())?;
         self.held = false;
-        // The mark says nothing of a file that is no lock: it is only not to be seen.
-        let _ = self.hold.file().unguard();
+        self.is_placed = true;
         self.written = Written::Nothing;
         self.remove_pid_file();
         Ok(())
@@ -415,5 +417,10 @@ impl Drop for LockFile {
     fn drop(&mut self) {
         // A failure here leaves the lock file behind; there is nobody left to tell.
         let _ = self.unlock();
+        if self.is_placed {
+            // The mark says nothing of a file that is no lock: it is only not to be seen. It stays until
+            // the new name is durable: the old one may come back with a loss of power.
+            let _ = self.hold.file().unguard();
+        }
     }
 }

@@ -301,9 +301,15 @@ impl FilesSession {
 
     /// Makes a plan visible that the journal has committed.
     fn carry_out_journal(&mut self, journal: Journal, afterwards: &mut Vec<Error>) -> Result<()> {
-        if let Err(error) = journal.take(self.files.options.fsync) {
-            self.leave(journal);
-            return Err(committed_in_part(error));
+        let dirs = match journal.take() {
+            Ok(dirs) => dirs,
+            Err(error) => {
+                self.leave(journal);
+                return Err(committed_in_part(error));
+            }
+        };
+        if self.files.options.fsync {
+            afterwards.extend(journal.sync(&dirs).err());
         }
         self.note_taken();
         self.remove_log_dirs(afterwards);

@@ -71,7 +71,7 @@ impl ReftableBackend {
     /// Replaces whole reflogs by a table on top.
     pub(super) fn put_logs(&self, new: &[NewLog]) -> Result<()> {
         let stack = self.stack(&Place::Common);
-        let mut held = stack.hold_to_add(self.options.reftable.lock_timeout)?;
+        let mut held = stack.hold_to_add(self.options.reftable.lock_timeout, None)?;
         let first = held.snapshot.next_update_index();
         let entries = new.iter().filter_map(|log| log.entries.as_ref());
         let longest = entries.map(Vec::len).max().unwrap_or(0).max(1);

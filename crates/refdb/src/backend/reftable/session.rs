@@ -86,7 +86,9 @@ impl<'b> ReftableSession<'b> {
             true => LockTimeout::from_millis(0),
             false => self.timeout,
         };
-        let held = stack.hold_to_add(timeout)?;
+        // All locks of a transaction have one holder.
+        let mut locks = self.parts.iter().filter_map(|part| part.held.hold.as_lock());
+        let held = stack.hold_to_add(timeout, locks.next())?;
         self.parts.push(Part {
             place: place.clone(),
             object_format: self.backend.options.object_format,
@@ -438,7 +440,7 @@ impl ReftableSession<'_> {
         let Some(journal) = self.begin_journal(stored)? else {
             return self.publish_each(stored, afterwards);
         };
-        if let Err(error) = journal.take(self.backend.options.fsync) {
+        if let Err(error) = journal.take() {
             stored.clear();
             journal.leave();
             self.parts

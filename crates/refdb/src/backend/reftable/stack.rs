@@ -17,7 +17,7 @@ use std::time::Duration;
 use reftable::{HashId, Table, WriteOptions};
 
 use super::tables::{Claim, Hold, Publication, Stamp, Tables, short_random};
-use crate::commit::Change;
+use crate::commit::{Change, LockFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::oid::ObjectFormat;
 use crate::options::{LockTimeout, ReftableOptions};
@@ -240,19 +240,28 @@ impl Stack {
     ///
     /// A stack that has no list yet gets one that names nothing: if the writer of the first table
     /// died before it published that, the table would look like one whose list was lost.
-    pub(super) fn hold_to_add(&self, timeout: LockTimeout) -> Result<Held> {
-        let mut held = self.hold(timeout)?;
+    pub(super) fn hold_to_add(
+        &self,
+        timeout: LockTimeout,
+        beside: Option<&LockFile>,
+    ) -> Result<Held> {
+        let mut held = self.hold_beside(timeout, beside)?;
         if held.snapshot.stamp.is_of_a_list() {
             return Ok(held);
         }
         held.hold.publish(&held.snapshot.stamp, &[])?;
         drop(held);
-        self.hold(timeout)
+        self.hold_beside(timeout, beside)
     }
 
     /// Acquires the right to publish, and the tables as they are under it.
     pub(super) fn hold(&self, timeout: LockTimeout) -> Result<Held> {
-        let hold = self.tables.hold(timeout)?;
+        self.hold_beside(timeout, None)
+    }
+
+    /// As [`Stack::hold`], for a transaction that holds another stack by the lock `beside`.
+    fn hold_beside(&self, timeout: LockTimeout, beside: Option<&LockFile>) -> Result<Held> {
+        let hold = self.tables.hold(timeout, beside)?;
         let snapshot = self.snapshot()?;
         Ok(Held {
             hold,

@@ -41,11 +41,11 @@ pub(super) trait Tables: Send + Sync + fmt::Debug {
     /// Opens a table; `None` if it is gone.
     fn open(&self, table: &str) -> Result<Option<Bytes>>;
 
-    /// Acquires the right to publish.
+    /// Acquires the right to publish, for a transaction that may hold another one by a lock.
     ///
     /// # Errors
     /// `Locked` when somebody else has it for longer than the timeout.
-    fn hold(&self, timeout: LockTimeout) -> Result<Box<dyn Hold>>;
+    fn hold(&self, timeout: LockTimeout, beside: Option<&LockFile>) -> Result<Box<dyn Hold>>;
 
     /// Claims a table for compaction; `None` if somebody else is at it.
     fn claim(&self, table: &str) -> Result<Option<Box<dyn Claim>>>;
@@ -196,13 +196,26 @@ impl LocalTables {
         self.dir.join("tables.list")
     }
 
-    fn lock(&self, target: &Path, timeout: LockTimeout) -> io::Result<LockFile> {
+    fn lock(
+        &self,
+        target: &Path,
+        timeout: LockTimeout,
+        beside: Option<&LockFile>,
+    ) -> io::Result<LockFile> {
         let options = LockOptions {
             timeout,
             shared: self.shared,
             pid_file: self.pid_file,
         };
-        LockFile::acquire_alone(&Holder::new(&self.home), target, options)
+        let Some(other) = beside else {
+            return LockFile::acquire_alone(&Holder::new(&self.home), target, options);
+        };
+        match LockFile::acquire_linked(other.holder(), target, options, other) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                LockFile::acquire(other.holder(), target, options)
+            }
+            lock => lock,
+        }
     }
 
     /// Opens the list as readers are to see it.
@@ -335,9 +348,9 @@ impl Tables for LocalTables {
         }
     }
 
-    fn hold(&self, timeout: LockTimeout) -> Result<Box<dyn Hold>> {
+    fn hold(&self, timeout: LockTimeout, beside: Option<&LockFile>) -> Result<Box<dyn Hold>> {
         let path = self.list_path();
-        match self.lock(&path, timeout) {
+        match self.lock(&path, timeout, beside) {
             Ok(lock) => Ok(Box::new(LocalHold::new(
                 Arc::clone(&self.system),
                 &self.dir,
@@ -356,7 +369,7 @@ impl Tables for LocalTables {
 
     fn claim(&self, table: &str) -> Result<Option<Box<dyn Claim>>> {
         let path = self.path_of(table);
-        match self.lock(&path, LockTimeout::from_millis(0)) {
+        match self.lock(&path, LockTimeout::from_millis(0), None) {
             Ok(lock) => {
                 // It takes no content.
                 let signed = lock.sign();
