@@ -19,6 +19,8 @@ use refdb_testkit::rng::Rng;
 use refdb_testkit::{RefFormat, for_every_format};
 
 const ROUNDS: usize = 25;
+/// How often a branch is updated by each of two.
+const TIMES: usize = 400;
 const SHARED: &str = "refs/heads/shared";
 const TOGETHER: [&str; 3] = ["refs/pull/1/head", "refs/pull/2/head", "refs/pull/2/merge"];
 
@@ -166,6 +168,26 @@ fn watch(program: Program, repo: &Repo, done: &AtomicBool) -> usize {
     listings
 }
 
+/// Updates `name` so many times in a worktree, by one process and one transaction after the other, and
+/// asserts that none is refused.
+fn update_again_and_again(dir: &Path, name: &str, commits: &[String], times: usize) {
+    let mut refdb = Program::Refdb
+        .run(dir)
+        .args(["update-ref", "--stdin"])
+        .begin();
+    for commit in commits.iter().cycle().take(times) {
+        refdb.say(&format!("start\nupdate {name} {commit}\nprepare\ncommit\n"));
+        for step in ["start", "prepare", "commit"] {
+            let answer = refdb.hear();
+            if answer != format!("{step}: ok\n") {
+                let out = refdb.wait();
+                panic!("{step} of {name}: {answer:?}, {}", out.stderr.as_bstr());
+            }
+        }
+    }
+    assert!(refdb.end().status.success());
+}
+
 fn locks(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -298,5 +320,40 @@ for_every_format! {
         let out = git.end();
         assert!(!out.status.success(), "Git took the old value for the present one");
         assert!(out.stderr.contains_str(&commits[2]), "{}", out.stderr.as_bstr());
+    }
+
+    /// Each changes the branch and writes into both reflogs, one of them by way of HEAD. Where they
+    /// took their locks in the order in which they came upon them, both waited until the time was over.
+    fn head_and_its_branch_get_past_each_other(format) {
+        let repo = Repo::init(format);
+        for key in ["core.filesRefLockTimeout", "reftable.lockTimeout"] {
+            repo.config(key, "20000");
+        }
+        let commits = &repo.objects().commits;
+        let linked = repo.worktree("w");
+        linked.git(["symbolic-ref", "HEAD", "refs/heads/topic"]).run().ok();
+        let branch = repo.git(["symbolic-ref", "HEAD"]).run().text();
+        let here = [(repo.path(), branch.trim_end()), (&linked.path, "refs/heads/topic")];
+        for (dir, branch) in here {
+            repo.update_refs(format!("update {branch} {}\n", commits[0]));
+            std::thread::scope(|scope| {
+                for name in ["HEAD", branch] {
+                    scope.spawn(move || update_again_and_again(dir, name, commits, TIMES));
+                }
+            });
+        }
+        for (state, name) in [
+            (repo.state(), "HEAD"),
+            (repo.state(), branch.trim_end()),
+            (repo.state(), "refs/heads/topic"),
+            (linked.state(), "HEAD"),
+        ] {
+            let chain = state.log(name);
+            assert!(chain.len() >= TIMES - 1, "the reflog of {name} has {}", chain.len());
+            let is_whole = chain.windows(2).all(|pair| pair[0].new == pair[1].old);
+            assert!(is_whole, "the reflog of {name} has a gap");
+        }
+        assert_eq!(locks(&repo.git_dir()), Vec::<PathBuf>::new(), "locks were left");
+        repo.assert_sound();
     }
 }

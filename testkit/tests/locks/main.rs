@@ -206,7 +206,10 @@ fn lockless(outcome: Outcome) -> Result<()> {
 }
 
 fn is_for_a_lock(error: &Error) -> bool {
-    error.kind() == ErrorKind::Locked || error.to_string().contains("File exists")
+    let message = error.to_string();
+    // A directory that went is no lock of anybody.
+    let is_gone = message.contains("No such file or directory");
+    message.contains("File exists") || error.kind() == ErrorKind::Locked && !is_gone
 }
 
 fn name(text: &str) -> RefNameBuf {
