@@ -267,6 +267,9 @@ impl Process {
 
     /// Makes a lock, or what may be one.
     fn lock<T>(&self, path: &Path, make: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        // Who is refused and tries again waits already.
+        let is_first = self.turns.state().refused[self.number].as_deref() != Some(path);
+        let is_patient = self.patient && is_first && is_of_refs(path);
         let mut waited = Duration::ZERO;
         loop {
             self.step();
@@ -276,8 +279,7 @@ impl Process {
             }
             let is_refused =
                 matches!(&made, Err(error) if error.kind() == io::ErrorKind::AlreadyExists);
-            let waits = self.patient && is_of_refs(path) && waited < Duration::from_secs(3);
-            if !(is_refused && waits) {
+            if !(is_refused && is_patient && waited < Duration::from_secs(3)) {
                 return made;
             }
             let pause = Duration::from_millis(2);

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use crate::backend::{Locked, RefFormat, Refusal, Session};
+use crate::backend::{RefFormat, Refusal, Session};
 use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
 use crate::name::{FormatOptions, RefName, RefNameBuf, is_well_formed};
 use crate::oid::ObjectId;
@@ -16,6 +16,7 @@ use crate::resolve::{End, follow};
 use crate::target::Target;
 
 use super::ids::{Id, Ids};
+use super::locks::Ahead;
 use super::queue::{Order, Queue, Wanted};
 
 /// All updates that the edits come to. The first ones are the edits themselves.
@@ -72,13 +73,6 @@ pub(super) struct Derived {
     /// The update whose symref led here.
     parent: usize,
     name: RefNameBuf,
-}
-
-/// A name that is locked before it is known whether an edit leads to it.
-pub(super) struct Ahead {
-    pub(super) name: RefNameBuf,
-    /// What was found, unless locking did not come to it.
-    pub(super) found: Option<Locked>,
 }
 
 /// What was found under the lock.
@@ -313,17 +307,6 @@ impl<'q> Expansion<'q> {
     fn is_edited(&self, name: &[u8]) -> bool {
         let first = self.edits_from(name).next();
         first.is_some_and(|edit| self.name(edit).as_bytes() == name)
-    }
-
-    /// Releases the locks of names that no edit leads to any more.
-    fn release_unused(&self, session: &mut dyn Session) {
-        let names = self.ahead.iter().map(|ahead| ahead.name.as_bytes());
-        let unused: HashSet<&[u8]> = names
-            .filter(|name| !self.derived_first.contains_key(*name))
-            .collect();
-        if !unused.is_empty() {
-            session.release(&unused);
-        }
     }
 
     /// Locks, expands and checks, round by round, until no new name comes up; returns whether it came

@@ -1,7 +1,7 @@
 //! Taking the locks of an expansion, and what to say where one is refused.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::backend::{Locked, Refusal, Session};
 use crate::error::{Reason, Result};
@@ -12,6 +12,13 @@ use super::expand::{Current, Expansion, Update, name_of};
 use super::ids::Ids;
 use super::names;
 use super::queue::Wanted;
+
+/// A name that is locked before it is known whether an edit leads to it.
+pub(super) struct Ahead {
+    pub(super) name: RefNameBuf,
+    /// What was found, unless locking did not come to it.
+    pub(super) found: Option<Locked>,
+}
 
 impl Expansion<'_> {
     /// Locks the names of the updates in `by_name`, each name once, and records what was found. Returns
@@ -139,6 +146,18 @@ impl Expansion<'_> {
             fresh.to_mut().retain(is_left);
         }
         Ok(true)
+    }
+
+    /// Releases the locks of names that no edit leads to any more.
+    pub(super) fn release_unused(&self, session: &mut dyn Session) {
+        if self.ahead.is_empty() {
+            return;
+        }
+        let names = self.ahead.iter().map(|ahead| ahead.name.as_bytes());
+        let unused: HashSet<&[u8]> = names
+            .filter(|name| !self.derived_first.contains_key(*name))
+            .collect();
+        session.release(&unused);
     }
 
     /// Returns the update of an earlier round that locked `name`.
