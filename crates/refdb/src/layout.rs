@@ -100,6 +100,9 @@ impl Layout {
     /// Returns which of two refs is to be locked first. The order is the same for all processes:
     /// it is that of the files, whichever worktree they are seen from and by whatever name.
     pub(crate) fn lock_order(&self, low: RefName<'_>, high: RefName<'_>) -> Ordering {
+        if self.keeps_together(&[low, high]) {
+            return low.cmp(&high);
+        }
         self.place_of(low).cmp(&self.place_of(high))
     }
 
