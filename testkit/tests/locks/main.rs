@@ -347,7 +347,7 @@ fn run(format: Format, seed: u64, patient: bool, works: &[Vec<Work>]) -> Searche
             let process = Arc::new(process);
             let _present = process.begin();
             // A ref that has two names in one transaction is refused, as it is by Git.
-            let own = format!("refdb process {},", process.process_id());
+            let own = format!("the refdb process {},", process.process_id());
             let world = World::new(process, format);
             let mut gave_up = Vec::new();
             for work in works {

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use refdb::system::simulation::SimSystem;
 use refdb::system::{
-    Bytes, DirEntry, Guard, ProcessIdentity, ProcessState, ReadFile, Stat, System, WriteFile,
+    Bytes, DirEntry, Guard, GuardedFile, ProcessIdentity, ProcessState, ReadFile, Stat, System,
+    WriteFile,
 };
 use refdb_testkit::rng::Rng;
 
@@ -253,7 +254,10 @@ impl Process {
                 (state.refused[number], state.awaited[number]) = (None, None);
             }
             Some(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                state.refused[number] = Some(path.to_owned());
+                // The journal is one that does not have the name of one.
+                if is_lock(path) || state.holders.contains_key(path) {
+                    state.refused[number] = Some(path.to_owned());
+                }
             }
             Some(_) => {}
         }
@@ -274,7 +278,7 @@ impl Process {
         loop {
             self.step();
             let made = make();
-            if is_lock(path) {
+            if is_lock(path) || made.is_err() {
                 self.made(path, made.as_ref().err());
             }
             let is_refused =
@@ -289,10 +293,18 @@ impl Process {
     }
 }
 
-/// Returns whether a new file is a lock: what is written under one has a name with a dot before it.
+/// Returns whether a new file is a lock: what is written under one is `<file>.lock.lock`, and has a
+/// `~` where there is no room for that.
 fn is_lock(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-    name.ends_with(b".lock") && !name.starts_with(b".")
+    let stem = name.strip_suffix(b".lock");
+    stem.is_some_and(|stem| !stem.ends_with(b".lock") && !stem.contains(&b'~'))
+}
+
+/// Returns whether a new link is a barrier: the lock of all that would be below it.
+fn is_barrier(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    !name.ends_with(b".lock")
 }
 
 /// Returns whether a file is the lock of a ref, or of a stack.
@@ -304,6 +316,11 @@ fn is_of_refs(path: &Path) -> bool {
 }
 
 impl System for Process {
+    fn beneath(&self, root: &Path) -> io::Result<Arc<dyn System>> {
+        // What the dead left is put right there, and nobody dies here.
+        self.inner.beneath(root)
+    }
+
     fn read_at_most(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
         self.step_on();
         self.inner.read_at_most(path, limit)
@@ -349,13 +366,18 @@ impl System for Process {
         self.lock(path, || self.inner.create_new(path, mode))
     }
 
-    fn create_guarded(&self, path: &Path, mode: u32) -> io::Result<Option<Box<dyn WriteFile>>> {
+    fn create_guarded(&self, path: &Path, mode: u32) -> io::Result<Box<dyn GuardedFile>> {
         self.lock(path, || self.inner.create_guarded(path, mode))
     }
 
     fn guard_file(&self, path: &Path) -> io::Result<Option<Guard>> {
         self.step();
         self.inner.guard_file(path)
+    }
+
+    fn is_taken(&self, path: &Path) -> bool {
+        self.step();
+        self.inner.is_taken(path)
     }
 
     fn guard_owner(&self, path: &Path) -> Option<u32> {
@@ -377,14 +399,16 @@ impl System for Process {
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.lock(to, || self.inner.hard_link(from, to))
+        self.lock(to, || self.inner.hard_link(from, to))?;
+        if is_barrier(to) {
+            self.made(to, None);
+        }
+        Ok(())
     }
 
     fn symlink(&self, text: &Path, path: &Path) -> io::Result<()> {
         self.lock(path, || self.inner.symlink(text, path))?;
-        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-        if !is_lock(path) && !name.starts_with(b".") {
-            // A barrier: the lock of all that would be below it.
+        if is_barrier(path) {
             self.made(path, None);
         }
         Ok(())
@@ -447,6 +471,10 @@ impl System for Process {
 
     fn random(&self) -> u64 {
         self.inner.random()
+    }
+
+    fn user_id(&self) -> u32 {
+        self.inner.user_id()
     }
 
     fn process_id(&self) -> u32 {
