@@ -56,6 +56,48 @@ impl Mounted {
         Mounted::mount(&args.map(OsStr::new), dir)
     }
 
+    /// Lays the folder `upper` over the folder `lower`, and mounts what is seen then on `dir`. `work`
+    /// is a folder beside `upper`.
+    ///
+    /// # Errors
+    ///
+    /// The reason why that cannot be done here.
+    pub fn overlay(lower: &Path, upper: &Path, work: &Path, dir: &Path) -> Result<Mounted, String> {
+        let (lower, upper, work) = (lower.display(), upper.display(), work.display());
+        let layers = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+        let args = ["-t", "overlay", "-o", &layers, "none"];
+        Mounted::mount(&args.map(OsStr::new), dir)
+    }
+
+    /// Makes a file system that knows no links in a new file of so many megabytes, and mounts it on
+    /// the folder `dir`: vfat, or exFAT by FUSE.
+    ///
+    /// # Errors
+    ///
+    /// The reasons why neither can be done here.
+    pub fn without_links(image: &Path, megabytes: u64, dir: &Path) -> Result<Mounted, String> {
+        let mut reasons = Vec::new();
+        for (make, mount) in [
+            ("mkfs.vfat", "/usr/bin/mount"),
+            ("mkfs.exfat", "mount.exfat-fuse"),
+        ] {
+            let made = File::create(image).and_then(|file| file.set_len(megabytes << 20));
+            made.map_err(|error| error.to_string())?;
+            let mounted = run(make, &[image.as_os_str()]).and_then(|()| {
+                let device = loop_device(image)?;
+                let mounted = run(mount, &[device.as_ref(), dir.as_os_str()]);
+                // It goes when nobody has it mounted any more.
+                run("/usr/sbin/losetup", &["-d".as_ref(), device.as_ref()])?;
+                mounted
+            });
+            match mounted {
+                Ok(()) => return Ok(Mounted { dir: dir.into() }),
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        Err(reasons.join("; "))
+    }
+
     fn mount(args: &[&OsStr], dir: &Path) -> Result<Mounted, String> {
         run("/usr/bin/mount", &[args, &[dir.as_os_str()]].concat())?;
         Ok(Mounted { dir: dir.into() })
@@ -71,6 +113,16 @@ impl Mounted {
         run("/usr/bin/mount", &args).expect("it can be mounted read-only");
     }
 
+    /// Lets everybody write again.
+    ///
+    /// # Panics
+    ///
+    /// If that fails.
+    pub fn make_writable(&self) {
+        let args = ["-o".as_ref(), "remount,rw".as_ref(), self.dir.as_os_str()];
+        run("/usr/bin/mount", &args).expect("it can be mounted for writing");
+    }
+
     /// Returns the folder.
     pub fn path(&self) -> &Path {
         &self.dir
@@ -82,6 +134,18 @@ impl Drop for Mounted {
         // A process that has just been killed may still have files there.
         let args = ["-l".as_ref(), self.dir.as_os_str()];
         let _ = run("/usr/bin/umount", &args);
+    }
+}
+
+/// Makes a block device of a file.
+fn loop_device(image: &Path) -> Result<String, String> {
+    let program = "/usr/sbin/losetup";
+    let args = ["-f".as_ref(), "--show".as_ref(), image.as_os_str()];
+    let out = Command::new(program).args(args).output();
+    let out = out.map_err(|error| format!("{program}: {error}"))?;
+    match out.status.success() {
+        true => Ok(String::from_utf8_lossy(&out.stdout).trim_end().to_owned()),
+        false => Err(String::from_utf8_lossy(&out.stderr).trim_end().to_owned()),
     }
 }
 
