@@ -101,7 +101,8 @@ impl State {
     /// If it cannot be read.
     pub fn read(dir: &Path) -> State {
         let stack = dir.join("reftable");
-        if stack.is_dir() {
+        // A stack that a migration puts away file by file loses its list first.
+        if stack.join("tables.list").is_file() {
             State::read_stack(dir, &stack)
         } else {
             files::read(dir)
