@@ -26,6 +26,7 @@ mod changes;
 mod copy;
 mod finish;
 mod folder;
+mod links;
 mod names;
 mod others;
 mod place;
@@ -222,6 +223,7 @@ impl<'a> Migration<'a> {
                 ),
             ));
         }
+        links::check(self.system.as_ref(), &self.common_dir, &self.places()?)?;
         if self.dry_run {
             return self.copy_only(to);
         }
