@@ -3,6 +3,7 @@
 //! 1. The repository is wholly in the format that its configuration names: every ref and reflog of
 //!    every worktree is there.
 //! 2. What a process that died has left is cleaned up by the next migration, which then succeeds.
+//! 3. The same where directories cannot be renamed: in the lower layer of an overlay.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind as Io;
@@ -283,133 +284,273 @@ fn write_late(system: &SimSystem, names: &[&str], format: Format) {
 #[test]
 fn refs_that_are_written_after_the_switch_are_carried_over() {
     for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        carry_over(&repository(format), format);
         let base = repository(format);
+        base.lay_over();
+        carry_over(&base, format);
+    }
+}
+
+fn carry_over(base: &SimSystem, format: Format) {
+    let (refs, before) = state(base, format, "the beginning");
+    let whole = base.fork();
+    whole.start_trace();
+    migrate(&whole, refs, format).expect("no fault");
+    let config = Path::new(GIT_DIR).join("config");
+    let trace = whole.take_trace();
+    let switch = trace
+        .iter()
+        .rposition(|op| op.name == "rename" && op.path == config)
+        .expect("one step is the switch");
+    let system = base.fork();
+    system.set_fault(Some(Fault::dies_at(switch as u64 + 1)));
+    let _ = migrate(&system, refs, format);
+    system.end();
+    // The order of their names is not the one in which directories are walked.
+    let late = ["refs/tags/a/x", "refs/tags/a-b", "refs/tags/new"];
+    write_late(&system.process(3500), &late, format);
+    // Somebody has read the new configuration, and makes one of them as well.
+    let both = ["refs/heads/main", "refs/tags/both"];
+    write_late(&system.process(3500), &both[1..], format);
+    let [main, _] = stores(&system.process(3600), other(refs), format);
+    let mut transaction = main.transaction();
+    for text in both {
+        let name = RefNameBuf::new(text).expect("a good name");
+        let digits = format.our_objects().hex_len();
+        let oid = ObjectId::from_hex("8".repeat(digits).as_bytes()).expect("an id");
+        let edit = Edit::update(&name, oid).create_log().message(b"meanwhile");
+        transaction.add(edit).expect("a good edit");
+    }
+    let _ = transaction.commit().expect("no fault");
+    let told = migrate(&system.process(4000), other(refs), format)
+        .map_err(|error| error.to_string())
+        .expect_err("what was interrupted is told");
+    assert!(told.contains("was finished"), "{told}");
+    assert!(
+        told.contains("'refs/tags/both' was written in both"),
+        "{told}"
+    );
+    let (now, mut after) = state(&system, format, "afterwards");
+    assert_eq!(now, refs, "the next migration went back");
+    for name in late {
+        for view in ["main", "linked"] {
+            assert!(after.remove(&format!("{view} {name}")).is_some(), "{name}");
+            let log = after.remove(&format!("{view} log {name}"));
+            assert!(log.is_some_and(|log| log.contains("late")), "{name}");
+        }
+    }
+    for name in both {
+        for view in ["main", "linked"] {
+            let value = after.remove(&format!("{view} {name}"));
+            assert!(value.is_some_and(|value| value.contains("888")), "{name}");
+            let log = after.remove(&format!("{view} log {name}"));
+            assert!(log.is_some_and(|log| log.contains("meanwhile") && !log.contains("late")));
+        }
+    }
+    // HEAD's own reflog has what happened to its branch.
+    after.remove("main log HEAD");
+    let mut before = before.clone();
+    for view in ["main", "linked"] {
+        for item in [
+            format!("{view} {}", both[0]),
+            format!("{view} log {}", both[0]),
+        ] {
+            before.remove(&item);
+        }
+    }
+    before.remove("main log HEAD");
+    assert_same(&after, &before, "what was there before");
+    assert_eq!(leftovers(&system), Vec::<PathBuf>::new());
+}
+
+/// What a process does that has read the old configuration, in the moment between the end of the old
+/// stack's lock and that of its directory: where directories cannot be renamed there is one.
+#[test]
+fn tables_that_are_written_after_the_switch_are_carried_over() {
+    for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
+        let base = repository(format);
+        base.lay_over();
         let (refs, before) = state(&base, format, "the beginning");
         let whole = base.fork();
         whole.start_trace();
         migrate(&whole, refs, format).expect("no fault");
-        let config = Path::new(GIT_DIR).join("config");
+        let lock = Path::new(GIT_DIR).join("refdb-migration/old/reftable/tables.list.lock");
         let trace = whole.take_trace();
-        let switch = trace
+        let moved = trace
             .iter()
-            .rposition(|op| op.name == "rename" && op.path == config)
-            .expect("one step is the switch");
+            .rposition(|op| op.name == "rename" && op.path == lock)
+            .expect("the lock is moved");
         let system = base.fork();
-        system.set_fault(Some(Fault::dies_at(switch as u64 + 1)));
+        system.set_fault(Some(Fault::dies_at(moved as u64 + 1)));
         let _ = migrate(&system, refs, format);
         system.end();
-        // The order of their names is not the one in which directories are walked.
-        let late = ["refs/tags/a/x", "refs/tags/a-b", "refs/tags/new"];
-        write_late(&system.process(3500), &late, format);
-        // Somebody has read the new configuration, and makes one of them as well.
-        let both = ["refs/heads/main", "refs/tags/both"];
-        write_late(&system.process(3500), &both[1..], format);
-        let [main, _] = stores(&system.process(3600), other(refs), format);
-        let mut transaction = main.transaction();
-        for text in both {
-            let name = RefNameBuf::new(text).expect("a good name");
-            let digits = format.our_objects().hex_len();
-            let oid = ObjectId::from_hex("8".repeat(digits).as_bytes()).expect("an id");
-            let edit = Edit::update(&name, oid).create_log().message(b"meanwhile");
+        let late = system.process(3500);
+        let stack = Path::new(GIT_DIR).join("reftable");
+        assert_eq!(late.read_dir(&stack).expect("it is still there"), []);
+        // A stack of one who found none.
+        let other_dir = Path::new("/other/.git/reftable");
+        late.create_dir_all(other_dir).expect("a directory");
+        let store = open(&late, Layout::main("/other/.git"), refs, format);
+        let mut transaction = store.transaction();
+        let digits = format.our_objects().hex_len();
+        let oid = ObjectId::from_hex("8".repeat(digits).as_bytes()).expect("an id");
+        let names = ["refs/heads/late", "refs/heads/main"]
+            .map(|text| RefNameBuf::new(text).expect("a name"));
+        for name in &names {
+            let edit = Edit::update(name, oid).create_log().message(b"late");
             transaction.add(edit).expect("a good edit");
         }
         let _ = transaction.commit().expect("no fault");
+        for entry in late.read_dir(other_dir).expect("a directory") {
+            let name = String::from_utf8(entry.name).expect("text");
+            late.rename(&other_dir.join(&name), &stack.join(&name))
+                .expect("room");
+        }
         let told = migrate(&system.process(4000), other(refs), format)
             .map_err(|error| error.to_string())
             .expect_err("what was interrupted is told");
         assert!(told.contains("was finished"), "{told}");
         assert!(
-            told.contains("'refs/tags/both' was written in both"),
+            told.contains("'refs/heads/main' was written in both"),
             "{told}"
         );
         let (now, mut after) = state(&system, format, "afterwards");
         assert_eq!(now, refs, "the next migration went back");
-        for name in late {
-            for view in ["main", "linked"] {
-                assert!(after.remove(&format!("{view} {name}")).is_some(), "{name}");
-                let log = after.remove(&format!("{view} log {name}"));
-                assert!(log.is_some_and(|log| log.contains("late")), "{name}");
-            }
-        }
-        for name in both {
-            for view in ["main", "linked"] {
-                let value = after.remove(&format!("{view} {name}"));
-                assert!(value.is_some_and(|value| value.contains("888")), "{name}");
-                let log = after.remove(&format!("{view} log {name}"));
-                assert!(log.is_some_and(|log| log.contains("meanwhile") && !log.contains("late")));
-            }
-        }
-        // HEAD's own reflog has what happened to its branch.
-        after.remove("main log HEAD");
-        let mut before = before.clone();
         for view in ["main", "linked"] {
-            for item in [
-                format!("{view} {}", both[0]),
-                format!("{view} log {}", both[0]),
-            ] {
-                before.remove(&item);
-            }
+            assert!(after.remove(&format!("{view} refs/heads/late")).is_some());
+            let log = after.remove(&format!("{view} log refs/heads/late"));
+            assert!(log.is_some_and(|log| log.contains("late")));
         }
-        before.remove("main log HEAD");
         assert_same(&after, &before, "what was there before");
         assert_eq!(leftovers(&system), Vec::<PathBuf>::new());
     }
 }
 
-for_every_format! {
-    fn a_process_that_dies_leaves_one_whole_repository(format) {
-        let base = repository(format);
-        let (refs, expected) = state(&base, format, "the beginning");
-        let whole = base.fork();
-        migrate(&whole, refs, format).expect("no fault");
-        check_and_go_on(&whole, &expected, format, "without a fault");
-        let whole = base.fork();
-        whole.start_trace();
-        migrate(&whole, refs, format).expect("no fault");
-        for (at, op) in whole.take_trace().iter().enumerate().filter(|(_, op)| op.changes) {
-            let context = format!("dies at {at}: {} {}", op.name, op.path.display());
+/// As [`die_everywhere`], and what was left is found in the lower layer of an overlay.
+fn die_everywhere_below(base: &SimSystem, format: Format) {
+    let (refs, expected) = state(base, format, "the beginning");
+    let whole = base.fork();
+    whole.start_trace();
+    migrate(&whole, refs, format).expect("no fault");
+    for (at, op) in whole
+        .take_trace()
+        .iter()
+        .enumerate()
+        .filter(|(_, op)| op.changes)
+    {
+        let context = format!("dies below at {at}: {} {}", op.name, op.path.display());
+        let system = base.fork();
+        system.set_fault(Some(Fault::dies_at(at as u64)));
+        let _ = migrate(&system, refs, format);
+        system.end();
+        system.lay_over();
+        check_and_go_on(&system, &expected, format, &context);
+    }
+}
+
+fn die_everywhere(base: &SimSystem, format: Format) {
+    let (refs, expected) = state(base, format, "the beginning");
+    let whole = base.fork();
+    migrate(&whole, refs, format).expect("no fault");
+    check_and_go_on(&whole, &expected, format, "without a fault");
+    let whole = base.fork();
+    whole.start_trace();
+    migrate(&whole, refs, format).expect("no fault");
+    for (at, op) in whole
+        .take_trace()
+        .iter()
+        .enumerate()
+        .filter(|(_, op)| op.changes)
+    {
+        let context = format!("dies at {at}: {} {}", op.name, op.path.display());
+        let system = base.fork();
+        system.set_fault(Some(Fault::dies_at(at as u64)));
+        let _ = migrate(&system, refs, format);
+        system.end();
+        check_and_go_on(&system, &expected, format, &context);
+    }
+}
+
+fn lose_power_everywhere(base: &SimSystem, format: Format) {
+    let (refs, expected) = state(base, format, "the beginning");
+    let whole = base.fork();
+    whole.start_trace();
+    migrate(&whole, refs, format).expect("no fault");
+    for (at, op) in whole
+        .take_trace()
+        .iter()
+        .enumerate()
+        .filter(|(_, op)| op.changes)
+    {
+        for crash in [
+            Crash {
+                names: Names::Durable,
+                content: Content::Durable,
+                seed: 1,
+            },
+            Crash {
+                names: Names::All,
+                content: Content::Durable,
+                seed: 1,
+            },
+            Crash::seeded(at as u64),
+        ] {
+            let context = format!("{crash:?} at {at}: {} {}", op.name, op.path.display());
             let system = base.fork();
             system.set_fault(Some(Fault::dies_at(at as u64)));
             let _ = migrate(&system, refs, format);
-            system.end();
-            check_and_go_on(&system, &expected, format, &context);
+            let after = system.crash(crash);
+            let (_, found) = state(&after, format, &context);
+            assert_same(&found, &expected, &context);
         }
+    }
+}
+
+fn fail_everywhere(base: &SimSystem, format: Format) {
+    let (refs, expected) = state(base, format, "the beginning");
+    let whole = base.fork();
+    migrate(&whole, refs, format).expect("no fault");
+    for at in 0..whole.op_count() {
+        let context = format!("fails at {at}");
+        let system = base.fork();
+        system.set_fault(Some(Fault::once(at, Io::StorageFull)));
+        let _ = migrate(&system, refs, format);
+        check_and_go_on(&system, &expected, format, &context);
+    }
+}
+
+for_every_format! {
+    fn a_process_that_dies_leaves_one_whole_repository(format) {
+        die_everywhere(&repository(format), format);
     }
 
     fn a_loss_of_power_leaves_one_whole_repository(format) {
-        let base = repository(format);
-        let (refs, expected) = state(&base, format, "the beginning");
-        let whole = base.fork();
-        whole.start_trace();
-        migrate(&whole, refs, format).expect("no fault");
-        for (at, op) in whole.take_trace().iter().enumerate().filter(|(_, op)| op.changes) {
-            for crash in [
-                Crash { names: Names::Durable, content: Content::Durable, seed: 1 },
-                Crash { names: Names::All, content: Content::Durable, seed: 1 },
-                Crash::seeded(at as u64),
-            ] {
-                let context = format!("{crash:?} at {at}: {} {}", op.name, op.path.display());
-                let system = base.fork();
-                system.set_fault(Some(Fault::dies_at(at as u64)));
-                let _ = migrate(&system, refs, format);
-                let after = system.crash(crash);
-                let (_, found) = state(&after, format, &context);
-                assert_same(&found, &expected, &context);
-            }
-        }
+        lose_power_everywhere(&repository(format), format);
     }
 
     fn a_failure_leaves_one_whole_repository(format) {
+        fail_everywhere(&repository(format), format);
+    }
+
+    fn a_process_that_dies_over_a_lower_layer_leaves_one_whole_repository(format) {
         let base = repository(format);
-        let (refs, expected) = state(&base, format, "the beginning");
-        let whole = base.fork();
-        migrate(&whole, refs, format).expect("no fault");
-        for at in 0..whole.op_count() {
-            let context = format!("fails at {at}");
-            let system = base.fork();
-            system.set_fault(Some(Fault::once(at, Io::StorageFull)));
-            let _ = migrate(&system, refs, format);
-            check_and_go_on(&system, &expected, format, &context);
-        }
+        base.lay_over();
+        die_everywhere(&base, format);
+    }
+
+    fn a_loss_of_power_over_a_lower_layer_leaves_one_whole_repository(format) {
+        let base = repository(format);
+        base.lay_over();
+        lose_power_everywhere(&base, format);
+    }
+
+    fn a_failure_over_a_lower_layer_leaves_one_whole_repository(format) {
+        let base = repository(format);
+        base.lay_over();
+        fail_everywhere(&base, format);
+    }
+
+    fn what_died_in_a_lower_layer_is_cleared_up(format) {
+        die_everywhere_below(&repository(format), format);
     }
 }

@@ -27,6 +27,7 @@ mod copy;
 mod finish;
 mod folder;
 mod links;
+mod moving;
 mod names;
 mod others;
 mod place;

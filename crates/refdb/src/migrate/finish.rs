@@ -3,18 +3,20 @@
 //! Every step can be done again: a process that died in the middle is finished by the next migration.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use super::folder::{self, Folder};
+use super::moving::{self, again, busy, free};
 use super::others::Others;
 use super::place::Place;
 use super::{Context, switch};
 use crate::backend::bulk::{BARRIER, Frozen, NewLog};
 use crate::backend::{LogOrder, RefFormat};
 use crate::commit::{owner, suffixed};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::name::{RefName, is_root_ref};
+use crate::store::Store;
 use crate::system::{FileKind, bytes_to_path};
 use crate::target::Target;
 use crate::transaction::Expected;
@@ -55,7 +57,10 @@ pub(super) fn finish(
             context.create_dir(&old)?;
         }
         match to {
-            RefFormat::Files => finish_files(context, place, &old)?,
+            RefFormat::Files => {
+                finish_files(context, place, &old)?;
+                sweep_stacks(context, place, &old, &mut warnings)?;
+            }
             RefFormat::Reftable => {
                 finish_reftable(context, place, &old)?;
                 let frozen = frozen.and_then(|frozen| frozen.get(at));
@@ -112,7 +117,12 @@ pub(super) fn remove_all_barriers(
 /// Puts away a stack; its lock goes with it, so that it is never to be had again.
 fn finish_files(context: &Context, place: &Place, old: &Path) -> Result<()> {
     let system = context.system.as_ref();
-    put_away(context, &place.dir.join("reftable"), old, "reftable")?;
+    match put_away(context, &place.dir.join("reftable"), old, "reftable") {
+        Err(error) if moving::is_needed(&error) => {
+            moving::put_stack_away(context, &place.dir.join("reftable"), old)?;
+        }
+        done => done?,
+    }
     if !place.is_common() {
         let heads = place.dir.join("refs/heads");
         if system
@@ -243,10 +253,18 @@ fn replace(context: &Context, new: &Path, path: &Path, old: &Path, item: &Path) 
         match system.exchange(new, path) {
             Ok(()) => return context.rename(new, &free(context, old, item)?),
             Err(error) if folder::is_absent(&error) => {}
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                moving::put_away(context, path, old, item)?;
+            }
             Err(error) if error.kind() != io::ErrorKind::Unsupported => {
                 return Err(Error::io("unable to replace", path, error));
             }
-            Err(_) => context.rename(path, &free(context, old, item)?)?,
+            Err(_) => match context.rename(path, &free(context, old, item)?) {
+                Err(error) if moving::is_needed(&error) => {
+                    moving::put_away(context, path, old, item)?;
+                }
+                renamed => renamed?,
+            },
         }
     }
     match system.rename(new, path) {
@@ -256,38 +274,6 @@ fn replace(context: &Context, new: &Path, path: &Path, old: &Path, item: &Path) 
         }
         renamed => renamed.map_err(|error| Error::io("unable to replace", path, error)),
     }
-}
-
-/// Returns where the `number`th thing of one name is put in `old`.
-fn again(old: &Path, number: u32) -> PathBuf {
-    match number {
-        0 => old.to_owned(),
-        _ => old.join(format!("again-{number}")),
-    }
-}
-
-/// Returns a path for `item` in `old` that is free, and makes the directory for it.
-fn free(context: &Context, old: &Path, item: &Path) -> Result<PathBuf> {
-    let system = context.system.as_ref();
-    let mut number = 0;
-    let mut path = old.join(item);
-    while folder::exists(system, &path)? {
-        number += 1;
-        path = again(old, number).join(item);
-    }
-    for dir in [Some(again(old, number).as_path()), path.parent()] {
-        if let Some(dir) = dir.filter(|dir| dir.starts_with(old))
-            && !folder::exists(system, dir)?
-        {
-            context.create_dir(dir)?;
-        }
-    }
-    Ok(path)
-}
-
-fn busy(path: &Path) -> Error {
-    let message = format!("'{}' is made anew all the time", path.display());
-    Error::new(ErrorKind::Locked, message)
 }
 
 fn remove_barriers(context: &Context, place: &Place) -> Result<()> {
@@ -348,6 +334,44 @@ fn sweep_one(
     found.sort();
     let source = context.store(old, RefFormat::Files)?;
     let target = context.store(&place.dir, RefFormat::Reftable)?;
+    carry_over(&source, &target, found, warnings)
+}
+
+/// As [`sweep`], for stacks that others made in the last moment where the old one had been. One that
+/// is not whole is of somebody who could not finish.
+fn sweep_stacks(
+    context: &Context,
+    place: &Place,
+    old: &Path,
+    warnings: &mut Vec<String>,
+) -> Result<()> {
+    for old in moving::late_stacks(context, old)? {
+        let source = context.store(&old, RefFormat::Reftable)?;
+        let Ok(found) = names(&source) else {
+            continue;
+        };
+        let target = context.store(&place.dir, RefFormat::Files)?;
+        carry_over(&source, &target, found, warnings)?;
+    }
+    Ok(())
+}
+
+fn names(store: &Store) -> Result<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
+    let mut refs = store.refs()?;
+    while let Some(record) = refs.next()? {
+        names.push(record.name.as_bytes().to_vec());
+    }
+    Ok(names)
+}
+
+/// Carries over those of the refs that the new store does not have, with their reflogs.
+fn carry_over(
+    source: &Store,
+    target: &Store,
+    found: Vec<Vec<u8>>,
+    warnings: &mut Vec<String>,
+) -> Result<()> {
     let mut late = Vec::new();
     let mut logs = Vec::new();
     let mut twice = |name: RefName<'_>, target: &Target| {

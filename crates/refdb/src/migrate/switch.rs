@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::folder::{self, Folder};
+use super::moving;
 use super::place::Place;
 use super::{Context, Migration};
 use crate::backend::RefFormat;
@@ -324,7 +325,13 @@ pub(super) fn take_back(context: &Context, folder: &Folder, to: RefFormat) -> Re
             write_head_stub(context, &there, &staged)?;
             continue;
         }
-        context.rename(&there, &staged)?;
+        match context.rename(&there, &staged) {
+            // Not to where it was staged: what is there now is what was put in place.
+            Err(error) if moving::is_needed(&error) => {
+                moving::move_all(context, &there, &folder.path.join("back").join(item))?;
+            }
+            renamed => renamed?,
+        }
     }
     if to == RefFormat::Files {
         let heads = context.common_dir.join("refs/heads");

@@ -166,6 +166,12 @@ impl SimSystem {
         self.disk().lies = true;
     }
 
+    /// Lays an overlay over all that is there: directories that are there now cannot be renamed from
+    /// then on.
+    pub fn lay_over(&self) {
+        self.disk().lower_directories();
+    }
+
     /// Lets operations of this process fail; `None` ends that.
     pub fn set_fault(&self, fault: Option<Fault>) {
         self.this().fault = fault;

@@ -3,7 +3,7 @@
 //! Every file knows how much of it is durable, every directory the names that are, and between the
 //! two stands the list of changes to names in the order in which they were made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -45,6 +45,8 @@ pub(super) struct Disk {
     pub(super) has_one_name: bool,
     /// The user whose processes run, who owns all files.
     pub(super) user: u32,
+    /// The directories that are in the lower layer of an overlay.
+    pub(super) lower: BTreeSet<Ino>,
 }
 
 /// What a machine knows beside its disk, until it loses power.
@@ -160,6 +162,7 @@ impl Disk {
             is_shared: false,
             has_one_name: false,
             user: 0,
+            lower: BTreeSet::new(),
         };
         disk.machine.boot(disk.clock);
         disk.new_inode(Node::empty_dir(), 0o755);
@@ -329,6 +332,13 @@ impl Disk {
         }
     }
 
+    /// Puts all directories that are there into the lower layer of an overlay.
+    pub(super) fn lower_directories(&mut self) {
+        let inodes = self.inodes.iter();
+        let directories = inodes.filter(|(_, inode)| inode.node.kind() == FileKind::Directory);
+        self.lower = directories.map(|(&ino, _)| ino).collect();
+    }
+
     /// Applies changes to what would be there after a power failure.
     pub(super) fn make_durable(&mut self, changes: Vec<NameChange>) {
         for change in changes {
@@ -436,6 +446,9 @@ impl Disk {
             return Ok(());
         }
         let is_dir = self.inode(ino)?.node.kind() == FileKind::Directory;
+        if self.lower.contains(&ino) {
+            return Err(Errno::XDEV.into());
+        }
         if let Some(replaced) = to.ino {
             match &self.inode(replaced)?.node {
                 Node::Directory { .. } if !is_dir => return Err(Errno::ISDIR.into()),

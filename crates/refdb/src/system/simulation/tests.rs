@@ -411,3 +411,17 @@ fn a_file_is_free_when_its_process_has_ended() {
             .is_some()
     );
 }
+
+#[test]
+fn directories_of_a_lower_layer_are_not_renamed() {
+    let system = SimSystem::new(1);
+    system.create_dir(path("/a")).unwrap();
+    write(&system, "/a/file", b"text", false);
+    system.lay_over();
+    system.create_dir(path("/b")).unwrap();
+    let error = system.rename(path("/a"), path("/c")).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::CrossesDevices);
+    system.rename(path("/a/file"), path("/b/file")).unwrap();
+    system.rename(path("/b"), path("/a")).unwrap();
+    assert_eq!(system.read(path("/a/file")).unwrap(), b"text");
+}
