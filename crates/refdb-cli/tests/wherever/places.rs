@@ -228,7 +228,7 @@ impl Place {
 }
 
 /// Whoever takes longer waits for something that does not come.
-const PATIENCE: &str = "10";
+const PATIENCE: &str = "20";
 
 /// Returns where strace writes what it sees of a command in a folder.
 fn log_beside(dir: &Path) -> std::path::PathBuf {

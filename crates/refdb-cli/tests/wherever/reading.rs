@@ -211,7 +211,7 @@ for_every_format! {
         let folder = tempfile::tempdir().expect("a folder");
         let read_as_another = |dir: &Path| {
             let run = oracle::run_of("/usr/bin/setpriv", dir).args(reader);
-            run.args(["/usr/bin/timeout", "-k", "1", "10", env!("CARGO_BIN_EXE_refdb")])
+            run.args(["/usr/bin/timeout", "-k", "1", "20", env!("CARGO_BIN_EXE_refdb")])
                 .args(["-c", "safe.directory=*"])
         };
         let opened = std::os::unix::fs::PermissionsExt::from_mode(0o755);
