@@ -17,6 +17,7 @@ mod bars;
 mod bulk;
 mod current;
 mod directories;
+mod forwards;
 mod freeze;
 mod known_dirs;
 mod log;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::packed::HEADER;
-use super::{Files, directories, log, loose};
+use super::{Files, directories, log, loose, rewrite};
 use crate::backend::bulk::{Bulk, BulkOptions, LogMark, NewLog};
 use crate::backend::{LogOrder, NewValue};
 use crate::error::{Error, ErrorKind, Result};
@@ -28,6 +28,8 @@ pub(super) struct FilesBulk {
     files: Arc<Files>,
     options: BulkOptions,
     packed: Option<BufWriter<Box<dyn WriteFile>>>,
+    // The last name that was packed.
+    last: Vec<u8>,
     record: Vec<u8>,
     dirs: HashSet<PathBuf>,
     log: Option<OpenLog>,
@@ -45,6 +47,7 @@ impl FilesBulk {
             files,
             options,
             packed: None,
+            last: Vec::new(),
             record: Vec::new(),
             dirs: HashSet::new(),
             log: None,
@@ -148,6 +151,12 @@ impl Bulk for FilesBulk {
         let is_shared = bytes.starts_with(b"refs/") && !is_per_worktree(bytes);
         let content = match value {
             NewValue::Direct { oid, peeled } if is_shared => {
+                if self.last.as_slice() >= bytes {
+                    let path = self.base().join("packed-refs");
+                    return Err(rewrite::out_of_order(&path, &self.last, bytes));
+                }
+                self.last.clear();
+                self.last.extend_from_slice(bytes);
                 let mut record = std::mem::take(&mut self.record);
                 record.clear();
                 oid.push_hex(&mut record);

@@ -17,6 +17,7 @@ use std::time::Duration;
 use bstr::ByteSlice;
 use reftable::short;
 
+pub(super) use super::forwards::Forwards;
 use crate::backend::Ref;
 use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::oid::{ObjectFormat, ObjectId, first_byte};
@@ -88,48 +89,12 @@ pub(super) struct Record {
 }
 
 impl Record {
-    fn into_ref(self) -> Ref {
+    pub(super) fn into_ref(self) -> Ref {
         Ref {
             target: Target::Direct(self.oid),
             peeled: self.peeled,
             packed: true,
         }
-    }
-}
-
-/// A search for one name after the other: one that follows the name before it is found near its place.
-pub(super) struct Forwards<'s> {
-    snapshot: &'s Snapshot,
-    last: Vec<u8>,
-    /// Where the first record starts that is not less than the last name.
-    at: usize,
-}
-
-impl<'s> Forwards<'s> {
-    pub(super) fn over(snapshot: &'s Snapshot) -> Self {
-        Forwards {
-            snapshot,
-            last: Vec::new(),
-            at: snapshot.start,
-        }
-    }
-
-    /// Returns the ref of that name.
-    ///
-    /// # Errors
-    /// As for [`Snapshot::find`].
-    pub(super) fn find_ref(&mut self, name: &[u8]) -> Result<Option<Ref>> {
-        let is_ahead = short::compare(name, &self.last).is_ge();
-        let from = if is_ahead {
-            self.at
-        } else {
-            self.snapshot.start
-        };
-        self.at = self.snapshot.lower_bound(name, from)?;
-        self.last.clear();
-        short::push(&mut self.last, name);
-        let found = self.snapshot.record_if_of(self.at, name)?;
-        Ok(found.map(Record::into_ref))
     }
 }
 
@@ -331,6 +296,11 @@ impl Snapshot {
         Ok(())
     }
 
+    /// Returns the path of the file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns the length of the content in bytes.
     pub(super) fn len(&self) -> usize {
         self.content().len()
@@ -388,6 +358,16 @@ impl Snapshot {
         let len = rest.find_byte(b'\n').filter(|len| *len > 0)?;
         let start = hex_end + 1;
         is_space(space).then_some(start..start + len)
+    }
+
+    /// Returns where the name stands of the record that starts at `at`, if that starts with an id.
+    pub(super) fn name_of_ref(&self, at: usize) -> Option<Range<usize>> {
+        let hex = at..at.saturating_add(self.format.hex_len());
+        let hex_end = hex.end;
+        let digits = self.slice(&hex).iter();
+        // All of them are looked at, several at a time.
+        let is_id = digits.fold(true, |is_id, digit| is_id & digit.is_ascii_hexdigit());
+        is_id.then(|| self.name_behind(hex_end))?
     }
 
     /// Reads the record that starts at `at`.
@@ -468,8 +448,13 @@ impl Snapshot {
         low
     }
 
-    /// Returns the end of the record that starts at `at` and whose name ends at `name_end`.
-    fn after(&self, name_end: usize) -> usize {
+    /// Returns where the line starts behind the one that starts at `at`.
+    pub(super) fn next_line(&self, at: usize) -> usize {
+        at + self.line(at).len() + 1
+    }
+
+    /// Returns the end of the record whose name ends at `name_end`.
+    pub(super) fn after(&self, name_end: usize) -> usize {
         let mut end = name_end + 1;
         while self.content().get(end) == Some(&b'^') {
             end += self.line(end).len() + 1;
@@ -540,7 +525,10 @@ impl Snapshot {
     }
 
     /// Returns the record at `at`, if it is that of `name`.
-    fn record_if_of(&self, at: usize, name: &[u8]) -> Result<Option<Record>> {
+    ///
+    /// # Errors
+    /// `Corrupt` when there is no record.
+    pub(super) fn record_if_of(&self, at: usize, name: &[u8]) -> Result<Option<Record>> {
         if at >= self.len() {
             return Ok(None);
         }

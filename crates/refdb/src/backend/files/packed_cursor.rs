@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use reftable::short::has_prefix;
+use reftable::short::{self, has_prefix};
 
 use super::packed::{FirstBytes, Snapshot};
 use crate::backend::cursor::{Cursor, Look, RefRecord};
@@ -122,8 +122,9 @@ impl Cursor for PackedCursor {
     }
 
     fn advance(&mut self) -> Result<bool> {
-        let last = self.current.take().filter(|last| !last.bad_name);
-        let mut last = last.map(|last| last.name);
+        let is_bad = self.current.as_ref().is_some_and(|last| last.bad_name);
+        let last = self.current.take().map(|last| last.name);
+        let (bad, mut last) = if is_bad { (last, None) } else { (None, last) };
         loop {
             self.pass(&mut last);
             if self.next >= self.snapshot.len() {
@@ -131,6 +132,12 @@ impl Cursor for PackedCursor {
             }
             let record = self.snapshot.record_of_any_name(self.next)?;
             let name = self.snapshot.slice(&record.name);
+            let before = last.as_ref().or(bad.as_ref());
+            if before.is_some_and(|before| short::same(self.snapshot.slice(before), name)) {
+                // An older program wrote it twice: the first record counts, which lookups find.
+                self.next = record.all.end;
+                continue;
+            }
             let is_like_last = last
                 .as_ref()
                 .is_some_and(|last| goes_on_plainly(self.snapshot.slice(last), name));

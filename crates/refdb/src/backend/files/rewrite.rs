@@ -9,12 +9,18 @@
 //!    lose the updates in between.
 //! 4. The header claims no more than is true: peeled values that the old file left open are looked
 //!    up, or stay open.
+//! 5. No name is written twice, and none out of order: Git would take a second record for the ref
+//!    once the first one is gone. Of records that an older program wrote twice the first one stays,
+//!    which is what lookups find, and the one that Git's own rewriting leaves newest.
 
+use std::cmp::Ordering;
 use std::io::{self, BufWriter, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bstr::ByteSlice;
 use reftable::short;
 
 use super::packed::{HEADER, PackedRefs, Peeling, Snapshot};
@@ -112,7 +118,8 @@ impl PackedLock {
     /// Writes the new file beside the old one; it becomes visible with [`PackedLock::publish`].
     ///
     /// # Errors
-    /// `Io`; `Corrupt` when the old file is damaged where it must be read.
+    /// `Io`; `Corrupt` when the old file is damaged where it must be read, or when a name would be
+    /// written twice or out of order: nothing becomes visible then.
     pub(super) fn write(
         &mut self,
         old: &Snapshot,
@@ -121,6 +128,7 @@ impl PackedLock {
         options: &Options,
     ) -> Result<()> {
         self.refuse_another()?;
+        check_order(&self.path, edits)?;
         let path = self.lock.value_path();
         let failed = |error| unable_to_write(&path, error);
         let file = self.lock.create().map_err(failed)?;
@@ -286,11 +294,30 @@ fn push_peeled(out: &mut Vec<u8>, peeled: Option<ObjectId>) {
     }
 }
 
+/// Refuses edits that are not in the order of their names, or of which two have one name.
+fn check_order(path: &Path, edits: &[PackedEdit<'_>]) -> Result<()> {
+    let mut pairs = edits.iter().zip(edits.iter().skip(1));
+    match pairs.find(|(last, next)| short::compare(last.name, next.name).is_ge()) {
+        None => Ok(()),
+        Some((last, next)) => Err(out_of_order(path, last.name, next.name)),
+    }
+}
+
+/// Says that a file cannot be written, as its names would not follow each other.
+pub(super) fn out_of_order(path: &Path, last: &[u8], next: &[u8]) -> Error {
+    let (last, next) = (last.as_bstr(), next.as_bstr());
+    let what = match last == next {
+        true => format!("'{next}' would be written twice"),
+        false => format!("'{next}' comes after '{last}', which is out of order"),
+    };
+    Error::corrupt(path, what)
+}
+
 /// Writes the header, and the records of `old` with `edits` applied, which are in name order.
-fn merge(
+fn merge<'o>(
     out: &mut Sink<'_>,
-    old: &Snapshot,
-    edits: &[PackedEdit<'_>],
+    old: &'o Snapshot,
+    edits: &'o [PackedEdit<'o>],
     peel: Option<Peel<'_>>,
 ) -> Result<()> {
     let missing = peel.filter(|_| old.peeling() != Peeling::Fully);
@@ -305,9 +332,10 @@ fn merge(
         Peeling::Unknown => b"sorted \n",
     })?;
     let mut at = old.start();
+    let mut last: &[u8] = b"";
     for edit in edits {
         let bound = old.lower_bound(edit.name, at)?;
-        carry(out, old, at, bound, missing)?;
+        last = carry(out, old, at..bound, last, missing)?;
         at = bound;
         // Every record of the name is replaced, should there be several.
         while at < old.len() {
@@ -319,33 +347,64 @@ fn merge(
         }
         if let Some(value) = edit.value {
             out.value(edit.name, value)?;
+            last = edit.name;
         }
     }
-    carry(out, old, at, old.len(), missing)
+    carry(out, old, at..old.len(), last, missing)?;
+    Ok(())
 }
 
-/// Writes the records between `from` and `to` as they are; with `missing`, adds the peeled values
-/// that they lack.
-fn carry(
+/// Writes the records in a part of the old file as they are, each name once; with `missing`, adds the
+/// peeled values that they lack. Takes the name before them, and returns the last one.
+fn carry<'o>(
     out: &mut Sink<'_>,
-    old: &Snapshot,
-    from: usize,
-    to: usize,
+    old: &'o Snapshot,
+    part: Range<usize>,
+    mut last: &'o [u8],
     missing: Option<Peel<'_>>,
-) -> Result<()> {
-    let Some(peel) = missing else {
-        return out.raw(old.slice(&(from..to)));
-    };
-    let mut at = from;
-    while at < to {
-        let record = old.record(at)?;
-        out.raw(old.slice(&record.all))?;
-        if record.peeled.is_none() {
-            out.peeled(peel(record.oid)?)?;
+) -> Result<&'o [u8]> {
+    // What is still to be written starts here.
+    let mut start = part.start;
+    let mut at = part.start;
+    while at < part.end {
+        let Some(name) = old.name_of_ref(at) else {
+            // What is no record is carried, and whoever needs what it said is told: here, where
+            // something is to be added to it.
+            if missing.is_some() {
+                old.record(at)?;
+            }
+            at = old.next_line(at);
+            continue;
+        };
+        let end = old.after(name.end);
+        let name = old.slice(&name);
+        if !follows(old.path(), last, name)? {
+            out.raw(old.slice(&(start..at)))?;
+            start = end;
+        } else if let Some(peel) = missing {
+            let record = old.record(at)?;
+            if record.peeled.is_none() {
+                out.raw(old.slice(&(start..end)))?;
+                start = end;
+                out.peeled(peel(record.oid)?)?;
+            }
         }
-        at = record.all.end;
+        (at, last) = (end, name);
     }
-    Ok(())
+    out.raw(old.slice(&(start..part.end)))?;
+    Ok(last)
+}
+
+/// Returns whether a name comes after the last one; if not, it is that one once more.
+///
+/// # Errors
+/// `Corrupt` when it comes before that.
+fn follows(path: &Path, last: &[u8], name: &[u8]) -> Result<bool> {
+    match short::compare(last, name) {
+        Ordering::Less => Ok(true),
+        Ordering::Equal => Ok(false),
+        Ordering::Greater => Err(out_of_order(path, last, name)),
+    }
 }
 
 #[cfg(test)]
@@ -421,6 +480,63 @@ mod tests {
         );
         assert_eq!(merged(&old, &edits, None), expected);
         assert_eq!(merged(&old, &[], None), old);
+    }
+
+    #[test]
+    fn a_name_is_carried_once_and_nothing_is_written_out_of_order() {
+        let (a, b, c) = (oid('a'), oid('b'), oid('c'));
+        for header in [
+            "# pack-refs with: peeled fully-peeled sorted \n",
+            "# pack-refs with: peeled sorted \n",
+        ] {
+            let peel = |_| Ok(None);
+            let peel: Option<Peel<'_>> = Some(&peel);
+            for peel in [None, peel] {
+                let old = format!(
+                    "{header}{a} refs/b\n^{b}\n{b} refs/b\n{c} refs/c\n{c} refs/c\n^{a}\n{a} refs/d\n"
+                );
+                let rest = format!("{c} refs/c\n{a} refs/d\n");
+                let first = format!("{a} refs/b\n^{b}\n");
+                let whole = merged(&old, &[], peel);
+                assert_eq!(whole.split_once('\n').unwrap().1, first.clone() + &rest);
+                let edits = [set("refs/b", None), set("refs/ba", Some(('c', None)))];
+                let changed = merged(&old, &edits, peel);
+                let added = format!("{c} refs/ba\n");
+                assert_eq!(changed.split_once('\n').unwrap().1, added + &rest);
+            }
+            let unsorted = format!("{header}{a} refs/c\n{a} refs/b\n{a} refs/d\n");
+            let bytes = Bytes::from(unsorted);
+            let old = Snapshot::new("packed-refs".into(), ObjectFormat::Sha1, bytes).unwrap();
+            let mut out = Vec::new();
+            let mut sink = Sink::new(&mut out, Path::new("x"));
+            let error = merge(&mut sink, &old, &[], None).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+            assert!(error.to_string().contains("'refs/b' comes after 'refs/c'"));
+        }
+    }
+
+    #[test]
+    fn what_is_no_record_is_carried_and_no_name_is_taken_from_it() {
+        let a = oid('a');
+        let old = format!(
+            "# pack-refs with: peeled fully-peeled sorted \n{a} refs/b\nzz{} refs/a\n\n^\n{a} refs/c\n",
+            &a.to_string()[2..]
+        );
+        assert_eq!(merged(&old, &[], None), old);
+    }
+
+    #[test]
+    fn edits_come_in_order_and_one_for_each_name() {
+        let check = |names: &[&str]| {
+            let edits: Vec<PackedEdit<'_>> = names.iter().map(|name| set(name, None)).collect();
+            check_order(Path::new("packed-refs"), &edits).map_err(|error| error.to_string())
+        };
+        assert!(check(&[]).is_ok());
+        assert!(check(&["refs/a", "refs/b", "refs/c"]).is_ok());
+        let twice = check(&["refs/a", "refs/b", "refs/b"]).unwrap_err();
+        assert!(twice.contains("'refs/b' would be written twice"), "{twice}");
+        let order = check(&["refs/b", "refs/a"]).unwrap_err();
+        assert!(order.contains("out of order"), "{order}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! packed-refs, line by line.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 
@@ -51,6 +52,8 @@ impl Deep<'_> {
     fn entries(&mut self, path: &Path, lines: Lines<'_>, sorted: bool) {
         let format = self.repository.object_format();
         let mut last: Option<&[u8]> = None;
+        // Where the file is not sorted, a name may stand there again far from the first time.
+        let mut names: HashSet<&[u8]> = HashSet::new();
         // Whether the line before holds a ref, whose peeled value may follow.
         let mut open = false;
         for (at, line) in lines {
@@ -90,15 +93,13 @@ impl Deep<'_> {
                 let what = format!("{}: a ref of one worktree, seen by all", name.as_bstr());
                 self.warning(path, what, Repair::ByHand);
             }
-            match last {
-                Some(last) if last == name => {
-                    self.bad_line(path, at, "the ref stands there twice");
-                    continue;
-                }
-                Some(last) if sorted && last > name => {
-                    self.bad_line(path, at, "the line is out of order: lookups miss it");
-                }
-                _ => {}
+            if !names.insert(name) {
+                let what = "the ref stands there twice: Git takes this one once the first is gone";
+                self.bad_line(path, at, what);
+                continue;
+            }
+            if last.is_some_and(|last| sorted && last > name) {
+                self.bad_line(path, at, "the line is out of order: lookups miss it");
             }
             last = Some(name);
             open = true;
