@@ -230,13 +230,15 @@ impl Locks<'_> {
     ) -> Result<bool> {
         let (_, path) = self.files.path(RefName::from_disk(name));
         match self.acquire(&path) {
-            // The directory went, and the ref with it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            // The directory went, and the ref with it; another ref may have the name of the directory.
+            Err(error) if is_gone(&error) => return Ok(false),
             locked => locked.map_err(|error| Error::io("unable to lock", &path, error))?,
         }
         let system = self.files.system.as_ref();
-        let found = loose::read(system, &path, self.files.options.object_format)
-            .map_err(|error| Error::io("unable to read", &path, error))?;
+        let found = match loose::read(system, &path, self.files.options.object_format) {
+            Err(error) if is_gone(&error) => return Ok(false),
+            found => found.map_err(|error| Error::io("unable to read", &path, error))?,
+        };
         if found != Loose::Found(Target::Direct(oid)) {
             return Ok(false);
         }
@@ -266,6 +268,14 @@ impl Locks<'_> {
         });
         Ok(())
     }
+}
+
+/// Returns whether there is no ref at a path any more: no file, no directory, or a file in its place.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
 }
 
 fn release(lock: LockFile) -> Result<()> {
