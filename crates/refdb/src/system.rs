@@ -22,6 +22,7 @@ mod guard;
 mod map;
 mod os;
 mod process;
+mod scan;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
 mod threads;
@@ -39,6 +40,7 @@ pub(crate) use map::MAP_MIN;
 pub use os::OsSystem;
 pub(crate) use os::bytes_to_path;
 pub use process::{Guard, ProcessIdentity, ProcessState};
+pub use scan::Scan;
 pub use threads::beside_this_thread;
 pub(crate) use tree::remove_empty_tree;
 
@@ -182,8 +184,14 @@ pub trait System: Send + Sync + fmt::Debug {
     fn lstat(&self, path: &Path) -> io::Result<Stat>;
     /// Reads the text of a symbolic link.
     fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
-    /// Lists a directory, without `.` and `..`, in no order.
-    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
+    /// Reads a directory once, without `.` and `..`. A name that others give to another file meanwhile
+    /// may come twice, or not at all.
+    fn scan_dir(&self, path: &Path) -> io::Result<Scan>;
+    /// Lists a directory, without `.` and `..`, in no order: each name once, and every name that was
+    /// there all the time. One that came or went meanwhile may be there or not.
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        scan::settle(|| self.scan_dir(path))
+    }
     /// Creates a file that does not exist yet (`O_EXCL`), with the permission bits `mode` less the
     /// umask.
     fn create_new(&self, path: &Path, mode: u32) -> io::Result<Box<dyn WriteFile>>;

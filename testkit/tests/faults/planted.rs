@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use refdb::system::{
-    Bytes, DirEntry, Guard, GuardedFile, ProcessIdentity, ProcessState, ReadFile, Stat, WriteFile,
+    Bytes, Guard, GuardedFile, ProcessIdentity, ProcessState, ReadFile, Scan, Stat, WriteFile,
 };
 
 use super::*;
@@ -270,8 +270,8 @@ impl System for Buggy {
         self.inner.read_link(path)
     }
 
-    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
-        self.inner.read_dir(path)
+    fn scan_dir(&self, path: &Path) -> io::Result<Scan> {
+        self.inner.scan_dir(path)
     }
 
     fn create_new(&self, path: &Path, mode: u32) -> io::Result<Box<dyn WriteFile>> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use refdb::system::simulation::SimSystem;
 use refdb::system::{
-    Bytes, DirEntry, Guard, GuardedFile, ProcessIdentity, ProcessState, ReadFile, Stat, System,
+    Bytes, Guard, GuardedFile, ProcessIdentity, ProcessState, ReadFile, Scan, Stat, System,
     WriteFile,
 };
 use refdb_testkit::rng::Rng;
@@ -357,9 +357,9 @@ impl System for Process {
         Ok(text)
     }
 
-    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+    fn scan_dir(&self, path: &Path) -> io::Result<Scan> {
         self.step_on();
-        self.inner.read_dir(path)
+        self.inner.scan_dir(path)
     }
 
     fn create_new(&self, path: &Path, mode: u32) -> io::Result<Box<dyn WriteFile>> {

@@ -39,7 +39,10 @@ fn the_lock_becomes_the_file() {
     lock.place().unwrap();
     assert_eq!(files(&system), ["a"]);
     assert_eq!(system.read(&at("a")).unwrap(), b"one");
-    assert!(system.lstat(&at("a")).unwrap().is_guarded(), "until it is durable");
+    assert!(
+        system.lstat(&at("a")).unwrap().is_guarded(),
+        "until it is durable"
+    );
     let next = acquire(&system, "a").unwrap();
     drop(lock);
     assert_eq!(system.lstat(&at("a")).unwrap().mode, 0o644);

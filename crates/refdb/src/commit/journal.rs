@@ -172,7 +172,10 @@ impl Journal {
     /// `Io`: the transaction is committed in part, and the next process will try again.
     pub(crate) fn take(&self) -> Result<BTreeSet<PathBuf>> {
         let mut dirs = BTreeSet::new();
-        if let Err(error) = self.change.take(&self.roots, self.how, &mut dirs, &|_| true) {
+        if let Err(error) = self
+            .change
+            .take(&self.roots, self.how, &mut dirs, &|_| true)
+        {
             let how = How {
                 is_first: false,
                 ..self.how

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Bytes, DirEntry, Guard, GuardedFile, ProcessIdentity, ProcessState, ReadFile, Stat, System,
+    Bytes, Guard, GuardedFile, ProcessIdentity, ProcessState, ReadFile, Scan, Stat, System,
     WriteFile,
 };
 
@@ -117,8 +117,8 @@ impl<S: Narrow> System for Beneath<S> {
         self.at(path)?.read_link(path)
     }
 
-    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
-        self.at_file(path)?.read_dir(path)
+    fn scan_dir(&self, path: &Path) -> io::Result<Scan> {
+        self.at_file(path)?.scan_dir(path)
     }
 
     fn create_new(&self, path: &Path, mode: u32) -> io::Result<Box<dyn WriteFile>> {

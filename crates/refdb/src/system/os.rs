@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, statat};
-use rustix::io::retry_on_intr;
+use rustix::io::{Errno, retry_on_intr};
 
 use super::beneath::{Below, Beneath, Narrow};
 use super::{
     Bytes, DirEntry, FileKind, GUARDED_MODE, Guard, GuardedFile, ProcessIdentity, ProcessState,
-    ReadFile, Stat, System, WriteFile, guard, map,
+    ReadFile, Scan, Stat, System, WriteFile, guard, map,
 };
 
 /// The operating system's files, clock and random numbers.
@@ -157,6 +157,20 @@ fn regular(file: &File) -> io::Result<Stat> {
     }
 }
 
+/// The dates of files are those of a clock that ticks every few milliseconds: what changed in the same
+/// tick has the same date.
+const TICK_MAX: Duration = Duration::from_millis(50);
+
+/// Returns whether nothing changed in a directory that was described before it was read and after that,
+/// from `begun` on.
+fn is_quiet(before: &Stat, after: &Stat, begun: Duration) -> bool {
+    let dates = |stat: &Stat| (stat.mtime_ns, stat.ctime_ns);
+    let begun_ns = i128::try_from(begun.as_nanos()).unwrap_or(0);
+    let tick_ns = i128::try_from(TICK_MAX.as_nanos()).unwrap_or(0);
+    // A name that comes, goes or is given to another file dates the content of the directory.
+    dates(before) == dates(after) && begun_ns.saturating_sub(after.mtime_ns) > tick_ns
+}
+
 fn kind_of(kind: FileType) -> FileKind {
     match kind {
         FileType::RegularFile => FileKind::File,
@@ -239,28 +253,32 @@ impl System for OsSystem {
         Ok(bytes_to_path(text.as_bytes()).to_owned())
     }
 
-    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+    fn scan_dir(&self, path: &Path) -> io::Result<Scan> {
         let file = self.open_as(path, OFlags::RDONLY | OFlags::DIRECTORY, 0)?;
         let mut dir = Dir::new(file)?;
+        let (begun, before) = (self.now(), fstat(dir.fd()?)?);
         let mut entries = Vec::new();
         while let Some(entry) = dir.read() {
             let entry = entry?;
+            let name = entry.file_name();
             let kind = match entry.file_type() {
                 // Some file systems do not keep it with the name.
-                FileType::Unknown => {
-                    let name = entry.file_name();
-                    let stat = statat(dir.fd()?, name, AtFlags::SYMLINK_NOFOLLOW)?;
-                    FileType::from_raw_mode(stat.st_mode)
-                }
+                FileType::Unknown => match statat(dir.fd()?, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    // It went meanwhile.
+                    Err(Errno::NOENT) => continue,
+                    stat => FileType::from_raw_mode(stat?.st_mode),
+                },
                 kind => kind,
             };
-            let name = entry.file_name().to_bytes().to_vec();
+            let name = name.to_bytes().to_vec();
             if name != b"." && name != b".." {
                 let kind = kind_of(kind);
                 entries.push(DirEntry { name, kind });
             }
         }
-        Ok(entries)
+        let after = fstat(dir.fd()?)?;
+        let quiet = is_quiet(&describe(&before), &describe(&after), begun);
+        Ok(Scan { entries, quiet })
     }
 
     fn create_new(&self, path: &Path, mode: u32) -> io::Result<Box<dyn WriteFile>> {

@@ -29,6 +29,7 @@ mod copy;
 mod crash;
 mod disk;
 mod fault;
+mod restless;
 #[cfg(test)]
 mod tests;
 
@@ -45,10 +46,11 @@ pub use fault::{Failure, Fault, Op};
 
 use super::beneath::{Below, Beneath, Narrow};
 use super::{
-    Bytes, DirEntry, FileKind, GUARDED_MODE, Guard, GuardedFile, ProcessIdentity, ProcessState,
-    ReadFile, Stat, System, WriteFile,
+    Bytes, FileKind, GUARDED_MODE, Guard, GuardedFile, ProcessIdentity, ProcessState, ReadFile,
+    Scan, Stat, System, WriteFile,
 };
 use disk::{Disk, Ino, NameChange, Node};
+use restless::Restless;
 
 /// One process on a simulated disk.
 #[derive(Clone, Debug)]
@@ -170,6 +172,13 @@ impl SimSystem {
     /// then on.
     pub fn lay_over(&self) {
         self.disk().lower_directories();
+    }
+
+    /// Lets every directory look as if others gave names in it to new files all the time, by renaming
+    /// them: of each reading about a third of the names comes twice, and a third not at all, but no name
+    /// is missed by two readings in a row.
+    pub fn make_restless(&self) {
+        self.disk().restless = Some(Restless::default());
     }
 
     /// Lets operations of this process fail; `None` ends that.
@@ -455,9 +464,10 @@ impl System for SimSystem {
         }
     }
 
-    fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
-        let disk = self.reading("read_dir", path)?;
-        disk.list(disk.existing(path, true)?)
+    fn scan_dir(&self, path: &Path) -> io::Result<Scan> {
+        let mut disk = self.reading("read_dir", path)?;
+        let dir = disk.existing(path, true)?;
+        disk.scan(dir)
     }
 
     fn create_new(&self, path: &Path, mode: u32) -> io::Result<Box<dyn WriteFile>> {

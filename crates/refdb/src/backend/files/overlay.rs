@@ -300,6 +300,8 @@ pub(super) fn list_with_locks(
     if !refs.is_sorted_by(|a, b| a.name <= b.name) {
         refs.sort_by(|a, b| a.name.cmp(&b.name));
     }
+    // Two ways can lead to one name, where a file system gives one twice whatever is done.
+    refs.dedup_by(|next, kept| next.name == kept.name);
     Ok(refs)
 }
 

@@ -87,7 +87,10 @@ impl<'b> ReftableSession<'b> {
             false => self.timeout,
         };
         // All locks of a transaction have one holder.
-        let mut locks = self.parts.iter().filter_map(|part| part.held.hold.as_lock());
+        let mut locks = self
+            .parts
+            .iter()
+            .filter_map(|part| part.held.hold.as_lock());
         let held = stack.hold_to_add(timeout, locks.next())?;
         self.parts.push(Part {
             place: place.clone(),

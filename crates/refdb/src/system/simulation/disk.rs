@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::system::{DirEntry, FileKind, Stat};
+use super::restless::Restless;
+use crate::system::{DirEntry, FileKind, Scan, Stat};
 
 /// The number of an inode.
 pub(super) type Ino = u64;
@@ -47,6 +48,8 @@ pub(super) struct Disk {
     pub(super) user: u32,
     /// The directories that are in the lower layer of an overlay.
     pub(super) lower: BTreeSet<Ino>,
+    /// Whether its directories look as if they changed all the time.
+    pub(super) restless: Option<Restless>,
 }
 
 /// What a machine knows beside its disk, until it loses power.
@@ -163,6 +166,7 @@ impl Disk {
             has_one_name: false,
             user: 0,
             lower: BTreeSet::new(),
+            restless: None,
         };
         disk.machine.boot(disk.clock);
         disk.new_inode(Node::empty_dir(), 0o755);
@@ -393,7 +397,19 @@ impl Disk {
             .count() as u64
     }
 
-    pub(super) fn list(&self, dir: Ino) -> io::Result<Vec<DirEntry>> {
+    /// Reads a directory once.
+    pub(super) fn scan(&mut self, dir: Ino) -> io::Result<Scan> {
+        let entries = self.list(dir)?;
+        Ok(match &mut self.restless {
+            Some(restless) => restless.scan(dir, entries),
+            None => Scan {
+                entries,
+                quiet: true,
+            },
+        })
+    }
+
+    fn list(&self, dir: Ino) -> io::Result<Vec<DirEntry>> {
         self.names(dir)?
             .iter()
             .map(|(name, ino)| {
