@@ -28,7 +28,7 @@ pub use class::{
     WorktreeName, is_per_worktree, is_pseudoref, is_root_ref, is_root_ref_syntax, worktree_name,
 };
 pub(crate) use rules::goes_on_well;
-pub use rules::{FormatOptions, goes_on_plainly, is_safe, is_well_formed, normalize};
+pub use rules::{FormatOptions, goes_on_plainly, is_path, is_safe, is_well_formed, normalize};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -84,6 +84,12 @@ impl<'a> RefName<'a> {
     /// Returns whether the name is well-formed; one component is enough.
     pub fn is_well_formed(self) -> bool {
         is_well_formed(self.0, FormatOptions::ONE_LEVEL)
+    }
+
+    /// Returns whether a ref of this name is ever looked for: a well-formed one, or a safe one, which
+    /// another program may have made. Any other is the name of no ref, whatever a file says.
+    pub(crate) fn may_exist(self) -> bool {
+        self.is_well_formed() || is_safe(self.0)
     }
 
     /// Returns whether this is `HEAD`.

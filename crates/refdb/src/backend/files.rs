@@ -3,7 +3,8 @@
 //! Invariants:
 //! 1. The order of reading is loose, then packed-refs; the order of packing is packed-refs, then
 //!    loose. So no ref is ever missing from a reader's view while it moves from one to the other.
-//! 2. A name that could lead out of the repository is never made a path.
+//! 2. A name that could lead out of the repository is never made a path: `join` makes all paths of
+//!    names, and refuses it.
 //!
 //! How the parts go together: `loose` and `packed` read the two kinds of files, `overlay` walks
 //! over both, `log` reads reflogs; `session` locks, `current` reads what is locked, `log_write` writes
@@ -47,7 +48,7 @@ use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
 use crate::commit::{Holder, Home, JournalWatch, LockOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
-use crate::name::{RefName, RefNameBuf, is_safe};
+use crate::name::{RefName, RefNameBuf, is_path};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::options::Options;
 use crate::reflog::LogEntry;
@@ -100,10 +101,13 @@ impl FilesBackend {
 
 impl Files {
     /// Returns the path of the loose ref `name`.
-    fn path(&self, name: RefName<'_>) -> (Place, PathBuf) {
+    ///
+    /// # Errors
+    /// As for [`join`].
+    fn path(&self, name: RefName<'_>) -> Result<(Place, PathBuf)> {
         let (place, bare) = self.layout.locate(name);
-        let path = join(self.layout.dir(&place), "", bare);
-        (place, path)
+        let path = join(self.layout.dir(&place), "", bare)?;
+        Ok((place, path))
     }
 
     /// Returns `name` without the worktree that it may start with.
@@ -130,7 +134,7 @@ impl Files {
         if !may_be_path(name) {
             return Ok(None);
         }
-        let (place, path) = self.path(name);
+        let (place, path) = self.path(name)?;
         match loose::read(self.system.as_ref(), &path, self.options.object_format) {
             Ok(Loose::Found(target)) => Ok(Some(unpeeled(target))),
             Ok(Loose::Broken) => Err(broken(name)),
@@ -163,7 +167,7 @@ pub(crate) fn pseudoref(
     name: RefName<'_>,
     format: ObjectFormat,
 ) -> Result<Option<Ref>> {
-    let path = join(dir, "", name);
+    let path = join(dir, "", name)?;
     match loose::read(system, &path, format) {
         Ok(Loose::Found(target)) => Ok(Some(unpeeled(target))),
         Ok(Loose::Broken) => Err(broken(name)),
@@ -188,21 +192,29 @@ fn broken(name: RefName<'_>) -> Error {
 }
 
 /// Returns the path of a name below the folder `folder`, which ends with a slash unless it is empty,
-/// of the directory `dir`.
-fn join(dir: &Path, folder: &str, bare: RefName<'_>) -> PathBuf {
+/// of the directory `dir`. Slashes at the end of a name stay: they lead to a directory, if to anything.
+///
+/// # Errors
+/// `InvalidName` when it would lead elsewhere.
+fn join(dir: &Path, folder: &str, bare: RefName<'_>) -> Result<PathBuf> {
+    let name = bare.as_bytes();
+    if !name.is_empty() && !is_path(name.trim_end_with(|end| end == '/')) {
+        let message = format!("'{bare}' is no name of a ref: it would lead to another file");
+        return Err(Error::new(ErrorKind::InvalidName, message));
+    }
     let room = dir.as_os_str().len() + folder.len() + bare.as_bytes().len() + "/".len();
     let mut path = PathBuf::with_capacity(room);
     path.push(dir);
     path.push(folder);
-    path.push(bytes_to_path(bare.as_bytes()));
-    path
+    path.push(bytes_to_path(name));
+    Ok(path)
 }
 
 /// Returns whether a name can be made a path without leading out of the repository, or to what has
 /// another name. With slashes at its end it leads to no file, and the system says what is there.
 fn may_be_path(name: RefName<'_>) -> bool {
     let name = RefName::from_disk(name.as_bytes().trim_end_with(|end| end == '/'));
-    name.is_well_formed() || is_safe(name.as_bytes())
+    name.may_exist()
 }
 
 impl Backend for FilesBackend {

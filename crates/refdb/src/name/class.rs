@@ -1,5 +1,7 @@
 //! Which class a name belongs to: pseudoref, root ref, per-worktree ref, another worktree's ref.
 
+use super::rules::is_path;
+
 /// Returns whether `name` is a pseudoref: a file that Git writes beside the refs and that no
 /// backend holds.
 pub fn is_pseudoref(name: &[u8]) -> bool {
@@ -69,7 +71,8 @@ impl<'a> WorktreeName<'a> {
 /// Returns which worktree `name` speaks of.
 ///
 /// `main-worktree/` and `worktrees/<id>/` are prefixes only before a per-worktree name: before
-/// any other they are ordinary components of a shared name.
+/// any other they are ordinary components of a shared name. An id is the name of a directory: what
+/// would lead to another place is none.
 pub fn worktree_name(name: &[u8]) -> WorktreeName<'_> {
     // Nearly every name is that of a branch, a tag or the like, and none of these begins so.
     if let Some(rest) = name.strip_prefix(b"refs/")
@@ -90,7 +93,7 @@ pub fn worktree_name(name: &[u8]) -> WorktreeName<'_> {
             Some(at) => (&rest[..at], &rest[at + 1..]),
             None => (rest, &rest[rest.len()..]),
         };
-        if !id.is_empty() && (slash.is_none() || is_per_worktree(bare)) {
+        if is_path(id) && (slash.is_none() || is_per_worktree(bare)) {
             return WorktreeName::Linked { id, name: bare };
         }
     }
@@ -141,6 +144,10 @@ mod tests {
             b"refs/heads/main",
             b"worktrees/",
             b"worktrees//HEAD",
+            b"worktrees/./HEAD",
+            b"worktrees/../HEAD",
+            b"worktrees/..",
+            b"worktrees/a\0b/HEAD",
         ] {
             assert_eq!(worktree_name(shared), WorktreeName::Shared(shared));
         }

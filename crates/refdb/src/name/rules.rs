@@ -226,6 +226,25 @@ fn is_safe_by_components(name: &[u8]) -> bool {
     }
 }
 
+/// Returns whether `name` can be made a path below a directory without leading out of it, or to what
+/// another name leads to: no component is empty, `.` or `..`, and no byte ends it early. A well-formed
+/// name can, and a safe one.
+///
+/// ```
+/// use refdb::name::is_path;
+///
+/// assert!(is_path(b"refs/heads/two..dots"));
+/// assert!(!is_path(b"refs/heads/../../config"));
+/// assert!(!is_path(b"/etc/passwd"));
+/// ```
+pub fn is_path(name: &[u8]) -> bool {
+    is_plainly_well_formed(name)
+        || !name.contains(&0)
+            && name
+                .split(|&byte| byte == b'/')
+                .all(|part| !matches!(part, b"" | b"." | b".."))
+}
+
 /// Returns `name` without leading and repeated slashes, as `check-ref-format --normalize` prints.
 pub fn normalize(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len());
@@ -375,6 +394,35 @@ mod tests {
         assert!(!is_safe(b"refs/../config"));
         assert!(!is_safe(b"refs/heads//x"));
         assert!(!is_safe(b"refs/"));
+    }
+
+    #[test]
+    fn names_that_lead_out_are_no_paths() {
+        for name in [
+            &b""[..],
+            b"/",
+            b"/a",
+            b"a/",
+            b"a//b",
+            b".",
+            b"..",
+            b"refs/heads/../../x",
+            b"refs/./x",
+            b"refs/heads/x/..",
+            b"refs/heads/a\0b",
+        ] {
+            assert!(!is_path(name), "{name:?}");
+        }
+        for name in [
+            &b"HEAD"[..],
+            b"foo",
+            b"refs/heads/a b",
+            b"refs/heads/...",
+            b"refs/heads/.x.lock",
+            b"refs/heads/a..b/c",
+        ] {
+            assert!(is_path(name), "{name:?}");
+        }
     }
 
     #[test]

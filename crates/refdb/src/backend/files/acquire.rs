@@ -167,7 +167,7 @@ impl FilesSession {
         };
         let (place, bare) = files.layout.locate(name);
         let base = files.layout.dir(&place);
-        let path = super::join(base, "", bare);
+        let path = super::join(base, "", bare).map_err(io::Error::other)?;
         if bare.as_bytes().is_empty() {
             return Err(io::ErrorKind::IsADirectory.into());
         }

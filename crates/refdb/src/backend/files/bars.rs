@@ -171,7 +171,10 @@ impl FilesSession {
                 continue;
             }
             let child_name = RefName::from_disk(child.strip_suffix(b"/").unwrap_or(child));
-            let (_, path) = self.files.path(child_name);
+            let Ok((_, path)) = self.files.path(child_name) else {
+                // What is wrong with the name is told when a lock is taken of it.
+                continue;
+            };
             match self.files.system.lstat(&path) {
                 Ok(stat) if stat.kind == FileKind::Directory => {
                     self.bar_in(child, all, inner, ranges);

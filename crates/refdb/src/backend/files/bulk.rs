@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::packed::HEADER;
-use super::{Files, directories, log, loose, rewrite};
+use super::{Files, directories, join, log, loose, rewrite};
 use crate::backend::bulk::{Bulk, BulkOptions, LogMark, NewLog};
 use crate::backend::{LogOrder, NewValue};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{RefName, is_per_worktree};
 use crate::reflog::LogEntry;
-use crate::system::{WriteFile, bytes_to_path};
+use crate::system::WriteFile;
 
 /// Bytes that are gathered before they are written.
 const BUFFER_LEN: usize = 256 << 10;
@@ -177,7 +177,7 @@ impl Bulk for FilesBulk {
             NewValue::Symbolic(target) => loose::symbolic(target),
             NewValue::Deleted => return Ok(()),
         };
-        let path = self.base().join(bytes_to_path(bytes));
+        let path = join(self.base(), "", name)?;
         self.write(&path, &content)
     }
 
@@ -187,9 +187,8 @@ impl Bulk for FilesBulk {
 
     fn begin_log(&mut self, name: RefName<'_>) -> Result<()> {
         self.end_log()?;
-        let path = self.base().join("logs");
         self.log = Some(OpenLog {
-            path: path.join(bytes_to_path(name.as_bytes())),
+            path: join(self.base(), "logs/", name)?,
             content: Vec::new(),
         });
         Ok(())
@@ -223,9 +222,9 @@ fn push_entry(out: &mut Vec<u8>, entry: &LogEntry) {
 
 /// Replaces whole reflogs in a store that nobody else writes to.
 pub(super) fn replace_logs(files: &Files, logs: &[NewLog]) -> Result<()> {
-    let base = files.layout.common_dir().join("logs");
+    let base = files.layout.common_dir();
     for log in logs {
-        let path = base.join(bytes_to_path(log.name.as_bytes()));
+        let path = join(base, "logs/", log.name.as_name())?;
         if log.only_new && files.system.lstat(&path).is_ok() {
             continue;
         }
@@ -252,13 +251,13 @@ pub(super) fn replace_logs(files: &Files, logs: &[NewLog]) -> Result<()> {
 
 /// Returns every reflog with a number that depends on the state of its file.
 pub(super) fn log_marks(files: &Files) -> Result<Vec<LogMark>> {
-    let base = files.layout.common_dir().join("logs");
+    let base = files.layout.common_dir();
     let hex_len = files.options.object_format.hex_len();
     // Two ids, two spaces, `<> 0 +0000`, a line feed.
     let line_min = u64::try_from(2 * hex_len + 13).unwrap_or(u64::MAX);
     let mut marks = Vec::new();
     for name in files.log_names()? {
-        let path = base.join(bytes_to_path(name.as_bytes()));
+        let path = join(base, "logs/", name.as_name())?;
         let stat = match files.system.lstat(&path) {
             Err(error) if log::is_absent(&error) => continue,
             stat => stat.map_err(|error| Error::io("unable to read", &path, error))?,

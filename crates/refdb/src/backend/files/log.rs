@@ -46,10 +46,13 @@ pub(super) fn is_absent(error: &io::Error) -> bool {
 
 impl Files {
     /// Returns the directory below which the reflog of `name` is, and the path of its file.
-    pub(super) fn log_path(&self, name: RefName<'_>) -> (PathBuf, PathBuf) {
+    ///
+    /// # Errors
+    /// `InvalidName` when the name would lead out of that directory.
+    pub(super) fn log_path(&self, name: RefName<'_>) -> Result<(PathBuf, PathBuf)> {
         let (place, bare) = self.layout.locate(name);
         let dir = self.layout.dir(&place);
-        (dir.join("logs"), super::join(dir, "logs/", bare))
+        Ok((dir.join("logs"), super::join(dir, "logs/", bare)?))
     }
 
     /// Returns whether `name` has a reflog.
@@ -57,7 +60,7 @@ impl Files {
         if !may_be_path(name) {
             return Ok(false);
         }
-        let (_, path) = self.log_path(name);
+        let (_, path) = self.log_path(name)?;
         match self.system.lstat(&path) {
             Ok(stat) => Ok(stat.kind == FileKind::File),
             Err(error) if is_absent(&error) => Ok(false),
@@ -88,7 +91,7 @@ impl Files {
         if becomes == Some(Becomes::Nothing) || becomes.is_none() && !self.log_exists(name)? {
             return Ok(false);
         }
-        let (_, path) = self.log_path(name);
+        let (_, path) = self.log_path(name)?;
         let failed = |error| Error::io("unable to read", &path, error);
         let file = match self.system.open(&path) {
             Err(error) if is_absent(&error) => None,

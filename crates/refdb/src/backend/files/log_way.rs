@@ -25,7 +25,7 @@ impl Files {
     /// # Errors
     /// `Io`, in Git's words, when another reflog has its place.
     pub(super) fn clear_log_way(&self, name: RefName<'_>) -> Result<()> {
-        let (base, path) = self.log_path(name);
+        let (base, path) = self.log_path(name)?;
         match self.system.lstat(&path) {
             Ok(stat) if stat.kind == FileKind::Directory => {
                 if remove_empty_tree(self.system.as_ref(), &path) {

@@ -85,7 +85,7 @@ impl FilesSession {
         if !files.log_exists(name)? {
             return Ok(false);
         }
-        let (_, path) = files.log_path(name);
+        let (_, path) = files.log_path(name)?;
         let options = crate::commit::LockOptions {
             timeout: LockTimeout::from_millis(0),
             ..files.lock_options()
@@ -153,8 +153,8 @@ impl FilesSession {
     /// Moves or copies one reflog; one that is not there leaves the other as it is.
     fn move_log(&mut self, moved: &mut LogMove, sync: &mut BTreeSet<PathBuf>) -> Result<()> {
         let (from, to) = (moved.from.as_name(), moved.to.as_name());
-        let (from_base, from_path) = self.files.log_path(from);
-        let (to_base, to_path) = self.files.log_path(to);
+        let (from_base, from_path) = self.files.log_path(from)?;
+        let (to_base, to_path) = self.files.log_path(to)?;
         let between = between(&from_path, &to_path);
         let failed = |error| Error::io("unable to move the reflog to", &to_path, error);
         let system = std::sync::Arc::clone(&self.files.system);

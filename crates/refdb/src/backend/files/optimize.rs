@@ -228,7 +228,7 @@ impl Locks<'_> {
         oid: ObjectId,
         may_go: &dyn Fn() -> Result<()>,
     ) -> Result<bool> {
-        let (_, path) = self.files.path(RefName::from_disk(name));
+        let (_, path) = self.files.path(RefName::from_disk(name))?;
         match self.acquire(&path) {
             // The directory went, and the ref with it; another ref may have the name of the directory.
             Err(error) if is_gone(&error) => return Ok(false),

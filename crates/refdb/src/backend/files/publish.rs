@@ -352,8 +352,9 @@ impl FilesSession {
             }
         }
         for &index in &self.planned.log_unlinks {
-            if let Some(held) = self.held.get(index) {
-                let (base, _) = self.files.log_path(held.name.as_name());
+            if let Some(held) = self.held.get(index)
+                && let Ok((base, _)) = self.files.log_path(held.name.as_name())
+            {
                 let (_, bare) = self.files.layout.locate(held.name.as_name());
                 self.empty_dirs.add_parent(&base, bare.as_bytes());
             }
@@ -429,7 +430,7 @@ impl FilesSession {
         let appends = std::mem::take(&mut self.planned.logs);
         let many = self.files.options.fsync && appends.len() >= MANY_MIN;
         for append in &appends {
-            let (base, path) = self.files.log_path(append.name.as_name());
+            let (base, path) = self.files.log_path(append.name.as_name())?;
             if self.append_log(append, &base, &path, many, sync)? && many {
                 add_parent(sync, &path);
             }
@@ -511,7 +512,7 @@ impl FilesSession {
         name: RefName<'_>,
         sync: &mut BTreeSet<PathBuf>,
     ) -> Result<()> {
-        let (base, path) = self.files.log_path(name);
+        let (base, path) = self.files.log_path(name)?;
         match self.files.system.remove_file(&path) {
             Err(error) if log::is_missing(&error) || log::is_absent(&error) => return Ok(()),
             removed => removed.map_err(|error| Error::io("unable to remove", &path, error))?,
@@ -591,7 +592,7 @@ fn log_appends(files: &Files, plan: &Plan<'_>, dirs: &mut KnownDirs) -> Result<V
     for (_, entry) in plan.logs() {
         let name = entry.name.as_bytes();
         let create = !made.is_empty() && made.contains(name);
-        if !create && !dirs.have_parent(files.system.as_ref(), &files.log_path(entry.name).1) {
+        if !create && !dirs.have_parent(files.system.as_ref(), &files.log_path(entry.name)?.1) {
             continue;
         }
         let who = plan.who(&entry)?;

@@ -38,7 +38,7 @@ impl Files {
         let Some(view) = view.filter(|_| may_be_path(name)) else {
             return self.read(name);
         };
-        let (place, path) = self.path(name);
+        let (place, path) = self.path(name)?;
         let becomes = view.of_place(&self.spot(name, &path)?);
         if let Some(Becomes::Content(path)) = &becomes {
             let read = loose::read(self.system.as_ref(), path, self.options.object_format);
@@ -59,7 +59,7 @@ impl Files {
 
     /// Reads one loose ref; `None` if there is none.
     fn read_loose(&self, name: RefName<'_>) -> Result<Option<Ref>> {
-        let (_, path) = self.path(name);
+        let (_, path) = self.path(name)?;
         match loose::read(self.system.as_ref(), &path, self.options.object_format) {
             Ok(Loose::Found(target)) => Ok(Some(unpeeled(target))),
             Ok(Loose::Broken) => Err(broken(name)),
@@ -100,8 +100,10 @@ impl Files {
         name: RefName<'_>,
         view: Option<&View>,
     ) -> Result<Option<Becomes>> {
-        let Some(view) = view else { return Ok(None) };
-        let (_, path) = self.log_path(name);
+        let Some(view) = view.filter(|_| may_be_path(name)) else {
+            return Ok(None);
+        };
+        let (_, path) = self.log_path(name)?;
         Ok(view.of_place(&self.log_spot(name, &path)?))
     }
 }

@@ -160,7 +160,11 @@ impl FilesSession {
     pub(super) fn refuse(&self, name: RefName<'_>, error: &io::Error) -> Refusal {
         let (place, bare) = self.files.layout.locate(name);
         let base = self.files.layout.dir(&place);
-        let path = &super::join(base, "", bare);
+        let path = match super::join(base, "", bare) {
+            Ok(path) => path,
+            Err(error) => return refused_name(&error),
+        };
+        let path = &path;
         if bare.as_bytes().is_empty() {
             return self.refuse_worktree(name, path);
         }
@@ -202,7 +206,10 @@ impl FilesSession {
         barrier: &Path,
         error: &io::Error,
     ) -> Refusal {
-        let (_, path) = self.files.path(name);
+        let path = match self.files.path(name) {
+            Ok((_, path)) => path,
+            Err(error) => return refused_name(&error),
+        };
         Refusal {
             reason: Reason::CreateExists,
             message: describe_barred(self.files.system.as_ref(), &path, barrier, error),
@@ -307,6 +314,14 @@ impl Files {
     }
 }
 
+/// Says that a name is none that a file can have.
+fn refused_name(error: &Error) -> Refusal {
+    Refusal {
+        reason: Reason::Generic,
+        message: error.to_string(),
+    }
+}
+
 pub(super) fn blocked_by(name: RefName<'_>, folder: &str) -> Refusal {
     Refusal {
         reason: Reason::NameConflict,
@@ -397,7 +412,7 @@ impl Session for FilesSession {
 
     fn may_have_log(&mut self, name: RefName<'_>) -> Result<bool> {
         // Often there are no reflogs at all: then the plan's entries need no further look.
-        let (_, path) = self.files.log_path(name);
+        let (_, path) = self.files.log_path(name)?;
         let system = self.files.system.as_ref();
         Ok(self.log_dirs.have_parent(system, &path) && self.files.log_exists(name)?)
     }

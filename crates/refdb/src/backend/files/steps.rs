@@ -30,7 +30,7 @@ impl FilesSession {
             let Some(held) = self.held.get(index) else {
                 continue;
             };
-            let (_, path) = self.files.log_path(held.name.as_name());
+            let (_, path) = self.files.log_path(held.name.as_name())?;
             match log_stat(system.as_ref(), &mut self.log_dirs, &path)?.map(|stat| stat.kind) {
                 Some(FileKind::File) => log_unlinks.push(index),
                 Some(FileKind::Directory) => self.planned.log_dirs.push(path),
@@ -83,7 +83,7 @@ impl FilesSession {
         let mut bars = Vec::new();
         for dir in self.bars.names() {
             let name = RefName::from_disk(dir);
-            let (_, path) = files.path(name);
+            let (_, path) = files.path(name)?;
             bars.push(change.lock(files.spot(name, &path)?));
         }
         for held in &self.held {
@@ -98,7 +98,7 @@ impl FilesSession {
         self.log_steps(&guards, dirs, &mut change)?;
         for &index in &self.planned.log_unlinks {
             if let (Some(held), Some(guard)) = (self.held.get(index), guard(index)) {
-                let (_, path) = files.log_path(held.name.as_name());
+                let (_, path) = files.log_path(held.name.as_name())?;
                 let place = files.log_spot(held.name.as_name(), &path)?;
                 change.add(guard, Step::Remove { place });
             }
@@ -136,7 +136,7 @@ impl FilesSession {
         let mut by_name = ByName::of(&self.held);
         for append in &self.planned.logs {
             let name = append.name.as_name();
-            let (_, path) = self.files.log_path(name);
+            let (_, path) = self.files.log_path(name)?;
             let len = match log_len(self.files.system.as_ref(), dirs, &path)? {
                 None if !append.create => continue,
                 None => {
