@@ -411,6 +411,12 @@ impl<'q> Expansion<'q> {
 
     /// Moves an update of a symref to the ref that it points to; the symref's reflog gets an entry.
     fn split(&mut self, update: usize, target: RefNameBuf) -> Result<()> {
+        // Git writes what such a name leads to as a path, be it out of the repository.
+        if !is_well_formed(target.as_bytes(), FormatOptions::ONE_LEVEL) {
+            let name = self.name(update);
+            let message = format!("the symref '{name}' points to '{target}', no name of a ref");
+            return self.refuse_lock(update, Reason::Generic, &message);
+        }
         // An expected target cannot be met behind a symref: what is compared in the end is no
         // symref. In `reftable` Git notices already on the way, which gives another reason.
         if self.format == RefFormat::Reftable
