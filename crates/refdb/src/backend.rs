@@ -123,6 +123,12 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
         Ok(Vec::new())
     }
 
+    /// Returns the file in which a ref stands, or its reflog, unless that has the name of the ref.
+    fn file_of(&self, name: RefName<'_>, is_log: bool) -> Result<Option<PathBuf>> {
+        let _ = (name, is_log);
+        Ok(None)
+    }
+
     /// Returns whether a ref from packed-refs without a peeled value is known to be no tag.
     fn is_fully_peeled(&self) -> Result<bool>;
 

@@ -16,16 +16,16 @@ mod tables;
 mod walk;
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use reftable::{HashId, RefRecord, RefValue};
+use reftable::{HashId, LogCursor, RefCursor, RefRecord, RefValue};
 
 use self::cursor::StackCursor;
 use self::session::ReftableSession;
 use self::stack::{Added, Stack};
 use self::tables::{LocalTables, stack_dir};
-pub(crate) use self::tables::{is_table_name, is_unfinished, short_random};
+pub(crate) use self::tables::{is_table_name, is_unfinished, may_be_listed, short_random};
 use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 use super::cursor::{Cursor, ListCursor, OverCursor};
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
@@ -138,6 +138,9 @@ impl Backend for ReftableBackend {
 
     fn read(&self, name: RefName<'_>) -> Result<Option<Ref>> {
         self.journal.for_reading();
+        if !name.may_exist() {
+            return Ok(None);
+        }
         let (place, bare) = self.layout.locate(name);
         let stack = self.stack(&place);
         let snapshot = stack.snapshot()?;
@@ -186,7 +189,7 @@ impl Backend for ReftableBackend {
         self.journal.for_reading();
         let lists = self.for_each_visible(|stack, is_visible| {
             let mut names = logs::names(stack, &*stack.snapshot()?)?;
-            names.retain(|name| is_visible(name.as_bytes()));
+            names.retain(|name| is_visible(name.as_bytes()) && name.as_name().is_well_formed());
             Ok(names)
         })?;
         let mut names: Vec<RefNameBuf> = lists.into_iter().flatten().collect();
@@ -234,6 +237,28 @@ impl Backend for ReftableBackend {
 
     fn log_marks(&self) -> Result<Vec<LogMark>> {
         self.marks()
+    }
+
+    fn file_of(&self, name: RefName<'_>, is_log: bool) -> Result<Option<PathBuf>> {
+        let (place, bare) = self.layout.locate(name);
+        let stack = self.stack(&place);
+        let name = bare.as_bytes();
+        for table in stack.snapshot()?.tables.iter().rev() {
+            let is_there = (|| {
+                if is_log {
+                    let mut logs = LogCursor::new(Arc::clone(table));
+                    logs.seek(name)?;
+                    return Ok(logs.advance()? && logs.record().name == name);
+                }
+                let mut refs = RefCursor::new(Arc::clone(table));
+                refs.seek(name)?;
+                Ok(refs.advance()? && refs.record().name == name)
+            })();
+            if is_there.map_err(|error| stack.format_error(error))? {
+                return Ok(Some(stack.tables.path_of(table.label())));
+            }
+        }
+        Ok(None)
     }
 
     fn mark(&self) -> Result<Mark> {

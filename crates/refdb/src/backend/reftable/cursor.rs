@@ -91,14 +91,20 @@ impl Cursor for StackCursor {
             }
             RefValue::Symref(target) => (TargetRef::Symbolic(RefName::from_disk(target)), None),
         };
-        RefRecord {
+        let mut found = RefRecord {
             name: RefName::from_disk(record.name),
             target,
             peeled,
             packed: false,
             broken: matches!(target, TargetRef::Direct(oid) if oid.is_null()),
             look: self.look,
+        };
+        if found.has_bad_name() {
+            // As in Git, and in files: what has no name of a ref has no value.
+            (found.target, found.peeled) = (TargetRef::Direct(null()), None);
+            found.broken = true;
         }
+        found
     }
 
     fn another(&self) -> Option<Box<dyn Cursor>> {

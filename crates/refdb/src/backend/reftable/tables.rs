@@ -297,6 +297,19 @@ pub(crate) fn is_table_name(name: &str) -> bool {
     })
 }
 
+/// Returns whether a list may name a table so, and the name become a path: it is that of a file in the
+/// stack's own directory, and ends as those of tables do, so that it is no other file of a stack. What
+/// stands before the end is not Git's to read, and any writer's choice.
+pub(crate) fn may_be_listed(name: &str) -> bool {
+    let is_plain = |byte: u8| byte != b'/' && !byte.is_ascii_control();
+    let end = name.len().checked_sub(".ref".len());
+    let end = end
+        .and_then(|at| name.as_bytes().get(at..))
+        .unwrap_or_default();
+    let is_table = end.eq_ignore_ascii_case(b".ref") || end.eq_ignore_ascii_case(b".log");
+    is_table && name.len() <= 255 && !name.starts_with('.') && name.bytes().all(is_plain)
+}
+
 /// Returns whether a file is named like a table that is still being written, by refdb or by Git.
 pub(crate) fn is_unfinished(name: &str) -> bool {
     name.split_once(".temp.")
@@ -462,7 +475,7 @@ fn parse_list(path: &Path, content: &[u8]) -> Result<Vec<String>> {
     for (index, line) in lines.filter(|(_, line)| !line.is_empty()) {
         let name = std::str::from_utf8(line)
             .ok()
-            .filter(|name| is_file_name(name));
+            .filter(|name| may_be_listed(name));
         let Some(name) = name else {
             let what = format_args!("line {} is not the name of a table", index + 1);
             return Err(Error::corrupt(path, what));
@@ -476,14 +489,6 @@ fn parse_list(path: &Path, content: &[u8]) -> Result<Vec<String>> {
         names.push(name.to_owned());
     }
     Ok(names)
-}
-
-/// Returns whether a line of a list is the name of a file in the stack's own directory.
-fn is_file_name(name: &str) -> bool {
-    !name.bytes().any(|byte| byte == b'/' || byte < b' ')
-        && name != "."
-        && name != ".."
-        && name.len() <= 255
 }
 
 /// Returns 32 random bits, as table names carry them.
@@ -590,19 +595,40 @@ mod tests {
     #[test]
     fn a_list_names_files_of_its_own_directory() {
         let parse = |content: &[u8]| parse_list(Path::new("tables.list"), content);
-        assert_eq!(parse(b"a.ref\n\nb.ref\n").unwrap(), ["a.ref", "b.ref"]);
+        let (one, two) = (
+            "0x000000000001-0x000000000002-70a0facc.ref",
+            "00000003-00000004.log",
+        );
+        let list = format!("{one}\n\n{two}\n");
+        assert_eq!(parse(list.as_bytes()).unwrap(), [one, two]);
         assert!(
-            parse(b"a.ref")
+            parse(b"0x1-0x2-3.ref")
                 .unwrap_err()
                 .to_string()
                 .contains("not terminated")
         );
         assert!(
-            parse(b"a.ref\n../b.ref\n")
+            parse(b"0x1-0x2-3.ref\n../0x3-0x4-5.ref\n")
                 .unwrap_err()
                 .to_string()
                 .contains("line 2")
         );
-        assert!(parse(b"a\0.ref\n").is_err());
+        for bad in [
+            "../../x",
+            "/etc/passwd",
+            ".",
+            "..",
+            "tables.list",
+            "tables.list.lock",
+            "HEAD",
+            ".ref",
+            "..ref",
+            "0x1-0x2-3.ref\0",
+            "0x1-0x2-3.ref.lock",
+            "0x1-0x2-3.ref/../../x",
+            &format!("0x1-0x2-{}.ref", "3".repeat(250)),
+        ] {
+            assert!(parse(format!("{bad}\n").as_bytes()).is_err(), "{bad}");
+        }
     }
 }
