@@ -39,10 +39,9 @@ pub(super) fn catch_up(migration: &Migration<'_>, copied: &mut Copied, at: usize
     copied.is_live |= !changed.is_empty();
     write_refs(&one.copy, &changed)?;
     if migration.logs {
-        let marks = one.source.backend().log_marks()?;
-        let keeps = |mark: &LogMark| one.place.keeps(mark.name.as_bytes());
-        let marks: Vec<LogMark> = marks.into_iter().filter(keeps).collect();
-        let names = changed_logs(&one.marks, &marks);
+        let old = std::mem::replace(&mut one.marks, one.source.backend().log_marks()?);
+        one.keep_good_logs(&mut copied.problems)?;
+        let names = changed_logs(&old, &one.marks);
         let mut logs = Vec::with_capacity(names.len());
         for name in names {
             let entries = one.source.log(name.as_name(), LogOrder::OldestFirst)?;
@@ -56,7 +55,6 @@ pub(super) fn catch_up(migration: &Migration<'_>, copied: &mut Copied, at: usize
             copied.is_live = true;
             one.copy.backend().replace_logs(&logs)?;
         }
-        one.marks = marks;
     }
     copied.problems.extend(problems);
     Ok(())
@@ -115,7 +113,7 @@ impl CopiedPlace {
                 self.left.insert(name.to_vec());
                 problems.push(Problem {
                     name: format!("{}{}", self.place.prefix, record.name),
-                    why: why.to_owned(),
+                    why,
                 });
             }
         }

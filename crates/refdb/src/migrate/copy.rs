@@ -10,6 +10,7 @@ use crate::backend::bulk::{Bulk, BulkOptions, LogMark, Mark};
 use crate::backend::cursor::RefRecord;
 use crate::backend::{NewValue, RefFormat};
 use crate::error::{Error, ErrorKind, Result};
+use crate::name::RefName;
 use crate::objects::{Objects, Peeled};
 use crate::oid::ObjectId;
 use crate::store::Store;
@@ -53,6 +54,8 @@ pub(super) struct CopiedPlace {
     pub(super) mark: Mark,
     /// The refs that are left behind.
     pub(super) left: HashSet<Vec<u8>>,
+    /// The reflogs that are left behind for their names.
+    left_logs: HashSet<Vec<u8>>,
 }
 
 impl Copied {
@@ -142,6 +145,7 @@ impl Migration<'_> {
                 dir,
                 marks: Vec::new(),
                 left: HashSet::new(),
+                left_logs: HashSet::new(),
             };
             let names = || Names::new(to, ignore_case);
             self.copy_one(&mut one, names(), names(), &mut copied)?;
@@ -158,13 +162,12 @@ impl Migration<'_> {
         log_names: Names,
         all: &mut Copied,
     ) -> Result<()> {
-        let source = one.source.backend();
         if self.logs {
-            one.marks = source.log_marks()?;
-            one.marks
-                .retain(|mark| one.place.keeps(mark.name.as_bytes()));
+            one.marks = one.source.backend().log_marks()?;
+            one.keep_good_logs(&mut all.problems)?;
             one.marks.sort_by(|low, high| low.name.cmp(&high.name));
         }
+        let source = one.source.backend();
         let longest = one.marks.iter().map(|mark| mark.entries_max).max();
         let fully_peeled = source.is_fully_peeled()? || source.refs_len()? <= PEEL_ALL_MAX;
         let mut bulk = one.copy.backend().bulk(BulkOptions {
@@ -194,9 +197,7 @@ impl Migration<'_> {
             if !one.place.keeps(name) {
                 return Ok(true);
             }
-            let why = broken(&record)
-                .map(str::to_owned)
-                .or_else(|| names.add(name));
+            let why = broken(&record).or_else(|| names.add(name));
             let added = match why {
                 Some(why) => Err(why),
                 None => match peeler.add_to(bulk, &record) {
@@ -208,6 +209,7 @@ impl Migration<'_> {
                 Ok(()) => all.refs += 1,
                 Err(why) => {
                     one.left.insert(name.to_vec());
+                    let why = with_file(&one.source, record.name, false, why, &all.problems)?;
                     all.problems.push(Problem {
                         name: format!("{}{}", one.place.prefix, record.name),
                         why,
@@ -271,12 +273,55 @@ impl Migration<'_> {
     }
 }
 
+impl CopiedPlace {
+    /// Leaves out the reflogs that are kept elsewhere, and those of a bad name, which are problems.
+    pub(super) fn keep_good_logs(&mut self, problems: &mut Vec<Problem>) -> Result<()> {
+        let place = &self.place;
+        self.marks.retain(|mark| place.keeps(mark.name.as_bytes()));
+        let is_bad = |mark: &LogMark| !mark.name.as_name().is_well_formed();
+        for mark in self.marks.iter().filter(|mark| is_bad(mark)) {
+            if self.left_logs.insert(mark.name.as_bytes().to_vec()) {
+                let (log, why) = (mark.name.as_name(), BAD_NAME.to_owned());
+                let why = with_file(&self.source, log, true, why, problems)?;
+                let name = format!("reflog of {}{log}", self.place.prefix);
+                problems.push(Problem { name, why });
+            }
+        }
+        self.marks.retain(|mark| !is_bad(mark));
+        Ok(())
+    }
+}
+
+/// Adds to what is wrong with a name in which file it stands, if the name does not tell.
+fn with_file(
+    source: &Store,
+    name: RefName<'_>,
+    is_log: bool,
+    why: String,
+    problems: &[Problem],
+) -> Result<String> {
+    // Nobody is shown more of them.
+    if problems.len() >= PROBLEMS_SHOWN {
+        return Ok(why);
+    }
+    let file = source.backend().file_of(name, is_log)?;
+    Ok(match file {
+        Some(file) => format!("{why} (in {})", file.display()),
+        None => why,
+    })
+}
+
+const BAD_NAME: &str = "the name is not well-formed";
+
 /// Returns what is wrong with a ref, if it is broken.
-pub(super) fn broken(record: &RefRecord<'_>) -> Option<&'static str> {
-    match (record.has_bad_name(), record.broken) {
-        (true, _) => Some("the name is not well-formed"),
-        (false, true) => Some("the ref is broken"),
-        (false, false) => None,
+pub(super) fn broken(record: &RefRecord<'_>) -> Option<String> {
+    match (record.has_bad_name(), record.broken, &record.target) {
+        (true, ..) => Some(BAD_NAME.to_owned()),
+        (false, true, _) => Some("the ref is broken".to_owned()),
+        (false, false, TargetRef::Symbolic(target)) if !target.is_well_formed() => {
+            Some(format!("the symref points to '{target}', no name of a ref"))
+        }
+        _ => None,
     }
 }
 
