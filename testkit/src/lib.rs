@@ -24,6 +24,7 @@ pub mod clone_like;
 pub mod damage;
 pub mod dialogue;
 pub mod fixture;
+pub mod forge;
 pub mod format;
 pub mod generate;
 pub mod history;

@@ -85,6 +85,9 @@ fn loose() -> Vec<Kind> {
         content("symref: points to no name", odd, |_| {
             "ref: refs/heads/a..b\n".to_owned()
         }),
+        content("symref: leads out of the repository", odd, |_| {
+            "ref: ../../../out\n".to_owned()
+        }),
     ];
     kinds.push(kind("loose ref: a packed one in its way", |subject, _| {
         let packed = subject.path("packed-refs");
@@ -218,6 +221,27 @@ fn packed() -> Vec<Kind> {
             bytes[at + len - 1] = b'~';
             at
         }),
+        kind(
+            "packed-refs: a name that leads out of the repository",
+            |subject, _| {
+                let commit = &subject.repo().objects().commits[0];
+                let at = insert(subject, &format!("{commit} refs/../../../out\n"));
+                Expected::at(subject.path("packed-refs"), at..at + 1)
+            },
+        ),
+        change(
+            "packed-refs: a line twice, with another value",
+            |bytes, _| {
+                let at = middle(bytes);
+                let len = bytes[at..].find_byte(b'\n').expect("more lines") + 1;
+                let mut line = bytes[at..at + len].to_vec();
+                let before = bytes[..at - 1].rfind_byte(b'\n').expect("more lines") + 1;
+                let id = bytes[before..].find_byte(b' ').expect("a record");
+                line[..id].copy_from_slice(&bytes[before..before + id]);
+                bytes.splice(at + len..at + len, line);
+                at + len
+            },
+        ),
         change("packed-refs: a bad peeled value", move |bytes, _| {
             let at = peeled(bytes);
             bytes[at + 5] = b'z';
@@ -296,6 +320,12 @@ fn logs() -> Vec<Kind> {
             let at = bytes.find(b"> ").expect("an address");
             bytes[at + 2] = b'x';
             0
+        }),
+        kind("reflog: bad name", |subject, _| {
+            let path = subject.path("logs/refs/heads/a..b");
+            let content = subject.original(&subject.path("logs/refs/heads/team-0/topic-0"));
+            subject.write(&path, content);
+            Expected::file(path).warning()
         }),
     ]
 }

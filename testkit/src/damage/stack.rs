@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 
-use reftable::{HashId, RefRecord, RefValue, WriteOptions, Writer};
+use reftable::{HashId, RefValue};
 
 use super::corpus::{Expected, Kind, Subject};
 use super::tables::Victim;
+use crate::forge;
 use crate::format::ObjectFormat;
 
 fn kind(name: &str, apply: impl Fn(&Subject) -> Expected + 'static) -> Kind {
@@ -68,6 +69,12 @@ fn lists() -> Vec<Kind> {
             let at = lines[0].len() + 1;
             Expected::at(write_list(subject, &lines), at..at + 1)
         }),
+        kind("list: a file that is no table", |subject| {
+            let mut lines = lines(subject);
+            lines.insert(1, "tables.list".to_owned());
+            let at = lines[0].len() + 1;
+            Expected::at(write_list(subject, &lines), at..at + 1)
+        }),
         kind("list: a table twice", |subject| {
             let mut lines = lines(subject);
             lines.insert(1, lines[0].clone());
@@ -112,7 +119,7 @@ fn folders() -> Vec<Kind> {
             };
             let id = vec![7; hash.len()];
             let record = [(&b"refs/heads/x"[..], RefValue::Direct(&id))];
-            Expected::at(on_top(subject, hash, &record), 4..5)
+            Expected::at(on_top(subject, hash, &record, &[]), 4..5)
         }),
         kind("folder: a lock", |subject| {
             let path = subject.path("reftable/tables.list.lock");
@@ -148,11 +155,16 @@ fn values() -> Vec<Kind> {
             let (name, id, peeled) = make(subject);
             let value = match &peeled {
                 Some(peeled) => RefValue::Peeled { oid: &id, peeled },
-                None if id.starts_with(b"refs/") => RefValue::Symref(&id),
+                None if id.len() != hash(subject).len() => RefValue::Symref(&id),
                 None => RefValue::Direct(&id),
             };
-            let path = on_top(subject, hash(subject), &[(name.as_bytes(), value)]);
+            let path = on_top(subject, hash(subject), &[(name.as_bytes(), value)], &[]);
             Expected::at(path, 0..1)
+        })
+    }
+    fn log(name: &str, of: &'static str) -> Kind {
+        kind(name, move |subject| {
+            Expected::file(on_top(subject, hash(subject), &[], &[of.as_bytes()]))
         })
     }
     fn commit(subject: &Subject) -> Vec<u8> {
@@ -186,6 +198,17 @@ fn values() -> Vec<Kind> {
         value("symref: points to no name", |_| {
             ("refs/heads/odd", b"refs/heads/a..b".to_vec(), None)
         }),
+        value("symref: leads out of the repository", |_| {
+            ("refs/heads/odd", b"../../../out".to_vec(), None)
+        }),
+        value("ref: name that leads out of the repository", |subject| {
+            ("refs/../../../out", commit(subject), None)
+        }),
+        log("reflog: bad name", "refs/heads/a..b"),
+        log(
+            "reflog: name that leads out of the repository",
+            "refs/../../../out",
+        ),
     ]
 }
 
@@ -196,20 +219,14 @@ fn hash(subject: &Subject) -> HashId {
     }
 }
 
-/// Puts a table with these refs on top of the stack; returns its path.
-fn on_top(subject: &Subject, hash: HashId, refs: &[(&[u8], RefValue<'_>)]) -> PathBuf {
-    let mut options = WriteOptions::new(hash);
-    (options.min_update_index, options.max_update_index) = (99, 99);
-    let mut writer = Writer::new(Vec::new(), options).expect("sound options");
-    for &(name, value) in refs {
-        let record = RefRecord {
-            name,
-            update_index: 99,
-            value,
-        };
-        writer.add_ref(record).expect("a record that fits");
-    }
-    let bytes = writer.finish().expect("memory takes everything").sink;
+/// Puts a table with these refs and reflogs on top of the stack; returns its path.
+fn on_top(
+    subject: &Subject,
+    hash: HashId,
+    refs: &[(&[u8], RefValue<'_>)],
+    logs: &[&[u8]],
+) -> PathBuf {
+    let bytes = forge::table(hash, refs, logs);
     let name = "0x000000000063-0x000000000063-12345678.ref";
     let path = subject.path("reftable").join(name);
     subject.write(&path, bytes);

@@ -175,9 +175,13 @@ impl Plan<'_> {
             .and_then(|content| parse_loose(content, format));
         let usable = match &before {
             Some(Target::Direct(oid)) => self.may_hold(&name, *oid)?,
-            Some(Target::Symbolic(to)) => name != b"HEAD" || to.as_bytes().starts_with(b"refs/"),
+            Some(Target::Symbolic(to)) => {
+                let is_name = to.as_name().is_well_formed();
+                is_name && (name != b"HEAD" || to.as_bytes().starts_with(b"refs/"))
+            }
             None => false,
         };
+        let is_symref = matches!(before, Some(Target::Symbolic(_)));
         let (after, from_log) = match before.clone().filter(|_| usable) {
             Some(value) => (Some(value), false),
             None if name == b"HEAD" => {
@@ -185,6 +189,8 @@ impl Plan<'_> {
                 let is_found = found.is_some();
                 (found, is_found)
             }
+            // Its reflog has the values of other refs.
+            None if is_symref => (None, false),
             None => {
                 let logged = self.newest(&name, &self.logged(dir, &name)?)?;
                 (logged.map(Target::Direct), logged.is_some())
@@ -206,7 +212,11 @@ impl Plan<'_> {
             }
             None if name == b"HEAD" => return Ok(()),
             None => {
-                self.note(path, "the value is lost: no reflog has one that exists");
+                let what = match is_symref {
+                    true => "the symref leads to no name of a ref: it is taken away",
+                    false => "the value is lost: no reflog has one that exists",
+                };
+                self.note(path, what);
                 self.steps.push(Step::Remove(path.to_owned()));
             }
         }

@@ -64,6 +64,7 @@ impl Plan<'_> {
         });
         let mut usual = vec![b"refs/heads/main".to_vec(), b"refs/heads/master".to_vec()];
         usual.extend(configured);
+        usual.retain(|name| is_well_formed(name, FormatOptions::FULL));
         usual.sort();
         usual.dedup();
         usual.retain(|name| match (last, value(name)) {

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use bstr::ByteSlice;
 use reftable::{
-    HashId, LogValue, MergedLogs, MergedRefs, RefRecord, RefValue, Table, WriteOptions, Writer,
+    HashId, LogRecord, LogValue, MergedLogs, MergedRefs, RefRecord, RefValue, Table, WriteOptions,
+    Writer,
 };
 
 use super::head::Entry;
 use super::{Options, Plan, Step};
-use crate::backend::reftable::{is_table_name, is_unfinished};
+use crate::backend::reftable::{is_table_name, is_unfinished, may_be_listed};
 use crate::error::{Error, Result};
 use crate::name::{FormatOptions, RefName, is_root_ref, is_well_formed};
 use crate::objects::Peeled;
@@ -99,9 +100,10 @@ impl Plan<'_> {
             }
             fixes.extend(found.map(|found| (head.to_vec(), Some(found))));
         }
-        if !fixes.is_empty() {
+        let logs = bad_logs(&tables);
+        if !(fixes.is_empty() && logs.is_empty()) {
             let index = tables.last().map_or(0, |table| table.max_update_index()) + 1;
-            let bytes = self.table_of(&fixes, index, hash)?;
+            let bytes = self.table_of(&fixes, &logs, index, hash)?;
             self.add(&mut stack, index, index, bytes)?;
         }
         let tables: Vec<_> = stack
@@ -192,7 +194,8 @@ impl Plan<'_> {
             .any(|damage| damage.repair == Repair::RebuildList && damage.file.starts_with(dir));
         let text = list.unwrap_or_default().to_str_lossy();
         if !bad_list {
-            return Ok(text.lines().map(str::to_owned).collect());
+            let names = text.lines().filter(|name| may_be_listed(name));
+            return Ok(names.map(str::to_owned).collect());
         }
         let entries = self.repository.system().read_dir(dir);
         let entries = entries.map_err(|error| Error::io("unable to read", dir, error))?;
@@ -336,6 +339,7 @@ impl Plan<'_> {
         let tables: Option<Vec<_>> = text
             .lines()
             .map(|name| {
+                let name = may_be_listed(name).then_some(name)?;
                 let content = self.repository.system().read(&dir.join(name)).ok()?;
                 Table::open(content).ok().map(Arc::new)
             })
@@ -372,7 +376,13 @@ impl Plan<'_> {
                 RefValue::Peeled { oid, peeled } => {
                     (ObjectId::from_bytes(oid), ObjectId::from_bytes(peeled))
                 }
-                RefValue::Symref(_) | RefValue::Deletion => continue,
+                RefValue::Symref(target) => {
+                    if !is_well_formed(target, FormatOptions::ONE_LEVEL) {
+                        fixes.insert(name, None);
+                    }
+                    continue;
+                }
+                RefValue::Deletion => continue,
             };
             let (Some(oid), peeled) = value else {
                 continue;
@@ -397,7 +407,9 @@ impl Plan<'_> {
             for (name, log) in &logged {
                 let ids: Vec<ObjectId> = log.iter().map(|entry| entry.1).collect();
                 let is_gone = ids.last().is_none_or(ObjectId::is_null);
-                if present.contains(name) || is_gone || !name.starts_with(b"refs/") {
+                let is_name =
+                    name.starts_with(b"refs/") && is_well_formed(name, FormatOptions::FULL);
+                if present.contains(name) || is_gone || !is_name {
                     continue;
                 }
                 if let Some(found) = self.newest(name, &ids)? {
@@ -412,6 +424,7 @@ impl Plan<'_> {
     fn table_of(
         &self,
         fixes: &BTreeMap<Vec<u8>, Option<Target>>,
+        logs: &[(Vec<u8>, u64)],
         index: u64,
         hash: HashId,
     ) -> Result<Vec<u8>> {
@@ -444,6 +457,14 @@ impl Plan<'_> {
             };
             writer.add_ref(record).map_err(failed)?;
         }
+        for (name, update_index) in logs {
+            let record = LogRecord {
+                name,
+                update_index: *update_index,
+                value: LogValue::Deletion,
+            };
+            writer.add_log(record).map_err(failed)?;
+        }
         Ok(writer.finish().map_err(failed)?.sink)
     }
 }
@@ -464,6 +485,19 @@ fn values(tables: &[Arc<Table>]) -> BTreeMap<Vec<u8>, Target> {
         values.extend(target.map(|target| (record.name.to_vec(), target)));
     }
     values
+}
+
+/// Returns the entries of reflogs whose names no ref can have.
+fn bad_logs(tables: &[Arc<Table>]) -> Vec<(Vec<u8>, u64)> {
+    let mut bad = Vec::new();
+    let mut logs = MergedLogs::new(tables.to_vec()).live_only();
+    while let Ok(true) = logs.advance() {
+        let record = logs.record();
+        if !is_well_formed(record.name, FormatOptions::ONE_LEVEL) {
+            bad.push((record.name.to_vec(), record.update_index));
+        }
+    }
+    bad
 }
 
 /// Returns what the reflogs say, oldest entry first.

@@ -231,6 +231,13 @@ impl Deep<'_> {
     }
 }
 
+/// Returns whether something went after it was listed: itself, or a directory above it, which may be a
+/// file by now.
+fn is_gone(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory)
+}
+
 /// Turns a failure of the system into an error that names the file.
 fn unreadable(path: &Path) -> impl Fn(std::io::Error) -> Error + '_ {
     move |error| Error::io("unable to read", path, error)

@@ -1,30 +1,42 @@
 //! Reflogs of the `files` format, line by line.
 
-use std::io;
 use std::path::Path;
 
-use super::{Deep, Repair, unreadable};
+use super::{Deep, Repair, is_gone, unreadable};
 use crate::backend::files::parse_log_line;
 use crate::error::Result;
+use crate::name::{FormatOptions, is_well_formed};
 use crate::system::{FileKind, bytes_to_path};
 
 impl Deep<'_> {
     /// Checks every reflog of a directory.
     pub(super) fn logs(&mut self, dir: &Path) -> Result<()> {
-        self.log_dir(&dir.join("logs"))
+        self.log_dir(&dir.join("logs"), &mut Vec::new())
     }
 
-    fn log_dir(&mut self, dir: &Path) -> Result<()> {
+    fn log_dir(&mut self, dir: &Path, name: &mut Vec<u8>) -> Result<()> {
         let entries = match self.system.read_dir(dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if is_gone(&error) => return Ok(()),
             entries => entries.map_err(unreadable(dir))?,
         };
+        let parent = name.len();
         for entry in entries {
+            name.truncate(parent);
+            name.extend_from_slice(&entry.name);
             let path = dir.join(bytes_to_path(&entry.name));
             match entry.kind {
-                FileKind::Directory => self.log_dir(&path)?,
+                FileKind::Directory => {
+                    name.push(b'/');
+                    self.log_dir(&path, name)?;
+                }
                 FileKind::File | FileKind::Symlink if entry.name.ends_with(b".lock") => {
                     self.leftover(&path);
+                }
+                // On its way from one name to another.
+                FileKind::File if is_moved(&entry.name) => self.log(&path)?,
+                FileKind::File if !is_well_formed(name, FormatOptions::ONE_LEVEL) => {
+                    let what = "no name that a ref can have: nobody reads the reflog";
+                    self.warning(&path, what, Repair::RemoveFile);
                 }
                 FileKind::File => self.log(&path)?,
                 _ => {
@@ -33,12 +45,13 @@ impl Deep<'_> {
                 }
             }
         }
+        name.truncate(parent);
         Ok(())
     }
 
     fn log(&mut self, path: &Path) -> Result<()> {
         let content = match self.system.map(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if is_gone(&error) => return Ok(()),
             content => content.map_err(unreadable(path))?,
         };
         let content = content.as_ref();
@@ -64,4 +77,9 @@ impl Deep<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns whether a reflog is named so that waits, between two names, for its directory.
+fn is_moved(name: &[u8]) -> bool {
+    name.starts_with(b".") && name.ends_with(b".moved")
 }

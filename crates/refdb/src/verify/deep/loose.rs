@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bstr::ByteSlice;
 
-use super::{Deep, Repair, Seen, Source, Value, condition, unreadable};
+use super::{Deep, Repair, Seen, Source, Value, condition, is_gone, unreadable};
 use crate::backend::files::{parse_loose, read_loose_link};
 use crate::commit::{NameKind, is_barrier, name_kind};
 use crate::error::Result;
@@ -44,7 +44,7 @@ impl Deep<'_> {
 
     fn loose_dir(&mut self, index: usize, dir: &Path, name: &mut Vec<u8>) -> Result<()> {
         let entries = match self.system.read_dir(dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if is_gone(&error) => return Ok(()),
             entries => entries.map_err(unreadable(dir))?,
         };
         let parent = name.len();
@@ -98,7 +98,7 @@ impl Deep<'_> {
 
     fn loose_file(&mut self, index: usize, name: &[u8], path: &Path) -> Result<()> {
         let content = match self.system.read(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(error) if is_gone(&error) => {
                 // Deleted meanwhile, unless it is a link that leads nowhere.
                 if self.system.lstat(path).is_ok() {
                     let what = "the link leads nowhere: the ref cannot be read";

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bstr::ByteSlice;
-use reftable::{HashId, MergedLogs, MergedRefs, RefValue, Table};
+use reftable::{HashId, LogCursor, MergedLogs, MergedRefs, RefValue, Table};
 
 use super::{Deep, Repair, Seen, Severity, Source, Value, condition, unreadable};
-use crate::backend::reftable::{is_table_name, is_unfinished};
+use crate::backend::reftable::{is_table_name, is_unfinished, may_be_listed};
 use crate::error::Result;
 use crate::name::{FormatOptions, is_root_ref, is_well_formed};
 use crate::oid::{ObjectFormat, ObjectId};
@@ -79,8 +79,9 @@ impl Deep<'_> {
             };
             let whole = content
                 .lines()
-                .filter(|line| !line.is_empty())
-                .all(|line| self.system.lstat(&dir.join(bytes_to_path(line))).is_ok());
+                .filter_map(|line| line.to_str().ok())
+                .filter(|line| may_be_listed(line))
+                .all(|line| self.system.lstat(&dir.join(line)).is_ok());
             let unchanged = last.as_ref() == Some(&content);
             last = Some(content);
             if whole || unchanged {
@@ -115,13 +116,10 @@ impl Deep<'_> {
         if line == b"\n" {
             return Ok(());
         }
-        let name = text.to_str().ok().filter(|name| !name.contains('/'));
+        let name = text.to_str().ok().filter(|name| may_be_listed(name));
         let (what, repair) = match name {
             _ if !line.ends_with(b"\n") => bad("the last line has no end: the list was cut"),
             None => bad("the line is not the name of a table"),
-            Some(name) if name.bytes().any(|byte| byte < b' ') => {
-                bad("the line is not the name of a table")
-            }
             Some(name) if opened.listed.iter().any(|other| other == name) => {
                 bad("the table is listed twice")
             }
@@ -258,8 +256,20 @@ impl Deep<'_> {
             }));
         }
         let mut logs = MergedLogs::new(tables.to_vec()).live_only();
+        let mut last = Vec::new();
         while let Ok(true) = logs.advance() {
             self.counts.log_entries += 1;
+            let name = logs.record().name;
+            if name != last {
+                last.clear();
+                last.extend_from_slice(name);
+                if !is_well_formed(name, FormatOptions::ONE_LEVEL) {
+                    let file = table_of_log(dir, tables, name);
+                    let name = name.as_bstr();
+                    let what = format!("the reflog of {name}: no name that a ref can have");
+                    self.error(&file, None, what, Repair::RebuildTable);
+                }
+            }
         }
     }
 
@@ -269,6 +279,7 @@ impl Deep<'_> {
         let content = self.system.read(&dir.join("tables.list"));
         let names = content.unwrap_or_default();
         let names = names.lines().filter_map(|line| line.to_str().ok());
+        let names = names.filter(|name| may_be_listed(name));
         let tables: Vec<Arc<Table>> = names
             .filter_map(|name| {
                 let content = self.system.map(&dir.join(name)).ok()?;
@@ -304,6 +315,17 @@ fn place(dir: &Path, tables: &[Arc<Table>], name: &[u8]) -> (PathBuf, Option<u64
         Some((dir.join(table.label()), Some(offset)))
     });
     found.unwrap_or_else(|| (dir.join("tables.list"), None))
+}
+
+/// Returns the newest table in which a reflog has a record.
+fn table_of_log(dir: &Path, tables: &[Arc<Table>], name: &[u8]) -> PathBuf {
+    let has_it = |table: &&Arc<Table>| {
+        let mut logs = LogCursor::new(Arc::clone(table));
+        let is_found = logs.seek(name).and_then(|()| logs.advance());
+        matches!(is_found, Ok(true)) && logs.record().name == name
+    };
+    let found = tables.iter().rev().find(has_it);
+    dir.join(found.map_or("tables.list", |table| table.label()))
 }
 
 /// Returns the update indices that the name of a table says.

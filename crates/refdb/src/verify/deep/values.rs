@@ -136,7 +136,11 @@ impl Deep<'_> {
                     "the symref points to '{}', no name of a ref",
                     first.as_bstr()
                 );
-                self.by_hand(start, &what, advice_for_symref(start));
+                let repair = match start.source {
+                    Source::Table => Repair::RebuildTable,
+                    Source::Loose | Source::Packed(_) => Repair::RewriteRef,
+                };
+                self.of_ref(start, &what, repair);
                 continue;
             }
             let mut name = first.as_slice();

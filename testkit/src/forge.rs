@@ -1,0 +1,88 @@
+//! Tables that no writer makes: with names that no ref can have.
+//!
+//! ```
+//! use refdb_testkit::{Format, forge, forge::RefValue, repo::Repo};
+//!
+//! let repo = Repo::init(Format::REFTABLE_SHA1);
+//! let symref = (&b"refs/heads/s"[..], RefValue::Symref(b"../../x"));
+//! let path = forge::on_top(&repo.git_dir(), repo.format().objects, &[symref], &[]);
+//! assert!(path.starts_with(repo.git_dir().join("reftable")));
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub use reftable::RefValue;
+use reftable::{HashId, LogRecord, LogUpdate, LogValue, RefRecord, WriteOptions, Writer};
+
+use crate::format::ObjectFormat;
+use crate::oracle::{EMAIL, NAME, TIME};
+
+/// An update index above those of any small stack.
+const INDEX: u64 = 99;
+
+/// Puts a table with these refs, and with a reflog of one entry for each of `logs`, on top of the stack
+/// of a repository; both come sorted. Returns its path.
+///
+/// # Panics
+///
+/// If the records do not fit, or there is no stack.
+pub fn on_top(
+    git_dir: &Path,
+    objects: ObjectFormat,
+    refs: &[(&[u8], RefValue<'_>)],
+    logs: &[&[u8]],
+) -> PathBuf {
+    let hash = match objects {
+        ObjectFormat::Sha1 => HashId::Sha1,
+        ObjectFormat::Sha256 => HashId::Sha256,
+    };
+    let dir = git_dir.join("reftable");
+    let list = dir.join("tables.list");
+    let name = format!("0x{INDEX:012x}-0x{INDEX:012x}-12345678.ref");
+    let path = dir.join(&name);
+    fs::write(&path, table(hash, refs, logs)).expect("the table can be written");
+    let lines = fs::read_to_string(&list).expect("a stack has a list");
+    let new = dir.join("tables.list.new");
+    fs::write(&new, format!("{lines}{name}\n")).expect("the list can be written");
+    fs::rename(new, list).expect("the list can be replaced");
+    path
+}
+
+/// Returns the bytes of such a table.
+///
+/// # Panics
+///
+/// If the records do not fit.
+pub fn table(hash: HashId, refs: &[(&[u8], RefValue<'_>)], logs: &[&[u8]]) -> Vec<u8> {
+    let mut options = WriteOptions::new(hash);
+    (options.min_update_index, options.max_update_index) = (INDEX, INDEX);
+    let mut writer = Writer::new(Vec::new(), options).expect("sound options");
+    for &(name, value) in refs {
+        let record = RefRecord {
+            name,
+            update_index: INDEX,
+            value,
+        };
+        writer.add_ref(record).expect("a record that fits");
+    }
+    let (old, new) = (vec![0; hash.len()], vec![7; hash.len()]);
+    for name in logs {
+        let update = LogUpdate {
+            old: &old,
+            new: &new,
+            name: NAME.as_bytes(),
+            email: EMAIL.as_bytes(),
+            time: TIME,
+            tz: 0,
+            message: b"forged\n",
+        };
+        let record = LogRecord {
+            name,
+            update_index: INDEX,
+            value: LogValue::Update(update),
+        };
+        writer.add_log(record).expect("a record that fits");
+    }
+    writer.finish().expect("memory takes everything").sink
+}
