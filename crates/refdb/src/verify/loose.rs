@@ -68,7 +68,7 @@ impl Check<'_, '_> {
                 match self.system.read_dir(&path) {
                     Ok(entries) => self.directory(&path, name, entries)?,
                     // Removed meanwhile, as empty directories are.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) if is_gone(&error) => {}
                     Err(error) => return Err(Error::io("cannot open directory", &path, error)),
                 }
             } else if entry.kind == FileKind::Symlink && is_barrier(self.system, &path) {
@@ -123,7 +123,7 @@ impl Check<'_, '_> {
             FileKind::Symlink => self.link(name, path)?,
             FileKind::File => match self.system.read(path) {
                 Ok(content) => self.content(name, &content),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+                Err(error) if is_gone(&error) => false,
                 Err(error) => return Err(Error::io("cannot read ref file", path, error)),
             },
             _ => {
@@ -141,7 +141,7 @@ impl Check<'_, '_> {
         let bad = self.report.find(name, id, text);
         let text = match self.system.read_link(path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(bad),
+            Err(error) if is_gone(&error) => return Ok(bad),
             Err(error) => return Err(Error::io("cannot read symbolic link", path, error)),
         };
         let parent = path.parent().unwrap_or(Path::new("."));
@@ -239,6 +239,14 @@ impl Check<'_, '_> {
         let bare = name.strip_prefix(self.prefix.as_slice()).unwrap_or(name);
         referent(self.report, name, bare, target)
     }
+}
+
+/// Returns whether something went after it was listed, or its directory, which may be a file by now.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
 }
 
 /// Checks the name that the symref `name` points to.
