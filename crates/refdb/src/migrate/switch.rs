@@ -9,6 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bstr::ByteSlice;
+
 use super::folder::{self, Folder};
 use super::moving;
 use super::place::Place;
@@ -17,6 +19,7 @@ use crate::backend::RefFormat;
 use crate::backend::bulk::{BARRIER, Frozen};
 use crate::commit::suffixed;
 use crate::error::{Error, ErrorKind, Result, io_text};
+use crate::name::{is_path, is_root_ref};
 use crate::oid::ObjectFormat;
 use crate::repository::config::{Config, edit};
 use crate::system::{FileKind, bytes_to_path, remove_empty_tree};
@@ -237,6 +240,18 @@ fn items(
     Ok(items)
 }
 
+/// Returns whether a migration puts something of that name in place: what holds refs or reflogs, in the
+/// common directory or in that of a worktree.
+fn is_item(item: &[u8]) -> bool {
+    let own = item
+        .strip_prefix(b"worktrees/")
+        .and_then(|rest| rest.split_once_str("/"));
+    let name = own.map_or(item, |(_, name)| name);
+    let is_store = matches!(name, b"reftable" | b"logs" | b"packed-refs") || is_root_ref(name);
+    let of_refs = name.strip_prefix(b"refs/");
+    is_path(item) && (is_store || of_refs.is_some_and(|name| !name.contains(&b'/')))
+}
+
 /// Makes sure that nothing is in the way of the new stores but what belongs there: it could be the
 /// only copy of something.
 fn check_free(context: &Context, places: &[Place], items: &[PathBuf], to: RefFormat) -> Result<()> {
@@ -312,10 +327,17 @@ pub(super) fn take_back(context: &Context, folder: &Folder, to: RefFormat) -> Re
         Err(error) if folder::is_absent(&error) => return Ok(()),
         content => content.map_err(|error| Error::io("unable to read", &list, error))?,
     };
-    for item in content
-        .split(|&byte| byte == 0)
-        .filter(|item| !item.is_empty())
-    {
+    let items = content.split(|&byte| byte == 0);
+    let items: Vec<&[u8]> = items.filter(|item| !item.is_empty()).collect();
+    // Nothing is moved for the sake of a list that no migration wrote.
+    if let Some(item) = items.iter().find(|item| !is_item(item)) {
+        let what = format!(
+            "'{}' is nothing that a migration puts in place",
+            item.as_bstr()
+        );
+        return Err(Error::corrupt(&list, what));
+    }
+    for item in items {
         let item = bytes_to_path(item);
         let (there, staged) = (context.common_dir.join(item), stage.join(item));
         if folder::exists(system, &staged)? || !folder::exists(system, &there)? {
@@ -353,4 +375,42 @@ pub(super) fn write_stubs(context: &Context, dir: &Path) -> Result<()> {
     context.write(&dir.join("HEAD"), HEAD_STUB)?;
     context.create_dir(&dir.join("refs"))?;
     context.write(&dir.join("refs/heads"), HEADS_STUB)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_stores_of_refs_are_put_in_place() {
+        for item in [
+            "HEAD",
+            "ORIG_HEAD",
+            "logs",
+            "packed-refs",
+            "reftable",
+            "refs/heads",
+            "worktrees/w/HEAD",
+            "worktrees/w/reftable",
+            "worktrees/w/refs/bisect",
+        ] {
+            assert!(is_item(item.as_bytes()), "{item}");
+        }
+        for item in [
+            "",
+            "/etc/passwd",
+            "../x",
+            "refs/..",
+            "refs/../config",
+            "refs/heads/main",
+            "config",
+            "objects",
+            "worktrees/w",
+            "worktrees/../HEAD",
+            "worktrees/w/gitdir",
+            "worktrees/w/../../logs",
+        ] {
+            assert!(!is_item(item.as_bytes()), "{item}");
+        }
+    }
 }
