@@ -309,6 +309,7 @@ fn same(within: &Within, name: &str) {
         &["show-ref"],
         &["show-ref", "--verify", name],
         &["reflog", "list"],
+        &["refs", "verify"],
     ] {
         let (git, ours) = (within.repo.git(args).run(), refdb(&within.repo, args));
         let first = |out: &Output| out.stderr.lines().next().unwrap_or_default().to_vec();

@@ -22,6 +22,7 @@ use reftable::{
 };
 
 use crate::backend::RefFormat;
+use crate::backend::reftable::may_be_listed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::oid::ObjectId;
 use crate::repository::Repository;
@@ -136,6 +137,10 @@ fn tables(repository: &Repository) -> Result<Vec<Arc<Table>>> {
     let list = list.to_str_lossy();
     let names = list.lines().filter(|name| !name.is_empty());
     let open = |name: &str| {
+        if !may_be_listed(name) {
+            let what = format!("'{name}' is not the name of a table");
+            return Err(Error::corrupt(&dir.join("tables.list"), what));
+        }
         let path = dir.join(name);
         let content = repository.system().map(&path);
         let content = content.map_err(|error| Error::io("cannot open", &path, error))?;

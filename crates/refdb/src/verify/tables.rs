@@ -37,7 +37,7 @@ pub(super) fn check(
         let bare = record.name.as_bytes();
         let name = [prefix.as_slice(), bare].concat();
         match record.target {
-            TargetRef::Direct(oid) if oid.is_null() => {
+            TargetRef::Direct(oid) if oid.is_null() && !record.has_bad_name() => {
                 let text = format!("points to invalid object ID '{oid}'");
                 report.find(&name, MessageId::BadRefOid, text);
             }
