@@ -24,7 +24,7 @@ const DIR: &str = "/r";
 
 fn oid(number: usize, format: ObjectFormat) -> ObjectId {
     let hex = format!("{number:0len$x}", len = format.hex_len());
-    ObjectId::from_hex(hex.as_bytes()).unwrap()
+    ObjectId::from_hex(hex.as_bytes()).expect("no fault")
 }
 
 /// Returns the content of a loose ref.
@@ -44,7 +44,7 @@ fn open_with(system: &SimSystem, format: ObjectFormat, hook: Option<Arc<dyn Hook
         Arc::new(NoObjects),
         options,
     )
-    .unwrap()
+    .expect("no fault")
 }
 
 fn open(system: &SimSystem, format: ObjectFormat) -> Store {
@@ -53,15 +53,17 @@ fn open(system: &SimSystem, format: ObjectFormat) -> Store {
 
 fn write(system: &SimSystem, path: &str, content: &[u8]) {
     let path = Path::new(DIR).join(path);
-    system.create_dir_all(path.parent().unwrap()).unwrap();
-    let mut file = system.create_new(&path, 0o666).unwrap();
-    file.write_all(content).unwrap();
+    system
+        .create_dir_all(path.parent().expect("no fault"))
+        .expect("no fault");
+    let mut file = system.create_new(&path, 0o666).expect("no fault");
+    file.write_all(content).expect("no fault");
 }
 
 fn listed(store: &Store) -> Vec<(String, Option<ObjectId>)> {
-    let mut refs = store.refs().unwrap();
+    let mut refs = store.refs().expect("no fault");
     let mut listed = Vec::new();
-    while let Some(record) = refs.next().unwrap() {
+    while let Some(record) = refs.next().expect("no fault") {
         listed.push((record.name.to_string(), record.target.oid()));
     }
     listed
@@ -69,9 +71,9 @@ fn listed(store: &Store) -> Vec<(String, Option<ObjectId>)> {
 
 fn update(store: &Store, name: &str, to: ObjectId) {
     let mut transaction = store.transaction();
-    let edit = Edit::update(RefName::new(name).unwrap(), to);
-    transaction.add(edit).unwrap();
-    let _ = transaction.commit().unwrap();
+    let edit = Edit::update(RefName::new(name).expect("no fault"), to);
+    transaction.add(edit).expect("no fault");
+    let _ = transaction.commit().expect("no fault");
 }
 
 fn delete(store: &Store, name: &str, expected: Expected<'_>) -> Result<()> {
@@ -81,8 +83,10 @@ fn delete(store: &Store, name: &str, expected: Expected<'_>) -> Result<()> {
 }
 
 fn packed(system: &SimSystem) -> String {
-    let content = system.read(&Path::new(DIR).join("packed-refs")).unwrap();
-    String::from_utf8(content).unwrap()
+    let content = system
+        .read(&Path::new(DIR).join("packed-refs"))
+        .expect("no fault");
+    String::from_utf8(content).expect("no fault")
 }
 
 #[test]
@@ -111,18 +115,18 @@ fn each_ref_is_listed_once_and_packed_once_while_others_rename() {
         for _ in 0..20 {
             let store = open(&system, format);
             assert_eq!(refs(&store), expected);
-            let names = store.log_names().unwrap();
+            let names = store.log_names().expect("no fault");
             let names: Vec<String> = names.iter().map(RefNameBuf::to_string).collect();
             assert_eq!(names.len(), all.len(), "{names:?}");
         }
         let store = open(&system, format);
-        store.optimize(&Optimize::default()).unwrap();
+        store.optimize(&Optimize::default()).expect("no fault");
         let content = packed(&system);
         let lines = expected
             .iter()
-            .map(|(name, oid)| format!("{} {name}\n", oid.unwrap()));
+            .map(|(name, oid)| format!("{} {name}\n", oid.expect("no fault")));
         let lines: String = lines.collect();
-        assert_eq!(content.split_once('\n').unwrap().1, lines);
+        assert_eq!(content.split_once('\n').expect("no fault").1, lines);
         assert_eq!(refs(&store), expected);
     }
 }
@@ -145,7 +149,7 @@ fn twice(format: ObjectFormat, header: &str) -> SimSystem {
     write(&system, "HEAD", b"ref: refs/heads/main\n");
     system
         .create_dir_all(&Path::new(DIR).join("refs/heads"))
-        .unwrap();
+        .expect("no fault");
     system
 }
 
@@ -167,8 +171,13 @@ fn a_ref_that_is_packed_twice_is_one_ref() {
             let mut found = listed(&store);
             found.retain(|(name, _)| name != "HEAD");
             assert_eq!(found, expected);
-            let read = store.read(RefName::new("refs/heads/b").unwrap()).unwrap();
-            assert_eq!(read.unwrap().target, Target::Direct(oid(2, format)));
+            let read = store
+                .read(RefName::new("refs/heads/b").expect("no fault"))
+                .expect("no fault");
+            assert_eq!(
+                read.expect("no fault").target,
+                Target::Direct(oid(2, format))
+            );
         }
     }
 }
@@ -181,7 +190,7 @@ fn no_change_of_a_ref_that_is_packed_twice_is_lost() {
             let system = twice(format, header);
             let store = open(&system, format);
             let old = Expected::Oid(oid(2, format));
-            delete(&store, "refs/heads/b", old).unwrap();
+            delete(&store, "refs/heads/b", old).expect("no fault");
             assert!(
                 !packed(&system).contains("refs/heads/b"),
                 "{}",
@@ -189,7 +198,7 @@ fn no_change_of_a_ref_that_is_packed_twice_is_lost() {
             );
             // What is carried is carried once.
             assert_eq!(packed(&system).matches("refs/heads/c").count(), 1);
-            delete(&store, "refs/heads/c", Expected::Any).unwrap();
+            delete(&store, "refs/heads/c", Expected::Any).expect("no fault");
             let left: Vec<_> = listed(&store).into_iter().map(|(name, _)| name).collect();
             assert!(left.iter().all(|name| name != "refs/heads/c"), "{left:?}");
             assert!(!packed(&system).contains("refs/heads/c"));
@@ -197,7 +206,7 @@ fn no_change_of_a_ref_that_is_packed_twice_is_lost() {
             let system = twice(format, header);
             let store = open(&system, format);
             update(&store, "refs/heads/b", oid(9, format));
-            store.optimize(&Optimize::default()).unwrap();
+            store.optimize(&Optimize::default()).expect("no fault");
             let content = packed(&system);
             assert_eq!(content.matches("refs/heads/b\n").count(), 1, "{content}");
             assert!(content.contains(&format!("{} refs/heads/b\n", oid(9, format))));
@@ -225,8 +234,8 @@ impl Hook for Replace {
         let is_prune = line.split(' ').nth(1) == Some(null.as_str());
         if step == Step::Preparing && is_prune && line.contains("refs/heads/a/b") {
             let dir = Path::new(DIR).join("refs/heads/a");
-            self.system.remove_file(&dir.join("b")).unwrap();
-            self.system.remove_dir(&dir).unwrap();
+            self.system.remove_file(&dir.join("b")).expect("no fault");
+            self.system.remove_dir(&dir).expect("no fault");
             if self.by_file {
                 let content = direct(oid(7, self.format));
                 write(&self.system, "refs/heads/a", &content);
@@ -251,7 +260,7 @@ fn packing_goes_on_where_a_directory_went_or_became_a_ref() {
                 by_file,
             };
             let store = open_with(&system, format, Some(Arc::new(hook)));
-            store.optimize(&Optimize::default()).unwrap();
+            store.optimize(&Optimize::default()).expect("no fault");
             let c = Path::new(DIR).join("refs/heads/c");
             assert!(system.lstat(&c).is_err(), "it was not pruned");
         }
@@ -273,14 +282,14 @@ fn no_ref_is_met_twice_or_missed_on_a_busy_tmpfs() {
     });
     let format = ObjectFormat::Sha1;
     let heads = temp.path().join("refs/heads");
-    fs::create_dir_all(&heads).unwrap();
-    fs::write(temp.path().join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    fs::create_dir_all(&heads).expect("no fault");
+    fs::write(temp.path().join("HEAD"), "ref: refs/heads/main\n").expect("no fault");
     let names: Vec<String> = (0..200)
         .map(|number| format!("topic-{number:03}"))
         .collect();
     let content = direct(oid(1, format));
     for name in &names {
-        fs::write(heads.join(name), &content).unwrap();
+        fs::write(heads.join(name), &content).expect("no fault");
     }
     let open = || {
         let options = Options::simulated(format);
@@ -293,7 +302,7 @@ fn no_ref_is_met_twice_or_missed_on_a_busy_tmpfs() {
             Arc::new(NoObjects),
             options,
         )
-        .unwrap()
+        .expect("no fault")
     };
     let full = names.iter().map(|name| format!("refs/heads/{name}"));
     let expected: Vec<String> = full.collect();
@@ -308,8 +317,8 @@ fn no_ref_is_met_twice_or_missed_on_a_busy_tmpfs() {
                         break;
                     }
                     let lock = heads.join(format!("{name}.lock"));
-                    fs::write(&lock, content).unwrap();
-                    fs::rename(&lock, heads.join(name)).unwrap();
+                    fs::write(&lock, content).expect("no fault");
+                    fs::rename(&lock, heads.join(name)).expect("no fault");
                 }
             });
         }
@@ -325,8 +334,8 @@ fn no_ref_is_met_twice_or_missed_on_a_busy_tmpfs() {
     });
     assert!(listings > 0);
     // Nobody holds a lock any more: all of them are packed, each once.
-    open().optimize(&Optimize::default()).unwrap();
-    let content = fs::read_to_string(temp.path().join("packed-refs")).unwrap();
+    open().optimize(&Optimize::default()).expect("no fault");
+    let content = fs::read_to_string(temp.path().join("packed-refs")).expect("no fault");
     assert_eq!(content.lines().count(), 1 + names.len());
 }
 

@@ -16,6 +16,7 @@
 //! 4. A `<file>.lock.lock` exists only while its lock does. Where a power failure took the lock alone,
 //!    it goes when it is in somebody's way ([`sweep`]).
 
+mod encoding;
 mod hold;
 mod home;
 pub(crate) mod journal;
@@ -28,7 +29,7 @@ mod watch;
 
 pub(crate) use hold::Holder;
 pub(crate) use home::Home;
-pub(crate) use journal::{Becomes, Change, Journal, View};
+pub(crate) use journal::{Becomes, Change, Journal, View, recover, recover_unseen};
 pub(crate) use lock::LockFile;
 pub(crate) use place::{Place, Roots};
 pub(crate) use step::{MANY_MIN, Step, sync};
@@ -101,7 +102,7 @@ pub(crate) fn value_path(path: &Path) -> PathBuf {
         return suffixed(path, ".lock");
     }
     // No room for all of it: the checksum makes up for what is left out, and no ref has a `~`.
-    let sum = format!("~{:016x}.lock", journal::checksum(name));
+    let sum = format!("~{:016x}.lock", encoding::checksum(name));
     let start = name.get(..NAME_MAX - sum.len()).unwrap_or_default();
     path.with_file_name(suffixed(bytes_to_path(start), &sum))
 }

@@ -418,6 +418,18 @@ pub fn finish_interrupted(repository: &Repository) -> Result<Vec<String>> {
 }
 
 fn clear_up(context: &Context) -> Result<Option<recover::Found>> {
+    if !folder::is_there(context)? {
+        return Ok(None);
+    }
+    // What lies there may have been made by anybody: nothing in it leads out of the repository.
+    let dir = &context.common_dir;
+    let beneath = context.system.beneath(dir);
+    let context = &Context {
+        system: beneath.map_err(|error| Error::io("unable to open", dir, error))?,
+        objects: Arc::clone(&context.objects),
+        options: context.options.clone(),
+        common_dir: dir.clone(),
+    };
     let Some(folder) = Folder::left(context)? else {
         return Ok(None);
     };

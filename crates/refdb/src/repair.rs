@@ -33,6 +33,7 @@ use std::path::{Path, PathBuf};
 use bstr::{BString, ByteSlice};
 
 use crate::backend::RefFormat;
+use crate::commit::{Home, recover_unseen};
 use crate::error::Result;
 use crate::objects::{ObjectKind, Objects};
 use crate::oid::ObjectId;
@@ -129,6 +130,17 @@ impl Plan<'_> {
 /// Returns whether a file can be read for what it says: a pipe would have to be waited for.
 fn has_content(kind: FileKind) -> bool {
     matches!(kind, FileKind::File | FileKind::Symlink)
+}
+
+/// Finishes a transaction that was committed and whose process may have ended, where that cannot be
+/// told: for a person who says that no process is at work in the repository.
+///
+/// # Errors
+/// `Corrupt` when something else has the place of the journal; `Io`.
+pub fn finish_unseen(repository: &Repository) -> Result<()> {
+    let options = repository.store().options();
+    let home = Home::new(repository.system(), repository.common_dir(), options);
+    recover_unseen(&home)
 }
 
 /// Plans the repair of everything that the deep check finds.

@@ -318,6 +318,4 @@ impl Backend for FilesBackend {
 #[cfg(test)]
 mod damage_tests;
 #[cfg(test)]
-mod sync_tests;
-#[cfg(test)]
 mod tests;

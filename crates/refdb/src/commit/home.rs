@@ -55,7 +55,7 @@ impl Home {
 
     /// Returns whether what a file says may be done: only if its owner may write in the repository
     /// anyway.
-    pub(super) fn trusts(&self, file: &Stat) -> bool {
+    pub(crate) fn trusts(&self, file: &Stat) -> bool {
         let user = self.system.user_id();
         let is_owners = || {
             let dir = self.journal_dir().ok();

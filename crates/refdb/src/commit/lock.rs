@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::hold::{Hold, Holder};
 use super::takeover::BARRIER;
-use super::{LockOptions, journal, lock_path, pid_path, remove_if_there, value_path};
+use super::{LockOptions, encoding, lock_path, pid_path, remove_if_there, value_path};
 use crate::options::SharedRepository;
 use crate::system::{GUARDED_MODE, System, WriteFile};
 
@@ -245,8 +245,8 @@ impl LockFile {
             self.value = Some(file);
         }
         self.written = match before {
-            Written::Nothing => Written::Content(journal::checksum(content)),
-            Written::Content(sum) => Written::Content(journal::checksum_after(sum, content)),
+            Written::Nothing => Written::Content(encoding::checksum(content)),
+            Written::Content(sum) => Written::Content(encoding::checksum_after(sum, content)),
             Written::Unseen => Written::Unseen,
         };
         Ok(())

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::journal::checksum;
+use super::encoding::checksum;
 use super::place::{Place, Roots, Spot};
 use super::{lock_path, remove_if_there, value_path};
 use crate::error::{Error, Result};

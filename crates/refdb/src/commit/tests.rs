@@ -278,7 +278,7 @@ fn only_what_was_made_here_is_a_journal() {
         let body = &content[..content.len() - 21];
         [
             body,
-            format!("end\0{:016x}\0", journal::checksum(body)).as_bytes(),
+            format!("end\0{:016x}\0", encoding::checksum(body)).as_bytes(),
         ]
         .concat()
     };

@@ -19,6 +19,8 @@ use crate::system::{FileKind, Guard, System, bytes_to_path};
 
 /// The folder of a running migration.
 const NAME: &str = "refdb-migration";
+/// What says in it for which repository it was made.
+const MARK: &str = "made-for";
 /// The folder of old refs that are kept.
 const KEPT: &str = "refdb-kept";
 /// What the copy of a dry run is called, before six characters of its own.
@@ -58,6 +60,7 @@ impl Folder {
                 made => made?,
             }
             if let Some(folder) = Folder::hold(context)? {
+                folder.sign(context)?;
                 return Ok(folder);
             }
             system.sleep(PAUSE);
@@ -71,10 +74,48 @@ impl Folder {
     /// Opens the folder that a migration left whose process has ended; `None` if there is none, or
     /// if somebody has it.
     pub(super) fn left(context: &Context) -> Result<Option<Folder>> {
-        if !exists(context.system.as_ref(), &context.common_dir.join(NAME))? {
+        if !is_there(context)? {
             return Ok(None);
         }
-        Folder::hold(context)
+        let folder = Folder::hold(context)?;
+        folder.map_or(Ok(None), |folder| {
+            folder.check(context)?;
+            Ok(Some(folder))
+        })
+    }
+
+    /// Says in the folder for which repository it was made.
+    fn sign(&self, context: &Context) -> Result<()> {
+        let path = self.path.join(MARK);
+        match exists(context.system.as_ref(), &path)? {
+            true => Ok(()),
+            false => context.write(&path, self.mark(context)?.as_bytes()),
+        }
+    }
+
+    fn mark(&self, context: &Context) -> Result<String> {
+        let ino = |dir: &Path| {
+            let stat = context.system.stat(dir);
+            stat.map(|stat| stat.ino)
+                .map_err(|error| Error::io("unable to read", dir, error))
+        };
+        let (dir, own) = (ino(&self.common_dir)?, ino(&self.path)?);
+        Ok(format!("refdb migration\n{dir} {own}\n"))
+    }
+
+    /// Makes sure that a migration of this repository made the folder: one that somebody brought along
+    /// would have refs moved and removed.
+    fn check(&self, context: &Context) -> Result<()> {
+        let system = context.system.as_ref();
+        if list(system, &self.path)?.is_empty() {
+            return Ok(());
+        }
+        let mark = system.read_at_most(&self.path.join(MARK), 256);
+        let expected = self.mark(context)?;
+        if mark.is_ok_and(|mark| mark == expected.as_bytes()) {
+            return Ok(());
+        }
+        Err(foreign(&self.path))
     }
 
     /// Takes the folder for this process, if it is there and nobody has it.
@@ -119,7 +160,12 @@ impl Folder {
     /// Removes everything but the folder itself. The journal goes last.
     pub(super) fn clear(&self, system: &dyn System) -> Result<()> {
         let mut entries = list(system, &self.path)?;
-        entries.sort_by_key(|entry| entry.name == b"journal");
+        // What the folder is goes last.
+        entries.sort_by_key(|entry| match entry.name.as_slice() {
+            b"journal" => 1,
+            name if name == MARK.as_bytes() => 2,
+            _ => 0,
+        });
         for entry in &entries {
             remove(
                 system,
@@ -165,6 +211,29 @@ impl Folder {
         context.sync_dir(&self.common_dir)?;
         Ok(Some(kept))
     }
+}
+
+/// Returns whether a migration left its folder, which may be cleared up here.
+///
+/// # Errors
+/// `Corrupt` when something else has its place.
+pub(super) fn is_there(context: &Context) -> Result<bool> {
+    let path = context.common_dir.join(NAME);
+    match context.system.lstat(&path) {
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) => Err(Error::io("unable to read", &path, error)),
+        Ok(stat) if stat.kind != FileKind::Directory => Err(foreign(&path)),
+        Ok(stat) => Ok(context.home().trusts(&stat)),
+    }
+}
+
+fn foreign(path: &Path) -> Error {
+    let path = path.display();
+    let message = format!(
+        "'{path}' is left alone: no migration of this repository made it. See what it is, and move it \
+         away"
+    );
+    Error::new(ErrorKind::Corrupt, message)
 }
 
 /// Returns what is known of the old refs that are kept, if any are.

@@ -293,7 +293,12 @@ impl OpenOptions {
         };
 
         let real_git_dir = paths::real(system, &git_dir).unwrap_or_else(|_| git_dir.clone());
-        let branch = || branch_of_head(&open_store(Options::new(format.objects)).ok()?);
+        let recovers = found != Found::Bare || !ownership::is_in_work_tree(system, &git_dir);
+        let branch = || {
+            let mut options = Options::new(format.objects);
+            options.recovers = recovers;
+            branch_of_head(&open_store(options).ok()?)
+        };
         let config = Sources {
             system,
             environment: &self.environment,
@@ -317,6 +322,7 @@ impl OpenOptions {
             bare,
             &mut warnings,
         )?;
+        options.recovers = recovers;
         let config = Arc::new(config);
         options.committer = {
             let (system, config) = (Arc::clone(&self.system), Arc::clone(&config));

@@ -29,11 +29,12 @@ mod copy;
 mod crash;
 mod disk;
 mod fault;
+mod file;
 mod restless;
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,12 +45,13 @@ use rustix::io::Errno;
 pub use crash::{Content, Crash, Names};
 pub use fault::{Failure, Fault, Op};
 
-use super::beneath::{Below, Beneath, Narrow};
+use super::beneath::Beneath;
 use super::{
     Bytes, FileKind, GUARDED_MODE, Guard, GuardedFile, ProcessIdentity, ProcessState, ReadFile,
     Scan, Stat, System, WriteFile,
 };
 use disk::{Disk, Ino, NameChange, Node};
+use file::{SimFile, SimGuard, boxed};
 use restless::Restless;
 
 /// One process on a simulated disk.
@@ -285,135 +287,6 @@ impl SimSystem {
 }
 
 /// An open file: it stays what it is when its name goes.
-impl Narrow for SimSystem {
-    type Root = PathBuf;
-
-    fn root(&self, path: &Path) -> io::Result<PathBuf> {
-        self.reading("beneath", path)?.existing(path, true)?;
-        Ok(path.to_owned())
-    }
-
-    fn narrow(
-        &self,
-        root: &PathBuf,
-        paths: &[Below<'_>],
-        no_link: bool,
-    ) -> io::Result<Arc<dyn System>> {
-        let disk = self.disk();
-        for below in paths {
-            let mut path = root.clone();
-            for part in below.rest.components() {
-                path.push(part);
-                let found = disk.find(&path, false)?;
-                let node = found.ino.map(|ino| disk.inode(ino)).transpose()?;
-                let is_link = node.is_some_and(|inode| matches!(inode.node, Node::Symlink(_)));
-                if is_link && (no_link || path != below.whole) {
-                    return Err(Errno::LOOP.into());
-                }
-            }
-        }
-        drop(disk);
-        Ok(Arc::new(self.clone()))
-    }
-}
-
-struct SimFile {
-    system: SimSystem,
-    path: PathBuf,
-    ino: Ino,
-    /// There while this process has the file for itself.
-    _guard: Option<SimGuard>,
-}
-
-/// A directory or file that a process has for itself.
-struct SimGuard {
-    disk: Arc<Mutex<Disk>>,
-    ino: Ino,
-    process: (u32, u64),
-}
-
-fn boxed(guard: Option<SimGuard>) -> Option<Guard> {
-    guard.map(|guard| Box::new(guard) as Guard)
-}
-
-impl Drop for SimGuard {
-    fn drop(&mut self) {
-        let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
-        disk.machine.unguard(self.ino, self.process);
-    }
-}
-
-impl Write for SimFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let (mut disk, limit) = self.system.begin("write", &self.path, true)?;
-        let part = bytes.get(..limit).unwrap_or(bytes);
-        disk.append(self.ino, part)?;
-        Ok(part.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl WriteFile for SimFile {
-    fn sync(&mut self) -> io::Result<()> {
-        let mut disk = self.system.changing("sync", &self.path)?;
-        if disk.lies {
-            return Ok(());
-        }
-        disk.sync_content(self.ino)
-    }
-
-    fn set_modified(&mut self, at: Duration) -> io::Result<()> {
-        let mut disk = self.system.changing("set_modified", &self.path)?;
-        let clock = disk.clock;
-        let inode = disk.inode_mut(self.ino)?;
-        inode.mtime = at;
-        inode.ctime = clock;
-        Ok(())
-    }
-}
-
-impl GuardedFile for SimFile {
-    fn is_certain(&self) -> bool {
-        !self.system.disk().is_shared
-    }
-
-    fn reveal(&mut self) -> io::Result<()> {
-        // Who may read what is not simulated.
-        Ok(())
-    }
-
-    fn stat(&self) -> io::Result<Stat> {
-        self.system.reading("fstat", &self.path)?.stat(self.ino)
-    }
-
-    fn unguard(&mut self) -> io::Result<()> {
-        let mut disk = self.system.changing("unguard", &self.path)?;
-        disk.inode_mut(self.ino)?.mode &= !GUARDED_MODE;
-        Ok(())
-    }
-}
-
-impl ReadFile for SimFile {
-    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let disk = self.system.reading("read_at", &self.path)?;
-        let content = disk.content(self.ino)?;
-        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
-        let rest = content.get(offset..).unwrap_or_default();
-        let count = rest.len().min(buffer.len());
-        if let (Some(to), Some(from)) = (buffer.get_mut(..count), rest.get(..count)) {
-            to.copy_from_slice(from);
-        }
-        Ok(count)
-    }
-
-    fn stat(&self) -> io::Result<Stat> {
-        self.system.reading("fstat", &self.path)?.stat(self.ino)
-    }
-}
-
 /// The content of a file as it was when it was mapped.
 struct Mapped(Arc<Vec<u8>>);
 

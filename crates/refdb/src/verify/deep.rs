@@ -31,6 +31,7 @@ use bstr::BString;
 
 use super::Severity;
 use crate::backend::RefFormat;
+use crate::commit::{Home, recover};
 use crate::error::{Error, Result};
 use crate::repository::{Repository, Worktree};
 use crate::system::System;
@@ -176,6 +177,7 @@ pub fn deep(repository: &Repository, on: &mut dyn FnMut(&Damage)) -> Result<Coun
         let layout = repository.worktree_layout(worktree)?;
         check.dirs.push(layout.worktree_dir().to_owned());
     }
+    check.journal();
     for index in 0..check.dirs.len() {
         check.head(&check.dir(index))?;
         match repository.ref_format() {
@@ -199,6 +201,17 @@ impl Deep<'_> {
             self.packed_refs(&dir)?;
         }
         self.logs(&dir)
+    }
+
+    /// Reports what has the place of the journal and is none, or cannot be finished.
+    fn journal(&mut self) {
+        let options = self.repository.store().options();
+        let dir = self.repository.common_dir();
+        let home = Home::new(self.repository.system(), dir, options);
+        if let Some(error) = recover(&home).error {
+            let path = dir.join("refdb.journal");
+            self.error(&path, None, error.to_string(), Repair::ByHand);
+        }
     }
 
     /// Reports damage: what is lost or wrong.

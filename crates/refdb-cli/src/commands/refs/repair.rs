@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use refdb::repair::{Options, Plan, plan};
+use refdb::repair::{Options, Plan, finish_unseen, plan};
 use refdb::{Repository, Target};
 
 use super::deep;
@@ -57,6 +57,9 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         return Err(SPEC.misuse());
     }
     let repository = context.damaged_repository()?;
+    if options.remove_locks && !dry_run {
+        finish_unseen(repository)?;
+    }
     let plan = Waiting::during("Looking for damage", || plan(repository, options))?;
     let most = match std::io::stdout().is_terminal() {
         true => SHOWN_MAX,

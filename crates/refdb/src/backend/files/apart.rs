@@ -15,18 +15,55 @@ use std::path::Path;
 
 use super::publish::BATCH_MIN;
 use super::session::{FilesSession, Held};
-use crate::backend::Locked;
+use crate::backend::{Locked, Refusal};
 use crate::beside::{HALVES_MIN, both};
-use crate::error::Result;
+use crate::error::{Reason, Result};
 use crate::name::{RefName, is_per_worktree};
 
 /// Names to be locked, each with its position among those that were asked for.
 pub(super) type Names<'n> = Vec<(RefName<'n>, Option<usize>)>;
 
 impl FilesSession {
+    /// Locks names that are in the order of locks, and those above them that need it.
+    pub(super) fn lock_in_order(
+        &mut self,
+        names: &[RefName<'_>],
+        stop_at_refusal: bool,
+        answer: &mut dyn FnMut(usize, Locked),
+    ) -> Result<()> {
+        let Some(all) = self.with_parents(names)? else {
+            return self.lock_all(names, stop_at_refusal, false, answer);
+        };
+        let all_names: Vec<RefName<'_>> = all.iter().map(|(name, _)| *name).collect();
+        let mut refused: Vec<(RefName<'_>, Refusal)> = Vec::new();
+        self.lock_all(&all_names, stop_at_refusal, true, &mut |at, locked| {
+            let Some((name, asked)) = all.get(at) else {
+                return;
+            };
+            match (asked, locked) {
+                (Some(asked), Locked::Missing) => {
+                    let above = refused.iter().find(|(above, _)| is_below(*name, *above));
+                    let refusal = above.map(|(_, refusal)| refusal.clone());
+                    answer(*asked, refusal.map_or(Locked::Missing, Locked::Refused));
+                }
+                (Some(asked), locked) => answer(*asked, locked),
+                (None, Locked::Behind) => {
+                    let next = all.get(at..).into_iter().flatten();
+                    let next = next.filter_map(|(_, asked)| *asked).next();
+                    answer(next.unwrap_or(0), Locked::Behind);
+                }
+                // Somebody else has it: nothing can be made below.
+                (None, Locked::Refused(refusal)) if refusal.reason == Reason::CreateExists => {
+                    refused.push((*name, refusal));
+                }
+                (None, _) => {}
+            }
+        })
+    }
+
     /// Adds to `names`, which are in the order of locks, those above them, if they may be written into
     /// packed-refs; `None` if they are not.
-    pub(super) fn with_parents<'n>(&mut self, names: &[RefName<'n>]) -> Result<Option<Names<'n>>> {
+    fn with_parents<'n>(&mut self, names: &[RefName<'n>]) -> Result<Option<Names<'n>>> {
         let count = match names.len() {
             0..BATCH_MIN => return Ok(None),
             _ => names.iter().filter(|name| is_shared(**name)).count(),
@@ -120,6 +157,12 @@ impl FilesSession {
         }
         Ok(())
     }
+}
+
+/// Returns whether one name lies below the other.
+fn is_below(name: RefName<'_>, above: RefName<'_>) -> bool {
+    let rest = name.as_bytes().strip_prefix(above.as_bytes());
+    rest.is_some_and(|rest| rest.starts_with(b"/"))
 }
 
 /// Returns whether a ref may be packed, by its name.

@@ -299,24 +299,6 @@ impl FilesSession {
         Ok(Published::Done { afterwards })
     }
 
-    /// Makes a plan visible that the journal has committed.
-    fn carry_out_journal(&mut self, journal: Journal, afterwards: &mut Vec<Error>) -> Result<()> {
-        let dirs = match journal.take() {
-            Ok(dirs) => dirs,
-            Err(error) => {
-                self.leave(journal);
-                return Err(committed_in_part(error));
-            }
-        };
-        if self.files.options.fsync {
-            afterwards.extend(journal.sync(&dirs).err());
-        }
-        self.note_taken();
-        self.remove_log_dirs(afterwards);
-        afterwards.extend(journal.end().err());
-        Ok(())
-    }
-
     /// Makes a plan visible that takes one step, or has an order of its own.
     fn carry_out_alone(&mut self, afterwards: &mut Vec<Error>) -> Result<()> {
         let mut sync = BTreeSet::new();
@@ -336,36 +318,8 @@ impl FilesSession {
         Ok(())
     }
 
-    /// Notes what the steps of the journal have done.
-    fn note_taken(&mut self) {
-        for &index in &self.planned.renames {
-            if let Some(held) = self.held.get_mut(index) {
-                held.loose = true;
-                if let Some(lock) = &mut held.lock {
-                    lock.was_placed();
-                }
-            }
-        }
-        for &index in &self.planned.unlinks {
-            if let Some(held) = self.held.get_mut(index) {
-                held.loose = false;
-            }
-        }
-        for &index in &self.planned.log_unlinks {
-            if let Some(held) = self.held.get(index)
-                && let Ok((base, _)) = self.files.log_path(held.name.as_name())
-            {
-                let (_, bare) = self.files.layout.locate(held.name.as_name());
-                self.empty_dirs.add_parent(&base, bare.as_bytes());
-            }
-        }
-        if let Some(packed) = &mut self.planned.packed {
-            packed.was_placed(&self.files.packed);
-        }
-    }
-
     /// Removes what has the place of reflogs and is none.
-    fn remove_log_dirs(&mut self, afterwards: &mut Vec<Error>) {
+    pub(super) fn remove_log_dirs(&mut self, afterwards: &mut Vec<Error>) {
         for path in std::mem::take(&mut self.planned.log_dirs) {
             // It stays, and stands for no reflog.
             let removed = self.files.system.remove_file(&path).err();
@@ -403,7 +357,7 @@ impl FilesSession {
     }
 
     /// Leaves everything as it is, for whoever comes after this process.
-    fn leave(&mut self, journal: Journal) {
+    pub(super) fn leave(&mut self, journal: Journal) {
         journal.leave();
         self.files.packed.forget();
         for held in self.held.drain(..) {

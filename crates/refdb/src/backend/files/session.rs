@@ -336,12 +336,6 @@ fn name_conflict(name: RefName<'_>, existing: &[u8]) -> Refusal {
     }
 }
 
-/// Returns whether one name lies below the other.
-fn is_below(name: RefName<'_>, above: RefName<'_>) -> bool {
-    let rest = name.as_bytes().strip_prefix(above.as_bytes());
-    rest.is_some_and(|rest| rest.starts_with(b"/"))
-}
-
 impl Session for FilesSession {
     fn lock(
         &mut self,
@@ -442,45 +436,8 @@ impl Session for FilesSession {
 }
 
 impl FilesSession {
-    /// Locks names that are in the order of locks, and those above them that need it.
-    fn lock_in_order(
-        &mut self,
-        names: &[RefName<'_>],
-        stop_at_refusal: bool,
-        answer: &mut dyn FnMut(usize, Locked),
-    ) -> Result<()> {
-        let Some(all) = self.with_parents(names)? else {
-            return self.lock_all(names, stop_at_refusal, false, answer);
-        };
-        let all_names: Vec<RefName<'_>> = all.iter().map(|(name, _)| *name).collect();
-        let mut refused: Vec<(RefName<'_>, Refusal)> = Vec::new();
-        self.lock_all(&all_names, stop_at_refusal, true, &mut |at, locked| {
-            let Some((name, asked)) = all.get(at) else {
-                return;
-            };
-            match (asked, locked) {
-                (Some(asked), Locked::Missing) => {
-                    let above = refused.iter().find(|(above, _)| is_below(*name, *above));
-                    let refusal = above.map(|(_, refusal)| refusal.clone());
-                    answer(*asked, refusal.map_or(Locked::Missing, Locked::Refused));
-                }
-                (Some(asked), locked) => answer(*asked, locked),
-                (None, Locked::Behind) => {
-                    let next = all.get(at..).into_iter().flatten();
-                    let next = next.filter_map(|(_, asked)| *asked).next();
-                    answer(next.unwrap_or(0), Locked::Behind);
-                }
-                // Somebody else has it: nothing can be made below.
-                (None, Locked::Refused(refusal)) if refusal.reason == Reason::CreateExists => {
-                    refused.push((*name, refusal));
-                }
-                (None, _) => {}
-            }
-        })
-    }
-
     /// Locks names that are in the order of locks; with `bars` the places of new ones as well.
-    fn lock_all(
+    pub(super) fn lock_all(
         &mut self,
         names: &[RefName<'_>],
         stop_at_refusal: bool,

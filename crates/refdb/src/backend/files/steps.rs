@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::known_dirs::KnownDirs;
 use super::publish::add_parent;
 use super::session::{ByName, FilesSession, Held};
+use crate::backend::committed_in_part;
 use crate::commit::{Change, Journal, Place, Roots, Step};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::RefName;
@@ -72,6 +73,56 @@ impl FilesSession {
         };
         let (options, fsync) = (files.lock_options(), files.options.fsync);
         Journal::commit(&self.holder, options, fsync, change, roots, other).map(Some)
+    }
+
+    /// Makes a plan visible that the journal has committed.
+    pub(super) fn carry_out_journal(
+        &mut self,
+        journal: Journal,
+        afterwards: &mut Vec<Error>,
+    ) -> Result<()> {
+        let dirs = match journal.take() {
+            Ok(dirs) => dirs,
+            Err(error) => {
+                self.leave(journal);
+                return Err(committed_in_part(error));
+            }
+        };
+        if self.files.options.fsync {
+            afterwards.extend(journal.sync(&dirs).err());
+        }
+        self.note_taken();
+        self.remove_log_dirs(afterwards);
+        afterwards.extend(journal.end().err());
+        Ok(())
+    }
+
+    /// Notes what the steps of the journal have done.
+    fn note_taken(&mut self) {
+        for &index in &self.planned.renames {
+            if let Some(held) = self.held.get_mut(index) {
+                held.loose = true;
+                if let Some(lock) = &mut held.lock {
+                    lock.was_placed();
+                }
+            }
+        }
+        for &index in &self.planned.unlinks {
+            if let Some(held) = self.held.get_mut(index) {
+                held.loose = false;
+            }
+        }
+        for &index in &self.planned.log_unlinks {
+            if let Some(held) = self.held.get(index)
+                && let Ok((base, _)) = self.files.log_path(held.name.as_name())
+            {
+                let (_, bare) = self.files.layout.locate(held.name.as_name());
+                self.empty_dirs.add_parent(&base, bare.as_bytes());
+            }
+        }
+        if let Some(packed) = &mut self.planned.packed {
+            packed.was_placed(&self.files.packed);
+        }
     }
 
     /// Returns the steps in the order in which they are taken.

@@ -1,3 +1,5 @@
+mod syncs;
+
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;

@@ -1,0 +1,194 @@
+//! How a journal is written, and read by whoever does not know who wrote it.
+
+use std::path::PathBuf;
+
+use bstr::ByteSlice;
+
+use super::home::Home;
+use super::journal::Change;
+use super::owner::{self, Owner, Signed};
+use super::place::Place;
+use super::step::Step;
+use crate::system::Stat;
+
+/// How the part of the file starts that is the journal.
+const START: &[u8] = b"journal 3\n";
+
+/// Why a file is not the journal of a transaction that was committed here.
+pub(super) enum Flaw {
+    /// Power failed, or its process ended, before it was written.
+    NotWhole,
+    Foreign(&'static str),
+}
+
+impl Change {
+    /// Returns what stands behind the text of a lock: `text`, which the checksum is of as well.
+    pub(super) fn encode(&self, text: &[u8], dir: &Stat, own: &Stat) -> Vec<u8> {
+        let mut out = text.to_vec();
+        out.extend_from_slice(START);
+        let ids = format!("{} {} {}\n", dir.ino, dir.dev, own.ino);
+        out.extend_from_slice(ids.as_bytes());
+        let push = |out: &mut Vec<u8>, field: &[u8]| {
+            out.extend_from_slice(field);
+            out.push(0);
+        };
+        for place in &self.guards {
+            // Of what no journal names the lock is nobody's business.
+            let (word, name) = place.write().unwrap_or((b"none", b""));
+            push(&mut out, b"lock");
+            push(&mut out, word);
+            push(&mut out, name);
+        }
+        for (guard, step) in &self.steps {
+            let Some((word, name)) = step.place().write() else {
+                continue;
+            };
+            let (verb, number, lines): (&[u8], _, &[u8]) = match step {
+                Step::Put { sum, .. } => (b"put", *sum, b""),
+                Step::Remove { .. } => (b"remove", None, b""),
+                Step::Append { len, lines, .. } => (b"append", Some(*len), lines),
+            };
+            let number = number.map_or_else(String::new, |number| number.to_string());
+            let (guard, len) = (guard.to_string(), lines.len().to_string());
+            let fields = [
+                verb,
+                guard.as_bytes(),
+                word,
+                name,
+                number.as_bytes(),
+                len.as_bytes(),
+            ];
+            fields.into_iter().for_each(|field| push(&mut out, field));
+            out.extend_from_slice(lines);
+        }
+        let sum = checksum(&out);
+        push(&mut out, b"end");
+        push(&mut out, format!("{sum:016x}").as_bytes());
+        out.split_off(text.len())
+    }
+}
+
+/// Reads the content of a journal, the file `own` in the directory `dir`.
+pub(super) fn decode(
+    content: &[u8],
+    own: &Stat,
+    dir: &Stat,
+    home: &Home,
+) -> std::result::Result<(Owner, Change), Flaw> {
+    let (owner, text_len) = match Owner::parse(content) {
+        Signed::By(owner, len) => (owner, len),
+        Signed::OtherVersion => {
+            let why = "another version of refdb made it: let that version read the refs once";
+            return Err(Flaw::Foreign(why));
+        }
+        Signed::Nothing if owner::is_cut(content) => return Err(Flaw::NotWhole),
+        Signed::Nothing => return Err(Flaw::Foreign("refdb did not make it")),
+    };
+    let rest = content.get(text_len..).unwrap_or_default();
+    let Some((ids, _)) = rest
+        .strip_prefix(START)
+        .and_then(|rest| rest.split_once_str("\n"))
+    else {
+        return Err(Flaw::NotWhole);
+    };
+    if !is_made_here(ids, own, dir, &owner, home) {
+        let why = "it was made for another repository, or is a copy, and cannot be finished here";
+        return Err(Flaw::Foreign(why));
+    }
+    let whole = content.len().checked_sub("end\0".len() + 16 + 1);
+    let (body, end) = content.split_at(whole.ok_or(Flaw::NotWhole)?);
+    if *end != *format!("end\0{:016x}\0", checksum(body)).as_bytes() {
+        return Err(Flaw::NotWhole);
+    }
+    let start = text_len + START.len() + ids.len() + 1;
+    let fields = Fields(body.get(start..).unwrap_or_default());
+    let change = fields.change().ok_or(Flaw::Foreign(
+        "it names something else than refs, or by names that refs do not have",
+    ))?;
+    Ok((owner, change))
+}
+
+/// Returns whether a journal says that it was made in this directory, as this file. A device can have
+/// another number after each boot, and one that is made up has after each mount.
+fn is_made_here(ids: &[u8], own: &Stat, dir: &Stat, owner: &Owner, home: &Home) -> bool {
+    let text = std::str::from_utf8(ids).unwrap_or_default();
+    let mut ids = text.split(' ').map(|id| id.parse::<u64>().ok());
+    let mut next = || ids.next().flatten();
+    let (dir_ino, dev, own_ino) = (next(), next(), next());
+    let boot = home.system.identity().map(|here| here.boot);
+    let is_fixed = |dev: u64| rustix::fs::major(dev) != 0;
+    let is_same_boot = boot.is_some_and(|boot| boot == owner.boot);
+    let is_device = dev == Some(dir.dev) || !is_same_boot || !dev.is_some_and(is_fixed);
+    dir_ino == Some(dir.ino) && own_ino == Some(own.ino) && is_device
+}
+
+/// The fields of a journal, one after the other.
+struct Fields<'c>(&'c [u8]);
+
+impl<'c> Fields<'c> {
+    /// Reads all of them; `None` if one does not pass the rules.
+    fn change(mut self) -> Option<Change> {
+        let mut change = Change::default();
+        while !self.0.is_empty() {
+            let verb = self.next()?;
+            if verb == b"lock" {
+                let (word, name) = (self.next()?, self.next()?);
+                change.guards.push(match word {
+                    // It guards nothing that is named here.
+                    b"none" => Place::Outside(PathBuf::new()),
+                    _ => Place::read(word, name)?,
+                });
+                continue;
+            }
+            let guard = usize::try_from(self.number()??).ok()?;
+            let place = Place::read(self.next()?, self.next()?)?;
+            let number = self.number()?;
+            let count = usize::try_from(self.number()??).ok()?;
+            let (lines, rest) = self.0.split_at_checked(count)?;
+            self.0 = rest;
+            let is_log = matches!(place, Place::Log(_));
+            let step = match verb {
+                b"put" if !is_log => Step::Put { place, sum: number },
+                b"remove" => Step::Remove { place },
+                b"append" if is_log => Step::Append {
+                    place,
+                    len: number?,
+                    lines: lines.to_vec(),
+                },
+                _ => return None,
+            };
+            change.steps.push((guard, step));
+        }
+        let is_guarded = |(guard, _): &(usize, Step)| {
+            let place = change.guards.get(*guard);
+            place.is_some_and(|place| !matches!(place, Place::Outside(_)))
+        };
+        change.steps.iter().all(is_guarded).then_some(change)
+    }
+
+    fn next(&mut self) -> Option<&'c [u8]> {
+        let (field, rest) = self.0.split_once_str("\0")?;
+        self.0 = rest;
+        Some(field)
+    }
+
+    /// Returns a number, or nothing if the field is empty.
+    fn number(&mut self) -> Option<Option<u64>> {
+        match self.next()? {
+            b"" => Some(None),
+            field => std::str::from_utf8(field).ok()?.parse().ok().map(Some),
+        }
+    }
+}
+
+/// FNV-1a: tells content that is whole from content that is not.
+pub(super) fn checksum(content: &[u8]) -> u64 {
+    checksum_after(0xcbf2_9ce4_8422_2325, content)
+}
+
+/// Returns the checksum of what has the checksum `sum` and of `content` behind it.
+pub(super) fn checksum_after(sum: u64, content: &[u8]) -> u64 {
+    content.iter().fold(sum, |sum, &byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
