@@ -272,6 +272,7 @@ const SECONDS: u64 = 3;
 
 /// On a real tmpfs, where a name that is given to another file gets a new place in its directory.
 #[test]
+#[expect(clippy::print_stderr, reason = "says what cannot be tried here")]
 fn no_ref_is_met_twice_or_missed_on_a_busy_tmpfs() {
     let Ok(temp) = tempfile::tempdir_in("/dev/shm") else {
         eprintln!("skipped: no folder can be made in /dev/shm");
