@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use bstr::ByteSlice;
 
-use super::home::Home;
 use super::journal::Change;
 use super::owner::{self, Owner, Signed};
 use super::place::Place;
@@ -26,7 +25,7 @@ impl Change {
     pub(super) fn encode(&self, text: &[u8], dir: &Stat, own: &Stat) -> Vec<u8> {
         let mut out = text.to_vec();
         out.extend_from_slice(START);
-        let ids = format!("{} {} {}\n", dir.ino, dir.dev, own.ino);
+        let ids = format!("{} {}\n", dir.ino, own.ino);
         out.extend_from_slice(ids.as_bytes());
         let push = |out: &mut Vec<u8>, field: &[u8]| {
             out.extend_from_slice(field);
@@ -73,7 +72,6 @@ pub(super) fn decode(
     content: &[u8],
     own: &Stat,
     dir: &Stat,
-    home: &Home,
 ) -> std::result::Result<(Owner, Change), Flaw> {
     let (owner, text_len) = match Owner::parse(content) {
         Signed::By(owner, len) => (owner, len),
@@ -91,7 +89,7 @@ pub(super) fn decode(
     else {
         return Err(Flaw::NotWhole);
     };
-    if !is_made_here(ids, own, dir, &owner, home) {
+    if !is_made_here(ids, own, dir) {
         let why = "it was made for another repository, or is a copy, and cannot be finished here";
         return Err(Flaw::Foreign(why));
     }
@@ -108,18 +106,13 @@ pub(super) fn decode(
     Ok((owner, change))
 }
 
-/// Returns whether a journal says that it was made in this directory, as this file. A device can have
-/// another number after each boot, and one that is made up has after each mount.
-fn is_made_here(ids: &[u8], own: &Stat, dir: &Stat, owner: &Owner, home: &Home) -> bool {
+/// Returns whether a journal says that it was made in this directory, as this file. The device is not
+/// asked: it can have another number after each boot, and after each mount.
+fn is_made_here(ids: &[u8], own: &Stat, dir: &Stat) -> bool {
     let text = std::str::from_utf8(ids).unwrap_or_default();
     let mut ids = text.split(' ').map(|id| id.parse::<u64>().ok());
     let mut next = || ids.next().flatten();
-    let (dir_ino, dev, own_ino) = (next(), next(), next());
-    let boot = home.system.identity().map(|here| here.boot);
-    let is_fixed = |dev: u64| rustix::fs::major(dev) != 0;
-    let is_same_boot = boot.is_some_and(|boot| boot == owner.boot);
-    let is_device = dev == Some(dir.dev) || !is_same_boot || !dev.is_some_and(is_fixed);
-    dir_ino == Some(dir.ino) && own_ino == Some(own.ino) && is_device
+    next() == Some(dir.ino) && next() == Some(own.ino) && next().is_none()
 }
 
 /// The fields of a journal, one after the other.

@@ -323,7 +323,7 @@ fn read(home: &Home, path: &Path) -> Result<Option<Read>> {
     };
     let dir = home.journal_dir()?;
     let dir = system.stat(dir).map_err(failed)?;
-    match decode(&content, &stat, &dir, home) {
+    match decode(&content, &stat, &dir) {
         Ok((owner, change)) => Ok(Some(Read {
             owner,
             stat,

@@ -107,7 +107,9 @@ impl Folder {
     /// would have refs moved and removed.
     fn check(&self, context: &Context) -> Result<()> {
         let system = context.system.as_ref();
-        if list(system, &self.path)?.is_empty() {
+        // Without anything else it takes nothing to clear up.
+        let entries = list(system, &self.path)?;
+        if entries.iter().all(|entry| entry.name == MARK.as_bytes()) {
             return Ok(());
         }
         let mark = system.read_at_most(&self.path.join(MARK), 256);
@@ -160,12 +162,9 @@ impl Folder {
     /// Removes everything but the folder itself. The journal goes last.
     pub(super) fn clear(&self, system: &dyn System) -> Result<()> {
         let mut entries = list(system, &self.path)?;
-        // What the folder is goes last.
-        entries.sort_by_key(|entry| match entry.name.as_slice() {
-            b"journal" => 1,
-            name if name == MARK.as_bytes() => 2,
-            _ => 0,
-        });
+        // What the folder is stays.
+        entries.retain(|entry| entry.name != MARK.as_bytes());
+        entries.sort_by_key(|entry| entry.name == b"journal");
         for entry in &entries {
             remove(
                 system,

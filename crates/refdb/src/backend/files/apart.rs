@@ -13,7 +13,8 @@
 use std::io;
 use std::path::Path;
 
-use super::publish::BATCH_MIN;
+use super::packed::Snapshot;
+use super::publish::{Assigned, BATCH_MIN};
 use super::session::{FilesSession, Held};
 use crate::backend::{Locked, Refusal};
 use crate::beside::{HALVES_MIN, both};
@@ -99,6 +100,51 @@ impl FilesSession {
         found.is_ok()
     }
 
+    /// Keeps new names apart that were locked one by one, as those of transactions that are published
+    /// together are. Nothing is waited for, and where somebody is in the way the ref stays a file.
+    pub(super) fn keep_apart(&mut self, writes: &mut [Assigned<'_>]) -> Result<()> {
+        let packable = writes.iter().filter(|write| write.is_packable());
+        let count = packable.clone().count();
+        let is_needed = packable.clone().any(|write| !write.is_apart);
+        let is_plain = !self.files.options.ignore_case && !self.files.layout.is_linked();
+        if !is_needed || !is_plain || count < BATCH_MIN || !self.is_worth_packing(count)? {
+            return Ok(());
+        }
+        let mut names: Vec<RefName<'_>> = packable
+            .filter(|write| !write.is_apart)
+            .map(|write| write.name)
+            .collect();
+        names.sort();
+        let mut above = parents(&names);
+        above.sort();
+        let free: Vec<bool> = above
+            .iter()
+            .map(|name| self.take_unopposed(&[*name]) == 1)
+            .collect();
+        let is_free = |name: RefName<'_>| {
+            let mut taken = above.iter().zip(&free);
+            taken.all(|(above, free)| *free || !is_below(name, *above))
+        };
+        for write in writes.iter_mut().filter(|write| !write.is_apart) {
+            if let Some(held) = write.held.and_then(|at| self.held.get_mut(at))
+                && write.is_packable()
+                && is_free(write.name)
+            {
+                write.is_apart = bar_one(held, None).is_ok();
+            }
+        }
+        // Conflicts were looked for before that.
+        let packed = self.files.packed.snapshot()?;
+        for write in writes.iter_mut().filter(|write| write.is_packable()) {
+            let is_new = write.held.is_some_and(|at| !self.held[at].exists);
+            if write.is_apart && is_new {
+                write.is_apart = !has_conflict(&packed, write.name)?;
+            }
+        }
+        self.packed = Some(packed);
+        Ok(())
+    }
+
     /// Bars the places of the names at `missing` among those that are held, of which there is no ref;
     /// tells `refuse` what is in the way of one. What cannot be barred is not packed.
     pub(super) fn bar_new(
@@ -170,6 +216,21 @@ fn is_shared(name: RefName<'_>) -> bool {
     name.as_bytes().starts_with(b"refs/") && !is_per_worktree(name.as_bytes())
 }
 
+/// Returns whether there is a packed ref above or below a name.
+fn has_conflict(packed: &Snapshot, name: RefName<'_>) -> Result<bool> {
+    let below = [name.as_bytes(), b"/"].concat();
+    let at = packed.lower_bound(&below, packed.start())?;
+    if at < packed.len() && packed.slice(&packed.name_at(at)?).starts_with(&below) {
+        return Ok(true);
+    }
+    for above in parents(&[name]) {
+        if packed.find_ref(above.as_bytes())?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Returns the names above others that are sorted, each once, in no order.
 fn parents<'n>(names: &[RefName<'n>]) -> Vec<RefName<'n>> {
     let mut parents = Vec::new();
@@ -196,7 +257,8 @@ fn bar_all(places: &mut [&mut Held], pattern: Option<&Path>) -> Vec<bool> {
 fn bar_one(held: &mut Held, pattern: Option<&Path>) -> io::Result<()> {
     match &mut held.lock {
         Some(lock) if is_shared(held.name.as_name()) => lock.bar(pattern),
-        _ => Ok(()),
+        Some(_) => Ok(()),
+        None => Err(io::ErrorKind::NotFound.into()),
     }
 }
 

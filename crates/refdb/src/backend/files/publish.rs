@@ -74,20 +74,24 @@ pub(super) struct LogAppend {
 }
 
 /// A write of the plan and the lock that it is made under; none for what is packed without one.
-struct Assigned<'a> {
-    name: RefName<'a>,
+pub(super) struct Assigned<'a> {
+    pub(super) name: RefName<'a>,
     value: NewValue<'a>,
-    held: Option<usize>,
+    pub(super) held: Option<usize>,
     /// Whether what is above and below the name is kept apart from it if there is no file of it.
-    is_apart: bool,
+    pub(super) is_apart: bool,
 }
 
 impl Assigned<'_> {
     /// Returns whether packed-refs may hold this: direct refs that all worktrees share.
     fn may_be_packed(&self) -> bool {
+        self.is_apart && self.is_packable()
+    }
+
+    /// Returns whether this is of a kind that packed-refs can hold.
+    pub(super) fn is_packable(&self) -> bool {
         let name = self.name.as_bytes();
-        self.is_apart
-            && matches!(self.value, NewValue::Direct { .. })
+        matches!(self.value, NewValue::Direct { .. })
             && name.starts_with(b"refs/")
             && !is_per_worktree(name)
     }
@@ -106,12 +110,13 @@ impl FilesSession {
                 create: true,
             }));
         self.planned.new_first = plan.renames;
-        let writes = self.assign(plan)?;
+        let mut writes = self.assign(plan)?;
         self.planned.several = writes.len() > 1;
         if self.planned.several || !plan.ended.is_empty() {
             // There may be a journal, and what stands in a lock by then could not be named in it.
             self.sign_locks()?;
         }
+        self.keep_apart(&mut writes)?;
         let packable = writes.iter().filter(|write| write.may_be_packed()).count();
         // Where one name lies below the other, the new ref can be no file before the old one goes.
         let is_nested = plan.renames && writes.iter().any(|write| write.held.is_none());
