@@ -174,6 +174,7 @@ fn prune(
         files,
         holder,
         last: None,
+        above: Vec::new(),
     };
     let mut line = Vec::new();
     for (name, value) in packed.iter().rev() {
@@ -208,6 +209,7 @@ fn prune(
     if let Some(lock) = locks.last.take() {
         first_error = first_error.or(release(lock).err());
     }
+    locks.above.clear();
     empty_dirs.remove(system);
     first_error.map_or(Ok(()), Err)
 }
@@ -218,6 +220,9 @@ struct Locks<'a> {
     files: &'a Files,
     holder: &'a Holder,
     last: Option<LockFile>,
+    // Those of the names above, without which somebody could make a ref there who looked before the
+    // one below was made.
+    above: Vec<(Vec<u8>, LockFile)>,
 }
 
 impl Locks<'_> {
@@ -242,10 +247,49 @@ impl Locks<'_> {
         if found != Loose::Found(Target::Direct(oid)) {
             return Ok(false);
         }
+        if !self.lock_above(name)? {
+            // Somebody is about to make a ref above: this one stays in his way.
+            return Ok(false);
+        }
         may_go()?;
         system
             .remove_file(&path)
             .map_err(|error| Error::io("unable to remove", &path, error))?;
+        Ok(true)
+    }
+
+    /// Takes the locks of the names above `name`, but for the first one below `refs/`, whose directory
+    /// never goes; returns whether they are to be had at once.
+    fn lock_above(&mut self, name: &[u8]) -> Result<bool> {
+        let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        let above: Vec<&[u8]> = slashes.skip(2).map(|(slash, _)| &name[..slash]).collect();
+        self.above
+            .retain(|(held, _)| above.contains(&held.as_slice()));
+        let at_once = LockOptions {
+            timeout: LockTimeout::from_millis(0),
+            ..self.files.lock_options()
+        };
+        for name in above {
+            if self.above.iter().any(|(held, _)| held == name) {
+                continue;
+            }
+            let (_, path) = self.files.path(RefName::from_disk(name))?;
+            let linked = self
+                .last
+                .as_ref()
+                .map(|last| LockFile::acquire_linked(self.holder, &path, at_once, last));
+            let lock = match linked {
+                Some(Err(error)) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    return Ok(false);
+                }
+                Some(Ok(lock)) => lock,
+                _ => match LockFile::acquire(self.holder, &path, at_once) {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
+                    lock => lock.map_err(|error| Error::io("unable to lock", &path, error))?,
+                },
+            };
+            self.above.push((name.to_vec(), lock));
+        }
         Ok(true)
     }
 
@@ -264,7 +308,11 @@ impl Locks<'_> {
         }
         self.last = Some(match linked {
             Some(lock) => lock,
-            None => LockFile::acquire(self.holder, path, options)?,
+            None => {
+                // Who waits holds nothing.
+                self.above.clear();
+                LockFile::acquire(self.holder, path, options)?
+            }
         });
         Ok(())
     }

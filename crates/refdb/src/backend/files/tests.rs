@@ -449,6 +449,32 @@ fn packing_takes_over_what_the_dead_left() {
     }
 }
 
+/// Somebody is about to make the ref `refs/heads/a`, and looked for conflicts before there was one
+/// below: what is packed stays in his way as a file, and goes with the next packing.
+#[test]
+fn packing_leaves_a_ref_in_the_way_of_one_that_is_being_made_above() {
+    let fixture = fixture();
+    fixture.write("refs/heads/a/b", &format!("{}\n", oid(1)));
+    fixture.write("refs/heads/c", &format!("{}\n", oid(1)));
+    fixture.write("refs/heads/a.lock", "");
+    let pack = || {
+        let options = OptimizeOptions {
+            auto: false,
+            prune: true,
+            include: &|_| true,
+            objects: &NoObjects,
+            warn: &|_| {},
+        };
+        fixture.backend.optimize(&options).unwrap();
+    };
+    pack();
+    assert!(fixture.exists("refs/heads/a/b") && !fixture.exists("refs/heads/c"));
+    fs::remove_file(fixture.path("refs/heads/a.lock")).unwrap();
+    pack();
+    assert!(!fixture.exists("refs/heads/a"));
+    assert_eq!(fixture.leftovers(), Vec::<PathBuf>::new());
+}
+
 #[test]
 fn names_of_one_session_are_not_in_each_others_way() {
     let fixture = fixture();
