@@ -3,22 +3,6 @@
 use refdb::name::{FormatOptions, is_safe, is_well_formed, normalize};
 use refdb::{RefName, RefNameBuf};
 
-pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    let names: [&[u8]; 10] = [
-        b"HEAD",
-        b"refs/heads/main",
-        b"refs/heads/a/b.c/d@{e",
-        b"refs//heads/x.lock",
-        b"/refs/../heads/.x",
-        b"main-worktree/refs/bisect/bad",
-        b"worktrees/w/HEAD",
-        b"refs/heads/*",
-        b"@",
-        "refs/heads/\u{e4}\u{20ac}".as_bytes(),
-    ];
-    names.map(<[u8]>::to_vec).to_vec()
-}
-
 pub(crate) fn names(bytes: &[u8]) {
     let once = normalize(bytes);
     assert_eq!(

@@ -77,22 +77,6 @@ pub(crate) fn refs(store: &Store) -> Result<BTreeMap<Vec<u8>, String>> {
     Ok(listed)
 }
 
-fn lines(texts: &[String]) -> Vec<Vec<u8>> {
-    texts.iter().map(|text| text.clone().into_bytes()).collect()
-}
-
-pub(crate) fn packed_seeds() -> Vec<Vec<u8>> {
-    let [a, b] = [1, 0xab].map(oid);
-    let header = "# pack-refs with: peeled fully-peeled sorted \n";
-    lines(&[
-        String::new(),
-        header.to_owned(),
-        format!("{header}{a} refs/heads/a\n{b} refs/heads/b\n{a} refs/tags/v1\n^{b}\n"),
-        format!("{a} refs/heads/b\n{b} refs/heads/a\n{a} refs/tags/v1\n^{b}\n"),
-        format!("# pack-refs with: peeled \n{a} refs/heads/a/b\n{a} refs/heads/a\n"),
-    ])
-}
-
 /// What the lines of a packed-refs say, as far as a look at them tells.
 struct Packed<'b> {
     says_sorted: bool,
@@ -176,18 +160,6 @@ pub(crate) fn packed_refs(bytes: &[u8]) {
     }
 }
 
-pub(crate) fn loose_seeds() -> Vec<Vec<u8>> {
-    let a = oid(0xabc);
-    lines(&[
-        format!("{a}\n"),
-        format!("{a}"),
-        format!("{a} # more\n"),
-        "ref: refs/heads/main\n".to_owned(),
-        "ref:refs/heads/a b\n".to_owned(),
-        String::new(),
-    ])
-}
-
 pub(crate) fn loose_ref(bytes: &[u8]) {
     let system = empty(RefFormat::Files);
     write(&system, "refs/heads/x", bytes);
@@ -232,16 +204,6 @@ pub(crate) fn loose_ref(bytes: &[u8]) {
     }
 }
 
-pub(crate) fn reflog_seeds() -> Vec<Vec<u8>> {
-    let [zero, a, b] = [0, 1, 2].map(oid);
-    lines(&[
-        String::new(),
-        format!("{zero} {a} A U Thor <a@b> 1700000000 +0100\tcommit: one\n"),
-        format!("{zero} {a} A <a@b> 1700000000 +0000\n{a} {b} A <a@b> 1700000001 -0730\tmoved\n"),
-        format!("{a} {b} <> 0 +0000\t\n{b} {a} A <a@b> 99999999999 +9999\tx\n"),
-    ])
-}
-
 pub(crate) fn reflog(bytes: &[u8]) {
     let system = empty(RefFormat::Files);
     write(&system, "refs/heads/x", format!("{}\n", oid(2)).as_bytes());
@@ -284,18 +246,6 @@ const TABLES: [&str; 3] = [
     "0x000000000002-0x000000000002-bbbbbbbb.ref",
     "0x000000000003-0x000000000064-cccccccc.ref",
 ];
-
-pub(crate) fn list_seeds() -> Vec<Vec<u8>> {
-    let [a, b, c] = TABLES;
-    lines(&[
-        String::new(),
-        format!("{a}\n"),
-        format!("{a}\n{b}\n{c}\n"),
-        format!("{b}\n{a}"),
-        format!("{a}\r\n"),
-        "../../x.ref\n".to_owned(),
-    ])
-}
 
 pub(crate) fn tables_list(bytes: &[u8]) {
     let system = empty(RefFormat::Reftable);

@@ -11,24 +11,6 @@ use reftable::{
     refs_by_oid,
 };
 
-/// Tables of every kind: by Git, by JGit, with one index level and two, and very small.
-pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    let made: [&[u8]; 9] = [
-        include_bytes!("../../crates/reftable/tests/data/small.ref"),
-        include_bytes!("../../crates/reftable/tests/data/small-deletion.ref"),
-        include_bytes!("../../crates/reftable/tests/data/sha256.ref"),
-        include_bytes!("../../crates/reftable/tests/data/symrefs.ref"),
-        include_bytes!("../../crates/reftable/tests/data/log-only.ref"),
-        include_bytes!("../../crates/reftable/tests/data/no-objects.ref"),
-        include_bytes!("../../crates/reftable/tests/data/initial.ref"),
-        include_bytes!("../../crates/reftable/tests/data/jgit-small.ref"),
-        include_bytes!("../../crates/reftable/tests/data/jgit-log-only.ref"),
-    ];
-    let mut seeds = made.map(<[u8]>::to_vec).to_vec();
-    seeds.extend([(1, 256), (30, 256), (70, 300)].map(|(count, size)| dense(count, size)));
-    seeds
-}
-
 /// A table with small blocks, so that a few records make indices of several levels.
 pub(crate) fn dense(count: u8, block_size: u32) -> Vec<u8> {
     let mut options = WriteOptions::new(HashId::Sha1);
@@ -213,15 +195,6 @@ fn around(block: &[u8], is_log: bool) -> Vec<u8> {
 }
 
 /// The bytes behind the header of a block of refs, from its type on.
-pub(crate) fn block_seeds() -> Vec<Vec<u8>> {
-    let tables = [dense(2, 512), dense(12, 4096)];
-    let block = |table: &Vec<u8>| {
-        let len = u32::from_be_bytes([0, table[25], table[26], table[27]]);
-        table[24..usize::try_from(len).expect("short")].to_vec()
-    };
-    tables.iter().map(block).collect()
-}
-
 pub(crate) fn block(bytes: &[u8]) {
     let mut bytes = bytes.to_vec();
     let whole = u32::try_from(bytes.len() + 24).unwrap_or(u32::MAX);
@@ -236,20 +209,6 @@ pub(crate) fn block(bytes: &[u8]) {
 }
 
 /// The inflated content of a block of log records.
-pub(crate) fn log_block_seeds() -> Vec<Vec<u8>> {
-    let mut seed = Vec::new();
-    seed.extend([0, (15 << 3) | 1]);
-    seed.extend(b"refs/heads/main");
-    seed.push(0);
-    seed.extend([0xff; 7]);
-    seed.push(0xfe);
-    seed.extend([1; 20]);
-    seed.extend([2; 20]);
-    seed.extend(b"\x01A\x03a@b\x05\x00\x64\x02x\n");
-    seed.extend([0, 0, 28, 0, 1]);
-    vec![seed]
-}
-
 pub(crate) fn log_block(bytes: &[u8]) {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(bytes).expect("memory");

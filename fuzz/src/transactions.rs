@@ -24,10 +24,10 @@ const NAMES: [&str; 8] = [
 type Map = BTreeMap<&'static str, u64>;
 
 /// Bytes, read one after the other.
-struct Input<'a>(&'a [u8]);
+pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
-impl Input<'_> {
-    fn next(&mut self) -> u8 {
+impl<'a> Input<'a> {
+    pub(crate) fn next(&mut self) -> u8 {
         match self.0.split_first() {
             Some((&first, rest)) => {
                 self.0 = rest;
@@ -37,15 +37,17 @@ impl Input<'_> {
         }
     }
 
-    fn pick(&mut self, count: usize) -> usize {
+    pub(crate) fn pick(&mut self, count: usize) -> usize {
         usize::from(self.next()) % count
     }
-}
 
-pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    let mut rng = super::rng::Rng::new(3);
-    let seed = |len: usize| (0..len).map(|_| rng.next_u64().to_le_bytes()[0]).collect();
-    [8, 20, 40, 80].map(seed).to_vec()
+    /// Takes as many bytes as the next two say.
+    pub(crate) fn take(&mut self) -> &'a [u8] {
+        let len = usize::from(self.next()) << 8 | usize::from(self.next());
+        let (taken, rest) = self.0.split_at(len.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
 }
 
 pub(crate) fn sequence(bytes: &[u8]) {
@@ -178,7 +180,7 @@ fn edits(model: &mut Map, input: &mut Input<'_>, value: &mut u64) -> (Vec<Edit<'
         let found: RefName<'static> = name(text);
         let now = before.get(text).copied();
         let choice = input.next();
-        if choice % 4 == 0 && now.is_none() {
+        if choice.is_multiple_of(4) && now.is_none() {
             // Whether deleting nothing is refused is asked elsewhere.
             continue;
         }
@@ -197,7 +199,7 @@ fn edits(model: &mut Map, input: &mut Input<'_>, value: &mut u64) -> (Vec<Edit<'
                 Expected::Oid(oid(1))
             }
         };
-        let edit = if choice % 4 == 0 {
+        let edit = if choice.is_multiple_of(4) {
             model.remove(text);
             Edit::delete(found)
         } else {
