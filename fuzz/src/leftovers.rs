@@ -46,7 +46,7 @@ pub(crate) fn migration(bytes: &[u8]) {
 
 /// Somebody does change something outside, so that this is seen to be noticed.
 pub(crate) fn outside(bytes: &[u8]) {
-    changed(&JOURNALS, bytes, true);
+    changed(&JOURNALS, bytes, !bytes.is_empty());
 }
 
 impl States {
