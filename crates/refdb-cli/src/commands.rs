@@ -10,7 +10,7 @@ mod reflog;
 mod refs;
 mod show_ref;
 mod symbolic_ref;
-mod update_ref;
+pub(crate) mod update_ref;
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -105,13 +105,21 @@ pub(crate) fn run(args: &[Vec<u8>]) -> Result<()> {
     let (globals, request) = global::parse(args)?;
     // The process ends with it: what was opened is given back at once, not piece by piece.
     let context = ManuallyDrop::new(Context::new(globals));
+    carry_out(&context, request, args)
+}
+
+/// Does what the command line asks for.
+///
+/// # Errors
+/// As for [`run`].
+pub(crate) fn carry_out(context: &Context, request: Request, args: &[Vec<u8>]) -> Result<()> {
     let mut out = Output::default();
     let result = match request {
         Request::Version => out.put(format!("refdb version {}\n", env!("CARGO_PKG_VERSION"))),
         Request::Help => out.put(overview()),
         Request::Nothing => out.put(overview()).and(Err(Failure::Exit(1))),
         Request::Command(at) => match args.get(at..).and_then(<[_]>::split_first) {
-            Some((name, rest)) => dispatch(&context, &mut out, name, rest),
+            Some((name, rest)) => dispatch(context, &mut out, name, rest),
             None => Ok(()),
         },
     };

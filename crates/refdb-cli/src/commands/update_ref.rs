@@ -4,8 +4,8 @@
 
 mod command;
 mod fields;
-#[cfg(test)]
-mod fuzz;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzz;
 mod input;
 mod plain;
 mod session;

@@ -1,0 +1,35 @@
+//! The command `refdb`: Git's reference commands.
+//!
+//! 1. The command decides nothing about refs: it reads arguments, calls the library, and prints.
+//! 2. What is printed, where, and with which exit code, is what Git's command of the same name
+//!    prints, so that a script can take one for the other.
+//! 3. A closed pipe ends the command quietly, and nothing that is read can make it panic.
+//!
+//! It is a library so that fuzz targets can call it; the program is [`run`].
+
+mod commands;
+mod context;
+mod failure;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
+mod global;
+mod options;
+mod output;
+mod pager;
+mod programs;
+mod suggest;
+mod waiting;
+
+use std::process::ExitCode;
+
+/// Runs the command line `args`, which is without the name of the program. The process is to end
+/// with it.
+#[must_use]
+pub fn run(args: &[Vec<u8>]) -> ExitCode {
+    let code = match commands::run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => ExitCode::from(failure.report()),
+    };
+    pager::finish();
+    code
+}
