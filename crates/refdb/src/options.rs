@@ -21,6 +21,16 @@ use crate::hook::Hook;
 use crate::oid::ObjectFormat;
 use crate::system::{FileKind, System};
 
+/// Takes warnings.
+#[derive(Clone)]
+pub struct Warn(pub Arc<dyn Fn(&str) + Send + Sync>);
+
+impl std::fmt::Debug for Warn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Warn")
+    }
+}
+
 /// The settings of a store.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -54,6 +64,8 @@ pub struct Options {
     /// Whether ref updates are forbidden, because objects are in quarantine
     /// (`GIT_QUARANTINE_PATH`).
     pub quarantined: bool,
+    /// Who is told what a reader should know and what keeps nobody from reading, if anybody is.
+    pub warn: Option<Warn>,
     /// Whether what processes left unfinished that have ended may be finished here. In a repository
     /// that somebody else may have made, reading refs must change nothing.
     pub recovers: bool,
@@ -85,6 +97,7 @@ impl Options {
             committer: Committer::default(),
             quarantined: false,
             recovers: true,
+            warn: None,
             invalid: InvalidSettings::default(),
             hook: None,
         }

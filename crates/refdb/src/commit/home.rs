@@ -1,11 +1,12 @@
 //! The repository, as far as locks and journals need to know of it.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::place::{Roots, journal_dir};
 use crate::error::{Error, Result};
-use crate::options::{Options, SharedRepository};
+use crate::options::{Options, SharedRepository, Warn};
 use crate::system::{Stat, System};
 
 /// One repository, whose refs are changed.
@@ -16,6 +17,8 @@ pub(crate) struct Home {
     pub(super) shared: SharedRepository,
     /// Whether what others left unfinished may be finished.
     recovers: bool,
+    warn: Option<Warn>,
+    warned: AtomicBool,
     journal_dir: OnceLock<PathBuf>,
 }
 
@@ -27,6 +30,8 @@ impl Home {
             common_dir: common_dir.to_owned(),
             shared: options.shared_repository,
             recovers: options.recovers,
+            warn: options.warn.clone(),
+            warned: AtomicBool::new(false),
             journal_dir: OnceLock::new(),
         })
     }
@@ -51,6 +56,15 @@ impl Home {
     pub(super) fn roots(&self) -> Result<Roots> {
         let dir = self.journal_dir()?;
         Roots::find(&self.system, dir).map_err(|error| Error::io("unable to read", dir, error))
+    }
+
+    /// Tells, once, what keeps nobody from reading.
+    pub(super) fn warn(&self, error: &Error) {
+        if let Some(Warn(warn)) = &self.warn
+            && !self.warned.swap(true, Ordering::Relaxed)
+        {
+            warn(&error.to_string());
+        }
     }
 
     /// Returns whether what a file says may be done: only if its owner may write in the repository

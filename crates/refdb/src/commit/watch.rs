@@ -36,8 +36,9 @@ impl JournalWatch {
     /// returns what is left of it for readers to see. What keeps it from being finished keeps nobody
     /// from reading.
     pub(crate) fn for_reading(&self) -> Option<Arc<View>> {
-        // A failure was not the last look: the next write tells it.
-        let _ = self.look();
+        if let Err(error) = self.look() {
+            self.home.warn(&error);
+        }
         let view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
         view.clone()
     }

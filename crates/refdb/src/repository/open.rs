@@ -10,7 +10,7 @@ use super::config::{Conditions, GlobalFiles, LocalFile, Override, Sources};
 use super::discover::{Found, Location, Search};
 use super::environment::Environment;
 use super::format::Format;
-use super::hooks::{Hooks, Programs};
+use super::hooks::{Hooks, Notice, Programs};
 use super::paths::{self, absolute};
 use super::view::Setting;
 use super::{Repository, identity, ownership, refused, replace, settings};
@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
 use crate::name::RefName;
 use crate::objects::Odb;
-use crate::options::{Committer, Options};
+use crate::options::{Committer, Options, Warn};
 use crate::store::Store;
 use crate::system::{OsSystem, System, bytes_to_path};
 use crate::target::Target;
@@ -331,6 +331,8 @@ impl OpenOptions {
             Committer::lazy(move || identity::committer(system.as_ref(), &environment, &config))
         };
         if let Some(programs) = &self.programs {
+            let told = Arc::clone(programs);
+            options.warn = Some(Warn(Arc::new(move |text| told.tell(Notice::Warning, text))));
             let setting = Setting {
                 system: Arc::clone(&self.system),
                 start: start.to_owned(),
