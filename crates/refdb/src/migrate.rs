@@ -373,6 +373,7 @@ impl<'a> Migration<'a> {
     fn context(&self) -> Context {
         Context {
             system: Arc::clone(&self.system),
+            followed: Arc::clone(&self.system),
             objects: Arc::clone(&self.objects),
             options: self.options.clone(),
             common_dir: self.common_dir.clone(),
@@ -425,6 +426,7 @@ fn clear_up(context: &Context) -> Result<Option<recover::Found>> {
     let dir = &context.common_dir;
     let beneath = context.system.beneath(dir);
     let context = &Context {
+        followed: Arc::clone(&context.system),
         system: beneath.map_err(|error| Error::io("unable to open", dir, error))?,
         objects: Arc::clone(&context.objects),
         options: context.options.clone(),
@@ -441,6 +443,8 @@ fn clear_up(context: &Context) -> Result<Option<recover::Found>> {
 /// What every step needs.
 struct Context {
     system: Arc<dyn System>,
+    /// The system that follows links, should `system` not do so.
+    followed: Arc<dyn System>,
     objects: Arc<dyn Objects>,
     options: Options,
     common_dir: PathBuf,

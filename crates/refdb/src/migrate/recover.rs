@@ -85,14 +85,16 @@ pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
 /// Removes the lock of the configuration if it is a name of the file that was to be the new one.
 fn unlock_config(context: &Context, folder: &Folder, path: &Path) -> Result<()> {
     let system = context.system.as_ref();
-    let path = crate::repository::real_path(system, path)
+    // The configuration may be a link, which everybody follows.
+    let followed = context.followed.as_ref();
+    let path = crate::repository::real_path(followed, path)
         .map_err(|error| Error::io("unable to read", path, error))?;
     let lock = suffixed(&path, ".lock");
-    let (Ok(ours), Ok(theirs)) = (system.stat(&folder.config()), system.stat(&lock)) else {
+    let (Ok(ours), Ok(theirs)) = (system.stat(&folder.config()), followed.lstat(&lock)) else {
         return Ok(());
     };
     if (ours.dev, ours.ino) == (theirs.dev, theirs.ino) {
-        folder::remove_if_there(system, &lock)?;
+        folder::remove_if_there(followed, &lock)?;
     }
     Ok(())
 }
