@@ -379,7 +379,15 @@ impl LockFile {
         let is_ours = !self.hold.is_torn() || self.still_has_name();
         self.hold.lose_name();
         if !is_ours {
-            // Somebody took it away, and it may be somebody else's by now.
+            // Somebody took it away, and it may be somebody else's by now. What it barred may be so
+            // as well, unless the lock is to be had.
+            if std::mem::take(&mut self.bars)
+                && let Ok(_lock) =
+                    LockFile::acquire(&self.holder, &self.target(), LockOptions::AT_ONCE)
+                && super::is_barrier(self.system(), &self.target())
+            {
+                return self.remove(&self.target());
+            }
             return Ok(());
         }
         if written != Written::Nothing && !is_alone {

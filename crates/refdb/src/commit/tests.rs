@@ -241,6 +241,24 @@ fn a_lock_that_somebody_took_away_is_noticed_and_not_taken_from_its_next_holder(
 }
 
 #[test]
+fn a_barrier_goes_also_when_somebody_took_its_lock_away() {
+    let system = repository();
+    let mut lock = acquire(&system, "a").unwrap();
+    lock.bar(None).unwrap();
+    system.remove_file(&at("a.lock")).unwrap();
+    drop(lock);
+    assert_eq!(system.read_dir(Path::new(DIR)).unwrap(), []);
+    // Unless somebody else has the lock by then.
+    let mut lock = acquire(&system, "a").unwrap();
+    lock.bar(None).unwrap();
+    system.remove_file(&at("a.lock")).unwrap();
+    let next = acquire(&system.process(7), "a").unwrap();
+    drop(lock);
+    assert!(is_barrier(&system, &at("a")));
+    drop(next);
+}
+
+#[test]
 fn a_store_looks_for_a_journal_now_and_then() {
     let system = repository();
     let watch = JournalWatch::new(&home(&system));

@@ -15,10 +15,10 @@ use std::path::Path;
 
 use super::packed::Snapshot;
 use super::publish::{Assigned, BATCH_MIN};
-use super::session::{FilesSession, Held};
+use super::session::{FilesSession, Held, blocked_by};
 use crate::backend::{Locked, Refusal};
 use crate::beside::{HALVES_MIN, both};
-use crate::error::{Reason, Result};
+use crate::error::{Error, ErrorKind, Reason, Result};
 use crate::name::{RefName, is_per_worktree};
 
 /// Names to be locked, each with its position among those that were asked for.
@@ -142,6 +142,37 @@ impl FilesSession {
             }
         }
         self.packed = Some(packed);
+        Ok(())
+    }
+
+    /// Bars the places of new refs that become files, so that no step of a journal can fail for a
+    /// directory that somebody makes there: what is committed must be finished.
+    ///
+    /// # Errors
+    /// `Locked` when another ref has come to be above or below one of them since the locks were taken;
+    /// nothing is visible then.
+    pub(super) fn bar_new_files(&mut self) -> Result<()> {
+        let files = std::sync::Arc::clone(&self.files);
+        let packed = files.packed.snapshot()?;
+        for &index in &self.planned.renames {
+            let Some(held) = self.held.get_mut(index) else {
+                continue;
+            };
+            if held.exists || held.is_barred() || !is_shared(held.name.as_name()) {
+                continue;
+            }
+            let mut barred = bar_one(held, None);
+            let is_there = |barred: &io::Result<()>| matches!(barred, Err(error) if error.kind() == io::ErrorKind::AlreadyExists);
+            if is_there(&barred) && files.clear_way(&held.path) {
+                barred = bar_one(held, None);
+            }
+            if is_there(&barred) || has_conflict(&packed, held.name.as_name())? {
+                let path = held.path.display().to_string();
+                let blocked = blocked_by(held.name.as_name(), &path);
+                let message = format!("cannot lock ref '{}': {}", held.name, blocked.message);
+                return Err(Error::new(ErrorKind::Locked, message));
+            }
+        }
         Ok(())
     }
 

@@ -449,6 +449,31 @@ fn packing_takes_over_what_the_dead_left() {
     }
 }
 
+/// A prepared transaction finds another ref below one of its new ones when it is to be published:
+/// nothing is committed, and no journal is left that nobody could finish.
+#[test]
+fn what_came_to_be_below_a_new_ref_since_it_was_prepared_is_in_its_way() {
+    let fixture = fixture();
+    let mut session = fixture.backend.begin().unwrap();
+    let names = [name("refs/heads/a/b"), name("refs/heads/main")];
+    lock(session.as_mut(), &names, true);
+    let writes = [
+        ("refs/heads/a/b", direct(1)),
+        ("refs/heads/main", direct(1)),
+    ];
+    session.prepare(plan(&writes, &[])).unwrap();
+    fixture.write("refs/heads/a/b/c", &format!("{}\n", oid(2)));
+    let error = session.publish().err().expect("it is in the way");
+    assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+    assert_eq!(fixture.read("refs/heads/main"), None);
+    assert_eq!(
+        fixture.read("refs/heads/a/b/c"),
+        Some(Target::Direct(oid(2)))
+    );
+    assert_eq!(fixture.leftovers(), Vec::<PathBuf>::new());
+    assert!(!fixture.exists("refdb.journal"));
+}
+
 /// Somebody is about to make the ref `refs/heads/a`, and looked for conflicts before there was one
 /// below: what is packed stays in his way as a file, and goes with the next packing.
 #[test]
