@@ -219,7 +219,9 @@ for_every_format! {
         for place in &Place::elsewhere() {
             prepare(&work, place, &here);
             prepare(&work, &here, place);
-            prepare(&work, place, place);
+            if place.is_container() {
+                prepare(&work, place, place);
+            }
         }
     }
 
@@ -235,7 +237,9 @@ for_every_format! {
         for place in &Place::elsewhere() {
             stop_everywhere(format, POINTS, place, &here);
             stop_everywhere(format, POINTS, &here, place);
-            stop_everywhere(format, POINTS, place, place);
+            if place.is_container() {
+                stop_everywhere(format, POINTS, place, place);
+            }
         }
     }
 

@@ -146,6 +146,11 @@ impl Place {
         places.collect()
     }
 
+    /// Returns whether each command there has processes of its own, and sees no others.
+    pub(crate) fn is_container(&self) -> bool {
+        self.words.iter().any(|word| word == "--pid")
+    }
+
     /// Returns whether commands can be run there, killed at system calls; says why not.
     pub(crate) fn is_there(&self) -> bool {
         let folder = tempfile::tempdir().expect("a folder");

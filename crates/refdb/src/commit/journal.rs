@@ -113,6 +113,8 @@ impl Journal {
             let own = hold.stat()?;
             let text = change.encode(&holder.owner().text(), &stat, &own);
             let mut file = hold.file();
+            // Who may only read the repository has to see what it says.
+            file.reveal()?;
             file.write_all(&text)?;
             if fsync { file.sync() } else { Ok(()) }
         };

@@ -1,6 +1,7 @@
 //! The real system.
 
 mod narrow;
+mod process_stat;
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,6 +14,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, statat};
 use rustix::io::{Errno, retry_on_intr};
+
+use process_stat::parse_stat;
 
 use super::beneath::Beneath;
 use super::{
@@ -568,37 +571,6 @@ impl OsSystem {
 fn host_name() -> String {
     let names = rustix::system::uname();
     names.nodename().to_string_lossy().into_owned()
-}
-
-/// What `/proc/<pid>/stat` says of a process.
-struct ProcessStat {
-    pid: u32,
-    started: u64,
-    ended: bool,
-}
-
-/// Reads the line: a number, a name in brackets that may hold anything, a letter, and numbers.
-fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
-    let open = line.iter().position(|&byte| byte == b'(')?;
-    let close = line.iter().rposition(|&byte| byte == b')')?;
-    let pid = std::str::from_utf8(line.get(..open)?)
-        .ok()?
-        .trim()
-        .parse()
-        .ok()?;
-    let rest = std::str::from_utf8(line.get(close + 1..)?).ok()?;
-    let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next()?;
-    // The 20th field of the line is the number of threads, the 22nd the start.
-    let threads: u64 = fields.nth(16)?.parse().ok()?;
-    let started = fields.nth(1)?.parse().ok()?;
-    // The first thread can end before the others do.
-    let ended = matches!(state, "Z" | "X" | "x") && threads <= 1;
-    Some(ProcessStat {
-        pid,
-        started,
-        ended,
-    })
 }
 
 /// Turns the bytes of a name into a path; on Unix they are the same.

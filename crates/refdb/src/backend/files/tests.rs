@@ -463,7 +463,9 @@ fn what_came_to_be_below_a_new_ref_since_it_was_prepared_is_in_its_way() {
     ];
     session.prepare(plan(&writes, &[])).unwrap();
     fixture.write("refs/heads/a/b/c", &format!("{}\n", oid(2)));
-    let error = session.publish().err().expect("it is in the way");
+    let Err(error) = session.publish() else {
+        panic!("it is in the way");
+    };
     assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
     assert_eq!(fixture.read("refs/heads/main"), None);
     assert_eq!(

@@ -478,12 +478,7 @@ impl Stack {
             Some(held) => held,
             None => self.hold(self.options.lock_timeout)?,
         };
-        // Whoever takes over the lock of the list, which has to be there as long as the claims are,
-        // takes these over too: it must not become the list.
-        if let Some(lock) = held.hold.as_lock() {
-            let signed = lock.sign();
-            signed.map_err(|error| Error::io("cannot write", lock.path(), error))?;
-        }
+        held.hold.stay()?;
         // Others may have added tables meanwhile, or compacted others; ours were claimed.
         let old = &snapshot.names[range.clone()];
         let now = Arc::clone(&held.snapshot);

@@ -82,6 +82,19 @@ pub(super) trait Hold: Send {
     fn publish(&mut self, expected: &Stamp, tables: &[String]) -> Result<Publication>;
 }
 
+impl dyn Hold {
+    /// Keeps the lock a lock when a list is published: whoever takes it over takes the claims over that
+    /// were made under it, so that it has to be there as long as they are.
+    pub(super) fn stay(&self) -> Result<()> {
+        match self.as_lock() {
+            Some(lock) => lock
+                .sign()
+                .map_err(|error| Error::io("cannot write", lock.path(), error)),
+            None => Ok(()),
+        }
+    }
+}
+
 /// The exclusive right to compact one table. Dropping it gives the right back.
 pub(super) trait Claim {}
 
