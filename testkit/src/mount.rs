@@ -69,33 +69,43 @@ impl Mounted {
         Mounted::mount(&args.map(OsStr::new), dir)
     }
 
-    /// Makes a file system that knows no links in a new file of so many megabytes, and mounts it on
-    /// the folder `dir`: vfat, or exFAT by FUSE.
+    /// Makes a vfat, which knows no links, in a new file of so many megabytes, and mounts it on the
+    /// folder `dir`.
     ///
     /// # Errors
     ///
-    /// The reasons why neither can be done here.
-    pub fn without_links(image: &Path, megabytes: u64, dir: &Path) -> Result<Mounted, String> {
-        let mut reasons = Vec::new();
-        for (make, mount) in [
-            ("mkfs.vfat", "/usr/bin/mount"),
-            ("mkfs.exfat", "mount.exfat-fuse"),
-        ] {
-            let made = File::create(image).and_then(|file| file.set_len(megabytes << 20));
-            made.map_err(|error| error.to_string())?;
-            let mounted = run(make, &[image.as_os_str()]).and_then(|()| {
-                let device = loop_device(image)?;
-                let mounted = run(mount, &[device.as_ref(), dir.as_os_str()]);
-                // It goes when nobody has it mounted any more.
-                run("/usr/sbin/losetup", &["-d".as_ref(), device.as_ref()])?;
-                mounted
-            });
-            match mounted {
-                Ok(()) => return Ok(Mounted { dir: dir.into() }),
-                Err(reason) => reasons.push(reason),
-            }
-        }
-        Err(reasons.join("; "))
+    /// The reason why that cannot be done here.
+    pub fn vfat(image: &Path, megabytes: u64, dir: &Path) -> Result<Mounted, String> {
+        Mounted::made("mkfs.vfat", "/usr/bin/mount", image, megabytes, dir)
+    }
+
+    /// Makes an exFAT, which knows no links, and mounts it by FUSE: of such file systems nobody knows
+    /// whether machines share them.
+    ///
+    /// # Errors
+    ///
+    /// The reason why that cannot be done here.
+    pub fn exfat_by_fuse(image: &Path, megabytes: u64, dir: &Path) -> Result<Mounted, String> {
+        Mounted::made("mkfs.exfat", "mount.exfat-fuse", image, megabytes, dir)
+    }
+
+    fn made(
+        make: &str,
+        mount: &str,
+        image: &Path,
+        megabytes: u64,
+        dir: &Path,
+    ) -> Result<Mounted, String> {
+        let made = File::create(image).and_then(|file| file.set_len(megabytes << 20));
+        made.map_err(|error| error.to_string())?;
+        run(make, &[image.as_os_str()])?;
+        let device = loop_device(image)?;
+        let mounted = run(mount, &[device.as_ref(), dir.as_os_str()]);
+        // It goes when nobody has it mounted any more.
+        let released = run("/usr/sbin/losetup", &["-d".as_ref(), device.as_ref()]);
+        mounted?;
+        let mounted = Mounted { dir: dir.into() };
+        released.map(|()| mounted)
     }
 
     fn mount(args: &[&OsStr], dir: &Path) -> Result<Mounted, String> {

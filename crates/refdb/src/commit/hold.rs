@@ -136,17 +136,21 @@ impl Holder {
         holds.try_for_each(|hold| hold.check()).map_err(lost)
     }
 
-    /// Makes durable what the files say, which a journal refers to, but for the one that it is in.
-    pub(super) fn sync_all_but(&self, journal: &Arc<Hold>) -> io::Result<()> {
+    /// Lets everybody read the files that a journal refers to, who may read refs, and makes durable what
+    /// they say, but for the one that it is in.
+    pub(super) fn reveal(&self, journal: &Arc<Hold>, fsync: bool) -> io::Result<()> {
         let holds = self
             .who
             .holds
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let mut holds = holds.iter().filter_map(Weak::upgrade);
-        holds.try_for_each(|hold| match Arc::ptr_eq(&hold, journal) {
-            true => Ok(()),
-            false => hold.file().sync(),
+        holds.try_for_each(|hold| {
+            hold.file().reveal()?;
+            match fsync && !Arc::ptr_eq(&hold, journal) {
+                true => hold.file().sync(),
+                false => Ok(()),
+            }
         })
     }
 

@@ -106,9 +106,7 @@ impl Journal {
         other.sign().map_err(failed)?;
         let stat = home.system.stat(&dir).map_err(failed)?;
         let hold = Arc::clone(other.hold());
-        if fsync {
-            holder.sync_all_but(&hold).map_err(failed)?;
-        }
+        holder.reveal(&hold, fsync).map_err(failed)?;
         let write = |hold: &Hold| {
             let own = hold.stat()?;
             let text = change.encode(&holder.owner().text(), &stat, &own);
