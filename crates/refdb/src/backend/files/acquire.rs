@@ -178,6 +178,7 @@ impl FilesSession {
             path,
             lock: Some(lock),
             bar: None,
+            is_above: false,
             exists: false,
             loose: false,
             blocked: false,

@@ -20,6 +20,7 @@ use crate::backend::{Locked, Refusal};
 use crate::beside::{HALVES_MIN, both};
 use crate::error::{Error, ErrorKind, Reason, Result};
 use crate::name::{RefName, is_per_worktree};
+use crate::system::{FileKind, bytes_to_path};
 
 /// Names to be locked, each with its position among those that were asked for.
 pub(super) type Names<'n> = Vec<(RefName<'n>, Option<usize>)>;
@@ -33,33 +34,39 @@ impl FilesSession {
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()> {
         let Some(all) = self.with_parents(names)? else {
-            return self.lock_all(names, stop_at_refusal, false, answer);
+            return self.lock_all(names, stop_at_refusal, None, answer);
         };
         let all_names: Vec<RefName<'_>> = all.iter().map(|(name, _)| *name).collect();
         let mut refused: Vec<(RefName<'_>, Refusal)> = Vec::new();
-        self.lock_all(&all_names, stop_at_refusal, true, &mut |at, locked| {
-            let Some((name, asked)) = all.get(at) else {
-                return;
-            };
-            match (asked, locked) {
-                (Some(asked), Locked::Missing) => {
-                    let above = refused.iter().find(|(above, _)| is_below(*name, *above));
-                    let refusal = above.map(|(_, refusal)| refusal.clone());
-                    answer(*asked, refusal.map_or(Locked::Missing, Locked::Refused));
+        let above: Vec<bool> = all.iter().map(|(_, asked)| asked.is_none()).collect();
+        self.lock_all(
+            &all_names,
+            stop_at_refusal,
+            Some(&above),
+            &mut |at, locked| {
+                let Some((name, asked)) = all.get(at) else {
+                    return;
+                };
+                match (asked, locked) {
+                    (Some(asked), Locked::Missing) => {
+                        let above = refused.iter().find(|(above, _)| is_below(*name, *above));
+                        let refusal = above.map(|(_, refusal)| refusal.clone());
+                        answer(*asked, refusal.map_or(Locked::Missing, Locked::Refused));
+                    }
+                    (Some(asked), locked) => answer(*asked, locked),
+                    (None, Locked::Behind) => {
+                        let next = all.get(at..).into_iter().flatten();
+                        let next = next.filter_map(|(_, asked)| *asked).next();
+                        answer(next.unwrap_or(0), Locked::Behind);
+                    }
+                    // Somebody else has it: nothing can be made below.
+                    (None, Locked::Refused(refusal)) if refusal.reason == Reason::CreateExists => {
+                        refused.push((*name, refusal));
+                    }
+                    (None, _) => {}
                 }
-                (Some(asked), locked) => answer(*asked, locked),
-                (None, Locked::Behind) => {
-                    let next = all.get(at..).into_iter().flatten();
-                    let next = next.filter_map(|(_, asked)| *asked).next();
-                    answer(next.unwrap_or(0), Locked::Behind);
-                }
-                // Somebody else has it: nothing can be made below.
-                (None, Locked::Refused(refusal)) if refusal.reason == Reason::CreateExists => {
-                    refused.push((*name, refusal));
-                }
-                (None, _) => {}
-            }
-        })
+            },
+        )
     }
 
     /// Adds to `names`, which are in the order of locks, those above them, if they may be written into
@@ -100,6 +107,24 @@ impl FilesSession {
         found.is_ok()
     }
 
+    pub(super) fn only_own_locks(&self, dir: &Path) -> bool {
+        let Ok(entries) = self.files.system.read_dir(dir) else {
+            return false;
+        };
+        entries.iter().all(|entry| {
+            let path = dir.join(bytes_to_path(&entry.name));
+            let is_own = |held: &Held| {
+                held.lock
+                    .as_ref()
+                    .is_some_and(|lock| lock.path() == path || lock.bars() && held.path == path)
+            };
+            match entry.kind {
+                FileKind::Directory => self.only_own_locks(&path),
+                _ => self.held.iter().any(is_own) || self.bars.has_file(&path),
+            }
+        })
+    }
+
     /// Keeps new names apart that were locked one by one, as those of transactions that are published
     /// together are. Nothing is waited for, and where somebody is in the way the ref stays a file.
     pub(super) fn keep_apart(&mut self, writes: &mut [Assigned<'_>]) -> Result<()> {
@@ -121,6 +146,9 @@ impl FilesSession {
             .iter()
             .map(|name| self.take_unopposed(&[*name]) == 1)
             .collect();
+        let taken = free.iter().filter(|free| **free).count();
+        let last = self.held.iter_mut().rev().take(taken);
+        last.for_each(|held| held.is_above = true);
         let is_free = |name: RefName<'_>| {
             let mut taken = above.iter().zip(&free);
             taken.all(|(above, free)| *free || !is_below(name, *above))

@@ -55,7 +55,9 @@ fn read_all(files: &Files, locks: &mut [Held]) -> Vec<Current> {
     let mut found = Vec::with_capacity(locks.len());
     let mut rest = locks;
     loop {
-        let barred = rest.iter().take_while(|held| held.bar.is_some()).count();
+        // What is locked as a whole has no file, and of names above others nothing is asked.
+        let is_unread = |held: &&Held| held.bar.is_some() || held.is_above;
+        let barred = rest.iter().take_while(is_unread).count();
         found.extend(std::iter::repeat_with(|| Current::NotLoose).take(barred));
         rest = rest.get_mut(barred..).unwrap_or_default();
         let Some(parent) = rest.first().and_then(|held| held.path.parent()) else {
@@ -64,7 +66,7 @@ fn read_all(files: &Files, locks: &mut [Held]) -> Vec<Current> {
         let parent = parent.to_owned();
         let same = rest
             .iter()
-            .take_while(|held| held.path.parent() == Some(&parent))
+            .take_while(|held| held.path.parent() == Some(&parent) && !held.is_above)
             .count();
         let listing = list(files, &parent, same);
         let (run, after) = std::mem::take(&mut rest).split_at_mut(same);

@@ -77,6 +77,8 @@ pub(super) struct Held {
     /// The lock of a directory that keeps others from this name. It has no loose ref then, and
     /// `path` is empty.
     pub(super) bar: Option<u32>,
+    /// Whether it is locked for the names below it alone.
+    pub(super) is_above: bool,
     /// Whether there is a ref of that name.
     pub(super) exists: bool,
     /// Whether there is a loose ref.
@@ -99,6 +101,7 @@ impl Held {
             path: PathBuf::new(),
             lock: None,
             bar: Some(bar),
+            is_above: false,
             exists: false,
             loose: false,
             blocked: false,
@@ -284,24 +287,6 @@ impl FilesSession {
         }
         Ok(Some(blocked_by(name, &held.path.display().to_string())))
     }
-
-    fn only_own_locks(&self, dir: &Path) -> bool {
-        let Ok(entries) = self.files.system.read_dir(dir) else {
-            return false;
-        };
-        entries.iter().all(|entry| {
-            let path = dir.join(bytes_to_path(&entry.name));
-            let is_own = |held: &Held| {
-                held.lock
-                    .as_ref()
-                    .is_some_and(|lock| lock.path() == path || lock.bars() && held.path == path)
-            };
-            match entry.kind {
-                FileKind::Directory => self.only_own_locks(&path),
-                _ => self.held.iter().any(is_own) || self.bars.has_file(&path),
-            }
-        })
-    }
 }
 
 impl Files {
@@ -436,14 +421,16 @@ impl Session for FilesSession {
 }
 
 impl FilesSession {
-    /// Locks names that are in the order of locks; with `bars` the places of new ones as well.
+    /// Locks names that are in the order of locks. If `above` says which of them are locked for those
+    /// below them alone, the places of new ones are barred as well, and nothing is asked of those.
     pub(super) fn lock_all(
         &mut self,
         names: &[RefName<'_>],
         stop_at_refusal: bool,
-        bars: bool,
+        above: Option<&[bool]>,
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()> {
+        let is_above = |at: usize| above.is_some_and(|above| above.get(at) == Some(&true));
         let first = self.held.len();
         self.log_dirs = KnownDirs::default();
         self.held.reserve(names.len());
@@ -459,13 +446,17 @@ impl FilesSession {
                     return Ok(());
                 }
                 Err(NotTaken::Refused(refusal)) => {
-                    let is_asked = !bars || !self.is_parent(name);
+                    let is_asked = !is_above(taken.len());
                     taken.push(Err(refusal));
                     if stop_at_refusal && is_asked {
                         break;
                     }
                 }
             }
+        }
+        let which = taken.iter().enumerate().filter(|(_, taken)| taken.is_ok());
+        for (held, (at, _)) in self.held.iter_mut().skip(first).zip(which) {
+            held.is_above = is_above(at);
         }
         // Loose refs first, packed-refs afterwards: this is the order that misses none.
         let mut loose = self.read_loose(first).into_iter();
@@ -481,16 +472,19 @@ impl FilesSession {
                 answer(at, Locked::Refused(*refusal));
                 continue;
             }
-            let locked = self.judge(index, loose.next(), &mut packed)?;
+            let current = loose.next();
+            if is_above(at) {
+                index += 1;
+                continue;
+            }
+            let locked = self.judge(index, current, &mut packed)?;
             if let Some(held) = self.held.get_mut(index) {
                 held.exists = matches!(locked, Locked::Found(_));
                 if matches!(locked, Locked::Refused(_)) {
                     held.lock = None;
                 }
             }
-            let name = names.get(at);
-            let is_new = bars && matches!(locked, Locked::Missing);
-            if is_new && name.is_some_and(|name| !self.is_parent(*name)) {
+            if above.is_some() && matches!(locked, Locked::Missing) {
                 missing.push(index);
                 asked.push(at);
             } else {

@@ -449,6 +449,39 @@ fn packing_takes_over_what_the_dead_left() {
     }
 }
 
+/// While a batch is on its way to packed-refs, nobody can begin to write a name above or below.
+#[test]
+fn a_batch_keeps_the_names_above_and_below_it_from_everybody() {
+    let fixture = fixture();
+    fixture.write("refs/heads/a/old", &format!("{}\n", oid(1)));
+    let names: Vec<String> = (0..BATCH_MIN)
+        .map(|at| format!("refs/heads/a/{at:03}"))
+        .collect();
+    let refs: Vec<_> = names.iter().map(|text| name(text)).collect();
+    let writes: Vec<_> = names
+        .iter()
+        .map(|text| (text.as_str(), direct(2)))
+        .collect();
+    let mut session = fixture.backend.begin().unwrap();
+    for locked in lock(session.as_mut(), &refs, true) {
+        assert!(matches!(locked, Locked::Missing), "{locked:?}");
+    }
+    session.prepare(plan(&writes, &[])).unwrap();
+    for lock in [
+        "refs/heads.lock",
+        "refs/heads/a.lock",
+        "refs/heads/a/007.lock",
+    ] {
+        assert!(fixture.exists(lock), "{lock}");
+    }
+    let below = fixture.path("refs/heads/a/007");
+    assert!(below.is_symlink() && fs::create_dir(below.join("x")).is_err());
+    session.publish().unwrap();
+    assert_eq!(fixture.leftovers(), Vec::<PathBuf>::new());
+    assert!(!fixture.path("refs/heads/a/007").is_symlink());
+    assert!(fixture.backend.read(refs[7]).unwrap().unwrap().packed);
+}
+
 /// A prepared transaction finds another ref below one of its new ones when it is to be published:
 /// nothing is committed, and no journal is left that nobody could finish.
 #[test]
