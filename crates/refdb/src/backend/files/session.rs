@@ -37,7 +37,7 @@ use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
 use crate::options::LockTimeout;
-use crate::system::{FileKind, bytes_to_path, remove_empty_tree};
+use crate::system::{bytes_to_path, remove_empty_tree};
 
 /// A running write.
 pub(super) struct FilesSession {
