@@ -395,6 +395,10 @@ impl System for Process {
         if is_lock(from) {
             self.gone(from);
         }
+        // A new ref takes the place of the barrier that kept it free.
+        if !is_lock(to) {
+            self.gone(to);
+        }
         Ok(())
     }
 

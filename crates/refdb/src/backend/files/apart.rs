@@ -317,6 +317,8 @@ fn bar_one(held: &mut Held, pattern: Option<&Path>) -> io::Result<()> {
     match &mut held.lock {
         Some(lock) if is_shared(held.name.as_name()) => lock.bar(pattern),
         Some(_) => Ok(()),
+        // The lock of its directory keeps everybody from it.
+        None if held.bar.is_some() => Ok(()),
         None => Err(io::ErrorKind::NotFound.into()),
     }
 }
