@@ -131,9 +131,13 @@ fn own_dir(repository: &Repository) -> PathBuf {
 fn tables(repository: &Repository) -> Result<Vec<Arc<Table>>> {
     let dir = own_dir(repository).join("reftable");
     let list = match repository.system().read(&dir.join("tables.list")) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) if is_absence(&error) => Vec::new(),
         list => list.map_err(|error| Error::io("cannot read", &dir, error))?,
     };
+    if list.trim().is_empty() {
+        // Nothing is there, or everything is lost: the store tells.
+        repository.store().refs()?;
+    }
     let list = list.to_str_lossy();
     let names = list.lines().filter(|name| !name.is_empty());
     let open = |name: &str| {
@@ -304,6 +308,12 @@ fn files(repository: &Repository) -> Result<FilesShape> {
     logs.truncate(LARGEST);
     shape.largest_logs = logs;
     Ok(shape)
+}
+
+/// Returns whether a path leads nowhere.
+fn is_absence(error: &io::Error) -> bool {
+    let kind = error.kind();
+    matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Calls `each` for the files below a directory, with their names and sizes.

@@ -24,13 +24,17 @@ pub struct Layout {
     common: PathBuf,
     // `None` in the main worktree.
     worktree: Option<PathBuf>,
+    // `None` where the common directory is not looked at.
+    objects: Option<PathBuf>,
 }
 
 impl Layout {
     /// The layout of a repository's main worktree, or of a bare repository.
     pub fn main(git_dir: impl Into<PathBuf>) -> Self {
+        let common = git_dir.into();
         Layout {
-            common: git_dir.into(),
+            objects: Some(common.join("objects")),
+            common,
             worktree: None,
         }
     }
@@ -38,9 +42,28 @@ impl Layout {
     /// The layout of a linked worktree with its own directory and the common one.
     pub fn linked(git_dir: impl Into<PathBuf>, common_dir: impl Into<PathBuf>) -> Self {
         Layout {
-            common: common_dir.into(),
             worktree: Some(git_dir.into()),
+            ..Layout::main(common_dir)
         }
+    }
+
+    /// The layout of a linked worktree's own directory, as if there were no other.
+    pub(crate) fn alone(git_dir: impl Into<PathBuf>) -> Self {
+        Layout {
+            objects: None,
+            ..Layout::main(git_dir)
+        }
+    }
+
+    /// Says where the objects are, if not in the common directory.
+    pub(crate) fn with_objects(mut self, dir: &Path) -> Self {
+        self.objects = Some(dir.to_owned());
+        self
+    }
+
+    /// Returns where the objects are, if the refs in `base` are those of the whole repository.
+    pub(crate) fn objects_beside(&self, base: &Path) -> Option<&Path> {
+        self.objects.as_deref().filter(|_| base == self.common)
     }
 
     /// Returns whether this is the view of a linked worktree.

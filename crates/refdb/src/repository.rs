@@ -213,11 +213,9 @@ impl Repository {
 
     /// Returns where the refs of a worktree are kept.
     pub(crate) fn worktree_layout(&self, worktree: &Worktree) -> Result<Layout> {
-        open::layout(
-            &worktree.git_dir,
-            &self.common_dir,
-            self.refs_dir.as_deref(),
-        )
+        let refs_dir = self.refs_dir.as_deref();
+        let layout = open::layout(&worktree.git_dir, &self.common_dir, refs_dir)?;
+        Ok(layout.with_objects(self.odb.dir()))
     }
 
     /// Returns how many digits `core.abbrev` asks for; `None` for as many as it takes.

@@ -7,6 +7,7 @@
 mod bulk;
 mod cursor;
 mod encode;
+mod fresh;
 mod hold;
 mod log_write;
 mod logs;
@@ -22,16 +23,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use reftable::{HashId, LogCursor, RefCursor, RefRecord, RefValue};
 
 use self::cursor::StackCursor;
+pub(crate) use self::fresh::what_is_lost;
 use self::session::ReftableSession;
 use self::stack::{Added, Stack};
-use self::tables::{LocalTables, stack_dir};
+use self::tables::LocalTables;
 pub(crate) use self::tables::{is_table_name, is_unfinished, may_be_listed, short_random};
 use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 use super::cursor::{Cursor, ListCursor, OverCursor};
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
-use crate::commit::{
-    Change, Home, Journal, JournalWatch, LockFile, LockOptions, Place as Spot, Roots, sweep,
-};
+use crate::commit::{Change, Home, Journal, JournalWatch, LockFile, LockOptions, Roots, sweep};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
@@ -81,10 +81,7 @@ impl ReftableBackend {
             ObjectFormat::Sha1 => HashId::Sha1,
             ObjectFormat::Sha256 => HashId::Sha256,
         };
-        let dir = stack_dir(base);
-        let list = dir.join("tables.list");
-        let place = Spot::of_list(self.layout.common_dir(), base, &list);
-        let tables = LocalTables::new(&self.home, &self.journal, dir, place, &self.options);
+        let tables = LocalTables::new(&self.home, &self.journal, &self.layout, base, &self.options);
         Stack::new(
             Box::new(tables),
             Arc::clone(&self.system),

@@ -281,11 +281,12 @@ impl OpenOptions {
         let objects_dir =
             objects_dir.map_or_else(|| common_dir.join("objects"), |dir| absolute(start, &dir));
         let odb = Arc::new(Odb::new(
-            objects_dir,
+            &objects_dir,
             self.alternates(start),
             format.objects,
         ));
         let layout = layout(&git_dir, &common_dir, format.refs_dir.as_deref())?;
+        let layout = layout.with_objects(&objects_dir);
         let open_store = |options: Options| {
             let system = Arc::clone(&self.system);
             let odb = Arc::clone(&odb);

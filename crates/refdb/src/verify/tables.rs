@@ -23,7 +23,11 @@ pub(super) fn check(
 ) -> Result<()> {
     let layout = repository.worktree_layout(worktree)?;
     let prefix = name_prefix(worktree);
-    let store = store_of(repository, layout.worktree_dir())?;
+    let alone = match worktree.id {
+        None => layout.clone(),
+        Some(_) => Layout::alone(layout.worktree_dir()),
+    };
+    let store = store_of(repository, alone)?;
     // Opens the stack: one that cannot be opened has nothing to check.
     let mut refs = store.refs()?;
     for table in table_names(repository.system().as_ref(), layout.worktree_dir())? {
@@ -50,11 +54,11 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Opens the refs that are kept in `dir`, and no others.
-pub(super) fn store_of(repository: &Repository, dir: &Path) -> Result<Store> {
+/// Opens the refs that are kept there.
+fn store_of(repository: &Repository, layout: Layout) -> Result<Store> {
     Store::open(
         Arc::clone(repository.system()),
-        Layout::main(dir),
+        layout,
         RefFormat::Reftable,
         Arc::clone(repository.store().objects()),
         repository.store().options().clone(),

@@ -12,12 +12,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::fresh::{is_absence, what_is_lost};
 use super::hold::LocalHold;
 use crate::commit::{
     Becomes, Change, Holder, Home, JournalWatch, LockFile, LockOptions, Place, describe_refusal,
     take_over,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::layout::Layout;
 use crate::options::{LockTimeout, Options, SharedRepository};
 use crate::system::{Bytes, ReadFile, Stat, System, WriteFile, bytes_to_path};
 
@@ -180,25 +182,33 @@ pub(super) struct LocalTables {
     dir: PathBuf,
     // What a journal calls the list.
     place: Place,
+    /// The directory that `reftable/` is in.
+    base: PathBuf,
+    /// Where the objects are whose refs these tables hold.
+    objects: Option<PathBuf>,
     fsync: bool,
     shared: SharedRepository,
     pid_file: bool,
 }
 
 impl LocalTables {
+    /// The stack in `base`, one of the directories of the layout.
     pub(super) fn new(
         home: &Arc<Home>,
         journal: &Arc<JournalWatch>,
-        dir: PathBuf,
-        place: Place,
+        layout: &Layout,
+        base: &Path,
         options: &Options,
     ) -> Self {
+        let dir = stack_dir(base);
         LocalTables {
             system: Arc::clone(&home.system),
             home: Arc::clone(home),
             journal: Arc::clone(journal),
+            place: Place::of_list(layout.common_dir(), base, &dir.join("tables.list")),
             dir,
-            place,
+            base: base.to_owned(),
+            objects: layout.objects_beside(base).map(Path::to_owned),
             fsync: options.fsync,
             shared: options.shared_repository,
             pid_file: options.lockfile_pid,
@@ -249,7 +259,7 @@ impl LocalTables {
         let path = self.list_path();
         match self.system.stat(&path) {
             Ok(stat) => Ok(Some(stat)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if is_absence(&error) => Ok(None),
             Err(error) => Err(Error::io("cannot read", &path, error)),
         }
     }
@@ -267,31 +277,39 @@ impl LocalTables {
                 .into_iter()
                 .filter_map(|entry| String::from_utf8(entry.name).ok())
                 .collect()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) if is_absence(&error) => Ok(Vec::new()),
             Err(error) => Err(Error::io("cannot read", &self.dir, error)),
         }
     }
 
-    /// Tells a stack that is empty from one that lost its list.
+    /// Tells a stack that is new from one that lost its list; `false` if there is one now.
     ///
     /// Git's very first writer of a stack stores a table before there is a list, and one that
     /// merges everything away publishes an empty list before it drops the tables: both pass
-    /// quickly, so that tables which stay without a list for a while are damage. A list of
-    /// [`NO_TABLES`] leaves no such doubt.
+    /// quickly, so that tables which stay without a list for a while are damage. So is a directory
+    /// that stays without either where something was. A list of [`NO_TABLES`] leaves no such doubt.
     fn check_empty(&self, what: &str) -> Result<bool> {
+        let mut lost = None;
         for pause_ms in [0, 1, 4, 16, 64, 128] {
             self.system.sleep(Duration::from_millis(pause_ms));
+            lost = None;
             if self.files()?.is_empty() {
-                return Ok(true);
+                lost = what_is_lost(&*self.system, &self.base, self.objects.as_deref())?;
+                if lost.is_none() {
+                    return Ok(true);
+                }
             }
             if self.list_stat()?.is_some_and(|stat| stat.len > 0) {
                 return Ok(false);
             }
         }
-        Err(Error::corrupt(
-            &self.list_path(),
-            format_args!("the list of tables is {what}, but there are tables"),
-        ))
+        Err(match lost {
+            Some(lost) => Error::corrupt(&lost.path, &lost),
+            None => Error::corrupt(
+                &self.list_path(),
+                format_args!("the list of tables is {what}, but there are tables"),
+            ),
+        })
     }
 }
 
@@ -339,7 +357,7 @@ impl Tables for LocalTables {
         loop {
             let mut file = match self.open_list() {
                 Ok(file) => file,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(error) if is_absence(&error) => {
                     if self.check_empty("missing")? {
                         return Ok(List {
                             names: Vec::new(),
@@ -389,7 +407,13 @@ impl Tables for LocalTables {
                 let message = format!("cannot lock references: {why}");
                 Err(Error::new(ErrorKind::Locked, message).with_source(error))
             }
-            Err(error) => Err(Error::io("cannot lock", &path, error)),
+            Err(error) => {
+                if is_absence(&error) {
+                    // The directory is gone, and the reason says more.
+                    self.list()?;
+                }
+                Err(Error::io("cannot lock", &path, error))
+            }
         }
     }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bstr::ByteSlice;
 use reftable::{HashId, LogCursor, MergedLogs, MergedRefs, RefValue, Table};
 
-use super::{Deep, Repair, Seen, Severity, Source, Value, condition, unreadable};
-use crate::backend::reftable::{is_table_name, is_unfinished, may_be_listed};
+use super::{Damage, Deep, Repair, Seen, Severity, Source, Value, condition, unreadable};
+use crate::backend::reftable::{is_table_name, is_unfinished, may_be_listed, what_is_lost};
 use crate::error::Result;
 use crate::name::{FormatOptions, is_root_ref, is_well_formed};
 use crate::oid::{ObjectFormat, ObjectId};
@@ -30,15 +30,15 @@ impl Deep<'_> {
     pub(super) fn stack(&mut self, index: usize) -> Result<()> {
         let dir = self.dir(index).join("reftable");
         let list_path = dir.join("tables.list");
-        let content = match self.settled_list(&dir, &list_path)? {
-            Some(content) => content,
-            None => {
-                let what = "the list of tables is missing, but there are tables: no ref is seen";
-                if self.has_tables(&dir)? {
-                    self.error(&list_path, None, what, Repair::RebuildList);
-                }
-                return Ok(());
-            }
+        let list = self.settled_list(&dir, &list_path)?;
+        let has_content = list.as_ref().is_some_and(|list| condition(list).is_none());
+        if !has_content && !self.has_tables(&dir)? {
+            return self.without_tables(index, list.is_some());
+        }
+        let Some(content) = list else {
+            let what = "the list of tables is missing, but there are tables: no ref is seen";
+            self.error(&list_path, None, what, Repair::RebuildList);
+            return Ok(());
         };
         let hash = match self.repository.object_format() {
             ObjectFormat::Sha1 => HashId::Sha1,
@@ -46,9 +46,7 @@ impl Deep<'_> {
         };
         let mut opened = Opened::default();
         let mut at = 0;
-        if let Some(what) = condition(&content)
-            && self.has_tables(&dir)?
-        {
+        if let Some(what) = condition(&content) {
             let what = format!("{what}, but there are tables: no ref is seen");
             self.error(&list_path, Some(0), what, Repair::RebuildList);
             return Ok(());
@@ -68,13 +66,41 @@ impl Deep<'_> {
         Ok(())
     }
 
+    /// Checks a stack with neither a table nor a list that says so. What is lost there no repair
+    /// brings back.
+    fn without_tables(&mut self, index: usize, has_list: bool) -> Result<()> {
+        let base = self.dir(index);
+        let objects = (index == 0).then(|| self.repository.odb().dir());
+        match what_is_lost(self.system, &base, objects)? {
+            Some(lost) => {
+                let (what, advice) = (lost.what.clone(), lost.advice());
+                (self.on)(&Damage {
+                    severity: Severity::Error,
+                    file: lost.path,
+                    offset: None,
+                    name: None,
+                    what,
+                    repair: Repair::ByHand,
+                    advice: Some(advice),
+                });
+            }
+            None if has_list => {
+                let list_path = base.join("reftable").join("tables.list");
+                let what = "HEAD is missing: Git takes it for a branch that nobody knows";
+                self.error(&list_path, None, what, Repair::FromReflog);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
     /// Reads the list when all tables that it names are there, or when it stays as it is although
     /// they are not; `None` if there is no list.
     fn settled_list(&self, dir: &Path, path: &Path) -> Result<Option<Vec<u8>>> {
         let mut last: Option<Vec<u8>> = None;
         for _ in 0..ATTEMPTS {
             let content = match self.system.read(path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(error) if missing(&error) => return Ok(None),
                 content => content.map_err(unreadable(path))?,
             };
             let whole = content
@@ -93,7 +119,7 @@ impl Deep<'_> {
 
     fn has_tables(&self, dir: &Path) -> Result<bool> {
         let entries = match self.system.read_dir(dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) if missing(&error) => return Ok(false),
             entries => entries.map_err(unreadable(dir))?,
         };
         let mut names = entries.iter().filter_map(|entry| entry.name.to_str().ok());
@@ -307,6 +333,12 @@ fn is_lost(name: &str, listed: &[String], tables: &[Arc<Table>]) -> bool {
     let is_covered =
         |&(first, last): &(u64, u64)| (first..=last).contains(&min) || (min..=max).contains(&first);
     max <= newest && !ranges.iter().any(is_covered)
+}
+
+/// Returns whether a path leads nowhere.
+fn missing(error: &io::Error) -> bool {
+    let kind = error.kind();
+    matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 fn place(dir: &Path, tables: &[Arc<Table>], name: &[u8]) -> (PathBuf, Option<u64>) {
