@@ -1,13 +1,66 @@
 //! What objects are: the first one that a process asks for, and those after it, as Git tells them.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
 use refdb::objects::{Objects, Odb};
-use refdb::{ObjectFormat, ObjectId};
-use refdb_testkit::for_every_format;
+use refdb::{ErrorKind, ObjectFormat, ObjectId};
 use refdb_testkit::repo::Repo;
+use refdb_testkit::{Format, for_every_format};
+
+/// More packs than a database has room for that counts them when it is opened.
+const PACKS: usize = 70;
+
+fn format_of(repo: &Repo) -> ObjectFormat {
+    ObjectFormat::from_name(repo.format().objects.name()).expect("it is known")
+}
+
+fn objects_of(repo: &Repo) -> PathBuf {
+    repo.git_dir().join("objects")
+}
+
+fn open(repo: &Repo) -> Odb {
+    Odb::new(objects_of(repo), [], format_of(repo))
+}
+
+fn id(hex: &str) -> ObjectId {
+    ObjectId::from_hex(hex.trim().as_bytes()).expect("an id")
+}
+
+/// Writes a blob; in a pack of its own if it is to be `packed`.
+fn blob(repo: &Repo, text: &str, packed: bool) -> ObjectId {
+    let written = repo.git(["hash-object", "-w", "--stdin"]).stdin(text);
+    let hex = written.run().text().trim().to_owned();
+    if packed {
+        let pack = objects_of(repo).join("pack/pack");
+        let packing = repo.git(["pack-objects", "-q"]).arg(pack);
+        packing.stdin(format!("{hex}\n")).run().ok();
+        let path = objects_of(repo).join(&hex[..2]).join(&hex[2..]);
+        fs::remove_file(path).expect("it is loose");
+    }
+    id(&hex)
+}
+
+/// Returns the files of packs with that ending.
+fn packs(repo: &Repo, ending: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(objects_of(repo).join("pack")).expect("a folder");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let mut paths: Vec<_> = paths
+        .filter(|path| path.extension().is_some_and(|it| it == ending))
+        .collect();
+    paths.sort();
+    paths
+}
+
+fn make_fifo(path: &Path) {
+    let made = Command::new("/usr/bin/mkfifo").arg(path).status();
+    assert!(made.expect("it runs").success());
+}
 
 /// Compares every object with what Git tells, each as the first one that is asked for, and as one of many.
 fn compare(repo: &Repo) -> usize {
-    let format = ObjectFormat::from_name(repo.format().objects.name()).expect("it is known");
+    let format = format_of(repo);
     let batch = "--batch-check=%(objectname) %(objecttype) %(objectsize)";
     let told = repo.git(["cat-file", "--batch-all-objects", batch]);
     let told = told.run().text();
@@ -49,4 +102,192 @@ for_every_format! {
         assert!(verified.contains("packs: 1"), "{verified}");
         compare(&repo);
     }
+}
+
+#[test]
+fn packs_that_come_and_go_are_seen_by_a_database_that_stays_open() {
+    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        let repo = Repo::init_bare(format);
+        let odb = open(&repo);
+        let mut known = Vec::new();
+        for number in 0..PACKS {
+            known.push(blob(&repo, &format!("blob {number}"), true));
+            let found = odb.kind(known[number]).expect("it can be read");
+            assert!(found.is_some(), "{format}: pack {number}");
+        }
+        let all_are_there = || {
+            for (number, oid) in known.iter().enumerate() {
+                let read = odb
+                    .read(*oid)
+                    .expect("it can be read")
+                    .expect("it is there");
+                assert_eq!(read.data, format!("blob {number}").as_bytes(), "{format}");
+            }
+        };
+        all_are_there();
+        // Once more with all of them in one index, then in one pack.
+        repo.git(["multi-pack-index", "write"]).run().ok();
+        all_are_there();
+        for oid in &known {
+            repo.update_refs(format!("create refs/blobs/{oid} {oid}\n"));
+        }
+        repo.git(["repack", "-q", "-a", "-d"]).run().ok();
+        assert_eq!(packs(&repo, "pack").len(), 1, "{format}");
+        all_are_there();
+        let late = blob(&repo, "late", true);
+        repo.git(["multi-pack-index", "write"]).run().ok();
+        assert!(
+            odb.kind(late).expect("it can be read").is_some(),
+            "{format}"
+        );
+        // What the index of all says is enough.
+        for path in packs(&repo, "idx") {
+            fs::remove_file(path).expect("it is there");
+        }
+        assert!(
+            open(&repo)
+                .read(known[7])
+                .expect("it can be read")
+                .is_some()
+        );
+        assert!(open(&repo).storage(late).expect("it can be read").is_some());
+    }
+}
+
+#[test]
+fn alternates_are_followed_as_by_git() {
+    let repos: Vec<Repo> = (0..9)
+        .map(|_| Repo::init_bare(Format::FILES_SHA1))
+        .collect();
+    let blobs: Vec<ObjectId> = (0..9)
+        .map(|number| {
+            blob(
+                &repos[number],
+                &format!("alternate {number}"),
+                number % 2 == 0,
+            )
+        })
+        .collect();
+    let list = |number: usize, lines: &str| {
+        let path = objects_of(&repos[number]).join("info/alternates");
+        fs::write(path, lines).expect("room");
+    };
+    let path = |number: usize| objects_of(&repos[number]).display().to_string();
+    let check = |what: &str| {
+        let mut count = 0;
+        for oid in &blobs {
+            let git = repos[0].git(["cat-file", "-e"]).arg(oid.to_string()).run();
+            let ours = open(&repos[0]).kind(*oid).expect("it can be read");
+            assert_eq!(ours.is_some(), git.code() == 0, "{what}: {oid}");
+            let hex = oid.to_string();
+            let found = open(&repos[0]).with_prefix(&hex.as_bytes()[..12]);
+            assert_eq!(
+                found.expect("it can be read").len(),
+                usize::from(ours.is_some())
+            );
+            count += usize::from(ours.is_some());
+        }
+        count
+    };
+    for (number, next) in (1..9).enumerate() {
+        list(number, &format!("{}\n", path(next)));
+    }
+    assert_eq!(check("one behind the other"), 7);
+    list(0, &format!("{}\n", path(0)));
+    assert_eq!(check("itself"), 1);
+    list(0, &format!("{}/../objects/\n", path(0)));
+    assert_eq!(check("itself by another name"), 1);
+    list(0, &format!("{}\n{}\n", path(1), path(2)));
+    list(1, &format!("{}\n", path(0)));
+    list(2, &format!("{}\n{}\n{}\n", path(1), path(0), path(2)));
+    assert_eq!(check("each other"), 3);
+    list(
+        0,
+        &format!(
+            "# no\n\n/none/such\n\"{}\"\n{}/info/alternates\n",
+            path(3),
+            path(4)
+        ),
+    );
+    list(3, "");
+    assert_eq!(check("what is none"), 2);
+    let relative = PathBuf::from("..")
+        .join("..")
+        .join(repos[5].git_dir().file_name().expect("a name"));
+    list(0, &format!("{}\n", relative.join("objects").display()));
+    list(5, "");
+    check("a relative path");
+    // The whole list of the environment, with a circle in it.
+    let dirs = [
+        PathBuf::from(path(6)),
+        PathBuf::from(path(0)),
+        PathBuf::from("/none/such"),
+    ];
+    list(0, "");
+    list(6, &format!("{}\n", path(0)));
+    let odb = Odb::new(objects_of(&repos[0]), dirs, ObjectFormat::Sha1);
+    assert!(odb.kind(blobs[6]).expect("it can be read").is_some());
+    assert_eq!(odb.kind(blobs[7]).expect("it can be read"), None);
+}
+
+/// Whoever cannot look does not say that there is nothing.
+#[test]
+fn a_failure_is_no_absence() {
+    let repo = Repo::init_bare(Format::FILES_SHA1);
+    let packed = blob(&repo, "packed", true);
+    let loose = blob(&repo, "loose", false);
+    let missing = id(&"7".repeat(40));
+    let told = |oid: ObjectId, what: &str| {
+        for error in [
+            open(&repo).header(oid).map(drop).expect_err(what),
+            open(&repo).read(oid).map(drop).expect_err(what),
+            open(&repo).storage(oid).map(drop).expect_err(what),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::Io, "{what}: {error}");
+        }
+    };
+    let there = |oid: ObjectId, what: &str| {
+        let read = open(&repo).read(oid).expect("it can be read");
+        assert!(read.is_some(), "{what}");
+    };
+    for ending in ["idx", "pack"] {
+        let path = packs(&repo, ending).remove(0);
+        let old = fs::read(&path).expect("it can be read");
+        fs::remove_file(&path).expect("it is there");
+        make_fifo(&path);
+        told(packed, "a FIFO");
+        there(loose, "beside a FIFO");
+        fs::remove_file(&path).expect("it is there");
+        fs::create_dir(&path).expect("room");
+        told(packed, "a folder");
+        there(loose, "beside a folder");
+        fs::remove_dir(&path).expect("it is there");
+        std::os::unix::fs::symlink("/dev/zero", &path).expect("room");
+        told(packed, "a device");
+        fs::remove_file(&path).expect("it is there");
+        if ending == "idx" {
+            // Nobody knows what a damaged index has; a damaged pack has nothing.
+            fs::write(&path, "no index").expect("room");
+            told(packed, "a damaged index");
+            told(missing, "a damaged index");
+            there(loose, "beside a damaged index");
+        } else {
+            fs::write(&path, "no pack").expect("room");
+            assert_eq!(open(&repo).read(packed).expect("it can be read"), None);
+        }
+        fs::remove_file(&path).expect("it is there");
+        fs::write(&path, old).expect("room");
+        there(packed, "as it was");
+    }
+    let hex = loose.to_string();
+    let path = objects_of(&repo).join(&hex[..2]).join(&hex[2..]);
+    fs::remove_file(&path).expect("it is there");
+    make_fifo(&path);
+    assert_eq!(open(&repo).read(loose).expect("it can be looked for"), None);
+    let several = objects_of(&repo).join("pack/multi-pack-index");
+    make_fifo(&several);
+    there(packed, "beside an index that is a FIFO");
+    let list = objects_of(&repo).join("info/alternates");
+    make_fifo(&list);
+    told(missing, "a list of alternates that is a FIFO");
 }

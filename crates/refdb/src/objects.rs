@@ -12,16 +12,22 @@
 //! ```
 
 #[cfg(feature = "git")]
+mod alternates;
+#[cfg(feature = "git")]
+mod database;
+#[cfg(feature = "git")]
 mod first;
 #[cfg(feature = "git")]
 mod odb;
+#[cfg(feature = "git")]
+mod packs;
 #[cfg(feature = "git")]
 mod storage;
 
 #[cfg(feature = "git")]
 pub(crate) use odb::Replacements;
 #[cfg(feature = "git")]
-pub use odb::{ABBREVIATION_MIN, Header, Object, Odb, TAG_DEPTH_MAX, tag_target};
+pub use odb::{ABBREVIATION_MIN, Header, LEN_MAX, Object, Odb, TAG_DEPTH_MAX, tag_target};
 #[cfg(feature = "git")]
 pub use storage::Storage;
 

@@ -13,7 +13,7 @@ use super::Header;
 use super::odb::{gix_kind, kind_from_gix, to_gix};
 use super::storage::loose_path;
 use crate::oid::{ObjectFormat, ObjectId};
-use crate::system::{OsSystem, System};
+use crate::system::{FileKind, OsSystem, System};
 
 /// Of more packs than that the database knows better where to look first.
 const PACKS_MAX: usize = 8;
@@ -31,8 +31,12 @@ pub(super) fn header(objects: &Path, format: ObjectFormat, oid: &ObjectId) -> Op
 }
 
 fn loose(objects: &Path, format: ObjectFormat, oid: &ObjectId) -> Option<Header> {
-    // The library makes the same path, but asks the processor first how that is done best.
-    loose_path(objects, *oid).metadata().ok()?;
+    // The library makes the same path, but asks the processor first how that is done best, and waits
+    // for what is no file.
+    let stat = OsSystem::new().stat(&loose_path(objects, *oid)).ok()?;
+    if stat.kind != FileKind::File {
+        return None;
+    }
     let objects = gix_odb::loose::Store::at(objects, gix_kind(format));
     let (size, kind) = objects.try_header(to_gix(oid)).ok()??;
     let kind = kind_from_gix(kind);
@@ -53,7 +57,8 @@ fn packed(objects: &Path, format: ObjectFormat, oid: &ObjectId) -> Option<Header
         indices.push(file.path());
     }
     indices.iter().find_map(|path| {
-        let index = index::File::at(path, gix_kind(format)).ok()?;
+        let content = OsSystem::new().map(path).ok()?;
+        let index = index::File::from_data(content, path.clone(), gix_kind(format)).ok()?;
         let offset = index.pack_offset_at_index(index.lookup(to_gix(oid))?);
         let entry = entry(&path.with_extension("pack"), offset, format)?;
         let kind = kind_from_gix(entry.header.as_kind()?);

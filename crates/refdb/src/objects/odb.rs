@@ -18,17 +18,13 @@
 //! # Ok::<(), refdb::Error>(())
 //! ```
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use gix_object::Find;
-use gix_odb::Header as _;
-use gix_odb::store::init;
-
+use super::database::Database;
 use super::storage::{Storage, Storages};
 use super::{ObjectKind, Objects, Peeled, first};
 use crate::error::{Error, ErrorKind, Result};
@@ -44,8 +40,8 @@ const ABBREVIATION_AUTO_MIN: usize = 7;
 /// itself in a file of the wrong name.
 pub const TAG_DEPTH_MAX: usize = 4096;
 
-type Store = gix_odb::Store;
-type Handle = gix_odb::HandleArc;
+/// How many bytes an object may have that is read: what a pack claims is not believed without bound.
+pub const LEN_MAX: usize = 256 << 20;
 
 /// How often an object that replaces another may be replaced itself.
 const REPLACEMENTS_MAX: usize = 5;
@@ -60,11 +56,9 @@ type ReadReplacements = Box<dyn Fn() -> Result<Replacements> + Send + Sync>;
 pub struct Odb {
     format: ObjectFormat,
     dirs: Vec<PathBuf>,
-    stores: OnceLock<Vec<Arc<Store>>>,
+    database: OnceLock<Database>,
     was_asked: AtomicBool,
-    // Handles that no thread uses at the moment: they hold what was opened.
-    idle: Mutex<Vec<Vec<Handle>>>,
-    storages: Mutex<Option<Storages>>,
+    storages: Mutex<Storages>,
     read_replacements: OnceLock<ReadReplacements>,
     replacements: OnceLock<Replacements>,
 }
@@ -100,10 +94,9 @@ impl Odb {
         Odb {
             format,
             dirs,
-            stores: OnceLock::new(),
+            database: OnceLock::new(),
             was_asked: AtomicBool::new(false),
-            idle: Mutex::new(Vec::new()),
-            storages: Mutex::new(None),
+            storages: Mutex::default(),
             read_replacements: OnceLock::new(),
             replacements: OnceLock::new(),
         }
@@ -173,22 +166,7 @@ impl Odb {
         {
             return Ok(Some(header));
         }
-        self.with_handles(|handles| {
-            let id = to_gix(&oid);
-            for handle in handles {
-                match handle.try_header(id) {
-                    Ok(Some(header)) => {
-                        return Ok(Some(Header {
-                            kind: kind_from_gix(header.kind()),
-                            size: header.size(),
-                        }));
-                    }
-                    Ok(None) => {}
-                    Err(error) => missing_if_damaged(&error)?,
-                }
-            }
-            Ok(None)
-        })
+        self.database()?.header(oid)
     }
 
     /// Reads an object; `None` if it is missing.
@@ -203,22 +181,7 @@ impl Odb {
                 data: Vec::new(),
             }));
         }
-        self.with_handles(|handles| {
-            let mut data = Vec::new();
-            for handle in handles {
-                let kind = match handle.try_find(to_gix(&oid), &mut data) {
-                    Ok(found) => found.map(|found| kind_from_gix(found.kind)),
-                    Err(error) => {
-                        missing_if_damaged(&error)?;
-                        None
-                    }
-                };
-                if let Some(kind) = kind {
-                    return Ok(Some(Object { kind, data }));
-                }
-            }
-            Ok(None)
-        })
+        self.database()?.read(oid)
     }
 
     /// Returns how an object is stored; `None` if it is missing.
@@ -234,11 +197,7 @@ impl Odb {
             }));
         }
         let mut storages = self.storages.lock().unwrap_or_else(PoisonError::into_inner);
-        let storages = match &mut *storages {
-            Some(storages) => storages,
-            none => none.insert(Storages::new(self.stores()?, &self.dirs)?),
-        };
-        storages.get(oid)
+        storages.get(self.database()?, oid)
     }
 
     /// Returns the ids that begin with these hexadecimal digits, sorted. Fewer than
@@ -247,29 +206,11 @@ impl Odb {
     /// # Errors
     /// `Io` when the database cannot be read.
     pub fn with_prefix(&self, hex: &[u8]) -> Result<Vec<ObjectId>> {
-        // A prefix knows the object format by the length of its id.
-        let prefix = (hex.len() <= self.format.hex_len()).then(|| {
-            let mut full = hex.to_vec();
-            full.resize(self.format.hex_len(), b'0');
-            let id = gix_hash::ObjectId::from_hex(&full).ok()?;
-            gix_hash::Prefix::new(&id, hex.len()).ok()
-        });
-        let Some(prefix) = prefix.flatten().filter(|_| hex.len() >= ABBREVIATION_MIN) else {
+        if hex.len() < ABBREVIATION_MIN {
             return Ok(Vec::new());
-        };
-        let found = self.with_handles(|handles| {
-            let mut found = HashSet::new();
-            for handle in handles {
-                handle
-                    .lookup_prefix(prefix, Some(&mut found))
-                    .map_err(unreadable)?;
-            }
-            Ok(found)
-        })?;
-        let ids = found
-            .iter()
-            .filter_map(|id| ObjectId::from_bytes(id.as_bytes()));
-        let mut ids: Vec<_> = ids.filter(|id| has_prefix(id, hex)).collect();
+        }
+        let found = self.database()?.with_prefix(hex)?;
+        let mut ids: Vec<_> = found.into_iter().filter(|id| has_prefix(id, hex)).collect();
         ids.sort();
         Ok(ids)
     }
@@ -314,42 +255,15 @@ impl Odb {
     }
 
     fn packed_count(&self) -> Result<u64> {
-        self.with_handles(|handles| {
-            let mut count = 0;
-            for handle in handles {
-                count += handle.packed_object_count().map_err(unreadable)?;
-            }
-            Ok(count)
-        })
+        self.database()?.packed_count()
     }
 
-    /// Lends handles to `run`: idle ones, or new ones when other threads have them all.
-    fn with_handles<T>(&self, run: impl FnOnce(&[Handle]) -> Result<T>) -> Result<T> {
-        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = idle().pop();
-        let handles = match taken {
-            Some(handles) => handles,
-            None => self.stores()?.iter().map(Store::to_cache_arc).collect(),
-        };
-        let result = run(&handles);
-        idle().push(handles);
-        result
-    }
-
-    fn stores(&self) -> Result<&[Arc<Store>]> {
-        if let Some(stores) = self.stores.get() {
-            return Ok(stores);
+    fn database(&self) -> Result<&Database> {
+        if let Some(database) = self.database.get() {
+            return Ok(database);
         }
-        let mut stores = Vec::with_capacity(1);
-        for (index, dir) in self.dirs.iter().enumerate() {
-            match open(dir, self.format) {
-                Ok(store) => stores.push(Arc::new(store)),
-                // A directory that only adds objects need not exist.
-                Err(_) if index > 0 => {}
-                Err(error) => return Err(Error::io("unable to open object database", dir, error)),
-            }
-        }
-        Ok(self.stores.get_or_init(|| stores))
+        let database = Database::open(&self.dirs, self.format)?;
+        Ok(self.database.get_or_init(|| database))
     }
 }
 
@@ -415,15 +329,6 @@ pub fn tag_target(content: &[u8], format: ObjectFormat) -> Option<(ObjectId, Obj
     Some((oid, kind))
 }
 
-fn open(dir: &Path, format: ObjectFormat) -> io::Result<Store> {
-    Store::at_opts(
-        dir.to_owned(),
-        gix_kind(format),
-        &mut std::iter::empty(),
-        init::Options::default(),
-    )
-}
-
 pub(super) fn gix_kind(format: ObjectFormat) -> gix_hash::Kind {
     match format {
         ObjectFormat::Sha1 => gix_hash::Kind::Sha1,
@@ -444,6 +349,15 @@ pub(super) fn kind_from_gix(kind: gix_object::Kind) -> ObjectKind {
     }
 }
 
+pub(super) fn gix_of_kind(kind: ObjectKind) -> gix_object::Kind {
+    match kind {
+        ObjectKind::Commit => gix_object::Kind::Commit,
+        ObjectKind::Tree => gix_object::Kind::Tree,
+        ObjectKind::Blob => gix_object::Kind::Blob,
+        ObjectKind::Tag => gix_object::Kind::Tag,
+    }
+}
+
 fn hex_of(oid: ObjectId) -> Vec<u8> {
     let mut hex = Vec::with_capacity(oid.format().hex_len());
     oid.push_hex(&mut hex);
@@ -455,29 +369,4 @@ fn has_prefix(oid: &ObjectId, hex: &[u8]) -> bool {
     start
         .get(..hex.len())
         .is_some_and(|start| start.eq_ignore_ascii_case(hex))
-}
-
-/// Gives the system's error back if there is one behind `error`: else the object is damaged, and
-/// counts as missing.
-fn missing_if_damaged(error: &(dyn std::error::Error + 'static)) -> Result<()> {
-    let mut causes = std::iter::successors(Some(error), |error| error.source());
-    let system = causes.find_map(|cause| {
-        let kind = cause.downcast_ref::<io::Error>()?.kind();
-        let is_damage = matches!(
-            kind,
-            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof | io::ErrorKind::Other
-        );
-        (!is_damage).then_some(kind)
-    });
-    match system {
-        Some(_) => Err(unreadable(error)),
-        None => Ok(()),
-    }
-}
-
-pub(super) fn unreadable(error: impl fmt::Display) -> Error {
-    Error::new(
-        ErrorKind::Io,
-        format!("unable to read object database: {error}"),
-    )
 }

@@ -3,14 +3,11 @@
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use gix_odb::Store;
-use gix_pack::Find;
-use gix_pack::data::Entry;
-use gix_pack::data::entry::{Header, Location};
+use gix_pack::data::entry::Header;
 
-use super::odb::{to_gix, unreadable};
+use super::database::{Database, Place};
+use super::packs::{Index, Pack};
 use crate::error::Result;
 use crate::oid::ObjectId;
 
@@ -23,101 +20,59 @@ pub struct Storage {
     pub delta_base: Option<ObjectId>,
 }
 
-/// What was opened to answer such questions.
-pub(super) struct Storages {
-    places: Vec<Place>,
-}
-
-struct Place {
-    handle: gix_odb::HandleArc,
-    /// The folders with loose objects.
-    folders: Vec<PathBuf>,
-    /// The objects of packs, sorted by their place in the pack.
-    packs: HashMap<u32, Vec<(u64, ObjectId)>>,
-}
+/// What was found out to answer such questions: the objects of packs, by their places.
+#[derive(Default)]
+pub(super) struct Storages(HashMap<PathBuf, Vec<(u64, ObjectId)>>);
 
 impl Storages {
-    /// Opens the databases, whose folders are `dirs`.
-    pub(super) fn new(stores: &[Arc<Store>], dirs: &[PathBuf]) -> Result<Storages> {
-        let mut places = Vec::with_capacity(stores.len());
-        for store in stores {
-            let mut handle = store.to_cache_arc();
-            handle.prevent_pack_unload();
-            let mut folders = dirs.to_vec();
-            let alternates = store.alternate_db_paths();
-            folders.extend(alternates.map_err(|error| unreadable(&error))?);
-            places.push(Place {
-                handle,
-                folders,
-                packs: HashMap::new(),
-            });
-        }
-        Ok(Storages { places })
-    }
-
     /// Returns how an object is stored; `None` if it is missing.
-    pub(super) fn get(&mut self, oid: ObjectId) -> Result<Option<Storage>> {
-        let mut buffer = Vec::new();
-        for place in &mut self.places {
-            let location = place.handle.location_by_oid(to_gix(&oid), &mut buffer);
-            if let Some(location) = location.map_err(|error| unreadable(&error))? {
-                return place.packed(&location, oid).map(Some);
-            }
-        }
-        let loose = self.places.iter().flat_map(|place| &place.folders);
-        Ok(loose
-            .filter_map(|folder| loose_path(folder, oid).metadata().ok())
-            .map(|file| Storage {
-                size: file.len(),
+    pub(super) fn get(&mut self, database: &Database, oid: ObjectId) -> Result<Option<Storage>> {
+        database.find(oid, &mut |place| match place {
+            Place::Loose(path, _) => Ok(database.file_len(path)?.map(|size| Storage {
+                size,
                 delta_base: None,
-            })
-            .next())
-    }
-}
-
-impl Place {
-    fn packed(&mut self, location: &Location, oid: ObjectId) -> Result<Storage> {
-        let entry = self.handle.entry_by_location(location);
-        let kind = to_gix(&oid).kind();
-        let header = entry.and_then(|entry| {
-            let entry = Entry::from_bytes(&entry.data, location.pack_offset, kind).ok()?;
-            Some(entry.header)
-        });
-        let delta_base = match header {
-            Some(Header::RefDelta { base_id }) => ObjectId::from_bytes(base_id.as_bytes()),
-            Some(Header::OfsDelta { base_distance }) => {
-                let offset = location.pack_offset.checked_sub(base_distance);
-                match offset {
-                    Some(offset) => self.at(location.pack_id, offset)?,
-                    None => None,
-                }
-            }
-            _ => None,
-        };
-        Ok(Storage {
-            size: u64::try_from(location.entry_size).unwrap_or(u64::MAX),
-            delta_base,
+            })),
+            Place::Packed(index, pack, offset) => self.packed(database, index, pack, offset),
         })
     }
 
-    /// Returns the object at a place of a pack.
-    fn at(&mut self, pack: u32, offset: u64) -> Result<Option<ObjectId>> {
-        if !self.packs.contains_key(&pack) {
-            let objects = self.handle.pack_offsets_and_oid(pack);
-            let objects = objects.map_err(|error| unreadable(&error))?;
-            let objects = objects.unwrap_or_default().into_iter();
-            let mut objects: Vec<_> = objects
-                .filter_map(|(offset, id)| Some((offset, ObjectId::from_bytes(id.as_bytes())?)))
-                .collect();
-            objects.sort_unstable();
-            self.packs.insert(pack, objects);
-        }
-        let objects = self.packs.get(&pack).map(Vec::as_slice).unwrap_or_default();
-        let index = objects.binary_search_by_key(&offset, |(offset, _)| *offset);
-        Ok(index
-            .ok()
-            .and_then(|index| objects.get(index))
-            .map(|(_, oid)| *oid))
+    fn packed(
+        &mut self,
+        database: &Database,
+        index: &Index,
+        pack: &Pack,
+        offset: u64,
+    ) -> Result<Option<Storage>> {
+        let Some(data) = database.data(pack)? else {
+            return Ok(None);
+        };
+        let objects = match self.0.get(pack.path()) {
+            Some(objects) => objects,
+            None => {
+                let objects = index.objects_of(pack);
+                self.0.entry(pack.path().to_owned()).or_insert(objects)
+            }
+        };
+        let after = objects.partition_point(|(place, _)| *place <= offset);
+        // An object goes on to where the next one begins, the last one to the checksum.
+        let end = objects
+            .get(after)
+            .map_or_else(|| data.pack_end() as u64, |(place, _)| *place);
+        let base = match data.entry(offset).map(|entry| entry.header) {
+            Ok(Header::RefDelta { base_id }) => ObjectId::from_bytes(base_id.as_bytes()),
+            Ok(Header::OfsDelta { base_distance }) => {
+                let place = offset.checked_sub(base_distance);
+                let at = |place| objects.binary_search_by_key(&place, |(place, _)| *place);
+                let found = place.and_then(|place| at(place).ok());
+                found.and_then(|at| objects.get(at)).map(|(_, oid)| *oid)
+            }
+            Ok(_) => None,
+            Err(_) => return Ok(None),
+        };
+        Ok(Some(Storage {
+            size: end.saturating_sub(offset),
+            delta_base: base,
+        }))
     }
 }
 
