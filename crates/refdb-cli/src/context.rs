@@ -199,7 +199,11 @@ impl Context {
     /// Returns the commits that are taken to have other parents than they name.
     pub(crate) fn grafts(&self) -> Result<&Grafts> {
         let repository = self.repository()?;
-        Ok(self.grafts.get_or_init(|| repository.grafts()))
+        if let Some(grafts) = self.grafts.get() {
+            return Ok(grafts);
+        }
+        let grafts = repository.grafts()?;
+        Ok(self.grafts.get_or_init(|| grafts))
     }
 
     /// Returns the object format of the repository.

@@ -5,7 +5,9 @@
 //! 2. A commit is read once; what is kept of it are its parents, its time and its generation.
 //! 3. A commit-graph file is believed as Git believes it: not beside grafts, a shallow history or
 //!    replaced objects, which it knows nothing of, and not when it is damaged.
-//! 4. A commit that is missing is an error that names it, never a shorter history, unless the
+//! 4. Every walk ends: what replaces commits, grafts, and a damaged commit-graph file can make a commit
+//!    its own ancestor.
+//! 5. A commit that is missing is an error that names it, never a shorter history, unless the
 //!    caller asks for that.
 //!
 //! ```no_run
@@ -79,6 +81,11 @@ impl Grafts {
     /// Returns whether every commit has the parents that it names.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Returns whether a commit gets parents, where a shallow history takes them away.
+    fn have_parents(&self) -> bool {
+        self.0.values().any(|parents| !parents.is_empty())
     }
 
     /// Returns the parents that a commit is taken to have, if they are others than it says.
@@ -344,6 +351,11 @@ impl<'o> Graph<'o> {
         }
     }
 
+    /// Returns whether a commit may reach itself, as only replaced commits and grafts bring about.
+    fn may_go_in_circles(&self) -> bool {
+        self.grafts.have_parents() || self.odb.has_replacements()
+    }
+
     fn key(&mut self, node: Node) -> Result<Key> {
         self.read(node)?;
         let commit = self.at(node);
@@ -397,6 +409,8 @@ impl<'o> Graph<'o> {
                             self.commits[parent.0 as usize].level = ON_THE_WAY;
                             path.push((parent, 0));
                         }
+                        // A file that says so is damaged: nothing is to be counted on there.
+                        ON_THE_WAY if self.file.is_some() => {}
                         ON_THE_WAY => {
                             // Only replaced commits and grafts can do that.
                             let oid = self.at(parent).oid;
@@ -408,6 +422,7 @@ impl<'o> Graph<'o> {
                 }
                 let levels = self.parents_of(node).iter().map(|it| self.at(*it).level);
                 let level = levels
+                    .filter(|level| *level != ON_THE_WAY)
                     .max()
                     .unwrap_or(0)
                     .saturating_add(1)

@@ -160,8 +160,10 @@ impl Walk {
     /// Walks on through common ancestors while one of them may still reach a commit that was taken
     /// for one side's alone.
     fn paint_stale(&mut self, graph: &mut Graph<'_>) -> Result<()> {
+        // In a circle no time tells what is behind.
+        let is_ordered = !graph.may_go_in_circles();
         while let (Some(first), Some(earliest)) = (self.queue.first(), self.earliest) {
-            if first < earliest {
+            if is_ordered && first < earliest {
                 break;
             }
             if let Some((node, mark)) = self.next(graph) {

@@ -2,11 +2,14 @@
 //!
 //! 1. Commits are walked strictly before their parents, by levels that are measured beforehand, so
 //!    that no clock can falsify a count.
-//! 2. For each commit in the queue there is one bit for every tip that reaches it. Only so many tips
+//! 2. A commit is walked once, also where levels are not to be trusted and a parent comes first: as
+//!    in Git, what reaches it after that is not passed on.
+//! 3. For each commit in the queue there is one bit for every tip that reaches it. Only so many tips
 //!    are taken at once, so that these take little memory however many tips there are.
 
 use std::collections::HashMap;
 
+use super::reach::Nodes;
 use super::{AheadBehind, Graph, Node, Queue};
 use crate::error::Result;
 use crate::graph::queue::Key;
@@ -90,6 +93,7 @@ type Bits = Vec<u64>;
 struct Walk {
     queue: Queue,
     bits: HashMap<Node, Bits>,
+    done: Nodes,
     /// How many commits in the queue are not reached by every tip.
     unfilled: usize,
     len: usize,
@@ -102,6 +106,7 @@ impl Walk {
         Walk {
             queue: Queue::default(),
             bits: HashMap::new(),
+            done: Nodes::default(),
             unfilled: 0,
             len,
             pool: Vec::new(),
@@ -122,6 +127,9 @@ impl Walk {
 
     /// Adds tips to those that reach a commit.
     fn reach(&mut self, graph: &Graph<'_>, node: Node, more: &[u64]) {
+        if self.done.contains(node) {
+            return;
+        }
         match self.bits.remove(&node) {
             Some(mut bits) => {
                 let was_full = self.is_full(&bits);
@@ -150,6 +158,7 @@ impl Walk {
     fn next(&mut self) -> Option<(Node, Bits)> {
         let node = self.queue.pop()?;
         let bits = self.bits.remove(&node)?;
+        self.done.insert(node);
         self.unfilled -= usize::from(!self.is_full(&bits));
         Some((node, bits))
     }

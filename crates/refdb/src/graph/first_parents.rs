@@ -20,7 +20,8 @@ impl Graph<'_> {
         let mut meets: HashMap<Node, Option<usize>> = HashMap::new();
         let mut next = Some(tip);
         let mut distance = 0;
-        while let Some(node) = next {
+        // A line can lead back into itself, by what replaces commits or is damaged.
+        while let Some(node) = next.filter(|node| !meets.contains_key(node)) {
             meets.insert(node, Some(distance));
             distance += 1;
             next = self.parents(node)?.first().copied();
@@ -35,6 +36,7 @@ impl Graph<'_> {
                     met = *known;
                     break;
                 }
+                meets.insert(node, None);
                 line.push(node);
                 next = self.parents(node)?.first().copied();
             }

@@ -75,10 +75,23 @@ impl Reachable {
 /// questions together are one walk.
 #[derive(Clone, Debug, Default)]
 pub struct Containing {
+    wanted: Vec<Node>,
     contains: Nodes,
     lacks: Nodes,
     /// The lowest generation among those that are looked for.
     generation_min: u32,
+    /// The commits about which nothing is decided yet, in the order in which they came up.
+    open: Vec<Node>,
+    /// Where each commit stands among these, counted from 1; 0 if it does not.
+    places: Vec<u32>,
+}
+
+/// A commit on the way, and how far its parents were looked at.
+struct Step {
+    node: Node,
+    next: usize,
+    /// The first of the open commits that it is known to reach.
+    low: u32,
 }
 
 impl Containing {
@@ -93,6 +106,7 @@ impl Containing {
         };
         for node in wanted {
             let generation = graph.key(node)?.generation;
+            containing.wanted.push(node);
             containing.contains.insert(node);
             containing.generation_min = containing.generation_min.min(generation);
         }
@@ -104,31 +118,76 @@ impl Containing {
     /// # Errors
     /// As for [`Graph::commit`].
     pub fn is_in(&mut self, graph: &mut Graph<'_>, tip: Node) -> Result<bool> {
+        if graph.may_go_in_circles() {
+            // What a commit in a circle contains is a matter of where one stops: as Git does.
+            for at in 0..self.wanted.len() {
+                if graph.is_ancestor(self.wanted[at], tip)? {
+                    return Ok(true);
+                }
+            }
+            return Ok(false);
+        }
         if let Some(known) = self.known(graph, tip)? {
             return Ok(known);
         }
-        let mut path = vec![(tip, 0)];
-        while let Some((node, next)) = path.last_mut() {
-            let node = *node;
-            let Some(parent) = graph.parent_at(node, *next) else {
-                self.lacks.insert(node);
+        let found = self.walk(graph, tip);
+        // All that is open leads to a commit on the way, and that to what was found.
+        let found_one = matches!(found, Ok(true));
+        for node in std::mem::take(&mut self.open) {
+            self.places[node.0 as usize] = 0;
+            if found_one {
+                self.contains.insert(node);
+            }
+        }
+        found
+    }
+
+    /// Walks until one of the commits is found. Those that reach each other, in a circle that a
+    /// damaged file makes, are decided together.
+    fn walk(&mut self, graph: &mut Graph<'_>, tip: Node) -> Result<bool> {
+        let mut path = vec![self.enter(tip)?];
+        while let Some(step) = path.last_mut() {
+            let Some(parent) = graph.parent_at(step.node, step.next) else {
+                let (place, low) = (self.place(step.node), step.low);
                 path.pop();
+                if low == place {
+                    for node in self.open.split_off(low as usize - 1) {
+                        self.places[node.0 as usize] = 0;
+                        self.lacks.insert(node);
+                    }
+                } else if let Some(child) = path.last_mut() {
+                    child.low = child.low.min(low);
+                }
                 continue;
             };
-            *next += 1;
+            step.next += 1;
+            let open = self.place(parent);
+            if open != 0 {
+                step.low = step.low.min(open);
+                continue;
+            }
             match self.known(graph, parent)? {
-                Some(true) => {
-                    // All that led here contains it.
-                    for (node, _) in path.drain(..) {
-                        self.contains.insert(node);
-                    }
-                    return Ok(true);
-                }
+                Some(true) => return Ok(true),
                 Some(false) => {}
-                None => path.push((parent, 0)),
+                None => path.push(self.enter(parent)?),
             }
         }
         Ok(false)
+    }
+
+    fn enter(&mut self, node: Node) -> Result<Step> {
+        self.open.push(node);
+        let low = super::place(self.open.len())?;
+        let at = node.0 as usize;
+        if self.places.len() <= at {
+            self.places.resize(at + 1, 0);
+        }
+        self.places[at] = low;
+        Ok(Step { node, next: 0, low })
+    }
+
+    fn place(&self, node: Node) -> u32 {
+        self.places.get(node.0 as usize).copied().unwrap_or(0)
     }
 
     fn known(&mut self, graph: &mut Graph<'_>, node: Node) -> Result<Option<bool>> {

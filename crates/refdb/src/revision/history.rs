@@ -19,7 +19,13 @@ impl Revisions<'_> {
         let Some(object) = object.filter(|object| object.kind == ObjectKind::Commit) else {
             return Ok(None);
         };
-        let grafts = self.grafts.get_or_init(|| self.repository.grafts());
+        let grafts = match self.grafts.get() {
+            Some(grafts) => grafts,
+            None => {
+                let read = self.repository.grafts()?;
+                self.grafts.get_or_init(|| read)
+            }
+        };
         Ok(match grafts.parents(commit) {
             Some(parents) => Some(parents.to_vec()),
             None => commit_parents(&object.data, self.odb.format()),

@@ -1,0 +1,210 @@
+//! Histories in which a commit is its own ancestor: every question about them ends, in bounded
+//! memory, and where Git answers the answer is Git's.
+
+use std::fs;
+use std::path::Path;
+
+use refdb_testkit::oracle::{self, GitRun, Output};
+use refdb_testkit::repo::Repo;
+use refdb_testkit::rng::Rng;
+use refdb_testkit::{Format, for_every_format};
+
+/// Damages of a commit-graph file.
+const SEEDS: u64 = 60;
+
+/// What a program says that panicked, was killed, ran out of memory, or of time.
+const NO_ANSWERS: [i32; 4] = [101, 124, 134, 137];
+
+fn bounded(program: &str, dir: &Path, args: &[&str]) -> GitRun {
+    let script = "ulimit -v 1500000 && exec timeout -s KILL 20 \"$0\" \"$@\"";
+    oracle::run_of("/bin/bash", dir)
+        .args(["-c", script, program])
+        .args(args)
+}
+
+fn ours(dir: &Path, args: &[&str]) -> Output {
+    let output = bounded(env!("CARGO_BIN_EXE_refdb"), dir, args).run();
+    let code = output.code();
+    assert!(!NO_ANSWERS.contains(&code), "{args:?} does not end: {code}");
+    output
+}
+
+/// Makes commits 1 to 6 in a line, and 7 and 8 beside it on top of 3, each with a tag.
+fn history(repo: &Repo) -> Vec<String> {
+    let tree = repo.git(["mktree"]).run().text();
+    let mut commits: Vec<String> = Vec::new();
+    for number in 1..=8 {
+        let parent = match number {
+            1 => None,
+            7 => commits.get(2),
+            _ => commits.last(),
+        };
+        let parent = parent.map(|parent| ["-p".to_owned(), parent.clone()]);
+        let made = repo
+            .git(["commit-tree", "-m", "x", tree.trim()])
+            .args(parent.iter().flatten())
+            .at(1_700_000_000 + number, "+0000")
+            .run();
+        let commit = made.text().trim().to_owned();
+        repo.update_refs(format!("create refs/tags/c{number} {commit}\n"));
+        commits.push(commit);
+    }
+    repo.update_refs(format!(
+        "create refs/heads/one {}\ncreate refs/heads/two {}\ncreate refs/heads/low {}\n",
+        commits[5], commits[7], commits[1]
+    ));
+    for (branch, upstream) in [("one", "two"), ("two", "low"), ("low", "one")] {
+        repo.config(&format!("branch.{branch}.remote"), ".");
+        repo.config(
+            &format!("branch.{branch}.merge"),
+            &format!("refs/heads/{upstream}"),
+        );
+    }
+    repo.config("advice.graftFileDeprecated", "false");
+    commits
+}
+
+const ANSWERED: [&str; 9] = [
+    "--contains=c2",
+    "--contains=c7",
+    "--no-contains=c4",
+    "--merged=c3",
+    "--merged=c8",
+    "--no-merged=c3",
+    "--format=%(refname) %(upstream:track) %(push:trackshort)",
+    "--format=%(refname) %(describe)",
+    "--format=%(refname) %(describe:tags)",
+];
+
+/// Git itself does not end.
+const UNANSWERED: [&str; 3] = [
+    "--format=%(refname) %(ahead-behind:c7)",
+    "--format=%(refname) %(is-base:c1)",
+    "--format=%(refname) %(is-base:refs/detached)",
+];
+
+for_every_format! {
+    fn a_circle_of_grafts_or_replacements_ends(format) {
+        for by_grafts in [true, false] {
+            let repo = Repo::init(format);
+            let commits = history(&repo);
+            // The first commit gets the sixth for its parent.
+            if by_grafts {
+                let line = format!("{} {}\n", commits[0], commits[5]);
+                fs::create_dir_all(repo.git_dir().join("info")).expect("room");
+                fs::write(repo.git_dir().join("info/grafts"), line).expect("room");
+            } else {
+                let content = repo.git(["cat-file", "commit", &commits[0]]).run().ok();
+                let content = String::from_utf8(content).expect("text");
+                let content = content.replacen("\nauthor", &format!("\nparent {}\nauthor", commits[5]), 1);
+                let write = ["hash-object", "-t", "commit", "-w", "--stdin"];
+                let made = repo.git(write).stdin(content).run().text();
+                let name = format!("refs/replace/{}", commits[0]);
+                repo.update_refs(format!("create {name} {}\n", made.trim()));
+            }
+            for option in ANSWERED {
+                let args = ["for-each-ref", option, "refs/heads", "refs/tags"];
+                let git = repo.git(args).run();
+                let ours = ours(repo.path(), &args);
+                assert_eq!(ours.stdout, git.stdout, "{format}: {option}");
+                assert_eq!(ours.code(), git.code(), "{format}: {option}");
+            }
+            repo.update_refs(format!("create refs/detached {}\n", commits[4]));
+            repo.update_refs("delete refs/tags/c5\n");
+            for option in UNANSWERED {
+                ours(repo.path(), &["for-each-ref", option, "refs/heads", "refs/tags"]);
+            }
+            for args in [
+                &["reflog", "expire", "--all", "--expire-unreachable=now"][..],
+                &["update-ref", "refs/heads/new", ":/nothing says this"],
+                &["update-ref", "refs/heads/new", "c3~40"],
+                &["reflog", "show", "c8..c6"],
+                &["refs", "verify", "--deep"],
+            ] {
+                ours(repo.path(), args);
+            }
+            let far = repo.git(["rev-parse", "c3~40"]).run().text();
+            let new = repo.git(["rev-parse", "refs/heads/new"]).run().text();
+            assert_eq!(new, far, "{format}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_commit_graph_file_does_not_keep_anybody() {
+    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        let repo = Repo::init(format);
+        history(&repo);
+        repo.git(["commit-graph", "write", "--reachable"])
+            .run()
+            .ok();
+        let path = repo.git_dir().join("objects/info/commit-graph");
+        let whole = fs::read(&path).expect("it can be read");
+        for seed in 0..SEEDS {
+            let mut rng = Rng::new(seed);
+            let mut content = whole.clone();
+            // The header is looked at when the file is opened; what commits say is behind it.
+            for _ in 0..1 + rng.below(4) {
+                let at = content.len() / 3 + rng.below(content.len() * 2 / 3);
+                content[at] ^= 1 << rng.below(8);
+            }
+            let _ = fs::remove_file(&path);
+            fs::write(&path, content).expect("room");
+            for option in ANSWERED.iter().chain(&UNANSWERED[..2]) {
+                ours(
+                    repo.path(),
+                    &["for-each-ref", option, "refs/heads", "refs/tags"],
+                );
+            }
+        }
+    }
+}
+
+/// Every commit has the first one's place for its parents: two that lead back, in all ways.
+#[test]
+fn circles_of_a_commit_graph_file_end() {
+    let repo = Repo::init(Format::FILES_SHA1);
+    history(&repo);
+    repo.git(["commit-graph", "write", "--reachable"])
+        .run()
+        .ok();
+    let path = repo.git_dir().join("objects/info/commit-graph");
+    let whole = fs::read(&path).expect("it can be read");
+    let chunk = |id: &[u8]| {
+        let entry = whole[8..]
+            .windows(4)
+            .position(|it| it == id)
+            .expect("a chunk")
+            + 12;
+        let offset = whole[entry..entry + 8].try_into().expect("eight bytes");
+        usize::try_from(u64::from_be_bytes(offset)).expect("small")
+    };
+    let data = chunk(b"CDAT");
+    let count = 8;
+    let options: Vec<&str> = ANSWERED
+        .into_iter()
+        .chain(UNANSWERED[..2].iter().copied())
+        .collect();
+    let mut answered = 0;
+    for step in 1..count {
+        for generation in [None, Some(0_u32), Some(7)] {
+            let mut content = whole.clone();
+            for at in 0..count {
+                let commit = data + at * 36;
+                let parent = u32::try_from((at + step) % count).expect("small");
+                content[commit + 20..commit + 24].copy_from_slice(&parent.to_be_bytes());
+                if let Some(generation) = generation {
+                    let word = (generation << 2).to_be_bytes();
+                    content[commit + 28..commit + 32].copy_from_slice(&word);
+                }
+            }
+            let _ = fs::remove_file(&path);
+            fs::write(&path, content).expect("room");
+            for option in &options {
+                let args = ["for-each-ref", option, "refs/heads", "refs/tags"];
+                answered += usize::from(ours(repo.path(), &args).code() == 0);
+            }
+        }
+    }
+    assert!(answered > 100, "{answered} answers");
+}
