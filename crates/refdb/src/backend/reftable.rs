@@ -13,6 +13,7 @@ mod log_write;
 mod logs;
 mod session;
 mod stack;
+mod stamp;
 mod tables;
 mod walk;
 

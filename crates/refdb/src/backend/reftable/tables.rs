@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::fresh::{is_absence, what_is_lost};
 use super::hold::LocalHold;
+pub(super) use super::stamp::Stamp;
 use crate::commit::{
     Becomes, Change, Holder, Home, JournalWatch, LockFile, LockOptions, Place, describe_refusal,
     take_over,
@@ -115,51 +116,6 @@ pub(super) struct List {
 
 /// A list that names nothing, and was written so. One without a byte may have lost its content.
 pub(super) const NO_TABLES: &str = "\n";
-
-/// What one version of a list is recognised by: its inode, which is kept open so that no later
-/// list can get the same one. `None` when there is no list yet.
-#[derive(Clone)]
-pub(super) struct Stamp(Option<Pin>);
-
-#[derive(Clone)]
-struct Pin {
-    dev: u64,
-    ino: u64,
-    _file: Arc<dyn ReadFile>,
-}
-
-impl Stamp {
-    /// The stamp of a list that does not exist.
-    const NONE: Self = Stamp(None);
-
-    /// Returns whether there is a list.
-    pub(super) fn is_of_a_list(&self) -> bool {
-        self.0.is_some()
-    }
-
-    pub(super) fn of(file: Box<dyn ReadFile>) -> io::Result<Self> {
-        let Stat { dev, ino, .. } = file.stat()?;
-        Ok(Stamp(Some(Pin {
-            dev,
-            ino,
-            _file: Arc::from(file),
-        })))
-    }
-
-    fn is(&self, list: Option<Stat>) -> bool {
-        match (&self.0, list) {
-            (None, None) => true,
-            (Some(pin), Some(list)) => (pin.dev, pin.ino) == (list.dev, list.ino),
-            _ => false,
-        }
-    }
-}
-
-impl fmt::Debug for Stamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Stamp({:?})", self.0.as_ref().map(|pin| pin.ino))
-    }
-}
 
 /// What became of a list that was to be published.
 pub(super) enum Publication {
