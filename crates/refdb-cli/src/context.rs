@@ -12,12 +12,14 @@ use bstr::ByteSlice;
 use refdb::graph::Grafts;
 use refdb::migrate::finish_interrupted;
 use refdb::objects::{ABBREVIATION_MIN, Objects, Odb};
+use refdb::options::Interrupt;
 use refdb::repository::OpenOptions;
 use refdb::revision::{Note, Revisions};
 use refdb::{ErrorKind, ObjectFormat, ObjectId, RefName, Repository, Resolved, Store};
 
 use crate::failure::{Failure, Result, complain, say, show_folder};
 use crate::global::Globals;
+use crate::interrupt;
 use crate::programs::Processes;
 
 /// How many digits of an object id are shown.
@@ -92,7 +94,8 @@ impl Context {
             .bare(globals.bare)
             .no_replace_objects(globals.no_replace_objects)
             .damaged(damaged)
-            .programs(Arc::new(Processes));
+            .programs(Arc::new(Processes))
+            .interrupt(Interrupt::new(interrupt::came));
         if let Some(dir) = &globals.git_dir {
             options = options.git_dir(dir);
         }

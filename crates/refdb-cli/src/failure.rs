@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use bstr::ByteSlice;
 use refdb::ErrorKind;
 
+use crate::interrupt;
 use crate::options::Description;
 
 /// The result of a command or a part of one.
@@ -70,6 +71,10 @@ impl Failure {
 
     /// Says what is to be said, and returns the exit code.
     pub(crate) fn report(self) -> u8 {
+        if interrupt::is_ending() {
+            // Whoever sent the signal knows why.
+            return 1;
+        }
         match self {
             Failure::Fatal(message) => {
                 let (what, place) = split_place(&message);

@@ -13,6 +13,7 @@ mod failure;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod global;
+mod interrupt;
 mod options;
 mod output;
 mod pager;
@@ -30,6 +31,7 @@ pub fn run(args: &[Vec<u8>]) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => ExitCode::from(failure.report()),
     };
+    interrupt::finish();
     pager::finish();
     code
 }

@@ -2,14 +2,17 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use bstr::ByteSlice;
 use refdb::repository::{Ending, Notice, Program, Programs};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::failure::say;
+use crate::interrupt;
 
 /// What makes a command one for a shell.
 pub(crate) const SHELL_CHARACTERS: &[u8] = b"|&;<>()$`\\\"' \t\n*?[#~=%";
@@ -35,7 +38,7 @@ impl Programs for Processes {
             // A hook that reads nothing, or not everything, is as good as any.
             let _ = pipe.write_all(input);
         }
-        match child.wait() {
+        match wait(&mut child) {
             Ok(status) => {
                 say_signal(program, status);
                 if status.success() {
@@ -44,6 +47,7 @@ impl Programs for Processes {
                     Ending::Badly
                 }
             }
+            Err(_) if interrupt::is_ending() => Ending::Badly,
             Err(error) => {
                 let message = format!("waitpid for {} failed: {error}", program.command);
                 say("error", message.as_bytes());
@@ -61,6 +65,17 @@ impl Programs for Processes {
             say(severity, line.as_bytes());
         }
     }
+}
+
+/// Waits until a program has ended, or a signal came: then it is left alone, as by Git.
+fn wait(child: &mut Child) -> io::Result<ExitStatus> {
+    // Without a descriptor to wait for, as on old kernels, a signal has to wait for the program.
+    if let Some(pid) = Pid::from_raw(i32::try_from(child.id()).unwrap_or_default())
+        && let Ok(ended) = pidfd_open(pid, PidfdFlags::empty())
+    {
+        interrupt::wait_for(ended.as_fd())?;
+    }
+    child.wait()
 }
 
 fn start(program: &Program) -> io::Result<Child> {

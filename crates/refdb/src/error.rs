@@ -28,6 +28,9 @@ pub enum ErrorKind {
     Io,
     /// Another process holds a lock: try again later, or raise the lock timeout.
     Locked,
+    /// The caller asked it to stop ([`Options::interrupt`](crate::Options::interrupt)): nothing was
+    /// changed.
+    Interrupted,
     /// A file of the ref store is damaged: `refdb refs verify --deep` tells all that is wrong, and
     /// `refdb refs repair` mends what can be mended.
     Corrupt,

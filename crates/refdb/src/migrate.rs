@@ -42,7 +42,7 @@ use crate::backend::RefFormat;
 use crate::commit::Home;
 use crate::error::{Error, ErrorKind, Result};
 use crate::objects::Objects;
-use crate::options::{Committer, Identity, Options};
+use crate::options::{Committer, Identity, Interrupt, Options};
 use crate::repository::Repository;
 use crate::system::System;
 use copy::Copied;
@@ -283,7 +283,8 @@ impl<'a> Migration<'a> {
     }
 
     fn migrate(&self, to: RefFormat) -> Result<Report> {
-        let context = self.context();
+        self.options.interrupt.check()?;
+        let context = self.context().to_the_end();
         let folder = Folder::open(&context)?;
         let found = recover::recover(&context, &folder)?;
         let done = self.copy_and_switch(&context, &folder, to);
@@ -330,7 +331,7 @@ impl<'a> Migration<'a> {
             keep: self.keep,
         };
         folder.write_journal(context, journal)?;
-        let mut frozen = switch::freeze(self, context, &places)?;
+        let mut frozen = switch::freeze(self, &self.context(), &places)?;
         if self.places()? != places {
             return Err(Error::new(
                 ErrorKind::Locked,
@@ -340,6 +341,7 @@ impl<'a> Migration<'a> {
         self.catch_up(&places, &mut copied)?;
         copied.find_lost_lines()?;
         context.sync_file_system(&folder.path)?;
+        self.options.interrupt.check()?;
         switch::switch(context, folder, &places, &copied.stores(), config, to)?;
         let others = others::Others::now(self.system.as_ref(), &self.common_dir, &places);
         for frozen in &mut frozen {
@@ -459,6 +461,12 @@ impl Context {
             Arc::clone(&self.objects),
             self.options.clone(),
         )
+    }
+
+    /// Whoever asks to stop is not heard any more: what was begun is finished, or undone.
+    fn to_the_end(mut self) -> Context {
+        self.options.interrupt = Interrupt::default();
+        self
     }
 
     /// Returns the repository as its locks know it.

@@ -69,6 +69,9 @@ pub struct Options {
     /// Whether what processes left unfinished that have ended may be finished here. In a repository
     /// that somebody else may have made, reading refs must change nothing.
     pub recovers: bool,
+    /// Who is asked whether a write is to stop, for a signal perhaps: it gives its locks back then, and
+    /// fails with [`ErrorKind::Interrupted`], unless it is being published already.
+    pub interrupt: Interrupt,
     /// What is wrong with settings that only writing asks for, told by the first write.
     pub(crate) invalid: InvalidSettings,
     /// What is called at each step of a transaction; nothing unless a caller gives it.
@@ -97,6 +100,7 @@ impl Options {
             committer: Committer::default(),
             quarantined: false,
             recovers: true,
+            interrupt: Interrupt::default(),
             warn: None,
             invalid: InvalidSettings::default(),
             hook: None,
@@ -118,6 +122,53 @@ impl Options {
         options.packed_refs_timeout = LockTimeout::from_millis(0);
         options.reftable.lock_timeout = LockTimeout::from_millis(0);
         options
+    }
+}
+
+/// Who is asked whether a write is to stop; nobody unless a caller gives somebody.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+///
+/// // A handler of signals sets it.
+/// let flag = Arc::new(AtomicBool::new(false));
+/// let mut options = refdb::Options::new(refdb::ObjectFormat::Sha1);
+/// options.interrupt = refdb::options::Interrupt::new(move || flag.load(Ordering::Relaxed));
+/// ```
+#[derive(Clone, Default)]
+pub struct Interrupt(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
+
+impl fmt::Debug for Interrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Interrupt")
+    }
+}
+
+impl Interrupt {
+    /// Asks `is_to_stop` before each lock is taken, the first one too, while one is waited for, and
+    /// before anything is published.
+    pub fn new(is_to_stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Interrupt(Some(Arc::new(is_to_stop)))
+    }
+
+    /// Returns whether a write is to stop.
+    pub(crate) fn is_to_stop(&self) -> bool {
+        self.0.as_ref().is_some_and(|is_to_stop| is_to_stop())
+    }
+
+    /// Fails if a write is to stop.
+    ///
+    /// # Errors
+    /// `Interrupted`.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.is_to_stop() {
+            true => Err(Error::new(
+                ErrorKind::Interrupted,
+                "stopped, as was asked for: nothing was changed",
+            )),
+            false => Ok(()),
+        }
     }
 }
 

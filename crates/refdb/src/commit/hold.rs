@@ -121,6 +121,15 @@ impl Holder {
         Ok(hold)
     }
 
+    /// Makes sure that what is prepared may be published: nobody asked to stop, and every lock is held.
+    ///
+    /// # Errors
+    /// `Interrupted`, and as for [`Holder::check_held`].
+    pub(crate) fn may_publish(&self) -> Result<()> {
+        self.who.home.interrupt.check()?;
+        self.check_held()
+    }
+
     /// Makes sure that nobody took a lock of this transaction away: somebody else may have it by
     /// now, and may have changed what it guards.
     ///
@@ -167,6 +176,9 @@ impl Holder {
         let (mut waited, mut pause) = (Duration::ZERO, PAUSE_MIN);
         let mut look_at = Duration::ZERO;
         loop {
+            if self.who.home.interrupt.is_to_stop() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
             let refused = match attempt() {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => error,
                 done => return done,

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::place::{Roots, journal_dir};
 use crate::error::{Error, Result};
-use crate::options::{Options, SharedRepository, Warn};
+use crate::options::{Interrupt, Options, SharedRepository, Warn};
 use crate::system::{Stat, System};
 
 /// One repository, whose refs are changed.
@@ -17,6 +17,7 @@ pub(crate) struct Home {
     pub(super) shared: SharedRepository,
     /// Whether what others left unfinished may be finished.
     recovers: bool,
+    pub(super) interrupt: Interrupt,
     warn: Option<Warn>,
     warned: AtomicBool,
     journal_dir: OnceLock<PathBuf>,
@@ -30,6 +31,7 @@ impl Home {
             common_dir: common_dir.to_owned(),
             shared: options.shared_repository,
             recovers: options.recovers,
+            interrupt: options.interrupt.clone(),
             warn: options.warn.clone(),
             warned: AtomicBool::new(false),
             journal_dir: OnceLock::new(),

@@ -102,7 +102,7 @@ impl Journal {
             }
             Error::io("unable to write", &path, error)
         };
-        holder.check_held()?;
+        holder.may_publish()?;
         other.sign().map_err(failed)?;
         let stat = home.system.stat(&dir).map_err(failed)?;
         let hold = Arc::clone(other.hold());

@@ -322,12 +322,12 @@ impl LockFile {
         Ok(())
     }
 
-    /// Makes sure that nobody took the lock away.
+    /// Makes sure that what is written under the lock may be published.
     ///
     /// # Errors
-    /// As for [`Holder::check_held`].
-    pub(crate) fn check_held(&self) -> crate::error::Result<()> {
-        self.holder.check_held()
+    /// As for [`Holder::may_publish`].
+    pub(crate) fn may_publish(&self) -> crate::error::Result<()> {
+        self.holder.may_publish()
     }
 
     pub(crate) fn holder(&self) -> &Holder {

@@ -217,6 +217,7 @@ impl Migration<'_> {
                 }
             }
             if all.refs.is_multiple_of(PROGRESS_STEP) {
+                self.options.interrupt.check()?;
                 (self.progress)(Progress {
                     what: "Migrating refs",
                     count: all.refs,
@@ -236,6 +237,7 @@ impl Migration<'_> {
     ) -> Result<()> {
         let order = bulk.log_order();
         for mark in &one.marks {
+            self.options.interrupt.check()?;
             let name = mark.name.as_name();
             let mut failed = names.add(name.as_bytes());
             if failed.is_none() {

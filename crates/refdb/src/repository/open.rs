@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
 use crate::name::RefName;
 use crate::objects::Odb;
-use crate::options::{Committer, Options, Warn};
+use crate::options::{Committer, Interrupt, Options, Warn};
 use crate::store::Store;
 use crate::system::{OsSystem, System, bytes_to_path};
 use crate::target::Target;
@@ -38,6 +38,7 @@ pub struct OpenOptions {
     programs: Option<Arc<dyn Programs>>,
     reads_originals: bool,
     damaged: bool,
+    interrupt: Interrupt,
 }
 
 impl Default for OpenOptions {
@@ -62,12 +63,19 @@ impl OpenOptions {
             programs: None,
             reads_originals: false,
             damaged: false,
+            interrupt: Interrupt::default(),
         }
     }
 
     /// Reads files through another system.
     pub fn system(mut self, system: Arc<dyn System>) -> Self {
         self.system = system;
+        self
+    }
+
+    /// Says who is asked whether a write is to stop ([`Options::interrupt`]).
+    pub fn interrupt(mut self, interrupt: Interrupt) -> Self {
+        self.interrupt = interrupt;
         self
     }
 
@@ -324,6 +332,7 @@ impl OpenOptions {
             &mut warnings,
         )?;
         options.recovers = recovers;
+        options.interrupt = self.interrupt.clone();
         let config = Arc::new(config);
         options.committer = {
             let (system, config) = (Arc::clone(&self.system), Arc::clone(&config));

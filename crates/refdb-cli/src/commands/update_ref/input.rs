@@ -4,7 +4,8 @@
 //! gets it. Where much arrives, a second thread reads on, and looks at the lines, while the first one
 //! works on those before.
 
-use std::io::stdin;
+use std::io::{self, stdin};
+use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{mem, thread};
@@ -16,6 +17,7 @@ use rustix::io::{Errno, read};
 
 use super::plain::Lines;
 use crate::failure::{Failure, Result};
+use crate::interrupt;
 
 /// How much is asked for at once: as much as a pipe holds. A few pieces of this size are on their way,
 /// in memory that is touched for the first time.
@@ -69,6 +71,8 @@ pub(super) struct Piece {
 impl Input {
     /// Begins to read lines, or, without the length of an object id, records that end with a NUL.
     pub(super) fn new(hex_len: Option<usize>) -> Self {
+        // Whoever reads ahead waits already when the first lock is taken.
+        interrupt::came();
         let spare: Arc<Mutex<Vec<Piece>>> = Arc::default();
         let reader = Reader {
             terminator: if hex_len.is_some() { b'\n' } else { 0 },
@@ -151,14 +155,12 @@ impl Reader {
                 self.buffer.reserve(READ_SIZE);
             }
             let count = loop {
+                if let Err(error) = interrupt::wait_for(stdin().as_fd()) {
+                    return Err(unreadable(&error));
+                }
                 match read(stdin(), spare_capacity(&mut self.buffer)) {
                     Err(Errno::INTR) => {}
-                    Err(error) => {
-                        let text = refdb::error::io_text(&error.into());
-                        return Err(Failure::fatal(format!(
-                            "cannot read standard input: {text}"
-                        )));
-                    }
+                    Err(error) => return Err(unreadable(&error.into())),
                     Ok(count) => break count,
                 }
             };
@@ -180,6 +182,11 @@ impl Reader {
         piece.ended = self.ended;
         Ok(Some(piece))
     }
+}
+
+fn unreadable(error: &io::Error) -> Failure {
+    let text = refdb::error::io_text(error);
+    Failure::fatal(format!("cannot read standard input: {text}"))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

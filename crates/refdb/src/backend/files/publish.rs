@@ -292,7 +292,7 @@ impl FilesSession {
         match self.begin_journal()? {
             Some(journal) => self.carry_out_journal(journal, &mut afterwards)?,
             None => {
-                self.holder.check_held()?;
+                self.holder.may_publish()?;
                 self.sync_absence()?;
                 self.carry_out_alone(&mut afterwards)?;
             }

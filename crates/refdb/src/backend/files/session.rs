@@ -328,13 +328,18 @@ impl Session for FilesSession {
         stop_at_refusal: bool,
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()> {
-        let Some(order) = self.files.other_order(names) else {
-            return self.lock_in_order(names, stop_at_refusal, answer);
+        let files = Arc::clone(&self.files);
+        let locked = match files.other_order(names) {
+            None => self.lock_in_order(names, stop_at_refusal, answer),
+            Some(order) => {
+                let names: Vec<RefName<'_>> = order.iter().map(|&at| names[at]).collect();
+                let mut answer = |at: usize, locked| answer(order[at], locked);
+                self.lock_in_order(&names, stop_at_refusal, &mut answer)
+            }
         };
-        let names: Vec<RefName<'_>> = order.iter().map(|&at| names[at]).collect();
-        self.lock_in_order(&names, stop_at_refusal, &mut |at, locked| {
-            answer(order[at], locked);
-        })
+        // Else it would be told that somebody else is in the way.
+        files.options.interrupt.check()?;
+        locked
     }
 
     fn lock_directories(&mut self) {

@@ -115,7 +115,7 @@ impl Hold for LocalHold {
             // The steps of the journal have put it there.
             self.lock()?.was_placed();
         } else {
-            self.lock()?.check_held()?;
+            self.lock()?.may_publish()?;
             self.lock()?
                 .place()
                 .map_err(|error| Error::io("cannot replace", &list, error))?;

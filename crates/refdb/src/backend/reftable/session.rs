@@ -197,7 +197,10 @@ impl Session for ReftableSession<'_> {
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()> {
         let layout = &self.backend.layout;
-        let Some(together) = self.lock_stacks(names)? else {
+        let together = self.lock_stacks(names);
+        // Else it would be told that somebody else is in the way.
+        self.backend.options.interrupt.check()?;
+        let Some(together) = together? else {
             answer(0, Locked::Behind);
             return Ok(());
         };
