@@ -182,6 +182,8 @@ struct Settings {
     exclude: Vec<Vec<u8>>,
     /// The keys as they were given: the last counts most.
     sort: Vec<Vec<u8>>,
+    /// Whether nothing is sorted, not even by the names.
+    unsorted: bool,
     points_at: Vec<refdb::ObjectId>,
     commits: Commits,
     ignore_case: bool,
@@ -272,8 +274,8 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
             .filter(|count| *count > 0),
         out,
     };
-    let is_natural =
-        keys.iter().all(SortKey::is_natural) && keys.len() < 2 && !settings.ignore_case;
+    let ignore_case = settings.ignore_case && !settings.unsorted;
+    let is_natural = keys.iter().all(SortKey::is_natural) && keys.len() < 2 && !ignore_case;
     if is_natural && !printer.values.histories.needs_all() {
         if let Some(lines) = &lines
             && printer.left.is_none()
@@ -292,7 +294,7 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
         Ok(true)
     })?;
     printer.values.histories.prepare(&gathered)?;
-    let order = Order::new(&keys, settings.ignore_case, context.repository()?.config());
+    let order = Order::new(&keys, ignore_case, context.repository()?.config());
     print_sorted(&mut gathered, &keys, order, &mut printer)
 }
 
@@ -352,7 +354,10 @@ impl Settings {
             Id::StartAfter => self.start_after = value.into_text(),
             Id::Color => self.color = When::parse(value)?,
             Id::Exclude => value.add_or_clear(&mut self.exclude),
-            Id::Sort => value.add_or_clear(&mut self.sort),
+            Id::Sort => {
+                self.unsorted = !is_set;
+                value.add_or_clear(&mut self.sort);
+            }
             Id::PointsAt => match value.into_text() {
                 None => self.points_at.clear(),
                 Some(text) => match context.named_object(&text)? {

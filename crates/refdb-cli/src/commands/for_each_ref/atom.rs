@@ -283,7 +283,7 @@ impl Kind {
                 Some(argument) => Err(unrecognised(word, argument)),
             },
             // With a colon and nothing behind it, Git finds nothing to tell.
-            "signature" if whole.ends_with(':') => Ok(Kind::Empty),
+            "signature" if whole.ends_with("signature:") => Ok(Kind::Empty),
             "signature" => SignaturePart::parse(argument).map(Kind::Signature),
             _ => match (person(word), HistoryAtom::parse(word, argument)?) {
                 (Some((role, part)), _) => part_of(role, part, argument, whole),
