@@ -284,7 +284,7 @@ impl<'a> Migration<'a> {
 
     fn migrate(&self, to: RefFormat) -> Result<Report> {
         self.options.interrupt.check()?;
-        let context = self.context().to_the_end();
+        let context = self.context().unstoppable();
         let folder = Folder::open(&context)?;
         let found = recover::recover(&context, &folder)?;
         let done = self.copy_and_switch(&context, &folder, to);
@@ -464,7 +464,7 @@ impl Context {
     }
 
     /// Whoever asks to stop is not heard any more: what was begun is finished, or undone.
-    fn to_the_end(mut self) -> Context {
+    fn unstoppable(mut self) -> Context {
         self.options.interrupt = Interrupt::default();
         self
     }

@@ -81,7 +81,7 @@ pub struct Options {
 impl Options {
     /// The locks of so many refs would be held for longer than the tenth of a second that Git waits
     /// for one: whoever wants one of them has to come again in either case.
-    const DIRECTORY_LOCK_MIN: usize = 16 << 10;
+    const DIRECTORY_LOCK_MIN: usize = 8 << 10;
 
     /// Returns the defaults for a repository of that object format.
     pub fn new(object_format: ObjectFormat) -> Self {

@@ -45,7 +45,7 @@ pub(super) fn create(
         }
         RefFormat::Reftable => {
             fs::create_dir(dir.join("reftable"))?;
-            fs::write(dir.join("reftable/tables.list"), "")?;
+            fs::write(dir.join("reftable/tables.list"), "\n")?;
             // Both stand there so that programs without reftable see a repository, and no refs.
             fs::write(dir.join("refs/heads"), "this repository uses reftable\n")?;
             fs::write(dir.join("HEAD"), "ref: refs/heads/.invalid\n")?;

@@ -11,19 +11,25 @@
 //! 2. The locks of names above are in the one order of all locks.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::packed::Snapshot;
 use super::publish::{Assigned, BATCH_MIN};
 use super::session::{FilesSession, Held, blocked_by};
 use crate::backend::{Locked, Refusal};
 use crate::beside::{HALVES_MIN, both};
+use crate::commit::LockFile;
 use crate::error::{Error, ErrorKind, Reason, Result};
 use crate::name::{RefName, is_per_worktree};
 use crate::system::{FileKind, bytes_to_path};
 
-/// Names to be locked, each with its position among those that were asked for.
-pub(super) type Names<'n> = Vec<(RefName<'n>, Option<usize>)>;
+/// Names to be locked.
+struct Above<'n> {
+    /// All of them, in the order of locks.
+    all: Vec<RefName<'n>>,
+    /// The positions of those that are locked for the ones below them alone.
+    above: Vec<usize>,
+}
 
 impl FilesSession {
     /// Locks names that are in the order of locks, and those above them that need it.
@@ -36,42 +42,34 @@ impl FilesSession {
         let Some(all) = self.with_parents(names)? else {
             return self.lock_all(names, stop_at_refusal, None, answer);
         };
-        let all_names: Vec<RefName<'_>> = all.iter().map(|(name, _)| *name).collect();
+        let Above { all, above } = all;
         let mut refused: Vec<(RefName<'_>, Refusal)> = Vec::new();
-        let above: Vec<bool> = all.iter().map(|(_, asked)| asked.is_none()).collect();
-        self.lock_all(
-            &all_names,
-            stop_at_refusal,
-            Some(&above),
-            &mut |at, locked| {
-                let Some((name, asked)) = all.get(at) else {
-                    return;
-                };
-                match (asked, locked) {
-                    (Some(asked), Locked::Missing) => {
-                        let above = refused.iter().find(|(above, _)| is_below(*name, *above));
-                        let refusal = above.map(|(_, refusal)| refusal.clone());
-                        answer(*asked, refusal.map_or(Locked::Missing, Locked::Refused));
-                    }
-                    (Some(asked), locked) => answer(*asked, locked),
-                    (None, Locked::Behind) => {
-                        let next = all.get(at..).into_iter().flatten();
-                        let next = next.filter_map(|(_, asked)| *asked).next();
-                        answer(next.unwrap_or(0), Locked::Behind);
-                    }
-                    // Somebody else has it: nothing can be made below.
-                    (None, Locked::Refused(refusal)) if refusal.reason == Reason::CreateExists => {
-                        refused.push((*name, refusal));
-                    }
-                    (None, _) => {}
+        // Where a name was among those that were asked for, or the next one after it.
+        let asked = |at: usize| at - above.partition_point(|above| *above < at);
+        let is_above = |at: usize| above.binary_search(&at).is_ok();
+        self.lock_all(&all, stop_at_refusal, Some(&above), &mut |at, locked| {
+            let Some(name) = all.get(at) else {
+                return;
+            };
+            match (is_above(at), locked) {
+                (false, Locked::Missing) => {
+                    let above = refused.iter().find(|(above, _)| is_below(*name, *above));
+                    let refusal = above.map(|(_, refusal)| refusal.clone());
+                    answer(asked(at), refusal.map_or(Locked::Missing, Locked::Refused));
                 }
-            },
-        )
+                (false, locked) | (true, locked @ Locked::Behind) => answer(asked(at), locked),
+                // Somebody else has it: nothing can be made below.
+                (true, Locked::Refused(refusal)) if refusal.reason == Reason::CreateExists => {
+                    refused.push((*name, refusal));
+                }
+                (true, _) => {}
+            }
+        })
     }
 
     /// Adds to `names`, which are in the order of locks, those above them, if they may be written into
     /// packed-refs; `None` if they are not.
-    fn with_parents<'n>(&mut self, names: &[RefName<'n>]) -> Result<Option<Names<'n>>> {
+    fn with_parents<'n>(&mut self, names: &[RefName<'n>]) -> Result<Option<Above<'n>>> {
         let count = match names.len() {
             0..BATCH_MIN => return Ok(None),
             _ => names.iter().filter(|name| is_shared(**name)).count(),
@@ -86,17 +84,20 @@ impl FilesSession {
         parents.sort();
         self.parents = parents.iter().map(|name| (*name).to_owned()).collect();
         let mut all = Vec::with_capacity(names.len() + parents.len());
-        let mut parents = parents.into_iter().peekable();
-        for (at, &name) in names.iter().enumerate() {
-            while let Some(parent) = parents.next_if(|parent| *parent <= name) {
-                // One that is written itself is locked for that.
-                if parent != name {
-                    all.push((parent, None));
-                }
+        let mut above = Vec::with_capacity(parents.len());
+        let mut rest = names;
+        for parent in parents {
+            let (before, after) = rest.split_at(rest.partition_point(|name| *name < parent));
+            all.extend_from_slice(before);
+            rest = after;
+            // One that is written itself is locked for that.
+            if after.first() != Some(&parent) {
+                above.push(all.len());
+                all.push(parent);
             }
-            all.push((name, Some(at)));
         }
-        Ok(Some(all))
+        all.extend_from_slice(rest);
+        Ok(Some(Above { all, above }))
     }
 
     /// Returns whether a name is locked for those below it alone.
@@ -153,12 +154,17 @@ impl FilesSession {
             let mut taken = above.iter().zip(&free);
             taken.all(|(above, free)| *free || !is_below(name, *above))
         };
+        // Each is a name of the first one, if it can have several.
+        let mut pattern: Option<PathBuf> = None;
         for write in writes.iter_mut().filter(|write| !write.is_apart) {
             if let Some(held) = write.held.and_then(|at| self.held.get_mut(at))
                 && write.is_packable()
                 && is_free(write.name)
             {
-                write.is_apart = bar_one(held, None).is_ok();
+                write.is_apart = bar_one(held, pattern.as_deref()).is_ok();
+                if write.is_apart && pattern.is_none() {
+                    pattern = held.lock.as_ref().map(LockFile::target);
+                }
             }
         }
         // Conflicts were looked for before that.
@@ -296,10 +302,13 @@ fn parents<'n>(names: &[RefName<'n>]) -> Vec<RefName<'n>> {
     let mut before: &[u8] = b"";
     for name in names.iter().filter(|name| is_shared(**name)) {
         let name = name.as_bytes();
-        let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-        for (slash, _) in slashes.skip(1) {
-            // Those below one name follow each other.
-            if before.get(..=slash) != name.get(..=slash) {
+        let common = before.iter().zip(name).take_while(|(a, b)| a == b).count();
+        // Those below one name follow each other.
+        let new = name.get(common..).unwrap_or_default().iter().enumerate();
+        let slashes = new.filter(|(_, byte)| **byte == b'/');
+        for slash in slashes.map(|(at, _)| common + at) {
+            // There is no ref of the first part alone.
+            if slash > b"refs".len() {
                 parents.push(RefName::from_disk(name.get(..slash).unwrap_or_default()));
             }
         }

@@ -426,16 +426,17 @@ impl Session for FilesSession {
 }
 
 impl FilesSession {
-    /// Locks names that are in the order of locks. If `above` says which of them are locked for those
-    /// below them alone, the places of new ones are barred as well, and nothing is asked of those.
+    /// Locks names that are in the order of locks. If `above` says at which positions those are that are
+    /// locked for the ones below them alone, nothing is asked of these, and the places of new ones are
+    /// barred as well.
     pub(super) fn lock_all(
         &mut self,
         names: &[RefName<'_>],
         stop_at_refusal: bool,
-        above: Option<&[bool]>,
+        above: Option<&[usize]>,
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()> {
-        let is_above = |at: usize| above.is_some_and(|above| above.get(at) == Some(&true));
+        let is_above = |at: usize| above.is_some_and(|above| above.binary_search(&at).is_ok());
         let first = self.held.len();
         self.log_dirs = KnownDirs::default();
         self.held.reserve(names.len());
@@ -459,9 +460,14 @@ impl FilesSession {
                 }
             }
         }
-        let which = taken.iter().enumerate().filter(|(_, taken)| taken.is_ok());
-        for (held, (at, _)) in self.held.iter_mut().skip(first).zip(which) {
-            held.is_above = is_above(at);
+        if let Some(above) = above {
+            let mut above = above.iter().copied().peekable();
+            let which = taken.iter().enumerate();
+            let which = which.map(|(at, taken)| (above.next_if_eq(&at).is_some(), taken));
+            let which = which.filter(|(_, taken)| taken.is_ok());
+            for (held, (is_above, _)) in self.held.iter_mut().skip(first).zip(which) {
+                held.is_above = is_above;
+            }
         }
         // Loose refs first, packed-refs afterwards: this is the order that misses none.
         let mut loose = self.read_loose(first).into_iter();
@@ -478,24 +484,26 @@ impl FilesSession {
                 continue;
             }
             let current = loose.next();
-            if is_above(at) {
-                index += 1;
+            let this = index;
+            index += 1;
+            if self.held.get(this).is_some_and(|held| held.is_above) {
                 continue;
             }
-            let locked = self.judge(index, current, &mut packed)?;
-            if let Some(held) = self.held.get_mut(index) {
-                held.exists = matches!(locked, Locked::Found(_));
-                if matches!(locked, Locked::Refused(_)) {
-                    held.lock = None;
+            let locked = self.judge(this, current, &mut packed)?;
+            if let Some(held) = self.held.get_mut(this) {
+                match locked {
+                    Locked::Found(_) => held.exists = true,
+                    Locked::Refused(_) => held.lock = None,
+                    // The lock of its directory bars the place of another.
+                    Locked::Missing if above.is_some() && held.bar.is_none() => {
+                        missing.push(this);
+                        asked.push(at);
+                        continue;
+                    }
+                    Locked::Missing | Locked::Behind | Locked::Alone => {}
                 }
             }
-            if above.is_some() && matches!(locked, Locked::Missing) {
-                missing.push(index);
-                asked.push(at);
-            } else {
-                answer(at, locked);
-            }
-            index += 1;
+            answer(at, locked);
         }
         let mut refused = HashSet::new();
         self.bar_new(&missing, &mut |index, locked| {
