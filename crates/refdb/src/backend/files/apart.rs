@@ -39,10 +39,21 @@ impl FilesSession {
         stop_at_refusal: bool,
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()> {
-        let Some(all) = self.with_parents(names)? else {
+        self.bar_directories(names);
+        while !self.lock_with_parents(names, stop_at_refusal, answer)? {}
+        Ok(())
+    }
+
+    /// Returns `false` after directories were given back that had been locked as a whole.
+    fn lock_with_parents(
+        &mut self,
+        names: &[RefName<'_>],
+        stop_at_refusal: bool,
+        answer: &mut dyn FnMut(usize, Locked),
+    ) -> Result<bool> {
+        let Some(Above { all, above }) = self.with_parents(names)? else {
             return self.lock_all(names, stop_at_refusal, None, answer);
         };
-        let Above { all, above } = all;
         let mut refused: Vec<(RefName<'_>, Refusal)> = Vec::new();
         // Where a name was among those that were asked for, or the next one after it.
         let asked = |at: usize| at - above.partition_point(|above| *above < at);
@@ -80,9 +91,12 @@ impl FilesSession {
         if !self.held.is_empty() || !is_one_order || !self.is_worth_packing(count)? {
             return Ok(None);
         }
-        let mut parents = parents(names);
+        // Nobody gets below a locked directory, so that nothing in it is above anything.
+        let (parts, dirs) = self.bars.outside(names);
+        let mut parents: Vec<RefName<'n>> = parts.into_iter().flat_map(names_above).collect();
+        parents.extend(dirs.chunks(1).flat_map(names_above));
         parents.sort();
-        self.parents = parents.iter().map(|name| (*name).to_owned()).collect();
+        parents.dedup();
         let mut all = Vec::with_capacity(names.len() + parents.len());
         let mut above = Vec::with_capacity(parents.len());
         let mut rest = names;
@@ -98,14 +112,6 @@ impl FilesSession {
         }
         all.extend_from_slice(rest);
         Ok(Some(Above { all, above }))
-    }
-
-    /// Returns whether a name is locked for those below it alone.
-    pub(super) fn is_parent(&self, name: RefName<'_>) -> bool {
-        let found = self
-            .parents
-            .binary_search_by(|parent| parent.as_name().cmp(&name));
-        found.is_ok()
     }
 
     pub(super) fn only_own_locks(&self, dir: &Path) -> bool {
@@ -141,7 +147,7 @@ impl FilesSession {
             .map(|write| write.name)
             .collect();
         names.sort();
-        let mut above = parents(&names);
+        let mut above = names_above(&names);
         above.sort();
         let free: Vec<bool> = above
             .iter()
@@ -270,6 +276,21 @@ impl FilesSession {
     }
 }
 
+/// Marks the locks of names that are at the positions `above` among all, of which some are held.
+pub(super) fn mark_above<'h>(
+    mut held: impl Iterator<Item = &'h mut Held>,
+    is_held: impl Iterator<Item = bool>,
+    above: &[usize],
+) {
+    let mut above = above.iter().peekable();
+    for (at, is_held) in is_held.enumerate() {
+        let is_above = above.next_if_eq(&&at).is_some();
+        if is_held && let Some(held) = held.next() {
+            held.is_above = is_above;
+        }
+    }
+}
+
 /// Returns whether one name lies below the other.
 fn is_below(name: RefName<'_>, above: RefName<'_>) -> bool {
     let rest = name.as_bytes().strip_prefix(above.as_bytes());
@@ -288,7 +309,7 @@ fn has_conflict(packed: &Snapshot, name: RefName<'_>) -> Result<bool> {
     if at < packed.len() && packed.slice(&packed.name_at(at)?).starts_with(&below) {
         return Ok(true);
     }
-    for above in parents(&[name]) {
+    for above in names_above(&[name]) {
         if packed.find_ref(above.as_bytes())?.is_some() {
             return Ok(true);
         }
@@ -297,7 +318,7 @@ fn has_conflict(packed: &Snapshot, name: RefName<'_>) -> Result<bool> {
 }
 
 /// Returns the names above others that are sorted, each once, in no order.
-fn parents<'n>(names: &[RefName<'n>]) -> Vec<RefName<'n>> {
+fn names_above<'n>(names: &[RefName<'n>]) -> Vec<RefName<'n>> {
     let mut parents = Vec::new();
     let mut before: &[u8] = b"";
     for name in names.iter().filter(|name| is_shared(**name)) {
@@ -346,7 +367,7 @@ mod tests {
             "refs/b/c/g/h",
         ];
         let names = names.map(|name| RefName::from_disk(name.as_bytes()));
-        let mut found = parents(&names);
+        let mut found = names_above(&names);
         found.sort();
         let found: Vec<String> = found.iter().map(ToString::to_string).collect();
         assert_eq!(found, ["refs/b", "refs/b/c", "refs/b/c-d", "refs/b/c/g"]);

@@ -76,6 +76,40 @@ impl Bars {
         is_below.then(|| u32::try_from(at).ok())?
     }
 
+    /// Returns which of `names`, which are sorted, are in one of the directories.
+    fn range(&self, bar: usize, names: &[RefName<'_>]) -> Range<usize> {
+        let dir = self.bars.get(bar).map_or(&[][..], |bar| &bar.dir);
+        let start = names.partition_point(|name| name.as_bytes() < dir);
+        let rest = names.get(start..).unwrap_or_default();
+        let count = rest.partition_point(|name| name.as_bytes().starts_with(dir));
+        start..start + count
+    }
+
+    /// Returns the parts of `names`, which are sorted, that are in none of the directories, and the first
+    /// name in each directory as far as its directory goes.
+    pub(super) fn outside<'a, 'n>(
+        &self,
+        names: &'a [RefName<'n>],
+    ) -> (Vec<&'a [RefName<'n>]>, Vec<RefName<'n>>) {
+        let mut parts = Vec::with_capacity(self.bars.len() + 1);
+        let mut dirs = Vec::with_capacity(self.bars.len());
+        let mut done = 0;
+        for (bar, Bar { dir, .. }) in self.bars.iter().enumerate() {
+            let range = self.range(bar, names);
+            parts.extend(names.get(done..range.start));
+            let inner = names.get(range.start).map(|name| name.as_bytes());
+            let len = dir.len().saturating_sub(1);
+            dirs.extend(
+                inner
+                    .and_then(|name| name.get(..len))
+                    .map(RefName::from_disk),
+            );
+            done = range.end;
+        }
+        parts.extend(names.get(done..));
+        (parts, dirs)
+    }
+
     /// Returns whether the file at `path` is a lock, or a barrier, of these.
     pub(super) fn has_file(&self, path: &Path) -> bool {
         self.locks()
@@ -102,39 +136,47 @@ impl Bars {
 }
 
 impl FilesSession {
-    /// Locks names that are sorted, in directories as a whole or each half in a thread of its own, as
-    /// far as nobody is in the way; returns how many of the first ones are locked then.
-    pub(super) fn take_together(&mut self, names: &[RefName<'_>]) -> usize {
+    /// Locks directories as a whole in which there would be many of these names, if they are sorted.
+    pub(super) fn bar_directories(&mut self, names: &[RefName<'_>]) {
         let options = &self.files.options;
         let min = options.directory_lock_min;
         let is_large = min > 0 && names.len() >= min;
-        if !self.bars.is_allowed || !self.bars.is_empty() || !is_large || options.ignore_case {
-            return self.take_by_halves(names);
+        let may_bar = self.bars.is_allowed && self.bars.is_empty() && !options.ignore_case;
+        if is_large && may_bar && names.is_sorted() {
+            self.bar_in(b"refs/", names);
         }
-        let mut ranges = Vec::new();
-        if names.is_sorted() {
-            self.bar_in(b"refs/", names, 0..names.len(), &mut ranges);
+    }
+
+    /// Locks names, those in locked directories with these, others each half in a thread of its own, as
+    /// far as nobody is in the way; returns how many of the first ones are locked then. `None` after
+    /// the directories were given back, since somebody is in the way.
+    pub(super) fn take_together(&mut self, names: &[RefName<'_>]) -> Option<usize> {
+        if self.bars.is_empty() || !names.is_sorted() {
+            return Some(self.take_by_halves(names));
         }
-        ranges.sort_by_key(|(_, range): &(u32, Range<usize>)| range.start);
         let first = self.held.len();
         let mut done = 0;
-        for (bar, range) in ranges {
-            let taken = self.take_some(names.get(done..range.start).unwrap_or_default());
-            done += taken;
+        for bar in 0..self.bars.bars.len() {
+            let range = self.bars.range(bar, names);
+            done += self.take_some(names.get(done..range.start).unwrap_or_default());
             if done < range.start {
+                if first > 0 {
+                    return Some(done);
+                }
                 // Whoever is in the way is waited for, and meanwhile no later name is held: all is
                 // given back, and locked one by one.
-                self.held.truncate(first);
+                self.held.clear();
                 self.bars.bars.clear();
                 self.bars.is_allowed = false;
-                return self.take_by_halves(names);
+                return None;
             }
             let barred = names.get(range.clone()).unwrap_or_default().iter();
+            let number = u32::try_from(bar).unwrap_or(u32::MAX);
             self.held
-                .extend(barred.map(|&name| Held::barred(name, bar)));
+                .extend(barred.map(|&name| Held::barred(name, number)));
             done = range.end;
         }
-        done + self.take_some(names.get(done..).unwrap_or_default())
+        Some(done + self.take_some(names.get(done..).unwrap_or_default()))
     }
 
     fn take_some(&mut self, names: &[RefName<'_>]) -> usize {
@@ -145,28 +187,20 @@ impl FilesSession {
     }
 
     /// Locks the directories below `dir`, one that is there, which are missing and of which there are
-    /// many names in this range of `all`; adds the range of each to `ranges`, with its position.
-    fn bar_in(
-        &mut self,
-        dir: &[u8],
-        all: &[RefName<'_>],
-        range: Range<usize>,
-        ranges: &mut Vec<(u32, Range<usize>)>,
-    ) {
+    /// many names.
+    fn bar_in(&mut self, dir: &[u8], names: &[RefName<'_>]) {
         let names_min = NAMES_MIN.min(self.files.options.directory_lock_min);
-        let mut at = range.start;
-        while let Some(names) = all.get(at..range.end)
-            && let Some(name) = names.first().map(|name| name.as_bytes())
-        {
+        let mut all = names;
+        while let Some(name) = all.first().map(|name| name.as_bytes()) {
             let rest = name.strip_prefix(dir).unwrap_or_default();
             let Some(slash) = rest.iter().position(|&byte| byte == b'/') else {
-                at += 1;
+                all = all.get(1..).unwrap_or_default();
                 continue;
             };
             let child = name.get(..dir.len() + slash + 1).unwrap_or_default();
-            let count = names.partition_point(|name| name.as_bytes().starts_with(child));
-            let inner = at..at + count;
-            at = inner.end;
+            let count = all.partition_point(|name| name.as_bytes().starts_with(child));
+            let (inner, after) = all.split_at(count);
+            all = after;
             if count < names_min || is_per_worktree(name) {
                 continue;
             }
@@ -177,18 +211,14 @@ impl FilesSession {
             };
             match self.files.system.lstat(&path) {
                 Ok(stat) if stat.kind == FileKind::Directory => {
-                    self.bar_in(child, all, inner, ranges);
+                    self.bar_in(child, inner);
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     // Its own ref, if that is written as well, needs the lock for itself.
-                    let own = all.binary_search(&child_name).ok();
-                    let is_written = own.is_some() && !self.is_parent(child_name);
+                    let is_written = names.binary_search(&child_name).is_ok();
                     if !is_written && let Some(lock) = self.bar(&path) {
-                        let bar = u32::try_from(self.bars.bars.len()).unwrap_or(u32::MAX);
                         let dir = child.to_vec();
                         self.bars.bars.push(Bar { dir, lock });
-                        ranges.extend(own.map(|own| (bar, own..own + 1)));
-                        ranges.push((bar, inner));
                     }
                 }
                 // A ref, or somebody else's barrier.

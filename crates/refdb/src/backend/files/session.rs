@@ -19,6 +19,7 @@ use std::sync::Arc;
 use bstr::ByteSlice;
 
 use super::acquire::{NotTaken, Order};
+use super::apart::mark_above;
 use super::bars::Bars;
 use super::current::Current;
 use super::directories::EmptyDirs;
@@ -62,8 +63,6 @@ pub(super) struct FilesSession {
     pub(super) log_dirs: KnownDirs,
     // packed-refs as it was after the last locks were taken.
     pub(super) packed: Option<Arc<Snapshot>>,
-    // Names that are locked for those below them, sorted.
-    pub(super) parents: Vec<RefNameBuf>,
 }
 
 /// A name whose lock is held.
@@ -153,7 +152,6 @@ impl FilesSession {
             created_last: false,
             empty_dirs: EmptyDirs::default(),
             packed: None,
-            parents: Vec::new(),
             planned: Planned::default(),
             log_dirs: KnownDirs::default(),
         }
@@ -357,7 +355,6 @@ impl Session for FilesSession {
         self.created_last = false;
         self.log_dirs = KnownDirs::default();
         self.packed = None;
-        self.parents.clear();
     }
 
     fn release(&mut self, names: &HashSet<&[u8]>) {
@@ -428,20 +425,23 @@ impl Session for FilesSession {
 impl FilesSession {
     /// Locks names that are in the order of locks. If `above` says at which positions those are that are
     /// locked for the ones below them alone, nothing is asked of these, and the places of new ones are
-    /// barred as well.
+    /// barred as well. Returns `false`, and no lock is held, after directories were given back that had
+    /// been locked as a whole.
     pub(super) fn lock_all(
         &mut self,
         names: &[RefName<'_>],
         stop_at_refusal: bool,
         above: Option<&[usize]>,
         answer: &mut dyn FnMut(usize, Locked),
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let is_above = |at: usize| above.is_some_and(|above| above.binary_search(&at).is_ok());
         let first = self.held.len();
         self.log_dirs = KnownDirs::default();
         self.held.reserve(names.len());
         self.is_alone = names.len() == 1;
-        let unopposed = self.take_together(names);
+        let Some(unopposed) = self.take_together(names) else {
+            return Ok(false);
+        };
         let mut taken = Vec::with_capacity(names.len());
         taken.resize_with(unopposed, || Ok(()));
         for &name in names.get(unopposed..).unwrap_or_default() {
@@ -449,7 +449,7 @@ impl FilesSession {
                 Ok(()) => taken.push(Ok(())),
                 Err(NotTaken::Behind) => {
                     answer(taken.len(), Locked::Behind);
-                    return Ok(());
+                    return Ok(true);
                 }
                 Err(NotTaken::Refused(refusal)) => {
                     let is_asked = !is_above(taken.len());
@@ -460,15 +460,12 @@ impl FilesSession {
                 }
             }
         }
-        if let Some(above) = above {
-            let mut above = above.iter().copied().peekable();
-            let which = taken.iter().enumerate();
-            let which = which.map(|(at, taken)| (above.next_if_eq(&at).is_some(), taken));
-            let which = which.filter(|(_, taken)| taken.is_ok());
-            for (held, (is_above, _)) in self.held.iter_mut().skip(first).zip(which) {
-                held.is_above = is_above;
-            }
-        }
+        let is_held = taken.iter().map(std::result::Result::is_ok);
+        mark_above(
+            self.held.iter_mut().skip(first),
+            is_held,
+            above.unwrap_or_default(),
+        );
         // Loose refs first, packed-refs afterwards: this is the order that misses none.
         let mut loose = self.read_loose(first).into_iter();
         let packed = self.files.packed.snapshot()?;
@@ -519,7 +516,7 @@ impl FilesSession {
                 answer(at, Locked::Missing);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Takes the lock of a name that the transaction did not lock beforehand.
