@@ -39,13 +39,19 @@ impl FilesSession {
         stop_at_refusal: bool,
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()> {
+        if names.len() == 1 || !names.is_sorted() {
+            return self
+                .lock_all(names, stop_at_refusal, None, answer)
+                .map(|_| ());
+        }
         self.bar_directories(names);
-        while !self.lock_with_parents(names, stop_at_refusal, answer)? {}
+        while !self.lock_batch(names, stop_at_refusal, answer)? {}
         Ok(())
     }
 
-    /// Returns `false` after directories were given back that had been locked as a whole.
-    fn lock_with_parents(
+    /// Locks many names, which are sorted. Returns `false` after directories were given back that had been
+    /// locked as a whole.
+    fn lock_batch(
         &mut self,
         names: &[RefName<'_>],
         stop_at_refusal: bool,
@@ -55,25 +61,28 @@ impl FilesSession {
             return self.lock_all(names, stop_at_refusal, None, answer);
         };
         let mut refused: Vec<(RefName<'_>, Refusal)> = Vec::new();
-        // Where a name was among those that were asked for, or the next one after it.
-        let asked = |at: usize| at - above.partition_point(|above| *above < at);
-        let is_above = |at: usize| above.binary_search(&at).is_ok();
         self.lock_all(&all, stop_at_refusal, Some(&above), &mut |at, locked| {
             let Some(name) = all.get(at) else {
                 return;
             };
-            match (is_above(at), locked) {
-                (false, Locked::Missing) => {
+            // How many of those before it were not asked for.
+            match (above.binary_search(&at), locked) {
+                (Err(before), Locked::Missing) => {
                     let above = refused.iter().find(|(above, _)| is_below(*name, *above));
                     let refusal = above.map(|(_, refusal)| refusal.clone());
-                    answer(asked(at), refusal.map_or(Locked::Missing, Locked::Refused));
+                    answer(
+                        at - before,
+                        refusal.map_or(Locked::Missing, Locked::Refused),
+                    );
                 }
-                (false, locked) | (true, locked @ Locked::Behind) => answer(asked(at), locked),
+                (Err(before), locked) | (Ok(before), locked @ Locked::Behind) => {
+                    answer(at - before, locked);
+                }
                 // Somebody else has it: nothing can be made below.
-                (true, Locked::Refused(refusal)) if refusal.reason == Reason::CreateExists => {
+                (Ok(_), Locked::Refused(refusal)) if refusal.reason == Reason::CreateExists => {
                     refused.push((*name, refusal));
                 }
-                (true, _) => {}
+                (Ok(_), _) => {}
             }
         })
     }
@@ -81,12 +90,9 @@ impl FilesSession {
     /// Adds to `names`, which are in the order of locks, those above them, if they may be written into
     /// packed-refs; `None` if they are not.
     fn with_parents<'n>(&mut self, names: &[RefName<'n>]) -> Result<Option<Above<'n>>> {
-        let count = match names.len() {
-            0..BATCH_MIN => return Ok(None),
-            _ => names.iter().filter(|name| is_shared(**name)).count(),
-        };
-        let is_one_order = !self.files.options.ignore_case
-            && names.is_sorted()
+        let count = names.iter().filter(|name| is_shared(**name)).count();
+        let is_one_order = count >= BATCH_MIN
+            && !self.files.options.ignore_case
             && (count == names.len() || !self.files.layout.is_linked());
         if !self.held.is_empty() || !is_one_order || !self.is_worth_packing(count)? {
             return Ok(None);

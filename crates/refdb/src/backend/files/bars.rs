@@ -136,13 +136,13 @@ impl Bars {
 }
 
 impl FilesSession {
-    /// Locks directories as a whole in which there would be many of these names, if they are sorted.
+    /// Locks directories as a whole in which there would be many of these names, which are sorted.
     pub(super) fn bar_directories(&mut self, names: &[RefName<'_>]) {
         let options = &self.files.options;
         let min = options.directory_lock_min;
         let is_large = min > 0 && names.len() >= min;
         let may_bar = self.bars.is_allowed && self.bars.is_empty() && !options.ignore_case;
-        if is_large && may_bar && names.is_sorted() {
+        if is_large && may_bar {
             self.bar_in(b"refs/", names);
         }
     }
