@@ -19,6 +19,7 @@ use std::mem::ManuallyDrop;
 use crate::context::Context;
 use crate::failure::{Failure, Result, say};
 use crate::global::{self, Request};
+use crate::interrupt;
 use crate::output::Output;
 use crate::pager::Paging;
 use crate::suggest;
@@ -162,6 +163,10 @@ fn dispatch(context: &Context, out: &mut Output, name: &[u8], args: &[Vec<u8>]) 
                     }
                 } else if context.globals().pager == Some(true) {
                     Paging::default().start(context, out)?;
+                }
+                let changes_one = matches!(command.name, "update-ref" | "symbolic-ref");
+                if changes_one && !args.iter().any(|arg| arg.starts_with(b"--st")) {
+                    interrupt::expect_quick();
                 }
                 (command.run)(context, out, args)
             }
