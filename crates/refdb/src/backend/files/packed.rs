@@ -187,6 +187,21 @@ impl PackedRefs {
     }
 }
 
+/// Returns whether an id has nothing but hexadecimal digits. Many are looked at together.
+#[inline]
+fn has_digits_only(hex: &[u8]) -> bool {
+    let is_sound = |digits: &[u8; 16]| {
+        let mut others = 0;
+        for digit in digits {
+            let is_decimal = digit.wrapping_sub(b'0') < 10;
+            others |= u8::from(!(is_decimal | ((digit | 0x20).wrapping_sub(b'a') < 6)));
+        }
+        others == 0
+    };
+    // An id is longer than that; its last digits may be looked at twice.
+    hex.last_chunk().is_some_and(is_sound) && hex.as_chunks().0.iter().all(is_sound)
+}
+
 fn is_settled(now: Duration, changed_ns: i128) -> bool {
     let now_ns = i128::try_from(now.as_nanos()).unwrap_or(i128::MAX);
     let settled_ns = i128::try_from(SETTLED_AFTER.as_nanos()).unwrap_or(i128::MAX);
@@ -265,14 +280,14 @@ impl Snapshot {
         Ok(sorted)
     }
 
-    /// Checks the order of the records, and makes a sorted copy if they are in none.
+    /// Checks the order of the records, and makes a sorted copy, with each name once, if they are in none.
     fn sort(&mut self) -> Result<()> {
         let mut records = Vec::new();
         let (mut sorted, mut last, mut at) = (true, None::<Range<usize>>, self.start);
         while at < self.len() {
             let record = self.record(at)?;
             if let Some(last) = last.replace(record.name.clone()) {
-                sorted &= self.slice(&last) <= self.slice(&record.name);
+                sorted &= self.slice(&last) < self.slice(&record.name);
             }
             at = record.all.end;
         }
@@ -286,6 +301,7 @@ impl Snapshot {
             records.push((record.name, record.all));
         }
         records.sort_by(|a, b| self.slice(&a.0).cmp(self.slice(&b.0)));
+        records.dedup_by(|next, kept| self.slice(&next.0) == self.slice(&kept.0));
         let mut copy = Vec::with_capacity(self.len() - self.start);
         for (_, all) in &records {
             copy.extend_from_slice(self.slice(all));
@@ -363,11 +379,7 @@ impl Snapshot {
     /// Returns where the name stands of the record that starts at `at`, if that starts with an id.
     pub(super) fn name_of_ref(&self, at: usize) -> Option<Range<usize>> {
         let hex = at..at.saturating_add(self.format.hex_len());
-        let hex_end = hex.end;
-        let digits = self.slice(&hex).iter();
-        // All of them are looked at, several at a time.
-        let is_id = digits.fold(true, |is_id, digit| is_id & digit.is_ascii_hexdigit());
-        is_id.then(|| self.name_behind(hex_end))?
+        has_digits_only(self.slice(&hex)).then(|| self.name_behind(hex.end))?
     }
 
     /// Reads the record that starts at `at`.

@@ -106,6 +106,12 @@ impl PackedCursor {
     }
 }
 
+/// Returns whether two names are one. Most neighbours differ in their length or in their last byte.
+#[inline]
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    one.last() == other.last() && one.len() == other.len() && short::same(one, other)
+}
+
 impl Cursor for PackedCursor {
     fn seek(&mut self, name: &[u8], prefix: &[u8]) -> Result<()> {
         let ahead = self.present().is_some_and(|current| current < name);
@@ -132,15 +138,17 @@ impl Cursor for PackedCursor {
             }
             let record = self.snapshot.record_of_any_name(self.next)?;
             let name = self.snapshot.slice(&record.name);
-            let before = last.as_ref().or(bad.as_ref());
-            if before.is_some_and(|before| short::same(self.snapshot.slice(before), name)) {
+            let before = last.as_ref().map(|last| self.snapshot.slice(last));
+            let is_like_last = before.is_some_and(|before| goes_on_plainly(before, name));
+            let is_again = match before.or(bad.as_ref().map(|bad| self.snapshot.slice(bad))) {
+                Some(before) => is_same(before, name),
+                None => false,
+            };
+            if is_again {
                 // An older program wrote it twice: the first record counts, which lookups find.
                 self.next = record.all.end;
                 continue;
             }
-            let is_like_last = last
-                .as_ref()
-                .is_some_and(|last| goes_on_plainly(self.snapshot.slice(last), name));
             if !is_like_last {
                 self.snapshot.check_name(&record.name)?;
             }

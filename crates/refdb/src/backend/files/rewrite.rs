@@ -9,9 +9,10 @@
 //!    lose the updates in between.
 //! 4. The header claims no more than is true: peeled values that the old file left open are looked
 //!    up, or stay open.
-//! 5. No name is written twice, and none out of order: Git would take a second record for the ref
-//!    once the first one is gone. Of records that an older program wrote twice the first one stays,
-//!    which is what lookups find, and the one that Git's own rewriting leaves newest.
+//! 5. No edit writes a name twice, or out of order: Git would take a second record for the ref once the
+//!    first one is gone. Of records that an older program wrote twice the first one is what lookups
+//!    find, and the one that Git's own rewriting leaves newest: a change of the ref replaces all of
+//!    them, and packing, which looks at every record, leaves no name there twice.
 
 use std::cmp::Ordering;
 use std::io::{self, BufWriter, Write};
@@ -320,8 +321,7 @@ fn merge<'o>(
     edits: &'o [PackedEdit<'o>],
     peel: Option<Peel<'_>>,
 ) -> Result<()> {
-    let missing = peel.filter(|_| old.peeling() != Peeling::Fully);
-    let peeling = match missing {
+    let peeling = match peel {
         Some(_) => Peeling::Fully,
         None => old.peeling(),
     };
@@ -335,7 +335,10 @@ fn merge<'o>(
     let mut last: &[u8] = b"";
     for edit in edits {
         let bound = old.lower_bound(edit.name, at)?;
-        last = carry(out, old, at..bound, last, missing)?;
+        match peel {
+            Some(peel) => last = tidy(out, old, at..bound, last, peel)?,
+            None => out.raw(old.slice(&(at..bound)))?,
+        }
         at = bound;
         // Every record of the name is replaced, should there be several.
         while at < old.len() {
@@ -350,19 +353,23 @@ fn merge<'o>(
             last = edit.name;
         }
     }
-    carry(out, old, at..old.len(), last, missing)?;
-    Ok(())
+    let rest = at..old.len();
+    match peel {
+        Some(peel) => tidy(out, old, rest, last, peel).map(drop),
+        None => out.raw(old.slice(&rest)),
+    }
 }
 
-/// Writes the records in a part of the old file as they are, each name once; with `missing`, adds the
-/// peeled values that they lack. Takes the name before them, and returns the last one.
-fn carry<'o>(
+/// Writes the records in a part of the old file as they are, but each name once, and with the peeled
+/// values that they lack. Takes the name before them, and returns the last one.
+fn tidy<'o>(
     out: &mut Sink<'_>,
     old: &'o Snapshot,
     part: Range<usize>,
     mut last: &'o [u8],
-    missing: Option<Peel<'_>>,
+    peel: Peel<'_>,
 ) -> Result<&'o [u8]> {
+    let lacks_peeled = old.peeling() != Peeling::Fully;
     // What is still to be written starts here.
     let mut start = part.start;
     let mut at = part.start;
@@ -370,7 +377,7 @@ fn carry<'o>(
         let Some(name) = old.name_of_ref(at) else {
             // What is no record is carried, and whoever needs what it said is told: here, where
             // something is to be added to it.
-            if missing.is_some() {
+            if lacks_peeled {
                 old.record(at)?;
             }
             at = old.next_line(at);
@@ -381,7 +388,7 @@ fn carry<'o>(
         if !follows(old.path(), last, name)? {
             out.raw(old.slice(&(start..at)))?;
             start = end;
-        } else if let Some(peel) = missing {
+        } else if lacks_peeled {
             let record = old.record(at)?;
             if record.peeled.is_none() {
                 out.raw(old.slice(&(start..end)))?;
@@ -490,26 +497,26 @@ mod tests {
             "# pack-refs with: peeled sorted \n",
         ] {
             let peel = |_| Ok(None);
-            let peel: Option<Peel<'_>> = Some(&peel);
-            for peel in [None, peel] {
-                let old = format!(
-                    "{header}{a} refs/b\n^{b}\n{b} refs/b\n{c} refs/c\n{c} refs/c\n^{a}\n{a} refs/d\n"
-                );
-                let rest = format!("{c} refs/c\n{a} refs/d\n");
-                let first = format!("{a} refs/b\n^{b}\n");
-                let whole = merged(&old, &[], peel);
-                assert_eq!(whole.split_once('\n').unwrap().1, first.clone() + &rest);
-                let edits = [set("refs/b", None), set("refs/ba", Some(('c', None)))];
-                let changed = merged(&old, &edits, peel);
-                let added = format!("{c} refs/ba\n");
-                assert_eq!(changed.split_once('\n').unwrap().1, added + &rest);
-            }
+            let old = format!(
+                "{header}{a} refs/b\n^{b}\n{b} refs/b\n{c} refs/c\n{c} refs/c\n^{a}\n{a} refs/d\n"
+            );
+            let rest = format!("{c} refs/c\n{a} refs/d\n");
+            let first = format!("{a} refs/b\n^{b}\n");
+            let records = |content: String| content.split_once('\n').unwrap().1.to_owned();
+            assert_eq!(records(merged(&old, &[], Some(&peel))), first + &rest);
+            let edits = [set("refs/b", None), set("refs/ba", Some(('c', None)))];
+            let added = format!("{c} refs/ba\n");
+            let tidied = records(merged(&old, &edits, Some(&peel)));
+            assert_eq!(tidied, added.clone() + &rest);
+            // An edit replaces all records of its name, and looks at no other.
+            let twice = format!("{c} refs/c\n{c} refs/c\n^{a}\n{a} refs/d\n");
+            assert_eq!(records(merged(&old, &edits, None)), added + &twice);
             let unsorted = format!("{header}{a} refs/c\n{a} refs/b\n{a} refs/d\n");
             let bytes = Bytes::from(unsorted);
             let old = Snapshot::new("packed-refs".into(), ObjectFormat::Sha1, bytes).unwrap();
             let mut out = Vec::new();
             let mut sink = Sink::new(&mut out, Path::new("x"));
-            let error = merge(&mut sink, &old, &[], None).unwrap_err();
+            let error = merge(&mut sink, &old, &[], Some(&peel)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt);
             assert!(error.to_string().contains("'refs/b' comes after 'refs/c'"));
         }
@@ -522,7 +529,9 @@ mod tests {
             "# pack-refs with: peeled fully-peeled sorted \n{a} refs/b\nzz{} refs/a\n\n^\n{a} refs/c\n",
             &a.to_string()[2..]
         );
+        let peel = |_| Ok(None);
         assert_eq!(merged(&old, &[], None), old);
+        assert_eq!(merged(&old, &[], Some(&peel)), old);
     }
 
     #[test]
