@@ -39,7 +39,7 @@ pub use bytes::Bytes;
 pub(crate) use map::MAP_MIN;
 pub use os::OsSystem;
 pub(crate) use os::bytes_to_path;
-pub use process::{Guard, ProcessIdentity, ProcessState};
+pub use process::{Guard, Machine, ProcessState};
 pub use scan::Scan;
 pub use threads::beside_this_thread;
 pub(crate) use tree::remove_empty_tree;
@@ -251,13 +251,10 @@ pub trait System: Send + Sync + fmt::Debug {
     fn user_id(&self) -> u32;
     /// Returns the process identifier.
     fn process_id(&self) -> u32;
-    /// Returns who this process is; `None` where the system cannot tell one process from a later
-    /// one with the same identifier.
-    fn identity(&self) -> Option<ProcessIdentity>;
+    /// Returns what the machine is called, for people.
+    fn machine(&self) -> Machine;
     /// Finds out about the process that has an identifier now, on this machine.
     fn process_state(&self, pid: u32) -> ProcessState;
-    /// Returns when this machine was booted, as time since 1970-01-01 UTC, if that is known.
-    fn booted(&self) -> Option<Duration>;
     /// Takes a directory for this process alone; `None` if another one has it. The system gives it
     /// free when the guard is dropped, and when the process ends, however it ends. Anybody who may
     /// read the directory can do so: nothing may depend on it that somebody else waits for.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use refdb::system::{
-    Bytes, Guard, GuardedFile, ProcessIdentity, ProcessState, ReadFile, Scan, Stat, WriteFile,
+    Bytes, Guard, GuardedFile, Machine, ProcessState, ReadFile, Scan, Stat, WriteFile,
 };
 
 use super::*;
@@ -397,16 +397,12 @@ impl System for Buggy {
         self.inner.user_id()
     }
 
-    fn identity(&self) -> Option<ProcessIdentity> {
-        self.inner.identity()
+    fn machine(&self) -> Machine {
+        self.inner.machine()
     }
 
     fn process_state(&self, pid: u32) -> ProcessState {
         self.inner.process_state(pid)
-    }
-
-    fn booted(&self) -> Option<Duration> {
-        self.inner.booted()
     }
 
     fn guard_dir(&self, path: &Path) -> io::Result<Option<Guard>> {

@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use refdb::system::simulation::SimSystem;
 use refdb::system::{
-    Bytes, Guard, GuardedFile, ProcessIdentity, ProcessState, ReadFile, Scan, Stat, System,
-    WriteFile,
+    Bytes, Guard, GuardedFile, Machine, ProcessState, ReadFile, Scan, Stat, System, WriteFile,
 };
 use refdb_testkit::rng::Rng;
 
@@ -485,16 +484,12 @@ impl System for Process {
         self.inner.process_id()
     }
 
-    fn identity(&self) -> Option<ProcessIdentity> {
-        self.inner.identity()
+    fn machine(&self) -> Machine {
+        self.inner.machine()
     }
 
     fn process_state(&self, pid: u32) -> ProcessState {
         self.inner.process_state(pid)
-    }
-
-    fn booted(&self) -> Option<Duration> {
-        self.inner.booted()
     }
 
     fn guard_dir(&self, path: &Path) -> io::Result<Option<Guard>> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bstr::ByteSlice;
 
-use crate::system::System;
+use crate::system::{Machine, System};
 
 /// How such a file starts. The number is that of this way of writing it.
 const START: &[u8] = b"refdb lock 3\n";
@@ -64,8 +64,7 @@ pub(super) enum Signed {
 impl Owner {
     /// Returns who this process is, for a new transaction.
     pub(super) fn new(system: &dyn System, purpose: Purpose) -> Owner {
-        let known = system.identity();
-        let (host, boot) = known.map_or_else(Default::default, |known| (known.host, known.boot));
+        let Machine { host, boot } = system.machine();
         Owner {
             purpose,
             id: system.random(),

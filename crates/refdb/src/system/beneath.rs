@@ -11,8 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Bytes, Guard, GuardedFile, ProcessIdentity, ProcessState, ReadFile, Scan, Stat, System,
-    WriteFile,
+    Bytes, Guard, GuardedFile, Machine, ProcessState, ReadFile, Scan, Stat, System, WriteFile,
 };
 
 /// A system that can be asked for the way to a file without following links.
@@ -208,16 +207,12 @@ impl<S: Narrow> System for Beneath<S> {
         self.inner.process_id()
     }
 
-    fn identity(&self) -> Option<ProcessIdentity> {
-        self.inner.identity()
+    fn machine(&self) -> Machine {
+        self.inner.machine()
     }
 
     fn process_state(&self, pid: u32) -> ProcessState {
         self.inner.process_state(pid)
-    }
-
-    fn booted(&self) -> Option<Duration> {
-        self.inner.booted()
     }
 
     fn guard_dir(&self, path: &Path) -> io::Result<Option<Guard>> {

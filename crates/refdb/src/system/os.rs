@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, statat};
@@ -19,8 +19,8 @@ use process_stat::parse_stat;
 
 use super::beneath::Beneath;
 use super::{
-    Bytes, DirEntry, FileKind, GUARDED_MODE, Guard, GuardedFile, ProcessIdentity, ProcessState,
-    ReadFile, Scan, Stat, System, WriteFile, guard, map,
+    Bytes, DirEntry, FileKind, GUARDED_MODE, Guard, GuardedFile, Machine, ProcessState, ReadFile,
+    Scan, Stat, System, WriteFile, guard, map,
 };
 
 /// The operating system's files, clock and random numbers.
@@ -427,16 +427,14 @@ impl System for OsSystem {
         std::process::id()
     }
 
-    fn identity(&self) -> Option<ProcessIdentity> {
-        let mut known = IDENTITY.lock().unwrap_or_else(PoisonError::into_inner);
-        // A process that forked is another one.
-        if known
-            .as_ref()
-            .is_none_or(|known| known.pid != self.process_id())
-        {
-            *known = self.find_identity();
+    fn machine(&self) -> Machine {
+        let boot = self.read(Path::new("/proc/sys/kernel/random/boot_id"));
+        let boot = String::from_utf8(boot.unwrap_or_default());
+        let names = rustix::system::uname();
+        Machine {
+            host: names.nodename().to_string_lossy().into_owned(),
+            boot: boot.unwrap_or_default().trim_end().to_owned(),
         }
-        known.clone()
     }
 
     fn process_state(&self, pid: u32) -> ProcessState {
@@ -456,13 +454,6 @@ impl System for OsSystem {
             Some(stat) => ProcessState::Since(stat.started),
             None => ProcessState::Unknown,
         }
-    }
-
-    fn booted(&self) -> Option<Duration> {
-        let uptime = self.read(Path::new("/proc/uptime")).ok()?;
-        let seconds = uptime.split(|byte| !byte.is_ascii_digit()).next()?;
-        let seconds = std::str::from_utf8(seconds).ok()?.parse().ok()?;
-        self.now().checked_sub(Duration::from_secs(seconds))
     }
 
     fn guard_dir(&self, path: &Path) -> io::Result<Option<Guard>> {
@@ -542,36 +533,6 @@ fn read_until_end(stream: impl Read, max: u64) -> io::Result<Vec<u8>> {
 /// A file that is longer than this is not read whole: no reflog is as long, but a file with holes
 /// may say that it is.
 const READ_MAX: u64 = 4 << 30;
-
-/// Who this process is, once it was asked for.
-static IDENTITY: Mutex<Option<ProcessIdentity>> = Mutex::new(None);
-
-impl OsSystem {
-    fn find_identity(&self) -> Option<ProcessIdentity> {
-        let line = |path: &str| {
-            let content = self.read(Path::new(path)).ok()?;
-            String::from_utf8(content)
-                .ok()
-                .map(|text| text.trim_end().to_owned())
-        };
-        let pid = self.process_id();
-        // Where /proc shows another set of processes it knows this one by another number.
-        let stat = parse_stat(&self.read(Path::new("/proc/self/stat")).ok()?)?;
-        (stat.pid == pid).then_some(())?;
-        Some(ProcessIdentity {
-            pid,
-            started: stat.started,
-            namespace: self.stat(Path::new("/proc/self/ns/pid")).ok()?.ino,
-            boot: line("/proc/sys/kernel/random/boot_id")?,
-            host: host_name(),
-        })
-    }
-}
-
-fn host_name() -> String {
-    let names = rustix::system::uname();
-    names.nodename().to_string_lossy().into_owned()
-}
 
 /// Turns the bytes of a name into a path; on Unix they are the same.
 pub(crate) fn bytes_to_path(bytes: &[u8]) -> &Path {
@@ -660,14 +621,11 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_known_and_one_that_ended_is_gone() {
+    fn one_that_runs_is_known_and_one_that_ended_is_gone() {
         let system = OsSystem::new();
-        let me = system.identity().unwrap();
-        assert_eq!(me.pid, std::process::id());
-        assert_eq!(
-            system.process_state(me.pid),
-            ProcessState::Since(me.started)
-        );
+        assert!(!system.machine().host.is_empty());
+        let this = system.process_state(std::process::id());
+        assert!(matches!(this, ProcessState::Since(_)));
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();
         // Ended, and nobody has asked how: the kernel still lists it.
@@ -677,7 +635,6 @@ mod tests {
         child.wait().unwrap();
         assert_eq!(system.process_state(pid), ProcessState::Gone);
         assert_eq!(system.process_state(0), ProcessState::Gone);
-        assert!(system.booted().unwrap() < system.now());
     }
 
     #[test]
@@ -685,10 +642,7 @@ mod tests {
         let tail = "1 1 1 0 -1 4194560 99 0 0 0 0 0 0 0 20 0 7 0 1166 0";
         let stat = |state: &str| parse_stat(format!("42 (a) b (c)) {state} {tail}").as_bytes());
         let running = stat("S").unwrap();
-        assert_eq!(
-            (running.pid, running.started, running.ended),
-            (42, 1166, false)
-        );
+        assert_eq!((running.started, running.ended), (1166, false));
         assert!(!stat("Z").unwrap().ended, "others of its threads run");
         let last = tail.replace(" 7 0 1166", " 1 0 1166");
         assert!(

@@ -1,27 +1,17 @@
-//! Who a process is, and whether it still runs.
+//! On which machine a process runs, and what is known of others there.
 
-/// What a process can be recognised by when it is gone.
+/// What a machine is called.
 ///
 /// ```
-/// use refdb::system::{OsSystem, ProcessState, System};
-/// let system = OsSystem::new();
-/// if let Some(me) = system.identity() {
-///     assert_eq!(system.process_state(me.pid), ProcessState::Since(me.started));
-/// }
+/// use refdb::system::{OsSystem, System};
+/// println!("this is {}", OsSystem::new().machine().host);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProcessIdentity {
-    /// The identifier.
-    pub pid: u32,
-    /// When the process started, in ticks since the machine was booted. It tells the process from a
-    /// later one that was given the same identifier.
-    pub started: u64,
-    /// Within which set of processes the identifier means something (a Linux pid namespace).
-    pub namespace: u64,
-    /// What changes whenever the machine is booted.
-    pub boot: String,
-    /// The machine's name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// The machine's name, which others may have as well.
     pub host: String,
+    /// What changes whenever the machine is booted; empty if that is not known.
+    pub boot: String,
 }
 
 /// What is known of the process that has an identifier.
@@ -29,7 +19,8 @@ pub struct ProcessIdentity {
 pub enum ProcessState {
     /// There is none, or it has ended and its parent has not asked how.
     Gone,
-    /// There is one, which started at that tick: see [`ProcessIdentity::started`].
+    /// There is one, which started at that tick since the machine was booted: that tells it from a later
+    /// one with the same identifier.
     Since(u64),
     /// There is one, and no more can be found out.
     Unknown,

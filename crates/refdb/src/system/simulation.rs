@@ -47,8 +47,8 @@ pub use fault::{Failure, Fault, Op};
 
 use super::beneath::Beneath;
 use super::{
-    Bytes, FileKind, GUARDED_MODE, Guard, GuardedFile, ProcessIdentity, ProcessState, ReadFile,
-    Scan, Stat, System, WriteFile,
+    Bytes, FileKind, GUARDED_MODE, Guard, GuardedFile, Machine, ProcessState, ReadFile, Scan, Stat,
+    System, WriteFile,
 };
 use disk::{Disk, Ino, NameChange, Node};
 use file::{SimFile, SimGuard, boxed};
@@ -454,18 +454,11 @@ impl System for SimSystem {
         self.this().pid
     }
 
-    fn identity(&self) -> Option<ProcessIdentity> {
-        let (pid, started) = {
-            let this = self.this();
-            (this.pid, this.started)
-        };
-        Some(ProcessIdentity {
-            pid,
-            started,
-            namespace: 1,
+    fn machine(&self) -> Machine {
+        Machine {
             boot: format!("{:012x}", self.disk().machine.boots),
             host: "simulated".to_owned(),
-        })
+        }
     }
 
     fn process_state(&self, pid: u32) -> ProcessState {
@@ -473,10 +466,6 @@ impl System for SimSystem {
             Some(&started) => ProcessState::Since(started),
             None => ProcessState::Gone,
         }
-    }
-
-    fn booted(&self) -> Option<Duration> {
-        Some(self.disk().machine.booted)
     }
 
     fn guard_dir(&self, path: &Path) -> io::Result<Option<Guard>> {

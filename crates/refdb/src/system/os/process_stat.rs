@@ -2,20 +2,13 @@
 
 /// What `/proc/<pid>/stat` says of a process.
 pub(super) struct ProcessStat {
-    pub(super) pid: u32,
     pub(super) started: u64,
     pub(super) ended: bool,
 }
 
 /// Reads the line: a number, a name in brackets that may hold anything, a letter, and numbers.
 pub(super) fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
-    let open = line.iter().position(|&byte| byte == b'(')?;
     let close = line.iter().rposition(|&byte| byte == b')')?;
-    let pid = std::str::from_utf8(line.get(..open)?)
-        .ok()?
-        .trim()
-        .parse()
-        .ok()?;
     let rest = std::str::from_utf8(line.get(close + 1..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;
@@ -24,9 +17,5 @@ pub(super) fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
     let started = fields.nth(1)?.parse().ok()?;
     // The first thread can end before the others do.
     let ended = matches!(state, "Z" | "X" | "x") && threads <= 1;
-    Some(ProcessStat {
-        pid,
-        started,
-        ended,
-    })
+    Some(ProcessStat { started, ended })
 }

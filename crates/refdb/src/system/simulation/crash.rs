@@ -84,7 +84,7 @@ impl Disk {
         disk.inodes = inodes;
         disk.random = seed_random;
         disk.tick();
-        disk.machine.boot(disk.clock);
+        disk.machine.boot();
         disk
     }
 

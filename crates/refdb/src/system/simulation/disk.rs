@@ -57,8 +57,6 @@ pub(super) struct Disk {
 pub(super) struct Machine {
     /// How often it was booted.
     pub(super) boots: u64,
-    /// When it was booted the last time.
-    pub(super) booted: Duration,
     /// The processes that run, with the tick at which each started.
     pub(super) running: BTreeMap<u32, u64>,
     /// The directories and files that processes have for themselves: which process, and when it
@@ -98,10 +96,9 @@ impl Machine {
     }
 
     /// Ends all processes and starts anew.
-    pub(super) fn boot(&mut self, now: Duration) {
+    pub(super) fn boot(&mut self) {
         *self = Machine {
             boots: self.boots + 1,
-            booted: now,
             ..Machine::default()
         };
     }
@@ -168,7 +165,7 @@ impl Disk {
             lower: BTreeSet::new(),
             restless: None,
         };
-        disk.machine.boot(disk.clock);
+        disk.machine.boot();
         disk.new_inode(Node::empty_dir(), 0o755);
         disk
     }
