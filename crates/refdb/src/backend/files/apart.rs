@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 use super::packed::Snapshot;
 use super::publish::{Assigned, BATCH_MIN};
 use super::session::{FilesSession, Held, blocked_by};
+use bstr::ByteSlice;
+
 use crate::backend::{Locked, Refusal};
 use crate::beside::{HALVES_MIN, both};
 use crate::commit::LockFile;
@@ -61,13 +63,22 @@ impl FilesSession {
             return self.lock_all(names, stop_at_refusal, None, answer);
         };
         let mut refused: Vec<(RefName<'_>, Refusal)> = Vec::new();
+        // How many positions of them are before the one that was answered last: most come in their order.
+        let mut before = 0;
         self.lock_all(&all, stop_at_refusal, Some(&above), &mut |at, locked| {
             let Some(name) = all.get(at) else {
                 return;
             };
-            // How many of those before it were not asked for.
-            match (above.binary_search(&at), locked) {
-                (Err(before), Locked::Missing) => {
+            let is_before = |index: usize| above.get(index).is_some_and(|above| *above < at);
+            if before > 0 && !is_before(before - 1) {
+                before = above.partition_point(|above| *above < at);
+            }
+            while is_before(before) {
+                before += 1;
+            }
+            let is_above = above.get(before) == Some(&at);
+            match (is_above, locked) {
+                (false, Locked::Missing) => {
                     let above = refused.iter().find(|(above, _)| is_below(*name, *above));
                     let refusal = above.map(|(_, refusal)| refusal.clone());
                     answer(
@@ -75,14 +86,14 @@ impl FilesSession {
                         refusal.map_or(Locked::Missing, Locked::Refused),
                     );
                 }
-                (Err(before), locked) | (Ok(before), locked @ Locked::Behind) => {
+                (false, locked) | (true, locked @ Locked::Behind) => {
                     answer(at - before, locked);
                 }
                 // Somebody else has it: nothing can be made below.
-                (Ok(_), Locked::Refused(refusal)) if refusal.reason == Reason::CreateExists => {
+                (true, Locked::Refused(refusal)) if refusal.reason == Reason::CreateExists => {
                     refused.push((*name, refusal));
                 }
-                (Ok(_), _) => {}
+                (true, _) => {}
             }
         })
     }
@@ -329,6 +340,12 @@ fn names_above<'n>(names: &[RefName<'n>]) -> Vec<RefName<'n>> {
     let mut before: &[u8] = b"";
     for name in names.iter().filter(|name| is_shared(**name)) {
         let name = name.as_bytes();
+        // Most are in one directory with the name before.
+        let dir = name.rfind_byte(b'/').and_then(|slash| name.get(..=slash));
+        if dir.is_none_or(|dir| before.starts_with(dir)) {
+            before = name;
+            continue;
+        }
         let common = before.iter().zip(name).take_while(|(a, b)| a == b).count();
         // Those below one name follow each other.
         let new = name.get(common..).unwrap_or_default().iter().enumerate();
