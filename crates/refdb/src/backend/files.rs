@@ -21,6 +21,7 @@ mod directories;
 mod forwards;
 mod freeze;
 mod known_dirs;
+mod locking;
 mod log;
 mod log_way;
 mod log_write;

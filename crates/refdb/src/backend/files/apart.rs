@@ -8,7 +8,7 @@
 //!
 //! Invariants:
 //! 1. A new ref goes into packed-refs only with its place barred, or in a directory that is.
-//! 2. The locks of names above are in the one order of all locks.
+//! 2. The locks of names above are in the one order of all locks (`locking.rs`).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,119 +18,14 @@ use super::publish::{Assigned, BATCH_MIN};
 use super::session::{FilesSession, Held, blocked_by};
 use bstr::ByteSlice;
 
-use crate::backend::{Locked, Refusal};
+use crate::backend::Locked;
 use crate::beside::{HALVES_MIN, both};
 use crate::commit::LockFile;
-use crate::error::{Error, ErrorKind, Reason, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::name::{RefName, is_per_worktree};
 use crate::system::{FileKind, bytes_to_path};
 
-/// Names to be locked.
-struct Above<'n> {
-    /// All of them, in the order of locks.
-    all: Vec<RefName<'n>>,
-    /// The positions of those that are locked for the ones below them alone.
-    above: Vec<usize>,
-}
-
 impl FilesSession {
-    /// Locks names that are in the order of locks, and those above them that need it.
-    pub(super) fn lock_in_order(
-        &mut self,
-        names: &[RefName<'_>],
-        stop_at_refusal: bool,
-        answer: &mut dyn FnMut(usize, Locked),
-    ) -> Result<()> {
-        if names.len() == 1 || !names.is_sorted() {
-            return self
-                .lock_all(names, stop_at_refusal, None, answer)
-                .map(|_| ());
-        }
-        self.bar_directories(names);
-        while !self.lock_batch(names, stop_at_refusal, answer)? {}
-        Ok(())
-    }
-
-    /// Locks many names, which are sorted. Returns `false` after directories were given back that had been
-    /// locked as a whole.
-    fn lock_batch(
-        &mut self,
-        names: &[RefName<'_>],
-        stop_at_refusal: bool,
-        answer: &mut dyn FnMut(usize, Locked),
-    ) -> Result<bool> {
-        let Some(Above { all, above }) = self.with_parents(names)? else {
-            return self.lock_all(names, stop_at_refusal, None, answer);
-        };
-        let mut refused: Vec<(RefName<'_>, Refusal)> = Vec::new();
-        // How many positions of them are before the one that was answered last: most come in their order.
-        let mut before = 0;
-        self.lock_all(&all, stop_at_refusal, Some(&above), &mut |at, locked| {
-            let Some(name) = all.get(at) else {
-                return;
-            };
-            let is_before = |index: usize| above.get(index).is_some_and(|above| *above < at);
-            if before > 0 && !is_before(before - 1) {
-                before = above.partition_point(|above| *above < at);
-            }
-            while is_before(before) {
-                before += 1;
-            }
-            let is_above = above.get(before) == Some(&at);
-            match (is_above, locked) {
-                (false, Locked::Missing) => {
-                    let above = refused.iter().find(|(above, _)| is_below(*name, *above));
-                    let refusal = above.map(|(_, refusal)| refusal.clone());
-                    answer(
-                        at - before,
-                        refusal.map_or(Locked::Missing, Locked::Refused),
-                    );
-                }
-                (false, locked) | (true, locked @ Locked::Behind) => {
-                    answer(at - before, locked);
-                }
-                // Somebody else has it: nothing can be made below.
-                (true, Locked::Refused(refusal)) if refusal.reason == Reason::CreateExists => {
-                    refused.push((*name, refusal));
-                }
-                (true, _) => {}
-            }
-        })
-    }
-
-    /// Adds to `names`, which are in the order of locks, those above them, if they may be written into
-    /// packed-refs; `None` if they are not.
-    fn with_parents<'n>(&mut self, names: &[RefName<'n>]) -> Result<Option<Above<'n>>> {
-        let count = names.iter().filter(|name| is_shared(**name)).count();
-        let is_one_order = count >= BATCH_MIN
-            && !self.files.options.ignore_case
-            && (count == names.len() || !self.files.layout.is_linked());
-        if !self.held.is_empty() || !is_one_order || !self.is_worth_packing(count)? {
-            return Ok(None);
-        }
-        // Nobody gets below a locked directory, so that nothing in it is above anything.
-        let (parts, dirs) = self.bars.outside(names);
-        let mut parents: Vec<RefName<'n>> = parts.into_iter().flat_map(names_above).collect();
-        parents.extend(dirs.chunks(1).flat_map(names_above));
-        parents.sort();
-        parents.dedup();
-        let mut all = Vec::with_capacity(names.len() + parents.len());
-        let mut above = Vec::with_capacity(parents.len());
-        let mut rest = names;
-        for parent in parents {
-            let (before, after) = rest.split_at(rest.partition_point(|name| *name < parent));
-            all.extend_from_slice(before);
-            rest = after;
-            // One that is written itself is locked for that.
-            if after.first() != Some(&parent) {
-                above.push(all.len());
-                all.push(parent);
-            }
-        }
-        all.extend_from_slice(rest);
-        Ok(Some(Above { all, above }))
-    }
-
     pub(super) fn only_own_locks(&self, dir: &Path) -> bool {
         let Ok(entries) = self.files.system.read_dir(dir) else {
             return false;
@@ -293,29 +188,14 @@ impl FilesSession {
     }
 }
 
-/// Marks the locks of names that are at the positions `above` among all, of which some are held.
-pub(super) fn mark_above<'h>(
-    mut held: impl Iterator<Item = &'h mut Held>,
-    is_held: impl Iterator<Item = bool>,
-    above: &[usize],
-) {
-    let mut above = above.iter().peekable();
-    for (at, is_held) in is_held.enumerate() {
-        let is_above = above.next_if_eq(&&at).is_some();
-        if is_held && let Some(held) = held.next() {
-            held.is_above = is_above;
-        }
-    }
-}
-
 /// Returns whether one name lies below the other.
-fn is_below(name: RefName<'_>, above: RefName<'_>) -> bool {
+pub(super) fn is_below(name: RefName<'_>, above: RefName<'_>) -> bool {
     let rest = name.as_bytes().strip_prefix(above.as_bytes());
     rest.is_some_and(|rest| rest.starts_with(b"/"))
 }
 
 /// Returns whether a ref may be packed, by its name.
-fn is_shared(name: RefName<'_>) -> bool {
+pub(super) fn is_shared(name: RefName<'_>) -> bool {
     name.as_bytes().starts_with(b"refs/") && !is_per_worktree(name.as_bytes())
 }
 
@@ -335,7 +215,7 @@ fn has_conflict(packed: &Snapshot, name: RefName<'_>) -> Result<bool> {
 }
 
 /// Returns the names above others that are sorted, each once, in no order.
-fn names_above<'n>(names: &[RefName<'n>]) -> Vec<RefName<'n>> {
+pub(super) fn names_above<'n>(names: &[RefName<'n>]) -> Vec<RefName<'n>> {
     let mut parents = Vec::new();
     let mut before: &[u8] = b"";
     for name in names.iter().filter(|name| is_shared(**name)) {

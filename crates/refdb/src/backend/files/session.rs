@@ -19,7 +19,6 @@ use std::sync::Arc;
 use bstr::ByteSlice;
 
 use super::acquire::{NotTaken, Order};
-use super::apart::mark_above;
 use super::bars::Bars;
 use super::current::Current;
 use super::directories::EmptyDirs;
@@ -423,102 +422,6 @@ impl Session for FilesSession {
 }
 
 impl FilesSession {
-    /// Locks names that are in the order of locks. If `above` says at which positions those are that are
-    /// locked for the ones below them alone, nothing is asked of these, and the places of new ones are
-    /// barred as well. Returns `false`, and no lock is held, after directories were given back that had
-    /// been locked as a whole.
-    pub(super) fn lock_all(
-        &mut self,
-        names: &[RefName<'_>],
-        stop_at_refusal: bool,
-        above: Option<&[usize]>,
-        answer: &mut dyn FnMut(usize, Locked),
-    ) -> Result<bool> {
-        let is_above = |at: usize| above.is_some_and(|above| above.binary_search(&at).is_ok());
-        let first = self.held.len();
-        self.log_dirs = KnownDirs::default();
-        self.held.reserve(names.len());
-        self.is_alone = names.len() == 1;
-        let Some(unopposed) = self.take_together(names) else {
-            return Ok(false);
-        };
-        let mut taken = Vec::with_capacity(names.len());
-        taken.resize_with(unopposed, || Ok(()));
-        for &name in names.get(unopposed..).unwrap_or_default() {
-            match self.take(name) {
-                Ok(()) => taken.push(Ok(())),
-                Err(NotTaken::Behind) => {
-                    answer(taken.len(), Locked::Behind);
-                    return Ok(true);
-                }
-                Err(NotTaken::Refused(refusal)) => {
-                    let is_asked = !is_above(taken.len());
-                    taken.push(Err(refusal));
-                    if stop_at_refusal && is_asked {
-                        break;
-                    }
-                }
-            }
-        }
-        let is_held = taken.iter().map(std::result::Result::is_ok);
-        mark_above(
-            self.held.iter_mut().skip(first),
-            is_held,
-            above.unwrap_or_default(),
-        );
-        // Loose refs first, packed-refs afterwards: this is the order that misses none.
-        let mut loose = self.read_loose(first).into_iter();
-        let packed = self.files.packed.snapshot()?;
-        self.packed = Some(Arc::clone(&packed));
-        let mut packed = Forwards::over(&packed);
-        let mut index = first;
-        // Which of the locks are of new names, and which names these are.
-        let mut missing: Vec<usize> = Vec::new();
-        let mut asked: Vec<usize> = Vec::new();
-        for (at, taken) in taken.into_iter().enumerate() {
-            if let Err(refusal) = taken {
-                answer(at, Locked::Refused(*refusal));
-                continue;
-            }
-            let current = loose.next();
-            let this = index;
-            index += 1;
-            if self.held.get(this).is_some_and(|held| held.is_above) {
-                continue;
-            }
-            let locked = self.judge(this, current, &mut packed)?;
-            if let Some(held) = self.held.get_mut(this) {
-                match locked {
-                    Locked::Found(_) => held.exists = true,
-                    Locked::Refused(_) => held.lock = None,
-                    // The lock of its directory bars the place of another.
-                    Locked::Missing if above.is_some() && held.bar.is_none() => {
-                        missing.push(this);
-                        asked.push(at);
-                        continue;
-                    }
-                    Locked::Missing | Locked::Behind | Locked::Alone => {}
-                }
-            }
-            answer(at, locked);
-        }
-        let mut refused = HashSet::new();
-        self.bar_new(&missing, &mut |index, locked| {
-            if let Ok(found) = missing.binary_search(&index) {
-                answer(asked[found], locked);
-                refused.insert(index);
-            }
-        })?;
-        for (index, at) in missing.into_iter().zip(asked) {
-            if refused.contains(&index) {
-                self.held[index].lock = None;
-            } else {
-                answer(at, Locked::Missing);
-            }
-        }
-        Ok(true)
-    }
-
     /// Takes the lock of a name that the transaction did not lock beforehand.
     pub(super) fn take_unseen(&mut self, name: RefName<'_>) -> Result<usize> {
         let index = self.held.len();
@@ -538,7 +441,7 @@ impl FilesSession {
     }
 
     /// Says what the lock at `index` has been taken of.
-    fn judge(
+    pub(super) fn judge(
         &self,
         index: usize,
         loose: Option<Current>,
