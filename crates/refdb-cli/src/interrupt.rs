@@ -5,13 +5,15 @@
 //! or another program asks for it, gives up, and gives back what it holds on its way out; the command
 //! then ends by the signal. What is being published is published. A second signal ends it at once.
 
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bstr::ByteSlice;
+use refdb::system::{OsSystem, System};
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag::{register, register_conditional_default, register_usize};
@@ -83,10 +85,9 @@ impl Noted {
 
 /// Returns which signals whoever started the command wants it to ignore, as `nohup` does: a bit for each.
 fn ignored() -> u64 {
-    // It is far shorter, and given at once.
-    let mut status = [0; 8192];
-    let read = std::fs::File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));
-    let status = status.get(..read.unwrap_or(0)).unwrap_or_default();
+    // It is far shorter.
+    let status = OsSystem::new().read_at_most(Path::new("/proc/self/status"), 1 << 14);
+    let status = status.unwrap_or_default();
     let mut lines = status.lines();
     let mask = lines.find_map(|line| line.strip_prefix(b"SigIgn:"));
     // Where the system does not tell, nobody is taken to want that.

@@ -193,8 +193,14 @@ fn empty(format: Format) -> SimSystem {
         &["refs/heads", "refs/tags", "worktrees/w/refs"]
     };
     for dir in dirs {
-        let made = system.create_dir_all(&Path::new(GIT_DIR).join(dir));
-        made.expect("a new directory");
+        let dir = Path::new(GIT_DIR).join(dir);
+        system.create_dir_all(&dir).expect("a new directory");
+        if is_reftable(format) {
+            // Without it, the stack of a repository with a worktree has lost everything.
+            let list = system.create_new(&dir.join("tables.list"), 0o666);
+            list.and_then(|mut list| list.write_all(b"\n"))
+                .expect("room");
+        }
     }
     system
 }

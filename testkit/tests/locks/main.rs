@@ -309,8 +309,14 @@ fn repository(format: Format, seed: u64) -> SimSystem {
         RefFormat::Files => &["refs/heads", "worktrees/v/refs", "worktrees/w/refs"],
     };
     for dir in dirs {
-        let made = system.create_dir_all(&Path::new(GIT_DIR).join(dir));
-        made.expect("a new directory");
+        let dir = Path::new(GIT_DIR).join(dir);
+        system.create_dir_all(&dir).expect("a new directory");
+        if format.ours() == RefFormat::Reftable {
+            // Without it, the stack of a repository with a worktree has lost everything.
+            let list = system.create_new(&dir.join("tables.list"), 0o666);
+            list.and_then(|mut list| list.write_all(b"\n"))
+                .expect("room");
+        }
     }
     let world = World::new(Arc::new(system.clone()), format);
     let values = ["refs/heads/a", "refs/heads/m", "refs/remotes/o/main"];
