@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use refdb::objects::{ObjectKind, Objects, Peeled};
@@ -10,6 +11,7 @@ use refdb::{ErrorKind, ObjectId, Repository};
 use refdb_testkit::oracle::{environment, git};
 use refdb_testkit::repo::Repo;
 use refdb_testkit::{Format, for_every_format};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 /// What is said on the command line and in the environment.
 #[derive(Clone, Copy, Default)]
@@ -247,6 +249,58 @@ fn what_is_no_repository_is_refused() {
             ..Said::default()
         },
     );
+}
+
+/// The repository around it is another one.
+#[test]
+fn what_is_neither_a_gitfile_nor_a_folder_is_not_passed_over() {
+    let repo = Repo::init(Format::FILES_SHA1);
+    let dir = repo.path().join("inner");
+    let dot_git = dir.join(".git");
+    fs::create_dir(&dir).expect("a folder");
+    fs::write(dir.join("file"), "").expect("a file");
+    for target in ["nothing", "file/x"] {
+        symlink(target, &dot_git).expect("a link");
+        let found = same(&dir, Said::default());
+        assert_eq!(found.git_dir(), repo.git_dir());
+        fs::remove_file(&dot_git).expect("a link");
+    }
+    let refused = || {
+        let kind = same_refusal(&dir, Said::default());
+        assert_eq!(kind, ErrorKind::Repository);
+        let named = Said {
+            arguments: &["--git-dir=.git"],
+            ..Said::default()
+        };
+        assert_eq!(same_refusal(&dir, named), ErrorKind::Repository);
+        fs::remove_file(&dot_git).expect("it is there");
+    };
+    for target in [".git", "/dev/null"] {
+        symlink(target, &dot_git).expect("a link");
+        refused();
+    }
+    drop(UnixListener::bind(&dot_git).expect("a socket"));
+    refused();
+    let mode = Mode::from_raw_mode(0o666);
+    mknodat(CWD, &dot_git, FileType::Fifo, mode, 0).expect("a FIFO");
+    refused();
+}
+
+for_every_format! {
+    fn a_head_that_is_a_link_is_one(format) {
+        let outer = Repo::init(format);
+        let dir = outer.path().join("inner");
+        let repo = outer.duplicate();
+        fs::rename(repo.path(), &dir).expect("a folder");
+        let head = dir.join(".git/HEAD");
+        for target in ["refs/heads/main", "refs/heads/none/x", "refs/heads/../../../x"] {
+            fs::remove_file(&head).expect("it is there");
+            symlink(target, &head).expect("a link");
+            let found = same(&dir, Said::default());
+            assert_eq!(found.git_dir(), dir.join(".git"), "{target}");
+        }
+        fs::create_dir(repo.path()).expect("it was moved away");
+    }
 }
 
 #[test]

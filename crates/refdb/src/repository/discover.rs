@@ -59,7 +59,11 @@ impl Search<'_> {
     /// Opens the repository that was named, as seen from `base`.
     pub(super) fn explicit(&self, path: &Path, base: &Path) -> Result<Location> {
         let named = paths::absolute(base, path);
-        let target = self.read_gitfile(&named)?;
+        let stat = self.system.stat(&named);
+        let target = match stat.is_ok_and(|stat| stat.kind == FileKind::File) {
+            true => self.read_gitfile(&named)?,
+            false => None,
+        };
         let git_dir = target.unwrap_or(named);
         match self.repository(&git_dir)? {
             Some(common_dir) => Ok(Location {
@@ -193,8 +197,21 @@ impl Search<'_> {
                     path.display()
                 )));
             }
-            // Whatever it is, the checks that follow will find it to be no repository.
-            Ok(_) | Err(_) => return Ok(None),
+            Ok(stat) if stat.kind == FileKind::Directory => return Ok(None),
+            // Whoever passed over it would work in the repository around this one.
+            Ok(_) => {
+                return Err(not_a_repository(format!(
+                    "not a regular file: '{}'",
+                    path.display()
+                )));
+            }
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(_) => {
+                return Err(not_a_repository(format!(
+                    "error reading '{}'",
+                    path.display()
+                )));
+            }
         }
         let content = self
             .system
@@ -255,8 +272,9 @@ impl Search<'_> {
                 };
                 is_head || self.head_is_link(&head)
             }
-            // A link to a ref need not lead to a file.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.head_is_link(&head),
+            // A link to a ref need not lead to a file, and where refs are in tables what it leads
+            // through is no folder.
+            Err(error) if is_absent(&error) => self.head_is_link(&head),
             Err(_) => false,
         }
     }
@@ -313,6 +331,13 @@ fn without_line_end(line: &[u8]) -> &BStr {
     line.get(..end.map_or(0, |end| end + 1))
         .unwrap_or_default()
         .as_bstr()
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
 }
 
 fn not_a_repository(message: impl Into<String>) -> Error {
