@@ -22,12 +22,14 @@ mod parse;
 mod sources;
 pub mod values;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bstr::{BStr, BString, ByteSlice};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::system::System;
 pub(crate) use command::Override;
 pub(crate) use include::Conditions;
 pub(crate) use sources::{GlobalFiles, LocalFile, Sources};
@@ -45,6 +47,22 @@ pub enum Scope {
     Worktree,
     /// The command line and the environment.
     Command,
+}
+
+impl Scope {
+    /// Reads the file that a value of this scope names. One that the user named need not be a file: it
+    /// can be a pipe that a shell made, which is waited for. What a repository names was named by
+    /// whoever made it, and is a file, or `/dev/null`.
+    ///
+    /// # Errors
+    /// Those of the system, and one for what is no file.
+    pub fn read(self, system: &dyn System, path: &Path) -> io::Result<Vec<u8>> {
+        match self {
+            Scope::Local | Scope::Worktree if path == Path::new("/dev/null") => Ok(Vec::new()),
+            Scope::Local | Scope::Worktree => system.read(path),
+            Scope::System | Scope::Global | Scope::Command => system.read_stream(path),
+        }
+    }
 }
 
 /// One value of the configuration.

@@ -209,7 +209,7 @@ pub(super) fn describe(stat: &rustix::fs::Stat) -> Stat {
 
 impl System for OsSystem {
     fn read_stream(&self, path: &Path) -> io::Result<Vec<u8>> {
-        read_until_end(File::open(path)?, READ_MAX)
+        read_until_end(File::open(path)?, STREAM_MAX)
     }
 
     fn near(&self, dir: &Path) -> Option<Arc<dyn System>> {
@@ -325,12 +325,14 @@ impl System for OsSystem {
     }
 
     fn append(&self, path: &Path, create: Option<u32>) -> io::Result<Box<dyn WriteFile>> {
-        let flags = OFlags::WRONLY | OFlags::APPEND;
+        // A FIFO would be waited for until somebody reads from it.
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK;
         let file = match create {
-            Some(mode) => self.open_as(path, flags | OFlags::CREATE, mode),
-            None => self.open_as(path, flags, 0),
+            Some(mode) => self.open_as(path, flags | OFlags::CREATE, mode)?,
+            None => self.open_as(path, flags, 0)?,
         };
-        Ok(Box::new(OsFile(file?)))
+        regular(&file)?;
+        Ok(Box::new(OsFile(file)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -509,8 +511,14 @@ fn read_start(
     let line_end = text.iter().position(|&byte| byte == b'\n');
     let is_line = count > 0 && line_end == count.checked_sub(1) && count < start.len();
     let mut content = text.get(..limit).unwrap_or(text).to_vec();
-    if !is_line && len()? > READ_MAX && limit == usize::MAX {
-        return Err(io::ErrorKind::FileTooLarge.into());
+    if !is_line {
+        let len = len()?;
+        if len > READ_MAX && limit == usize::MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        // Growing would take twice as much.
+        let len = usize::try_from(len).unwrap_or(usize::MAX).min(limit);
+        content.reserve_exact(len.saturating_sub(content.len()).min(RESERVED_MAX));
     }
     if count > 0 && !is_line && limit > count {
         let rest = u64::try_from(limit - count).unwrap_or(u64::MAX);
@@ -530,9 +538,14 @@ fn read_until_end(stream: impl Read, max: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-/// A file that is longer than this is not read whole: no reflog is as long, but a file with holes
-/// may say that it is.
-const READ_MAX: u64 = 4 << 30;
+/// A file that is longer than this is not read whole: no reflog of a few million entries is as long,
+/// but a file with holes may say that it is.
+const READ_MAX: u64 = 512 << 20;
+/// For so many bytes there is always room.
+const RESERVED_MAX: usize = 512 << 20;
+
+/// What need not be a file is not read any further: a device has no end.
+const STREAM_MAX: u64 = 64 << 20;
 
 /// Turns the bytes of a name into a path; on Unix they are the same.
 pub(crate) fn bytes_to_path(bytes: &[u8]) -> &Path {

@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::oid::ObjectId;
 use crate::reflog::is_space;
 use crate::repository::Repository;
+use crate::repository::config::Scope;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -192,7 +193,7 @@ impl Severities {
                 return Err(refused(format!("missing value for '{}'", entry.key())));
             };
             if name == b"skiplist" {
-                read_skip_list(repository, value)?;
+                read_skip_list(repository, value, entry.scope())?;
             } else {
                 severities.set(name.as_bstr(), value)?;
             }
@@ -255,7 +256,7 @@ impl Severities {
 
 /// Reads a list of object ids, each on its line, with comments behind `#`. Behind `:(optional)` it
 /// may be missing.
-fn read_skip_list(repository: &Repository, value: &BStr) -> Result<()> {
+fn read_skip_list(repository: &Repository, value: &BStr, scope: Scope) -> Result<()> {
     let optional = value.strip_prefix(b":(optional)");
     let value = optional.map_or(value, ByteSlice::as_bstr);
     let Some(path) = repository.config().expand_home(value) else {
@@ -266,7 +267,8 @@ fn read_skip_list(repository: &Repository, value: &BStr) -> Result<()> {
     if optional.is_some() && is_missing {
         return Ok(());
     }
-    let content = repository.system().read_stream(&path).map_err(|_| {
+    let content = scope.read(repository.system().as_ref(), &path);
+    let content = content.map_err(|_| {
         let path = path.display();
         refused(format!("could not open object name list: {path}"))
     })?;

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use bstr::{BString, ByteSlice};
 use refdb::objects::ObjectKind;
+use refdb::repository::config::Scope;
 use refdb::system::FileKind;
 
 use crate::context::Context;
@@ -52,23 +53,27 @@ impl Mailmap {
         if repository.is_bare() {
             blob = Some(blob.unwrap_or_else(|| b"HEAD:.mailmap".to_vec()));
         } else if let Some(tree) = repository.work_tree() {
-            map.add_file(context, &tree.join(".mailmap"), false)?;
+            map.add_file(context, &tree.join(".mailmap"), None)?;
         }
         if let Some(blob) = blob {
             map.add_blob(context, &blob)?;
         }
-        if let Some(file) = config.path("mailmap.file")? {
+        if let (Some(file), Some(entry)) =
+            (config.path("mailmap.file")?, config.get("mailmap.file"))
+        {
             // In a work tree paths are those of its top.
             let file = match repository.work_tree() {
                 Some(top) if context.is_in_work_tree()? => top.join(file),
                 _ => file,
             };
-            map.add_file(context, &file, true)?;
+            map.add_file(context, &file, Some(entry.scope()))?;
         }
         Ok(map)
     }
 
-    fn add_file(&mut self, context: &Context, path: &Path, follow: bool) -> Result<()> {
+    /// Adds the file that a value of that scope names, or the one in the work tree.
+    fn add_file(&mut self, context: &Context, path: &Path, named: Option<Scope>) -> Result<()> {
+        let follow = named.is_some();
         let system = context.repository()?.system();
         let is_link = !follow
             && system
@@ -86,7 +91,7 @@ impl Mailmap {
             complain("Too many levels of symbolic links");
             return Ok(());
         }
-        match system.read_stream(path) {
+        match named.unwrap_or(Scope::Local).read(system.as_ref(), path) {
             Ok(text) => self.add(&text),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::IsADirectory) => {
             }

@@ -32,7 +32,7 @@ struct Limits {
 
 const LIMITS: Limits = Limits {
     chunk_len: 1 << 16,
-    line_len_max: 1 << 30,
+    line_len_max: 1 << 28,
 };
 
 /// Returns whether an error says that there is no such file: none of that name, or none whose name
@@ -255,7 +255,8 @@ fn backward(
     // The pieces of a line whose beginning was not read yet, the last piece first; `None` while
     // no line feed was met.
     let mut pieces: Option<Vec<Vec<u8>>> = None;
-    let mut end = file.len().map_err(failed)?;
+    let len = file.len().map_err(failed)?;
+    let mut end = len;
     let mut is_cut = false;
     while end > 0 {
         let want = usize::try_from(end).map_or(chunk_len, |end| end.min(chunk_len));
@@ -289,6 +290,9 @@ fn backward(
             }
             Some(pieces) if !rest.is_empty() => pieces.push(rest.to_vec()),
             Some(_) => {}
+            None if len - end > limits.line_len_max as u64 => {
+                return Err(failed(io::ErrorKind::FileTooLarge.into()));
+            }
             None => is_cut |= !rest.is_empty(),
         }
         end = start;

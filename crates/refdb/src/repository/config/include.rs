@@ -1,5 +1,6 @@
 //! `include` and `includeIf`: reading further files at the place of the line that names them.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +16,10 @@ use crate::system::{System, bytes_to_path};
 
 /// How many files may include one another, as in Git.
 const DEPTH_MAX: usize = 10;
+
+/// How many files are included in all, those that are not there as well: nine that name the next one
+/// ten times come to a billion.
+const INCLUDES_MAX: usize = 1_000;
 
 /// What conditional includes are decided by.
 #[derive(Clone, Copy)]
@@ -41,6 +46,7 @@ pub(super) struct Includer<'a> {
     home: Option<&'a Path>,
     conditions: Conditions<'a>,
     remote_urls: Vec<BString>,
+    included: Cell<usize>,
 }
 
 impl<'a> Includer<'a> {
@@ -54,6 +60,7 @@ impl<'a> Includer<'a> {
             home,
             conditions,
             remote_urls: Vec::new(),
+            included: Cell::new(0),
         }
     }
 
@@ -94,7 +101,17 @@ impl<'a> Includer<'a> {
         let Some(path) = included else {
             return Ok(());
         };
-        let Some(variables) = read(self.system, &path)? else {
+        self.included.set(self.included.get() + 1);
+        if self.included.get() > INCLUDES_MAX {
+            return Err(Error::new(
+                ErrorKind::Config,
+                format!(
+                    "more than {INCLUDES_MAX} files are included, the last one '{}'",
+                    path.display()
+                ),
+            ));
+        }
+        let Some(variables) = read(self.system, &path, scope)? else {
             return Ok(());
         };
         if depth == DEPTH_MAX {

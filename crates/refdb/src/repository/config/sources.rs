@@ -60,7 +60,7 @@ impl GlobalFiles {
         }
         let mut files = Vec::new();
         for (scope, path) in global_files(environment)? {
-            let variables = match read(system, &path) {
+            let variables = match read(system, &path, scope) {
                 // Whoever runs as another user may lack the right to read the files of `HOME`.
                 Err(error)
                     if scope == Scope::Global
@@ -112,7 +112,7 @@ impl Sources<'_> {
             ));
         }
         if let Some(path) = self.worktree
-            && let Some(variables) = read(self.system, &path)?
+            && let Some(variables) = read(self.system, &path, Scope::Worktree)?
         {
             files.push((Scope::Worktree, path.into(), variables));
         }
@@ -184,12 +184,16 @@ pub(super) fn entry(variable: Variable, scope: Scope, file: &Arc<Path>) -> super
     }
 }
 
-/// Reads a file that need not be the repository's own; `None` when there is none.
+/// Reads a file that a value of that scope names; `None` when there is none.
 ///
 /// # Errors
 /// As for [`variables`].
-pub(super) fn read(system: &dyn System, path: &Path) -> Result<Option<Vec<Variable>>> {
-    variables(path, system.read_stream(path))
+pub(super) fn read(
+    system: &dyn System,
+    path: &Path,
+    scope: Scope,
+) -> Result<Option<Vec<Variable>>> {
+    variables(path, scope.read(system, path))
 }
 
 /// Returns what the content of the file at `path` says; `None` when there is no such file.
