@@ -58,6 +58,7 @@ use crate::target::Target;
 pub(crate) use log::parse as parse_log_line;
 use loose::Loose;
 pub(crate) use loose::{parse as parse_loose, read_symlink as read_loose_link};
+pub(crate) use overlay::{LINKED_MAX, TOO_MANY_LINKED};
 pub(crate) use packed::HEADER as PACKED_HEADER;
 use packed::PackedRefs;
 

@@ -8,7 +8,7 @@ use super::hold::{Hold, Holder};
 use super::takeover::BARRIER;
 use super::{LockOptions, encoding, lock_path, pid_path, remove_if_there, value_path};
 use crate::options::SharedRepository;
-use crate::system::{GUARDED_MODE, System, WriteFile};
+use crate::system::{FileKind, GUARDED_MODE, System, WriteFile};
 
 /// A lock file that this process holds.
 ///
@@ -145,8 +145,13 @@ impl LockFile {
         }
         match self.system().create_new(&pid_path(target), 0o666) {
             Ok(mut file) => writeln!(file, "pid {}", self.system().process_id()),
-            // Left over by a process that died; it says who held the lock last, nothing more.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            // Left over by a process that died; it says who held the lock last, nothing more. What is
+            // no such file is not removed with the lock either.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let stat = self.system().lstat(&pid_path(target));
+                self.pid_file = stat.is_ok_and(|stat| stat.kind == FileKind::File);
+                Ok(())
+            }
             Err(error) => Err(error),
         }
     }

@@ -156,6 +156,8 @@ struct Deep<'a> {
     counts: Counts,
     /// The directories of refs: the common one, then those of the linked worktrees.
     dirs: Vec<PathBuf>,
+    /// How many directories of loose refs links led to.
+    linked: usize,
     seen: Vec<Seen>,
 }
 
@@ -171,6 +173,7 @@ pub fn deep(repository: &Repository, on: &mut dyn FnMut(&Damage)) -> Result<Coun
         on,
         counts: Counts::default(),
         dirs: Vec::new(),
+        linked: 0,
         seen: Vec::new(),
     };
     for worktree in &worktrees {

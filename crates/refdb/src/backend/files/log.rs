@@ -149,14 +149,21 @@ impl Files {
     pub(super) fn log_names(&self) -> Result<Vec<RefNameBuf>> {
         let mut names = Vec::new();
         let linked = self.layout.is_linked();
+        // Git looks for none behind a link, where there may be anything.
+        let is_link = |dir: &Path| {
+            let stat = self.system.lstat(dir);
+            stat.is_ok_and(|stat| stat.kind == FileKind::Symlink)
+        };
         let common = self.layout.common_dir().join("logs");
-        self.walk_logs(&common, &mut Vec::new(), &mut |name| {
-            if !linked || !is_per_worktree(name) {
-                names.push(RefName::from_disk(name).to_owned());
-            }
-        })?;
-        if linked {
-            let own = self.layout.worktree_dir().join("logs");
+        if !is_link(&common) {
+            self.walk_logs(&common, &mut Vec::new(), &mut |name| {
+                if !linked || !is_per_worktree(name) {
+                    names.push(RefName::from_disk(name).to_owned());
+                }
+            })?;
+        }
+        let own = self.layout.worktree_dir().join("logs");
+        if linked && !is_link(&own) {
             self.walk_logs(&own, &mut Vec::new(), &mut |name| {
                 if is_per_worktree(name) {
                     names.push(RefName::from_disk(name).to_owned());

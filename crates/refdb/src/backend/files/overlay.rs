@@ -293,6 +293,7 @@ pub(super) fn list_with_locks(
             prefix,
             refs: &mut refs,
             locks,
+            linked: 0,
         };
         walk.dir(dir)?;
     }
@@ -374,7 +375,15 @@ struct Walk<'a> {
     prefix: &'a [u8],
     refs: &'a mut Vec<LooseRef>,
     locks: &'a mut Vec<PathBuf>,
+    /// How many directories links led to.
+    linked: usize,
 }
+
+/// So many directories of refs may be reached by links, each as often as links lead to it: a few links
+/// in each of a few directories come to billions.
+pub(crate) const LINKED_MAX: usize = 10_000;
+pub(crate) const TOO_MANY_LINKED: &str =
+    "links lead to more than 10000 directories of refs, or to a few of them again and again";
 
 impl Walk<'_> {
     /// Reads the refs in the directory `dir`, a name with a slash at the end, and below it.
@@ -395,7 +404,7 @@ impl Walk<'_> {
             if is_entry && name_kind(&entry.name) == NameKind::Lock {
                 self.locks.push(path.join(bytes_to_path(&entry.name)));
             } else if entry.kind == FileKind::Symlink {
-                self.resolve_kind(&path, entry);
+                self.resolve_kind(&path, entry)?;
                 if entry.kind == FileKind::Symlink {
                     self.note_barrier(&path, entry);
                 }
@@ -436,11 +445,16 @@ impl Walk<'_> {
 
     /// Finds out whether a link is a ref or leads to a directory of refs. One that leads nowhere
     /// is no ref: it stays a link, and reading it finds nothing, unless its text is a ref's name.
-    fn resolve_kind(&self, dir: &Path, entry: &mut DirEntry) {
+    fn resolve_kind(&mut self, dir: &Path, entry: &mut DirEntry) -> Result<()> {
         let path = dir.join(bytes_to_path(&entry.name));
         let stat = self.files.system.stat(&path);
         if stat.is_ok_and(|stat| stat.kind == FileKind::Directory) {
             entry.kind = FileKind::Directory;
+            self.linked += 1;
+            if self.linked > LINKED_MAX {
+                return Err(Error::corrupt(&path, TOO_MANY_LINKED));
+            }
         }
+        Ok(())
     }
 }

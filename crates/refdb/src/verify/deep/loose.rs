@@ -6,9 +6,9 @@ use std::path::Path;
 use bstr::ByteSlice;
 
 use super::{Deep, Repair, Seen, Source, Value, condition, is_gone, unreadable};
-use crate::backend::files::{parse_loose, read_loose_link};
+use crate::backend::files::{LINKED_MAX, TOO_MANY_LINKED, parse_loose, read_loose_link};
 use crate::commit::{NameKind, is_barrier, name_kind};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::name::{FormatOptions, is_per_worktree, is_root_ref, is_well_formed};
 use crate::system::{FileKind, bytes_to_path};
 use crate::target::Target;
@@ -59,6 +59,14 @@ impl Deep<'_> {
                 || entry.kind == FileKind::Symlink && is_barrier(self.system, &path)
             {
                 self.leftover(&path);
+            } else if entry.kind == FileKind::Symlink && self.leads_to_dir(&path) {
+                // Readers follow it as well.
+                self.linked += 1;
+                if self.linked > LINKED_MAX {
+                    return Err(Error::corrupt(&path, TOO_MANY_LINKED));
+                }
+                name.push(b'/');
+                self.loose_dir(index, &path, name)?;
             } else {
                 let name = name.clone();
                 self.loose_ref(index, &name, &path, entry.kind)?;
@@ -66,6 +74,11 @@ impl Deep<'_> {
         }
         name.truncate(parent);
         Ok(())
+    }
+
+    fn leads_to_dir(&self, path: &Path) -> bool {
+        let stat = self.system.stat(path);
+        stat.is_ok_and(|stat| stat.kind == FileKind::Directory)
     }
 
     fn loose_ref(&mut self, index: usize, name: &[u8], path: &Path, kind: FileKind) -> Result<()> {
