@@ -4,7 +4,8 @@
 //! 2. Every file that is changed or taken away is first kept aside, durably.
 //! 3. A stack changes in one step, the renaming of its list; every other file by a rename of its
 //!    own. After a crash the same repair can be planned and applied again.
-//! 4. No ref gets a value that was not the repository's: what was read must name an object that
+//! 4. Nothing is changed that lies outside of the repository, behind a link.
+//! 5. No ref gets a value that was not the repository's: what was read must name an object that
 //!    exists, and what is taken from a reflog too.
 //!
 //! ```no_run
@@ -34,10 +35,10 @@ use bstr::{BString, ByteSlice};
 
 use crate::backend::RefFormat;
 use crate::commit::{Home, recover_unseen};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::objects::{ObjectKind, Objects};
 use crate::oid::ObjectId;
-use crate::repository::Repository;
+use crate::repository::{Repository, real_path};
 use crate::system::FileKind;
 use crate::target::Target;
 use crate::verify::deep;
@@ -83,6 +84,19 @@ enum Step {
     DropTable(PathBuf),
 }
 
+impl Step {
+    fn path(&self) -> &Path {
+        match self {
+            Step::Create(path, _)
+            | Step::Replace { path, .. }
+            | Step::Remove(path)
+            | Step::TakeOver(path)
+            | Step::Clear(path)
+            | Step::DropTable(path) => path,
+        }
+    }
+}
+
 /// A repair that was planned.
 #[derive(Debug)]
 pub struct Plan<'a> {
@@ -90,6 +104,8 @@ pub struct Plan<'a> {
     steps: Vec<Step>,
     refs: Vec<RefChange>,
     notes: Vec<String>,
+    /// A file that is in the repository only by a link.
+    outside: Option<PathBuf>,
 }
 
 impl Plan<'_> {
@@ -112,14 +128,8 @@ impl Plan<'_> {
     pub fn files(&self) -> Vec<&Path> {
         let steps = self.steps.iter();
         let mut files: Vec<&Path> = steps
-            .filter_map(|step| match step {
-                Step::Create(..) => None,
-                Step::Replace { path, .. } => Some(path.as_path()),
-                Step::Remove(path)
-                | Step::TakeOver(path)
-                | Step::Clear(path)
-                | Step::DropTable(path) => Some(path.as_path()),
-            })
+            .filter(|step| !matches!(step, Step::Create(..)))
+            .map(Step::path)
             .collect();
         files.sort();
         files.dedup();
@@ -155,6 +165,7 @@ pub fn plan(repository: &Repository, options: Options) -> Result<Plan<'_>> {
         steps: Vec::new(),
         refs: Vec::new(),
         notes: Vec::new(),
+        outside: None,
     };
     plan.leftovers(&found, options);
     for worktree in repository.worktrees()? {
@@ -176,10 +187,40 @@ pub fn plan(repository: &Repository, options: Options) -> Result<Plan<'_>> {
     // Only beside a whole list can be told what it does not name.
     plan.steps
         .sort_by_key(|step| matches!(step, Step::DropTable(_)));
+    plan.look_outside()?;
     Ok(plan)
 }
 
 impl Plan<'_> {
+    /// Looks for steps at files that are somewhere else: whatever they are there, they may be no refs.
+    fn look_outside(&mut self) -> Result<()> {
+        let system = self.repository.system().as_ref();
+        let real = |dir: &Path| {
+            let real = real_path(system, dir);
+            real.map_err(|error| Error::io("unable to read", dir, error))
+        };
+        let common = self.repository.common_dir();
+        let refs = self.repository.refs_dir().unwrap_or(common);
+        let roots = [real(common)?, real(refs)?];
+        let is_outside = |path: &Path| {
+            // Directories that are to be made are not there yet.
+            let mut dirs = path.ancestors().skip(1);
+            let dir = dirs.find_map(|dir| real_path(system, dir).ok());
+            !dir.is_some_and(|dir| roots.iter().any(|root| dir.starts_with(root)))
+        };
+        let paths = self.steps.iter().map(Step::path);
+        let outside: Vec<PathBuf> = paths
+            .filter(|path| is_outside(path))
+            .map(Path::to_owned)
+            .collect();
+        for path in &outside {
+            let what = "a link leads to it out of the repository: a person has to see to it there";
+            self.note(path, what);
+        }
+        self.outside = outside.into_iter().next();
+        Ok(())
+    }
+
     fn note(&mut self, file: &Path, what: &str) {
         self.notes.push(format!("{}: {what}", file.display()));
     }

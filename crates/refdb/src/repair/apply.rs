@@ -20,17 +20,30 @@ impl Plan<'_> {
     /// Keeps every file aside that will change, then changes them. Returns where the old ones are.
     ///
     /// # Errors
-    /// `Locked` or `Misuse` when another process holds a lock or has changed a file since the
+    /// `Unsupported` when a file that would change lies outside of the repository: nothing was done
+    /// then. `Locked` or `Misuse` when another process holds a lock or has changed a file since the
     /// repair was planned; `Io` when the system refuses. What was done until then stands: the
     /// repair is to be planned again.
     pub fn apply(self) -> Result<PathBuf> {
+        if let Some(path) = &self.outside {
+            let text = format!(
+                "'{}' is in the repository only by a link, and may be no ref where it is: nothing was \
+                 repaired",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
         let system = self.repository.system();
         let common = self.repository.common_dir();
-        let aside = new_aside(system.as_ref(), common)?;
+        // What lies there may be a link, which somebody else brought along.
+        let beneath = system
+            .beneath(common)
+            .map_err(|error| Error::io("unable to open", common, error))?;
+        let aside = new_aside(beneath.as_ref(), common)?;
         for file in self.files() {
             let inner = file.strip_prefix(common).unwrap_or(file);
             let inner = inner.strip_prefix("/").unwrap_or(inner);
-            keep(system.as_ref(), file, &aside, inner)
+            keep(system.as_ref(), beneath.as_ref(), file, &aside, inner)
                 .map_err(|error| Error::io("cannot keep a copy of", file, error))?;
         }
         for step in &self.steps {
@@ -186,22 +199,28 @@ fn new_aside(system: &dyn System, common: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Copies a file, whatever it is, below `aside`.
-fn keep(system: &dyn System, file: &Path, aside: &Path, inner: &Path) -> io::Result<()> {
+/// Copies a file, whatever it is, below `aside`, where `there` reaches.
+fn keep(
+    system: &dyn System,
+    there: &dyn System,
+    file: &Path,
+    aside: &Path,
+    inner: &Path,
+) -> io::Result<()> {
     let copy = aside.join(inner);
     let stat = match system.lstat(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         stat => stat?,
     };
     if let Some(parent) = copy.parent() {
-        make_dirs(system, parent)?;
+        make_dirs(there, parent)?;
     }
     match stat.kind {
         FileKind::Symlink => {
-            system.symlink(&system.read_link(file)?, &copy)?;
-            sync_parent(system, &copy)
+            there.symlink(&system.read_link(file)?, &copy)?;
+            sync_parent(there, &copy)
         }
-        FileKind::File => write_new(system, &copy, &system.read(file)?),
+        FileKind::File => write_new(there, &copy, &system.read(file)?),
         // There is no content to be kept.
         FileKind::Directory | FileKind::Other => Ok(()),
     }
