@@ -285,20 +285,27 @@ impl<'a> Migration<'a> {
     fn migrate(&self, to: RefFormat) -> Result<Report> {
         self.options.interrupt.check()?;
         let context = self.context().unstoppable();
+        folder::check_kept(self.system.as_ref(), &self.common_dir)?;
+        let before = clear_up(&context)?;
         let folder = Folder::open(&context)?;
-        let found = recover::recover(&context, &folder)?;
+        // Another one may have died since.
+        let strict = context.strict()?;
+        let found = match recover::recover(&strict, &folder)? {
+            recover::Found::Nothing => before.unwrap_or(recover::Found::Nothing),
+            found => found,
+        };
         let done = self.copy_and_switch(&context, &folder, to);
         let mut report = match done {
             Ok(report) => report,
             // Whatever was begun is ended in one way or the other; if that fails as well, by the
             // next migration.
-            Err(error) => match recover::recover(&context, &folder) {
+            Err(error) => match recover::recover(&strict, &folder) {
                 Ok(recover::Found::Finished(more)) => Report {
                     warnings: std::iter::once(error.to_string()).chain(more).collect(),
                     ..Report::default()
                 },
                 Ok(_) => {
-                    folder.remove(self.system.as_ref());
+                    folder.remove();
                     return Err(error);
                 }
                 Err(_) => return Err(error),
@@ -424,21 +431,12 @@ fn clear_up(context: &Context) -> Result<Option<recover::Found>> {
     if !folder::is_there(context)? {
         return Ok(None);
     }
-    // What lies there may have been made by anybody: nothing in it leads out of the repository.
-    let dir = &context.common_dir;
-    let beneath = context.system.beneath(dir);
-    let context = &Context {
-        followed: Arc::clone(&context.system),
-        system: beneath.map_err(|error| Error::io("unable to open", dir, error))?,
-        objects: Arc::clone(&context.objects),
-        options: context.options.clone(),
-        common_dir: dir.clone(),
-    };
+    let context = &context.strict()?;
     let Some(folder) = Folder::left(context)? else {
         return Ok(None);
     };
     let found = recover::recover(context, &folder)?;
-    folder.remove(context.system.as_ref());
+    folder.remove();
     Ok(Some(found))
 }
 
@@ -453,6 +451,25 @@ struct Context {
 }
 
 impl Context {
+    /// Returns the system that reaches nothing but what is below the common directory.
+    fn beneath(&self) -> Result<Arc<dyn System>> {
+        let dir = &self.common_dir;
+        let beneath = self.system.beneath(dir);
+        beneath.map_err(|error| Error::io("unable to open", dir, error))
+    }
+
+    /// Returns what clearing up needs: what lies there may have been made by anybody, so that nothing
+    /// in it leads out of the repository.
+    fn strict(&self) -> Result<Context> {
+        Ok(Context {
+            followed: Arc::clone(&self.followed),
+            system: self.beneath()?,
+            objects: Arc::clone(&self.objects),
+            options: self.options.clone(),
+            common_dir: self.common_dir.clone(),
+        })
+    }
+
     fn store(&self, dir: &Path, format: RefFormat) -> Result<crate::store::Store> {
         crate::store::Store::open(
             Arc::clone(&self.system),

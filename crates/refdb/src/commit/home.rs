@@ -69,9 +69,14 @@ impl Home {
         }
     }
 
-    /// Returns whether what a file says may be done: only if its owner may write in the repository
-    /// anyway.
+    /// Returns whether what a file says may be done by whoever only reads: only if its owner may write
+    /// in the repository anyway.
     pub(crate) fn trusts(&self, file: &Stat) -> bool {
+        self.recovers && self.is_of_writer(file)
+    }
+
+    /// Returns whether the owner of a file may write in the repository.
+    pub(crate) fn is_of_writer(&self, file: &Stat) -> bool {
         let user = self.system.user_id();
         let is_owners = || {
             let dir = self.journal_dir().ok();
@@ -79,6 +84,6 @@ impl Home {
             user == 0 && dir.is_some_and(|dir| dir.uid == file.uid)
         };
         let shares = self.shared != SharedRepository::Umask;
-        self.recovers && (shares || file.uid == user || is_owners())
+        shares || file.uid == user || is_owners()
     }
 }

@@ -323,6 +323,14 @@ pub(super) fn broken(record: &RefRecord<'_>) -> Option<String> {
         (false, false, TargetRef::Symbolic(target)) if !target.is_well_formed() => {
             Some(format!("the symref points to '{target}', no name of a ref"))
         }
+        // Of files alone this would be no repository, and Git would look for one around it.
+        (false, false, TargetRef::Symbolic(target))
+            if record.name.is_head() && !target.as_bytes().starts_with(b"refs/") =>
+        {
+            Some(format!(
+                "HEAD points to '{target}', which is not below refs/"
+            ))
+        }
         _ => None,
     }
 }

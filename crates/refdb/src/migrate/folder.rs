@@ -10,6 +10,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Context;
@@ -34,6 +35,9 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub(super) struct Folder {
     pub(super) path: PathBuf,
     common_dir: PathBuf,
+    /// Reaches what is below the common directory by no link: what is removed there may have been
+    /// made by anybody.
+    beneath: Arc<dyn System>,
     _guard: Guard,
 }
 
@@ -49,7 +53,8 @@ impl Folder {
     /// Opens the folder, making it if need be.
     ///
     /// # Errors
-    /// `Locked` when another migration is running.
+    /// `Locked` when another migration is running; `Corrupt` when something else has its place, or
+    /// something is in it that no migration of this repository left.
     pub(super) fn open(context: &Context) -> Result<Folder> {
         let path = context.common_dir.join(NAME);
         let system = context.system.as_ref();
@@ -59,7 +64,9 @@ impl Folder {
                 Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => {}
                 made => made?,
             }
+            is_folder(context.system.as_ref(), &path)?;
             if let Some(folder) = Folder::hold(context)? {
+                folder.check(context)?;
                 folder.sign(context)?;
                 return Ok(folder);
             }
@@ -112,12 +119,17 @@ impl Folder {
         if entries.iter().all(|entry| entry.name == MARK.as_bytes()) {
             return Ok(());
         }
+        let stat = |path: &Path| {
+            let stat = system.stat(path);
+            stat.map_err(|error| Error::io("unable to read", path, error))
+        };
+        if !context.home().is_of_writer(&stat(&self.path)?) {
+            return Err(foreign(&self.path));
+        }
         let mark = system.read_at_most(&self.path.join(MARK), 256);
         let expected = self.mark(context)?;
-        let stat = system.stat(&self.common_dir);
-        let stat = stat.map_err(|error| Error::io("unable to read", &self.common_dir, error))?;
         // Where file systems lie over others, a directory has another number than below.
-        let has_numbers = rustix::fs::major(stat.dev) != 0;
+        let has_numbers = rustix::fs::major(stat(&self.common_dir)?.dev) != 0;
         let is_ours = |mark: Vec<u8>| match has_numbers {
             true => mark == expected.as_bytes(),
             false => mark.starts_with(b"refdb migration\n"),
@@ -135,9 +147,16 @@ impl Folder {
             Err(error) if is_absent(&error) => None,
             guard => guard.map_err(|error| Error::io("unable to lock", &path, error))?,
         };
-        Ok(guard.map(|guard| Folder {
+        let Some(guard) = guard else {
+            return Ok(None);
+        };
+        let beneath = context.beneath()?;
+        // It must not have become a link meanwhile.
+        is_folder(beneath.as_ref(), &path)?;
+        Ok(Some(Folder {
             path,
             common_dir: context.common_dir.clone(),
+            beneath,
             _guard: guard,
         }))
     }
@@ -163,12 +182,13 @@ impl Folder {
     }
 
     /// Reads the journal that a migration left which did not come to its end.
-    pub(super) fn journal(&self, system: &dyn System) -> Result<Option<Journal>> {
-        read_journal(system, &self.path)
+    pub(super) fn journal(&self) -> Result<Option<Journal>> {
+        read_journal(self.beneath.as_ref(), &self.path)
     }
 
     /// Removes everything but the folder itself. The journal goes last.
-    pub(super) fn clear(&self, system: &dyn System) -> Result<()> {
+    pub(super) fn clear(&self) -> Result<()> {
+        let system = self.beneath.as_ref();
         let mut entries = list(system, &self.path)?;
         // What the folder is stays.
         entries.retain(|entry| entry.name != MARK.as_bytes());
@@ -185,32 +205,32 @@ impl Folder {
 
     /// Removes the folder after a failure, so far as that is possible; the next migration does the
     /// rest.
-    pub(super) fn remove(&self, system: &dyn System) {
-        let _ = remove_tree(system, &self.path);
+    pub(super) fn remove(&self) {
+        let _ = remove_tree(self.beneath.as_ref(), &self.path);
     }
 
     /// Ends a migration that is complete: the old stores are kept or removed, and so is the folder.
     /// Returns where they are kept.
     pub(super) fn close(&self, context: &Context, keep: bool) -> Result<Option<PathBuf>> {
         let kept = self.put_old_away(context, keep)?;
-        self.clear(context.system.as_ref())?;
-        remove_tree(context.system.as_ref(), &self.path)?;
+        self.clear()?;
+        remove_tree(self.beneath.as_ref(), &self.path)?;
         Ok(kept)
     }
 
     /// Keeps the old stores in a folder of their own, or removes them, and with them those that an
     /// earlier migration has kept.
     pub(super) fn put_old_away(&self, context: &Context, keep: bool) -> Result<Option<PathBuf>> {
-        let system = context.system.as_ref();
+        let system = self.beneath.as_ref();
         let kept = self.common_dir.join(KEPT);
-        if exists(system, &kept)? {
+        if is_folder(system, &kept)? {
             remove_tree(system, &kept)?;
         }
         let old = self.old();
         if !keep || !exists(system, &old)? {
             return Ok(None);
         }
-        if let Some(journal) = self.journal(system)? {
+        if let Some(journal) = self.journal()? {
             remove_if_there(system, &old.join("journal"))?;
             write_journal(context, &old, journal)?;
         }
@@ -232,6 +252,27 @@ pub(super) fn is_there(context: &Context) -> Result<bool> {
         Ok(stat) if stat.kind != FileKind::Directory => Err(foreign(&path)),
         Ok(stat) => Ok(context.home().trusts(&stat)),
     }
+}
+
+/// Returns whether there is a folder of that name.
+///
+/// # Errors
+/// `Corrupt` when it is something else: a link would lead out of the repository.
+fn is_folder(system: &dyn System, path: &Path) -> Result<bool> {
+    match system.lstat(path) {
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) => Err(Error::io("unable to read", path, error)),
+        Ok(stat) if stat.kind != FileKind::Directory => Err(foreign(path)),
+        Ok(_) => Ok(true),
+    }
+}
+
+/// Makes sure that what has the place of refs that are kept is a folder.
+///
+/// # Errors
+/// `Corrupt` when it is something else.
+pub(super) fn check_kept(system: &dyn System, common_dir: &Path) -> Result<()> {
+    is_folder(system, &common_dir.join(KEPT)).map(|_| ())
 }
 
 fn foreign(path: &Path) -> Error {

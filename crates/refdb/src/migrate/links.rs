@@ -1,26 +1,30 @@
-//! Repositories that have their refs or their configuration from another one, by links, as
-//! `git-new-workdir` makes them: they are not migrated, since the other one would list nothing then.
+//! Repositories that have their refs or their configuration from elsewhere, by links: from another one,
+//! as `git-new-workdir` makes them, which would list nothing after a migration of this one, or from a
+//! folder that may have more in it than refs, which would be moved with them.
 
 use std::path::{Path, PathBuf};
 
+use super::folder::list;
 use super::place::Place;
 use crate::error::{Error, ErrorKind, Result};
-use crate::system::{FileKind, System};
+use crate::system::{FileKind, System, bytes_to_path};
 
 /// What a migration changes, and what could be a link.
-const CHANGED: [&str; 6] = [
+const CHANGED: [&str; 7] = [
     "config",
     "refs",
     "packed-refs",
     "reftable",
     "logs",
     "logs/refs",
+    "worktrees",
 ];
 
-/// Makes sure that nothing that a migration changes belongs to another repository.
+/// Makes sure that what a migration changes is in this repository, but for a configuration that is in
+/// no repository: that is changed in one place and nothing else is touched beside it.
 ///
 /// # Errors
-/// `Unsupported` if something does; `Io` if that cannot be found out.
+/// `Unsupported` if something is not; `Io` if that cannot be found out.
 pub(super) fn check(system: &dyn System, common_dir: &Path, places: &[Place]) -> Result<()> {
     let real = |path: &Path| {
         crate::repository::real_path(system, path)
@@ -37,16 +41,51 @@ pub(super) fn check(system: &dyn System, common_dir: &Path, places: &[Place]) ->
             if target.starts_with(&here) {
                 continue;
             }
-            if let Some(other) = repository_of(system, &target)? {
-                let (path, target, other) = (path.display(), target.display(), other.display());
-                return Err(Error::new(
-                    ErrorKind::Unsupported,
-                    format!(
-                        "'{path}' is a link to '{target}', which belongs to another repository: \
-                         '{other}' would list no refs after a migration of this one"
-                    ),
-                ));
+            let other = repository_of(system, &target)?;
+            if other.is_some() || name != "config" {
+                return Err(refused(&path, &target, other.as_deref()));
             }
+        }
+        let mut folders = Vec::new();
+        linked_folders(system, &place.dir.join("refs"), &mut folders)?;
+        for path in folders {
+            let target = real(&path)?;
+            if !target.starts_with(&here) {
+                return Err(refused(&path, &target, None));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn refused(path: &Path, target: &Path, other: Option<&Path>) -> Error {
+    let what = match other {
+        Some(other) => format!(
+            "which belongs to another repository: '{}' would list no refs after a migration of this \
+             one",
+            other.display()
+        ),
+        None => "outside of this repository: what is there may be more than refs".to_owned(),
+    };
+    let (path, target) = (path.display(), target.display());
+    let message = format!("'{path}' is a link to '{target}', {what}");
+    Error::new(ErrorKind::Unsupported, message)
+}
+
+/// Finds the links to folders below a folder of refs. Links to files are refs, and are not followed
+/// when they are moved.
+fn linked_folders(system: &dyn System, dir: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in list(system, dir)? {
+        let path = dir.join(bytes_to_path(&entry.name));
+        match entry.kind {
+            FileKind::Directory => linked_folders(system, &path, found)?,
+            FileKind::Symlink => {
+                let stat = system.stat(&path);
+                if stat.is_ok_and(|stat| stat.kind == FileKind::Directory) {
+                    found.push(path);
+                }
+            }
+            _ => {}
         }
     }
     Ok(())

@@ -45,8 +45,8 @@ impl Found {
 /// Cleans up. After a failure it can be called again.
 pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
     let system = context.system.as_ref();
-    let Some(journal) = folder.journal(system)? else {
-        folder.clear(system)?;
+    let Some(journal) = folder.journal()? else {
+        folder.clear()?;
         return Ok(Found::Nothing);
     };
     let places = place::list(system, &context.common_dir)?;
@@ -78,7 +78,7 @@ pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
         }
         Found::Undone
     };
-    folder.clear(system)?;
+    folder.clear()?;
     Ok(found)
 }
 
