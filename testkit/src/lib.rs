@@ -28,6 +28,7 @@ pub mod forge;
 pub mod format;
 pub mod generate;
 pub mod history;
+pub mod hostile;
 pub mod jgit;
 pub mod model;
 pub mod mount;
