@@ -78,6 +78,8 @@ fn repository(format: Format) -> SimSystem {
                 "ref: refs/heads/.invalid\n",
             );
             write(&system, &format!("{dir}/refs/heads"), "stub\n");
+            // As Git begins a stack: without a list it would have lost its tables.
+            write(&system, &format!("{dir}/reftable/tables.list"), "\n");
         }
     }
     config.push_str("[core]\n\trepositoryformatversion = 1\n");
