@@ -26,6 +26,8 @@ pub struct Layout {
     worktree: Option<PathBuf>,
     // `None` where the common directory is not looked at.
     objects: Option<PathBuf>,
+    // Whether there need not be any refs.
+    may_be_missing: bool,
 }
 
 impl Layout {
@@ -36,6 +38,7 @@ impl Layout {
             objects: Some(common.join("objects")),
             common,
             worktree: None,
+            may_be_missing: false,
         }
     }
 
@@ -59,6 +62,17 @@ impl Layout {
     pub(crate) fn with_objects(mut self, dir: &Path) -> Self {
         self.objects = Some(dir.to_owned());
         self
+    }
+
+    /// Says that nobody claims that there are refs.
+    pub(crate) fn unclaimed(mut self) -> Self {
+        self.may_be_missing = true;
+        self
+    }
+
+    /// Returns whether refs that are missing altogether are no loss.
+    pub(crate) fn may_be_missing(&self) -> bool {
+        self.may_be_missing
     }
 
     /// Returns where the objects are, if the refs in `base` are those of the whole repository.

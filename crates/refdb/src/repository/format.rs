@@ -24,6 +24,8 @@ pub(super) struct Format {
     pub(super) refs: RefFormat,
     /// Where refs are kept, when not in the repository's own directory.
     pub(super) refs_dir: Option<PathBuf>,
+    /// Whether the environment says how refs are kept, and not the repository.
+    pub(super) is_overridden: bool,
     /// Whether each worktree has a configuration file of its own.
     pub(super) worktree_config: bool,
     /// Whether the repository says that it has no work tree.
@@ -48,6 +50,7 @@ impl Format {
             objects: ObjectFormat::Sha1,
             refs: RefFormat::Files,
             refs_dir: None,
+            is_overridden: false,
             worktree_config: false,
             bare: config.boolean("core.bare")?,
             work_tree: config.path("core.worktree")?,
@@ -100,6 +103,7 @@ impl Format {
     /// Returns the format with what the environment says about refs.
     fn overridden(mut self, common_dir: &Path, environment: &Environment) -> Result<Format> {
         if let Some(value) = environment.bytes("GIT_REFERENCE_BACKEND") {
+            self.is_overridden = true;
             let parsed = ref_storage(value.as_bstr(), common_dir);
             (self.refs, self.refs_dir) = parsed.ok_or_else(|| {
                 Error::new(

@@ -295,6 +295,10 @@ impl OpenOptions {
         ));
         let layout = layout(&git_dir, &common_dir, format.refs_dir.as_deref())?;
         let layout = layout.with_objects(&objects_dir);
+        let layout = match format.is_overridden {
+            true => layout.unclaimed(),
+            false => layout,
+        };
         let open_store = |options: Options| {
             let system = Arc::clone(&self.system);
             let odb = Arc::clone(&odb);

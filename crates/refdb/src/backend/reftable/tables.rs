@@ -142,6 +142,8 @@ pub(super) struct LocalTables {
     base: PathBuf,
     /// Where the objects are whose refs these tables hold.
     objects: Option<PathBuf>,
+    /// Whether it is no loss if there is nothing.
+    may_be_missing: bool,
     fsync: bool,
     shared: SharedRepository,
     pid_file: bool,
@@ -165,6 +167,7 @@ impl LocalTables {
             dir,
             base: base.to_owned(),
             objects: layout.objects_beside(base).map(Path::to_owned),
+            may_be_missing: layout.may_be_missing(),
             fsync: options.fsync,
             shared: options.shared_repository,
             pid_file: options.lockfile_pid,
@@ -250,7 +253,10 @@ impl LocalTables {
             self.system.sleep(Duration::from_millis(pause_ms));
             lost = None;
             if self.files()?.is_empty() {
-                lost = what_is_lost(&*self.system, &self.base, self.objects.as_deref())?;
+                lost = match self.may_be_missing {
+                    true => None,
+                    false => what_is_lost(&*self.system, &self.base, self.objects.as_deref())?,
+                };
                 if lost.is_none() {
                     return Ok(true);
                 }
