@@ -30,6 +30,7 @@ pub mod generate;
 pub mod history;
 pub mod hostile;
 pub mod jgit;
+pub mod linear;
 pub mod model;
 pub mod mount;
 pub mod objects;
