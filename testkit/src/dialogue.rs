@@ -54,6 +54,12 @@ impl Dialogue {
             .unwrap_or_else(|e| panic!("{} does not read: {e}", self.line));
     }
 
+    /// Writes to a program that may have ended; returns whether it still reads.
+    pub fn tell(&mut self, text: &str) -> bool {
+        let stdin = self.stdin.as_mut().expect("it is open until the end");
+        stdin.write_all(text.as_bytes()).is_ok()
+    }
+
     /// Returns the next line of the program, with its line feed; empty if there is none.
     ///
     /// # Panics

@@ -166,10 +166,12 @@ pub enum Act {
     /// The first ref got the name of the second, which did not exist. With [`Isolation::EachRef`]
     /// the new name is there before the old one goes.
     Rename(String, String, Outcome),
-    /// The same by a program that may remove the old name first.
+    /// The same in several steps that others may come between: the old name goes, then the new one
+    /// comes, whatever was made there meanwhile. Where it fails, the old one may be put back.
     LooseRename(String, String, Outcome),
     /// All refs, in the order in which they were listed. A symref that leads nowhere is not
-    /// listed.
+    /// listed. One that leads to itself was one when it was found, and no longer when it was
+    /// followed: that says nothing.
     List(Vec<(String, Value)>),
 }
 

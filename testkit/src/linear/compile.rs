@@ -32,6 +32,17 @@ pub(super) struct Change {
     pub(super) new: Put,
 }
 
+impl Change {
+    fn itself(name: Name, expected: Need, new: Put) -> Change {
+        Change {
+            name,
+            deref: false,
+            expected,
+            new,
+        }
+    }
+}
+
 /// What a change expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
@@ -58,16 +69,27 @@ pub(super) enum Kind {
     Nothing,
     /// There must be a reason against it at some moment.
     Refused(Vec<Change>),
-    /// Checked at one moment. Then either all of it happens at that moment, or one change after
-    /// the other: in any order, or in this one.
+    /// Checked at one moment. What follows is told by its manner.
     Write {
         changes: Vec<Change>,
-        split: bool,
-        ordered: bool,
+        manner: Manner,
         may_end_early: bool,
     },
     /// Steps that read; each reads all of its refs at one moment.
     Reads(Vec<Vec<(Name, Seen)>>),
+}
+
+/// How the changes of a write follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// All happen at the moment of the check.
+    AtOnce,
+    /// One after the other in any order; nobody else writes these refs meanwhile.
+    AnyOrder,
+    /// The same in the order given.
+    InOrder,
+    /// In the order given, and others may come between.
+    Loose,
 }
 
 /// A call in numbers.
@@ -143,15 +165,20 @@ impl Numbers {
 
     /// The new name first: that is the order in which it is seen.
     fn rename(&mut self, old: &str, new: &str) -> Vec<Change> {
-        let change = |name, expected, new| Change {
-            name,
-            deref: false,
-            expected,
-            new,
+        vec![
+            Change::itself(self.name(new), Need::Missing, Put::Moved),
+            Change::itself(self.name(old), Need::Exists, Put::Gone),
+        ]
+    }
+
+    fn loose_rename(&mut self, old: &str, new: &str, outcome: Outcome) -> Vec<Change> {
+        let end = match outcome {
+            Outcome::Done => new,
+            _ => old,
         };
         vec![
-            change(self.name(new), Need::Missing, Put::Moved),
-            change(self.name(old), Need::Exists, Put::Gone),
+            Change::itself(self.name(old), Need::Exists, Put::Gone),
+            Change::itself(self.name(end), Need::Any, Put::Moved),
         ]
     }
 }
@@ -170,14 +197,19 @@ pub(super) fn compile(history: &History, isolation: Isolation) -> Calls<'_> {
         let kind = match &call.act {
             Act::Write(edits, outcome) => {
                 let changes = edits.iter().map(|edit| numbers.change(edit)).collect();
-                write(changes, *outcome, isolation, false)
+                write(changes, *outcome, isolation, Manner::AnyOrder)
             }
-            Act::Rename(old, new, outcome) => {
-                write(numbers.rename(old, new), *outcome, isolation, true)
-            }
-            Act::LooseRename(old, new, outcome) => {
-                write(numbers.rename(old, new), *outcome, isolation, false)
-            }
+            Act::Rename(old, new, outcome) => write(
+                numbers.rename(old, new),
+                *outcome,
+                isolation,
+                Manner::InOrder,
+            ),
+            Act::LooseRename(old, new, outcome) => Kind::Write {
+                changes: numbers.loose_rename(old, new, *outcome),
+                manner: Manner::Loose,
+                may_end_early: *outcome != Outcome::Done,
+            },
             Act::List(listed) => {
                 for (name, value) in listed {
                     numbers.name(name);
@@ -234,14 +266,16 @@ pub(super) fn compile(history: &History, isolation: Isolation) -> Calls<'_> {
     }
 }
 
-fn write(changes: Vec<Change>, outcome: Outcome, isolation: Isolation, ordered: bool) -> Kind {
+fn write(changes: Vec<Change>, outcome: Outcome, isolation: Isolation, manner: Manner) -> Kind {
     match outcome {
         Outcome::Failed => Kind::Nothing,
         Outcome::Done | Outcome::Perhaps if changes.is_empty() => Kind::Nothing,
         Outcome::Refused => Kind::Refused(changes),
         Outcome::Done | Outcome::Perhaps => Kind::Write {
-            split: isolation == Isolation::EachRef && changes.len() > 1,
-            ordered,
+            manner: match isolation {
+                Isolation::EachRef if changes.len() > 1 => manner,
+                _ => Manner::AtOnce,
+            },
             may_end_early: outcome == Outcome::Perhaps,
             changes,
         },
@@ -286,12 +320,19 @@ fn reads(
     isolation: Isolation,
 ) -> Kind {
     let mut seen = vec![None; numbers.listed.len()];
+    let mut unknown = None;
     for (name, value) in listed {
         seen[numbers.names[name]] = Some(numbers.values[value]);
+        if matches!(value, Value::Symbolic(target) if target == name) {
+            unknown = Some(numbers.names[name]);
+        }
     }
     let mut together = Vec::new();
     let mut steps = Vec::new();
     for (name, value) in seen.into_iter().enumerate() {
+        if unknown == Some(name) {
+            continue;
+        }
         let step = (
             name,
             match value {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::MOST_NODES;
-use super::compile::{Calls, Change, Compiled, Id, Kind, Name, Need, Put, Seen};
+use super::compile::{Calls, Change, Compiled, Id, Kind, Manner, Name, Need, Put, Seen};
 
 /// Why no order was found.
 #[derive(Debug)]
@@ -207,10 +207,13 @@ fn held(calls: &Calls<'_>, node: &Node) -> (Vec<Name>, Vec<Name>) {
     let (mut all, mut to_come) = (Vec::new(), Vec::new());
     for (at, progress) in node.calls.iter().enumerate() {
         let compiled: &Compiled<'_> = &calls.calls[node.base + at];
-        let Kind::Write { changes, .. } = &compiled.kind else {
+        let Kind::Write {
+            changes, manner, ..
+        } = &compiled.kind
+        else {
             continue;
         };
-        if progress.is_over || progress.steps == 0 {
+        if progress.is_over || progress.steps == 0 || *manner == Manner::Loose {
             continue;
         }
         for (index, change) in changes.iter().enumerate() {
@@ -255,8 +258,7 @@ fn is_refusable(calls: &Calls<'_>, node: &Node, changes: &[Change]) -> bool {
 fn follow(calls: &Calls<'_>, node: &Node, number: usize, stack: &mut Vec<Node>) {
     let Kind::Write {
         changes,
-        split,
-        ordered,
+        manner,
         may_end_early,
     } = &calls.calls[number].kind
     else {
@@ -273,43 +275,60 @@ fn follow(calls: &Calls<'_>, node: &Node, number: usize, stack: &mut Vec<Node>) 
         stack.push(next);
     }
     if progress.steps == 0 {
-        let (all, to_come) = held(calls, node);
-        let is_free = changes.iter().all(|change| {
-            let name = resolve(calls, &node.refs, change.name, change.deref);
-            let is_held = all.contains(&name) || all.contains(&change.name);
-            !is_held && holds(&node.refs, change, name)
-        });
-        if !is_free || is_in_conflict(calls, node, changes, &to_come) {
-            return;
-        }
-        let mut next = node.clone();
-        let goes = changes.iter().find(|change| change.new == Put::Gone);
-        let moved = goes.and_then(|change| node.refs[change.name]);
-        let begun = Progress {
-            steps: 1,
-            moved: moved.filter(|_| changes.iter().any(|it| it.new == Put::Moved)),
-            is_over: false,
-        };
-        next.set(number, begun);
-        if *split {
-            stack.push(next);
-        } else {
-            (0..changes.len()).for_each(|index| take(calls, &mut next, number, index));
-            stack.push(next);
-        }
+        stack.extend(begin(calls, node, number, changes, *manner));
         return;
     }
-    for index in 0..changes.len() {
+    for (index, change) in changes.iter().enumerate() {
         if progress.steps & (2 << index) != 0 {
             continue;
         }
-        let mut next = node.clone();
-        take(calls, &mut next, number, index);
-        stack.push(next);
-        if *ordered {
+        let is_possible = *manner != Manner::Loose || {
+            let (all, to_come) = held(calls, node);
+            let one = std::slice::from_ref(change);
+            !all.contains(&change.name) && !is_in_conflict(calls, node, one, &to_come)
+        };
+        if is_possible {
+            let mut next = node.clone();
+            take(calls, &mut next, number, index);
+            stack.push(next);
+        }
+        if *manner != Manner::AnyOrder {
             return;
         }
     }
+}
+
+/// Has a write begin, if what it expects holds and nobody holds its refs.
+fn begin(
+    calls: &Calls<'_>,
+    node: &Node,
+    number: usize,
+    changes: &[Change],
+    manner: Manner,
+) -> Option<Node> {
+    let (all, to_come) = held(calls, node);
+    let is_loose = manner == Manner::Loose;
+    let is_free = changes.iter().all(|change| {
+        let name = resolve(calls, &node.refs, change.name, change.deref);
+        let is_held = all.contains(&name) || all.contains(&change.name);
+        (is_loose || !is_held) && holds(&node.refs, change, name)
+    });
+    if !is_free || !is_loose && is_in_conflict(calls, node, changes, &to_come) {
+        return None;
+    }
+    let mut next = node.clone();
+    let goes = changes.iter().find(|change| change.new == Put::Gone);
+    let moved = goes.and_then(|change| node.refs[change.name]);
+    let begun = Progress {
+        steps: 1,
+        moved: moved.filter(|_| changes.iter().any(|it| it.new == Put::Moved)),
+        is_over: false,
+    };
+    next.set(number, begun);
+    if manner == Manner::AtOnce {
+        (0..changes.len()).for_each(|index| take(calls, &mut next, number, index));
+    }
+    Some(next)
 }
 
 /// Carries out one change of a call that has begun.

@@ -331,6 +331,19 @@ fn a_rename_moves_the_value_that_is_there() {
     };
     bad("a=1", missing(Act::Rename));
     good(EachRef, "a=1", missing(Act::LooseRename));
+    // Where that fails, it may put the old name back, whatever came of it.
+    let failed = || Act::LooseRename("a".into(), "b".into(), Outcome::Refused);
+    let calls = || {
+        [
+            call(0, 9, failed()),
+            list(1, 2, ""),
+            done(1, 3, [Edit::delete("a")]),
+            list(10, 11, "a=1"),
+        ]
+    };
+    good(EachRef, "a=1", calls());
+    good(EachRef, "a=1", [call(0, 9, failed()), list(10, 11, "a=1")]);
+    bad("a=1", [call(0, 9, failed()), list(10, 11, "b=1")]);
     good(
         EachRef,
         "a=1",
@@ -377,6 +390,8 @@ fn symrefs_are_followed() {
             list(2, 3, "HEAD=2 a=1"),
         ],
     );
+    // It was one, and was none when it was followed.
+    good(EachRef, "HEAD=->a a=1", [list(0, 1, "HEAD=->HEAD a=1")]);
     // A circle ends.
     good(Snapshot, "a=->b b=->a", [list(0, 1, "")]);
 }
