@@ -240,7 +240,9 @@ pub fn check(history: &History, isolation: Isolation) -> Result<usize, Fault> {
     search::search(&compiled).map_err(|stuck| match stuck {
         search::Stuck::Undecided => Fault::Undecided,
         search::Stuck::At(refs, calls) => {
-            let mut text = String::from("no order explains these calls; at the best one they wait for another state of the refs: ");
+            let mut text = String::from(
+                "no order explains these calls; at the best one they wait for other refs than: ",
+            );
             let _ = write!(text, "{refs}");
             for call in calls {
                 let _ = write!(text, "\n    {}", compiled.calls[call].call);

@@ -5,10 +5,12 @@ use std::time::{Duration, Instant};
 
 use bstr::ByteSlice;
 use refdb_testkit::RefFormat;
+use refdb_testkit::dialogue::Dialogue;
 use refdb_testkit::linear::{Act, Call, Edit, Expected, New, Outcome, Value};
 use refdb_testkit::oracle::{self, GitRun, Output};
 
 use crate::names::spread;
+use crate::planted::{self, Bug};
 
 /// A program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +19,8 @@ pub(crate) enum Program {
     Refdb,
     /// The oracle.
     Git,
+    /// A writer with a bug, which the tests have to notice.
+    Planted(Bug),
 }
 
 impl Program {
@@ -24,7 +28,7 @@ impl Program {
     pub(crate) fn run(self, dir: &Path) -> GitRun {
         match self {
             Program::Refdb => oracle::run_of(env!("CARGO_BIN_EXE_refdb"), dir),
-            Program::Git => oracle::git(dir),
+            Program::Git | Program::Planted(_) => oracle::git(dir),
         }
     }
 }
@@ -127,12 +131,17 @@ const MIGRATION: [&str; 4] = [
 /// What is never explained by others: a half of a transaction.
 const HALF: [&str; 2] = ["committed in part", "did not finish"];
 
-impl Actor<'_> {
+impl<'a> Actor<'a> {
     /// Does it.
     pub(crate) fn carry_out(self, op: &Op, format: RefFormat) -> Done {
         let begun = self.start.elapsed();
         let mut done = Done::default();
         match op {
+            Op::Write(edits, _) if let Program::Planted(bug) = self.program => {
+                let outcome = planted::write(self, bug, edits);
+                done.gave_up = outcome == Outcome::Failed;
+                self.note(&mut done, begun, Act::Write(edits.clone(), outcome));
+            }
             Op::Write(edits, How::Plain) if edits.len() == 1 && plain(&edits[0]).is_some() => {
                 let args = plain(&edits[0]).expect("just asked");
                 let out = self.program.run(self.dir).args(args).run();
@@ -150,11 +159,14 @@ impl Actor<'_> {
                 let outcome = self.judge(&out, &mut done);
                 self.note(&mut done, begun, Act::Write(edits.clone(), outcome));
             }
-            Op::Write(edits, How::Prepared(pause)) => {
-                self.prepared(edits, *pause, "commit", &mut done)
-            }
-            Op::Write(edits, How::Aborted(pause)) => {
-                self.prepared(edits, *pause, "abort", &mut done)
+            Op::Write(edits, How::Prepared(pause) | How::Aborted(pause)) => {
+                let mut session = self.session(edits);
+                if session.prepare() {
+                    std::thread::sleep(*pause);
+                }
+                let is_committed = matches!(op, Op::Write(_, How::Prepared(_)));
+                let last = if is_committed { "commit" } else { "abort" };
+                session.end(last, &mut done);
             }
             Op::Two(one, other) => self.two(one, other, &mut done),
             Op::Rename(old, new) => {
@@ -162,14 +174,16 @@ impl Actor<'_> {
                 let run = self.program.run(self.dir);
                 let out = match self.program {
                     Program::Refdb => run.args(["refs", "rename", old, new]).run(),
-                    Program::Git => run.args(["branch", "-m", &branch(old), &branch(new)]).run(),
+                    _ => run.args(["branch", "-m", &branch(old), &branch(new)]).run(),
                 };
                 let outcome = self.judge(&out, &mut done);
                 let (old, new) = (old.clone(), new.clone());
                 // Git has no transaction for it in files.
                 let is_loose = format == RefFormat::Files || self.beside_migration;
                 let act = match self.program {
-                    Program::Git if is_loose => Act::LooseRename(old, new, outcome),
+                    Program::Git | Program::Planted(_) if is_loose => {
+                        Act::LooseRename(old, new, outcome)
+                    }
                     _ => Act::Rename(old, new, outcome),
                 };
                 self.note(&mut done, begun, act);
@@ -203,38 +217,19 @@ impl Actor<'_> {
         done.calls.push(call);
     }
 
-    fn prepared(self, edits: &[Edit], pause: Duration, last: &str, done: &mut Done) {
-        let begun = self.start.elapsed();
-        let mut session = self
-            .program
-            .run(self.dir)
-            .args(["update-ref", "--stdin"])
-            .begin();
-        let mut is_at_end = false;
-        let mut is_done = session.tell(&format!("start\n{}prepare\n", lines(edits)))
-            && session.hear() == "start: ok\n"
-            && session.hear() == "prepare: ok\n";
-        if is_done {
-            std::thread::sleep(pause);
-            is_at_end = true;
-            is_done =
-                session.tell(&format!("{last}\n")) && session.hear() == format!("{last}: ok\n");
+    /// Begins a session for one transaction.
+    pub(crate) fn session(self, edits: &[Edit]) -> Session<'a> {
+        Session {
+            actor: self,
+            begun: self.start.elapsed(),
+            dialogue: self
+                .program
+                .run(self.dir)
+                .args(["update-ref", "--stdin"])
+                .begin(),
+            edits: edits.to_vec(),
+            is_prepared: false,
         }
-        let out = session.end();
-        let mut outcome = match is_done {
-            true => Outcome::Done,
-            false => self.judge(&out, done),
-        };
-        if last == "abort" && outcome == Outcome::Done {
-            outcome = Outcome::Failed;
-        }
-        if is_at_end && !is_done {
-            done.broke_off = true;
-            if self.program == Program::Git {
-                outcome = Outcome::Perhaps;
-            }
-        }
-        self.note(done, begun, Act::Write(edits.to_vec(), outcome));
     }
 
     /// Sends two transactions before the first is answered.
@@ -296,6 +291,49 @@ impl Actor<'_> {
 
     fn note(self, done: &mut Done, begun: Duration, act: Act) {
         done.calls.push(self.call(begun, act));
+    }
+}
+
+/// A session of `update-ref --stdin` for one transaction.
+pub(crate) struct Session<'a> {
+    actor: Actor<'a>,
+    begun: Duration,
+    dialogue: Dialogue,
+    edits: Vec<Edit>,
+    is_prepared: bool,
+}
+
+impl Session<'_> {
+    /// Prepares it; returns whether that came off.
+    pub(crate) fn prepare(&mut self) -> bool {
+        let text = format!("start\n{}prepare\n", lines(&self.edits));
+        self.is_prepared = self.dialogue.tell(&text)
+            && self.dialogue.hear() == "start: ok\n"
+            && self.dialogue.hear() == "prepare: ok\n";
+        self.is_prepared
+    }
+
+    /// Ends it with `commit` or `abort`, if it was prepared.
+    pub(crate) fn end(mut self, last: &str, done: &mut Done) {
+        let is_done = self.is_prepared
+            && self.dialogue.tell(&format!("{last}\n"))
+            && self.dialogue.hear() == format!("{last}: ok\n");
+        let out = self.dialogue.end();
+        let mut outcome = match is_done {
+            true => Outcome::Done,
+            false => self.actor.judge(&out, done),
+        };
+        if last == "abort" && is_done {
+            outcome = Outcome::Failed;
+        }
+        if self.is_prepared && !is_done {
+            done.broke_off = true;
+            if self.actor.program != Program::Refdb {
+                outcome = Outcome::Perhaps;
+            }
+        }
+        let act = Act::Write(self.edits, outcome);
+        self.actor.note(done, self.begun, act);
     }
 }
 

@@ -12,7 +12,7 @@ use refdb_testkit::ours;
 use refdb_testkit::repo::Repo;
 
 use crate::actor::Program;
-use crate::names::{MANY, SPREAD, gather};
+use crate::names::{LINK, MANY, SPREAD, gather};
 
 /// The library keeps so many listings of a round, if they differ.
 const LISTINGS: usize = 60;
@@ -24,7 +24,8 @@ pub(crate) struct Listing(Vec<(String, Value)>);
 impl Listing {
     /// Returns what was listed while others wrote: of many refs that belong together, the first.
     pub(crate) fn at_once(self) -> Result<Vec<(String, Value)>, String> {
-        twice(&self.0).map_err(|name| format!("{name} twice in one listing: {:?}", self.0))?;
+        let count = self.0.len();
+        twice(&self.0).map_err(|name| format!("{name} twice in one listing of {count} lines"))?;
         let mut listed: Vec<(String, Value)> = Vec::new();
         for (name, value) in self.0 {
             let name = gather(&name).to_owned();
@@ -51,6 +52,18 @@ impl Listing {
         }
         self.at_once()
     }
+}
+
+/// Lists with a program while others write. Where a symref leads is asked later than whether it
+/// is one, by Git too: if it leads nowhere by then, it looks like none. So no symref says that.
+pub(crate) fn beside_others(program: Program, dir: &Path) -> Result<Vec<(String, Value)>, String> {
+    let mut listed = of_program(program, dir).and_then(Listing::at_once)?;
+    for (name, value) in &mut listed {
+        if ["HEAD", LINK].contains(&name.as_str()) && matches!(value, Value::Oid(_)) {
+            *value = Value::Symbolic(name.clone());
+        }
+    }
+    Ok(listed)
 }
 
 /// Lists with a program.

@@ -4,8 +4,8 @@
 //! batches of many refs. Other processes and threads list all refs meanwhile.
 //!
 //! 1. The history of each round is linearizable across all names (`refdb_testkit::linear`): a name
-//!    and one below it never both exist, no update or deletion is lost, nothing is acknowledged that
-//!    did not happen, no name is listed twice.
+//!    and one below it never both exist, no update or deletion is lost, nothing is acknowledged
+//!    that did not happen, no name is listed twice.
 //! 2. Nobody waits for a lock whose holder waits for him.
 //! 3. No failure of refdb is other than a refusal or somebody's lock, and nothing is left behind.
 //!
@@ -21,8 +21,8 @@ mod draw;
 mod listing;
 mod names;
 mod planted;
-mod removed;
 mod round;
+mod staged;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -34,7 +34,7 @@ use refdb_testkit::trust::{Tally, budget};
 
 use crate::actor::Program;
 use crate::draw::Kind;
-use crate::round::{Cell, Report};
+use crate::round::{Cell, Failure, Report};
 
 /// How many seconds the matrix takes in every test run.
 const SHORT: u64 = 60;
@@ -92,11 +92,12 @@ impl Sum {
         self.report.gave_up += report.gave_up;
         self.report.broke_off += report.broke_off;
         self.report.undecided += report.undecided;
-        let Some(why) = report.failure else {
+        let Some(Failure { why, is_refdbs }) = report.failure else {
             return;
         };
         // A migration by Git is never safe, and says nothing of one by refdb.
-        if cell.programs.contains(&Program::Git)
+        if !is_refdbs
+            && cell.programs.contains(&Program::Git)
             && !cell.kinds.contains(&Kind::Migrate)
             && let Some(of_git) = by_git_alone(cell, time * PATIENCE)
         {
@@ -115,7 +116,8 @@ fn by_git_alone(cell: &Cell, time: Duration) -> Option<String> {
         programs: [Program::Git, Program::Git],
         ..*cell
     };
-    round::run(&alone, time.max(Duration::from_secs(1))).failure
+    let report = round::run(&alone, time.max(Duration::from_secs(1)));
+    report.failure.map(|failure| failure.why)
 }
 
 /// Runs the cells in turns until the time is over.

@@ -32,7 +32,7 @@ const OPS_BESIDE_MIGRATION: usize = 60;
 const MIGRATIONS: usize = 2;
 
 /// A reader keeps so many listings of a round.
-const LISTINGS: usize = 25;
+const LISTINGS: usize = 8;
 
 /// Who works on what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,15 @@ pub(crate) struct Report {
     /// Rounds whose history allows too many orders.
     pub(crate) undecided: u64,
     /// What is wrong, with the round and its history.
-    pub(crate) failure: Option<String>,
+    pub(crate) failure: Option<Failure>,
+}
+
+/// What is wrong with a cell.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) why: String,
+    /// Whether refdb itself failed, or waited, or listed what cannot be: whoever wrote beside it.
+    pub(crate) is_refdbs: bool,
 }
 
 /// The repository of a cell.
@@ -81,10 +89,12 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Makes one.
-    pub(crate) fn new(format: Format, is_linked: bool) -> Arena {
+    /// Makes one. Where refs have reflogs, those are in each other's way as well, which can hide
+    /// that the refs are.
+    pub(crate) fn new(format: Format, is_linked: bool, has_logs: bool) -> Arena {
         let repo = Repo::init(format);
-        repo.config("core.logAllRefUpdates", "always");
+        let logs = if has_logs { "always" } else { "false" };
+        repo.config("core.logAllRefUpdates", logs);
         let (mut dir, mut git_dir) = (repo.path().to_owned(), repo.git_dir());
         if is_linked {
             let worktree = repo.worktree("w");
@@ -146,7 +156,7 @@ pub(crate) fn run(cell: &Cell, time: Duration) -> Report {
     let begun = Instant::now();
     let mut rng = Rng::new(cell.seed);
     let is_linked = cell.kinds.contains(&Kind::Head) && rng.percent(40);
-    let arena = Arena::new(cell.format, is_linked);
+    let arena = Arena::new(cell.format, is_linked, rng.percent(50));
     let mut report = Report::default();
     let mut before = BTreeMap::new();
     while report.rounds == 0 || begun.elapsed() < time {
@@ -157,13 +167,18 @@ pub(crate) fn run(cell: &Cell, time: Duration) -> Report {
         let round = report.rounds;
         match one_round(cell, &arena, &mut rng, &mut report) {
             Ok(after) => before = after,
-            Err(why) => {
-                report.failure = Some(format!("round {round}: {why}"));
+            Err(Failure { why, is_refdbs }) => {
+                let why = format!("round {round}: {why}");
+                report.failure = Some(Failure { why, is_refdbs });
                 return report;
             }
         }
     }
-    report.failure = listing::leftovers(&arena.repo).err();
+    let failure = |why| Failure {
+        why,
+        is_refdbs: false,
+    };
+    report.failure = listing::leftovers(&arena.repo).err().map(failure);
     report
 }
 
@@ -173,11 +188,15 @@ fn one_round(
     arena: &Arena,
     rng: &mut Rng,
     report: &mut Report,
-) -> Result<BTreeMap<String, Value>, String> {
+) -> Result<BTreeMap<String, Value>, Failure> {
     let is_migrating = cell.kinds.contains(&Kind::Migrate);
     let quiet = |why: String| format!("while nobody else was there: {why}");
     let first = listing::of_library(&arena.git_dir).and_then(Listing::settled);
-    let first: BTreeMap<String, Value> = first.map_err(quiet)?.into_iter().collect();
+    let first = first.map_err(|why| Failure {
+        why: quiet(why),
+        is_refdbs: false,
+    })?;
+    let first: BTreeMap<String, Value> = first.into_iter().collect();
     let start = Instant::now();
     let calls = play(cell, arena, &first, rng, start);
     let mut history = History {
@@ -203,6 +222,7 @@ fn one_round(
         wrong.extend(done.odd);
         history.calls.extend(done.calls);
     }
+    let is_refdbs = !wrong.is_empty();
     let after = settle(arena, start, &mut history).map_err(quiet);
     let isolation = match cell.format.refs {
         RefFormat::Reftable if !arena.is_linked && !is_migrating => Isolation::Snapshot,
@@ -226,10 +246,8 @@ fn one_round(
     } else {
         ""
     };
-    Err(format!(
-        "{}\n{isolation:?}{place}\n{history}",
-        wrong.join("\n")
-    ))
+    let why = format!("{}\n{isolation:?}{place}\n{history}", wrong.join("\n"));
+    Err(Failure { why, is_refdbs })
 }
 
 /// Reads everything when all are done, by Git and by the library.
@@ -271,10 +289,9 @@ fn play(
     fresh.retain(is_fresh);
     let other = fresh.split_off(fresh.len() / 2);
     let (done, together) = (AtomicBool::new(false), Barrier::new(2));
-    let reader = match cell.programs {
-        [Program::Refdb, Program::Refdb] => vec![Program::Refdb],
-        _ => vec![Program::Refdb, Program::Git],
-    };
+    let mut reading = cell.programs.to_vec();
+    reading.dedup();
+    let is_with_refdb = reading.contains(&Program::Refdb);
     std::thread::scope(|scope| {
         let mut workers = Vec::new();
         for (number, fresh) in [fresh, other].into_iter().enumerate() {
@@ -302,8 +319,8 @@ fn play(
             }));
         }
         let dir = &arena.dir;
-        let mut readers = vec![scope.spawn(|| watch(dir, &reader, start, &done))];
-        if !is_migrating {
+        let mut readers = vec![scope.spawn(|| watch(dir, &reading, start, &done))];
+        if is_with_refdb && !is_migrating {
             readers.push(scope.spawn(|| listing::watch_by_library(&arena.git_dir, start, &done)));
         }
         let mut all: Vec<Done> = Vec::new();
@@ -352,7 +369,7 @@ fn watch(dir: &Path, programs: &[Program], start: Instant, done: &AtomicBool) ->
             break;
         }
         let begun = start.elapsed();
-        match listing::of_program(*program, dir).and_then(Listing::at_once) {
+        match listing::beside_others(*program, dir) {
             Ok(listed) => seen.calls.push(Call {
                 who: format!("{program:?} reads"),
                 begun,
