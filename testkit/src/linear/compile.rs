@@ -173,8 +173,8 @@ impl Numbers {
 
     fn loose_rename(&mut self, old: &str, new: &str, outcome: Outcome) -> Vec<Change> {
         let end = match outcome {
-            Outcome::Done => new,
-            _ => old,
+            Outcome::Done | Outcome::Perhaps => new,
+            Outcome::Refused | Outcome::Failed => old,
         };
         vec![
             Change::itself(self.name(old), Need::Exists, Put::Gone),
@@ -320,17 +320,17 @@ fn reads(
     isolation: Isolation,
 ) -> Kind {
     let mut seen = vec![None; numbers.listed.len()];
-    let mut unknown = None;
+    let mut unknown = Vec::new();
     for (name, value) in listed {
         seen[numbers.names[name]] = Some(numbers.values[value]);
         if matches!(value, Value::Symbolic(target) if target == name) {
-            unknown = Some(numbers.names[name]);
+            unknown.push(numbers.names[name]);
         }
     }
     let mut together = Vec::new();
     let mut steps = Vec::new();
     for (name, value) in seen.into_iter().enumerate() {
-        if unknown == Some(name) {
+        if unknown.contains(&name) {
             continue;
         }
         let step = (

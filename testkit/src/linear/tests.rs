@@ -392,6 +392,11 @@ fn symrefs_are_followed() {
     );
     // It was one, and was none when it was followed.
     good(EachRef, "HEAD=->a a=1", [list(0, 1, "HEAD=->HEAD a=1")]);
+    good(
+        Snapshot,
+        "HEAD=->a s=1 a=1",
+        [list(0, 1, "HEAD=->HEAD s=->s a=1")],
+    );
     // A circle ends.
     good(Snapshot, "a=->b b=->a", [list(0, 1, "")]);
 }

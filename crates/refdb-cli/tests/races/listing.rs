@@ -151,7 +151,8 @@ pub(crate) fn leftovers(repo: &Repo) -> Result<(), String> {
     let mut left = Vec::new();
     locks(&repo.git_dir(), &mut left);
     if !left.is_empty() {
-        return Err(format!("locks were left: {left:?}"));
+        let some = &left[..left.len().min(3)];
+        return Err(format!("{} locks were left: {some:?}", left.len()));
     }
     let packed = fs::read_to_string(repo.git_dir().join("packed-refs")).unwrap_or_default();
     let mut names: Vec<&str> = packed
