@@ -84,6 +84,8 @@ fn cases(commits: &[String]) -> Vec<(Vec<Edit>, Vec<Option<Edit>>)> {
 enum Second {
     /// It is a command of its own, and done before the first one is committed.
     Done,
+    /// The same, and all refs are packed then: no directory is left that would be in the way.
+    Packed,
     /// It is prepared before the first one is committed, and committed after it.
     Prepared,
 }
@@ -146,7 +148,7 @@ impl Case<'_> {
         let mut second = None;
         match self.rival {
             None => {}
-            Some((edits, Second::Done)) => {
+            Some((edits, Second::Done | Second::Packed)) => {
                 let op = Op::Write(edits.to_vec(), How::Plain);
                 other = actor(1).carry_out(&op, self.format.refs);
             }
@@ -155,6 +157,10 @@ impl Case<'_> {
                 session.prepare();
                 second = Some(session);
             }
+        }
+        if matches!(self.rival, Some((_, Second::Packed))) {
+            let packed = actor(1).carry_out(&Op::Pack, self.format.refs);
+            other.odd.extend(packed.odd);
         }
         session.end("commit", &mut one);
         if let Some(second) = second {
@@ -271,9 +277,11 @@ fn names_are_in_the_way(format: Format) {
             for (second, has_logs) in [
                 (Second::Done, false),
                 (Second::Done, true),
+                (Second::Packed, false),
                 (Second::Prepared, false),
             ] {
-                if has_logs && format.refs == RefFormat::Reftable {
+                let is_of_files = has_logs || second == Second::Packed;
+                if is_of_files && format.refs == RefFormat::Reftable {
                     continue;
                 }
                 let case = Case {
