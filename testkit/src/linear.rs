@@ -166,6 +166,8 @@ pub enum Act {
     /// The first ref got the name of the second, which did not exist. With [`Isolation::EachRef`]
     /// the new name is there before the old one goes.
     Rename(String, String, Outcome),
+    /// The same at one moment, whatever the new name was: that it was free was seen before.
+    RenameOver(String, String, Outcome),
     /// The same in several steps that others may come between: the old name goes, then the new one
     /// comes, whatever was made there meanwhile. Where it fails, the old one may be put back.
     LooseRename(String, String, Outcome),
@@ -318,7 +320,9 @@ impl fmt::Display for Call {
                 }
                 write!(f, "{outcome:?}")
             }
-            Act::Rename(old, new, outcome) | Act::LooseRename(old, new, outcome) => {
+            Act::Rename(old, new, outcome)
+            | Act::RenameOver(old, new, outcome)
+            | Act::LooseRename(old, new, outcome) => {
                 write!(f, "rename {old} to {new}; {outcome:?}")
             }
             Act::List(listed) => {

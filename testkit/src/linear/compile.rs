@@ -171,15 +171,20 @@ impl Numbers {
         ]
     }
 
+    /// Where it is not said how it ended, the old name may be put back behind the new one, or in place
+    /// of it.
     fn loose_rename(&mut self, old: &str, new: &str, outcome: Outcome) -> Vec<Change> {
-        let end = match outcome {
-            Outcome::Done | Outcome::Perhaps => new,
-            Outcome::Refused | Outcome::Failed => old,
+        let ends: &[&str] = match outcome {
+            Outcome::Done => &[new],
+            Outcome::Perhaps => &[new, old],
+            Outcome::Refused | Outcome::Failed => &[old],
         };
-        vec![
-            Change::itself(self.name(old), Need::Exists, Put::Gone),
-            Change::itself(self.name(end), Need::Any, Put::Moved),
-        ]
+        let ends = ends.iter().map(|end| (*end, Need::Any, Put::Moved));
+        [(old, Need::Exists, Put::Gone)]
+            .into_iter()
+            .chain(ends)
+            .map(|(name, need, put)| Change::itself(self.name(name), need, put))
+            .collect()
     }
 }
 
@@ -205,6 +210,13 @@ pub(super) fn compile(history: &History, isolation: Isolation) -> Calls<'_> {
                 isolation,
                 Manner::InOrder,
             ),
+            Act::RenameOver(old, new, outcome) => {
+                let mut changes = numbers.rename(old, new);
+                if *outcome != Outcome::Refused {
+                    changes[0].expected = Need::Any;
+                }
+                write(changes, *outcome, isolation, Manner::InOrder)
+            }
             Act::LooseRename(old, new, outcome) => Kind::Write {
                 changes: numbers.loose_rename(old, new, *outcome),
                 manner: Manner::Loose,
@@ -307,7 +319,7 @@ fn symbolic(history: &History, numbers: &Numbers) -> Vec<bool> {
                     note(name, value);
                 }
             }
-            Act::Rename(..) | Act::LooseRename(..) => {}
+            Act::Rename(..) | Act::RenameOver(..) | Act::LooseRename(..) => {}
         }
     }
     symbolic

@@ -292,7 +292,8 @@ fn follow(calls: &Calls<'_>, node: &Node, number: usize, stack: &mut Vec<Node>) 
             take(calls, &mut next, number, index);
             stack.push(next);
         }
-        if *manner != Manner::AnyOrder {
+        let may_leave_out = *manner == Manner::Loose && *may_end_early;
+        if *manner != Manner::AnyOrder && !may_leave_out {
             return;
         }
     }
@@ -333,7 +334,10 @@ fn begin(
 
 /// Carries out one change of a call that has begun.
 fn take(calls: &Calls<'_>, node: &mut Node, number: usize, index: usize) {
-    let Kind::Write { changes, .. } = &calls.calls[number].kind else {
+    let Kind::Write {
+        changes, manner, ..
+    } = &calls.calls[number].kind
+    else {
         return;
     };
     let mut progress = node.progress(number);
@@ -346,6 +350,10 @@ fn take(calls: &Calls<'_>, node: &mut Node, number: usize, index: usize) {
         Put::Moved => node.refs[name] = progress.moved,
     }
     progress.steps |= 2 << index;
+    if *manner == Manner::Loose {
+        // What was left out before it is not done behind it.
+        progress.steps |= (2 << index) - 1;
+    }
     progress.is_over = progress.steps == (2 << changes.len()) - 1;
     node.set(number, progress);
 }

@@ -331,6 +331,12 @@ fn a_rename_moves_the_value_that_is_there() {
     };
     bad("a=1", missing(Act::Rename));
     good(EachRef, "a=1", missing(Act::LooseRename));
+    // One that looked before the new name was made takes its place.
+    let over = || call(0, 9, Act::RenameOver("a".into(), "b".into(), Outcome::Done));
+    let made = || done(1, 3, [Edit::create("b", "2")]);
+    let end = || list(10, 11, "b=1");
+    good(Isolation::Snapshot, "a=1", [over(), made(), end()]);
+    bad("a=1", [rename(0, 9, "a", "b"), made(), end()]);
     // Where that fails, it may put the old name back, whatever came of it.
     let failed = || Act::LooseRename("a".into(), "b".into(), Outcome::Refused);
     let calls = || {
@@ -344,6 +350,11 @@ fn a_rename_moves_the_value_that_is_there() {
     good(EachRef, "a=1", calls());
     good(EachRef, "a=1", [call(0, 9, failed()), list(10, 11, "a=1")]);
     bad("a=1", [call(0, 9, failed()), list(10, 11, "b=1")]);
+    // Where it is not said how it ended, either name may be there.
+    for end in ["a=1", "b=1", "a=1 b=1", ""] {
+        let perhaps = Act::LooseRename("a".into(), "b".into(), Outcome::Perhaps);
+        good(EachRef, "a=1", [call(0, 9, perhaps), list(10, 11, end)]);
+    }
     good(
         EachRef,
         "a=1",
