@@ -154,11 +154,13 @@ for_every_format! {
         for (copies, from, to) in [
             (false, "topic", "other"),
             (false, "topic", "topic/below"),
+            (false, "topic", "topic/deep/below"),
             (false, "deep/er/one", "deep"),
             (false, "deep/er/one", "deep/er"),
             (false, "topic", "deep/er/two"),
             (false, "packed", "new"),
             (false, "packed", "packed/below"),
+            (false, "packed", "packed/deep/below"),
             (false, "packed", "deep/packed"),
             (false, "topic", "packed"),
             (false, "nolog", "new/one"),

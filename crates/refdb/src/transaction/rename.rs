@@ -4,6 +4,8 @@
 //! 2. The hook is asked as for any other transaction, and no ref is renamed in quarantine.
 //! 3. HEAD and other symrefs to the old name stay as they are: who renames a branch moves them.
 
+use std::io;
+
 use crate::backend::{
     Backend, Locked, LogChange, LogWrite, NewValue, Plan, Ref, RefFormat, Session, Write,
 };
@@ -175,7 +177,12 @@ impl Rename<'_> {
         let slashes = to.iter().enumerate().filter(|&(_, &byte)| byte == b'/');
         for (at, _) in slashes {
             let parent = RefName::from_disk(to.get(..at).unwrap_or_default());
-            if !goes(parent) && session.read(parent)?.is_some() {
+            let found = match session.read(parent) {
+                // Nothing is below a ref: where the old name is above the new one, that is a file.
+                Err(error) if error.io_kind() == Some(io::ErrorKind::NotADirectory) => None,
+                found => found?,
+            };
+            if !goes(parent) && found.is_some() {
                 return conflict(parent);
             }
         }
