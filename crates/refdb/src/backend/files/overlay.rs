@@ -14,7 +14,7 @@ use reftable::short::has_prefix;
 use super::loose::{self, Loose};
 use super::packed::Peeling;
 use super::packed_cursor::PackedCursor;
-use super::seen::see;
+use super::seen::{coming, put_in};
 use super::{Files, log};
 use crate::backend::cursor::{Cursor, Look, RefRecord, least};
 use crate::beside::BATCH;
@@ -110,10 +110,9 @@ impl Overlay {
             return Ok(found);
         }
         let view = self.files.journal.for_reading();
+        let coming = view.as_ref().map(|view| coming(&self.files, view, prefix));
         let mut refs = list(&self.files, prefix)?;
-        if let Some(view) = &view {
-            see(&self.files, view, prefix, &mut refs)?;
-        }
+        put_in(coming.unwrap_or_default(), &mut refs);
         let snapshot = self.files.packed_seen(view.as_deref())?;
         let linked = self.files.layout.is_linked();
         let tells_tags = snapshot.peeling() == Peeling::Fully;

@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::layout;
 use crate::name::{RefName, is_per_worktree};
 use crate::system::{ReadFile, Stat};
+use crate::target::Target;
 
 impl Files {
     /// Returns what a journal calls the loose ref `name`, which is the file at `path`.
@@ -149,18 +150,20 @@ impl ReadFile for Longer {
     }
 }
 
-/// Puts among loose refs what a transaction has committed that is not finished.
-pub(super) fn see(
-    files: &Files,
-    view: &View,
-    prefix: &[u8],
-    refs: &mut Vec<LooseRef>,
-) -> Result<()> {
+/// What a transaction that is committed and not finished makes of loose refs: new values, and `None`
+/// for those that go.
+pub(super) type Coming = Vec<(Vec<u8>, Option<Target>)>;
+
+/// Reads what a transaction that is committed and not finished makes of the loose refs whose names start
+/// with `prefix`. To be read before these are: what is in its place by then is found there, and what was
+/// seen once is not followed by what was before it.
+pub(super) fn coming(files: &Files, view: &View, prefix: &[u8]) -> Coming {
     let own = files.layout.worktree_dir().file_name().unwrap_or_default();
     let own = [b"worktrees/", own.as_bytes(), b"/"].concat();
+    let linked = files.layout.is_linked();
+    let mut coming = Vec::new();
     for place in view.places() {
         let Place::Ref(full) = place else { continue };
-        let linked = files.layout.is_linked();
         let name = match full.as_bytes().strip_prefix(&*own) {
             Some(rest) if linked => rest,
             _ => full.as_bytes(),
@@ -170,27 +173,30 @@ pub(super) fn see(
         if is_others || !name.starts_with(prefix) {
             continue;
         }
-        let at = refs.partition_point(|found| found.name.as_slice() < name);
-        let is_listed = refs.get(at).is_some_and(|found| found.name == name);
-        let new = match view.of_place(place) {
+        match view.of_place(place) {
             Some(Becomes::Content(path)) => {
                 let format = files.options.object_format;
-                match loose::read(files.system.as_ref(), &path, format) {
-                    Ok(Loose::Found(target)) => Some(target),
-                    // It is in its place.
-                    _ => continue,
+                let new = loose::read(files.system.as_ref(), &path, format);
+                if let Ok(Loose::Found(target)) = new {
+                    coming.push((name.to_vec(), Some(target)));
                 }
             }
-            Some(Becomes::Nothing) => None,
-            _ => continue,
-        };
-        if is_listed {
-            refs.remove(at);
-        }
-        if new.is_some() {
-            let name = name.to_vec();
-            refs.insert(at, LooseRef { name, target: new });
+            Some(Becomes::Nothing) => coming.push((name.to_vec(), None)),
+            _ => {}
         }
     }
-    Ok(())
+    coming
+}
+
+/// Puts among loose refs, which are sorted, what is coming.
+pub(super) fn put_in(coming: Coming, refs: &mut Vec<LooseRef>) {
+    for (name, target) in coming {
+        let at = refs.partition_point(|found| found.name < name);
+        if refs.get(at).is_some_and(|found| found.name == name) {
+            refs.remove(at);
+        }
+        if target.is_some() {
+            refs.insert(at, LooseRef { name, target });
+        }
+    }
 }
