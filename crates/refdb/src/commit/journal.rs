@@ -27,6 +27,7 @@ use super::owner::Owner;
 use super::place::{Place, Roots};
 use super::step::{self, How, Step};
 use super::takeover::remove_with_barrier;
+use super::watch::LOOK_EVERY;
 use super::{Holder, LockFile, LockOptions, lock_path, owner, remove_if_there, value_path};
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::{FileKind, Guard, Stat};
@@ -215,6 +216,9 @@ pub(crate) struct Found {
     pub(crate) view: Option<Arc<View>>,
     /// Why it was not finished here, if it should have been.
     pub(crate) error: Option<Error>,
+    /// Whether its process runs and has made it so lately that others may have looked before, who look
+    /// again only after a while.
+    pub(crate) is_young: bool,
 }
 
 /// Finishes the transaction that a process began and did not finish before it ended, if there is
@@ -222,8 +226,8 @@ pub(crate) struct Found {
 /// about refs, and before anything is locked.
 pub(crate) fn recover(home: &Arc<Home>) -> Found {
     look(home, false).unwrap_or_else(|error| Found {
-        view: None,
         error: Some(error),
+        ..Found::default()
     })
 }
 
@@ -247,11 +251,12 @@ fn look(home: &Arc<Home>, unseen: bool) -> Result<Found> {
     if stat.kind != FileKind::File || stat.len > LEN_MAX {
         return Err(foreign(&path, "it is no file that refdb made"));
     }
-    let mut error = None;
+    let (mut error, mut is_young) = (None, false);
     if home.trusts(&stat) {
         let guard = system.guard_file(&path);
         let guard = guard.map_err(|error| Error::io("unable to lock", &path, error))?;
         let may = unseen && !system.is_taken(&path);
+        is_young = guard.is_none() && is_made_lately(home, &stat);
         if let Some(guard) = guard.or_else(|| may.then(|| Box::new(()) as Guard)) {
             match finish(home, &path) {
                 Ok(()) => return Ok(Found::default()),
@@ -265,11 +270,25 @@ fn look(home: &Arc<Home>, unseen: bool) -> Result<Found> {
         Ok(Some(journal)) => Ok(Found {
             view: Some(Arc::new(View::of(home, journal)?)),
             error,
+            is_young,
         }),
         // It was finished meanwhile, or is not written yet.
-        Ok(None) => Ok(Found { view: None, error }),
+        Ok(None) => Ok(Found {
+            view: None,
+            error,
+            is_young,
+        }),
         Err(flaw) => Err(flaw),
     }
+}
+
+/// Returns whether a journal got its name so lately that some store has not looked since. The system
+/// dates files by a clock that is some milliseconds late.
+fn is_made_lately(home: &Home, stat: &Stat) -> bool {
+    let now_ns = i128::try_from(home.system.now().as_nanos()).unwrap_or(i128::MAX);
+    let long_ns = i128::try_from(2 * LOOK_EVERY.as_nanos()).unwrap_or(i128::MAX);
+    // What is dated later than now, by a clock that was set, is old.
+    (0..long_ns).contains(&(now_ns - stat.ctime_ns))
 }
 
 fn is_absent(error: &io::Error) -> bool {

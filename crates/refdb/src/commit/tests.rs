@@ -164,6 +164,27 @@ fn recovery_puts_in_place_what_its_transaction_wrote_and_nothing_else() {
     }
 }
 
+/// What one store reads from a journal none that looked before it was there may contradict: such a store
+/// looks again after ten milliseconds.
+#[test]
+fn what_the_living_have_just_committed_is_seen_when_everybody_has_looked() {
+    let system = repository();
+    let dies = system.process(7);
+    let (looked, late) = [(); 2].map(|()| JournalWatch::new(&home(&system))).into();
+    assert!(looked.for_reading().is_none());
+    committed(&dies).leave();
+    assert!(looked.for_reading().is_none() && late.for_reading().is_none());
+    system.sleep(Duration::from_millis(25));
+    assert!(looked.for_reading().is_some() && late.for_reading().is_some());
+    // Of the dead it is finished at once.
+    let system = repository();
+    let dies = system.process(7);
+    committed(&dies).leave();
+    dies.end();
+    assert!(JournalWatch::new(&home(&system)).for_reading().is_none());
+    assert_eq!(system.read(&at("HEAD")).unwrap(), b"first");
+}
+
 /// What is not certain is not done: the lock may be one of a process that runs.
 #[test]
 fn on_a_file_system_of_many_machines_nobody_is_dead() {

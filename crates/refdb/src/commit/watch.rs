@@ -12,7 +12,7 @@ use crate::error::Result;
 /// transaction is as good as a slow one: readers in `files` may see some of its steps, and writers
 /// do not get past its locks. Only a loss of power can take the locks and leave the journal, and
 /// whoever comes after it looks at once.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The journal of one repository, as a store of its refs sees it.
 #[derive(Debug)]
@@ -35,6 +35,10 @@ impl JournalWatch {
     /// Finishes what a process that ended left unfinished, unless that was looked for just now;
     /// returns what is left of it for readers to see. What keeps it from being finished keeps nobody
     /// from reading.
+    ///
+    /// What a process that runs has committed just now is not among it: a store that looked before would
+    /// still show the old values when another one has shown the new ones. It is seen step by step until
+    /// every store has looked.
     pub(crate) fn for_reading(&self) -> Option<Arc<View>> {
         if let Err(error) = self.look() {
             self.home.warn(&error);
@@ -60,9 +64,12 @@ impl JournalWatch {
             return Ok(());
         }
         let found = journal::recover(&self.home);
-        *self.view.lock().unwrap_or_else(PoisonError::into_inner) = found.view;
+        let view = found.view.filter(|_| !found.is_young);
+        *self.view.lock().unwrap_or_else(PoisonError::into_inner) = view;
         match found.error {
             Some(error) => Err(error),
+            // It is looked at again at once, until it is old enough or gone.
+            None if found.is_young => Ok(()),
             None => {
                 self.looked_ns.store(now_ns, Ordering::Relaxed);
                 Ok(())
