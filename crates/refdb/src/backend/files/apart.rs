@@ -97,8 +97,9 @@ impl FilesSession {
         Ok(())
     }
 
-    /// Bars the places of new refs that become files, so that no step of a journal can fail for a
-    /// directory that somebody makes there: what is committed must be finished.
+    /// Bars the places of refs that become files, new ones or packed, so that no step of a journal can
+    /// fail for a directory that somebody makes there, if only for a lock below: what is committed must
+    /// be finished.
     ///
     /// # Errors
     /// `Locked` when another ref has come to be above or below one of them since the locks were taken;
@@ -110,7 +111,7 @@ impl FilesSession {
             let Some(held) = self.held.get_mut(index) else {
                 continue;
             };
-            if held.exists || held.is_barred() || !is_shared(held.name.as_name()) {
+            if held.loose || held.is_barred() || !is_shared(held.name.as_name()) {
                 continue;
             }
             let mut barred = bar_one(held, None);

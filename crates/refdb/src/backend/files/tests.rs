@@ -509,6 +509,27 @@ fn what_came_to_be_below_a_new_ref_since_it_was_prepared_is_in_its_way() {
     assert!(!fixture.exists("refdb.journal"));
 }
 
+/// A ref that is only packed has no file that would keep others from a directory of its name: whoever
+/// locks a name below makes one, and nothing is committed that could not be finished.
+#[test]
+fn what_is_locked_below_a_packed_ref_since_it_was_prepared_is_in_its_way() {
+    let fixture = fixture();
+    fixture.write("packed-refs", &packed_refs(&[("refs/heads/a", 1)]));
+    let mut session = fixture.backend.begin().unwrap();
+    let names = [name("refs/heads/a"), name("refs/heads/main")];
+    lock(session.as_mut(), &names, true);
+    let writes = [("refs/heads/a", direct(2)), ("refs/heads/main", direct(2))];
+    session.prepare(plan(&writes, &[])).unwrap();
+    fixture.write("refs/heads/a/b.lock", "");
+    let Err(error) = session.publish() else {
+        panic!("it is in the way");
+    };
+    assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+    assert_eq!(fixture.read("refs/heads/main"), None);
+    assert_eq!(fixture.read("refs/heads/a"), Some(Target::Direct(oid(1))));
+    assert!(!fixture.exists("refdb.journal"));
+}
+
 /// Somebody is about to make the ref `refs/heads/a`, and looked for conflicts before there was one
 /// below: what is packed stays in his way as a file, and goes with the next packing.
 #[test]
