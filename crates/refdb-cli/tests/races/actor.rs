@@ -178,12 +178,13 @@ impl<'a> Actor<'a> {
                 };
                 let outcome = self.judge(&out, &mut done);
                 let (old, new) = (old.clone(), new.clone());
-                // Git has no transaction for it in files.
+                // Git has no transaction for it in files, and looks before it takes the lock in tables.
                 let is_loose = format == RefFormat::Files || self.beside_migration;
                 let act = match self.program {
                     Program::Git | Program::Planted(_) if is_loose => {
                         Act::LooseRename(old, new, outcome)
                     }
+                    Program::Git | Program::Planted(_) => Act::RenameOver(old, new, outcome),
                     _ => Act::Rename(old, new, outcome),
                 };
                 self.note(&mut done, begun, act);
