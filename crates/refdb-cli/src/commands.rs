@@ -95,6 +95,9 @@ const COMMANDS: &[Command] = &[
     },
 ];
 
+/// How often a command that reads begins again, since the refs were moved into the other format.
+const AGAIN_MAX: usize = 3;
+
 /// The commands that do something useful where there is no repository.
 const WITHOUT_REPOSITORY: &[&str] = &["check-ref-format", "completions", "man", "bench"];
 
@@ -103,37 +106,92 @@ const WITHOUT_REPOSITORY: &[&str] = &["check-ref-format", "completions", "man", 
 /// # Errors
 /// Whatever ends the command; nothing of it has been said yet.
 pub(crate) fn run(args: &[Vec<u8>]) -> Result<()> {
-    let (globals, request) = global::parse(args)?;
-    // The process ends with it: what was opened is given back at once, not piece by piece.
-    let context = ManuallyDrop::new(Context::new(globals));
-    carry_out(&context, request, args)
+    for left in (0..=AGAIN_MAX).rev() {
+        let (globals, request) = global::parse(args)?;
+        // The process ends with it: what was opened is given back at once, not piece by piece.
+        let context = ManuallyDrop::new(Context::new(globals));
+        match attempt(&context, request, args) {
+            Attempt::Moved(_) if left > 0 => {}
+            attempt => return attempt.end(),
+        }
+    }
+    Ok(())
+}
+
+/// What came of an attempt to do what the command line asks for.
+enum Attempt {
+    /// It is done, or has failed.
+    Ended(Result<()>, Output),
+    /// The refs were moved, and nothing was said yet: what only reads can begin again.
+    Moved(Failure),
+}
+
+impl Attempt {
+    fn end(self) -> Result<()> {
+        let (result, mut out) = match self {
+            Attempt::Ended(result, out) => (result, out),
+            Attempt::Moved(failure) => (Err(failure), Output::default()),
+        };
+        match result {
+            // What was printed before is still to be seen, behind the message: where both go to one
+            // place and nobody looks, the message stands before what Git has not written yet, too.
+            Err(failure) if !std::io::stdout().is_terminal() => {
+                let code = failure.report();
+                out.flush().and(Err(Failure::Exit(code)))
+            }
+            _ => result.and(out.flush()),
+        }
+    }
 }
 
 /// Does what the command line asks for.
 ///
 /// # Errors
 /// As for [`run`].
+#[cfg(feature = "fuzzing")]
 pub(crate) fn carry_out(context: &Context, request: Request, args: &[Vec<u8>]) -> Result<()> {
+    attempt(context, request, args).end()
+}
+
+fn attempt(context: &Context, request: Request, args: &[Vec<u8>]) -> Attempt {
     let mut out = Output::default();
+    let mut only_reads = false;
     let result = match request {
         Request::Version => out.put(format!("refdb version {}\n", env!("CARGO_PKG_VERSION"))),
         Request::Help => out.put(overview()),
         Request::Nothing => out.put(overview()).and(Err(Failure::Exit(1))),
         Request::Command(at) => match args.get(at..).and_then(<[_]>::split_first) {
-            Some((name, rest)) => dispatch(context, &mut out, name, rest),
+            Some((name, rest)) => {
+                only_reads = may_begin_again(name, rest);
+                dispatch(context, &mut out, name, rest)
+            }
             None => Ok(()),
         },
     };
     let result = result.map_err(|failure| context.as_seen_from_the_top(failure));
     match result {
-        // What was printed before is still to be seen, behind the message: where both go to one
-        // place and nobody looks, the message stands before what Git has not written yet, too.
-        Err(failure) if !std::io::stdout().is_terminal() => {
-            let code = failure.report();
-            out.flush().and(Err(Failure::Exit(code)))
+        Err(failure @ Failure::Moved(_)) if only_reads && out.begin_again() => {
+            Attempt::Moved(failure)
         }
-        _ => result.and(out.flush()),
+        result => Attempt::Ended(result, out),
     }
+}
+
+/// Returns whether a command does nothing but read refs: not standard input, which it would not find
+/// again.
+fn may_begin_again(name: &[u8], args: &[Vec<u8>]) -> bool {
+    let reads_input = |arg: &Vec<u8>| {
+        let may_mean = |option: &[u8]| arg.len() > 2 && option.starts_with(arg);
+        may_mean(b"--stdin")
+            || may_mean(b"--exclude-existing")
+            || arg.starts_with(b"--exclude-existing")
+    };
+    let only_reads = match name {
+        b"for-each-ref" | b"show-ref" => true,
+        b"refs" => matches!(args.first().map(Vec::as_slice), Some(b"list" | b"exists")),
+        _ => false,
+    };
+    only_reads && !args.iter().any(reads_input)
 }
 
 fn dispatch(context: &Context, out: &mut Output, name: &[u8], args: &[Vec<u8>]) -> Result<()> {

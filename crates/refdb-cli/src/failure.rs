@@ -27,6 +27,8 @@ pub(crate) enum Failure {
         /// What can be done; shown to people only, so that scripts read what Git says.
         hint: String,
     },
+    /// It cannot go on, since the refs are in another format by now: exit code 128.
+    Moved(Vec<u8>),
     /// It failed, with the exit code of its kind.
     Error {
         /// What went wrong.
@@ -82,6 +84,10 @@ impl Failure {
                     say("error", what);
                 }
                 say("fatal", place);
+                128
+            }
+            Failure::Moved(message) => {
+                say("fatal", &message);
                 128
             }
             Failure::Advised { message, hint } => {
@@ -144,6 +150,9 @@ impl Failure {
 
 impl From<refdb::Error> for Failure {
     fn from(error: refdb::Error) -> Self {
+        if error.kind() == ErrorKind::Moved {
+            return Failure::Moved(error.to_string().into_bytes());
+        }
         let (words, aside) = error.parts();
         match aside.trim_start_matches([';', ' ']) {
             "" => Failure::fatal(words),

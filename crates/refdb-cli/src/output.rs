@@ -11,9 +11,17 @@ const BUFFER_SIZE: usize = 128 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     buffer: Vec<u8>,
+    /// Whether anything was written out.
+    is_begun: bool,
 }
 
 impl Output {
+    /// Forgets what was not written out yet; returns whether that is all there was.
+    pub(crate) fn begin_again(&mut self) -> bool {
+        self.buffer.clear();
+        !self.is_begun
+    }
+
     /// Returns the buffer to append to; [`Output::line_done`] is to follow.
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
@@ -39,6 +47,7 @@ impl Output {
             return self.put(lines);
         }
         self.flush()?;
+        self.is_begun = true;
         write(lines)
     }
 
@@ -48,6 +57,7 @@ impl Output {
     /// `OutputClosed` when nobody reads, and a fatal failure for everything else.
     pub(crate) fn flush(&mut self) -> Result<()> {
         let written = write(&self.buffer);
+        self.is_begun = true;
         self.buffer.clear();
         written
     }

@@ -50,6 +50,8 @@ pub enum ErrorKind {
     Hook,
     /// The caller asked for something that makes no sense: mend the caller.
     Misuse,
+    /// The refs were moved into the other format since the repository was opened: open it again.
+    Moved,
 }
 
 /// Why an edit was refused, in Git's terms.

@@ -140,6 +140,8 @@ impl Migration<'static> {
     ) -> Self {
         // Nothing that is written here is anybody's doing but that of the entries' own committers.
         options.committer = Committer::from(Identity::default());
+        // Both formats are read, whatever the configuration says.
+        options.still_there = None;
         Migration {
             system,
             objects,

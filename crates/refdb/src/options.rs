@@ -31,6 +31,16 @@ impl std::fmt::Debug for Warn {
     }
 }
 
+/// Says whether refs are still kept where they are read; asked with whether none was found.
+#[derive(Clone)]
+pub(crate) struct StillThere(pub(crate) Arc<dyn Fn(bool) -> Result<()> + Send + Sync>);
+
+impl std::fmt::Debug for StillThere {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("StillThere")
+    }
+}
+
 /// The settings of a store.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -72,6 +82,8 @@ pub struct Options {
     /// Who is asked whether a write is to stop, for a signal perhaps: it gives its locks back then, and
     /// fails with [`ErrorKind::Interrupted`], unless it is being published already.
     pub interrupt: Interrupt,
+    /// What a reader asks who missed something, or came to its end.
+    pub(crate) still_there: Option<StillThere>,
     /// What is wrong with settings that only writing asks for, told by the first write.
     pub(crate) invalid: InvalidSettings,
     /// What is called at each step of a transaction; nothing unless a caller gives it.
@@ -102,9 +114,18 @@ impl Options {
             recovers: true,
             interrupt: Interrupt::default(),
             warn: None,
+            still_there: None,
             invalid: InvalidSettings::default(),
             hook: None,
         }
+    }
+
+    /// Looks whether the refs are still kept in the format in which they are read.
+    ///
+    /// # Errors
+    /// `Moved` if they are not: then nothing that was missed is known to be missing.
+    pub(crate) fn still_there(&self) -> Result<()> {
+        self.still_there.as_ref().map_or(Ok(()), |it| (it.0)(false))
     }
 
     /// Returns options for a store on a [simulated disk](crate::system::simulation): the committer

@@ -19,6 +19,7 @@ use crate::backend::batch::Batch;
 use crate::backend::cursor::{Cursor, RefRecord};
 use crate::beside::{BATCH, turns};
 use crate::error::{Error, Result};
+use crate::options::StillThere;
 
 /// So many refs are read before a second thread is asked to read the others: a short listing is done
 /// sooner than a thread begins.
@@ -33,6 +34,10 @@ pub struct Refs {
     // Where the last seek went, and whether nothing was read since.
     start: Vec<u8>,
     fresh: bool,
+    // Whether any ref was shown.
+    shown: bool,
+    // Asked at the end.
+    still_there: Option<StillThere>,
 }
 
 impl Refs {
@@ -43,7 +48,28 @@ impl Refs {
             prefix: Vec::new(),
             start: Vec::new(),
             fresh: true,
+            shown: false,
+            still_there: None,
         }
+    }
+
+    /// Looks at the end, and where something is wrong, whether the refs are still where they were.
+    pub(crate) fn watched(self, still_there: Option<StillThere>) -> Self {
+        Refs {
+            still_there,
+            ..self
+        }
+    }
+
+    /// Returns what came of reading, unless that is because the refs were moved.
+    fn if_still_there<T, E: From<Error>>(
+        &self,
+        read: std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        if let Some(still_there) = &self.still_there {
+            (still_there.0)(!self.shown && self.prefix.len() <= b"refs/".len())?;
+        }
+        read
     }
 
     /// Leaves out every ref whose name starts with one of `prefixes`, by jumping over the range.
@@ -62,7 +88,8 @@ impl Refs {
         self.prefix.clear();
         self.start = name.to_vec();
         self.fresh = true;
-        self.cursor.seek(name, b"")
+        let sought = self.cursor.seek(name, b"");
+        self.told(sought)
     }
 
     /// Stands before the first ref whose name starts with `prefix` (no regard for `/`), and ends
@@ -74,7 +101,16 @@ impl Refs {
         self.prefix = prefix.to_vec();
         self.start = prefix.to_vec();
         self.fresh = true;
-        self.cursor.seek(prefix, prefix)
+        let sought = self.cursor.seek(prefix, prefix);
+        self.told(sought)
+    }
+
+    /// Returns what was told of the files, if it is not that the refs were moved.
+    fn told<T>(&self, told: Result<T>) -> Result<T> {
+        match told {
+            Ok(told) => Ok(told),
+            Err(error) => self.if_still_there(Err(error)),
+        }
     }
 
     /// Returns the next ref, borrowed from the cursor; `None` at the end.
@@ -86,7 +122,11 @@ impl Refs {
         reason = "records borrow from the cursor"
     )]
     pub fn next(&mut self) -> Result<Option<RefRecord<'_>>> {
-        Ok(self.advance()?.then(|| self.cursor.record()))
+        let more = match self.advance() {
+            Ok(true) => true,
+            ended => self.if_still_there(ended)?,
+        };
+        Ok(more.then(|| self.cursor.record()))
     }
 
     /// Moves to the next ref; returns whether there is one.
@@ -94,7 +134,10 @@ impl Refs {
         self.fresh = false;
         while self.cursor.advance()? {
             match self.exclusion() {
-                None => return Ok(true),
+                None => {
+                    self.shown = true;
+                    return Ok(true);
+                }
                 Some(prefix) => match successor(prefix) {
                     Some(end) if end.starts_with(&self.prefix) => {
                         self.cursor.seek(&end, &self.prefix)?;
@@ -115,16 +158,25 @@ impl Refs {
     /// The first one of `each`; `Corrupt` or `Io` for the files.
     pub fn each<E: From<Error>>(
         &mut self,
+        each: impl FnMut(RefRecord<'_>) -> std::result::Result<bool, E>,
+    ) -> std::result::Result<bool, E> {
+        let read = self.each_read(each);
+        self.if_still_there(read)
+    }
+
+    fn each_read<E: From<Error>>(
+        &mut self,
         mut each: impl FnMut(RefRecord<'_>) -> std::result::Result<bool, E>,
     ) -> std::result::Result<bool, E> {
         let start = if self.is_worth_halving() {
             self.start.clone()
         } else {
             for _ in 0..READ_ALONE_MAX {
-                match self.next()? {
-                    None => return Ok(true),
-                    Some(record) if !each(record)? => return Ok(false),
-                    Some(_) => {}
+                if !self.advance()? {
+                    return Ok(true);
+                }
+                if !each(self.cursor.record())? {
+                    return Ok(false);
                 }
             }
             behind(self.cursor.name().as_bytes())
@@ -184,6 +236,18 @@ impl Refs {
     /// The first one of `take`. What is wrong with the files is told by [`Part::each`], or here where a
     /// maker did not read its part to the end.
     pub fn by_parts<T: Send, M, E: From<Error>>(
+        &mut self,
+        maker: impl Fn() -> M + Sync,
+        take: impl FnMut(T) -> std::result::Result<bool, E>,
+    ) -> std::result::Result<bool, E>
+    where
+        M: FnMut(&mut Part<'_>) -> T,
+    {
+        let read = self.parts_read(maker, take);
+        self.if_still_there(read)
+    }
+
+    fn parts_read<T: Send, M, E: From<Error>>(
         &mut self,
         maker: impl Fn() -> M + Sync,
         mut take: impl FnMut(T) -> std::result::Result<bool, E>,
@@ -285,6 +349,8 @@ impl Refs {
             prefix: self.prefix.clone(),
             start: self.start.clone(),
             fresh: self.fresh,
+            shown: self.shown,
+            still_there: None,
         })
     }
 
@@ -363,6 +429,7 @@ impl<'r> Part<'r> {
             cursor,
             excluded,
             prefix,
+            shown,
             ..
         } = &mut *self.refs;
         while self.more && self.left > 0 {
@@ -376,6 +443,7 @@ impl<'r> Part<'r> {
                     return false;
                 }
                 self.left -= 1;
+                *shown = true;
                 failed = each(record).err();
                 failed.is_none() && self.left > 0
             });

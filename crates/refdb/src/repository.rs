@@ -23,6 +23,7 @@ mod format;
 mod history;
 mod hooks;
 mod identity;
+mod moved;
 mod open;
 mod ownership;
 mod paths;

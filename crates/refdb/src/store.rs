@@ -18,6 +18,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::backend::cursor::Cursor;
 use crate::backend::files::pseudoref;
 use crate::backend::{Backend, LogChange, LogOrder, OptimizeOptions, Ref, RefFormat};
 use crate::error::Result;
@@ -140,8 +141,17 @@ impl Store {
             Some(dir) if is_pseudoref(name.as_bytes()) => {
                 pseudoref(self.system.as_ref(), dir, name, self.options.object_format)
             }
-            _ => self.backend.read(name),
+            _ => match self.backend.read(name) {
+                Ok(Some(found)) if !is_of_tables(&found) => Ok(Some(found)),
+                missed => self.if_still_there(missed),
+            },
         }
+    }
+
+    /// Returns what a reader came to who missed something, unless that is because the refs were moved.
+    fn if_still_there<T>(&self, missed: Result<T>) -> Result<T> {
+        self.options.still_there()?;
+        missed
     }
 
     /// Follows symrefs to an object; `None` if the name, or one that it leads to, does not exist,
@@ -161,7 +171,14 @@ impl Store {
     /// # Errors
     /// `Corrupt` or `Io` for the files.
     pub fn refs(&self) -> Result<Refs> {
-        Ok(Refs::over(self.backend.cursor()?))
+        self.over(self.backend.cursor())
+    }
+
+    fn over(&self, cursor: Result<Box<dyn Cursor>>) -> Result<Refs> {
+        match cursor {
+            Ok(cursor) => Ok(Refs::over(cursor).watched(self.options.still_there.clone())),
+            Err(error) => self.if_still_there(Err(error)),
+        }
     }
 
     /// Makes a cursor over refs among which are all that lead to one of `oids`, if none of these is
@@ -171,7 +188,7 @@ impl Store {
     /// # Errors
     /// `Corrupt` or `Io` for the files.
     pub fn refs_of_objects(&self, oids: &[ObjectId]) -> Result<Refs> {
-        Ok(Refs::over(self.backend.refs_of_objects(oids, true)?))
+        self.over(self.backend.refs_of_objects(oids, true))
     }
 
     /// Begins a transaction. Nothing is read or locked before it is prepared.
@@ -203,7 +220,10 @@ impl Store {
     /// # Errors
     /// `Corrupt` or `Io` for the files.
     pub fn log_exists(&self, name: RefName<'_>) -> Result<bool> {
-        self.backend.log_exists(name)
+        match self.backend.log_exists(name) {
+            Ok(true) => Ok(true),
+            missed => self.if_still_there(missed),
+        }
     }
 
     /// Reads a reflog; `None` if there is none.
@@ -230,7 +250,10 @@ impl Store {
         order: LogOrder,
         mut each: impl FnMut(LogEntry) -> Result<bool>,
     ) -> Result<bool> {
-        self.backend.for_each_log_entry(name, order, &mut each)
+        match self.backend.for_each_log_entry(name, order, &mut each) {
+            Ok(true) => Ok(true),
+            missed => self.if_still_there(missed),
+        }
     }
 
     /// Returns the names that have a reflog, in the order in which Git lists them: by bytes
@@ -239,7 +262,7 @@ impl Store {
     /// # Errors
     /// `Corrupt` or `Io` for the files.
     pub fn log_names(&self) -> Result<Vec<RefNameBuf>> {
-        self.backend.log_names()
+        self.if_still_there(self.backend.log_names())
     }
 
     /// Rewrites a reflog under the lock of its ref: an entry stays if `keep`, which is asked about
@@ -319,7 +342,7 @@ impl Store {
     /// # Errors
     /// `Corrupt` or `Io` for the files.
     pub fn refs_by_oid(&self, oid: ObjectId) -> Result<Vec<(RefNameBuf, Ref)>> {
-        let mut refs = Refs::over(self.backend.refs_of_objects(&[oid], false)?);
+        let mut refs = self.over(self.backend.refs_of_objects(&[oid], false))?;
         let mut found = Vec::new();
         while let Some(record) = refs.next()? {
             if record.target.oid() == Some(oid) || record.peeled == Some(oid) {
@@ -351,6 +374,12 @@ impl Store {
             warn: optimize.warn,
         })
     }
+}
+
+/// Returns whether a ref is what stands in the place of HEAD where refs are tables.
+fn is_of_tables(found: &Ref) -> bool {
+    let target = found.target.symbolic();
+    target.is_some_and(|target| target.as_bytes() == b"refs/heads/.invalid")
 }
 
 /// What [`Store::optimize`] shall do.

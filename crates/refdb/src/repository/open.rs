@@ -11,6 +11,7 @@ use super::discover::{Found, Location, Search};
 use super::environment::Environment;
 use super::format::Format;
 use super::hooks::{Hooks, Notice, Programs};
+use super::moved::Watched;
 use super::paths::{self, absolute};
 use super::view::Setting;
 use super::{Repository, identity, ownership, refused, replace, settings};
@@ -264,6 +265,7 @@ impl OpenOptions {
             common_dir,
             found,
         } = location;
+        let config_stat = Watched::stat(system, &common_dir);
         let local = LocalFile::read(system, &common_dir.join("config"))?;
         let mut format = Format::read(&local.own_values(), &common_dir, &self.environment)?;
         let worktree_file = format
@@ -337,6 +339,16 @@ impl OpenOptions {
         )?;
         options.recovers = recovers;
         options.interrupt = self.interrupt.clone();
+        if format.refs_dir.is_none() {
+            let watched = Watched {
+                system: Arc::clone(&self.system),
+                environment: self.environment.clone(),
+                common_dir: common_dir.clone(),
+                stat: config_stat,
+                refs: format.refs,
+            };
+            options.still_there = Some(watched.still_there());
+        }
         let config = Arc::new(config);
         options.committer = {
             let (system, config) = (Arc::clone(&self.system), Arc::clone(&config));

@@ -21,7 +21,7 @@ use crate::commit::{
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
-use crate::options::{LockTimeout, Options, SharedRepository};
+use crate::options::{LockTimeout, Options, SharedRepository, StillThere};
 use crate::system::{Bytes, ReadFile, Stat, System, WriteFile, bytes_to_path};
 
 /// How many tables a list may name; Git keeps a few dozen at most.
@@ -147,6 +147,7 @@ pub(super) struct LocalTables {
     fsync: bool,
     shared: SharedRepository,
     pid_file: bool,
+    still_there: Option<StillThere>,
 }
 
 impl LocalTables {
@@ -171,6 +172,7 @@ impl LocalTables {
             fsync: options.fsync,
             shared: options.shared_repository,
             pid_file: options.lockfile_pid,
+            still_there: options.still_there.clone(),
         }
     }
 
@@ -251,6 +253,9 @@ impl LocalTables {
         let mut lost = None;
         for pause_ms in [0, 1, 4, 16, 64, 128] {
             self.system.sleep(Duration::from_millis(pause_ms));
+            if let Some(still_there) = &self.still_there {
+                (still_there.0)(true)?;
+            }
             lost = None;
             if self.files()?.is_empty() {
                 lost = match self.may_be_missing {
