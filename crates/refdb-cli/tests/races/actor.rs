@@ -120,10 +120,13 @@ const CONTENTION: [&str; 9] = [
 ];
 
 /// What fails besides because the format changes.
-const MIGRATION: [&str; 4] = [
+const MIGRATION: [&str; 6] = [
     "repository already uses '",
     "another migration of this repository is running",
     "the format of the refs was changed by another process",
+    "the refs were migrated to another format",
+    // They are put away with the old store.
+    "a lock of this transaction was removed by somebody else",
     // The old store has gone.
     "tables.list': No such file or directory",
 ];

@@ -53,7 +53,7 @@ use crate::name::{RefName, RefNameBuf, is_path};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::options::Options;
 use crate::reflog::LogEntry;
-use crate::system::{System, bytes_to_path};
+use crate::system::{FileKind, System, bytes_to_path};
 use crate::target::Target;
 pub(crate) use log::parse as parse_log_line;
 use loose::Loose;
@@ -61,6 +61,7 @@ pub(crate) use loose::{parse as parse_loose, read_symlink as read_loose_link};
 pub(crate) use overlay::{LINKED_MAX, TOO_MANY_LINKED};
 pub(crate) use packed::HEADER as PACKED_HEADER;
 use packed::PackedRefs;
+use rewrite::PackedLock;
 
 /// Refs in the `files` format.
 #[derive(Debug)]
@@ -120,6 +121,36 @@ impl Files {
     /// Returns who takes the locks of a new transaction.
     fn holder(&self) -> Holder {
         Holder::new(&self.home)
+    }
+
+    /// Takes `packed-refs.lock`.
+    ///
+    /// # Errors
+    /// As for [`PackedLock::acquire`] and [`Files::assert_not_migrated`].
+    fn lock_packed(&self, holder: &Holder) -> Result<PackedLock> {
+        let lock = PackedLock::acquire(&self.system, holder, &self.packed, &self.options)?;
+        // A migration gives the lock back when it is over, to whoever waited for it.
+        self.assert_not_migrated()?;
+        Ok(lock)
+    }
+
+    /// Fails if the refs are in the other format by now. Where locks of this one can be had that is over,
+    /// and `refs/heads` is a file.
+    ///
+    /// # Errors
+    /// `Moved`.
+    fn assert_not_migrated(&self) -> Result<()> {
+        let path = self.layout.common_dir().join("refs/heads");
+        match self.system.lstat(&path) {
+            Ok(stat) if stat.kind == FileKind::File => Err(Error::new(
+                ErrorKind::Moved,
+                format!(
+                    "'{}' is a file: the refs were migrated to another format; try again",
+                    path.display()
+                ),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Returns how locks of refs are taken.

@@ -48,7 +48,7 @@ impl Watched {
     }
 
     fn check(&self, known: &Mutex<Option<Stat>>, is_empty: bool) -> Result<()> {
-        self.check_config(known)?;
+        self.check_config(known, is_empty)?;
         if !is_empty || self.refs != RefFormat::Files {
             return Ok(());
         }
@@ -57,7 +57,7 @@ impl Watched {
                 return Ok(());
             }
             self.system.sleep(Duration::from_millis(pause));
-            self.check_config(known)?;
+            self.check_config(known, is_empty)?;
         }
         match self.has_head_of_tables() {
             true => Err(Error::corrupt(
@@ -70,20 +70,24 @@ impl Watched {
         }
     }
 
-    fn check_config(&self, known: &Mutex<Option<Stat>>) -> Result<()> {
+    /// Looks whether the format is the same as before. Where nothing was found, a configuration that was
+    /// changed may have been so twice: there, and back.
+    fn check_config(&self, known: &Mutex<Option<Stat>>, is_empty: bool) -> Result<()> {
         let now = Watched::stat(self.system.as_ref(), &self.common_dir);
         if *known.lock().unwrap_or_else(PoisonError::into_inner) == now {
             return Ok(());
         }
         let local = LocalFile::read(self.system.as_ref(), &self.common_dir.join("config"))?;
         let format = Format::read(&local.own_values(), &self.common_dir, &self.environment)?;
-        if format.refs != self.refs {
+        if format.refs == self.refs {
+            *known.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        }
+        if format.refs != self.refs || is_empty {
             return Err(Error::new(
                 ErrorKind::Moved,
                 "the format of the refs was changed by another process; try again",
             ));
         }
-        *known.lock().unwrap_or_else(PoisonError::into_inner) = now;
         Ok(())
     }
 

@@ -16,11 +16,10 @@ use super::session::{FilesSession, Held};
 use crate::backend::Refusal;
 use crate::beside::{HALVES_MIN, both};
 use crate::commit::{LockFile, LockOptions};
-use crate::error::{Error, ErrorKind, Reason, Result};
+use crate::error::{Error, Reason, Result};
 use crate::layout::Place;
 use crate::name::RefName;
 use crate::options::LockTimeout;
-use crate::system::FileKind;
 
 /// How often directories that vanish are created again.
 const ATTEMPTS: usize = 3;
@@ -315,26 +314,18 @@ impl FilesSession {
     }
 
     /// Fails if the refs were migrated after this process had looked which format they have: what it
-    /// writes would be read by nobody. Where its locks could be taken that is over, and `refs/heads`
-    /// is a file; who has a lock below it has found a directory.
+    /// writes would be read by nobody. Whoever has a lock of a branch, and waited for no other one, has
+    /// found its directory.
     pub(super) fn assert_not_migrated(&self) -> Result<()> {
-        let is_below = |held: &Held| {
-            let is_branch = held.name.as_bytes().starts_with(b"refs/heads/");
-            is_branch && held.lock.is_some() && held.place == Place::Common
-        };
-        if self.held.first().is_some_and(is_below) {
-            return Ok(());
-        }
-        let path = self.files.layout.common_dir().join("refs/heads");
-        match self.files.system.lstat(&path) {
-            Ok(stat) if stat.kind == FileKind::File => Err(Error::new(
-                ErrorKind::Locked,
-                format!(
-                    "'{}' is a file: the refs were migrated to another format; try again",
-                    path.display()
-                ),
-            )),
-            _ => Ok(()),
+        match self.held.as_slice() {
+            [held]
+                if held.name.as_bytes().starts_with(b"refs/heads/")
+                    && held.lock.is_some()
+                    && held.place == Place::Common =>
+            {
+                Ok(())
+            }
+            _ => self.files.assert_not_migrated(),
         }
     }
 

@@ -12,7 +12,7 @@ use super::Files;
 use super::directories::EmptyDirs;
 use super::loose::{self, Loose};
 use super::overlay::{self, LooseRef};
-use super::rewrite::{PackedEdit, PackedLock, PackedValue};
+use super::rewrite::{PackedEdit, PackedValue};
 use crate::backend::OptimizeOptions;
 use crate::commit::{Holder, LockFile, LockOptions, sweep, take_over};
 use crate::error::{Error, ErrorKind, Result};
@@ -34,7 +34,7 @@ pub(super) fn optimize(files: &Files, options: &OptimizeOptions<'_>) -> Result<(
     }
     sweep_locks(files)?;
     let holder = files.holder();
-    let mut lock = PackedLock::acquire(&files.system, &holder, &files.packed, &files.options)?;
+    let mut lock = files.lock_packed(&holder)?;
     if files.options.quarantined {
         return Err(Error::new(
             ErrorKind::Misuse,

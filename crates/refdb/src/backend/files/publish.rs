@@ -194,8 +194,7 @@ impl FilesSession {
     /// Takes `packed-refs.lock`, and writes a new file if the plan changes what is packed.
     fn rewrite_packed(&mut self, writes: &[Assigned<'_>], batch: bool) -> Result<()> {
         let files = &self.files;
-        let mut lock =
-            PackedLock::acquire(&files.system, &self.holder, &files.packed, &files.options)?;
+        let mut lock = files.lock_packed(&self.holder)?;
         let old = files.packed.snapshot()?;
         let mut packed = Forwards::over(&old);
         let mut edits = Vec::new();

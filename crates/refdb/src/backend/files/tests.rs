@@ -530,6 +530,34 @@ fn what_is_locked_below_a_packed_ref_since_it_was_prepared_is_in_its_way() {
     assert!(!fixture.exists("refdb.journal"));
 }
 
+/// Whoever waited for `packed-refs.lock` until a migration gave it back writes nothing that nobody would
+/// read.
+#[test]
+fn nothing_is_packed_when_the_refs_are_in_the_other_format() {
+    let fixture = fixture();
+    let packed = packed_refs(&[("refs/heads/a", 1)]);
+    fixture.write("packed-refs", &packed);
+    let mut session = fixture.backend.begin().unwrap();
+    lock(session.as_mut(), &[name("refs/heads/a")], true);
+    fs::rename(fixture.dir.path().join("refs"), fixture.dir.path().join("old")).unwrap();
+    fixture.write("refs/heads", "");
+    let writes = [("refs/heads/a", NewValue::Deleted)];
+    let error = session.prepare(plan(&writes, &[])).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Moved, "{error}");
+    drop(session);
+    let (include, warn, objects) = (|_: RefName<'_>| true, |_| {}, NoObjects);
+    let error = fixture.backend.optimize(&OptimizeOptions {
+        auto: false,
+        prune: true,
+        include: &include,
+        objects: &objects,
+        warn: &warn,
+    });
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Moved);
+    let content = fs::read_to_string(fixture.dir.path().join("packed-refs"));
+    assert_eq!(content.unwrap(), packed);
+}
+
 /// Somebody is about to make the ref `refs/heads/a`, and looked for conflicts before there was one
 /// below: what is packed stays in his way as a file, and goes with the next packing.
 #[test]
