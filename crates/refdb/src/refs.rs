@@ -34,7 +34,7 @@ pub struct Refs {
     // Where the last seek went, and whether nothing was read since.
     start: Vec<u8>,
     fresh: bool,
-    // Whether any ref was shown.
+    // Whether any ref was shown that is not broken: the stub in the place of branches looks so.
     shown: bool,
     // Asked at the end.
     still_there: Option<StillThere>,
@@ -135,7 +135,7 @@ impl Refs {
         while self.cursor.advance()? {
             match self.exclusion() {
                 None => {
-                    self.shown = true;
+                    self.shown = self.shown || !self.cursor.record().broken;
                     return Ok(true);
                 }
                 Some(prefix) => match successor(prefix) {
@@ -443,7 +443,7 @@ impl<'r> Part<'r> {
                     return false;
                 }
                 self.left -= 1;
-                *shown = true;
+                *shown |= !record.broken;
                 failed = each(record).err();
                 failed.is_none() && self.left > 0
             });

@@ -539,7 +539,11 @@ fn nothing_is_packed_when_the_refs_are_in_the_other_format() {
     fixture.write("packed-refs", &packed);
     let mut session = fixture.backend.begin().unwrap();
     lock(session.as_mut(), &[name("refs/heads/a")], true);
-    fs::rename(fixture.dir.path().join("refs"), fixture.dir.path().join("old")).unwrap();
+    fs::rename(
+        fixture.dir.path().join("refs"),
+        fixture.dir.path().join("old"),
+    )
+    .unwrap();
     fixture.write("refs/heads", "");
     let writes = [("refs/heads/a", NewValue::Deleted)];
     let error = session.prepare(plan(&writes, &[])).unwrap_err();
