@@ -90,23 +90,32 @@ impl FilesSession {
             timeout: LockTimeout::from_millis(0),
             ..files.lock_options()
         };
-        let mut lock = LockFile::acquire(&self.holder, &path, options).map_err(|error| {
-            let message = describe_refusal(files.system.as_ref(), &path, &error);
-            Error::new(ErrorKind::Locked, message).with_source(error)
-        })?;
+        let mut lock = match LockFile::acquire(&self.holder, &path, options) {
+            Ok(lock) => lock,
+            // It went with its directory: whoever removes a reflog alone holds no lock of the ref.
+            Err(error) if log::is_blocked(&error) => return Ok(false),
+            Err(error) => {
+                let message = describe_refusal(files.system.as_ref(), &path, &error);
+                return Err(Error::new(ErrorKind::Locked, message).with_source(error));
+            }
+        };
         let failed = |lock: &LockFile, error| Error::io("cannot write", lock.path(), error);
         let mut kept: Vec<u8> = Vec::new();
-        files.for_each_log_line(name, LogOrder::OldestFirst, &mut |line, entry| {
-            if let Fate::Keep { old } = judge(&entry)? {
-                log::push_kept(&mut kept, old, line, &entry);
-            }
-            if kept.len() >= CHUNK_LEN {
-                lock.write_all(&kept)
-                    .map_err(|error| failed(&lock, error))?;
-                kept.clear();
-            }
-            Ok(true)
-        })?;
+        let is_there =
+            files.for_each_log_line(name, LogOrder::OldestFirst, &mut |line, entry| {
+                if let Fate::Keep { old } = judge(&entry)? {
+                    log::push_kept(&mut kept, old, line, &entry);
+                }
+                if kept.len() >= CHUNK_LEN {
+                    lock.write_all(&kept)
+                        .map_err(|error| failed(&lock, error))?;
+                    kept.clear();
+                }
+                Ok(true)
+            })?;
+        if !is_there {
+            return Ok(false);
+        }
         let mut written = lock.write_all(&kept);
         if files.options.fsync {
             written = written.and_then(|()| lock.sync());
