@@ -228,6 +228,16 @@ for_every_format! {
             let message = refused.expect_err("refused").to_string();
             assert!(message.starts_with(why), "{message}");
         }
+        let store = repository.store();
+        for (to, why) in [
+            ("refs/heads/deep/one", "reference already exists: 'refs/heads/deep/one'"),
+            ("refs/heads/sym", "reference already exists: 'refs/heads/sym'"),
+            ("refs/heads/deep", "'refs/heads/deep/one' exists; cannot create 'refs/heads/deep'"),
+        ] {
+            let refused = store.rename_to_new(name("refs/heads/main"), name(to), b"m");
+            let message = refused.expect_err("refused").to_string();
+            assert!(message.starts_with(why), "{message}");
+        }
         assert_eq!(before.difference(&repo.state()), "");
     }
 }

@@ -306,7 +306,20 @@ impl Store {
     /// of the new name; `Locked` when another process changes one of the refs; `Corrupt` or `Io`
     /// for the files.
     pub fn rename(&self, from: RefName<'_>, to: RefName<'_>, message: &[u8]) -> Result<Outcome> {
-        self.carry(from, to, message, false)
+        self.carry(from, to, message, false, true)
+    }
+
+    /// As [`Store::rename`], to a name that no ref has: that is asked under its lock.
+    ///
+    /// # Errors
+    /// As for [`Store::rename`], and `Misuse` when there is a ref of that name.
+    pub fn rename_to_new(
+        &self,
+        from: RefName<'_>,
+        to: RefName<'_>,
+        message: &[u8],
+    ) -> Result<Outcome> {
+        self.carry(from, to, message, false, false)
     }
 
     /// Copies a ref and its reflog to another name, as [`Store::rename`] gives it another one.
@@ -314,7 +327,7 @@ impl Store {
     /// # Errors
     /// As for [`Store::rename`].
     pub fn copy(&self, from: RefName<'_>, to: RefName<'_>, message: &[u8]) -> Result<Outcome> {
-        self.carry(from, to, message, true)
+        self.carry(from, to, message, true, true)
     }
 
     fn carry(
@@ -323,6 +336,7 @@ impl Store {
         to: RefName<'_>,
         message: &[u8],
         copies: bool,
+        replaces: bool,
     ) -> Result<Outcome> {
         let (backend, system) = (self.backend.as_ref(), self.system.as_ref());
         let rename = Rename {
@@ -330,6 +344,7 @@ impl Store {
             to,
             message,
             copies,
+            replaces,
         };
         transaction::rename::rename(backend, &self.options, system, rename)
     }

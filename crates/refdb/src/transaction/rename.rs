@@ -15,6 +15,7 @@ use crate::name::RefName;
 use crate::oid::ObjectId;
 use crate::options::Options;
 use crate::reflog::normalize_message;
+use crate::resolve::{End, follow};
 use crate::system::System;
 use crate::target::Target;
 
@@ -31,6 +32,8 @@ pub(crate) struct Rename<'a> {
     pub(crate) message: &'a [u8],
     /// Whether the old ref stays.
     pub(crate) copies: bool,
+    /// Whether another ref may have the new name, and is replaced.
+    pub(crate) replaces: bool,
 }
 
 /// Carries a renaming out.
@@ -149,6 +152,12 @@ impl Rename<'_> {
                     let message = format!("cannot lock ref '{name}': {}", refusal.message);
                     return Err(Error::new(ErrorKind::Locked, message));
                 }
+                Locked::Found(found)
+                    if *name == self.to && !self.may_replace(backend, &found)? =>
+                {
+                    let message = format!("reference already exists: '{}'", self.to);
+                    return Err(Error::new(ErrorKind::Misuse, message));
+                }
                 Locked::Found(found) if *name == self.from => old = Some(found),
                 Locked::Found(found) if *name == head && is_concerned(&found.target) => {
                     via_head = true;
@@ -164,6 +173,18 @@ impl Rename<'_> {
             )
         })?;
         Ok((old, via_head))
+    }
+
+    /// Returns whether the ref that has the new name may go: a symref that leads nowhere is none.
+    fn may_replace(&self, backend: &dyn Backend, found: &Ref) -> Result<bool> {
+        Ok(match found.target.symbolic() {
+            _ if self.replaces => true,
+            None => false,
+            Some(target) => {
+                let end = follow(target, |name| backend.read(name))?;
+                !matches!(end, End::Object { .. })
+            }
+        })
     }
 
     /// Refuses a new name that cannot be beside another ref.

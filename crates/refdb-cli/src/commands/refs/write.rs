@@ -130,7 +130,7 @@ pub(super) fn rename(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> 
         return Err(quoting("reference already exists", new));
     }
     let message = settings.message.unwrap_or_default();
-    let outcome = store.rename(from, to, &message);
+    let outcome = store.rename_to_new(from, to, &message);
     tell_afterwards(&outcome.map_err(|error| Failure::error(error.to_string(), 1))?);
     Ok(())
 }
