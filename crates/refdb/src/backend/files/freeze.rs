@@ -56,6 +56,17 @@ pub(super) struct FrozenFiles {
     left: bool,
 }
 
+/// What came of putting a link where a directory would be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Barred {
+    /// It is there.
+    Done,
+    /// Something else is there, or was.
+    Not,
+    /// The directory above is not there.
+    NoPlace,
+}
+
 /// A link in the place of a directory.
 struct Barrier {
     path: PathBuf,
@@ -128,20 +139,24 @@ impl FrozenFiles {
         Ok(true)
     }
 
-    /// Keeps writers out of everything below a directory.
-    fn dir(&mut self, dir: &[u8]) -> Result<()> {
+    /// Keeps writers out of everything below a directory; returns whether it has a place: if not, the
+    /// directory above it went, and is to be looked at again.
+    fn dir(&mut self, dir: &[u8]) -> Result<bool> {
         let path = self.base().join(bytes_to_path(dir));
         for _ in 0..ATTEMPTS {
             let entries = match self.entries(&path)? {
                 Some(entries) if entries.is_empty() && dir != b"refs" => {
-                    if self.replace(&path)? {
-                        return Ok(());
+                    if self.replace(&path)? == Barred::Done {
+                        return Ok(true);
                     }
                     continue;
                 }
                 Some(entries) => entries,
-                None if self.bar(&path, false)? => return Ok(()),
-                None => continue,
+                None => match self.bar(&path, false)? {
+                    Barred::Done => return Ok(true),
+                    Barred::Not => continue,
+                    Barred::NoPlace => return Ok(false),
+                },
             };
             let mut changed = false;
             let (packed_names, mut dirs) = self.packed_in(dir)?;
@@ -159,7 +174,7 @@ impl FrozenFiles {
             dirs.sort();
             dirs.dedup();
             for child in dirs {
-                self.dir(&child)?;
+                changed |= !self.dir(&child)?;
             }
             for name in names {
                 if !self.is_barred(&name) {
@@ -167,7 +182,7 @@ impl FrozenFiles {
                 }
             }
             if !changed {
-                return Ok(());
+                return Ok(true);
             }
         }
         let message = format!(
@@ -183,17 +198,17 @@ impl FrozenFiles {
     }
 
     /// Replaces an empty directory by a link that leads nowhere; returns whether that came off.
-    fn replace(&mut self, path: &Path) -> Result<bool> {
+    fn replace(&mut self, path: &Path) -> Result<Barred> {
         match self.files.system.remove_dir(path) {
             Ok(()) => self.bar(path, true),
-            Err(error) if super::log::is_absent(&error) => Ok(false),
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
+            Err(error) if super::log::is_absent(&error) => Ok(Barred::Not),
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(Barred::Not),
             Err(error) => Err(Error::io("unable to remove", path, error)),
         }
     }
 
     /// Puts a link that leads nowhere where no directory is; returns whether that came off.
-    fn bar(&mut self, path: &Path, was_directory: bool) -> Result<bool> {
+    fn bar(&mut self, path: &Path, was_directory: bool) -> Result<Barred> {
         match self.files.system.symlink(Path::new(BARRIER), path) {
             Ok(()) => {
                 self.barriers.push(Barrier {
@@ -201,18 +216,18 @@ impl FrozenFiles {
                     was_directory,
                 });
                 self.barred.insert(path.to_owned());
-                Ok(true)
+                Ok(Barred::Done)
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let text = self.files.system.read_link(path);
                 if text.is_ok_and(|text| text == Path::new(BARRIER)) {
-                    return Ok(true);
+                    return Ok(Barred::Done);
                 }
                 // A transaction has locked the directory for the time that it takes.
                 self.locks.pass(self.files.system.as_ref(), path)?;
-                Ok(false)
+                Ok(Barred::Not)
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) if super::log::is_absent(&error) => Ok(Barred::NoPlace),
             Err(error) => Err(Error::io("unable to create", path, error)),
         }
     }
