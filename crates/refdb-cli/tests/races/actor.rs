@@ -107,7 +107,7 @@ const REFUSALS: [&str; 10] = [
 /// What fails because somebody else is at it. A directory for a name below, or a reflog of it, may
 /// come between check and renaming, since no lock of one name is one of the other; then nothing
 /// has changed.
-const CONTENTION: [&str; 9] = [
+const CONTENTION: [&str; 11] = [
     "File exists",
     "a non-empty directory",
     "unable to create directory",
@@ -117,6 +117,8 @@ const CONTENTION: [&str; 9] = [
     "Is a directory",
     "non-directory in the way",
     "there are still logs under",
+    "unable to append to '",
+    "unable to move the reflog to '",
 ];
 
 /// What fails besides because the format changes.
