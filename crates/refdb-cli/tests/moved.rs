@@ -1,5 +1,7 @@
 //! The refs are moved into the other format while somebody reads them: he sees all of them, or is told.
 
+#![allow(clippy::print_stderr, reason = "says what Git did")]
+
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
