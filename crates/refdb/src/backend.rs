@@ -192,6 +192,15 @@ pub(crate) trait Session {
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()>;
 
+    /// Locks a name of which nothing is asked, since the ref that is below it and in its way goes. Does
+    /// nothing where one lock is that of all names.
+    ///
+    /// # Errors
+    /// `Locked`.
+    fn lock_above(&mut self, _name: RefName<'_>) -> Result<()> {
+        Ok(())
+    }
+
     /// Allows locks on whole directories, which keep others from new names in them, too: what is
     /// locked is published at once, and no symref is among it.
     fn lock_directories(&mut self) {}

@@ -127,9 +127,10 @@ impl Rename<'_> {
     fn lock(&self, backend: &dyn Backend, session: &mut dyn Session) -> Result<(Ref, bool)> {
         let head = RefName::from_disk(b"HEAD");
         let mut names = vec![self.from];
-        // A lock of the name that is below the other one can have no place. It needs none: there
-        // can be no such ref as long as the other one is there.
-        if !is_below(self.from, self.to) && !is_below(self.to, self.from) {
+        // A lock of a new name below the old one can have no place. It needs none: there can be no such
+        // ref as long as the old one is there.
+        let gives_way = is_below(self.from, self.to);
+        if !gives_way && !is_below(self.to, self.from) {
             names.push(self.to);
         }
         let is_concerned = |target: &Target| !self.copies && target.symbolic() == Some(self.from);
@@ -141,7 +142,20 @@ impl Rename<'_> {
         let mut old = None;
         let mut via_head = false;
         let mut answers = Vec::new();
-        session.lock(&names, true, &mut |at, locked| answers.push((at, locked)))?;
+        let before = match gives_way {
+            true => names.partition_point(|name| *name < self.to),
+            false => 0,
+        };
+        let (first, rest) = names.split_at(before);
+        if !first.is_empty() {
+            session.lock(first, true, &mut |at, locked| answers.push((at, locked)))?;
+        }
+        if gives_way {
+            session.lock_above(self.to)?;
+        }
+        session.lock(rest, true, &mut |at, locked| {
+            answers.push((before + at, locked))
+        })?;
         for (at, locked) in answers {
             let Some(name) = names.get(at) else { continue };
             match locked {

@@ -26,6 +26,7 @@ use crate::name::{RefName, is_per_worktree};
 use crate::system::{FileKind, bytes_to_path};
 
 impl FilesSession {
+    /// Returns whether nothing is below a directory but what this session has locked.
     pub(super) fn only_own_locks(&self, dir: &Path) -> bool {
         let Ok(entries) = self.files.system.read_dir(dir) else {
             return false;
@@ -33,15 +34,31 @@ impl FilesSession {
         entries.iter().all(|entry| {
             let path = dir.join(bytes_to_path(&entry.name));
             let is_own = |held: &Held| {
-                held.lock
-                    .as_ref()
-                    .is_some_and(|lock| lock.path() == path || lock.bars() && held.path == path)
+                held.lock.as_ref().is_some_and(|lock| {
+                    let is_at_ref = held.path == path;
+                    lock.path() == path || is_at_ref && (lock.bars() || held.loose)
+                })
             };
             match entry.kind {
                 FileKind::Directory => self.only_own_locks(&path),
                 _ => self.held.iter().any(is_own) || self.bars.has_file(&path),
             }
         })
+    }
+
+    /// Makes sure that nobody else has anything below a name that is locked for one below it.
+    ///
+    /// # Errors
+    /// `Locked` if somebody has.
+    pub(super) fn check_below(&self, held: &Held) -> Result<()> {
+        let is_there = self.files.system.lstat(&held.path).is_ok();
+        if !is_there || self.only_own_locks(&held.path) {
+            return Ok(());
+        }
+        let path = held.path.display().to_string();
+        let blocked = blocked_by(held.name.as_name(), &path);
+        let message = format!("cannot lock ref '{}': {}", held.name, blocked.message);
+        Err(Error::new(ErrorKind::Locked, message))
     }
 
     /// Keeps new names apart that were locked one by one, as those of transactions that are published

@@ -119,7 +119,8 @@ impl FilesSession {
         self.keep_apart(&mut writes)?;
         let packable = writes.iter().filter(|write| write.may_be_packed()).count();
         // Where one name lies below the other, the new ref can be no file before the old one goes.
-        let is_nested = plan.renames && writes.iter().any(|write| write.held.is_none());
+        let is_above = |at: usize| self.held.get(at).is_some_and(|held| held.is_above);
+        let is_nested = plan.renames && writes.iter().any(|write| write.held.is_none_or(is_above));
         let is_delete = |write: &Assigned<'_>| matches!(write.value, NewValue::Deleted);
         // Below a directory that is locked as a whole there is no place for a file.
         let no_files = plan.initial || is_nested || !self.bars.is_empty();
@@ -168,7 +169,11 @@ impl FilesSession {
                 assigned.held = Some(self.take_unseen(write.name)?);
             }
             if let Some(held) = assigned.held.and_then(|at| self.held.get(at)) {
-                assigned.is_apart = held.exists || held.is_barred();
+                assigned.is_apart = held.exists || held.is_barred() || held.is_above;
+                if held.is_above {
+                    // Whoever has a lock below may be making a ref there.
+                    self.check_below(held)?;
+                }
             }
             writes.push(assigned);
         }

@@ -304,6 +304,11 @@ fn refused_name(error: &Error) -> Refusal {
     }
 }
 
+fn cannot_lock(name: RefName<'_>, refusal: &Refusal) -> Error {
+    let message = format!("cannot lock ref '{name}': {}", refusal.message);
+    Error::new(ErrorKind::Locked, message)
+}
+
 pub(super) fn blocked_by(name: RefName<'_>, folder: &str) -> Refusal {
     Refusal {
         reason: Reason::NameConflict,
@@ -337,6 +342,14 @@ impl Session for FilesSession {
         // Else it would be told that somebody else is in the way.
         files.options.interrupt.check()?;
         locked
+    }
+
+    fn lock_above(&mut self, name: RefName<'_>) -> Result<()> {
+        self.take_or_fail(name)?;
+        if let Some(held) = self.held.last_mut() {
+            held.is_above = true;
+        }
+        Ok(())
     }
 
     fn lock_directories(&mut self) {
@@ -426,18 +439,18 @@ impl FilesSession {
     pub(super) fn take_unseen(&mut self, name: RefName<'_>) -> Result<usize> {
         let index = self.held.len();
         self.log_dirs = KnownDirs::default();
-        let refused = |refusal: Box<Refusal>| {
-            let message = format!("cannot lock ref '{name}': {}", refusal.message);
-            Error::new(ErrorKind::Locked, message)
-        };
-        self.take(name).map_err(|not| match not {
-            NotTaken::Refused(refusal) => refused(refusal),
-            NotTaken::Behind => Error::new(ErrorKind::Locked, format!("cannot lock ref '{name}'")),
-        })?;
+        self.take_or_fail(name)?;
         match self.read_loose(index).pop() {
-            Some(Current::Refused(refusal)) => Err(refused(refusal)),
+            Some(Current::Refused(refusal)) => Err(cannot_lock(name, &refusal)),
             _ => Ok(index),
         }
+    }
+
+    fn take_or_fail(&mut self, name: RefName<'_>) -> Result<()> {
+        self.take(name).map_err(|not| match not {
+            NotTaken::Refused(refusal) => cannot_lock(name, &refusal),
+            NotTaken::Behind => Error::new(ErrorKind::Locked, format!("cannot lock ref '{name}'")),
+        })
     }
 
     /// Says what the lock at `index` has been taken of.
