@@ -109,8 +109,17 @@ impl Arena {
     }
 
     /// Puts the refs into a state that is drawn, while nobody else is there.
-    fn prepare(&self, rng: &mut Rng, before: &BTreeMap<String, Value>) {
-        let git = |args: &[&str]| Program::Git.run(&self.dir).args(args);
+    ///
+    /// # Errors
+    /// What Git says that cannot, since something was left that is in the way.
+    fn prepare(&self, rng: &mut Rng, before: &BTreeMap<String, Value>) -> Result<(), String> {
+        let git = |args: &[&str], script: String| {
+            let done = Program::Git.run(&self.dir).args(args).stdin(script).run();
+            match done.code() {
+                0 => Ok(()),
+                _ => Err(String::from_utf8_lossy(&done.stderr).into_owned()),
+            }
+        };
         let mut script = String::new();
         for name in before.keys().filter(|name| *name != "HEAD") {
             let names = spread(name).unwrap_or_else(|| vec![name.clone()]);
@@ -118,7 +127,7 @@ impl Arena {
                 script.push_str(&format!("option no-deref\ndelete {name}\n"));
             }
         }
-        git(&["update-ref", "--stdin"]).stdin(script).run().ok();
+        git(&["update-ref", "--stdin"], script)?;
         let commits = &self.repo.objects().commits;
         let mut script = String::new();
         let mut names: Vec<String> = match rng.below(8) {
@@ -140,14 +149,14 @@ impl Arena {
             script.push_str(&format!("symref-create {LINK} {}\n", rng.pick(&NESTED)));
         }
         if rng.percent(30) {
-            git(&["symbolic-ref", "HEAD", *rng.pick::<&str>(&BRANCHES)])
-                .run()
-                .ok();
+            let head = ["symbolic-ref", "HEAD", *rng.pick::<&str>(&BRANCHES)];
+            git(&head, String::new())?;
         }
-        git(&["update-ref", "--stdin"]).stdin(script).run().ok();
+        git(&["update-ref", "--stdin"], script)?;
         if rng.percent(30) {
-            git(&["pack-refs", "--all"]).run().ok();
+            git(&["pack-refs", "--all"], String::new())?;
         }
+        Ok(())
     }
 }
 
@@ -161,7 +170,15 @@ pub(crate) fn run(cell: &Cell, time: Duration) -> Report {
     let mut before = BTreeMap::new();
     while report.rounds == 0 || begun.elapsed() < time {
         if report.rounds == 0 || rng.percent(60) {
-            arena.prepare(&mut rng, &before);
+            if let Err(why) = arena.prepare(&mut rng, &before) {
+                let rounds = report.rounds;
+                let why = format!("after round {rounds}: {why}");
+                report.failure = Some(Failure {
+                    why,
+                    is_refdbs: false,
+                });
+                return report;
+            }
         }
         report.rounds += 1;
         let round = report.rounds;
