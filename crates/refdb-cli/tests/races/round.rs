@@ -169,16 +169,12 @@ pub(crate) fn run(cell: &Cell, time: Duration) -> Report {
     let mut report = Report::default();
     let mut before = BTreeMap::new();
     while report.rounds == 0 || begun.elapsed() < time {
-        if report.rounds == 0 || rng.percent(60) {
-            if let Err(why) = arena.prepare(&mut rng, &before) {
-                let rounds = report.rounds;
-                let why = format!("after round {rounds}: {why}");
-                report.failure = Some(Failure {
-                    why,
-                    is_refdbs: false,
-                });
-                return report;
-            }
+        let is_anew = report.rounds == 0 || rng.percent(60);
+        if is_anew && let Err(why) = arena.prepare(&mut rng, &before) {
+            let why = format!("after round {}: {why}", report.rounds);
+            let is_refdbs = false;
+            report.failure = Some(Failure { why, is_refdbs });
+            return report;
         }
         report.rounds += 1;
         let round = report.rounds;
