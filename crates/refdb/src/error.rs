@@ -15,7 +15,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use crate::name::RefNameBuf;
+use crate::name::{RefName, RefNameBuf};
 
 /// The result of the store's operations.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -136,6 +136,14 @@ impl Error {
             format!("{operation} '{}': {}", path.display(), io_text(&source)),
         )
         .with_source(source)
+    }
+
+    /// Says that a symref shows that refs are tables by now, which were files.
+    pub(crate) fn moved(symref: RefName<'_>) -> Error {
+        let what = format!(
+            "'{symref}' says that refs are tables: they were migrated to another format; try again"
+        );
+        Error::new(ErrorKind::Moved, what)
     }
 
     /// Makes the error of damage in the file at `path`, with the way out.

@@ -242,8 +242,13 @@ impl Buggy {
 
 impl System for Buggy {
     fn beneath(&self, root: &Path) -> io::Result<Arc<dyn System>> {
-        // What is done beneath a directory is done by the sound system.
-        self.inner.beneath(root)
+        let sound = self.inner.beneath(root)?;
+        if self.bug == Bug::NothingKept {
+            // What a repair keeps is put beneath the repository.
+            return Ok(planted(self.inner.clone(), self.bug).into());
+        }
+        // All else beneath a directory is done by the sound system.
+        Ok(sound)
     }
 
     fn read_at_most(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {

@@ -415,13 +415,7 @@ impl<'q> Expansion<'q> {
         if !is_well_formed(target.as_bytes(), FormatOptions::ONE_LEVEL) {
             let name = self.name(update);
             if self.format == RefFormat::Files && target.as_bytes() == b"refs/heads/.invalid" {
-                return Err(Error::new(
-                    ErrorKind::Moved,
-                    format!(
-                        "'{name}' says that refs are tables: they were migrated to another format; try \
-                         again"
-                    ),
-                ));
+                return Err(Error::moved(name));
             }
             let message = format!("the symref '{name}' points to '{target}', no name of a ref");
             return self.refuse_lock(update, Reason::Generic, &message);
