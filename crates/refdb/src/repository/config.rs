@@ -2,7 +2,7 @@
 //! `include` and `includeIf`.
 //!
 //! 1. Values stand in the order in which they were read; the last one of a key wins.
-//! 2. A file is read through the [`System`](crate::system::System) only, and an included file
+//! 2. A file is read through the [`System`] only, and an included file
 //!    takes effect at the very place of the line that includes it.
 //! 3. A value's meaning is decided when it is asked for, so that a value that nobody asks for
 //!    cannot fail.
