@@ -103,6 +103,8 @@ impl Fixture {
             RefFormat::Reftable => {
                 create_dir_all(self.git_dir.join("refs")).expect("room");
                 create_dir_all(self.git_dir.join("reftable")).expect("room");
+                // A repository with objects that has no list has lost it.
+                put("reftable/tables.list", "\n");
                 put("refs/heads", "this repository uses the reftable format\n");
                 let more = "[core]\n\trepositoryFormatVersion = 1\n\
                     [extensions]\n\trefStorage = reftable\n";
