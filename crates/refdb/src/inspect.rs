@@ -26,7 +26,7 @@ use crate::backend::reftable::may_be_listed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::oid::ObjectId;
 use crate::repository::Repository;
-use crate::system::{FileKind, bytes_to_path};
+use crate::system::{FileKind, bytes_to_path, is_absent};
 
 /// How many of the largest reflogs are named.
 const LARGEST: usize = 10;
@@ -131,7 +131,7 @@ fn own_dir(repository: &Repository) -> PathBuf {
 fn tables(repository: &Repository) -> Result<Vec<Arc<Table>>> {
     let dir = own_dir(repository).join("reftable");
     let list = match repository.system().read(&dir.join("tables.list")) {
-        Err(error) if is_absence(&error) => Vec::new(),
+        Err(error) if is_absent(&error) => Vec::new(),
         list => list.map_err(|error| Error::io("cannot read", &dir, error))?,
     };
     if list.trim().is_empty() {
@@ -308,12 +308,6 @@ fn files(repository: &Repository) -> Result<FilesShape> {
     logs.truncate(LARGEST);
     shape.largest_logs = logs;
     Ok(shape)
-}
-
-/// Returns whether a path leads nowhere.
-fn is_absence(error: &io::Error) -> bool {
-    let kind = error.kind();
-    matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Calls `each` for the files below a directory, with their names and sizes.

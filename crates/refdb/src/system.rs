@@ -44,6 +44,14 @@ pub use scan::Scan;
 pub use threads::beside_this_thread;
 pub(crate) use tree::remove_empty_tree;
 
+/// Returns whether an error says that a path leads to nothing.
+pub(crate) fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
 /// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {

@@ -30,7 +30,7 @@ use super::takeover::remove_with_barrier;
 use super::watch::LOOK_EVERY;
 use super::{Holder, LockFile, LockOptions, lock_path, owner, remove_if_there, value_path};
 use crate::error::{Error, ErrorKind, Result};
-use crate::system::{FileKind, Guard, Stat};
+use crate::system::{FileKind, Guard, Stat, is_absent};
 
 /// No journal is longer: one of so many bytes is not read.
 const LEN_MAX: u64 = 1 << 32;
@@ -289,13 +289,6 @@ fn is_made_lately(home: &Home, stat: &Stat) -> bool {
     let long_ns = i128::try_from(2 * LOOK_EVERY.as_nanos()).unwrap_or(i128::MAX);
     // What is dated later than now, by a clock that was set, is old.
     (0..long_ns).contains(&(now_ns - stat.ctime_ns))
-}
-
-fn is_absent(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
 }
 
 fn may_not_write(error: &Error) -> bool {

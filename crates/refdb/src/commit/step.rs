@@ -14,7 +14,7 @@ use super::place::{Place, Roots, Spot};
 use super::{lock_path, remove_if_there, value_path};
 use crate::error::{Error, Result};
 use crate::options::SharedRepository;
-use crate::system::{System, remove_empty_tree};
+use crate::system::{System, is_absent, remove_empty_tree};
 
 /// From so many files or directories on, they are synced with their file systems.
 pub(crate) const MANY_MIN: usize = 8;
@@ -276,11 +276,4 @@ pub(crate) fn sync(system: &dyn System, dirs: &BTreeSet<PathBuf>, all: bool) -> 
         }
     }
     first.map_or(Ok(()), Err)
-}
-
-fn is_absent(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
 }

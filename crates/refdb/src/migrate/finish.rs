@@ -17,7 +17,7 @@ use crate::commit::{owner, suffixed};
 use crate::error::{Error, Result};
 use crate::name::{RefName, is_root_ref};
 use crate::store::Store;
-use crate::system::{FileKind, bytes_to_path};
+use crate::system::{FileKind, bytes_to_path, is_absent};
 use crate::target::Target;
 use crate::transaction::Expected;
 
@@ -252,7 +252,7 @@ fn replace(context: &Context, new: &Path, path: &Path, old: &Path, item: &Path) 
     if folder::exists(system, path)? && !is_barrier(context, path) {
         match system.exchange(new, path) {
             Ok(()) => return context.rename(new, &free(context, old, item)?),
-            Err(error) if folder::is_absent(&error) => {}
+            Err(error) if is_absent(&error) => {}
             Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
                 moving::put_away(context, path, old, item)?;
             }
@@ -286,7 +286,7 @@ fn remove_barriers(context: &Context, place: &Place) -> Result<()> {
     for path in paths {
         match system.read_link(&path) {
             Ok(text) if text == Path::new(BARRIER) => folder::remove_if_there(system, &path)?,
-            Err(error) if folder::is_absent(&error) => {}
+            Err(error) if is_absent(&error) => {}
             // No link at all.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
             Err(error) => return Err(Error::io("unable to read", &path, error)),

@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::Context;
 use crate::backend::RefFormat;
 use crate::error::{Error, ErrorKind, Result};
-use crate::system::{FileKind, Guard, System, bytes_to_path};
+use crate::system::{FileKind, Guard, System, bytes_to_path, is_absent};
 
 /// The folder of a running migration.
 const NAME: &str = "refdb-migration";
@@ -345,14 +345,6 @@ fn read_journal(system: &dyn System, dir: &Path) -> Result<Option<Journal>> {
         to: format("to")?,
         keep: field("keep") == Some("yes"),
     }))
-}
-
-/// Returns whether an error says that there is nothing of that name.
-pub(super) fn is_absent(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
 }
 
 /// Returns whether there is something of that name, be it a link that leads nowhere.

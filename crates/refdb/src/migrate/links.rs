@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::folder::list;
 use super::place::Place;
 use crate::error::{Error, ErrorKind, Result};
-use crate::system::{FileKind, System, bytes_to_path};
+use crate::system::{FileKind, System, bytes_to_path, is_absent};
 
 /// What a migration changes, and what could be a link.
 const CHANGED: [&str; 7] = [
@@ -94,7 +94,7 @@ fn linked_folders(system: &dyn System, dir: &Path, found: &mut Vec<PathBuf>) -> 
 fn is_link(system: &dyn System, path: &Path) -> Result<bool> {
     match system.lstat(path) {
         Ok(stat) => Ok(stat.kind == FileKind::Symlink),
-        Err(error) if super::folder::is_absent(&error) => Ok(false),
+        Err(error) if is_absent(&error) => Ok(false),
         Err(error) => Err(Error::io("unable to read", path, error)),
     }
 }

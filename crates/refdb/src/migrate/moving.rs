@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use super::Context;
 use super::folder::{self, exists};
 use crate::error::{Error, ErrorKind, Result};
-use crate::system::{DirEntry, FileKind, bytes_to_path};
+use crate::system::{DirEntry, FileKind, bytes_to_path, is_absent};
 
 /// How often a directory is emptied into which others write.
 const ATTEMPTS: usize = 100;
@@ -92,7 +92,7 @@ pub(super) fn put_stack_away(context: &Context, dir: &Path, old: &Path) -> Resul
         }
         match system.remove_dir(dir) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-            Err(error) if !folder::is_absent(&error) => {
+            Err(error) if !is_absent(&error) => {
                 return Err(Error::io("unable to remove", dir, error));
             }
             _ => return Ok(()),
@@ -108,7 +108,7 @@ pub(super) fn put_stack_away(context: &Context, dir: &Path, old: &Path) -> Resul
         }
     }
     match system.remove_dir(dir) {
-        Err(error) if !folder::is_absent(&error) => Err(busy(dir)),
+        Err(error) if !is_absent(&error) => Err(busy(dir)),
         _ => Ok(()),
     }
 }
@@ -152,7 +152,7 @@ fn each_below(
         match system.remove_dir(dir) {
             // Others have made something there meanwhile.
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-            Err(error) if !folder::is_absent(&error) => {
+            Err(error) if !is_absent(&error) => {
                 return Err(Error::io("unable to remove", dir, error));
             }
             _ => return Ok(()),

@@ -22,7 +22,7 @@ use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::name::{is_path, is_root_ref};
 use crate::oid::ObjectFormat;
 use crate::repository::config::{Config, edit};
-use crate::system::{FileKind, bytes_to_path, remove_empty_tree};
+use crate::system::{FileKind, bytes_to_path, is_absent, remove_empty_tree};
 
 /// What HEAD says in a repository whose refs are tables: enough to be taken for a repository.
 pub(super) const HEAD_STUB: &[u8] = b"ref: refs/heads/.invalid\n";
@@ -324,7 +324,7 @@ pub(super) fn take_back(context: &Context, folder: &Folder, to: RefFormat) -> Re
     let stage = folder.stage();
     let list = folder.path.join("items");
     let content = match system.read(&list) {
-        Err(error) if folder::is_absent(&error) => return Ok(()),
+        Err(error) if is_absent(&error) => return Ok(()),
         content => content.map_err(|error| Error::io("unable to read", &list, error))?,
     };
     let items = content.split(|&byte| byte == 0);

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::system::{FileKind, System};
+use crate::system::{FileKind, System, is_absent};
 
 /// How many lists one behind the other are read.
 const DEPTH_MAX: usize = 6;
@@ -53,7 +53,7 @@ impl Search<'_> {
     fn enter(&mut self, dir: &Path) -> Result<bool> {
         let stat = match self.system.stat(dir) {
             Ok(stat) => stat,
-            Err(error) if is_absence(&error) => return Ok(false),
+            Err(error) if is_absent(&error) => return Ok(false),
             Err(error) => return Err(Error::io("unable to open object database", dir, error)),
         };
         let id = (stat.dev, stat.ino);
@@ -76,7 +76,7 @@ impl Search<'_> {
         let path = folder.join("info").join("alternates");
         let list = match self.system.read_at_most(&path, LIST_LEN_MAX) {
             Ok(list) => list,
-            Err(error) if is_absence(&error) => return Ok(()),
+            Err(error) if is_absent(&error) => return Ok(()),
             Err(error) => return Err(Error::io("unable to read", &path, error)),
         };
         if depth >= DEPTH_MAX {
@@ -91,11 +91,4 @@ impl Search<'_> {
         }
         Ok(())
     }
-}
-
-pub(super) fn is_absence(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
 }

@@ -24,7 +24,7 @@ use super::storage::loose_path;
 use super::{Header, LEN_MAX, Object};
 use crate::error::{Error, ErrorKind, Result};
 use crate::oid::{ObjectFormat, ObjectId};
-use crate::system::{FileKind, OsSystem, System};
+use crate::system::{FileKind, OsSystem, System, is_absent};
 
 /// How many objects in other packs one may be a difference from, one after the other. Git writes
 /// no such packs.
@@ -211,7 +211,7 @@ impl Database {
                 }
                 // A folder, a FIFO or a device holds no object.
                 Ok(_) => {}
-                Err(error) if alternates::is_absence(&error) => {}
+                Err(error) if is_absent(&error) => {}
                 Err(error) => unusable = Some(Error::io("unable to read", &path, error)),
             }
         }
@@ -349,7 +349,7 @@ impl Database {
     pub(super) fn file_len(&self, path: &Path) -> Look<u64> {
         match self.system.stat(path) {
             Ok(stat) => Ok(Some(stat.len)),
-            Err(error) if alternates::is_absence(&error) => Ok(None),
+            Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(Error::io("unable to read", path, error)),
         }
     }
@@ -424,7 +424,7 @@ impl Database {
         let dir = folder.join(crate::system::bytes_to_path(start));
         let entries = match self.system.read_dir(&dir) {
             Ok(entries) => entries,
-            Err(error) if alternates::is_absence(&error) => return Ok(()),
+            Err(error) if is_absent(&error) => return Ok(()),
             Err(error) => return Err(Error::io("unable to read", &dir, error)),
         };
         let ids = entries

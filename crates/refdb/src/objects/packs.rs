@@ -13,7 +13,7 @@ use gix_pack::{data, index, multi_index};
 
 use super::odb::gix_kind;
 use crate::oid::{ObjectFormat, ObjectId};
-use crate::system::{Bytes, System};
+use crate::system::{Bytes, System, is_absent};
 
 /// How many bytes it may take to put an object together that is stored as differences.
 const ALLOCATION_MAX: usize = 3 * super::LEN_MAX;
@@ -225,7 +225,7 @@ pub(super) fn slots(
     let dir = folder.join("pack");
     let entries = match system.read_dir(&dir) {
         Ok(entries) => entries,
-        Err(error) if super::alternates::is_absence(&error) => return Ok(Vec::new()),
+        Err(error) if is_absent(&error) => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
     let names: HashSet<&[u8]> = entries.iter().map(|entry| entry.name.as_slice()).collect();

@@ -11,7 +11,7 @@ use super::paths::{self, path_to_bytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::oid::ObjectId;
 use crate::reflog::is_space;
-use crate::system::{FileKind, System, bytes_to_path};
+use crate::system::{FileKind, System, bytes_to_path, is_absent};
 
 /// How much of `HEAD` is read to see whether it is one.
 const HEAD_LEN_MAX: usize = 256;
@@ -331,13 +331,6 @@ fn without_line_end(line: &[u8]) -> &BStr {
     line.get(..end.map_or(0, |end| end + 1))
         .unwrap_or_default()
         .as_bstr()
-}
-
-fn is_absent(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
 }
 
 fn not_a_repository(message: impl Into<String>) -> Error {

@@ -54,6 +54,5 @@ impl Repository {
 
 /// Returns whether there is no such file. In Git, a folder in its place is none.
 fn is_absence(error: &io::Error) -> bool {
-    use io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
-    matches!(error.kind(), NotFound | NotADirectory | IsADirectory)
+    crate::system::is_absent(error) || error.kind() == io::ErrorKind::IsADirectory
 }

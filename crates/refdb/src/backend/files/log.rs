@@ -38,10 +38,7 @@ const LIMITS: Limits = Limits {
 /// Returns whether an error says that there is no such file: none of that name, or none whose name
 /// is so long.
 pub(super) fn is_absent(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename
-    )
+    crate::system::is_absent(error) || error.kind() == io::ErrorKind::InvalidFilename
 }
 
 impl Files {

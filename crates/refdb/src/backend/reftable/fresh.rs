@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::tables::stack_dir;
 use crate::error::{Error, Result};
-use crate::system::{FileKind, System};
+use crate::system::{FileKind, System, is_absent};
 
 /// What Git notes in the file `locked` of a worktree while it makes it.
 const BEING_MADE: &[u8] = b"initializing";
@@ -80,7 +80,7 @@ pub(crate) fn what_is_lost(
     let unreadable = |error| Error::io("cannot read", &stack_dir(base), error);
     let is_there = match system.stat(&dir) {
         Ok(stat) => stat.kind == FileKind::Directory,
-        Err(error) if is_absence(&error) => false,
+        Err(error) if is_absent(&error) => false,
         Err(error) => return Err(unreadable(error)),
     };
     if is_new(system, base, objects, is_there).map_err(unreadable)? {
@@ -112,7 +112,7 @@ fn is_new(
 ) -> io::Result<bool> {
     let has = |path: &Path| match system.lstat(path) {
         Ok(_) => Ok(true),
-        Err(error) if is_absence(&error) => Ok(false),
+        Err(error) if is_absent(&error) => Ok(false),
         Err(error) => Err(error),
     };
     if !has(base)? {
@@ -139,7 +139,7 @@ fn is_new(
 /// Returns whether a repository has, or borrows, an object.
 fn has_objects(system: &dyn System, objects: &Path) -> io::Result<bool> {
     let entries = |dir: &Path| match system.read_dir(dir) {
-        Err(error) if is_absence(&error) => Ok(Vec::new()),
+        Err(error) if is_absent(&error) => Ok(Vec::new()),
         entries => entries,
     };
     for entry in entries(objects)? {
@@ -153,12 +153,4 @@ fn has_objects(system: &dyn System, objects: &Path) -> io::Result<bool> {
         }
     }
     Ok(false)
-}
-
-/// Returns whether a path leads nowhere.
-pub(super) fn is_absence(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::fresh::{is_absence, what_is_lost};
+use super::fresh::what_is_lost;
 use super::hold::LocalHold;
 pub(super) use super::stamp::Stamp;
 use crate::commit::{
@@ -22,7 +22,7 @@ use crate::commit::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
 use crate::options::{LockTimeout, Options, SharedRepository, StillThere};
-use crate::system::{Bytes, ReadFile, Stat, System, WriteFile, bytes_to_path};
+use crate::system::{Bytes, ReadFile, Stat, System, WriteFile, bytes_to_path, is_absent};
 
 /// How many tables a list may name; Git keeps a few dozen at most.
 const TABLES_MAX: usize = 100_000;
@@ -220,7 +220,7 @@ impl LocalTables {
         let path = self.list_path();
         match self.system.stat(&path) {
             Ok(stat) => Ok(Some(stat)),
-            Err(error) if is_absence(&error) => Ok(None),
+            Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(Error::io("cannot read", &path, error)),
         }
     }
@@ -238,7 +238,7 @@ impl LocalTables {
                 .into_iter()
                 .filter_map(|entry| String::from_utf8(entry.name).ok())
                 .collect()),
-            Err(error) if is_absence(&error) => Ok(Vec::new()),
+            Err(error) if is_absent(&error) => Ok(Vec::new()),
             Err(error) => Err(Error::io("cannot read", &self.dir, error)),
         }
     }
@@ -324,7 +324,7 @@ impl Tables for LocalTables {
         loop {
             let mut file = match self.open_list() {
                 Ok(file) => file,
-                Err(error) if is_absence(&error) => {
+                Err(error) if is_absent(&error) => {
                     if self.check_empty("missing")? {
                         return Ok(List {
                             names: Vec::new(),
@@ -375,7 +375,7 @@ impl Tables for LocalTables {
                 Err(Error::new(ErrorKind::Locked, message).with_source(error))
             }
             Err(error) => {
-                if is_absence(&error) {
+                if is_absent(&error) {
                     // The directory is gone, and the reason says more.
                     self.list()?;
                 }
