@@ -23,7 +23,7 @@ use crate::backend::files::pseudoref;
 use crate::backend::{Backend, LogChange, LogOrder, OptimizeOptions, Ref, RefFormat};
 use crate::error::Result;
 use crate::hook;
-use crate::layout::Layout;
+use crate::layout::{Layout, TARGET_OF_TABLES};
 use crate::name::{RefName, RefNameBuf, is_pseudoref};
 use crate::objects::Objects;
 use crate::oid::ObjectId;
@@ -394,7 +394,7 @@ impl Store {
 /// Returns whether a ref is what stands in the place of HEAD where refs are tables.
 fn is_of_tables(found: &Ref) -> bool {
     let target = found.target.symbolic();
-    target.is_some_and(|target| target.as_bytes() == b"refs/heads/.invalid")
+    target.is_some_and(|target| target.as_bytes() == TARGET_OF_TABLES)
 }
 
 /// What [`Store::optimize`] shall do.

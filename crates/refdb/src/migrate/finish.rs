@@ -15,6 +15,7 @@ use crate::backend::bulk::{BARRIER, Frozen, NewLog};
 use crate::backend::{LogOrder, RefFormat};
 use crate::commit::{owner, suffixed};
 use crate::error::{Error, Result};
+use crate::layout::HEAD_OF_TABLES;
 use crate::name::{RefName, is_root_ref};
 use crate::store::Store;
 use crate::system::{FileKind, bytes_to_path, is_absent};
@@ -165,7 +166,7 @@ fn finish_reftable(context: &Context, place: &Place, old: &Path) -> Result<()> {
         if entry.name != b"HEAD" {
             let name = String::from_utf8_lossy(&entry.name).into_owned();
             put_away(context, &path, old, &name)?;
-        } else if system.read(&path).ok().as_deref() != Some(switch::HEAD_STUB) {
+        } else if system.read(&path).ok().as_deref() != Some(HEAD_OF_TABLES) {
             replace_head(context, &path, old)?;
         }
     }
@@ -186,7 +187,7 @@ fn replace_head(context: &Context, head: &Path, old: &Path) -> Result<()> {
     }
     let stub = old.join("HEAD.stub");
     folder::remove_if_there(system, &stub)?;
-    context.write(&stub, switch::HEAD_STUB)?;
+    context.write(&stub, HEAD_OF_TABLES)?;
     context.rename(&stub, head)
 }
 

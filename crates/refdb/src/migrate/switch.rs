@@ -19,13 +19,12 @@ use crate::backend::RefFormat;
 use crate::backend::bulk::{BARRIER, Frozen};
 use crate::commit::suffixed;
 use crate::error::{Error, ErrorKind, Result, io_text};
+use crate::layout::HEAD_OF_TABLES;
 use crate::name::{is_path, is_root_ref};
 use crate::oid::ObjectFormat;
 use crate::repository::config::{Config, edit};
 use crate::system::{FileKind, bytes_to_path, is_absent, remove_empty_tree};
 
-/// What HEAD says in a repository whose refs are tables: enough to be taken for a repository.
-pub(super) const HEAD_STUB: &[u8] = b"ref: refs/heads/.invalid\n";
 /// What stands where branches would be.
 pub(super) const HEADS_STUB: &[u8] = b"this repository uses the reftable format\n";
 
@@ -366,13 +365,13 @@ pub(super) fn take_back(context: &Context, folder: &Folder, to: RefFormat) -> Re
 
 /// Replaces HEAD by the stub, through a file that does not exist yet.
 fn write_head_stub(context: &Context, head: &Path, through: &Path) -> Result<()> {
-    context.write(through, HEAD_STUB)?;
+    context.write(through, HEAD_OF_TABLES)?;
     context.rename(through, head)
 }
 
 /// Writes what makes a directory look like a repository whose refs are tables.
 pub(super) fn write_stubs(context: &Context, dir: &Path) -> Result<()> {
-    context.write(&dir.join("HEAD"), HEAD_STUB)?;
+    context.write(&dir.join("HEAD"), HEAD_OF_TABLES)?;
     context.create_dir(&dir.join("refs"))?;
     context.write(&dir.join("refs/heads"), HEADS_STUB)
 }

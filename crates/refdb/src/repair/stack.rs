@@ -15,6 +15,7 @@ use super::head::Entry;
 use super::{Options, Plan, Step};
 use crate::backend::reftable::{is_table_name, is_unfinished, may_be_listed};
 use crate::error::{Error, Result};
+use crate::layout::HEAD_OF_TABLES;
 use crate::name::{FormatOptions, RefName, is_root_ref, is_well_formed};
 use crate::objects::Peeled;
 use crate::oid::{ObjectFormat, ObjectId};
@@ -28,9 +29,6 @@ struct Member {
     /// The bytes, if it has to be written.
     new: Option<Vec<u8>>,
 }
-
-/// The file `HEAD` of a repository whose refs are in tables.
-const HEAD_STUB: &[u8] = b"ref: refs/heads/.invalid\n";
 
 /// What becomes of a stack.
 #[derive(Default)]
@@ -148,7 +146,7 @@ impl Plan<'_> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             old => Some(old.map_err(|error| Error::io("unable to read", &path, error))?),
         };
-        let new = HEAD_STUB.to_vec();
+        let new = HEAD_OF_TABLES.to_vec();
         self.steps.push(Step::Replace { path, old, new });
         Ok(())
     }

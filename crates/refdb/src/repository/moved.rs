@@ -14,13 +14,10 @@ use super::environment::Environment;
 use super::format::Format;
 use crate::backend::RefFormat;
 use crate::error::{Error, ErrorKind, Result};
+use crate::layout::HEAD_OF_TABLES;
 use crate::options::StillThere;
 use crate::system::{Stat, System};
 
-/// The variable that says how refs are kept, whatever the repository says.
-const REFERENCE_BACKEND: &str = "GIT_REFERENCE_BACKEND";
-/// What HEAD says in a repository whose refs are tables.
-const HEAD_OF_TABLES: &[u8] = b"ref: refs/heads/.invalid\n";
 /// The folders in which Git makes the new refs begin so.
 const GITS_FOLDER: &[u8] = b"ref_migration.";
 
@@ -50,10 +47,6 @@ impl Watched {
     }
 
     fn check(&self, known: &Mutex<Option<Stat>>, is_empty: bool) -> Result<()> {
-        if self.environment.bytes(REFERENCE_BACKEND).is_some() {
-            // The repository does not say in which format these refs are.
-            return Ok(());
-        }
         self.check_config(known, is_empty)?;
         if !is_empty || self.refs != RefFormat::Files {
             return Ok(());

@@ -339,7 +339,8 @@ impl OpenOptions {
         )?;
         options.recovers = recovers;
         options.interrupt = self.interrupt.clone();
-        if format.refs_dir.is_none() {
+        // What only the environment says does not change.
+        if format.refs_dir.is_none() && !format.is_overridden {
             let watched = Watched {
                 system: Arc::clone(&self.system),
                 environment: self.environment.clone(),

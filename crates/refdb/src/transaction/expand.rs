@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::backend::{RefFormat, Refusal, Session};
 use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
+use crate::layout::TARGET_OF_TABLES;
 use crate::name::{FormatOptions, RefName, RefNameBuf, is_well_formed};
 use crate::oid::ObjectId;
 use crate::options::LogRefs;
@@ -414,7 +415,7 @@ impl<'q> Expansion<'q> {
         // Git writes what such a name leads to as a path, be it out of the repository.
         if !is_well_formed(target.as_bytes(), FormatOptions::ONE_LEVEL) {
             let name = self.name(update);
-            if self.format == RefFormat::Files && target.as_bytes() == b"refs/heads/.invalid" {
+            if self.format == RefFormat::Files && target.as_bytes() == TARGET_OF_TABLES {
                 return Err(Error::moved(name));
             }
             let message = format!("the symref '{name}' points to '{target}', no name of a ref");
