@@ -92,6 +92,12 @@ impl<'a> RefName<'a> {
         self.is_well_formed() || is_safe(self.0)
     }
 
+    /// Returns whether this name lies below another one: the two cannot both be refs.
+    pub(crate) fn is_below(self, above: RefName<'_>) -> bool {
+        let rest = self.as_bytes().strip_prefix(above.as_bytes());
+        rest.is_some_and(|rest| rest.starts_with(b"/"))
+    }
+
     /// Returns whether this is `HEAD`.
     pub fn is_head(self) -> bool {
         self.0 == "HEAD"

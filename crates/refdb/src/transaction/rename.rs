@@ -129,8 +129,8 @@ impl Rename<'_> {
         let mut names = vec![self.from];
         // A lock of a new name below the old one can have no place. It needs none: there can be no such
         // ref as long as the old one is there.
-        let gives_way = is_below(self.from, self.to);
-        if !gives_way && !is_below(self.to, self.from) {
+        let gives_way = self.from.is_below(self.to);
+        if !gives_way && !self.to.is_below(self.from) {
             names.push(self.to);
         }
         let is_concerned = |target: &Target| !self.copies && target.symbolic() == Some(self.from);
@@ -271,10 +271,4 @@ impl Rename<'_> {
         }
         entries
     }
-}
-
-/// Returns whether one name lies below the other.
-fn is_below(name: RefName<'_>, other: RefName<'_>) -> bool {
-    let rest = name.as_bytes().strip_prefix(other.as_bytes());
-    rest.is_some_and(|rest| rest.starts_with(b"/"))
 }

@@ -13,15 +13,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::packed::Snapshot;
-use super::publish::{Assigned, BATCH_MIN};
-use super::session::{FilesSession, Held, blocked_by};
 use bstr::ByteSlice;
 
+use super::packed::Snapshot;
+use super::publish::{Assigned, BATCH_MIN};
+use super::session::{FilesSession, Held, blocked_by, cannot_lock};
 use crate::backend::Locked;
 use crate::beside::{HALVES_MIN, both};
 use crate::commit::LockFile;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::name::{RefName, is_per_worktree};
 use crate::system::{FileKind, bytes_to_path};
 
@@ -55,10 +55,7 @@ impl FilesSession {
         if !is_there || self.only_own_locks(&held.path) {
             return Ok(());
         }
-        let path = held.path.display().to_string();
-        let blocked = blocked_by(held.name.as_name(), &path);
-        let message = format!("cannot lock ref '{}': {}", held.name, blocked.message);
-        Err(Error::new(ErrorKind::Locked, message))
+        Err(blocked(held))
     }
 
     /// Keeps new names apart that were locked one by one, as those of transactions that are published
@@ -87,7 +84,7 @@ impl FilesSession {
         last.for_each(|held| held.is_above = true);
         let is_free = |name: RefName<'_>| {
             let mut taken = above.iter().zip(&free);
-            taken.all(|(above, free)| *free || !is_below(name, *above))
+            taken.all(|(above, free)| *free || !name.is_below(*above))
         };
         // Each is a name of the first one, if it can have several.
         let mut pattern: Option<PathBuf> = None;
@@ -137,10 +134,7 @@ impl FilesSession {
                 barred = bar_one(held, None);
             }
             if is_there(&barred) || has_conflict(&packed, held.name.as_name())? {
-                let path = held.path.display().to_string();
-                let blocked = blocked_by(held.name.as_name(), &path);
-                let message = format!("cannot lock ref '{}': {}", held.name, blocked.message);
-                return Err(Error::new(ErrorKind::Locked, message));
+                return Err(blocked(held));
             }
         }
         Ok(())
@@ -206,10 +200,10 @@ impl FilesSession {
     }
 }
 
-/// Returns whether one name lies below the other.
-pub(super) fn is_below(name: RefName<'_>, above: RefName<'_>) -> bool {
-    let rest = name.as_bytes().strip_prefix(above.as_bytes());
-    rest.is_some_and(|rest| rest.starts_with(b"/"))
+/// Says that something is in the place of a name that is locked.
+fn blocked(held: &Held) -> Error {
+    let name = held.name.as_name();
+    cannot_lock(name, &blocked_by(name, &held.path.display().to_string()))
 }
 
 /// Returns whether a ref may be packed, by its name.

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::acquire::NotTaken;
-use super::apart::{is_below, is_shared, names_above};
+use super::apart::{is_shared, names_above};
 use super::known_dirs::KnownDirs;
 use super::packed::Forwards;
 use super::publish::BATCH_MIN;
@@ -161,7 +161,7 @@ impl FilesSession {
             let mut locked = self.judge(this, current, &mut packed)?;
             if matches!(locked, Locked::Missing)
                 && let Some(name) = names.get(position)
-                && let Some((_, why)) = blocked.iter().find(|(above, _)| is_below(*name, *above))
+                && let Some((_, why)) = blocked.iter().find(|(above, _)| name.is_below(*above))
             {
                 locked = Locked::Refused(Refusal::clone(why));
             }

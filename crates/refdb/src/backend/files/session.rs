@@ -304,7 +304,7 @@ fn refused_name(error: &Error) -> Refusal {
     }
 }
 
-fn cannot_lock(name: RefName<'_>, refusal: &Refusal) -> Error {
+pub(super) fn cannot_lock(name: RefName<'_>, refusal: &Refusal) -> Error {
     let message = format!("cannot lock ref '{name}': {}", refusal.message);
     Error::new(ErrorKind::Locked, message)
 }
