@@ -2,7 +2,7 @@
 //! memory, and where Git answers the answer is Git's.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use refdb_testkit::oracle::{self, GitRun, Output};
 use refdb_testkit::repo::Repo;
@@ -130,16 +130,21 @@ for_every_format! {
     }
 }
 
+/// Writes the commit-graph file of a repository; returns its path and its content.
+fn commit_graph(repo: &Repo) -> (PathBuf, Vec<u8>) {
+    let write = ["commit-graph", "write", "--reachable"];
+    repo.git(write).run().ok();
+    let path = repo.git_dir().join("objects/info/commit-graph");
+    let whole = fs::read(&path).expect("it can be read");
+    (path, whole)
+}
+
 #[test]
 fn a_damaged_commit_graph_file_does_not_keep_anybody() {
     for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
         let repo = Repo::init(format);
         history(&repo);
-        repo.git(["commit-graph", "write", "--reachable"])
-            .run()
-            .ok();
-        let path = repo.git_dir().join("objects/info/commit-graph");
-        let whole = fs::read(&path).expect("it can be read");
+        let (path, whole) = commit_graph(&repo);
         for seed in 0..SEEDS {
             let mut rng = Rng::new(seed);
             let mut content = whole.clone();
@@ -165,11 +170,7 @@ fn a_damaged_commit_graph_file_does_not_keep_anybody() {
 fn circles_of_a_commit_graph_file_end() {
     let repo = Repo::init(Format::FILES_SHA1);
     history(&repo);
-    repo.git(["commit-graph", "write", "--reachable"])
-        .run()
-        .ok();
-    let path = repo.git_dir().join("objects/info/commit-graph");
-    let whole = fs::read(&path).expect("it can be read");
+    let (path, whole) = commit_graph(&repo);
     let chunk = |id: &[u8]| {
         let entry = whole[8..]
             .windows(4)
