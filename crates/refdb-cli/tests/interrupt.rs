@@ -38,8 +38,10 @@ fn left(dir: &Path) -> Vec<PathBuf> {
 }
 
 fn refdb(repo: &Repo, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_refdb"));
+    // Whoever runs the tests in the background may have them ignore SIGINT, and so would the command.
+    let mut command = Command::new("env");
     command
+        .args(["--default-signal", env!("CARGO_BIN_EXE_refdb")])
         .current_dir(repo.path())
         .args(args)
         .stdin(Stdio::piped())
