@@ -57,6 +57,8 @@ pub(super) enum Need {
 pub(super) enum Put {
     Kept,
     Gone,
+    /// Nothing, where nothing above or below the ref may be at this moment.
+    Free,
     Value(Id),
     /// What the other ref of a rename was.
     Moved,
@@ -171,15 +173,18 @@ impl Numbers {
         ]
     }
 
+    /// Whether the new name is free is seen before it is locked, and not once more under the lock.
     /// Where it is not said how it ended, the old name may be put back behind the new one, or in place
     /// of it.
     fn loose_rename(&mut self, old: &str, new: &str, outcome: Outcome) -> Vec<Change> {
-        let ends: &[&str] = match outcome {
-            Outcome::Done => &[new],
-            Outcome::Perhaps => &[new, old],
-            Outcome::Refused | Outcome::Failed => &[old],
+        let (free, there) = ((new, Put::Free), (new, Put::Moved));
+        let back = (old, Put::Moved);
+        let ends: &[(&str, Put)] = match outcome {
+            Outcome::Done => &[free, there],
+            Outcome::Perhaps => &[free, there, back],
+            Outcome::Refused | Outcome::Failed => &[back],
         };
-        let ends = ends.iter().map(|end| (*end, Need::Any, Put::Moved));
+        let ends = ends.iter().map(|(end, put)| (*end, Need::Any, *put));
         [(old, Need::Exists, Put::Gone)]
             .into_iter()
             .chain(ends)

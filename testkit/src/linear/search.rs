@@ -230,7 +230,7 @@ fn held(calls: &Calls<'_>, node: &Node) -> (Vec<Name>, Vec<Name>) {
 
 /// Returns whether a name above or below what the changes make is there, or is about to be.
 fn is_in_conflict(calls: &Calls<'_>, node: &Node, changes: &[Change], to_come: &[Name]) -> bool {
-    let makes = |change: &Change| matches!(change.new, Put::Value(_) | Put::Moved);
+    let makes = |change: &Change| matches!(change.new, Put::Free | Put::Value(_) | Put::Moved);
     let end = |change: &Change| resolve(calls, &node.refs, change.name, change.deref);
     changes.iter().filter(|it| makes(it)).any(|change| {
         let name = end(change);
@@ -285,7 +285,10 @@ fn follow(calls: &Calls<'_>, node: &Node, number: usize, stack: &mut Vec<Node>) 
         let is_possible = *manner != Manner::Loose || {
             let (all, to_come) = held(calls, node);
             let one = std::slice::from_ref(change);
-            !all.contains(&change.name) && !is_in_conflict(calls, node, one, &to_come)
+            match change.new {
+                Put::Free => !is_in_conflict(calls, node, one, &to_come),
+                _ => !all.contains(&change.name),
+            }
         };
         if is_possible {
             let mut next = node.clone();
@@ -344,7 +347,7 @@ fn take(calls: &Calls<'_>, node: &mut Node, number: usize, index: usize) {
     let change = &changes[index];
     let name = resolve(calls, &node.refs, change.name, change.deref);
     match change.new {
-        Put::Kept => {}
+        Put::Kept | Put::Free => {}
         Put::Gone => node.refs[name] = None,
         Put::Value(id) => node.refs[name] = Some(id),
         Put::Moved => node.refs[name] = progress.moved,

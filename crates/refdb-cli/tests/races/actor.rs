@@ -75,6 +75,8 @@ pub(crate) struct Done {
     pub(crate) gave_up: bool,
     /// Whether what had been prepared could not be committed.
     pub(crate) broke_off: bool,
+    /// What was said last of a failure.
+    said: Option<String>,
 }
 
 /// A program that works in a folder, on a clock that all share.
@@ -122,16 +124,21 @@ const CONTENTION: [&str; 11] = [
 ];
 
 /// What fails besides because the format changes.
-const MIGRATION: [&str; 6] = [
+const MIGRATION: [&str; 7] = [
     "repository already uses '",
     "another migration of this repository is running",
     "the format of the refs was changed by another process",
     "the refs were migrated to another format",
+    "'HEAD' says that refs are tables: they were migrated to another format",
     // They are put away with the old store.
     "a lock of this transaction was removed by somebody else",
     // The old store has gone.
     "tables.list': No such file or directory",
 ];
+
+/// What Git says of a transaction that failed after it was prepared: some of it may have happened
+/// (`gits_own`).
+pub(crate) const GITS_COMMIT: &str = "couldn't set '";
 
 /// What is never explained by others: a half of a transaction.
 const HALF: [&str; 2] = ["committed in part", "did not finish"];
@@ -219,7 +226,13 @@ impl<'a> Actor<'a> {
         };
         // For messages: a transaction of nothing says when it was.
         let mut call = self.call(begun, Act::Write(Vec::new(), outcome));
-        call.who = format!("{} {}", call.who, args.join(" "));
+        let said = done.said.take().map(|said| format!(" ({said})"));
+        call.who = format!(
+            "{} {}{}",
+            call.who,
+            args.join(" "),
+            said.unwrap_or_default()
+        );
         done.calls.push(call);
     }
 
@@ -272,10 +285,14 @@ impl<'a> Actor<'a> {
         }
         let said = out.stderr.to_str_lossy();
         let says = |words: &[&str]| words.iter().any(|words| said.contains(words));
+        done.said = Some(said.trim().replace('\n', " / "));
         let explained = says(&CONTENTION) || self.beside_migration && says(&MIGRATION);
         if explained && !says(&HALF) {
             done.gave_up = true;
-            Outcome::Failed
+            match self.program != Program::Refdb && said.contains(GITS_COMMIT) {
+                true => Outcome::Perhaps,
+                false => Outcome::Failed,
+            }
         } else if says(&REFUSALS) {
             Outcome::Refused
         } else {
@@ -296,7 +313,11 @@ impl<'a> Actor<'a> {
     }
 
     fn note(self, done: &mut Done, begun: Duration, act: Act) {
-        done.calls.push(self.call(begun, act));
+        let mut call = self.call(begun, act);
+        if let Some(said) = done.said.take() {
+            call.who = format!("{} ({said})", call.who);
+        }
+        done.calls.push(call);
     }
 }
 

@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use refdb_testkit::Format;
+use refdb_testkit::dialogue::Dialogue;
 use refdb_testkit::repo::Repo;
+
+use crate::actor::GITS_COMMIT;
 
 /// Longer than any command of this test waits for a lock.
 const PATIENCE_MS: &str = "20000";
@@ -12,6 +15,72 @@ const PATIENCE_MS: &str = "20000";
 /// So long a command takes at most to look and to come to a lock that is held. If it takes longer, the
 /// experiment shows nothing.
 const TO_THE_LOCK: Duration = Duration::from_millis(500);
+
+/// Two sessions of which the one prepares the creation of `a`, and the other that of `a/b` after it.
+fn prepare_both(repo: &Repo, first: &str) -> (Dialogue, Dialogue) {
+    let commit = &repo.objects().commits[1];
+    let begin = |edits: &str| {
+        let mut session = repo.git(["update-ref", "--stdin"]).begin();
+        session.say(&format!("start\n{edits}prepare\n"));
+        assert_eq!(session.hear() + &session.hear(), "start: ok\nprepare: ok\n");
+        session
+    };
+    let above = begin(&format!("{first}create refs/heads/a {commit}\n"));
+    let below = begin(&format!("create refs/heads/a/b {commit}\n"));
+    (above, below)
+}
+
+/// A transaction of several refs can be committed in part, and says that it failed (`GITS_COMMIT`): the
+/// directory of a lock is in the place of one of them. The reflog of that one stays, and is in the way
+/// of refs below it from then on (`Arena::remove_left_logs`).
+#[test]
+fn a_transaction_of_git_is_committed_in_part_beside_another() {
+    let repo = Repo::init(Format::FILES_SHA1);
+    let [old, new] = [0, 1].map(|at| repo.objects().commits[at].clone());
+    repo.update_refs(format!("create refs/heads/z {old}\n"));
+    let (mut above, mut below) = prepare_both(&repo, &format!("update refs/heads/z {new}\n"));
+    above.say("commit\n");
+    let failed = above.end();
+    below.say("abort\n");
+    assert_eq!(below.hear(), "abort: ok\n");
+    assert_eq!(below.end().code(), 0);
+    let said = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert!(said.contains(GITS_COMMIT), "{said}");
+    let now = repo.git(["rev-parse", "refs/heads/z"]).run().text();
+    let is_half = now == new;
+    assert!(is_half || now == old, "{now}");
+    let blocked = repo.git(["update-ref", "refs/heads/a/b", &new]).run();
+    let is_blocked = blocked.code() != 0;
+    eprintln!("a half is committed: {is_half}; its reflog is in the way: {is_blocked}");
+}
+
+/// `git branch -m` looks whether names above and below the new one are free before it has the lock, and
+/// not under it: refs that were made and packed meanwhile are not seen (`Put::Free`).
+#[test]
+fn a_renaming_by_git_does_not_see_what_was_packed_meanwhile() {
+    let repo = Repo::init(Format::FILES_SHA1);
+    repo.config("core.filesRefLockTimeout", PATIENCE_MS);
+    repo.config("core.logAllRefUpdates", "false");
+    let [old, new] = [0, 1].map(|at| repo.objects().commits[at].clone());
+    repo.update_refs(format!("create refs/heads/r {old}\n"));
+    let mut holds = repo.git(["update-ref", "--stdin"]).begin();
+    holds.say(&format!("start\ncreate refs/heads/a {new}\nprepare\n"));
+    assert_eq!(holds.hear() + &holds.hear(), "start: ok\nprepare: ok\n");
+    let renamed = std::thread::scope(|scope| {
+        let renames = scope.spawn(|| repo.git(["branch", "-m", "r", "a"]).run());
+        std::thread::sleep(TO_THE_LOCK);
+        repo.update_refs(format!("create refs/heads/a/f {new}\n"));
+        repo.git(["pack-refs", "--all"]).run().ok();
+        holds.say("abort\n");
+        assert_eq!(holds.hear(), "abort: ok\n");
+        renames.join().expect("it ends")
+    });
+    assert_eq!(holds.end().code(), 0);
+    let listed = ["for-each-ref", "--format=%(refname)", "refs/heads/a"];
+    let both = repo.git(listed).run().text() == "refs/heads/a\nrefs/heads/a/f";
+    assert!(both || renamed.code() != 0, "the renaming is lost");
+    eprintln!("a name and one below it both exist after Git has renamed: {both}");
+}
 
 /// `git branch -m` looks whether the new name is free before it has a lock, and then writes over whatever
 /// is there: a creation that was acknowledged is lost (`Act::RenameOver`, `Act::LooseRename`).

@@ -108,6 +108,18 @@ impl Arena {
         }
     }
 
+    /// Removes the reflogs that a Git left of refs which it could not make: they are in the way of others
+    /// (`gits_own`). Nobody else is there, and all these refs are about to be deleted.
+    fn remove_left_logs(&self) {
+        let logs = self.repo.git_dir().join("logs").join(NESTED[0]);
+        let removed = match logs.is_dir() {
+            true => std::fs::remove_dir_all(&logs),
+            false => std::fs::remove_file(&logs),
+        };
+        let is_gone = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
+        assert!(removed.as_ref().err().is_none_or(is_gone), "{removed:?}");
+    }
+
     /// Puts the refs into a state that is drawn, while nobody else is there.
     ///
     /// # Errors
@@ -170,6 +182,10 @@ pub(crate) fn run(cell: &Cell, time: Duration) -> Report {
     let mut before = BTreeMap::new();
     while report.rounds == 0 || begun.elapsed() < time {
         let is_anew = report.rounds == 0 || rng.percent(60);
+        if is_anew && cell.programs.contains(&Program::Git) && cell.format.refs == RefFormat::Files
+        {
+            arena.remove_left_logs();
+        }
         if is_anew && let Err(why) = arena.prepare(&mut rng, &before) {
             let why = format!("after round {}: {why}", report.rounds);
             let is_refdbs = false;

@@ -17,10 +17,26 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::{RefName, RefNameBuf};
 use crate::options::{LockTimeout, SharedRepository};
 use crate::reflog::LogEntry;
-use crate::system::System;
+use crate::system::{FileKind, System};
 
 /// What a link that keeps writers out of a directory leads to: nothing has that name.
 pub(crate) const BARRIER: &str = "refdb: the refs are being migrated";
+
+/// The folder in which a migration works.
+pub(crate) const MIGRATION: &str = "refdb-migration";
+
+/// What is in that folder from before the first lock of the old store is taken.
+pub(crate) const MIGRATION_JOURNAL: &str = "journal";
+
+/// Returns whether a migration of a process that lives keeps writers out of the stores of a repository, or
+/// is about to. Whoever asks has the lock of a name already: either he sees it, or it sees his lock.
+pub(crate) fn is_migrating(system: &dyn System, common_dir: &Path) -> bool {
+    let folder = common_dir.join(MIGRATION);
+    let is_there = |path: &Path, kind| system.lstat(path).is_ok_and(|stat| stat.kind == kind);
+    is_there(&folder.join(MIGRATION_JOURNAL), FileKind::File)
+        && is_there(&folder, FileKind::Directory)
+        && matches!(system.guard_dir(&folder), Ok(None))
+}
 
 /// How long a lock that another process holds is waited for: writers that go on hold theirs for a
 /// moment only.

@@ -20,6 +20,7 @@ mod current;
 mod directories;
 mod forwards;
 mod freeze;
+mod frost;
 mod known_dirs;
 mod locking;
 mod log;

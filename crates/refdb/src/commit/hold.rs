@@ -207,7 +207,20 @@ impl Holder {
     /// `AlreadyExists` when it is still there after the timeout.
     pub(crate) fn pass(&self, path: &Path, timeout: LockTimeout) -> io::Result<()> {
         let system = self.who.home.system.as_ref();
-        self.retry(path, timeout, || match is_barrier(system, path) {
+        self.wait_while(path, timeout, || is_barrier(system, path))
+    }
+
+    /// Waits as long as `is_so`; `path` is what others would be kept out by.
+    ///
+    /// # Errors
+    /// `AlreadyExists` when it still is after the timeout.
+    pub(crate) fn wait_while(
+        &self,
+        path: &Path,
+        timeout: LockTimeout,
+        mut is_so: impl FnMut() -> bool,
+    ) -> io::Result<()> {
+        self.retry(path, timeout, || match is_so() {
             true => Err(rustix::io::Errno::EXIST.into()),
             false => Ok(()),
         })

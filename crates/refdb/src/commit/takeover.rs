@@ -13,7 +13,7 @@ use super::{
     Holder, LockFile, LockOptions, NameKind, journal, lock_path, name_kind, pid_path,
     remove_if_there, value_path,
 };
-use crate::system::{FileKind, System, bytes_to_path};
+use crate::system::{FileKind, System, bytes_to_path, is_absent};
 
 /// What a link that bars the place of a directory for a transaction leads to: nothing has that name.
 /// Git's checks take it for an old symref to a ref that is not there, and have nothing against it.
@@ -103,7 +103,8 @@ pub(super) fn remove_with_barrier(system: &dyn System, lock: &Path) -> io::Resul
     remove_if_there(system, lock)
 }
 
-/// Does `work` under the lock of `target`, if that is free; returns whether it was.
+/// Does `work` under the lock of `target`, if that is free; returns whether it was. Where its directory
+/// went there is nothing left to work on.
 fn under_lock(
     home: &Arc<Home>,
     target: &Path,
@@ -112,6 +113,7 @@ fn under_lock(
     let holder = Holder::new(home);
     match LockFile::acquire(&holder, target, LockOptions::AT_ONCE) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) if is_absent(&error) => Ok(true),
         Err(error) => Err(error),
         Ok(lock) => {
             work()?;

@@ -15,11 +15,10 @@ use std::time::Duration;
 
 use super::Context;
 use crate::backend::RefFormat;
+use crate::backend::bulk::{MIGRATION, MIGRATION_JOURNAL};
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::{FileKind, Guard, System, bytes_to_path, is_absent};
 
-/// The folder of a running migration.
-const NAME: &str = "refdb-migration";
 /// What says in it for which repository it was made.
 const MARK: &str = "made-for";
 /// The folder of old refs that are kept.
@@ -56,7 +55,7 @@ impl Folder {
     /// `Locked` when another migration is running; `Corrupt` when something else has its place, or
     /// something is in it that no migration of this repository left.
     pub(super) fn open(context: &Context) -> Result<Folder> {
-        let path = context.common_dir.join(NAME);
+        let path = context.common_dir.join(MIGRATION);
         let system = context.system.as_ref();
         // Whoever clears up after another migration may have it for a moment, or remove it.
         for _ in 0..ATTEMPTS {
@@ -142,7 +141,7 @@ impl Folder {
 
     /// Takes the folder for this process, if it is there and nobody has it.
     fn hold(context: &Context) -> Result<Option<Folder>> {
-        let path = context.common_dir.join(NAME);
+        let path = context.common_dir.join(MIGRATION);
         let guard = match context.system.guard_dir(&path) {
             Err(error) if is_absent(&error) => None,
             guard => guard.map_err(|error| Error::io("unable to lock", &path, error))?,
@@ -192,7 +191,7 @@ impl Folder {
         let mut entries = list(system, &self.path)?;
         // What the folder is stays.
         entries.retain(|entry| entry.name != MARK.as_bytes());
-        entries.sort_by_key(|entry| entry.name == b"journal");
+        entries.sort_by_key(|entry| entry.name == MIGRATION_JOURNAL.as_bytes());
         for entry in &entries {
             remove(
                 system,
@@ -231,7 +230,7 @@ impl Folder {
             return Ok(None);
         }
         if let Some(journal) = self.journal()? {
-            remove_if_there(system, &old.join("journal"))?;
+            remove_if_there(system, &old.join(MIGRATION_JOURNAL))?;
             write_journal(context, &old, journal)?;
         }
         context.rename(&old, &kept)?;
@@ -245,7 +244,7 @@ impl Folder {
 /// # Errors
 /// `Corrupt` when something else has its place.
 pub(super) fn is_there(context: &Context) -> Result<bool> {
-    let path = context.common_dir.join(NAME);
+    let path = context.common_dir.join(MIGRATION);
     match context.system.lstat(&path) {
         Err(error) if is_absent(&error) => Ok(false),
         Err(error) => Err(Error::io("unable to read", &path, error)),
@@ -316,7 +315,7 @@ fn write_journal(context: &Context, dir: &Path, journal: Journal) -> Result<()> 
     let keep = if journal.keep { "yes" } else { "no" };
     let (from, to) = (journal.from.name(), journal.to.name());
     let text = format!("from {from}\nto {to}\nkeep {keep}\n");
-    let path = dir.join("journal");
+    let path = dir.join(MIGRATION_JOURNAL);
     let part = dir.join("journal.new");
     remove_if_there(context.system.as_ref(), &part)?;
     context.write(&part, text.as_bytes())?;
@@ -325,7 +324,7 @@ fn write_journal(context: &Context, dir: &Path, journal: Journal) -> Result<()> 
 }
 
 fn read_journal(system: &dyn System, dir: &Path) -> Result<Option<Journal>> {
-    let path = dir.join("journal");
+    let path = dir.join(MIGRATION_JOURNAL);
     let content = match system.read(&path) {
         Err(error) if is_absent(&error) => return Ok(None),
         content => content.map_err(|error| Error::io("unable to read", &path, error))?,

@@ -136,6 +136,7 @@ impl FilesSession {
         // Which of the locks are of new names, and where these are among those that were asked for.
         let mut missing: Vec<usize> = Vec::new();
         let mut missing_at: Vec<usize> = Vec::new();
+        let mut of_new = None;
         let (mut index, mut asked) = (first, 0);
         for (position, taken) in taken.into_iter().enumerate() {
             let is_above = above.next_if_eq(&&position).is_some();
@@ -159,6 +160,11 @@ impl FilesSession {
                 continue;
             }
             let mut locked = self.judge(this, current, &mut packed)?;
+            if matches!(locked, Locked::Missing) {
+                locked = of_new
+                    .get_or_insert_with(|| self.look_for_migration())
+                    .clone();
+            }
             if matches!(locked, Locked::Missing)
                 && let Some(name) = names.get(position)
                 && let Some((_, why)) = blocked.iter().find(|(above, _)| name.is_below(*above))

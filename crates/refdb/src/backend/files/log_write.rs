@@ -159,6 +159,15 @@ impl FilesSession {
         }
     }
 
+    /// Removes the reflogs of refs that could not be made: a later one below such a name would have no
+    /// place for its own.
+    pub(super) fn remove_made_logs(&mut self) {
+        for path in std::mem::take(&mut self.planned.made_logs) {
+            // At worst it stays, as one of Git does.
+            let _ = self.files.system.remove_file(&path);
+        }
+    }
+
     /// Moves or copies one reflog; one that is not there leaves the other as it is.
     fn move_log(&mut self, moved: &mut LogMove, sync: &mut BTreeSet<PathBuf>) -> Result<()> {
         let (from, to) = (moved.from.as_name(), moved.to.as_name());

@@ -57,6 +57,8 @@ pub(super) struct Planned {
     // Directories in the place of reflogs that go.
     pub(super) log_dirs: Vec<PathBuf>,
     pub(super) whole_logs: WholeLogs,
+    // Reflogs that were made for what is not visible yet.
+    pub(super) made_logs: Vec<PathBuf>,
     // Whether there is more than one new value.
     pub(super) several: bool,
     // Whether new values are to be there before old ones go.
@@ -315,6 +317,7 @@ impl FilesSession {
         if let Err(error) = self.carry_out(&mut sync, &mut visible, afterwards) {
             if !visible {
                 self.undo_moves();
+                self.remove_made_logs();
             }
             return Err(match self.planned.several && visible {
                 true => committed_in_part(error),
@@ -446,6 +449,7 @@ impl FilesSession {
                     sync.insert(dir.to_owned());
                 }
                 let file = system.append(path, Some(0o666)).map_err(to_append)?;
+                self.planned.made_logs.push(path.to_owned());
                 shared.adjust(system, path).map_err(to_append)?;
                 file
             }

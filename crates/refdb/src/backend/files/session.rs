@@ -22,6 +22,7 @@ use super::acquire::{NotTaken, Order};
 use super::bars::Bars;
 use super::current::Current;
 use super::directories::EmptyDirs;
+use super::frost::{Frost, being_migrated};
 use super::known_dirs::KnownDirs;
 use super::loose::{self, Loose};
 use super::packed::{Forwards, Snapshot};
@@ -60,6 +61,8 @@ pub(super) struct FilesSession {
     pub(super) planned: Planned,
     // What was found under the locks that are held.
     pub(super) log_dirs: KnownDirs,
+    // What a new name has seen of a migration.
+    pub(super) migration: Frost,
     // packed-refs as it was after the last locks were taken.
     pub(super) packed: Option<Arc<Snapshot>>,
 }
@@ -150,6 +153,7 @@ impl FilesSession {
             created_dirs: Vec::new(),
             created_last: false,
             empty_dirs: EmptyDirs::default(),
+            migration: Frost::default(),
             packed: None,
             planned: Planned::default(),
             log_dirs: KnownDirs::default(),
@@ -331,8 +335,13 @@ impl Session for FilesSession {
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()> {
         let files = Arc::clone(&self.files);
+        let mut is_refused = false;
+        let mut answer = |at: usize, locked: Locked| {
+            is_refused |= matches!(locked, Locked::Refused(_));
+            answer(at, locked);
+        };
         let locked = match files.other_order(names) {
-            None => self.lock_in_order(names, stop_at_refusal, answer),
+            None => self.lock_in_order(names, stop_at_refusal, &mut answer),
             Some(order) => {
                 let names: Vec<RefName<'_>> = order.iter().map(|&at| names[at]).collect();
                 let mut answer = |at: usize, locked| answer(order[at], locked);
@@ -341,6 +350,9 @@ impl Session for FilesSession {
         };
         // Else it would be told that somebody else is in the way.
         files.options.interrupt.check()?;
+        if is_refused {
+            files.assert_not_migrated()?;
+        }
         locked
     }
 
@@ -362,6 +374,7 @@ impl Session for FilesSession {
 
     fn begin_again(&mut self) {
         self.tidy();
+        self.wait_for_migration();
         self.order.nothing_is_held();
         self.pattern = None;
         self.created_last = false;
@@ -450,7 +463,11 @@ impl FilesSession {
         self.take(name).map_err(|not| match not {
             NotTaken::Refused(refusal) => cannot_lock(name, &refusal),
             NotTaken::Behind => Error::new(ErrorKind::Locked, format!("cannot lock ref '{name}'")),
-        })
+        })?;
+        match self.files.is_migrating() {
+            true => Err(cannot_lock(name, &being_migrated())),
+            false => Ok(()),
+        }
     }
 
     /// Says what the lock at `index` has been taken of.

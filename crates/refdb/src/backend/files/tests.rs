@@ -15,7 +15,7 @@ use crate::objects::{NoObjects, ObjectKind, Objects, Peeled};
 use crate::oid::ObjectFormat;
 use crate::options::LockTimeout;
 use crate::reflog::Signature;
-use crate::system::OsSystem;
+use crate::system::{OsSystem, System};
 use crate::target::Target;
 
 /// A repository in a directory of its own.
@@ -560,6 +560,45 @@ fn nothing_is_packed_when_the_refs_are_in_the_other_format() {
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Moved);
     let content = fs::read_to_string(fixture.dir.path().join("packed-refs"));
     assert_eq!(content.unwrap(), packed);
+}
+
+/// A migration can lock what exists. Whoever makes a new name looks for one under the lock of that, and
+/// makes way.
+#[test]
+fn a_new_name_waits_for_a_migration_of_a_process_that_lives() {
+    let fixture = fixture();
+    fixture.apply(&[("refs/heads/there", direct(1))]);
+    fixture.write("refdb-migration/journal", "");
+    let lock_new = |session: &mut dyn Session| {
+        let names = [name("refs/heads/new"), name("refs/heads/there")];
+        lock(session, &names, false)
+    };
+    let system = OsSystem::new();
+    let folder = fixture.path("refdb-migration");
+    let guard = system.guard_dir(&folder).unwrap().unwrap();
+    let mut session = fixture.backend.begin().unwrap();
+    let locked = lock_new(session.as_mut());
+    assert!(
+        matches!(locked.as_slice(), [Locked::Behind, Locked::Found(_)]),
+        "{locked:?}"
+    );
+    session.begin_again();
+    assert_eq!(fixture.leftovers(), Vec::<PathBuf>::new());
+    let locked = lock_new(session.as_mut());
+    let [Locked::Refused(refusal), Locked::Found(_)] = locked.as_slice() else {
+        panic!("{locked:?}");
+    };
+    let message = "the refs are being migrated to another format; try again";
+    assert_eq!(refusal.message, message);
+    assert!(session.lock_above(name("refs/heads/above")).is_err());
+    // Now its process has ended.
+    drop(guard);
+    session.begin_again();
+    let locked = lock_new(session.as_mut());
+    assert!(
+        matches!(locked.as_slice(), [Locked::Missing, Locked::Found(_)]),
+        "{locked:?}"
+    );
 }
 
 /// Somebody is about to make the ref `refs/heads/a`, and looked for conflicts before there was one
@@ -1113,6 +1152,22 @@ fn logs_below_a_new_ref_are_an_error_before_anything_is_visible() {
     );
     assert_eq!(fixture.read("refs/heads/a"), None);
     assert_eq!(fixture.leftovers(), Vec::<PathBuf>::new());
+}
+
+/// A reflog of a ref that is not there would be in the way of those below it.
+#[test]
+fn a_ref_that_could_not_be_made_leaves_no_reflog() {
+    let fixture = fixture();
+    let mut session = fixture.backend.begin().unwrap();
+    lock(session.as_mut(), &[name("refs/heads/a")], true);
+    let writes = [("refs/heads/a", direct(1))];
+    session
+        .prepare(plan(&writes, &[log("refs/heads/a", "x", true)]))
+        .unwrap();
+    fixture.write("refs/heads/a/b.lock", "");
+    session.publish().unwrap_err();
+    assert_eq!(fixture.read("refs/heads/a"), None);
+    assert!(!fixture.exists("logs/refs/heads/a"));
 }
 
 /// Objects of which the one numbered 9 is missing, and 5 a tag of 4.
