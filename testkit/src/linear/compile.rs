@@ -178,10 +178,12 @@ impl Numbers {
     /// of it.
     fn loose_rename(&mut self, old: &str, new: &str, outcome: Outcome) -> Vec<Change> {
         let (free, there) = ((new, Put::Free), (new, Put::Moved));
+        // What has come there meanwhile goes first.
+        let gone = (new, Put::Gone);
         let back = (old, Put::Moved);
         let ends: &[(&str, Put)] = match outcome {
-            Outcome::Done => &[free, there],
-            Outcome::Perhaps => &[free, there, back],
+            Outcome::Done => &[gone, free, there],
+            Outcome::Perhaps => &[gone, free, there, back],
             Outcome::Refused | Outcome::Failed => &[back],
         };
         let ends = ends.iter().map(|(end, put)| (*end, Need::Any, *put));

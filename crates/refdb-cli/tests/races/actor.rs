@@ -136,9 +136,9 @@ const MIGRATION: [&str; 7] = [
     "tables.list': No such file or directory",
 ];
 
-/// What Git says of a transaction that failed after it was prepared: some of it may have happened
-/// (`gits_own`).
-pub(crate) const GITS_COMMIT: &str = "couldn't set '";
+/// What Git says of a transaction that failed after it was prepared, since a directory is in the place of a
+/// ref that was to be made or to go: some of it may have happened (`gits_own`).
+pub(crate) const GITS_COMMIT: [&str; 2] = ["couldn't set '", "unable to unlink '"];
 
 /// What is never explained by others: a half of a transaction.
 const HALF: [&str; 2] = ["committed in part", "did not finish"];
@@ -289,7 +289,7 @@ impl<'a> Actor<'a> {
         let explained = says(&CONTENTION) || self.beside_migration && says(&MIGRATION);
         if explained && !says(&HALF) {
             done.gave_up = true;
-            match self.program != Program::Refdb && said.contains(GITS_COMMIT) {
+            match self.program != Program::Refdb && says(&GITS_COMMIT) {
                 true => Outcome::Perhaps,
                 false => Outcome::Failed,
             }
