@@ -111,3 +111,28 @@ fn a_renaming_by_git_writes_over_what_came_meanwhile() {
         eprintln!("{format}: what was created while Git was renaming is {what}");
     }
 }
+
+/// In a linked worktree of `reftable`, where two stacks are listed, Git tells for `HEAD` where a symref
+/// leads that is not listed, since it leads nowhere (`listing::of_program`).
+#[test]
+fn git_lists_the_target_of_another_symref() {
+    let repo = Repo::init(Format::REFTABLE_SHA1);
+    let worktree = repo.worktree("w").path;
+    let git = |args: &[&str]| {
+        let run = refdb_testkit::oracle::git(&worktree);
+        run.args(args).run().text()
+    };
+    let head = "refs/heads/x";
+    git(&["update-ref", head, "HEAD"]);
+    git(&["symbolic-ref", "HEAD", head]);
+    git(&["symbolic-ref", "refs/heads/s", "refs/heads/nowhere"]);
+    let listed = git(&[
+        "for-each-ref",
+        "--include-root-refs",
+        "--format=%(refname) %(symref)",
+    ]);
+    let told = listed.lines().find_map(|line| line.strip_prefix("HEAD "));
+    let told = told.expect("it is listed");
+    assert!([head, "refs/heads/nowhere"].contains(&told), "{told}");
+    eprintln!("HEAD leads to {head}, and is listed as {told}");
+}

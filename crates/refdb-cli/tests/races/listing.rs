@@ -80,6 +80,8 @@ pub(crate) fn of_program(program: Program, dir: &Path) -> Result<Listing, String
             out.code()
         ));
     }
+    // In a linked worktree Git can tell the target of another symref (`gits_own`).
+    let is_linked_git = program == Program::Git && dir.join(".git").is_file();
     let mut listed = Vec::new();
     for line in out.stdout.to_str_lossy().lines() {
         let fields: Vec<&str> = line.split(' ').collect();
@@ -88,11 +90,23 @@ pub(crate) fn of_program(program: Program, dir: &Path) -> Result<Listing, String
         };
         let value = match symref {
             "" => Value::Oid(oid.into()),
-            target => Value::Symbolic(target.into()),
+            target => Value::Symbolic(match is_linked_git {
+                true => target_of(name, dir).unwrap_or_else(|| name.to_owned()),
+                false => target.into(),
+            }),
         };
         listed.push((name.to_owned(), value));
     }
     Ok(Listing(listed))
+}
+
+/// Asks Git where a symref leads.
+fn target_of(name: &str, dir: &Path) -> Option<String> {
+    let out = Program::Git
+        .run(dir)
+        .args(["symbolic-ref", "-q", name])
+        .run();
+    out.status.success().then(|| out.text())
 }
 
 /// Lists with the library, symrefs that lead nowhere too.

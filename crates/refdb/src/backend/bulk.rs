@@ -31,11 +31,14 @@ pub(crate) const MIGRATION_JOURNAL: &str = "journal";
 /// Returns whether a migration of a process that lives keeps writers out of the stores of a repository, or
 /// is about to. Whoever asks has the lock of a name already: either he sees it, or it sees his lock.
 pub(crate) fn is_migrating(system: &dyn System, common_dir: &Path) -> bool {
-    let folder = common_dir.join(MIGRATION);
+    let mut folder = common_dir.join(MIGRATION);
     let is_there = |path: &Path, kind| system.lstat(path).is_ok_and(|stat| stat.kind == kind);
-    is_there(&folder.join(MIGRATION_JOURNAL), FileKind::File)
-        && is_there(&folder, FileKind::Directory)
-        && matches!(system.guard_dir(&folder), Ok(None))
+    folder.push(MIGRATION_JOURNAL);
+    if !is_there(&folder, FileKind::File) {
+        return false;
+    }
+    folder.pop();
+    is_there(&folder, FileKind::Directory) && matches!(system.guard_dir(&folder), Ok(None))
 }
 
 /// How long a lock that another process holds is waited for: writers that go on hold theirs for a
