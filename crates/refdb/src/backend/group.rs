@@ -201,7 +201,7 @@ impl Session for GroupSession<'_> {
                         is_held_up |= refusal.reason == Reason::CreateExists;
                         released.insert(name);
                     }
-                    Locked::Behind => {}
+                    Locked::Behind => is_held_up = true,
                 }
                 answer(places[index], found);
             })?;

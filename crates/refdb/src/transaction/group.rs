@@ -126,6 +126,37 @@ mod tests {
         transaction
     }
 
+    /// Who has a plan gives nothing back for a new name that comes while the refs are migrated.
+    #[test]
+    fn a_group_keeps_its_locks_when_a_migration_begins() {
+        let system = SimSystem::new(1);
+        for dir in ["/r", "/r/refs", "/r/refs/heads", "/r/refdb-migration"] {
+            system.create_dir(Path::new(dir)).unwrap();
+        }
+        let ours = store(system.process(1));
+        let mut group = ours.group().unwrap().unwrap();
+        assert_eq!(group.add(&batch(&ours, "refs/heads/b")).unwrap(), []);
+        let migrates = system.process(2);
+        let folder = Path::new("/r/refdb-migration");
+        let _guard = migrates.guard_dir(folder).unwrap().unwrap();
+        let mut journal = migrates.create_new(&folder.join("journal"), 0o666).unwrap();
+        journal.write_all(b"from files\nto reftable\n").unwrap();
+        assert!(group.add(&batch(&ours, "refs/heads/a")).is_err());
+        let lock = system.lstat(Path::new("/r/refs/heads/b.lock"));
+        assert!(lock.is_ok(), "the freeze has to wait for it");
+        assert!(
+            group
+                .close()
+                .unwrap()
+                .commit()
+                .unwrap()
+                .rejections
+                .is_empty()
+        );
+        let b = RefName::new("refs/heads/b").unwrap();
+        assert!(ours.read(b).unwrap().is_some());
+    }
+
     #[test]
     fn only_the_first_transaction_of_a_group_waits_for_a_lock() {
         let system = SimSystem::new(1);

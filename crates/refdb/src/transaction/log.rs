@@ -132,10 +132,14 @@ fn lock(session: &mut dyn Session, name: RefName<'_>) -> Result<Option<Target>> 
     }
 }
 
-/// Says that a name could not be locked after later ones: not the answer where all are locked in one
-/// call.
+/// Says that a name cannot be had before all locks were given back: another process may wait for one of
+/// them, or migrates the refs.
 pub(super) fn behind(name: RefName<'_>) -> Error {
-    Error::new(ErrorKind::Locked, format!("cannot lock ref '{name}'"))
+    let why = "another process has it, or migrates the refs; try again";
+    Error::new(
+        ErrorKind::Locked,
+        format!("cannot lock ref '{name}': {why}"),
+    )
 }
 
 /// Publishes what is prepared.

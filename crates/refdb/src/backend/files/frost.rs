@@ -9,8 +9,8 @@ use std::mem;
 use super::Files;
 use super::session::FilesSession;
 use crate::backend::bulk::{MIGRATION, is_migrating};
-use crate::backend::{Locked, Refusal};
-use crate::error::Reason;
+use crate::backend::{Locked, RefFormat, Refusal};
+use crate::error::{Reason, Result};
 
 /// What a session knows of a migration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,31 +26,42 @@ pub(super) enum Frost {
 
 impl Files {
     /// Returns whether the store is being frozen, or is.
-    pub(super) fn is_migrating(&self) -> bool {
-        is_migrating(self.system.as_ref(), self.layout.common_dir())
+    ///
+    /// # Errors
+    /// `Moved` when it is not the store of the repository any more; `Io`.
+    pub(super) fn is_migrating(&self) -> Result<bool> {
+        let common_dir = self.layout.common_dir();
+        if !is_migrating(self.system.as_ref(), common_dir, RefFormat::Files)? {
+            return Ok(false);
+        }
+        self.assert_not_migrated().map(|()| true)
     }
 }
 
 impl FilesSession {
     /// Looks for a migration, under the locks of new names; returns what is to be answered for them.
-    pub(super) fn look_for_migration(&mut self) -> Locked {
-        if !self.files.is_migrating() {
-            return Locked::Missing;
+    ///
+    /// # Errors
+    /// As for [`Files::is_migrating`].
+    pub(super) fn look_for_migration(&mut self) -> Result<Locked> {
+        if !self.files.is_migrating()? {
+            return Ok(Locked::Missing);
         }
-        match mem::replace(&mut self.migration, Frost::Seen) {
+        Ok(match mem::replace(&mut self.migration, Frost::Seen) {
             Frost::Lasts => Locked::Refused(being_migrated()),
             Frost::Unseen | Frost::Seen => Locked::Behind,
-        }
+        })
     }
 
-    /// Waits for a migration that was seen, if there is one. If it came off, the next lock cannot be had.
+    /// Waits for a migration that was seen, if there is one: until it was given up, or the refs are in the
+    /// other format, which is told when the next lock is taken.
     pub(super) fn wait_for_migration(&mut self) {
         if self.migration == Frost::Unseen {
             return;
         }
         let files = &self.files;
         let folder = files.layout.common_dir().join(MIGRATION);
-        let is_so = || files.is_migrating() && files.assert_not_migrated().is_ok();
+        let is_so = || matches!(files.is_migrating(), Ok(true));
         let waited = self.holder.wait_while(&folder, self.timeout, is_so);
         self.migration = match waited {
             Ok(()) => Frost::Unseen,
@@ -62,7 +73,7 @@ impl FilesSession {
 /// Says that a new name cannot be had as yet.
 pub(super) fn being_migrated() -> Refusal {
     Refusal {
-        reason: Reason::Generic,
+        reason: Reason::CreateExists,
         message: "the refs are being migrated to another format; try again".into(),
     }
 }

@@ -161,9 +161,11 @@ impl FilesSession {
             }
             let mut locked = self.judge(this, current, &mut packed)?;
             if matches!(locked, Locked::Missing) {
-                locked = of_new
-                    .get_or_insert_with(|| self.look_for_migration())
-                    .clone();
+                let looked = match of_new.take() {
+                    Some(looked) => looked,
+                    None => self.look_for_migration()?,
+                };
+                locked = of_new.insert(looked).clone();
             }
             if matches!(locked, Locked::Missing)
                 && let Some(name) = names.get(position)

@@ -464,7 +464,7 @@ impl FilesSession {
             NotTaken::Refused(refusal) => cannot_lock(name, &refusal),
             NotTaken::Behind => Error::new(ErrorKind::Locked, format!("cannot lock ref '{name}'")),
         })?;
-        match self.files.is_migrating() {
+        match self.files.is_migrating()? {
             true => Err(cannot_lock(name, &being_migrated())),
             false => Ok(()),
         }

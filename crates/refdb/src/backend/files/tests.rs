@@ -568,7 +568,8 @@ fn nothing_is_packed_when_the_refs_are_in_the_other_format() {
 fn a_new_name_waits_for_a_migration_of_a_process_that_lives() {
     let fixture = fixture();
     fixture.apply(&[("refs/heads/there", direct(1))]);
-    fixture.write("refdb-migration/journal", "");
+    let journal = "from files\nto reftable\nkeep no\n";
+    fixture.write("refdb-migration/journal", journal);
     let lock_new = |session: &mut dyn Session| {
         let names = [name("refs/heads/new"), name("refs/heads/there")];
         lock(session, &names, false)
@@ -591,6 +592,23 @@ fn a_new_name_waits_for_a_migration_of_a_process_that_lives() {
     let message = "the refs are being migrated to another format; try again";
     assert_eq!(refusal.message, message);
     assert!(session.lock_above(name("refs/heads/above")).is_err());
+    // When the refs are in the other format there is nothing more to wait for.
+    fs::rename(fixture.path("refs/heads"), fixture.path("refs/old")).unwrap();
+    fixture.write("refs/heads", "");
+    session.begin_again();
+    let stash = session.lock(&[name("refs/stash")], false, &mut |_, _| {});
+    assert_eq!(stash.unwrap_err().kind(), ErrorKind::Moved);
+    fs::remove_file(fixture.path("refs/heads")).unwrap();
+    fs::rename(fixture.path("refs/old"), fixture.path("refs/heads")).unwrap();
+    // One that brings refs here has taken the locks of the other format.
+    fixture.write("refdb-migration/journal", "from reftable\nto files\n");
+    session.begin_again();
+    let locked = lock_new(session.as_mut());
+    assert!(matches!(
+        locked.as_slice(),
+        [Locked::Missing, Locked::Found(_)]
+    ));
+    fixture.write("refdb-migration/journal", journal);
     // Now its process has ended.
     drop(guard);
     session.begin_again();
