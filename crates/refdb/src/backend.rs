@@ -7,15 +7,18 @@
 //! 3. A cursor owns what it reads from, so that no write and no compaction can invalidate it.
 
 pub(crate) mod batch;
+#[cfg(feature = "git")]
 pub(crate) mod bulk;
 pub(crate) mod cursor;
 pub(crate) mod files;
 pub(crate) mod group;
+#[cfg(feature = "git")]
+pub(crate) mod maintained;
+pub(crate) mod migration;
 pub(crate) mod reftable;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use bstr::ByteSlice;
@@ -26,7 +29,6 @@ use crate::objects::Objects;
 use crate::oid::ObjectId;
 use crate::reflog::{LogEntry, Signature};
 use crate::target::Target;
-use bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 use cursor::Cursor;
 
 /// Which format a store keeps its refs in.
@@ -103,44 +105,9 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// Packs loose refs, or compacts tables.
     fn optimize(&self, options: &OptimizeOptions<'_>) -> Result<()>;
 
-    /// Begins to write a whole new store into the directories of this one, which are empty.
-    fn bulk(&self, options: BulkOptions) -> Result<Box<dyn Bulk>>;
-
-    /// Replaces whole reflogs, sorted by name, in a store that nobody else writes to, or adds new
-    /// ones beside other writers.
-    fn replace_logs(&self, logs: &[NewLog]) -> Result<()>;
-
-    /// Returns every reflog of the common directory, sorted, with what tells its present state from
-    /// others.
-    fn log_marks(&self) -> Result<Vec<LogMark>>;
-
-    /// Returns what tells this moment from later ones.
-    fn mark(&self) -> Result<Mark>;
-
-    /// Returns the lines of reflogs that were read and are no entries: the file, and the number of
-    /// the line from 1 on.
-    fn lost_log_lines(&self) -> Result<Vec<(PathBuf, u64)>> {
-        Ok(Vec::new())
-    }
-
-    /// Returns the file in which a ref stands, or its reflog, unless that has the name of the ref.
-    fn file_of(&self, name: RefName<'_>, is_log: bool) -> Result<Option<PathBuf>> {
-        let _ = (name, is_log);
-        Ok(None)
-    }
-
-    /// Returns whether a ref from packed-refs without a peeled value is known to be no tag.
-    fn is_fully_peeled(&self) -> Result<bool>;
-
-    /// Returns about how many bytes are kept for all refs, where that is cheap to tell.
-    fn refs_len(&self) -> Result<u64>;
-
-    /// Takes every lock of the common directory, so that nobody else writes before these locks are
-    /// given back. Readers go on.
-    ///
-    /// # Errors
-    /// `Locked` when another process keeps a lock for too long.
-    fn freeze(&self) -> Result<Box<dyn Frozen>>;
+    /// Returns what only maintenance asks of it.
+    #[cfg(feature = "git")]
+    fn maintained(&self) -> &dyn maintained::Maintained;
 
     /// Returns a cursor that stands on every ref whose value, or stored peeled value, is one of
     /// `oids`, and, if that is `wide`, on all that may lead there in other ways: symrefs, and tags

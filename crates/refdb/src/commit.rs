@@ -29,11 +29,15 @@ mod watch;
 
 pub(crate) use hold::Holder;
 pub(crate) use home::Home;
-pub(crate) use journal::{Becomes, Change, Journal, View, recover, recover_unseen};
+pub(crate) use journal::{Becomes, Change, Journal, View};
+#[cfg(feature = "git")]
+pub(crate) use journal::{recover, recover_unseen};
 pub(crate) use lock::LockFile;
 pub(crate) use place::{Place, Roots};
 pub(crate) use step::{MANY_MIN, Step, sync};
-pub(crate) use takeover::{is_barrier, sweep, sweep_all, take_over};
+#[cfg(feature = "git")]
+pub(crate) use takeover::sweep_all;
+pub(crate) use takeover::{is_barrier, sweep, take_over};
 pub(crate) use watch::JournalWatch;
 
 use std::ffi::OsString;

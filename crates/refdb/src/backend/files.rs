@@ -15,10 +15,12 @@
 mod acquire;
 mod apart;
 mod bars;
+#[cfg(feature = "git")]
 mod bulk;
 mod current;
 mod directories;
 mod forwards;
+#[cfg(feature = "git")]
 mod freeze;
 mod frost;
 mod known_dirs;
@@ -44,7 +46,6 @@ use std::sync::{Arc, Mutex};
 
 use bstr::ByteSlice;
 
-use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 use super::cursor::Cursor;
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
 use crate::commit::{Holder, Home, JournalWatch, LockOptions};
@@ -56,10 +57,14 @@ use crate::options::Options;
 use crate::reflog::LogEntry;
 use crate::system::{FileKind, System, bytes_to_path};
 use crate::target::Target;
+#[cfg(feature = "git")]
 pub(crate) use log::parse as parse_log_line;
 use loose::Loose;
+#[cfg(feature = "git")]
 pub(crate) use loose::{parse as parse_loose, read_symlink as read_loose_link};
+#[cfg(feature = "git")]
 pub(crate) use overlay::{LINKED_MAX, TOO_MANY_LINKED};
+#[cfg(feature = "git")]
 pub(crate) use packed::HEADER as PACKED_HEADER;
 use packed::PackedRefs;
 use rewrite::PackedLock;
@@ -299,48 +304,9 @@ impl Backend for FilesBackend {
         optimize::optimize(&self.files, options)
     }
 
-    fn bulk(&self, options: BulkOptions) -> Result<Box<dyn Bulk>> {
-        Ok(Box::new(bulk::FilesBulk::new(
-            Arc::clone(&self.files),
-            options,
-        )))
-    }
-
-    fn replace_logs(&self, logs: &[NewLog]) -> Result<()> {
-        bulk::replace_logs(&self.files, logs)
-    }
-
-    fn log_marks(&self) -> Result<Vec<LogMark>> {
-        bulk::log_marks(&self.files)
-    }
-
-    fn mark(&self) -> Result<Mark> {
-        // What is packed after it was listed as loose changes packed-refs.
-        let loose = overlay::list(&self.files, b"")?.into_iter();
-        Ok(Mark {
-            single: loose
-                .map(|found| RefNameBuf::from_disk(found.name))
-                .collect(),
-            together: self.files.packed.state()?,
-            has_logs: false,
-        })
-    }
-
-    fn lost_log_lines(&self) -> Result<Vec<(PathBuf, u64)>> {
-        self.files.lost_log_lines()
-    }
-
-    fn is_fully_peeled(&self) -> Result<bool> {
-        Ok(self.files.packed.snapshot()?.peeling() == packed::Peeling::Fully)
-    }
-
-    fn refs_len(&self) -> Result<u64> {
-        let len = self.files.packed.snapshot()?.len();
-        Ok(u64::try_from(len).unwrap_or(u64::MAX))
-    }
-
-    fn freeze(&self) -> Result<Box<dyn Frozen>> {
-        Ok(Box::new(freeze::FrozenFiles::new(Arc::clone(&self.files))?))
+    #[cfg(feature = "git")]
+    fn maintained(&self) -> &dyn super::maintained::Maintained {
+        self
     }
 
     fn refs_of_objects(&self, oids: &[ObjectId], wide: bool) -> Result<Box<dyn Cursor>> {

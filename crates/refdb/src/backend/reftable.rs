@@ -4,6 +4,7 @@
 //! reading and for writing alike. (Git's writers put the long name of another worktree's ref into
 //! that worktree's stack, where no reader finds it.)
 
+#[cfg(feature = "git")]
 mod bulk;
 mod cursor;
 mod encode;
@@ -17,19 +18,20 @@ mod stamp;
 mod tables;
 mod walk;
 
-use std::collections::{BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use reftable::{HashId, LogCursor, RefCursor, RefRecord, RefValue};
+use reftable::{HashId, RefRecord, RefValue};
 
 use self::cursor::StackCursor;
+#[cfg(feature = "git")]
 pub(crate) use self::fresh::what_is_lost;
 use self::session::ReftableSession;
 use self::stack::{Added, Stack};
 use self::tables::LocalTables;
+#[cfg(feature = "git")]
 pub(crate) use self::tables::{is_table_name, is_unfinished, may_be_listed, short_random};
-use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 use super::cursor::{Cursor, ListCursor, OverCursor};
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
 use crate::commit::{Change, Home, Journal, JournalWatch, LockFile, LockOptions, Roots, sweep};
@@ -225,66 +227,9 @@ impl Backend for ReftableBackend {
         stack.clean().map_err(unable)
     }
 
-    fn bulk(&self, options: BulkOptions) -> Result<Box<dyn Bulk>> {
-        Ok(Box::new(self.begin_bulk(options.entries_max)?))
-    }
-
-    fn replace_logs(&self, logs: &[NewLog]) -> Result<()> {
-        self.put_logs(logs)
-    }
-
-    fn log_marks(&self) -> Result<Vec<LogMark>> {
-        self.marks()
-    }
-
-    fn file_of(&self, name: RefName<'_>, is_log: bool) -> Result<Option<PathBuf>> {
-        let (place, bare) = self.layout.locate(name);
-        let stack = self.stack(&place);
-        let name = bare.as_bytes();
-        for table in stack.snapshot()?.tables.iter().rev() {
-            let is_there = (|| {
-                if is_log {
-                    let mut logs = LogCursor::new(Arc::clone(table));
-                    logs.seek(name)?;
-                    return Ok(logs.advance()? && logs.record().name == name);
-                }
-                let mut refs = RefCursor::new(Arc::clone(table));
-                refs.seek(name)?;
-                Ok(refs.advance()? && refs.record().name == name)
-            })();
-            if is_there.map_err(|error| stack.format_error(error))? {
-                return Ok(Some(stack.tables.path_of(table.label())));
-            }
-        }
-        Ok(None)
-    }
-
-    fn mark(&self) -> Result<Mark> {
-        // A table never changes, and its name is not used again.
-        let mut together = Vec::new();
-        let (common, own) = self.view();
-        for stack in [Some(common), own].into_iter().flatten() {
-            together.push(stack.snapshot()?.names.join("\n"));
-        }
-        Ok(Mark {
-            together: Some(together.join("\n\n").into_bytes()),
-            single: BTreeSet::new(),
-            has_logs: true,
-        })
-    }
-
-    fn is_fully_peeled(&self) -> Result<bool> {
-        // Git's own migration stores tags without what they peel to.
-        Ok(false)
-    }
-
-    fn refs_len(&self) -> Result<u64> {
-        let snapshot = self.stack(&Place::Common).snapshot()?;
-        Ok(snapshot.tables.iter().map(|table| table.weight()).sum())
-    }
-
-    fn freeze(&self) -> Result<Box<dyn Frozen>> {
-        self.take_lock()
+    #[cfg(feature = "git")]
+    fn maintained(&self) -> &dyn super::maintained::Maintained {
+        self
     }
 
     fn refs_of_objects(&self, oids: &[ObjectId], wide: bool) -> Result<Box<dyn Cursor>> {

@@ -235,6 +235,7 @@ pub(crate) fn recover(home: &Arc<Home>) -> Found {
 ///
 /// # Errors
 /// What keeps the transaction from being finished.
+#[cfg(any(test, feature = "git"))]
 pub(crate) fn recover_unseen(home: &Arc<Home>) -> Result<()> {
     look(home, true)?.error.map_or(Ok(()), Err)
 }

@@ -151,6 +151,7 @@ pub(crate) fn sweep(home: &Arc<Home>, dir: &Path, deep: bool) -> io::Result<()> 
 ///
 /// # Errors
 /// As for [`sweep`].
+#[cfg(feature = "git")]
 pub(crate) fn sweep_all(home: &Arc<Home>, dir: &Path, deep: bool) -> io::Result<()> {
     sweep_of(Purpose::Migration, home, dir, deep)
 }

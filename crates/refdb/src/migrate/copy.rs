@@ -73,7 +73,7 @@ impl Copied {
     pub(super) fn find_lost_lines(&mut self) -> Result<()> {
         self.lost_lines.clear();
         for one in &self.places {
-            let lost = one.source.backend().lost_log_lines()?;
+            let lost = one.source.backend().maintained().lost_log_lines()?;
             let lost = lost.into_iter().map(|(file, line)| LostLine { file, line });
             self.lost_lines.extend(lost);
         }
@@ -139,7 +139,7 @@ impl Migration<'_> {
             let mut one = CopiedPlace {
                 place: place.clone(),
                 // Before anything is read: what changes later is seen to have changed.
-                mark: source.backend().mark()?,
+                mark: source.backend().maintained().mark()?,
                 source,
                 copy: context.store(&dir, to)?,
                 dir,
@@ -163,14 +163,15 @@ impl Migration<'_> {
         all: &mut Copied,
     ) -> Result<()> {
         if self.logs {
-            one.marks = one.source.backend().log_marks()?;
+            one.marks = one.source.backend().maintained().log_marks()?;
             one.keep_good_logs(&mut all.problems)?;
             one.marks.sort_by(|low, high| low.name.cmp(&high.name));
         }
         let source = one.source.backend();
         let longest = one.marks.iter().map(|mark| mark.entries_max).max();
-        let fully_peeled = source.is_fully_peeled()? || source.refs_len()? <= PEEL_ALL_MAX;
-        let mut bulk = one.copy.backend().bulk(BulkOptions {
+        let fully_peeled = source.maintained().is_fully_peeled()?
+            || source.maintained().refs_len()? <= PEEL_ALL_MAX;
+        let mut bulk = one.copy.backend().maintained().bulk(BulkOptions {
             entries_max: longest.unwrap_or(1).saturating_add(match longest {
                 Some(_) => ENTRIES_SPARE,
                 None => 0,
@@ -306,7 +307,7 @@ fn with_file(
     if problems.len() >= PROBLEMS_SHOWN {
         return Ok(why);
     }
-    let file = source.backend().file_of(name, is_log)?;
+    let file = source.backend().maintained().file_of(name, is_log)?;
     Ok(match file {
         Some(file) => format!("{why} (in {})", file.display()),
         None => why,
@@ -356,8 +357,8 @@ impl<'s> Peeler<'s> {
         let backend = source.backend();
         Ok(Peeler {
             objects: source.objects().as_ref(),
-            packed_are_known: backend.is_fully_peeled()?,
-            all: backend.refs_len()? <= PEEL_ALL_MAX,
+            packed_are_known: backend.maintained().is_fully_peeled()?,
+            all: backend.maintained().refs_len()? <= PEEL_ALL_MAX,
         })
     }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::Context;
 use crate::backend::RefFormat;
-use crate::backend::bulk::{MIGRATION, MIGRATION_JOURNAL};
+use crate::backend::migration::{MIGRATION, MIGRATION_JOURNAL};
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::{FileKind, Guard, System, bytes_to_path, is_absent};
 

@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::packed::HEADER;
-use super::{Files, directories, join, log, loose, rewrite};
-use crate::backend::bulk::{Bulk, BulkOptions, LogMark, NewLog};
+use super::{Files, FilesBackend, directories, freeze, join, log, loose, overlay, packed, rewrite};
+use crate::backend::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
+use crate::backend::maintained::Maintained;
 use crate::backend::{LogOrder, NewValue};
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::{RefName, is_per_worktree};
+use crate::name::{RefName, RefNameBuf, is_per_worktree};
 use crate::reflog::LogEntry;
 use crate::system::WriteFile;
 
@@ -271,4 +272,47 @@ pub(super) fn log_marks(files: &Files) -> Result<Vec<LogMark>> {
         });
     }
     Ok(marks)
+}
+
+impl Maintained for FilesBackend {
+    fn bulk(&self, options: BulkOptions) -> Result<Box<dyn Bulk>> {
+        Ok(Box::new(FilesBulk::new(Arc::clone(&self.files), options)))
+    }
+
+    fn replace_logs(&self, logs: &[NewLog]) -> Result<()> {
+        replace_logs(&self.files, logs)
+    }
+
+    fn log_marks(&self) -> Result<Vec<LogMark>> {
+        log_marks(&self.files)
+    }
+
+    fn mark(&self) -> Result<Mark> {
+        // What is packed after it was listed as loose changes packed-refs.
+        let loose = overlay::list(&self.files, b"")?.into_iter();
+        Ok(Mark {
+            single: loose
+                .map(|found| RefNameBuf::from_disk(found.name))
+                .collect(),
+            together: self.files.packed.state()?,
+            has_logs: false,
+        })
+    }
+
+    fn lost_log_lines(&self) -> Result<Vec<(PathBuf, u64)>> {
+        self.files.lost_log_lines()
+    }
+
+    fn is_fully_peeled(&self) -> Result<bool> {
+        Ok(self.files.packed.snapshot()?.peeling() == packed::Peeling::Fully)
+    }
+
+    fn refs_len(&self) -> Result<u64> {
+        let len = self.files.packed.snapshot()?.len();
+        Ok(u64::try_from(len).unwrap_or(u64::MAX))
+    }
+
+    fn freeze(&self) -> Result<Box<dyn Frozen>> {
+        Ok(Box::new(freeze::FrozenFiles::new(Arc::clone(&self.files))?))
+    }
 }

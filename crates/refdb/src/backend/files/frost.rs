@@ -8,7 +8,7 @@ use std::mem;
 
 use super::Files;
 use super::session::FilesSession;
-use crate::backend::bulk::{MIGRATION, is_migrating};
+use crate::backend::migration::{MIGRATION, is_migrating};
 use crate::backend::{Locked, RefFormat, Refusal};
 use crate::error::{Reason, Result};
 

@@ -121,6 +121,7 @@ impl Files {
 
     /// Returns the lines that are no entries, in the reflogs that were read so far: the file, and the
     /// number of the line from 1 on.
+    #[cfg(feature = "git")]
     pub(super) fn lost_log_lines(&self) -> Result<Vec<(PathBuf, u64)>> {
         let damaged = self.damaged_logs.lock();
         let damaged = damaged.unwrap_or_else(PoisonError::into_inner).clone();

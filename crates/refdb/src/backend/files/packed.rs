@@ -149,6 +149,7 @@ impl PackedRefs {
 
     /// Returns what tells the present state of the file from others; `None` while it may still
     /// change without a trace.
+    #[cfg(feature = "git")]
     pub(super) fn state(&self) -> Result<Option<Vec<u8>>> {
         match self.system.stat(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Vec::new())),

@@ -1,16 +1,19 @@
 //! Writing a whole stack at once: one table, streamed into its file.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::BufWriter;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use reftable::{LogRecord, LogUpdate, LogValue, Writer};
+use reftable::{LogCursor, LogRecord, LogUpdate, LogValue, RefCursor, Writer};
 
 use super::encode::record;
 use super::stack::Stack;
 use super::tables::NewTable;
 use super::{ReftableBackend, logs};
-use crate::backend::bulk::{Bulk, Frozen, Locks, LogMark, NewLog};
+use crate::backend::bulk::{Bulk, BulkOptions, Frozen, Locks, LogMark, Mark, NewLog};
+use crate::backend::maintained::Maintained;
 use crate::backend::{LogOrder, NewValue, Write};
 use crate::error::{Error, Result};
 use crate::layout::Place;
@@ -310,5 +313,69 @@ impl Bulk for ReftableBulk {
             .collect::<Result<Vec<_>>>()?;
         self.stack.publish(&mut held, names, tables, &[])?;
         Ok(())
+    }
+}
+
+impl Maintained for ReftableBackend {
+    fn bulk(&self, options: BulkOptions) -> Result<Box<dyn Bulk>> {
+        Ok(Box::new(self.begin_bulk(options.entries_max)?))
+    }
+
+    fn replace_logs(&self, logs: &[NewLog]) -> Result<()> {
+        self.put_logs(logs)
+    }
+
+    fn log_marks(&self) -> Result<Vec<LogMark>> {
+        self.marks()
+    }
+
+    fn mark(&self) -> Result<Mark> {
+        // A table never changes, and its name is not used again.
+        let mut together = Vec::new();
+        let (common, own) = self.view();
+        for stack in [Some(common), own].into_iter().flatten() {
+            together.push(stack.snapshot()?.names.join("\n"));
+        }
+        Ok(Mark {
+            together: Some(together.join("\n\n").into_bytes()),
+            single: BTreeSet::new(),
+            has_logs: true,
+        })
+    }
+
+    fn file_of(&self, name: RefName<'_>, is_log: bool) -> Result<Option<PathBuf>> {
+        let (place, bare) = self.layout.locate(name);
+        let stack = self.stack(&place);
+        let name = bare.as_bytes();
+        for table in stack.snapshot()?.tables.iter().rev() {
+            let is_there = (|| {
+                if is_log {
+                    let mut logs = LogCursor::new(Arc::clone(table));
+                    logs.seek(name)?;
+                    return Ok(logs.advance()? && logs.record().name == name);
+                }
+                let mut refs = RefCursor::new(Arc::clone(table));
+                refs.seek(name)?;
+                Ok(refs.advance()? && refs.record().name == name)
+            })();
+            if is_there.map_err(|error| stack.format_error(error))? {
+                return Ok(Some(stack.tables.path_of(table.label())));
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_fully_peeled(&self) -> Result<bool> {
+        // Git's own migration stores tags without what they peel to.
+        Ok(false)
+    }
+
+    fn refs_len(&self) -> Result<u64> {
+        let snapshot = self.stack(&Place::Common).snapshot()?;
+        Ok(snapshot.tables.iter().map(|table| table.weight()).sum())
+    }
+
+    fn freeze(&self) -> Result<Box<dyn Frozen>> {
+        self.take_lock()
     }
 }

@@ -22,6 +22,10 @@ pub(crate) struct Lost {
     pub(crate) path: PathBuf,
     /// What is wrong with it, and what that means.
     pub(crate) what: String,
+    #[cfg_attr(
+        not(feature = "git"),
+        expect(dead_code, reason = "only maintenance gives advice")
+    )]
     is_link: bool,
 }
 
@@ -35,6 +39,7 @@ impl Lost {
     }
 
     /// Returns what a person can do.
+    #[cfg(feature = "git")]
     pub(crate) fn advice(&self) -> String {
         let dir = self.dir().display();
         let first = match self.is_link {
@@ -47,6 +52,7 @@ impl Lost {
         )
     }
 
+    #[cfg(feature = "git")]
     fn dir(&self) -> &Path {
         match self
             .path
