@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 use crate::backend::cursor::Cursor;
 use crate::backend::files::pseudoref;
+#[cfg(feature = "git")]
+use crate::backend::maintained::Maintained;
 use crate::backend::{Backend, LogChange, LogOrder, OptimizeOptions, Ref, RefFormat};
 use crate::error::Result;
 use crate::hook;
@@ -103,10 +105,10 @@ impl Store {
         self.backend.format()
     }
 
-    /// Returns what keeps the refs.
+    /// Returns what only maintenance asks of it.
     #[cfg(feature = "git")]
-    pub(crate) fn backend(&self) -> &dyn Backend {
-        self.backend.as_ref()
+    pub(crate) fn maintained(&self) -> &dyn Maintained {
+        self.backend.maintained()
     }
 
     /// Returns what brings the commits of several threads together.

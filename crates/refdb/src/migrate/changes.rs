@@ -29,7 +29,7 @@ pub(super) fn catch_up(migration: &Migration<'_>, copied: &mut Copied, at: usize
         return Ok(());
     };
     let mut problems = Vec::new();
-    let now = one.source.backend().maintained().mark()?;
+    let now = one.source.maintained().mark()?;
     let changed = match one.mark.changed_until(&now) {
         Some(names) if now.has_logs && names.is_empty() => return Ok(()),
         Some(names) if names.len() <= SINGLE_MAX => changed_of(one, &names, &mut problems)?,
@@ -39,10 +39,7 @@ pub(super) fn catch_up(migration: &Migration<'_>, copied: &mut Copied, at: usize
     copied.is_live |= !changed.is_empty();
     write_refs(&one.copy, &changed)?;
     if migration.logs {
-        let old = std::mem::replace(
-            &mut one.marks,
-            one.source.backend().maintained().log_marks()?,
-        );
+        let old = std::mem::replace(&mut one.marks, one.source.maintained().log_marks()?);
         one.keep_good_logs(&mut copied.problems)?;
         let names = changed_logs(&old, &one.marks);
         let mut logs = Vec::with_capacity(names.len());
@@ -56,7 +53,7 @@ pub(super) fn catch_up(migration: &Migration<'_>, copied: &mut Copied, at: usize
         }
         if !logs.is_empty() {
             copied.is_live = true;
-            one.copy.backend().maintained().replace_logs(&logs)?;
+            one.copy.maintained().replace_logs(&logs)?;
         }
     }
     copied.problems.extend(problems);

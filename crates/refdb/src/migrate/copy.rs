@@ -73,7 +73,7 @@ impl Copied {
     pub(super) fn find_lost_lines(&mut self) -> Result<()> {
         self.lost_lines.clear();
         for one in &self.places {
-            let lost = one.source.backend().maintained().lost_log_lines()?;
+            let lost = one.source.maintained().lost_log_lines()?;
             let lost = lost.into_iter().map(|(file, line)| LostLine { file, line });
             self.lost_lines.extend(lost);
         }
@@ -139,7 +139,7 @@ impl Migration<'_> {
             let mut one = CopiedPlace {
                 place: place.clone(),
                 // Before anything is read: what changes later is seen to have changed.
-                mark: source.backend().maintained().mark()?,
+                mark: source.maintained().mark()?,
                 source,
                 copy: context.store(&dir, to)?,
                 dir,
@@ -163,15 +163,14 @@ impl Migration<'_> {
         all: &mut Copied,
     ) -> Result<()> {
         if self.logs {
-            one.marks = one.source.backend().maintained().log_marks()?;
+            one.marks = one.source.maintained().log_marks()?;
             one.keep_good_logs(&mut all.problems)?;
             one.marks.sort_by(|low, high| low.name.cmp(&high.name));
         }
-        let source = one.source.backend();
+        let source = one.source.maintained();
         let longest = one.marks.iter().map(|mark| mark.entries_max).max();
-        let fully_peeled = source.maintained().is_fully_peeled()?
-            || source.maintained().refs_len()? <= PEEL_ALL_MAX;
-        let mut bulk = one.copy.backend().maintained().bulk(BulkOptions {
+        let fully_peeled = source.is_fully_peeled()? || source.refs_len()? <= PEEL_ALL_MAX;
+        let mut bulk = one.copy.maintained().bulk(BulkOptions {
             entries_max: longest.unwrap_or(1).saturating_add(match longest {
                 Some(_) => ENTRIES_SPARE,
                 None => 0,
@@ -307,7 +306,7 @@ fn with_file(
     if problems.len() >= PROBLEMS_SHOWN {
         return Ok(why);
     }
-    let file = source.backend().maintained().file_of(name, is_log)?;
+    let file = source.maintained().file_of(name, is_log)?;
     Ok(match file {
         Some(file) => format!("{why} (in {})", file.display()),
         None => why,
@@ -354,11 +353,11 @@ struct Peeler<'s> {
 
 impl<'s> Peeler<'s> {
     fn of(source: &'s Store) -> Result<Peeler<'s>> {
-        let backend = source.backend();
+        let store = source.maintained();
         Ok(Peeler {
             objects: source.objects().as_ref(),
-            packed_are_known: backend.maintained().is_fully_peeled()?,
-            all: backend.maintained().refs_len()? <= PEEL_ALL_MAX,
+            packed_are_known: store.is_fully_peeled()?,
+            all: store.refs_len()? <= PEEL_ALL_MAX,
         })
     }
 

@@ -406,7 +406,7 @@ fn carry_over(
     // The new store is in use: what others have written to it meanwhile stays. Logs come first:
     // whoever does this again after a crash goes by what refs are missing.
     if !logs.is_empty() {
-        target.backend().maintained().replace_logs(&logs)?;
+        target.maintained().replace_logs(&logs)?;
     }
     let mut transaction = target.transaction().batch();
     for (name, to) in &late {

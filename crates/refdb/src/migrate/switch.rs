@@ -58,7 +58,7 @@ pub(super) fn freeze(
             context.create_dir(&dir)?;
         }
         let store = context.store(&place.dir, migration.from)?;
-        frozen.push(store.backend().maintained().freeze()?);
+        frozen.push(store.maintained().freeze()?);
     }
     Ok(frozen)
 }
