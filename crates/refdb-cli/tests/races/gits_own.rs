@@ -16,42 +16,42 @@ const PATIENCE_MS: &str = "20000";
 /// experiment shows nothing.
 const TO_THE_LOCK: Duration = Duration::from_millis(500);
 
-/// Two sessions of which the one prepares the creation of `a`, and the other that of `a/b` after it.
-fn prepare_both(repo: &Repo, first: &str) -> (Dialogue, Dialogue) {
-    let commit = &repo.objects().commits[1];
-    let begin = |edits: &str| {
-        let mut session = repo.git(["update-ref", "--stdin"]).begin();
-        session.say(&format!("start\n{edits}prepare\n"));
-        assert_eq!(session.hear() + &session.hear(), "start: ok\nprepare: ok\n");
-        session
-    };
-    let above = begin(&format!("{first}create refs/heads/a {commit}\n"));
-    let below = begin(&format!("create refs/heads/a/b {commit}\n"));
-    (above, below)
+/// A session of Git that has prepared a transaction.
+fn prepared(repo: &Repo, edits: &str) -> Dialogue {
+    let mut session = repo.git(["update-ref", "--stdin"]).begin();
+    session.say(&format!("start\n{edits}prepare\n"));
+    assert_eq!(session.hear() + &session.hear(), "start: ok\nprepare: ok\n");
+    session
 }
 
 /// A transaction of several refs can be committed in part, and says that it failed (`GITS_COMMIT`): the
-/// directory of a lock is in the place of one of them. The reflog of that one stays, and is in the way
-/// of refs below it from then on (`Arena::remove_left_logs`).
+/// directory of a lock is in the place of one of them that is to come, or to go. The reflog of one that
+/// was to come stays, and is in the way of refs below it from then on (`Arena::remove_left_logs`).
 #[test]
 fn a_transaction_of_git_is_committed_in_part_beside_another() {
-    let repo = Repo::init(Format::FILES_SHA1);
-    let [old, new] = [0, 1].map(|at| repo.objects().commits[at].clone());
-    repo.update_refs(format!("create refs/heads/z {old}\n"));
-    let (mut above, mut below) = prepare_both(&repo, &format!("update refs/heads/z {new}\n"));
-    above.say("commit\n");
-    let failed = above.end();
-    below.say("abort\n");
-    assert_eq!(below.hear(), "abort: ok\n");
-    assert_eq!(below.end().code(), 0);
-    let said = String::from_utf8_lossy(&failed.stderr).into_owned();
-    assert!(said.contains(GITS_COMMIT[0]), "{said}");
-    let now = repo.git(["rev-parse", "refs/heads/z"]).run().text();
-    let is_half = now == new;
-    assert!(is_half || now == old, "{now}");
-    let blocked = repo.git(["update-ref", "refs/heads/a/b", &new]).run();
-    let is_blocked = blocked.code() != 0;
-    eprintln!("a half is committed: {is_half}; its reflog is in the way: {is_blocked}");
+    for (deed, said) in [("create", GITS_COMMIT[0]), ("delete", GITS_COMMIT[1])] {
+        let repo = Repo::init(Format::FILES_SHA1);
+        let [old, new] = [0, 1].map(|at| repo.objects().commits[at].clone());
+        repo.update_refs(format!("create refs/heads/z {old}\n"));
+        let value = if deed == "create" { new.as_str() } else { "" };
+        let edit = format!("{deed} refs/heads/a {value}");
+        let edits = format!("update refs/heads/z {new}\n{}\n", edit.trim_end());
+        let mut above = prepared(&repo, &edits);
+        let mut below = prepared(&repo, &format!("create refs/heads/a/b {new}\n"));
+        above.say("commit\n");
+        let failed = above.end();
+        below.say("abort\n");
+        assert_eq!(below.hear(), "abort: ok\n");
+        assert_eq!(below.end().code(), 0);
+        let stderr = String::from_utf8_lossy(&failed.stderr).into_owned();
+        assert!(stderr.contains(said), "{stderr}");
+        let now = repo.git(["rev-parse", "refs/heads/z"]).run().text();
+        let is_half = now == new;
+        assert!(is_half || now == old, "{now}");
+        let after = repo.git(["update-ref", "refs/heads/a/b", &new]).run();
+        let is_blocked = after.code() != 0;
+        eprintln!("{deed}: a half is committed: {is_half}; its reflog is in the way: {is_blocked}");
+    }
 }
 
 /// `git branch -m` looks whether names above and below the new one are free before it has the lock, and
@@ -63,9 +63,7 @@ fn a_renaming_by_git_does_not_see_what_was_packed_meanwhile() {
     repo.config("core.logAllRefUpdates", "false");
     let [old, new] = [0, 1].map(|at| repo.objects().commits[at].clone());
     repo.update_refs(format!("create refs/heads/r {old}\n"));
-    let mut holds = repo.git(["update-ref", "--stdin"]).begin();
-    holds.say(&format!("start\ncreate refs/heads/a {new}\nprepare\n"));
-    assert_eq!(holds.hear() + &holds.hear(), "start: ok\nprepare: ok\n");
+    let mut holds = prepared(&repo, &format!("create refs/heads/a {new}\n"));
     let renamed = std::thread::scope(|scope| {
         let renames = scope.spawn(|| repo.git(["branch", "-m", "r", "a"]).run());
         std::thread::sleep(TO_THE_LOCK);
@@ -93,9 +91,7 @@ fn a_renaming_by_git_writes_over_what_came_meanwhile() {
         }
         let [old, new] = [0, 1].map(|at| repo.objects().commits[at].clone());
         repo.update_refs(format!("create refs/heads/a {old}\n"));
-        let mut creates = repo.git(["update-ref", "--stdin"]).begin();
-        creates.say(&format!("start\ncreate refs/heads/b {new}\nprepare\n"));
-        assert_eq!(creates.hear() + &creates.hear(), "start: ok\nprepare: ok\n");
+        let mut creates = prepared(&repo, &format!("create refs/heads/b {new}\n"));
         let renamed = std::thread::scope(|scope| {
             let renames = scope.spawn(|| repo.git(["branch", "-m", "a", "b"]).run());
             std::thread::sleep(TO_THE_LOCK);

@@ -113,6 +113,17 @@ impl Fixture {
     }
 
     /// Returns why the last of the names cannot be locked.
+    /// Prepares to make `refs/heads/a`, with a reflog.
+    fn creation_of_a(&self) -> Box<dyn Session + '_> {
+        let mut session = self.backend.begin().unwrap();
+        lock(session.as_mut(), &[name("refs/heads/a")], true);
+        let writes = [("refs/heads/a", direct(1))];
+        session
+            .prepare(plan(&writes, &[log("refs/heads/a", "x", true)]))
+            .unwrap();
+        session
+    }
+
     fn refusal(&self, names: &[&str]) -> Refusal {
         let mut session = self.backend.begin().unwrap();
         let names: Vec<_> = names.iter().map(|text| name(text)).collect();
@@ -1153,12 +1164,7 @@ fn logs_below_a_new_ref_are_an_error_before_anything_is_visible() {
     // All that is left of a ref that was once moved.
     let line = format!("{} {} A <a@b> 1 +0000\n", oid(1), oid(2));
     fixture.write("logs/refs/heads/a/b", &line);
-    let mut session = fixture.backend.begin().unwrap();
-    lock(session.as_mut(), &[name("refs/heads/a")], true);
-    let writes = [("refs/heads/a", direct(1))];
-    session
-        .prepare(plan(&writes, &[log("refs/heads/a", "x", true)]))
-        .unwrap();
+    let session = fixture.creation_of_a();
     let error = session.publish().unwrap_err();
     let path = fixture.path("logs/refs/heads/a");
     assert_eq!(
@@ -1176,12 +1182,7 @@ fn logs_below_a_new_ref_are_an_error_before_anything_is_visible() {
 #[test]
 fn a_ref_that_could_not_be_made_leaves_no_reflog() {
     let fixture = fixture();
-    let mut session = fixture.backend.begin().unwrap();
-    lock(session.as_mut(), &[name("refs/heads/a")], true);
-    let writes = [("refs/heads/a", direct(1))];
-    session
-        .prepare(plan(&writes, &[log("refs/heads/a", "x", true)]))
-        .unwrap();
+    let session = fixture.creation_of_a();
     fixture.write("refs/heads/a/b.lock", "");
     session.publish().unwrap_err();
     assert_eq!(fixture.read("refs/heads/a"), None);
