@@ -16,7 +16,7 @@ use refdb_testkit::clone_like::clone_like;
 use refdb_testkit::oracle::{self, GitRun};
 use refdb_testkit::repo::{Listed, Repo, Worktree};
 use refdb_testkit::state::State;
-use refdb_testkit::{RefFormat, for_every_format};
+use refdb_testkit::{Format, RefFormat, for_every_format};
 
 /// How many refs the large repositories have, unless `REFDB_REFS` says otherwise.
 const REFS: usize = 2000;
@@ -612,5 +612,33 @@ for_every_format! {
         }
         repo.assert_sound();
         assert_eq!(leftovers(&repo), Vec::<String>::new());
+    }
+}
+
+/// A new name has nothing that a migration could lock: whoever makes one, by a renaming too, waits for
+/// the migration of a process that lives.
+#[test]
+fn a_new_name_waits_for_a_migration() {
+    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        let repo = Repo::init(format);
+        let commit = &repo.objects().commits[0];
+        repo.update_refs(format!("create refs/heads/old {commit}\n"));
+        repo.config("core.filesRefLockTimeout", "20000");
+        let folder = repo.git_dir().join("refdb-migration");
+        fs::create_dir(&folder).expect("it is new");
+        fs::write(folder.join("journal"), "from files\nto reftable\n").expect("a file");
+        let makes = ["update-ref", "refs/heads/new", commit];
+        let renames = ["refs", "rename", "refs/heads/old", "refs/heads/other"];
+        for args in [&makes[..], &renames] {
+            let guard = fs::File::open(&folder).expect("a folder");
+            guard.lock().expect("nobody has it");
+            std::thread::scope(|scope| {
+                let writes = scope.spawn(|| refdb(repo.path()).args(args).run());
+                std::thread::sleep(Duration::from_millis(200));
+                assert!(!writes.is_finished(), "{format}: {args:?} does not wait");
+                drop(guard);
+                writes.join().expect("it ends").ok();
+            });
+        }
     }
 }

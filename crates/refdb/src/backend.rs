@@ -160,12 +160,13 @@ pub(crate) trait Session {
     ) -> Result<()>;
 
     /// Locks a name of which nothing is asked, since the ref that is below it and in its way goes. Does
-    /// nothing where one lock is that of all names.
+    /// nothing where one lock is that of all names. Returns `false` where [`Session::lock`] answers
+    /// [`Locked::Behind`].
     ///
     /// # Errors
     /// `Locked`.
-    fn lock_above(&mut self, _name: RefName<'_>) -> Result<()> {
-        Ok(())
+    fn lock_above(&mut self, _name: RefName<'_>) -> Result<bool> {
+        Ok(true)
     }
 
     /// Allows locks on whole directories, which keep others from new names in them, too: what is

@@ -22,13 +22,13 @@ mod directories;
 mod forwards;
 #[cfg(feature = "git")]
 mod freeze;
-mod frost;
 mod known_dirs;
 mod locking;
 mod log;
 mod log_way;
 mod log_write;
 mod loose;
+mod new_names;
 mod optimize;
 mod overlay;
 mod packed;

@@ -15,9 +15,9 @@ pub(crate) const MIGRATION_JOURNAL: &str = "journal";
 /// No journal of a migration is longer.
 const JOURNAL_MAX: usize = 256;
 
-/// Returns whether a migration of a process that lives keeps writers out of the stores of a repository that
-/// are in this format, or is about to. Whoever asks has the lock of a name already: either he sees it, or
-/// it sees his lock. Where locks of other machines are not seen, on network file systems, there is none.
+/// Returns whether a process that lives migrates the refs of a repository from this format: it keeps writers
+/// out of the old stores, or is about to. Whoever asks has the lock of a name already, which a later
+/// migration finds. On a network file system nobody can tell whether a process lives: the answer is no.
 ///
 /// # Errors
 /// `Io` when that cannot be told.
@@ -28,22 +28,27 @@ pub(crate) fn is_migrating(
 ) -> Result<bool> {
     let mut path = common_dir.join(MIGRATION);
     path.push(MIGRATION_JOURNAL);
-    let journal = match system.lstat(&path) {
+    let unreadable = |error| Error::io("unable to read", &path, error);
+    match system.lstat(&path) {
         Err(error) if is_absent(&error) => return Ok(false),
-        stat => stat.and_then(|stat| match stat.kind {
-            FileKind::File => system.read_at_most(&path, JOURNAL_MAX),
-            _ => Ok(Vec::new()),
-        }),
-    };
-    let journal = match journal {
+        Err(error) => return Err(unreadable(error)),
+        Ok(stat) if stat.kind != FileKind::File => return Ok(false),
+        Ok(_) => {}
+    }
+    let journal = match system.read_at_most(&path, JOURNAL_MAX) {
         // It came to its end.
         Err(error) if is_absent(&error) => return Ok(false),
-        journal => journal.map_err(|error| Error::io("unable to read", &path, error))?,
+        journal => journal.map_err(unreadable)?,
     };
     path.pop();
     let is_folder = system
         .lstat(&path)
         .is_ok_and(|stat| stat.kind == FileKind::Directory);
-    let line = format!("from {}\n", from.name());
-    Ok(is_folder && journal.starts_with(line.as_bytes()) && system.is_taken(&path))
+    let is_ours = journal.starts_with(first_line(from).as_bytes());
+    Ok(is_folder && is_ours && system.is_taken(&path))
+}
+
+/// Returns how the journal of a migration begins.
+pub(crate) fn first_line(from: RefFormat) -> String {
+    format!("from {}\n", from.name())
 }

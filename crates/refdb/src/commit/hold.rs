@@ -211,7 +211,8 @@ impl Holder {
         self.wait_while(path, timeout, || is_barrier(system, path))
     }
 
-    /// Waits as long as `is_so`; `path` is what others would be kept out by.
+    /// Waits as long as `is_so`, in the way a lock is waited for. What a process that has ended left at
+    /// `path`, if that is a lock or a barrier, is taken over meanwhile.
     ///
     /// # Errors
     /// `AlreadyExists` when it still is after the timeout.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::Context;
 use crate::backend::RefFormat;
-use crate::backend::migration::{MIGRATION, MIGRATION_JOURNAL};
+use crate::backend::migration::{MIGRATION, MIGRATION_JOURNAL, first_line};
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::{FileKind, Guard, System, bytes_to_path, is_absent};
 
@@ -313,8 +313,8 @@ pub(super) fn new_dry_run(system: &dyn System, common_dir: &Path) -> Result<Path
 
 fn write_journal(context: &Context, dir: &Path, journal: Journal) -> Result<()> {
     let keep = if journal.keep { "yes" } else { "no" };
-    let (from, to) = (journal.from.name(), journal.to.name());
-    let text = format!("from {from}\nto {to}\nkeep {keep}\n");
+    let (from, to) = (first_line(journal.from), journal.to.name());
+    let text = format!("{from}to {to}\nkeep {keep}\n");
     let path = dir.join(MIGRATION_JOURNAL);
     let part = dir.join("journal.new");
     remove_if_there(context.system.as_ref(), &part)?;

@@ -119,27 +119,19 @@ fn nobody() -> Result<Signature> {
 
 /// Locks one name and returns what it holds.
 fn lock(session: &mut dyn Session, name: RefName<'_>) -> Result<Option<Target>> {
-    let mut answer = None;
-    session.lock(&[name], true, &mut |_, locked| answer = Some(locked))?;
-    match answer {
-        Some(Locked::Found(found)) => Ok(Some(found.target)),
-        Some(Locked::Refused(refusal)) => Err(Error::new(
-            ErrorKind::Locked,
-            format!("cannot lock ref '{name}': {}", refusal.message),
-        )),
-        Some(Locked::Missing | Locked::Alone) | None => Ok(None),
-        Some(Locked::Behind) => Err(behind(name)),
+    loop {
+        let mut answer = None;
+        session.lock(&[name], true, &mut |_, locked| answer = Some(locked))?;
+        match answer {
+            Some(Locked::Found(found)) => return Ok(Some(found.target)),
+            Some(Locked::Refused(refusal)) => {
+                let message = format!("cannot lock ref '{name}': {}", refusal.message);
+                return Err(Error::new(ErrorKind::Locked, message));
+            }
+            Some(Locked::Missing | Locked::Alone) | None => return Ok(None),
+            Some(Locked::Behind) => session.begin_again(),
+        }
     }
-}
-
-/// Says that a name cannot be had before all locks were given back: another process may wait for one of
-/// them, or migrates the refs.
-pub(super) fn behind(name: RefName<'_>) -> Error {
-    let why = "another process has it, or migrates the refs; try again";
-    Error::new(
-        ErrorKind::Locked,
-        format!("cannot lock ref '{name}': {why}"),
-    )
 }
 
 /// Publishes what is prepared.

@@ -20,7 +20,7 @@ use crate::system::System;
 use crate::target::Target;
 
 use super::Outcome;
-use super::log::{behind, publish};
+use super::log::publish;
 use super::plan::{committer, is_logged_by_default};
 
 /// Which ref is to get which name.
@@ -139,23 +139,18 @@ impl Rename<'_> {
             names.push(head);
         }
         names.sort();
+        let before = match gives_way {
+            true => Some(names.partition_point(|name| *name < self.to)),
+            false => None,
+        };
+        let answers = loop {
+            match self.take(session, &names, before)? {
+                Some(answers) => break answers,
+                None => session.begin_again(),
+            }
+        };
         let mut old = None;
         let mut via_head = false;
-        let mut answers = Vec::new();
-        let before = match gives_way {
-            true => names.partition_point(|name| *name < self.to),
-            false => 0,
-        };
-        let (first, rest) = names.split_at(before);
-        if !first.is_empty() {
-            session.lock(first, true, &mut |at, locked| answers.push((at, locked)))?;
-        }
-        if gives_way {
-            session.lock_above(self.to)?;
-        }
-        session.lock(rest, true, &mut |at, locked| {
-            answers.push((before + at, locked))
-        })?;
         for (at, locked) in answers {
             let Some(name) = names.get(at) else { continue };
             match locked {
@@ -176,8 +171,7 @@ impl Rename<'_> {
                 Locked::Found(found) if *name == head && is_concerned(&found.target) => {
                     via_head = true;
                 }
-                Locked::Found(_) | Locked::Missing | Locked::Alone => {}
-                Locked::Behind => return Err(behind(*name)),
+                Locked::Found(_) | Locked::Missing | Locked::Alone | Locked::Behind => {}
             }
         }
         let old = old.ok_or_else(|| {
@@ -187,6 +181,33 @@ impl Rename<'_> {
             )
         })?;
         Ok((old, via_head))
+    }
+
+    /// Locks names, and the new one before the name at `above`, if that says which; returns what is
+    /// answered of them, with their positions. `None` if all locks are to be given back, and taken again.
+    fn take(
+        &self,
+        session: &mut dyn Session,
+        names: &[RefName<'_>],
+        above: Option<usize>,
+    ) -> Result<Option<Vec<(usize, Locked)>>> {
+        let mut answers = Vec::new();
+        let before = above.unwrap_or(0);
+        let (first, rest) = names.split_at(before);
+        if !first.is_empty() {
+            session.lock(first, true, &mut |at, locked| answers.push((at, locked)))?;
+        }
+        if above.is_some() && !session.lock_above(self.to)? {
+            return Ok(None);
+        }
+        session.lock(rest, true, &mut |at, locked| {
+            answers.push((before + at, locked))
+        })?;
+        let is_behind = |(_, locked): &(usize, Locked)| matches!(locked, Locked::Behind);
+        Ok(match answers.iter().any(is_behind) {
+            true => None,
+            false => Some(answers),
+        })
     }
 
     /// Returns whether the ref that has the new name may go: a symref that leads nowhere is none.

@@ -161,11 +161,10 @@ impl FilesSession {
             }
             let mut locked = self.judge(this, current, &mut packed)?;
             if matches!(locked, Locked::Missing) {
-                let looked = match of_new.take() {
-                    Some(looked) => looked,
-                    None => self.look_for_migration()?,
+                locked = match &of_new {
+                    Some(locked) => Locked::clone(locked),
+                    None => of_new.insert(self.look_for_migration()?).clone(),
                 };
-                locked = of_new.insert(looked).clone();
             }
             if matches!(locked, Locked::Missing)
                 && let Some(name) = names.get(position)

@@ -22,9 +22,9 @@ use super::acquire::{NotTaken, Order};
 use super::bars::Bars;
 use super::current::Current;
 use super::directories::EmptyDirs;
-use super::frost::{Frost, being_migrated};
 use super::known_dirs::KnownDirs;
 use super::loose::{self, Loose};
+use super::new_names::{Migration, being_migrated};
 use super::packed::{Forwards, Snapshot};
 use super::packed_cursor::PackedCursor;
 use super::publish::Planned;
@@ -62,7 +62,7 @@ pub(super) struct FilesSession {
     // What was found under the locks that are held.
     pub(super) log_dirs: KnownDirs,
     // What a new name has seen of a migration.
-    pub(super) migration: Frost,
+    pub(super) migration: Migration,
     // packed-refs as it was after the last locks were taken.
     pub(super) packed: Option<Arc<Snapshot>>,
 }
@@ -153,7 +153,7 @@ impl FilesSession {
             created_dirs: Vec::new(),
             created_last: false,
             empty_dirs: EmptyDirs::default(),
-            migration: Frost::default(),
+            migration: Migration::default(),
             packed: None,
             planned: Planned::default(),
             log_dirs: KnownDirs::default(),
@@ -356,12 +356,16 @@ impl Session for FilesSession {
         locked
     }
 
-    fn lock_above(&mut self, name: RefName<'_>) -> Result<()> {
+    fn lock_above(&mut self, name: RefName<'_>) -> Result<bool> {
         self.take_or_fail(name)?;
         if let Some(held) = self.held.last_mut() {
             held.is_above = true;
         }
-        Ok(())
+        match self.look_for_migration()? {
+            Locked::Behind => Ok(false),
+            Locked::Refused(refusal) => Err(cannot_lock(name, &refusal)),
+            Locked::Found(_) | Locked::Missing | Locked::Alone => Ok(true),
+        }
     }
 
     fn lock_directories(&mut self) {
@@ -453,6 +457,9 @@ impl FilesSession {
         let index = self.held.len();
         self.log_dirs = KnownDirs::default();
         self.take_or_fail(name)?;
+        if self.files.is_migrating()? {
+            return Err(cannot_lock(name, &being_migrated()));
+        }
         match self.read_loose(index).pop() {
             Some(Current::Refused(refusal)) => Err(cannot_lock(name, &refusal)),
             _ => Ok(index),
@@ -463,11 +470,7 @@ impl FilesSession {
         self.take(name).map_err(|not| match not {
             NotTaken::Refused(refusal) => cannot_lock(name, &refusal),
             NotTaken::Behind => Error::new(ErrorKind::Locked, format!("cannot lock ref '{name}'")),
-        })?;
-        match self.files.is_migrating()? {
-            true => Err(cannot_lock(name, &being_migrated())),
-            false => Ok(()),
-        }
+        })
     }
 
     /// Says what the lock at `index` has been taken of.

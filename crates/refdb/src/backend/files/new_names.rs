@@ -1,10 +1,8 @@
-//! What a migration, which freezes the store, has to do with new names.
+//! New names, beside a migration that freezes the store.
 //!
-//! A name that exists is kept from being written by its lock, which the migration takes. A new one has
-//! nothing to be locked. So whoever has the lock of a new name looks for a migration: either that is
-//! seen, and the lock is given back until it has ended, or it comes later, finds the lock, and waits.
-
-use std::mem;
+//! A migration takes the lock of every name that exists. It cannot know which new names will come. So
+//! whoever locks a new name then looks for a migration. If there is one, he gives the lock back and waits
+//! for its end. If there is none, a migration that comes later finds his lock, and waits for him.
 
 use super::Files;
 use super::session::FilesSession;
@@ -14,7 +12,7 @@ use crate::error::{Reason, Result};
 
 /// What a session knows of a migration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Frost {
+pub(super) enum Migration {
     /// None was seen.
     #[default]
     Unseen,
@@ -47,16 +45,17 @@ impl FilesSession {
         if !self.files.is_migrating()? {
             return Ok(Locked::Missing);
         }
-        Ok(match mem::replace(&mut self.migration, Frost::Seen) {
-            Frost::Lasts => Locked::Refused(being_migrated()),
-            Frost::Unseen | Frost::Seen => Locked::Behind,
-        })
+        if self.migration == Migration::Lasts {
+            return Ok(Locked::Refused(being_migrated()));
+        }
+        self.migration = Migration::Seen;
+        Ok(Locked::Behind)
     }
 
-    /// Waits for a migration that was seen, if there is one: until it was given up, or the refs are in the
-    /// other format, which is told when the next lock is taken.
+    /// Waits for the end of a migration, if one was seen. Whether the refs are in the other format then is
+    /// told when the next lock is taken.
     pub(super) fn wait_for_migration(&mut self) {
-        if self.migration == Frost::Unseen {
+        if self.migration != Migration::Seen {
             return;
         }
         let files = &self.files;
@@ -64,13 +63,13 @@ impl FilesSession {
         let is_so = || matches!(files.is_migrating(), Ok(true));
         let waited = self.holder.wait_while(&folder, self.timeout, is_so);
         self.migration = match waited {
-            Ok(()) => Frost::Unseen,
-            Err(_) => Frost::Lasts,
+            Ok(()) => Migration::Unseen,
+            Err(_) => Migration::Lasts,
         };
     }
 }
 
-/// Says that a new name cannot be had as yet.
+/// Says why a new name cannot be had.
 pub(super) fn being_migrated() -> Refusal {
     Refusal {
         reason: Reason::CreateExists,
