@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use refdb::RefFormat;
-use refdb::repository::config::Config;
-use refdb::repository::{Environment, OpenOptions};
+use refdb_git::repository::config::Config;
+use refdb_git::repository::{Environment, OpenOptions};
 use refdb::system::System;
 
 use super::stores::{GIT_DIR, empty, write};

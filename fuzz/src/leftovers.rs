@@ -11,9 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
-use refdb::migrate::{Migration, finish_interrupted};
+use refdb_maintenance::migrate::{Migration, finish_interrupted};
 use refdb::objects::NoObjects;
-use refdb::repository::{Environment, OpenOptions};
+use refdb_git::repository::{Environment, OpenOptions};
 use refdb::store::Optimize;
 use refdb::system::simulation::{Fault, SimSystem};
 use refdb::system::{FileKind, System};

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use refdb::layout::Layout;
-use refdb::objects::Odb;
+use refdb_git::objects::Odb;
 use refdb::system::OsSystem;
 use refdb::{Edit, ObjectFormat, ObjectId, Options, RefFormat, RefName, Store};
 

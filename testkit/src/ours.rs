@@ -17,11 +17,11 @@ use std::path::Path;
 
 use bstr::{BStr, BString, ByteSlice};
 use refdb::name::{FormatOptions, is_well_formed};
-use refdb::repository::{Environment, OpenOptions};
 use refdb::{
-    Edit, Error, ErrorKind, Expected, LogOrder, ObjectId, RefName, Repository, Result, Store,
-    TargetRef,
+    Edit, Error, ErrorKind, Expected, LogOrder, ObjectId, RefName, Result, Store, TargetRef,
 };
+use refdb_git::Repository;
+use refdb_git::repository::{Environment, OpenOptions};
 
 use crate::model::{OldSymref, Reason, Transaction, Verb};
 use crate::oracle;

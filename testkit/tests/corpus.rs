@@ -7,8 +7,8 @@ use std::path::Path;
 
 use bstr::{BString, ByteSlice};
 use refdb::TargetRef;
-use refdb::repair::{Options, plan};
-use refdb::verify::{Damage, Repair, Severity, deep};
+use refdb_maintenance::repair::{Options, plan};
+use refdb_maintenance::verify::{Damage, Repair, Severity, deep};
 use refdb_testkit::damage::corpus::{Expected, Subject, kinds};
 use refdb_testkit::generate::Generator;
 use refdb_testkit::jgit::{self, JgitUpdate};

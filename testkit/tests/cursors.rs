@@ -47,7 +47,13 @@ fn ref_name(text: &str) -> RefName<'_> {
     RefName::new(text).expect("a good name")
 }
 
-fn store_of(format: Format) -> (refdb_testkit::clone_like::CloneLike, refdb::Repository, Map) {
+fn store_of(
+    format: Format,
+) -> (
+    refdb_testkit::clone_like::CloneLike,
+    refdb_git::Repository,
+    Map,
+) {
     let clone = clone_like(format, 3000);
     let repository = ours::open(&clone.repo.git_dir());
     let mut map = Map::new();

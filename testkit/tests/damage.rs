@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use refdb::{LogOrder, RefName, Repository, Result};
+use refdb::{LogOrder, RefName, Result};
+use refdb_git::Repository;
 use refdb_testkit::damage::Damage;
 use refdb_testkit::repo::Repo;
 use refdb_testkit::rng::Rng;

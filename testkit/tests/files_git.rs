@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use refdb::repository::{Environment, OpenOptions};
 use refdb::store::Optimize;
-use refdb::{Edit, LogOrder, ObjectId, RefName, RefNameBuf, Repository, Result};
+use refdb::{Edit, LogOrder, ObjectId, RefName, RefNameBuf, Result};
+use refdb_git::Repository;
+use refdb_git::repository::{Environment, OpenOptions};
 use refdb_testkit::Format;
 use refdb_testkit::oracle::environment;
 use refdb_testkit::repo::Repo;

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use refdb::describe::{Describer, Options};
-use refdb::graph::{Containing, Graph, Node, Reachable};
-use refdb::repository::{Environment, OpenOptions};
-use refdb::{ObjectId, Repository};
+use refdb::ObjectId;
+use refdb_git::Repository;
+use refdb_git::describe::{Describer, Options};
+use refdb_git::graph::{Containing, Graph, Node, Reachable};
+use refdb_git::repository::{Environment, OpenOptions};
 use refdb_testkit::history::History;
 use refdb_testkit::oracle::environment;
 use refdb_testkit::repo::Repo;

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use refdb::layout::Layout;
-use refdb::migrate::Migration;
 use refdb::objects::NoObjects;
 use refdb::store::Optimize;
 use refdb::system::simulation::{Content, Crash, Fault, Names, SimSystem};
 use refdb::system::{FileKind, System};
 use refdb::{Edit, LogOrder, ObjectId, Options, RefFormat, RefName, RefNameBuf, Store};
+use refdb_maintenance::migrate::Migration;
 use refdb_testkit::{Format, for_every_format};
 
 const GIT_DIR: &str = "/repo/.git";

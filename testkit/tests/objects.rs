@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use refdb::objects::{Objects, Odb};
+use refdb::objects::Objects;
 use refdb::{ErrorKind, ObjectFormat, ObjectId};
+use refdb_git::objects::Odb;
 use refdb_testkit::repo::Repo;
 use refdb_testkit::{Format, for_every_format};
 

@@ -6,8 +6,9 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use refdb::objects::{ObjectKind, Objects, Peeled};
-use refdb::repository::{Environment, OpenOptions};
-use refdb::{ErrorKind, ObjectId, Repository};
+use refdb::{ErrorKind, ObjectId};
+use refdb_git::Repository;
+use refdb_git::repository::{Environment, OpenOptions};
 use refdb_testkit::oracle::{environment, git};
 use refdb_testkit::repo::Repo;
 use refdb_testkit::{Format, for_every_format};

@@ -2,11 +2,12 @@
 
 use std::fs;
 
-use refdb::date::{self, Zone};
-use refdb::repository::{Environment, OpenOptions};
-use refdb::revision::{Direction, Note, Revisions, Shortener};
+use refdb::RefName;
 use refdb::system::OsSystem;
-use refdb::{RefName, Repository};
+use refdb_git::Repository;
+use refdb_git::date::{self, Zone};
+use refdb_git::repository::{Environment, OpenOptions};
+use refdb_git::revision::{Direction, Note, Revisions, Shortener};
 use refdb_testkit::oracle::{TIME, environment, git};
 use refdb_testkit::repo::Repo;
 use refdb_testkit::{Format, for_every_format};

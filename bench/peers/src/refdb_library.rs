@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use refdb::{Edit, Expected, ObjectId, RefName, Repository};
+use refdb::{Edit, Expected, ObjectId, RefName};
+use refdb_git::Repository;
 
 use crate::{Item, Library, Result};
 

@@ -9,13 +9,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bstr::ByteSlice;
-use refdb::graph::Grafts;
-use refdb::migrate::finish_interrupted;
-use refdb::objects::{ABBREVIATION_MIN, Objects, Odb};
+use refdb::objects::Objects;
 use refdb::options::Interrupt;
-use refdb::repository::OpenOptions;
-use refdb::revision::{Note, Revisions};
-use refdb::{ErrorKind, ObjectFormat, ObjectId, RefName, Repository, Resolved, Store};
+use refdb::{ErrorKind, ObjectFormat, ObjectId, RefName, Resolved, Store};
+use refdb_git::Repository;
+use refdb_git::graph::Grafts;
+use refdb_git::objects::{ABBREVIATION_MIN, Odb};
+use refdb_git::repository::OpenOptions;
+use refdb_git::revision::{Note, Revisions};
+use refdb_maintenance::migrate::finish_interrupted;
 
 use crate::failure::{Failure, Result, complain, say, show_folder};
 use crate::global::Globals;

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
 use bstr::ByteSlice;
-use refdb::repository::config::values::boolean;
+use refdb_git::repository::config::values::boolean;
 
 use crate::context::Context;
 use crate::failure::{Failure, Result, say};

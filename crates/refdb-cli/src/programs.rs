@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use bstr::ByteSlice;
-use refdb::repository::{Ending, Notice, Program, Programs};
+use refdb_git::repository::{Ending, Notice, Program, Programs};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::failure::say;

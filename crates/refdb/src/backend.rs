@@ -7,12 +7,10 @@
 //! 3. A cursor owns what it reads from, so that no write and no compaction can invalidate it.
 
 pub(crate) mod batch;
-#[cfg(feature = "git")]
 pub(crate) mod bulk;
 pub(crate) mod cursor;
 pub(crate) mod files;
 pub(crate) mod group;
-#[cfg(feature = "git")]
 pub(crate) mod maintained;
 pub(crate) mod migration;
 pub(crate) mod reftable;
@@ -106,7 +104,6 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     fn optimize(&self, options: &OptimizeOptions<'_>) -> Result<()>;
 
     /// Returns what only maintenance asks of it.
-    #[cfg(feature = "git")]
     fn maintained(&self) -> &dyn maintained::Maintained;
 
     /// Returns a cursor that stands on every ref whose value, or stored peeled value, is one of
@@ -397,10 +394,12 @@ pub(crate) struct Write<'a> {
 
 /// What a name is to hold.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum NewValue<'a> {
+pub enum NewValue<'a> {
     /// An object id, with what it peels to if that is known and right.
     Direct {
+        /// The id.
         oid: &'a ObjectId,
+        /// What it peels to, if it is a tag.
         peeled: Option<&'a ObjectId>,
     },
     /// The name of another ref.

@@ -27,17 +27,15 @@ mod step;
 mod takeover;
 mod watch;
 
-pub(crate) use hold::Holder;
-pub(crate) use home::Home;
+pub use hold::Holder;
+pub use home::Home;
+pub use journal::finish_left;
 pub(crate) use journal::{Becomes, Change, Journal, View};
-#[cfg(feature = "git")]
-pub(crate) use journal::{recover, recover_unseen};
-pub(crate) use lock::LockFile;
+pub use lock::LockFile;
 pub(crate) use place::{Place, Roots};
 pub(crate) use step::{MANY_MIN, Step, sync};
-#[cfg(feature = "git")]
-pub(crate) use takeover::sweep_all;
-pub(crate) use takeover::{is_barrier, sweep, take_over};
+pub(crate) use takeover::sweep;
+pub use takeover::{is_barrier, sweep_all, take_over};
 pub(crate) use watch::JournalWatch;
 
 use std::ffi::OsString;
@@ -51,16 +49,18 @@ use crate::system::{System, bytes_to_path};
 
 /// What a lock needs to know of the repository's settings.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LockOptions {
-    pub(crate) timeout: LockTimeout,
-    pub(crate) shared: SharedRepository,
+pub struct LockOptions {
+    /// How long it is waited for.
+    pub timeout: LockTimeout,
+    /// Who may read the lock, and the file that it becomes.
+    pub shared: SharedRepository,
     /// Write `<file>~pid.lock` beside the lock (`core.lockfilePid`).
-    pub(crate) pid_file: bool,
+    pub pid_file: bool,
 }
 
 impl LockOptions {
     /// A lock that is there now, or not to be had, and has nothing beside it.
-    pub(crate) const AT_ONCE: LockOptions = LockOptions {
+    pub const AT_ONCE: LockOptions = LockOptions {
         timeout: LockTimeout::from_millis(0),
         shared: SharedRepository::Umask,
         pid_file: false,
@@ -69,7 +69,7 @@ impl LockOptions {
 
 /// What the name of a file says that lies among refs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NameKind {
+pub enum NameKind {
     /// A lock.
     Lock,
     /// New content of a file that is locked.
@@ -80,7 +80,7 @@ pub(crate) enum NameKind {
 
 /// Tells what the name of a file says, as far as its end tells. No ref ends as locks do, so that
 /// nobody else locks what has the name of a lock.
-pub(crate) fn name_kind(name: &[u8]) -> NameKind {
+pub fn name_kind(name: &[u8]) -> NameKind {
     match name.strip_suffix(LOCK) {
         None => NameKind::Other,
         Some(stem) if stem.ends_with(LOCK) || stem.contains(&b'~') => NameKind::Value,
@@ -94,7 +94,7 @@ const LOCK: &[u8] = b".lock";
 const NAME_MAX: usize = 255;
 
 /// Returns the path of the lock of a file.
-pub(crate) fn lock_path(target: &Path) -> PathBuf {
+pub fn lock_path(target: &Path) -> PathBuf {
     suffixed(target, ".lock")
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn value_path(path: &Path) -> PathBuf {
 }
 
 /// Removes a file, or finds that it is gone.
-pub(crate) fn remove_if_there(system: &dyn System, path: &Path) -> io::Result<()> {
+pub fn remove_if_there(system: &dyn System, path: &Path) -> io::Result<()> {
     match system.remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -120,7 +120,7 @@ pub(crate) fn remove_if_there(system: &dyn System, path: &Path) -> io::Result<()
 }
 
 /// Says why `<target>.lock` could not be created, in Git's words as far as scripts look for them.
-pub(crate) fn describe_refusal(system: &dyn System, target: &Path, error: &io::Error) -> String {
+pub fn describe_refusal(system: &dyn System, target: &Path, error: &io::Error) -> String {
     let target = std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
     let path = lock_path(&target);
     let message = format!("Unable to create '{}': {}", path.display(), io_text(error));
@@ -170,7 +170,7 @@ fn pid_path(target: &Path) -> PathBuf {
 }
 
 /// Returns `path` with `suffix` behind its last component.
-pub(crate) fn suffixed(path: &Path, suffix: &str) -> PathBuf {
+pub fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     let path = path.as_os_str();
     let mut name = OsString::with_capacity(path.len() + suffix.len());
     name.push(path);

@@ -90,13 +90,13 @@ pub(crate) fn ask(hook: &dyn Hook, step: Step, lines: &[u8]) -> Result<()> {
 }
 
 /// Calls a hook whose answer makes no difference any more.
-pub(crate) fn tell(hook: &dyn Hook, step: Step, lines: &[u8]) -> Result<()> {
+pub fn tell(hook: &dyn Hook, step: Step, lines: &[u8]) -> Result<()> {
     let answer = hook.call(step, lines);
     answer.map(|_| ()).map_err(|error| as_hook_error(&error))
 }
 
 /// Asks the hook about a step, and tells it if its own answer ends everything.
-pub(crate) fn ask_or_abort(hook: &dyn Hook, step: Step, lines: &[u8]) -> Result<()> {
+pub fn ask_or_abort(hook: &dyn Hook, step: Step, lines: &[u8]) -> Result<()> {
     let answer = ask(hook, step, lines);
     if answer.is_err() {
         tell(hook, Step::Aborted, lines)?;
@@ -105,7 +105,7 @@ pub(crate) fn ask_or_abort(hook: &dyn Hook, step: Step, lines: &[u8]) -> Result<
 }
 
 /// Returns the hook if there is anything to call.
-pub(crate) fn present(hook: Option<&dyn Hook>) -> Result<Option<&dyn Hook>> {
+pub fn present(hook: Option<&dyn Hook>) -> Result<Option<&dyn Hook>> {
     match hook {
         Some(hook) => {
             let there = hook.is_there().map_err(|error| as_hook_error(&error))?;

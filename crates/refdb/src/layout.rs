@@ -14,8 +14,7 @@ use crate::system::bytes_to_path;
 
 /// What HEAD says in a repository whose refs are tables: enough for programs that do not know tables to
 /// take it for a repository.
-#[cfg(feature = "git")]
-pub(crate) const HEAD_OF_TABLES: &[u8] = b"ref: refs/heads/.invalid\n";
+pub const HEAD_OF_TABLES: &[u8] = b"ref: refs/heads/.invalid\n";
 /// Where such a HEAD points to.
 pub(crate) const TARGET_OF_TABLES: &[u8] = b"refs/heads/.invalid";
 
@@ -58,8 +57,7 @@ impl Layout {
     }
 
     /// The layout of a linked worktree's own directory, as if there were no other.
-    #[cfg(feature = "git")]
-    pub(crate) fn alone(git_dir: impl Into<PathBuf>) -> Self {
+    pub fn alone(git_dir: impl Into<PathBuf>) -> Self {
         Layout {
             objects: None,
             ..Layout::main(git_dir)
@@ -67,15 +65,13 @@ impl Layout {
     }
 
     /// Says where the objects are, if not in the common directory.
-    #[cfg(feature = "git")]
-    pub(crate) fn with_objects(mut self, dir: &Path) -> Self {
+    pub fn with_objects(mut self, dir: &Path) -> Self {
         self.objects = Some(dir.to_owned());
         self
     }
 
     /// Says that nobody claims that there are refs.
-    #[cfg(feature = "git")]
-    pub(crate) fn unclaimed(mut self) -> Self {
+    pub fn unclaimed(mut self) -> Self {
         self.may_be_missing = true;
         self
     }

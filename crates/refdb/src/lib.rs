@@ -1,18 +1,10 @@
 //! The reference database of a Git repository: branches, tags, `HEAD`, every ref and its reflog,
 //! in both of Git's formats, on disk exactly as Git reads and writes them.
 //!
-//! A program that works in a repository lets [`Repository`] find it and read its configuration, as
-//! Git does (feature `git`, on by default):
-//!
-//! ```no_run
-//! let repository = refdb::Repository::discover(".".as_ref())?;
-//! let store = repository.store();
-//! # Ok::<(), refdb::Error>(())
-//! ```
-//!
-//! One that knows where refs are kept, and how, opens the [`Store`] itself. From there on both are
-//! the same. Here [`NoObjects`](objects::NoObjects) stands for an object database that has every
-//! object:
+//! Whoever knows where the refs are kept, and how, opens the [`Store`]. A program that works in a
+//! repository lets `Repository` of the crate `refdb-git` find it and read its configuration, as Git
+//! does, and takes the store from there. Here [`NoObjects`](objects::NoObjects) stands for an object
+//! database that has every object:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -75,39 +67,20 @@
 //! unless [`Options::fsync`] says otherwise. A [`Store`] can be cloned, shared between threads, and
 //! kept open: it sees what other processes write.
 
-#[cfg(feature = "git")]
-pub mod date;
-#[cfg(feature = "git")]
-pub mod describe;
 pub mod error;
-#[cfg(feature = "git")]
-pub mod expire;
-#[cfg(feature = "git")]
-pub mod graph;
 pub mod hook;
-#[cfg(feature = "git")]
-pub mod inspect;
+pub mod internals;
 pub mod layout;
-#[cfg(feature = "git")]
-pub mod migrate;
 pub mod name;
 pub mod objects;
 pub mod oid;
 pub mod options;
 pub mod reflog;
 pub mod refs;
-#[cfg(feature = "git")]
-pub mod repair;
-#[cfg(feature = "git")]
-pub mod repository;
-#[cfg(feature = "git")]
-pub mod revision;
 pub mod store;
 pub mod system;
 pub mod target;
 pub mod transaction;
-#[cfg(feature = "git")]
-pub mod verify;
 
 mod backend;
 mod beside;
@@ -123,15 +96,8 @@ pub use options::Options;
 pub use reflog::{LogEntry, Signature};
 pub use refs::{Part, Refs};
 pub use reftable::short;
-#[cfg(feature = "git")]
-pub use repository::Repository;
 pub use store::{Optimize, Resolved, Store};
 pub use target::{Target, TargetRef};
 pub use transaction::{
     Change, Edit, Expected, Group, LogEdit, LogRewrite, Outcome, Prepared, Transaction,
 };
-
-/// The example that README.md begins with, so that it is compiled with the others.
-#[cfg(all(doctest, feature = "git"))]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

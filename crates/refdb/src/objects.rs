@@ -1,8 +1,8 @@
 //! Objects, as far as refs care: whether one exists, of what kind it is, what a tag peels to.
 //!
-//! The store asks through the trait [`Objects`]; with the feature `git` there is [`Odb`], which
-//! reads the repository's own object database. [`NoObjects`] takes every object for a commit: for
-//! callers that know their ids to be right.
+//! The store asks through the trait [`Objects`]; `Odb` of the crate `refdb-git` reads the object
+//! database of a repository. [`NoObjects`] takes every object for a commit: for callers that know
+//! their ids to be right.
 //!
 //! ```
 //! use refdb::objects::{NoObjects, ObjectKind, Objects};
@@ -10,26 +10,6 @@
 //! let id = ObjectId::null(ObjectFormat::Sha1);
 //! assert_eq!(NoObjects.kind(id).unwrap(), Some(ObjectKind::Commit));
 //! ```
-
-#[cfg(feature = "git")]
-mod alternates;
-#[cfg(feature = "git")]
-mod database;
-#[cfg(feature = "git")]
-mod first;
-#[cfg(feature = "git")]
-mod odb;
-#[cfg(feature = "git")]
-mod packs;
-#[cfg(feature = "git")]
-mod storage;
-
-#[cfg(feature = "git")]
-pub(crate) use odb::Replacements;
-#[cfg(feature = "git")]
-pub use odb::{ABBREVIATION_MIN, Header, LEN_MAX, Object, Odb, TAG_DEPTH_MAX, tag_target};
-#[cfg(feature = "git")]
-pub use storage::Storage;
 
 use std::fmt;
 

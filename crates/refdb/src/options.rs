@@ -33,7 +33,7 @@ impl std::fmt::Debug for Warn {
 
 /// Says whether refs are still kept where they are read; asked with whether none was found.
 #[derive(Clone)]
-pub(crate) struct StillThere(pub(crate) Arc<dyn Fn(bool) -> Result<()> + Send + Sync>);
+pub struct StillThere(pub Arc<dyn Fn(bool) -> Result<()> + Send + Sync>);
 
 impl std::fmt::Debug for StillThere {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -182,7 +182,7 @@ impl Interrupt {
     ///
     /// # Errors
     /// `Interrupted`.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         match self.is_to_stop() {
             true => Err(Error::new(
                 ErrorKind::Interrupted,
@@ -195,11 +195,11 @@ impl Interrupt {
 
 /// Settings that make no sense, and are in nobody's way before they are asked for.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct InvalidSettings {
+pub struct InvalidSettings {
     /// For whoever takes a lock.
-    pub(crate) locking: Option<String>,
+    pub locking: Option<String>,
     /// For whoever locks packed-refs.
-    pub(crate) packing: Option<String>,
+    pub packing: Option<String>,
 }
 
 impl InvalidSettings {
@@ -293,7 +293,10 @@ pub enum SharedRepository {
 
 impl SharedRepository {
     /// Gives a new file or directory the permissions that the setting asks for.
-    pub(crate) fn adjust(self, system: &dyn System, path: &Path) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn adjust(self, system: &dyn System, path: &Path) -> io::Result<()> {
         let tweak = match self {
             SharedRepository::Umask => return Ok(()),
             SharedRepository::Added(bits) | SharedRepository::Exactly(bits) => bits,

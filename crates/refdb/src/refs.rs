@@ -1,16 +1,15 @@
 //! Cursors over the refs of a store: any number of seeks, ranges that are left out, and readers that
 //! take a second thread where there is much to read.
 //!
-//! ```no_run
-//! use refdb::Repository;
-//!
-//! let repository = Repository::discover(".".as_ref())?;
-//! let mut refs = repository.store().refs()?.excluding([b"refs/pull/".to_vec()]);
-//! refs.seek_prefix(b"refs/")?;
-//! while let Some(record) = refs.next()? {
-//!     println!("{}", record.name);
+//! ```
+//! fn list(store: &refdb::Store) -> refdb::Result<()> {
+//!     let mut refs = store.refs()?.excluding([b"refs/pull/".to_vec()]);
+//!     refs.seek_prefix(b"refs/")?;
+//!     while let Some(record) = refs.next()? {
+//!         println!("{}", record.name);
+//!     }
+//!     Ok(())
 //! }
-//! # Ok::<(), refdb::Error>(())
 //! ```
 
 use std::borrow::BorrowMut;
@@ -210,10 +209,10 @@ impl Refs {
     /// did. Where there are many refs, two threads make them, each with a maker of its own.
     /// Afterwards the cursor stands nowhere in particular, until the next seek.
     ///
-    /// ```no_run
-    /// # use refdb::{Error, Part, Repository};
-    /// let repository = Repository::discover(".".as_ref())?;
-    /// let mut refs = repository.store().refs()?;
+    /// ```
+    /// # use refdb::{Error, Part, Store};
+    /// # fn print(store: &Store) -> refdb::Result<()> {
+    /// let mut refs = store.refs()?;
     /// refs.seek_prefix(b"refs/tags/")?;
     /// let maker = || {
     ///     |part: &mut Part<'_>| {
@@ -229,7 +228,8 @@ impl Refs {
     ///     print!("{}", lines?);
     ///     Ok::<_, Error>(true)
     /// })?;
-    /// # Ok::<(), Error>(())
+    /// # Ok(())
+    /// # }
     /// ```
     ///
     /// # Errors

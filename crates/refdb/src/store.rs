@@ -1,18 +1,18 @@
 //! The store: the refs of one repository, seen from one of its worktrees.
 //!
-//! ```no_run
-//! use refdb::{Edit, Expected, RefName, Repository};
+//! ```
+//! use refdb::{Edit, Expected, RefName, Store};
 //!
-//! let repository = Repository::discover(".".as_ref())?;
-//! let store = repository.store();
-//! let main = RefName::new("refs/heads/main")?;
-//! if let Some(resolved) = store.resolve(main)? {
-//!     let topic = RefName::new("refs/heads/topic")?;
-//!     let mut transaction = store.transaction();
-//!     transaction.add(Edit::update(topic, resolved.oid).expecting(Expected::Missing))?;
-//!     transaction.commit()?;
+//! fn branch_off(store: &Store) -> refdb::Result<()> {
+//!     let main = RefName::new("refs/heads/main")?;
+//!     if let Some(resolved) = store.resolve(main)? {
+//!         let topic = RefName::new("refs/heads/topic")?;
+//!         let mut transaction = store.transaction();
+//!         transaction.add(Edit::update(topic, resolved.oid).expecting(Expected::Missing))?;
+//!         transaction.commit()?;
+//!     }
+//!     Ok(())
 //! }
-//! # Ok::<(), refdb::Error>(())
 //! ```
 
 use std::path::PathBuf;
@@ -20,7 +20,6 @@ use std::sync::Arc;
 
 use crate::backend::cursor::Cursor;
 use crate::backend::files::pseudoref;
-#[cfg(feature = "git")]
 use crate::backend::maintained::Maintained;
 use crate::backend::{Backend, LogChange, LogOrder, OptimizeOptions, Ref, RefFormat};
 use crate::error::Result;
@@ -106,7 +105,6 @@ impl Store {
     }
 
     /// Returns what only maintenance asks of it.
-    #[cfg(feature = "git")]
     pub(crate) fn maintained(&self) -> &dyn Maintained {
         self.backend.maintained()
     }
@@ -118,7 +116,6 @@ impl Store {
     }
 
     /// Returns the same refs beside other objects.
-    #[cfg(feature = "git")]
     pub(crate) fn with_objects(&self, objects: Arc<dyn Objects>) -> Store {
         let store = self.clone();
         Store { objects, ..store }

@@ -38,14 +38,14 @@ use std::time::Duration;
 pub use bytes::Bytes;
 pub(crate) use map::MAP_MIN;
 pub use os::OsSystem;
-pub(crate) use os::bytes_to_path;
+pub use os::bytes_to_path;
 pub use process::{Guard, Machine, ProcessState};
 pub use scan::Scan;
 pub use threads::beside_this_thread;
-pub(crate) use tree::remove_empty_tree;
+pub use tree::remove_empty_tree;
 
 /// Returns whether an error says that a path leads to nothing.
-pub(crate) fn is_absent(error: &io::Error) -> bool {
+pub fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory

@@ -6,9 +6,9 @@
 
 use std::path::Path;
 
-use refdb::Repository;
-use refdb::repair::{self, plan};
-use refdb::repository::{Environment, OpenOptions};
+use refdb_git::Repository;
+use refdb_git::repository::{Environment, OpenOptions};
+use refdb_maintenance::repair::{self, plan};
 use refdb_testkit::damage::corpus::{Subject, kinds};
 use refdb_testkit::oracle;
 use refdb_testkit::rng::Rng;

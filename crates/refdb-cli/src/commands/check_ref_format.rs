@@ -4,7 +4,7 @@
 //! is none, only `@{-1}` and the like mean nothing.
 
 use refdb::name::{FormatOptions, is_well_formed, normalize};
-use refdb::revision::Revisions;
+use refdb_git::revision::Revisions;
 
 use crate::context::Context;
 use crate::failure::{Failure, Result};

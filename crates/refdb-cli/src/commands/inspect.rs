@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use refdb::Repository;
-use refdb::inspect::{FilesShape, Shape, StackShape, TableShape, inspect, records};
+use refdb_git::Repository;
+use refdb_maintenance::inspect::{FilesShape, Shape, StackShape, TableShape, inspect, records};
 use serde_json::{Value as Json, json};
 
 use crate::context::Context;
@@ -86,7 +86,7 @@ fn one_table(
     }
     if json {
         let mut object = table_json(table);
-        let block = |block: &refdb::inspect::BlockShape| {
+        let block = |block: &refdb_maintenance::inspect::BlockShape| {
             json!({"kind": block.kind, "offset": block.offset,
                    "len_on_disk": block.len_on_disk, "records": block.records})
         };

@@ -20,7 +20,7 @@ use crate::reflog::LogEntry;
 use crate::system::System;
 
 /// What a link that keeps writers out of a directory leads to: nothing has that name.
-pub(crate) const BARRIER: &str = "refdb: the refs are being migrated";
+pub const BARRIER: &str = "refdb: the refs are being migrated";
 
 /// How long a lock that another process holds is waited for: writers that go on hold theirs for a
 /// moment only.
@@ -28,18 +28,18 @@ const FREEZE_TIMEOUT: LockTimeout = LockTimeout::from_millis(5_000);
 
 /// How to write a whole store.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BulkOptions {
+pub struct BulkOptions {
     /// No less than the number of entries of the longest reflog to come.
-    pub(crate) entries_max: u64,
+    pub entries_max: u64,
     /// Whether every value comes with what it peels to, unless it is no tag. Otherwise this is so
     /// below `refs/tags/`.
-    pub(crate) fully_peeled: bool,
+    pub fully_peeled: bool,
     /// Whether the store has refs that worktrees share.
-    pub(crate) packed: bool,
+    pub packed: bool,
 }
 
 /// A whole store that is being written: refs in the order of their names, then reflogs in theirs.
-pub(crate) trait Bulk {
+pub trait Bulk {
     /// Adds a ref.
     ///
     /// # Errors
@@ -62,46 +62,49 @@ pub(crate) trait Bulk {
 
 /// A whole reflog.
 #[derive(Debug)]
-pub(crate) struct NewLog {
-    pub(crate) name: RefNameBuf,
+pub struct NewLog {
+    /// The ref.
+    pub name: RefNameBuf,
     /// The entries, oldest first; `None` if there is to be no reflog.
-    pub(crate) entries: Option<Vec<LogEntry>>,
+    pub entries: Option<Vec<LogEntry>>,
     /// Whether a reflog that is there stays as it is.
-    pub(crate) only_new: bool,
+    pub only_new: bool,
 }
 
 /// What tells one state of a reflog from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LogMark {
-    pub(crate) name: RefNameBuf,
-    pub(crate) state: u64,
+pub struct LogMark {
+    /// The ref.
+    pub name: RefNameBuf,
+    /// Its state.
+    pub state: u64,
     /// No less than the number of entries.
-    pub(crate) entries_max: u64,
+    pub entries_max: u64,
 }
 
 /// One moment of a store, as far as it tells cheaply what may have changed since.
 #[derive(Clone, Debug)]
-pub(crate) struct Mark {
+pub struct Mark {
     /// What tells this state of the many refs that are kept together from others; `None` if that
     /// cannot be told.
-    pub(crate) together: Option<Vec<u8>>,
+    pub together: Option<Vec<u8>>,
     /// The refs that are kept one by one beside those.
-    pub(crate) single: BTreeSet<RefNameBuf>,
+    pub single: BTreeSet<RefNameBuf>,
     /// Whether the reflogs are kept together with the refs.
-    pub(crate) has_logs: bool,
+    pub has_logs: bool,
 }
 
 impl Mark {
     /// Returns the names of the refs that may have changed between two marks of a store; `None` if
     /// that may be any.
-    pub(crate) fn changed_until(&self, later: &Mark) -> Option<BTreeSet<RefNameBuf>> {
+    pub fn changed_until(&self, later: &Mark) -> Option<BTreeSet<RefNameBuf>> {
         let known = self.together.is_some() && self.together == later.together;
         known.then(|| self.single.union(&later.single).cloned().collect())
     }
 }
 
 /// A store that nobody else writes to. Dropping it gives everything back as it was.
-pub(crate) trait Frozen {
+pub trait Frozen {
     /// Returns whether a ref of that name cannot have been written since.
     fn holds(&self, name: &[u8]) -> bool;
 

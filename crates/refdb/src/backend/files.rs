@@ -15,12 +15,10 @@
 mod acquire;
 mod apart;
 mod bars;
-#[cfg(feature = "git")]
 mod bulk;
 mod current;
 mod directories;
 mod forwards;
-#[cfg(feature = "git")]
 mod freeze;
 mod known_dirs;
 mod locking;
@@ -57,15 +55,11 @@ use crate::options::Options;
 use crate::reflog::LogEntry;
 use crate::system::{FileKind, System, bytes_to_path};
 use crate::target::Target;
-#[cfg(feature = "git")]
-pub(crate) use log::parse as parse_log_line;
+pub use log::parse as parse_log_line;
 use loose::Loose;
-#[cfg(feature = "git")]
-pub(crate) use loose::{parse as parse_loose, read_symlink as read_loose_link};
-#[cfg(feature = "git")]
-pub(crate) use overlay::{LINKED_MAX, TOO_MANY_LINKED};
-#[cfg(feature = "git")]
-pub(crate) use packed::HEADER as PACKED_HEADER;
+pub use loose::{parse as parse_loose, read_symlink as read_loose_link};
+pub use overlay::{LINKED_MAX, TOO_MANY_LINKED};
+pub use packed::HEADER as PACKED_HEADER;
 use packed::PackedRefs;
 use rewrite::PackedLock;
 
@@ -304,7 +298,6 @@ impl Backend for FilesBackend {
         optimize::optimize(&self.files, options)
     }
 
-    #[cfg(feature = "git")]
     fn maintained(&self) -> &dyn super::maintained::Maintained {
         self
     }

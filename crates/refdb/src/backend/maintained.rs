@@ -3,13 +3,12 @@
 
 use std::path::PathBuf;
 
-use super::Backend;
 use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 use crate::error::Result;
 use crate::name::RefName;
 
 /// A store of refs that can be maintained.
-pub(crate) trait Maintained: Backend {
+pub trait Maintained {
     /// Begins to write a whole new store into the directories of this one, which are empty.
     fn bulk(&self, options: BulkOptions) -> Result<Box<dyn Bulk>>;
 

@@ -7,10 +7,10 @@ use crate::error::{Error, Result};
 use crate::system::{FileKind, System, is_absent};
 
 /// The folder in which a migration works.
-pub(crate) const MIGRATION: &str = "refdb-migration";
+pub const MIGRATION: &str = "refdb-migration";
 
 /// What is in that folder from before the first lock of the old store is taken.
-pub(crate) const MIGRATION_JOURNAL: &str = "journal";
+pub const MIGRATION_JOURNAL: &str = "journal";
 
 /// No journal of a migration is longer.
 const JOURNAL_MAX: usize = 256;
@@ -49,6 +49,6 @@ pub(crate) fn is_migrating(
 }
 
 /// Returns how the journal of a migration begins.
-pub(crate) fn first_line(from: RefFormat) -> String {
+pub fn first_line(from: RefFormat) -> String {
     format!("from {}\n", from.name())
 }

@@ -4,7 +4,6 @@
 //! reading and for writing alike. (Git's writers put the long name of another worktree's ref into
 //! that worktree's stack, where no reader finds it.)
 
-#[cfg(feature = "git")]
 mod bulk;
 mod cursor;
 mod encode;
@@ -25,13 +24,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use reftable::{HashId, RefRecord, RefValue};
 
 use self::cursor::StackCursor;
-#[cfg(feature = "git")]
-pub(crate) use self::fresh::what_is_lost;
+pub use self::fresh::what_is_lost;
 use self::session::ReftableSession;
 use self::stack::{Added, Stack};
 use self::tables::LocalTables;
-#[cfg(feature = "git")]
-pub(crate) use self::tables::{is_table_name, is_unfinished, may_be_listed, short_random};
+pub use self::tables::{is_table_name, is_unfinished, may_be_listed, short_random};
 use super::cursor::{Cursor, ListCursor, OverCursor};
 use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
 use crate::commit::{Change, Home, Journal, JournalWatch, LockFile, LockOptions, Roots, sweep};
@@ -227,7 +224,6 @@ impl Backend for ReftableBackend {
         stack.clean().map_err(unable)
     }
 
-    #[cfg(feature = "git")]
     fn maintained(&self) -> &dyn super::maintained::Maintained {
         self
     }

@@ -26,7 +26,7 @@ use crate::system::{GuardedFile, Stat};
 
 /// Who takes locks: one transaction in one repository.
 #[derive(Clone, Debug)]
-pub(crate) struct Holder {
+pub struct Holder {
     pub(super) who: Arc<Who>,
 }
 
@@ -67,13 +67,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 impl Holder {
     /// Begins a transaction of this process.
-    pub(crate) fn new(home: &Arc<Home>) -> Holder {
+    pub fn new(home: &Arc<Home>) -> Holder {
         Holder::with(home, Purpose::Transaction)
     }
 
     /// Begins to keep writers out for a migration. Its locks are not taken over one by one but by
     /// whoever clears up after the whole migration ([`sweep_all`](super::sweep_all)).
-    #[cfg(feature = "git")]
     pub(crate) fn migrating(home: &Arc<Home>) -> Holder {
         Holder::with(home, Purpose::Migration)
     }

@@ -11,7 +11,7 @@ use crate::system::{Stat, System};
 
 /// One repository, whose refs are changed.
 #[derive(Debug)]
-pub(crate) struct Home {
+pub struct Home {
     pub(crate) system: Arc<dyn System>,
     common_dir: PathBuf,
     pub(super) shared: SharedRepository,
@@ -25,7 +25,7 @@ pub(crate) struct Home {
 
 impl Home {
     /// The repository whose refs are in `common_dir`.
-    pub(crate) fn new(system: &Arc<dyn System>, common_dir: &Path, options: &Options) -> Arc<Home> {
+    pub fn new(system: &Arc<dyn System>, common_dir: &Path, options: &Options) -> Arc<Home> {
         Arc::new(Home {
             system: Arc::clone(system),
             common_dir: common_dir.to_owned(),
@@ -71,12 +71,12 @@ impl Home {
 
     /// Returns whether what a file says may be done by whoever only reads: only if its owner may write
     /// in the repository anyway.
-    pub(crate) fn trusts(&self, file: &Stat) -> bool {
+    pub fn trusts(&self, file: &Stat) -> bool {
         self.recovers && self.is_of_writer(file)
     }
 
     /// Returns whether the owner of a file may write in the repository.
-    pub(crate) fn is_of_writer(&self, file: &Stat) -> bool {
+    pub fn is_of_writer(&self, file: &Stat) -> bool {
         let user = self.system.user_id();
         let is_owners = || {
             let dir = self.journal_dir().ok();

@@ -231,13 +231,13 @@ pub(crate) fn recover(home: &Arc<Home>) -> Found {
     })
 }
 
-/// As [`recover`], for somebody who says that no process is at work, where that cannot be told.
+/// Finishes the transaction that a process began and did not finish before it ended, if there is
+/// one. `unseen` says that no process is at work, where that cannot be told.
 ///
 /// # Errors
 /// What keeps the transaction from being finished.
-#[cfg(any(test, feature = "git"))]
-pub(crate) fn recover_unseen(home: &Arc<Home>) -> Result<()> {
-    look(home, true)?.error.map_or(Ok(()), Err)
+pub fn finish_left(home: &Arc<Home>, unseen: bool) -> Result<()> {
+    look(home, unseen)?.error.map_or(Ok(()), Err)
 }
 
 fn look(home: &Arc<Home>, unseen: bool) -> Result<Found> {

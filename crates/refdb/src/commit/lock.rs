@@ -13,7 +13,7 @@ use crate::system::{FileKind, GUARDED_MODE, System, WriteFile};
 /// A lock file that this process holds.
 ///
 /// A large write holds one for each ref, so that what is the same for all stands elsewhere.
-pub(crate) struct LockFile {
+pub struct LockFile {
     holder: Holder,
     hold: Arc<Hold>,
     path: PathBuf,
@@ -48,11 +48,7 @@ impl LockFile {
     /// # Errors
     /// `AlreadyExists` when the lock is still held after the timeout; any other error of the
     /// system at once.
-    pub(crate) fn acquire(
-        holder: &Holder,
-        target: &Path,
-        options: LockOptions,
-    ) -> io::Result<LockFile> {
+    pub fn acquire(holder: &Holder, target: &Path, options: LockOptions) -> io::Result<LockFile> {
         LockFile::create_lock(holder, target, options, false)
     }
 
@@ -234,7 +230,7 @@ impl LockFile {
 
     /// Writes the new content of the file, in one call if the system allows. What is already there
     /// is continued.
-    pub(crate) fn write_all(&mut self, content: &[u8]) -> io::Result<()> {
+    pub fn write_all(&mut self, content: &[u8]) -> io::Result<()> {
         let before = self.written;
         if self.is_alone() {
             self.hold.file().write_all(content)?;
@@ -288,7 +284,7 @@ impl LockFile {
     }
 
     /// Makes the content durable.
-    pub(crate) fn sync(&mut self) -> io::Result<()> {
+    pub fn sync(&mut self) -> io::Result<()> {
         if self.is_alone() {
             return self.hold.file().sync();
         }
@@ -304,8 +300,8 @@ impl LockFile {
     /// after a failure this may be tried again.
     ///
     /// # Errors
-    /// Those of the system, and that of [`Holder::check_held`] for a lock that is the content.
-    pub(crate) fn place(&mut self) -> io::Result<()> {
+    /// Those of the system, and that of `Holder::check_held` for a lock that is the content.
+    pub fn place(&mut self) -> io::Result<()> {
         if self.is_alone() {
             return self.place_alone();
         }
@@ -351,7 +347,7 @@ impl LockFile {
     }
 
     /// Removes the lock, and new content that is not in place.
-    pub(crate) fn release(mut self) -> io::Result<()> {
+    pub fn release(mut self) -> io::Result<()> {
         self.unlock()
     }
 

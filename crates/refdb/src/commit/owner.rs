@@ -145,8 +145,7 @@ pub(super) fn of_lock(system: &dyn System, path: &Path) -> Option<Owner> {
 }
 
 /// Returns whether the lock at `path` is one of a migration.
-#[cfg(any(test, feature = "git"))]
-pub(crate) fn is_of_migration(system: &dyn System, path: &Path) -> bool {
+pub fn is_of_migration(system: &dyn System, path: &Path) -> bool {
     of_lock(system, path).is_some_and(|owner| owner.purpose == Purpose::Migration)
 }
 
@@ -157,8 +156,7 @@ pub(crate) fn is_ours(system: &dyn System, path: &Path) -> bool {
 
 /// Returns whether the lock at `path` is one of refdb that nobody has any more, and that can be taken
 /// over by itself: none of a migration.
-#[cfg(any(test, feature = "git"))]
-pub(crate) fn is_left(system: &dyn System, path: &Path) -> bool {
+pub fn is_left(system: &dyn System, path: &Path) -> bool {
     is_ours(system, path) && is_free(system, path) && !is_of_migration(system, path)
 }
 

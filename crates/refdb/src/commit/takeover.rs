@@ -25,7 +25,7 @@ pub(super) const BARRIER: &str = "refdb-locked";
 ///
 /// # Errors
 /// Those of the system; the lock is as it was then.
-pub(crate) fn take_over(home: &Arc<Home>, path: &Path) -> io::Result<bool> {
+pub fn take_over(home: &Arc<Home>, path: &Path) -> io::Result<bool> {
     take_over_of(Purpose::Transaction, home, path)
 }
 
@@ -83,8 +83,8 @@ fn is_lock(path: &Path) -> bool {
     name_kind(name.as_bytes()) == NameKind::Lock
 }
 
-/// Returns whether the link at `path` bars a place for a transaction ([`LockFile::bar`]).
-pub(crate) fn is_barrier(system: &dyn System, path: &Path) -> bool {
+/// Returns whether the link at `path` bars a place for a transaction.
+pub fn is_barrier(system: &dyn System, path: &Path) -> bool {
     !is_lock(path)
         && system
             .read_link(path)
@@ -147,12 +147,11 @@ pub(crate) fn sweep(home: &Arc<Home>, dir: &Path, deep: bool) -> io::Result<()> 
     sweep_of(Purpose::Transaction, home, dir, deep)
 }
 
-/// As [`sweep`], with the locks of migrations: for whoever clears up after one.
+/// As `sweep`, with the locks of migrations: for whoever clears up after one.
 ///
 /// # Errors
-/// As for [`sweep`].
-#[cfg(feature = "git")]
-pub(crate) fn sweep_all(home: &Arc<Home>, dir: &Path, deep: bool) -> io::Result<()> {
+/// As for `sweep`.
+pub fn sweep_all(home: &Arc<Home>, dir: &Path, deep: bool) -> io::Result<()> {
     sweep_of(Purpose::Migration, home, dir, deep)
 }
 

@@ -201,7 +201,7 @@ fn on_a_file_system_of_many_machines_nobody_is_dead() {
     let parts = ["process 7 of the machine 'simulated'", "--remove-locks"];
     assert!(parts.iter().all(|part| text.contains(part)), "{text}");
     // Somebody says that nothing runs.
-    journal::recover_unseen(&home(&system)).unwrap();
+    journal::finish_left(&home(&system), true).unwrap();
     assert_eq!(system.read(&at("HEAD")).unwrap(), b"first");
     assert_eq!(system.read_dir(Path::new(DIR)).unwrap().len(), 1);
 }

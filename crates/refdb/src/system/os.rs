@@ -548,7 +548,7 @@ const RESERVED_MAX: usize = 512 << 20;
 const STREAM_MAX: u64 = 64 << 20;
 
 /// Turns the bytes of a name into a path; on Unix they are the same.
-pub(crate) fn bytes_to_path(bytes: &[u8]) -> &Path {
+pub fn bytes_to_path(bytes: &[u8]) -> &Path {
     Path::new(std::ffi::OsStr::from_bytes(bytes))
 }
 

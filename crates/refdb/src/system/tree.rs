@@ -7,7 +7,7 @@ use super::{FileKind, System, bytes_to_path};
 
 /// Removes the directory `path` if there is nothing but directories in it; returns whether it is
 /// gone.
-pub(crate) fn remove_empty_tree(system: &dyn System, path: &Path) -> bool {
+pub fn remove_empty_tree(system: &dyn System, path: &Path) -> bool {
     match system.remove_dir(path) {
         Ok(()) => return true,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return true,

@@ -8,7 +8,8 @@
 use std::path::{Path, PathBuf};
 
 use refdb::name::is_per_worktree;
-use refdb::{ObjectFormat, ObjectId, Repository};
+use refdb::{ObjectFormat, ObjectId};
+use refdb_git::Repository;
 
 /// Groups in a family of names, as a hosting service has teams and releases.
 const GROUPS: usize = 89;

@@ -4,7 +4,7 @@
 
 use bstr::ByteSlice;
 use refdb::ObjectId;
-use refdb::graph::{Containing, Graph, Node, Reachable};
+use refdb_git::graph::{Containing, Graph, Node, Reachable};
 
 use super::value::Item;
 use crate::context::Context;

@@ -7,7 +7,8 @@ use std::cell::OnceCell;
 
 use bstr::ByteSlice;
 use refdb::ObjectId;
-use refdb::objects::{Object, ObjectKind, tag_target};
+use refdb::objects::ObjectKind;
+use refdb_git::objects::{Object, tag_target};
 
 use super::atom::{Atom, Contents, Kind, Part, Role};
 use super::date::{Clock, Date};

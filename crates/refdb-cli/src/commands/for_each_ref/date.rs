@@ -4,7 +4,7 @@
 //! first moment there is, as Git does it.
 
 use bstr::ByteSlice;
-use refdb::date::{Civil, MONTHS, Zone};
+use refdb_git::date::{Civil, MONTHS, Zone};
 
 use super::strftime;
 

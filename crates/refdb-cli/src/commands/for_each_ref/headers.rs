@@ -1,8 +1,8 @@
 //! The kinds and sizes of objects, each asked for once.
 
 use hashbrown::HashMap;
-use refdb::objects::{Header, Odb};
 use refdb::{ObjectId, RefName};
+use refdb_git::objects::{Header, Odb};
 
 use super::value::missing;
 use crate::failure::Result;

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 
 use bstr::BString;
 use refdb::ObjectId;
-use refdb::describe::{Describer, Options};
-use refdb::graph::{AheadBehind, Graph, Node};
-use refdb::repository::config::values::boolean;
+use refdb_git::describe::{Describer, Options};
+use refdb_git::graph::{AheadBehind, Graph, Node};
+use refdb_git::repository::config::values::boolean;
 
 use super::argument::{fatal, unrecognised};
 use super::atom::{Atoms, Kind};

@@ -10,8 +10,8 @@ use std::path::Path;
 
 use bstr::{BString, ByteSlice};
 use refdb::objects::ObjectKind;
-use refdb::repository::config::Scope;
 use refdb::system::FileKind;
+use refdb_git::repository::config::Scope;
 
 use crate::context::Context;
 use crate::failure::{Result, say};

@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use refdb::objects::{ObjectKind, TAG_DEPTH_MAX, tag_target};
+use refdb::objects::ObjectKind;
 use refdb::{ObjectFormat, ObjectId, RefFormat, Refs, Store};
+use refdb_git::objects::{TAG_DEPTH_MAX, tag_target};
 
 use super::headers::Headers;
 use super::value::Item;

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use bstr::{BStr, BString};
-use refdb::graph::Graph;
 use refdb::objects::{ObjectKind, Peeled};
-use refdb::revision::{Direction, Revisions, Tracking};
 use refdb::{ObjectId, RefName, Store};
+use refdb_git::graph::Graph;
+use refdb_git::revision::{Direction, Revisions, Tracking};
 
 use super::atom::NameForm;
 use crate::context::{Context, resolve_listed};

@@ -10,9 +10,9 @@ use std::process::{Command, Stdio};
 
 use bstr::{BStr, ByteSlice};
 use refdb::ObjectId;
-use refdb::date::Civil;
 use refdb::error::io_text;
-use refdb::graph::commit_time;
+use refdb_git::date::Civil;
+use refdb_git::graph::commit_time;
 
 use super::argument::unrecognised;
 use crate::context::Context;

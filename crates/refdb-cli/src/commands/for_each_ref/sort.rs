@@ -7,8 +7,8 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use bstr::{BString, ByteSlice};
-use refdb::repository::config::Config;
 use refdb::{ObjectId, RefNameBuf};
+use refdb_git::repository::config::Config;
 
 use super::atom::{Atoms, Kind};
 use super::row::Row;

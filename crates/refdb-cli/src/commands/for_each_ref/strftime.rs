@@ -1,6 +1,6 @@
 //! Dates by a template, with the conversions of the C library.
 
-use refdb::date::{Civil, MONTHS};
+use refdb_git::date::{Civil, MONTHS};
 
 use super::date::{DAYS, Shown};
 

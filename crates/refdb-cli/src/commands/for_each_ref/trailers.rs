@@ -5,7 +5,7 @@
 //! itself or that the configuration names.
 
 use bstr::{BString, ByteSlice, ByteVec};
-use refdb::repository::config::{Config, values};
+use refdb_git::repository::config::{Config, values};
 
 /// What is shown of trailers, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,9 +7,10 @@
 use std::rc::Rc;
 
 use hashbrown::HashMap;
-use refdb::objects::{Header, Object, ObjectKind, Peeled};
-use refdb::revision::{Direction, Shortener};
+use refdb::objects::{ObjectKind, Peeled};
 use refdb::{ObjectId, RefName, RefRecord, Store, TargetRef};
+use refdb_git::objects::{Header, Object};
+use refdb_git::revision::{Direction, Shortener};
 
 use super::atom::{Atom, Atoms, Kind, NameForm, Source};
 use super::content::{Content, ContentValues};

@@ -1,8 +1,9 @@
 //! `refdb reflog expire`, `delete` and `drop`: entries and whole reflogs go.
 
 use bstr::ByteSlice;
-use refdb::expire::{Expiry, Policy, Wishes, cutoff};
-use refdb::{ErrorKind, LogEntry, LogRewrite, Outcome, RefFormat, RefName, RefNameBuf, date};
+use refdb::{ErrorKind, LogEntry, LogRewrite, Outcome, RefFormat, RefName, RefNameBuf};
+use refdb_git::date;
+use refdb_git::expire::{Expiry, Policy, Wishes, cutoff};
 
 use super::super::tell_afterwards;
 use super::target;

@@ -16,8 +16,10 @@ use std::io::ErrorKind::NotADirectory;
 
 use bstr::ByteSlice;
 use refdb::name::{FormatOptions, SYMREF_DEPTH_MAX, is_well_formed};
-use refdb::objects::{Object, ObjectKind};
-use refdb::{RefName, RefNameBuf, Target, date};
+use refdb::objects::ObjectKind;
+use refdb::{RefName, RefNameBuf, Target};
+use refdb_git::date;
+use refdb_git::objects::Object;
 use serde_json::json;
 
 use super::super::for_each_ref::date::{Clock, DateFormat};

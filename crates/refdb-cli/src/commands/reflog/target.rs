@@ -1,7 +1,7 @@
 //! Which reflogs a command is about.
 
-use refdb::revision::{Found, Revisions};
 use refdb::{LogOrder, RefName, RefNameBuf};
+use refdb_git::revision::{Found, Revisions};
 
 use crate::context::{Context, say_notes};
 use crate::failure::Result;

@@ -1,7 +1,7 @@
 //! `refdb refs verify --deep`: every byte, as text or as JSON.
 
-use refdb::Repository;
-use refdb::verify::{Damage, Severity};
+use refdb_git::Repository;
+use refdb_maintenance::verify::{Damage, Severity};
 use serde_json::json;
 
 use super::verify::shown;
@@ -33,7 +33,7 @@ pub(super) fn run(
             written = out.put(line);
         }
     };
-    let check = || refdb::verify::deep(repository, &mut tell);
+    let check = || refdb_maintenance::verify::deep(repository, &mut tell);
     let counts = Waiting::during("Checking refs", check)?;
     written?;
     if verbose {

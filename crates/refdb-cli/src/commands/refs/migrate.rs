@@ -5,8 +5,8 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use refdb::migrate::{Migration, Progress, Report};
 use refdb::{Error, ErrorKind, RefFormat};
+use refdb_maintenance::migrate::{Migration, Progress, Report};
 use serde_json::json;
 
 use crate::context::Context;

@@ -2,8 +2,9 @@
 
 use std::io::IsTerminal;
 
-use refdb::repair::{Options, Plan, finish_unseen, plan};
-use refdb::{Repository, Target};
+use refdb::Target;
+use refdb_git::Repository;
+use refdb_maintenance::repair::{Options, Plan, finish_unseen, plan};
 
 use super::deep;
 use super::verify::shown;

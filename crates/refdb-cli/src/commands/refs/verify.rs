@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use refdb::Repository;
-use refdb::repository::config::Scope;
-use refdb::verify::{Event, Severities, Severity, as_git};
+use refdb_git::Repository;
+use refdb_git::repository::config::Scope;
+use refdb_maintenance::verify::{Event, Severities, Severity, as_git};
 
 use super::deep;
 use crate::context::Context;

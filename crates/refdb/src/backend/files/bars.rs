@@ -535,7 +535,6 @@ mod tests {
         assert_eq!(lock(session.as_mut(), &["refs/pull/2/head"]).len(), 0);
     }
 
-    #[cfg(feature = "git")]
     #[test]
     fn a_freeze_waits_for_the_living_and_passes_the_dead() {
         use crate::backend::maintained::Maintained;

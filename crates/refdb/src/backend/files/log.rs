@@ -121,7 +121,6 @@ impl Files {
 
     /// Returns the lines that are no entries, in the reflogs that were read so far: the file, and the
     /// number of the line from 1 on.
-    #[cfg(feature = "git")]
     pub(super) fn lost_log_lines(&self) -> Result<Vec<(PathBuf, u64)>> {
         let damaged = self.damaged_logs.lock();
         let damaged = damaged.unwrap_or_else(PoisonError::into_inner).clone();
@@ -310,7 +309,7 @@ fn backward(
 }
 
 /// Returns the entry on a line, which comes without its line feed; `None` if it is none.
-pub(crate) fn parse(line: &[u8], format: ObjectFormat) -> Option<LogEntry> {
+pub fn parse(line: &[u8], format: ObjectFormat) -> Option<LogEntry> {
     let hex_len = format.hex_len();
     let oid = |hex: &[u8]| ObjectId::from_hex(hex).filter(|oid| oid.format() == format);
     let (old, rest) = line.split_at_checked(hex_len)?;

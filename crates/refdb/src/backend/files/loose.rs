@@ -100,7 +100,7 @@ fn changed(error: &io::Error) -> bool {
 }
 
 /// Returns the symref that the link at `path` is; `None` if it is none.
-pub(crate) fn read_symlink(system: &dyn System, path: &Path) -> io::Result<Option<Target>> {
+pub fn read_symlink(system: &dyn System, path: &Path) -> io::Result<Option<Target>> {
     let text = system.read_link(path)?;
     let text = text.as_os_str().as_bytes();
     let is_ref = text.starts_with(b"refs/") && is_well_formed(text, FormatOptions::FULL);
@@ -108,7 +108,7 @@ pub(crate) fn read_symlink(system: &dyn System, path: &Path) -> io::Result<Optio
 }
 
 /// Returns what the content of a loose ref says; `None` if it is no ref.
-pub(crate) fn parse(content: &[u8], format: ObjectFormat) -> Option<Target> {
+pub fn parse(content: &[u8], format: ObjectFormat) -> Option<Target> {
     let end = content.iter().rposition(|&byte| !is_space(byte))?;
     let content = content.get(..=end)?;
     if let Some(rest) = content.strip_prefix(b"ref:") {

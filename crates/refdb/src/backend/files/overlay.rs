@@ -380,8 +380,9 @@ struct Walk<'a> {
 
 /// So many directories of refs may be reached by links, each as often as links lead to it: a few links
 /// in each of a few directories come to billions.
-pub(crate) const LINKED_MAX: usize = 10_000;
-pub(crate) const TOO_MANY_LINKED: &str =
+pub const LINKED_MAX: usize = 10_000;
+/// What is said of a repository with more.
+pub const TOO_MANY_LINKED: &str =
     "links lead to more than 10000 directories of refs, or to a few of them again and again";
 
 impl Walk<'_> {

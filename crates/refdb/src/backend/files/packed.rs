@@ -26,7 +26,7 @@ use crate::system::{Bytes, FileKind, MAP_MIN, Stat, System};
 use crate::target::Target;
 
 /// How every header starts.
-pub(crate) const HEADER: &[u8] = b"# pack-refs with: ";
+pub const HEADER: &[u8] = b"# pack-refs with: ";
 
 /// A file that changed less than this before it was read may change again without its times
 /// telling: the clocks of file systems tick every few milliseconds. When it changed is what its inode
@@ -149,7 +149,6 @@ impl PackedRefs {
 
     /// Returns what tells the present state of the file from others; `None` while it may still
     /// change without a trace.
-    #[cfg(feature = "git")]
     pub(super) fn state(&self) -> Result<Option<Vec<u8>>> {
         match self.system.stat(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Vec::new())),

@@ -17,15 +17,11 @@ const BEING_MADE: &[u8] = b"initializing";
 
 /// A stack that lost everything.
 #[derive(Debug)]
-pub(crate) struct Lost {
+pub struct Lost {
     /// What is missing or wrong.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// What is wrong with it, and what that means.
-    pub(crate) what: String,
-    #[cfg_attr(
-        not(feature = "git"),
-        expect(dead_code, reason = "only maintenance gives advice")
-    )]
+    pub what: String,
     is_link: bool,
 }
 
@@ -39,8 +35,7 @@ impl Lost {
     }
 
     /// Returns what a person can do.
-    #[cfg(feature = "git")]
-    pub(crate) fn advice(&self) -> String {
+    pub fn advice(&self) -> String {
         let dir = self.dir().display();
         let first = match self.is_link {
             true => format!("rm '{dir}' && "),
@@ -52,7 +47,6 @@ impl Lost {
         )
     }
 
-    #[cfg(feature = "git")]
     fn dir(&self) -> &Path {
         match self
             .path
@@ -77,7 +71,7 @@ impl fmt::Display for Lost {
 ///
 /// # Errors
 /// `Io` when the system refuses to tell.
-pub(crate) fn what_is_lost(
+pub fn what_is_lost(
     system: &dyn System,
     base: &Path,
     objects: Option<&Path>,

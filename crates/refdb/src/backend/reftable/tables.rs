@@ -281,7 +281,7 @@ impl LocalTables {
 }
 
 /// Returns whether a file is named like a table: hexadecimal numbers and `.ref` or `.log`.
-pub(crate) fn is_table_name(name: &str) -> bool {
+pub fn is_table_name(name: &str) -> bool {
     let stem = name
         .strip_suffix(".ref")
         .or_else(|| name.strip_suffix(".log"));
@@ -298,7 +298,7 @@ pub(crate) fn is_table_name(name: &str) -> bool {
 /// Returns whether a list may name a table so, and the name become a path: it is that of a file in the
 /// stack's own directory, and ends as those of tables do, so that it is no other file of a stack. What
 /// stands before the end is not Git's to read, and any writer's choice.
-pub(crate) fn may_be_listed(name: &str) -> bool {
+pub fn may_be_listed(name: &str) -> bool {
     let is_plain = |byte: u8| byte != b'/' && !byte.is_ascii_control();
     let end = name.len().checked_sub(".ref".len());
     let end = end
@@ -309,7 +309,7 @@ pub(crate) fn may_be_listed(name: &str) -> bool {
 }
 
 /// Returns whether a file is named like a table that is still being written, by refdb or by Git.
-pub(crate) fn is_unfinished(name: &str) -> bool {
+pub fn is_unfinished(name: &str) -> bool {
     name.split_once(".temp.")
         .is_some_and(|(table, _)| is_table_name(table))
 }
@@ -496,7 +496,7 @@ fn parse_list(path: &Path, content: &[u8]) -> Result<Vec<String>> {
 }
 
 /// Returns 32 random bits, as table names carry them.
-pub(crate) fn short_random(system: &dyn System) -> u32 {
+pub fn short_random(system: &dyn System) -> u32 {
     u32::try_from(system.random() >> 32).unwrap_or(u32::MAX)
 }
 

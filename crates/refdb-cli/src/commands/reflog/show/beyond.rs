@@ -8,7 +8,7 @@ use std::process::Command;
 
 use bstr::{BStr, ByteSlice};
 use refdb::RefName;
-use refdb::repository::config::{Config, Entry};
+use refdb_git::repository::config::{Config, Entry};
 
 use super::pretty::Pretty;
 use crate::commands::for_each_ref::color::sequence;

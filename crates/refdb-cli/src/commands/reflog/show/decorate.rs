@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use refdb::name::is_per_worktree;
 use refdb::objects::{Objects, Peeled};
-use refdb::{ObjectId, RefName, Repository};
+use refdb::{ObjectId, RefName};
+use refdb_git::Repository;
 
 use crate::context::{Context, resolve_listed};
 use crate::failure::Result;

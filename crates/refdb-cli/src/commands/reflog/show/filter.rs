@@ -2,7 +2,7 @@
 
 use bstr::ByteSlice;
 use refdb::LogEntry;
-use refdb::objects::Object;
+use refdb_git::objects::Object;
 use regex_lite::{Regex, RegexBuilder};
 
 use crate::commands::for_each_ref::message::Message;

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use bstr::ByteSlice;
-use refdb::objects::Object;
-use refdb::repository::config::Config;
 use refdb::{ObjectId, Signature};
+use refdb_git::objects::Object;
+use refdb_git::repository::config::Config;
 
 use super::decorate::Decorations;
 use super::message::{Message, push_without_tabs};

@@ -4,8 +4,8 @@
 
 use bstr::{BString, ByteSlice};
 use refdb::objects::ObjectKind;
-use refdb::revision::path_separator;
 use refdb::{ObjectId, RefName};
+use refdb_git::revision::path_separator;
 
 use super::beyond;
 use crate::context::Context;

@@ -2,8 +2,9 @@
 
 use bstr::{BString, ByteSlice};
 use refdb::objects::ObjectKind;
-use refdb::revision::Revisions;
-use refdb::{LogEntry, LogOrder, RefName, date};
+use refdb::{LogEntry, LogOrder, RefName};
+use refdb_git::date;
+use refdb_git::revision::Revisions;
 
 use crate::commands::reflog::target;
 use crate::context::Context;

@@ -1,0 +1,394 @@
+//! Dates as people write them, read as Git reads them.
+//!
+//! [`parse`] takes a full date with a time and is strict: it is for times that get recorded.
+//! [`approximate`] takes anything from `yesterday` to `3.weeks.ago`: it is for questions.
+//!
+//! ```
+//! use refdb_git::date::{self, Zone};
+//! let zone = Zone::utc();
+//! assert_eq!(date::parse(b"@1700000000 +0230", &zone), Some((1_700_000_000, 230)));
+//! assert_eq!(date::parse(b"2023-11-14 22:13:20", &zone), Some((1_700_000_000, 0)));
+//! assert_eq!(date::parse(b"yesterday", &zone), None);
+//! assert_eq!(date::approximate(b"2 hours ago", 1_700_007_200, &zone), Some(1_700_000_000));
+//! assert_eq!(date::approximate(b"nonsense", 0, &zone), None);
+//! ```
+
+mod approximate;
+mod civil;
+mod zone;
+
+use bstr::ByteSlice;
+
+pub use approximate::approximate;
+pub use civil::Civil;
+pub use zone::Zone;
+pub(crate) use zone::mail_date;
+
+/// Numbers from here on are seconds since 1970, and no part of a date.
+const EPOCH_MIN: i64 = 100_000_000;
+
+/// The last second of the last year that dates are read of, unless `@` stands before the number.
+const EPOCH_MAX: i64 = 4_102_444_799;
+
+/// Reads a date with a time: seconds since 1970, and the zone as the decimal number `HHMM` with
+/// its sign. A date that names no zone is one of `zone`.
+pub fn parse(text: &[u8], zone: &Zone) -> Option<(u64, i16)> {
+    let (seconds, offset) = raw(text).or_else(|| {
+        let mut fields = Fields::default();
+        fields.read(text);
+        fields.finish(zone)
+    })?;
+    Some((u64::try_from(seconds).ok()?, zone::decimal(offset)))
+}
+
+/// Reads `@<seconds> <zone>`.
+fn raw(text: &[u8]) -> Option<(i64, i32)> {
+    let text = text.trim_ascii().strip_prefix(b"@")?;
+    let (seconds, zone) = text.split_once_str(" ")?;
+    let is_zone = zone.len() == 5 && matches!(zone.first(), Some(b'+' | b'-'));
+    if !is_zone || !seconds.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let (offset, _) = zone_offset(zone)?;
+    Some((seconds.to_str().ok()?.parse().ok()?, offset))
+}
+
+/// The parts of a date that were found so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fields {
+    year: Option<i64>,
+    month: Option<i64>,
+    day: Option<i64>,
+    time: Option<(i64, i64, i64)>,
+    // In seconds, east of Greenwich.
+    offset: Option<i32>,
+    epoch: Option<i64>,
+}
+
+impl Fields {
+    /// Reads part after part; what is no part of a date is left out.
+    fn read(&mut self, text: &[u8]) {
+        let mut rest = text;
+        while let Some(&byte) = rest.first() {
+            let len = match byte {
+                byte if byte.is_ascii_alphabetic() => self.word(rest),
+                byte if byte.is_ascii_digit() => self.number(rest),
+                b'+' | b'-' if self.time.is_some() || self.epoch.is_some() => {
+                    match zone_offset(rest) {
+                        Some((offset, len)) => {
+                            self.offset = Some(offset);
+                            len
+                        }
+                        None => 1,
+                    }
+                }
+                _ => 1,
+            };
+            rest = rest.get(len..).unwrap_or_default();
+        }
+    }
+
+    fn finish(self, zone: &Zone) -> Option<(i64, i32)> {
+        let seconds = match self.epoch {
+            Some(epoch) if epoch > EPOCH_MAX => return None,
+            Some(epoch) => {
+                let offset = self.offset.unwrap_or_else(|| zone.offset(epoch));
+                return Some((epoch, offset));
+            }
+            None => {
+                let (hour, minute, second) = self.time?;
+                let civil = Civil {
+                    year: self.year?,
+                    month: self.month?,
+                    day: self.day?,
+                    hour,
+                    minute,
+                    second,
+                };
+                match self.offset {
+                    Some(offset) => civil.seconds() - i64::from(offset),
+                    None => civil.seconds_in(zone),
+                }
+            }
+        };
+        let offset = self.offset.unwrap_or_else(|| zone.offset(seconds));
+        (seconds >= 0).then_some((seconds, offset))
+    }
+
+    /// Reads a word at the start of `text`: a month, a zone, or half of a day.
+    fn word(&mut self, text: &[u8]) -> usize {
+        let word = leading(text, |byte| byte.is_ascii_alphabetic());
+        if let Some(month) = month_of(word) {
+            self.month = Some(month);
+        } else if word.eq_ignore_ascii_case(b"PM") || word.eq_ignore_ascii_case(b"AM") {
+            if let Some((hour, ..)) = &mut self.time {
+                let half = if word.eq_ignore_ascii_case(b"PM") {
+                    12
+                } else {
+                    0
+                };
+                *hour = *hour % 12 + half;
+            }
+        } else if self.time.is_some()
+            && let Some(hours) = zone_of(word)
+        {
+            self.offset = Some(hours * 3600);
+        }
+        word.len()
+    }
+
+    /// Reads a number at the start of `text`, and those that belong to it.
+    fn number(&mut self, text: &[u8]) -> usize {
+        let digits = leading(text, |byte| byte.is_ascii_digit());
+        let number = value(digits);
+        let is_empty = self.year.is_none() && self.month.is_none() && self.day.is_none();
+        if number >= EPOCH_MIN && is_empty && self.time.is_none() {
+            self.epoch = Some(number);
+            return digits.len();
+        }
+        if let Some(len) = self.several(text) {
+            return len;
+        }
+        match (digits.len(), number) {
+            (8, _) => {
+                self.date(number / 10_000, number / 100 % 100, number % 100);
+            }
+            (6, _) => {
+                self.clock(number / 10_000, number / 100 % 100, number % 100);
+                let after = text.get(6..).unwrap_or_default();
+                return 6 + fraction_len(after);
+            }
+            (4, 1901..2100) => self.year = Some(number),
+            (1 | 2, 1..32) if self.day.is_none() => self.day = Some(number),
+            (2, 70..100) if self.year.is_none() => self.year = Some(1900 + number),
+            (2, 0..38) if self.year.is_none() && self.day.is_some() && self.month.is_some() => {
+                self.year = Some(2000 + number);
+            }
+            (1 | 2, 1..13) if self.month.is_none() => self.month = Some(number),
+            _ => {}
+        }
+        digits.len()
+    }
+
+    /// Reads numbers that a separator binds together: a time or a date. Returns the length of
+    /// what was read.
+    fn several(&mut self, text: &[u8]) -> Option<usize> {
+        let first = leading(text, |byte| byte.is_ascii_digit());
+        let separator = *text.get(first.len())?;
+        let rest = text.get(first.len() + 1..)?;
+        let second = leading(rest, |byte| byte.is_ascii_digit());
+        if second.is_empty() || !matches!(separator, b':' | b'-' | b'/' | b'.') {
+            return None;
+        }
+        let mut len = first.len() + 1 + second.len();
+        let after = text.get(len..).unwrap_or_default();
+        let third = match after.split_first() {
+            Some((&byte, rest)) if byte == separator => leading(rest, |byte| byte.is_ascii_digit()),
+            _ => b"",
+        };
+        let (a, b, c) = (value(first), value(second), value(third));
+        if !third.is_empty() {
+            len += 1 + third.len();
+        }
+        let is_read = match separator {
+            b':' => self.clock(a, b, c),
+            _ if third.is_empty() => false,
+            _ if a > 70 => self.date(a, b, c) || self.date(a, c, b),
+            b'.' => self.date(c, b, a) || self.date(c, a, b),
+            _ => self.date(c, a, b) || self.date(c, b, a),
+        };
+        if !is_read {
+            return None;
+        }
+        if separator == b':' {
+            len += fraction_len(text.get(len..).unwrap_or_default());
+        }
+        Some(len)
+    }
+
+    fn clock(&mut self, hour: i64, minute: i64, second: i64) -> bool {
+        let is_time = hour < 25 && minute < 60 && second <= 60;
+        if is_time {
+            self.time = Some((hour, minute, second));
+        }
+        is_time
+    }
+
+    fn date(&mut self, year: i64, month: i64, day: i64) -> bool {
+        let year = match year {
+            1970..2100 => year,
+            71..100 => 1900 + year,
+            0..38 => 2000 + year,
+            _ => return false,
+        };
+        let is_date = (1..13).contains(&month) && (1..32).contains(&day);
+        if is_date {
+            (self.year, self.month, self.day) = (Some(year), Some(month), Some(day));
+        }
+        is_date
+    }
+}
+
+/// Reads `+HHMM`, `+HH:MM` or `+HH`; gives seconds east of Greenwich, and the length.
+fn zone_offset(text: &[u8]) -> Option<(i32, usize)> {
+    let (sign, rest) = text.split_first()?;
+    let digits = leading(rest, |byte| byte.is_ascii_digit());
+    let number = i32::try_from(value(digits)).ok()?;
+    let mut len = 1 + digits.len();
+    let (hours, minutes) = match digits.len() {
+        1 | 2 => {
+            let after = rest.get(digits.len()..).unwrap_or_default();
+            let minutes = after.strip_prefix(b":").unwrap_or_default();
+            let minutes = leading(minutes, |byte| byte.is_ascii_digit());
+            if !minutes.is_empty() {
+                len += 1 + minutes.len();
+            }
+            (number, i32::try_from(value(minutes)).ok()?)
+        }
+        3 | 4 => (number / 100, number % 100),
+        _ => return None,
+    };
+    if hours >= 24 || minutes >= 60 {
+        return None;
+    }
+    let offset = hours * 3600 + minutes * 60;
+    Some((if *sign == b'-' { -offset } else { offset }, len))
+}
+
+/// Returns the length of a fraction of a second at the start of `text`.
+fn fraction_len(text: &[u8]) -> usize {
+    match text.strip_prefix(b".") {
+        Some(rest) => match leading(rest, |byte| byte.is_ascii_digit()) {
+            b"" => 0,
+            digits => 1 + digits.len(),
+        },
+        None => 0,
+    }
+}
+
+/// Returns the bytes at the start that are of a kind.
+fn leading(text: &[u8], is: impl Fn(&u8) -> bool) -> &[u8] {
+    let end = text.iter().position(|byte| !is(byte));
+    text.get(..end.unwrap_or(text.len())).unwrap_or_default()
+}
+
+/// Returns the value of digits; the greatest one if it is too large.
+fn value(digits: &[u8]) -> i64 {
+    digits.iter().fold(0_i64, |value, &digit| {
+        let digit = i64::from(digit.saturating_sub(b'0'));
+        value.saturating_mul(10).saturating_add(digit)
+    })
+}
+
+/// The English names of the months, which Git reads and writes whatever the language is.
+pub const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+
+/// Returns the number of a month whose name, or the first letters of it, a word is.
+fn month_of(word: &[u8]) -> Option<i64> {
+    let index = MONTHS.iter().position(|name| is_short_for(word, name, 3))?;
+    i64::try_from(index).ok().map(|index| index + 1)
+}
+
+/// Returns whether `word` is `name`, or at least its first `min` letters.
+fn is_short_for(word: &[u8], name: &str, min: usize) -> bool {
+    let start = name.as_bytes().get(..word.len());
+    word.len() >= min && start.is_some_and(|start| start.eq_ignore_ascii_case(word))
+}
+
+/// Returns the offset in hours of a zone that has a name.
+fn zone_of(word: &[u8]) -> Option<i32> {
+    const ZONES: [(&str, i32); 26] = [
+        ("IDLW", -12),
+        ("NT", -11),
+        ("CAT", -10),
+        ("HST", -10),
+        ("HDT", -9),
+        ("YST", -9),
+        ("YDT", -8),
+        ("PST", -8),
+        ("PDT", -7),
+        ("MST", -7),
+        ("MDT", -6),
+        ("CST", -6),
+        ("CDT", -5),
+        ("EST", -5),
+        ("EDT", -4),
+        ("AST", -4),
+        ("ADT", -3),
+        ("WAT", -1),
+        ("GMT", 0),
+        ("UTC", 0),
+        ("Z", 0),
+        ("WET", 0),
+        ("BST", 1),
+        ("CET", 1),
+        ("CEST", 2),
+        ("JST", 9),
+    ];
+    let is_named = |(name, _): &&(&str, i32)| word.eq_ignore_ascii_case(name.as_bytes());
+    ZONES.iter().find(is_named).map(|&(_, hours)| hours)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_dates() {
+        for (text, seconds, zone) in [
+            ("@1 +0000", 1, 0),
+            ("@99999999999999 -0930", 99_999_999_999_999, -930),
+            ("1700000000 +0230", 1_700_000_000, 230),
+            ("100000000 -0530", 100_000_000, -530),
+            ("4102444799 +0000", 4_102_444_799, 0),
+            ("2022-08-18 12:45:06 +0800", 1_660_797_906, 800),
+            ("2022-08-18T12:45:06.123+01:00", 1_660_823_106, 100),
+            ("Thu, 18 Aug 2022 12:45:06 -0730", 1_660_853_706, -730),
+            ("Thu Aug 18 12:45:06 2022 +0000", 1_660_826_706, 0),
+            ("2022.08.18 10:00 Z", 1_660_816_800, 0),
+            ("08/18/2022 10:00 GMT", 1_660_816_800, 0),
+            ("18.08.2022 10:00 GMT", 1_660_816_800, 0),
+            ("2022-08-18 12:45:06 EST", 1_660_844_706, -500),
+            ("20220818T124506Z", 1_660_826_706, 0),
+        ] {
+            assert_eq!(
+                parse(text.as_bytes(), &Zone::utc()),
+                Some((seconds, zone)),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_full_date() {
+        for text in [
+            "",
+            "@1",
+            "@1 junk",
+            "@1 +1",
+            "1 +0000",
+            "99999999 +0000",
+            "-1 +0000",
+            "4102444800 +0000",
+            "2022-08-18",
+            "12:00",
+            "yesterday",
+            "now",
+        ] {
+            assert_eq!(parse(text.as_bytes(), &Zone::utc()), None, "{text}");
+        }
+    }
+}

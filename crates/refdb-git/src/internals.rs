@@ -1,0 +1,4 @@
+//! What the crate `refdb-maintenance` stands on, and nobody else: any of it changes without notice.
+
+pub use crate::repository::config::edit::set as set_config;
+pub use crate::repository::paths::real as real_path;

@@ -1,0 +1,28 @@
+//! The object database of a repository, read with the gix libraries.
+//!
+//! [`Odb`] answers what the store asks through the trait [`Objects`], and what commands ask beside:
+//! the content of an object, its size, its short id.
+//!
+//! ```no_run
+//! use refdb_git::objects::Objects;
+//!
+//! let repository = refdb_git::Repository::discover(".".as_ref())?;
+//! let head = repository.store().resolve(refdb::RefName::new("HEAD")?)?;
+//! if let Some(head) = head {
+//!     println!("{:?}", repository.odb().kind(head.oid)?);
+//! }
+//! # Ok::<(), refdb::Error>(())
+//! ```
+
+mod alternates;
+mod database;
+mod first;
+mod odb;
+mod packs;
+mod storage;
+
+pub(crate) use odb::Replacements;
+pub use odb::{ABBREVIATION_MIN, Header, LEN_MAX, Object, Odb, TAG_DEPTH_MAX, tag_target};
+#[doc(no_inline)]
+pub use refdb::objects::{NoObjects, ObjectKind, Objects, Peeled};
+pub use storage::Storage;

@@ -1,0 +1,95 @@
+//! The folders that objects are in: the repository's own, and those that it borrows from.
+//!
+//! Every folder comes up once, so that folders that name each other, or themselves, end the search
+//! as any other does, and lists are followed as far as Git follows them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use refdb::internals::is_absent;
+use refdb::system::{FileKind, System};
+use refdb::{Error, ErrorKind, Result};
+
+/// How many lists one behind the other are read.
+const DEPTH_MAX: usize = 6;
+
+/// How long a list may be, in bytes.
+const LIST_LEN_MAX: usize = 16 << 20;
+
+/// Folders that were found, in Git's order.
+struct Search<'s> {
+    system: &'s dyn System,
+    folders: Vec<PathBuf>,
+    /// What folders are told apart by, whatever they are called.
+    known: Vec<(u64, u64)>,
+}
+
+/// Returns the folders of a database: its own, the first of `dirs`, and the others, with those that
+/// they borrow from. A folder to borrow from need not exist.
+///
+/// # Errors
+/// `Io` when the own folder, or a list, cannot be read.
+pub(super) fn folders(system: &dyn System, dirs: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut search = Search {
+        system,
+        folders: Vec::new(),
+        known: Vec::new(),
+    };
+    let (own, others) = dirs
+        .split_first()
+        .ok_or_else(|| Error::new(ErrorKind::Misuse, "an object database needs a directory"))?;
+    if !search.enter(own)? {
+        let error = io::Error::from(io::ErrorKind::NotADirectory);
+        return Err(Error::io("unable to open object database", own, error));
+    }
+    for dir in others {
+        search.add(dir, 0)?;
+    }
+    search.read_list(own, 0)?;
+    Ok(search.folders)
+}
+
+impl Search<'_> {
+    /// Takes a folder in, if it is one and is new.
+    fn enter(&mut self, dir: &Path) -> Result<bool> {
+        let stat = match self.system.stat(dir) {
+            Ok(stat) => stat,
+            Err(error) if is_absent(&error) => return Ok(false),
+            Err(error) => return Err(Error::io("unable to open object database", dir, error)),
+        };
+        let id = (stat.dev, stat.ino);
+        if stat.kind != FileKind::Directory || self.known.contains(&id) {
+            return Ok(false);
+        }
+        self.known.push(id);
+        self.folders.push(dir.to_owned());
+        Ok(true)
+    }
+
+    fn add(&mut self, dir: &Path, depth: usize) -> Result<()> {
+        if self.enter(dir)? {
+            self.read_list(dir, depth + 1)?;
+        }
+        Ok(())
+    }
+
+    fn read_list(&mut self, folder: &Path, depth: usize) -> Result<()> {
+        let path = folder.join("info").join("alternates");
+        let list = match self.system.read_at_most(&path, LIST_LEN_MAX) {
+            Ok(list) => list,
+            Err(error) if is_absent(&error) => return Ok(()),
+            Err(error) => return Err(Error::io("unable to read", &path, error)),
+        };
+        if depth >= DEPTH_MAX {
+            return Ok(());
+        }
+        let dirs = gix_odb::alternate::parse(&list).map_err(|error| {
+            let text = format!("unable to read '{}': {error}", path.display());
+            Error::new(ErrorKind::Io, text)
+        })?;
+        for dir in dirs {
+            self.add(&folder.join(dir), depth)?;
+        }
+        Ok(())
+    }
+}

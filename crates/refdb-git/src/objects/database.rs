@@ -1,0 +1,496 @@
+//! The object database: folders with loose objects and packs, as they are now.
+//!
+//! 1. What is not found is looked for again in what there is by then: packs come and go, and there
+//!    is no limit to how many.
+//! 2. A failure is never taken for absence. A copy of an object that is damaged counts as none, as
+//!    in Git, and the next copy is read; but where an index cannot be read, nobody knows what it has.
+//! 3. No file is opened before it is known to be one: nothing waits for a FIFO or reads a device.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gix_odb::loose;
+use gix_pack::data::decode::{entry, header};
+use gix_zlib::Inflate;
+use refdb::internals::is_absent;
+use refdb::system::{FileKind, OsSystem, System};
+use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
+
+use super::alternates;
+use super::odb::{gix_kind, gix_of_kind, kind_from_gix, to_gix};
+use super::packs::{Failure, Index, Pack, Slot, slots};
+use super::storage::loose_path;
+use super::{Header, LEN_MAX, Object};
+
+/// How many objects in other packs one may be a difference from, one after the other. Git writes
+/// no such packs.
+const FOREIGN_BASES_MAX: usize = 32;
+
+/// How often an object is looked for while packs come and go.
+const LOOKS_MAX: usize = 100;
+
+pub(super) struct Database {
+    system: OsSystem,
+    format: ObjectFormat,
+    /// The own folder, and others that were named beside it.
+    dirs: Vec<PathBuf>,
+    state: Mutex<Arc<State>>,
+    /// Tools for decompressing that no thread uses at the moment.
+    idle: Mutex<Vec<Inflate>>,
+}
+
+/// What was there when somebody looked.
+#[derive(Default)]
+struct State {
+    folders: Vec<Folder>,
+    slots: Vec<Arc<Slot>>,
+    /// The index in which something was found last.
+    last: AtomicUsize,
+}
+
+impl State {
+    fn is_like(&self, other: &State) -> bool {
+        let dirs = |state: &State| -> Vec<PathBuf> {
+            let folders = state.folders.iter();
+            folders.map(|folder| folder.dir.clone()).collect()
+        };
+        let same = |(a, b): (&Arc<Slot>, &Arc<Slot>)| a.is_like(b);
+        self.slots.len() == other.slots.len()
+            && self.slots.iter().zip(&other.slots).all(same)
+            && dirs(self) == dirs(other)
+    }
+}
+
+struct Folder {
+    dir: PathBuf,
+    loose: loose::Store,
+}
+
+/// Where a copy of an object is.
+#[derive(Clone, Copy)]
+pub(super) enum Place<'s> {
+    /// In a pack: its index, the pack, and where it begins there.
+    Packed(&'s Index, &'s Pack, u64),
+    /// In a file of its own in the folder.
+    Loose(&'s Path, &'s loose::Store),
+}
+
+/// What came of looking at a copy.
+type Look<T> = Result<Option<T>>;
+
+impl Database {
+    /// Opens the folders.
+    ///
+    /// # Errors
+    /// `Io` when one cannot be read.
+    pub(super) fn open(dirs: &[PathBuf], format: ObjectFormat) -> Result<Database> {
+        let mut database = Database {
+            system: OsSystem::new(),
+            format,
+            dirs: dirs.to_vec(),
+            state: Mutex::default(),
+            idle: Mutex::new(Vec::new()),
+        };
+        let state = database.look(&[])?;
+        database.state = Mutex::new(Arc::new(state));
+        Ok(database)
+    }
+
+    /// Lists what there is, taking over what was opened.
+    fn look(&self, known: &[Arc<Slot>]) -> Result<State> {
+        let dirs = alternates::folders(&self.system, &self.dirs)?;
+        let known: HashMap<&Path, &Arc<Slot>> = known.iter().map(|it| (it.path(), it)).collect();
+        let mut all = Vec::with_capacity(known.len());
+        for dir in &dirs {
+            let found = slots(&self.system, dir, self.format, &known);
+            all.extend(found.map_err(|error| Error::io("unable to read packs in", dir, error))?);
+        }
+        let kind = gix_kind(self.format);
+        let options = loose::Options {
+            alloc_limit_bytes: Some(LEN_MAX),
+            ..loose::Options::default()
+        };
+        let folders = dirs.into_iter().map(|dir| Folder {
+            loose: loose::Store::at_opts(&dir, kind, options),
+            dir,
+        });
+        Ok(State {
+            folders: folders.collect(),
+            slots: all,
+            last: AtomicUsize::new(0),
+        })
+    }
+
+    fn state(&self) -> Arc<State> {
+        Arc::clone(&self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Looks again; `None` if nothing has changed since `old`.
+    fn refresh(&self, old: &Arc<State>) -> Result<Option<Arc<State>>> {
+        let now = self.state();
+        if !Arc::ptr_eq(&now, old) {
+            // Another thread did so.
+            return Ok(Some(now));
+        }
+        let new = Arc::new(self.look(&old.slots)?);
+        let changed = !new.is_like(old);
+        // Also where nothing has changed, what could not be opened before may be tried again.
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
+        Ok(changed.then_some(new))
+    }
+
+    /// Calls `look` for the copies of an object until one of them can be read.
+    pub(super) fn find<T>(
+        &self,
+        oid: ObjectId,
+        look: &mut dyn FnMut(Place<'_>) -> Look<T>,
+    ) -> Look<T> {
+        let mut state = self.state();
+        for _ in 0..LOOKS_MAX {
+            let mut failure = None;
+            if let Some(found) = self.find_in(&state, oid, look, &mut failure)? {
+                return Ok(Some(found));
+            }
+            match self.refresh(&state)? {
+                Some(new) => state = new,
+                // What is not found may be where nobody can look.
+                None => return failure.map_or(Ok(None), Err),
+            }
+        }
+        Err(unreadable_text("the packs keep changing".to_owned()))
+    }
+
+    /// Looks for an object in what is known. A failure is kept, and does not end the search.
+    fn find_in<T>(
+        &self,
+        state: &State,
+        oid: ObjectId,
+        look: &mut dyn FnMut(Place<'_>) -> Look<T>,
+        failure: &mut Option<Error>,
+    ) -> Look<T> {
+        let id = to_gix(&oid);
+        let mut tried = |place: Place<'_>| {
+            look(place).unwrap_or_else(|error| {
+                *failure = Some(error);
+                None
+            })
+        };
+        let mut unusable = None;
+        // Where the last one was, the next one often is.
+        let last = state.last.load(Ordering::Relaxed);
+        for at in std::iter::once(last).chain((0..state.slots.len()).filter(|at| *at != last)) {
+            let Some(slot) = state.slots.get(at) else {
+                continue;
+            };
+            let index = match slot.index(&self.system) {
+                Ok(index) => index,
+                Err(Failure::Gone) => continue,
+                Err(error) => {
+                    unusable = Some(unreadable(error));
+                    continue;
+                }
+            };
+            if let Some((pack, offset)) = index.find(id)
+                && let Some(found) = tried(Place::Packed(index, pack, offset))
+            {
+                state.last.store(at, Ordering::Relaxed);
+                return Ok(Some(found));
+            }
+        }
+        for folder in &state.folders {
+            let path = loose_path(&folder.dir, oid);
+            match self.system.stat(&path) {
+                Ok(stat) if stat.kind == FileKind::File => {
+                    if let Some(found) = tried(Place::Loose(&path, &folder.loose)) {
+                        return Ok(Some(found));
+                    }
+                }
+                // A folder, a FIFO or a device holds no object.
+                Ok(_) => {}
+                Err(error) if is_absent(&error) => {}
+                Err(error) => unusable = Some(Error::io("unable to read", &path, error)),
+            }
+        }
+        *failure = failure.take().or(unusable);
+        Ok(None)
+    }
+
+    /// Returns kind and size of an object; `None` if it is missing.
+    pub(super) fn header(&self, oid: ObjectId) -> Look<Header> {
+        self.header_at_depth(oid, 0)
+    }
+
+    fn header_at_depth(&self, oid: ObjectId, depth: usize) -> Look<Header> {
+        self.find(oid, &mut |place| match place {
+            Place::Loose(_, store) => {
+                let found = undamaged(store.try_header(to_gix(&oid)))?.flatten();
+                Ok(found.map(|(size, kind)| Header {
+                    kind: kind_from_gix(kind),
+                    size,
+                }))
+            }
+            Place::Packed(index, pack, offset) => self.packed_header(index, pack, offset, depth),
+        })
+    }
+
+    fn packed_header(&self, index: &Index, pack: &Pack, offset: u64, depth: usize) -> Look<Header> {
+        let Some(data) = self.data(pack)? else {
+            return Ok(None);
+        };
+        let failed = RefCell::new(None);
+        let resolve = |id: &gix_hash::oid| {
+            if let Some(offset) = index.offset_in(pack, id) {
+                return Ok(Some(header::ResolvedBase::InPack(data.entry(offset)?)));
+            }
+            let base = self.foreign(id, depth, |id| self.header_at_depth(id, depth + 1));
+            let base = base.unwrap_or_else(|error| {
+                *failed.borrow_mut() = Some(error);
+                None
+            });
+            Ok(base.map(|base| header::ResolvedBase::OutOfPack {
+                kind: gix_of_kind(base.kind),
+                num_deltas: None,
+            }))
+        };
+        let found = self.with_inflate(|inflate| {
+            let entry = data.entry(offset)?;
+            data.decode_header(entry, inflate, &resolve)
+        });
+        if let Some(error) = failed.into_inner() {
+            return Err(error);
+        }
+        Ok(undamaged(found)?.map(|found| Header {
+            kind: kind_from_gix(found.kind),
+            size: found.object_size,
+        }))
+    }
+
+    /// Reads an object; `None` if it is missing.
+    pub(super) fn read(&self, oid: ObjectId) -> Look<Object> {
+        self.read_at_depth(oid, 0)
+    }
+
+    fn read_at_depth(&self, oid: ObjectId, depth: usize) -> Look<Object> {
+        self.find(oid, &mut |place| match place {
+            Place::Loose(_, store) => {
+                let header = undamaged(store.try_header(to_gix(&oid)))?.flatten();
+                bounded(oid, header.map_or(0, |(size, _)| size))?;
+                let mut content = Vec::new();
+                let found = undamaged(store.try_find(to_gix(&oid), &mut content))?.flatten();
+                let kind = found.map(|found| kind_from_gix(found.kind));
+                Ok(kind.map(|kind| Object {
+                    kind,
+                    data: content,
+                }))
+            }
+            Place::Packed(index, pack, offset) => {
+                let header = self.packed_header(index, pack, offset, depth)?;
+                bounded(oid, header.map_or(0, |header| header.size))?;
+                self.packed(index, pack, offset, depth)
+            }
+        })
+    }
+
+    fn packed(&self, index: &Index, pack: &Pack, offset: u64, depth: usize) -> Look<Object> {
+        let Some(data) = self.data(pack)? else {
+            return Ok(None);
+        };
+        let failed = RefCell::new(None);
+        let resolve = |id: &gix_hash::oid, out: &mut Vec<u8>| {
+            if let Some(offset) = index.offset_in(pack, id) {
+                return Ok(Some(entry::ResolvedBase::InPack(data.entry(offset)?)));
+            }
+            let base = self.foreign(id, depth, |id| self.read_at_depth(id, depth + 1));
+            let base = base.unwrap_or_else(|error| {
+                *failed.borrow_mut() = Some(error);
+                None
+            });
+            Ok(base.map(|base| {
+                *out = base.data;
+                entry::ResolvedBase::OutOfPack {
+                    kind: gix_of_kind(base.kind),
+                    end: out.len(),
+                }
+            }))
+        };
+        let mut content = Vec::new();
+        let found = self.with_inflate(|inflate| {
+            let entry = data.entry(offset)?;
+            let cache = &mut gix_pack::cache::Never;
+            data.decode_entry(entry, &mut content, inflate, &resolve, cache)
+        });
+        if let Some(error) = failed.into_inner() {
+            return Err(error);
+        }
+        Ok(undamaged(found)?.map(|found| Object {
+            kind: kind_from_gix(found.kind),
+            data: content,
+        }))
+    }
+
+    /// Finds an object in another pack than the one that is a difference from it.
+    fn foreign<T>(
+        &self,
+        id: &gix_hash::oid,
+        depth: usize,
+        find: impl FnOnce(ObjectId) -> Look<T>,
+    ) -> Look<T> {
+        match ObjectId::from_bytes(id.as_bytes()) {
+            Some(id) if depth < FOREIGN_BASES_MAX => find(id),
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns the length of a file in bytes; `None` if it is gone.
+    pub(super) fn file_len(&self, path: &Path) -> Look<u64> {
+        match self.system.stat(path) {
+            Ok(stat) => Ok(Some(stat.len)),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) => Err(Error::io("unable to read", path, error)),
+        }
+    }
+
+    /// Opens a pack; `None` if it is gone or damaged.
+    pub(super) fn data<'p>(
+        &self,
+        pack: &'p Pack,
+    ) -> Look<&'p gix_pack::data::File<refdb::system::Bytes>> {
+        match pack.data(&self.system) {
+            Ok(data) => Ok(Some(data)),
+            Err(Failure::Damaged(_) | Failure::Gone) => Ok(None),
+            Err(failure) => Err(unreadable(failure)),
+        }
+    }
+
+    fn with_inflate<T>(&self, run: impl FnOnce(&mut Inflate) -> T) -> T {
+        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = idle().pop();
+        let mut inflate = taken.unwrap_or_default();
+        let done = run(&mut inflate);
+        idle().push(inflate);
+        done
+    }
+
+    /// Returns the number of objects in packs, as far as their indices can be read.
+    pub(super) fn packed_count(&self) -> Result<u64> {
+        let state = self.state();
+        let mut count = 0;
+        for slot in &state.slots {
+            count += known(slot.index(&self.system))?.map_or(0, |index| u64::from(index.len()));
+        }
+        Ok(count)
+    }
+
+    /// Returns the ids that begin like this, as far as indices can be read.
+    pub(super) fn with_prefix(&self, hex: &[u8]) -> Result<HashSet<ObjectId>> {
+        let mut found = HashSet::new();
+        // A prefix knows the object format by the length of its id.
+        let prefix = (hex.len() <= self.format.hex_len()).then(|| {
+            let mut full = hex.to_vec();
+            full.resize(self.format.hex_len(), b'0');
+            let id = gix_hash::ObjectId::from_hex(&full).ok()?;
+            gix_hash::Prefix::new(&id, hex.len()).ok()
+        });
+        let Some(prefix) = prefix.flatten() else {
+            return Ok(found);
+        };
+        let old = self.state();
+        let state = self.refresh(&old)?.unwrap_or(old);
+        for slot in &state.slots {
+            if let Some(index) = known(slot.index(&self.system))? {
+                index.with_prefix(prefix, &mut found);
+            }
+        }
+        for folder in &state.folders {
+            self.loose_with_prefix(&folder.dir, hex, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    fn loose_with_prefix(
+        &self,
+        folder: &Path,
+        hex: &[u8],
+        found: &mut HashSet<ObjectId>,
+    ) -> Result<()> {
+        let lower = hex.to_ascii_lowercase();
+        let Some((start, rest)) = lower.split_at_checked(2) else {
+            return Ok(());
+        };
+        let dir = folder.join(refdb::internals::bytes_to_path(start));
+        let entries = match self.system.read_dir(&dir) {
+            Ok(entries) => entries,
+            Err(error) if is_absent(&error) => return Ok(()),
+            Err(error) => return Err(Error::io("unable to read", &dir, error)),
+        };
+        let ids = entries
+            .iter()
+            .filter(|entry| entry.name.starts_with(rest))
+            .filter_map(|entry| ObjectId::from_hex(&[start, &entry.name].concat()));
+        found.extend(ids.filter(|id| id.format() == self.format));
+        Ok(())
+    }
+}
+
+/// Returns an index unless it is damaged, in which Git sees no object.
+fn known<'i>(index: std::result::Result<&'i Index, &Failure>) -> Look<&'i Index> {
+    match index {
+        Ok(index) => Ok(Some(index)),
+        Err(Failure::Damaged(_) | Failure::Gone) => Ok(None),
+        Err(failure) => Err(unreadable(failure)),
+    }
+}
+
+/// Refuses what would take too much memory.
+fn bounded(oid: ObjectId, len: u64) -> Result<()> {
+    match usize::try_from(len) {
+        Ok(len) if len <= LEN_MAX => Ok(()),
+        _ => {
+            let text = format!("object {oid} is too large to be read: {len} bytes");
+            Err(Error::new(ErrorKind::Unsupported, text))
+        }
+    }
+}
+
+/// Gives the system's error back if there is one behind a failure, and one about memory: else a copy
+/// is damaged, and counts as none.
+fn undamaged<T>(found: gix_error::Result<T>) -> Look<T> {
+    let error = match found {
+        Ok(found) => return Ok(Some(found)),
+        Err(error) => error,
+    };
+    let first: &(dyn std::error::Error + 'static) = &error;
+    let mut causes = std::iter::successors(Some(first), |error| error.source());
+    let of_system = causes.any(|cause| {
+        let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        !matches!(
+            kind,
+            None | Some(
+                io::ErrorKind::InvalidData
+                    | io::ErrorKind::UnexpectedEof
+                    | io::ErrorKind::Other
+                    | io::ErrorKind::NotFound
+            )
+        )
+    });
+    match of_system || error.is_resource_exhausted() {
+        true => Err(unreadable_text(error.to_string())),
+        false => Ok(None),
+    }
+}
+
+fn unreadable(failure: &Failure) -> Error {
+    match failure {
+        Failure::Unreadable(text) | Failure::Damaged(text) => unreadable_text(text.clone()),
+        Failure::Gone => unreadable_text("a file is gone".to_owned()),
+    }
+}
+
+fn unreadable_text(text: String) -> Error {
+    let text = format!("unable to read object database: {text}");
+    Error::new(ErrorKind::Io, text)
+}

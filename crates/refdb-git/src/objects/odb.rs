@@ -1,0 +1,373 @@
+//! The repository's own object database: loose objects, packs and alternates.
+//!
+//! 1. Nothing is opened before the first object is asked for.
+//! 2. What an object is said to be is not believed: a tag's target must have the type that the tag
+//!    claims.
+//! 3. An object that cannot be decoded counts as missing, as in Git; a database that cannot be
+//!    read is an error.
+//!
+//! ```no_run
+//! use refdb::{ObjectFormat, ObjectId};
+//! use refdb::objects::Objects;
+//! use refdb_git::objects::Odb;
+//!
+//! let odb = Odb::new("/repo/.git/objects", [], ObjectFormat::Sha1);
+//! let id = ObjectId::from_hex(b"89abcdef0123456789abcdef0123456789abcdef").unwrap();
+//! if let Some(header) = odb.header(id)? {
+//!     println!("{} {}", header.kind.as_str(), header.size);
+//! }
+//! # Ok::<(), refdb::Error>(())
+//! ```
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
+
+use super::database::Database;
+use super::storage::{Storage, Storages};
+use super::{ObjectKind, Objects, Peeled, first};
+
+/// The fewest digits that an abbreviated id can have.
+pub const ABBREVIATION_MIN: usize = 4;
+
+/// The fewest digits that Git abbreviates to of its own accord.
+const ABBREVIATION_AUTO_MIN: usize = 7;
+
+/// How many tags that point to tags are followed: a longer chain is damage, such as a tag that names
+/// itself in a file of the wrong name.
+pub const TAG_DEPTH_MAX: usize = 4096;
+
+/// How many bytes an object may have that is read: what a pack claims is not believed without bound.
+pub const LEN_MAX: usize = 256 << 20;
+
+/// How often an object that replaces another may be replaced itself.
+const REPLACEMENTS_MAX: usize = 5;
+
+/// Objects that are read instead of others.
+pub(crate) type Replacements = HashMap<ObjectId, ObjectId>;
+
+/// Reads the replacements.
+type ReadReplacements = Box<dyn Fn() -> Result<Replacements> + Send + Sync>;
+
+/// The objects of a repository.
+pub struct Odb {
+    format: ObjectFormat,
+    dirs: Vec<PathBuf>,
+    database: OnceLock<Database>,
+    was_asked: AtomicBool,
+    storages: Mutex<Storages>,
+    read_replacements: OnceLock<ReadReplacements>,
+    replacements: OnceLock<Replacements>,
+}
+
+/// What can be told of an object without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The kind.
+    pub kind: ObjectKind,
+    /// The size of the content in bytes.
+    pub size: u64,
+}
+
+/// An object with its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// The kind.
+    pub kind: ObjectKind,
+    /// The content.
+    pub data: Vec<u8>,
+}
+
+impl Odb {
+    /// Names the directories: the repository's `objects`, and others to look in as well. Their own
+    /// alternates are followed. Nothing is opened yet.
+    pub fn new(
+        objects: impl Into<PathBuf>,
+        alternates: impl IntoIterator<Item = PathBuf>,
+        format: ObjectFormat,
+    ) -> Odb {
+        let mut dirs = vec![objects.into()];
+        dirs.extend(alternates);
+        Odb {
+            format,
+            dirs,
+            database: OnceLock::new(),
+            was_asked: AtomicBool::new(false),
+            storages: Mutex::default(),
+            read_replacements: OnceLock::new(),
+            replacements: OnceLock::new(),
+        }
+    }
+
+    /// Says how to find out which objects are read instead of others, which the first object that is
+    /// asked for does. Only the first call counts.
+    pub(crate) fn replace_by(&self, read: ReadReplacements) {
+        let _ = self.read_replacements.set(read);
+    }
+
+    /// Returns whether some objects are read instead of others.
+    pub(crate) fn has_replacements(&self) -> bool {
+        !self.replacements().is_empty()
+    }
+
+    fn replacements(&self) -> &Replacements {
+        if let Some(replacements) = self.replacements.get() {
+            return replacements;
+        }
+        let read = match self.read_replacements.get() {
+            // Where the refs cannot be read there is an error already, or a repair that must go on.
+            Some(read) => read().unwrap_or_default(),
+            None => Replacements::new(),
+        };
+        self.replacements.get_or_init(|| read)
+    }
+
+    /// Returns the object that is read where `oid` is asked for.
+    fn replaced(&self, oid: ObjectId) -> Result<ObjectId> {
+        let replacements = self.replacements();
+        let mut found = oid;
+        for _ in 0..REPLACEMENTS_MAX {
+            match replacements.get(&found) {
+                Some(&by) => found = by,
+                None => return Ok(found),
+            }
+        }
+        let text = format!("replace depth too high for object {oid}");
+        Err(Error::new(ErrorKind::Corrupt, text))
+    }
+
+    /// Returns the object format.
+    pub fn format(&self) -> ObjectFormat {
+        self.format
+    }
+
+    /// Returns the repository's own `objects` directory.
+    pub fn dir(&self) -> &Path {
+        self.dirs.first().map_or(Path::new(""), PathBuf::as_path)
+    }
+
+    /// Returns kind and size of an object; `None` if it is missing.
+    ///
+    /// # Errors
+    /// `Io` when the database cannot be read.
+    pub fn header(&self, oid: ObjectId) -> Result<Option<Header>> {
+        let oid = self.replaced(oid)?;
+        if self.is_empty_tree(oid) {
+            return Ok(Some(Header {
+                kind: ObjectKind::Tree,
+                size: 0,
+            }));
+        }
+        if !self.was_asked.swap(true, Ordering::Relaxed)
+            && let Some(header) = first::header(self.dir(), self.format, &oid)
+        {
+            return Ok(Some(header));
+        }
+        self.database()?.header(oid)
+    }
+
+    /// Reads an object; `None` if it is missing.
+    ///
+    /// # Errors
+    /// `Io` when the database cannot be read.
+    pub fn read(&self, oid: ObjectId) -> Result<Option<Object>> {
+        let oid = self.replaced(oid)?;
+        if self.is_empty_tree(oid) {
+            return Ok(Some(Object {
+                kind: ObjectKind::Tree,
+                data: Vec::new(),
+            }));
+        }
+        self.database()?.read(oid)
+    }
+
+    /// Returns how an object is stored; `None` if it is missing.
+    ///
+    /// # Errors
+    /// `Io` when the database cannot be read.
+    pub fn storage(&self, oid: ObjectId) -> Result<Option<Storage>> {
+        let oid = self.replaced(oid)?;
+        if self.is_empty_tree(oid) {
+            return Ok(Some(Storage {
+                size: 0,
+                delta_base: None,
+            }));
+        }
+        let mut storages = self.storages.lock().unwrap_or_else(PoisonError::into_inner);
+        storages.get(self.database()?, oid)
+    }
+
+    /// Returns the ids that begin with these hexadecimal digits, sorted. Fewer than
+    /// [`ABBREVIATION_MIN`] digits are no abbreviation and match nothing.
+    ///
+    /// # Errors
+    /// `Io` when the database cannot be read.
+    pub fn with_prefix(&self, hex: &[u8]) -> Result<Vec<ObjectId>> {
+        if hex.len() < ABBREVIATION_MIN {
+            return Ok(Vec::new());
+        }
+        let found = self.database()?.with_prefix(hex)?;
+        let mut ids: Vec<_> = found.into_iter().filter(|id| has_prefix(id, hex)).collect();
+        ids.sort();
+        Ok(ids)
+    }
+
+    /// Returns how many digits of `oid` name it and no other object: at least `len`, or as many as
+    /// the number of objects calls for.
+    ///
+    /// # Errors
+    /// `Io` when the database cannot be read.
+    pub fn abbreviation_len(&self, oid: ObjectId, len: Option<usize>) -> Result<usize> {
+        let full = self.format.hex_len();
+        let len = match len {
+            Some(len) => len.max(ABBREVIATION_MIN),
+            None => {
+                // Half of all ids would share a beginning with another if it had half as many
+                // bits as it takes to number them.
+                let bits = (u64::BITS - self.packed_count()?.leading_zeros()) as usize;
+                bits.div_ceil(2).max(ABBREVIATION_AUTO_MIN)
+            }
+        };
+        if len >= full {
+            return Ok(full);
+        }
+        let hex = hex_of(oid);
+        let others = self.with_prefix(hex.get(..len).unwrap_or_default())?;
+        let shared = |other: &ObjectId| {
+            let other = hex_of(*other);
+            hex.iter().zip(&other).take_while(|(a, b)| a == b).count()
+        };
+        let others = others.iter().filter(|&&other| other != oid);
+        Ok(others
+            .map(|other| shared(other) + 1)
+            .max()
+            .unwrap_or(len)
+            .max(len))
+    }
+
+    /// Returns whether this is the tree with nothing in it, which every repository has.
+    fn is_empty_tree(&self, oid: ObjectId) -> bool {
+        let empty = gix_hash::ObjectId::empty_tree(gix_kind(self.format));
+        oid.as_bytes() == empty.as_bytes()
+    }
+
+    fn packed_count(&self) -> Result<u64> {
+        self.database()?.packed_count()
+    }
+
+    fn database(&self) -> Result<&Database> {
+        if let Some(database) = self.database.get() {
+            return Ok(database);
+        }
+        let database = Database::open(&self.dirs, self.format)?;
+        Ok(self.database.get_or_init(|| database))
+    }
+}
+
+impl Objects for Odb {
+    fn kind(&self, oid: ObjectId) -> Result<Option<ObjectKind>> {
+        Ok(self.header(oid)?.map(|header| header.kind))
+    }
+
+    fn peel(&self, oid: ObjectId) -> Result<Peeled> {
+        match self.kind(oid)? {
+            None => return Ok(Peeled::Missing),
+            Some(ObjectKind::Tag) => {}
+            Some(_) => return Ok(Peeled::Itself),
+        }
+        let mut tag = oid;
+        for _ in 0..TAG_DEPTH_MAX {
+            let Some(object) = self.read(tag)? else {
+                // The tag itself was there; it is its content that cannot be read.
+                break;
+            };
+            let Some((target, claimed)) = tag_target(&object.data, self.format) else {
+                break;
+            };
+            match self.kind(target)? {
+                Some(kind) if kind != claimed => break,
+                None => break,
+                Some(ObjectKind::Tag) => tag = target,
+                Some(_) => return Ok(Peeled::To(target)),
+            }
+        }
+        Ok(Peeled::Nowhere)
+    }
+}
+
+impl fmt::Debug for Odb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Odb")
+            .field("format", &self.format)
+            .field("dirs", &self.dirs)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the object that a tag names and the kind that it claims for it; `None` if the content
+/// is no tag's.
+pub fn tag_target(content: &[u8], format: ObjectFormat) -> Option<(ObjectId, ObjectKind)> {
+    let rest = content.strip_prefix(b"object ")?;
+    let (hex, rest) = rest.split_at_checked(format.hex_len())?;
+    let oid = ObjectId::from_hex(hex)?;
+    let rest = rest.strip_prefix(b"\ntype ")?;
+    let end = rest.iter().position(|&byte| byte == b'\n')?;
+    let (kind, rest) = rest.split_at(end);
+    rest.strip_prefix(b"\ntag ")?;
+    let kinds = [
+        ObjectKind::Commit,
+        ObjectKind::Tree,
+        ObjectKind::Blob,
+        ObjectKind::Tag,
+    ];
+    let kind = kinds
+        .into_iter()
+        .find(|known| known.as_str().as_bytes() == kind)?;
+    Some((oid, kind))
+}
+
+pub(super) fn gix_kind(format: ObjectFormat) -> gix_hash::Kind {
+    match format {
+        ObjectFormat::Sha1 => gix_hash::Kind::Sha1,
+        ObjectFormat::Sha256 => gix_hash::Kind::Sha256,
+    }
+}
+
+pub(super) fn to_gix(oid: &ObjectId) -> &gix_hash::oid {
+    gix_hash::oid::from_bytes_unchecked(oid.as_bytes())
+}
+
+pub(super) fn kind_from_gix(kind: gix_object::Kind) -> ObjectKind {
+    match kind {
+        gix_object::Kind::Commit => ObjectKind::Commit,
+        gix_object::Kind::Tree => ObjectKind::Tree,
+        gix_object::Kind::Blob => ObjectKind::Blob,
+        gix_object::Kind::Tag => ObjectKind::Tag,
+    }
+}
+
+pub(super) fn gix_of_kind(kind: ObjectKind) -> gix_object::Kind {
+    match kind {
+        ObjectKind::Commit => gix_object::Kind::Commit,
+        ObjectKind::Tree => gix_object::Kind::Tree,
+        ObjectKind::Blob => gix_object::Kind::Blob,
+        ObjectKind::Tag => gix_object::Kind::Tag,
+    }
+}
+
+fn hex_of(oid: ObjectId) -> Vec<u8> {
+    let mut hex = Vec::with_capacity(oid.format().hex_len());
+    oid.push_hex(&mut hex);
+    hex
+}
+
+fn has_prefix(oid: &ObjectId, hex: &[u8]) -> bool {
+    let start = hex_of(*oid);
+    start
+        .get(..hex.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(hex))
+}

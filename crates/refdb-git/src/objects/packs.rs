@@ -1,0 +1,274 @@
+//! Packs and their indices: where an object is, and what is there.
+//!
+//! Every file is opened through the system, which refuses what is no file and does not wait for it.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use gix_pack::{data, index, multi_index};
+use refdb::internals::is_absent;
+use refdb::system::{Bytes, System};
+use refdb::{ObjectFormat, ObjectId};
+
+use super::odb::gix_kind;
+
+/// How many bytes it may take to put an object together that is stored as differences.
+const ALLOCATION_MAX: usize = 3 * super::LEN_MAX;
+
+/// Why a file cannot be used.
+#[derive(Clone, Debug)]
+pub(super) enum Failure {
+    /// It was taken away since somebody saw it.
+    Gone,
+    /// The system refuses to read it.
+    Unreadable(String),
+    /// It does not say what such a file says.
+    Damaged(String),
+}
+
+impl Failure {
+    fn io(path: &Path, error: &io::Error) -> Failure {
+        if error.kind() == io::ErrorKind::NotFound {
+            return Failure::Gone;
+        }
+        let text = refdb::error::io_text(error);
+        Failure::Unreadable(format!("'{}': {text}", path.display()))
+    }
+
+    fn damage(path: &Path, error: impl fmt::Display) -> Failure {
+        Failure::Damaged(format!("'{}': {error}", path.display()))
+    }
+}
+
+type Opened<T> = Result<T, Failure>;
+
+/// A pack, which is opened when something is read from it.
+pub(super) struct Pack {
+    path: PathBuf,
+    format: ObjectFormat,
+    data: OnceLock<Opened<data::File<Bytes>>>,
+}
+
+impl Pack {
+    fn new(path: PathBuf, format: ObjectFormat) -> Pack {
+        Pack {
+            path,
+            format,
+            data: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn data(&self, system: &dyn System) -> Result<&data::File<Bytes>, &Failure> {
+        let open = || {
+            let content = system.map(&self.path);
+            let content = content.map_err(|error| Failure::io(&self.path, &error))?;
+            let kind = gix_kind(self.format);
+            let file = data::File::from_data(content, self.path.clone(), kind);
+            let file = file.map_err(|error| Failure::damage(&self.path, error))?;
+            Ok(file.with_alloc_limit_bytes(Some(ALLOCATION_MAX)))
+        };
+        self.data.get_or_init(open).as_ref()
+    }
+}
+
+/// An index that was opened.
+pub(super) enum Index {
+    /// Of one pack.
+    Single(index::File<Bytes>, Pack),
+    /// Of several packs of a folder.
+    Multi(multi_index::File<Bytes>, Vec<Pack>),
+}
+
+impl Index {
+    fn open(system: &dyn System, path: &Path, format: ObjectFormat) -> Opened<Index> {
+        let content = system.map(path);
+        let content = content.map_err(|error| Failure::io(path, &error))?;
+        let damage = |error| Failure::damage(path, &error);
+        if path.extension().is_some() {
+            let file = index::File::from_data(content, path.to_owned(), gix_kind(format));
+            let pack = Pack::new(path.with_extension("pack"), format);
+            return Ok(Index::Single(file.map_err(damage)?, pack));
+        }
+        let limit = Some(content.len());
+        let file = multi_index::File::from_data(content, path.to_owned(), limit);
+        let file = file.map_err(damage)?;
+        if file.object_hash() != gix_kind(format) {
+            let text = format!("'{}': of another object format", path.display());
+            return Err(Failure::Damaged(text));
+        }
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let packs = file.index_names().iter().map(|name| {
+            // A name leads nowhere else: only the last part of it counts.
+            let name = name.file_name().unwrap_or_default();
+            Pack::new(folder.join(name).with_extension("pack"), format)
+        });
+        let packs = packs.collect();
+        Ok(Index::Multi(file, packs))
+    }
+
+    /// Returns in which pack an object is, and where.
+    pub(super) fn find(&self, id: &gix_hash::oid) -> Option<(&Pack, u64)> {
+        match self {
+            Index::Single(file, pack) => {
+                let offset = file.pack_offset_at_index(file.lookup(id)?);
+                Some((pack, offset))
+            }
+            Index::Multi(file, packs) => {
+                let place = file.pack_id_and_pack_offset_at_index(file.lookup(id)?);
+                let (pack, offset) = place.ok()?;
+                Some((packs.get(usize::try_from(pack).ok()?)?, offset))
+            }
+        }
+    }
+
+    /// Returns where an object is in a pack of this index.
+    pub(super) fn offset_in(&self, pack: &Pack, id: &gix_hash::oid) -> Option<u64> {
+        let (found, offset) = self.find(id)?;
+        std::ptr::eq(found, pack).then_some(offset)
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        match self {
+            Index::Single(file, _) => file.num_objects(),
+            Index::Multi(file, _) => file.num_objects(),
+        }
+    }
+
+    /// Adds the ids that begin like this.
+    pub(super) fn with_prefix(&self, prefix: gix_hash::Prefix, found: &mut HashSet<ObjectId>) {
+        let mut range = 0..0;
+        match self {
+            Index::Single(file, _) => file.lookup_prefix(prefix, Some(&mut range)),
+            Index::Multi(file, _) => file.lookup_prefix(prefix, Some(&mut range)),
+        };
+        let ids = range.map(|at| match self {
+            Index::Single(file, _) => file.oid_at_index(at),
+            Index::Multi(file, _) => file.oid_at_index(at),
+        });
+        found.extend(ids.filter_map(|id| ObjectId::from_bytes(id.as_bytes())));
+    }
+
+    /// Returns the objects of a pack of this index, by their places in it.
+    pub(super) fn objects_of(&self, pack: &Pack) -> Vec<(u64, ObjectId)> {
+        let ids = 0..self.len();
+        let place = |at| match self {
+            Index::Single(file, _) => Some((file.pack_offset_at_index(at), file.oid_at_index(at))),
+            Index::Multi(file, packs) => {
+                let (number, offset) = file.pack_id_and_pack_offset_at_index(at).ok()?;
+                let found = packs.get(usize::try_from(number).ok()?)?;
+                std::ptr::eq(found, pack).then(|| (offset, file.oid_at_index(at)))
+            }
+        };
+        let places = ids.filter_map(place);
+        let mut objects: Vec<_> = places
+            .filter_map(|(offset, id)| Some((offset, ObjectId::from_bytes(id.as_bytes())?)))
+            .collect();
+        objects.sort_unstable();
+        objects
+    }
+}
+
+/// An index in a folder, which is opened when an object is looked for in it.
+pub(super) struct Slot {
+    path: PathBuf,
+    /// What a file of several packs is recognised by, which is replaced under its name.
+    stamp: (u64, u64, i128),
+    format: ObjectFormat,
+    index: OnceLock<Opened<Index>>,
+}
+
+impl Slot {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns whether this is the index that another one is.
+    pub(super) fn is_like(&self, other: &Slot) -> bool {
+        self.path == other.path && self.stamp == other.stamp
+    }
+
+    /// Returns whether opening another time may be better.
+    fn may_be_opened_again(&self) -> bool {
+        let passes = |failure: Option<&Failure>| {
+            matches!(failure, Some(Failure::Gone | Failure::Unreadable(_)))
+        };
+        let failed = |pack: &Pack| passes(pack.data.get().and_then(|data| data.as_ref().err()));
+        match self.index.get() {
+            None => false,
+            Some(Err(failure)) => passes(Some(failure)),
+            Some(Ok(Index::Single(_, pack))) => failed(pack),
+            Some(Ok(Index::Multi(_, packs))) => packs.iter().any(failed),
+        }
+    }
+
+    pub(super) fn index(&self, system: &dyn System) -> Result<&Index, &Failure> {
+        let open = || Index::open(system, &self.path, self.format);
+        self.index.get_or_init(open).as_ref()
+    }
+}
+
+/// Returns the indices of a folder of objects, taking over what is known of those that are still
+/// there. A pack without an index, or an index without a pack, is none.
+pub(super) fn slots(
+    system: &dyn System,
+    folder: &Path,
+    format: ObjectFormat,
+    known: &HashMap<&Path, &Arc<Slot>>,
+) -> io::Result<Vec<Arc<Slot>>> {
+    let dir = folder.join("pack");
+    let entries = match system.read_dir(&dir) {
+        Ok(entries) => entries,
+        Err(error) if is_absent(&error) => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let names: HashSet<&[u8]> = entries.iter().map(|entry| entry.name.as_slice()).collect();
+    let slot = |path: PathBuf, stamp| {
+        let same = |slot: &&&Arc<Slot>| slot.stamp == stamp && !slot.may_be_opened_again();
+        match known.get(path.as_path()).filter(same) {
+            Some(slot) => Arc::clone(slot),
+            None => Arc::new(Slot {
+                path,
+                stamp,
+                format,
+                index: OnceLock::new(),
+            }),
+        }
+    };
+    let mut slots = Vec::new();
+    let mut covered: HashSet<OsString> = HashSet::new();
+    let several = b"multi-pack-index".as_slice();
+    if names.contains(several)
+        && let Ok(stat) = system.stat(&dir.join("multi-pack-index"))
+    {
+        let several = slot(
+            dir.join("multi-pack-index"),
+            (stat.dev, stat.ino, stat.mtime_ns),
+        );
+        // One that cannot be used is in nobody's way: each pack has an index of its own.
+        if let Ok(Index::Multi(file, _)) = several.index(system) {
+            let names = file.index_names().iter();
+            covered.extend(names.filter_map(|name| Some(name.file_name()?.to_owned())));
+            slots.push(Arc::clone(&several));
+        }
+    }
+    let mut indices: Vec<&[u8]> = names.iter().copied().collect();
+    indices.retain(|name| name.ends_with(b".idx"));
+    indices.sort_unstable();
+    for name in indices {
+        let path = refdb::internals::bytes_to_path(name);
+        let pack = path.with_extension("pack");
+        let has_pack = names.contains(std::os::unix::ffi::OsStrExt::as_bytes(pack.as_os_str()));
+        if has_pack && !covered.contains(path.as_os_str()) {
+            slots.push(slot(dir.join(path), (0, 0, 0)));
+        }
+    }
+    Ok(slots)
+}

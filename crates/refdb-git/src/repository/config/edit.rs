@@ -1,0 +1,101 @@
+//! Changing a single variable of a configuration file, so that the file is what `git config` leaves.
+//!
+//! Everything else in the file stays as it is: other lines, comments, the order.
+
+use refdb::internals::is_space;
+use refdb::{Error, ErrorKind, Result};
+
+use super::parse::{self, Part, PartKind};
+
+/// Returns `content` with the variable `section.name` set to `value`, or without it.
+///
+/// The key is in its canonical form and the value needs no quotes.
+///
+/// # Errors
+/// `Config` when the file breaks the grammar, or has the variable more than once.
+pub fn set(content: &[u8], section: &str, name: &str, value: Option<&str>) -> Result<Vec<u8>> {
+    let refuse = |message: String| Error::new(ErrorKind::Config, message);
+    let parts = parse::parts(content).map_err(|line| refuse(format!("bad config line {line}")))?;
+    let key = format!("{section}.{name}");
+    let is_it = |part: &Part| matches!(&part.kind, PartKind::Variable(it) if it.key == key);
+    let mut found = parts.iter().enumerate().filter(|(_, part)| is_it(part));
+    let first = found.next();
+    if found.next().is_some() {
+        return Err(refuse(format!("{key} has multiple values")));
+    }
+    let line = value.map(|value| format!("\t{name} = {value}\n"));
+    let (keep, resume, header) = match (first, &line) {
+        (None, None) => return Ok(content.to_vec()),
+        (Some((at, part)), None) => {
+            let range = emptied_section(&parts, at).unwrap_or((part.start, part.end));
+            (before_space(content, range.0), range.1, false)
+        }
+        (Some((_, part)), Some(_)) => (before_space(content, part.start), part.end, false),
+        (None, Some(_)) => match place_for_new(content, &parts, section) {
+            Some(place) => (place, place, false),
+            None => (content.len(), content.len(), true),
+        },
+    };
+    let mut new = content.get(..keep).unwrap_or(content).to_vec();
+    if new.last().is_some_and(|&last| last != b'\n') {
+        new.push(b'\n');
+    }
+    if let Some(line) = line {
+        if header {
+            new.extend_from_slice(format!("[{section}]\n").as_bytes());
+        }
+        new.extend_from_slice(line.as_bytes());
+    }
+    new.extend_from_slice(content.get(resume..).unwrap_or_default());
+    Ok(new)
+}
+
+/// Returns where `at` begins when the white space before it on its line goes with it.
+fn before_space(content: &[u8], at: usize) -> usize {
+    let before = content.get(..at).unwrap_or_default();
+    let is_text = |&byte: &u8| byte == b'\n' || !is_space(byte);
+    before.iter().rposition(is_text).map_or(0, |text| text + 1)
+}
+
+/// Returns where a new variable of a section goes: behind the last variable of the last such
+/// section, or behind its header; `None` if there is no such section.
+fn place_for_new(content: &[u8], parts: &[Part], section: &str) -> Option<usize> {
+    let mut place = None;
+    let mut inside = false;
+    for part in parts {
+        match &part.kind {
+            PartKind::Header(name) => inside = name == section,
+            PartKind::Variable(_) => {}
+            PartKind::Comment => continue,
+        }
+        if inside {
+            place = Some(part.end);
+        }
+    }
+    let end = place?;
+    let ended = end.checked_sub(1).and_then(|last| content.get(last)) == Some(&b'\n');
+    Some(match content.get(end) {
+        Some(b'\n') if !ended => end + 1,
+        _ => end,
+    })
+}
+
+/// Returns the range of a section of which the variable at `at` is all there is: no other variable,
+/// and no comment in it or between it and what comes before.
+fn emptied_section(parts: &[Part], at: usize) -> Option<(usize, usize)> {
+    let header = at.checked_sub(1)?;
+    let start = parts.get(header)?;
+    let PartKind::Header(name) = &start.kind else {
+        return None;
+    };
+    let before = header.checked_sub(1).and_then(|before| parts.get(before));
+    if before.is_some_and(|before| before.kind == PartKind::Comment) {
+        return None;
+    }
+    match parts.get(at + 1).map(|next| &next.kind) {
+        None => {}
+        Some(PartKind::Header(next)) if next != name => {}
+        _ => return None,
+    }
+    Some((start.start, parts.get(at)?.end))
+}

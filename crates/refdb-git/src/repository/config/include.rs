@@ -1,0 +1,289 @@
+//! `include` and `includeIf`: reading further files at the place of the line that names them.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bstr::{BStr, BString, ByteSlice};
+use gix_glob::wildmatch::Mode;
+use refdb::internals::bytes_to_path;
+use refdb::system::System;
+use refdb::{Error, ErrorKind, Result};
+
+use super::parse::Variable;
+use super::sources::{entry, read};
+use super::{Config, Entry, Scope};
+use crate::repository::paths::{self, path_to_bytes};
+
+/// How many files may include one another, as in Git.
+const DEPTH_MAX: usize = 10;
+
+/// How many files are included in all, those that are not there as well: nine that name the next one
+/// ten times come to a billion.
+const INCLUDES_MAX: usize = 1_000;
+
+/// What conditional includes are decided by.
+#[derive(Clone, Copy)]
+pub(crate) struct Conditions<'a> {
+    /// The repository's directory, if there is one, without symbolic links; and as it was found.
+    pub(crate) git_dirs: Option<(&'a Path, &'a Path)>,
+    /// Finds the branch that `HEAD` points to, without `refs/heads/`.
+    pub(crate) branch: &'a dyn Fn() -> Option<BString>,
+}
+
+impl Conditions<'_> {
+    /// Outside of any repository: nothing but the remotes' URLs can be asked for.
+    pub(crate) fn none() -> Self {
+        Conditions {
+            git_dirs: None,
+            branch: &|| None,
+        }
+    }
+}
+
+/// Adds values to a configuration and follows includes.
+pub(super) struct Includer<'a> {
+    system: &'a dyn System,
+    home: Option<&'a Path>,
+    conditions: Conditions<'a>,
+    remote_urls: Vec<BString>,
+    included: Cell<usize>,
+}
+
+impl<'a> Includer<'a> {
+    pub(super) fn new(
+        system: &'a dyn System,
+        home: Option<&'a Path>,
+        conditions: Conditions<'a>,
+    ) -> Self {
+        Includer {
+            system,
+            home,
+            conditions,
+            remote_urls: Vec::new(),
+            included: Cell::new(0),
+        }
+    }
+
+    /// Takes the URLs of all remotes for the condition `hasconfig`, which is false before.
+    pub(super) fn learn_remote_urls(&mut self, config: &Config) {
+        let is_url =
+            |entry: &&Entry| entry.key.starts_with(b"remote.") && entry.key.ends_with(b".url");
+        let urls = config.entries.iter().filter(is_url);
+        self.remote_urls = urls.filter_map(|entry| entry.value.clone()).collect();
+    }
+
+    /// Adds the values of a file.
+    pub(super) fn add_file(
+        &self,
+        config: &mut Config,
+        variables: Vec<Variable>,
+        scope: Scope,
+        path: &Arc<Path>,
+    ) -> Result<()> {
+        for variable in variables {
+            self.add(config, entry(variable, scope, path), 0)?;
+        }
+        Ok(())
+    }
+
+    /// Adds one value, and what it includes.
+    pub(super) fn add(&self, config: &mut Config, entry: Entry, depth: usize) -> Result<()> {
+        let included = match entry.value() {
+            _ if !self.includes(&entry) => None,
+            Some(path) => Some(self.resolve(path, &entry)?),
+            None => {
+                let what = format!("missing value for '{}'", entry.key);
+                return Err(entry.bad_line(what));
+            }
+        };
+        let (scope, file) = (entry.scope, entry.file.clone());
+        config.entries.push(entry);
+        let Some(path) = included else {
+            return Ok(());
+        };
+        self.included.set(self.included.get() + 1);
+        if self.included.get() > INCLUDES_MAX {
+            return Err(Error::new(
+                ErrorKind::Config,
+                format!(
+                    "more than {INCLUDES_MAX} files are included, the last one '{}'",
+                    path.display()
+                ),
+            ));
+        }
+        let Some(variables) = read(self.system, &path, scope)? else {
+            return Ok(());
+        };
+        if depth == DEPTH_MAX {
+            let from = file.as_deref().unwrap_or(Path::new("the command line"));
+            return Err(Error::new(
+                ErrorKind::Config,
+                format!(
+                    "exceeded maximum include depth ({DEPTH_MAX}) while including\n\t{}\nfrom\n\t{}\n\
+                     This might be due to circular includes.",
+                    path.display(),
+                    from.display()
+                ),
+            ));
+        }
+        let path: Arc<Path> = path.into();
+        for variable in variables {
+            self.add(
+                config,
+                super::sources::entry(variable, scope, &path),
+                depth + 1,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether `entry` includes a file, and its condition holds.
+    fn includes(&self, entry: &Entry) -> bool {
+        if entry.key == "include.path" {
+            return true;
+        }
+        let condition = entry
+            .key
+            .strip_prefix(b"includeif.")
+            .and_then(|rest| rest.strip_suffix(b".path"));
+        let Some(condition) = condition else {
+            return false;
+        };
+        let file = entry.file();
+        if let Some(pattern) = condition.strip_prefix(b"gitdir:") {
+            self.is_git_dir(pattern, file, Mode::NO_MATCH_SLASH_LITERAL)
+        } else if let Some(pattern) = condition.strip_prefix(b"gitdir/i:") {
+            let mode = Mode::NO_MATCH_SLASH_LITERAL | Mode::IGNORE_CASE;
+            self.is_git_dir(pattern, file, mode)
+        } else if let Some(pattern) = condition.strip_prefix(b"onbranch:") {
+            let pattern = with_children(pattern.to_vec());
+            (self.conditions.branch)()
+                .is_some_and(|branch| matches(&pattern, &branch, Mode::NO_MATCH_SLASH_LITERAL))
+        } else if let Some(pattern) = condition.strip_prefix(b"hasconfig:remote.*.url:") {
+            self.remote_urls
+                .iter()
+                .any(|url| matches(pattern, url, Mode::NO_MATCH_SLASH_LITERAL))
+        } else {
+            false
+        }
+    }
+
+    /// Returns whether the repository's directory matches a pattern that stands in `file`.
+    fn is_git_dir(&self, pattern: &[u8], file: Option<&Path>, mode: Mode) -> bool {
+        let Some((real, found)) = self.conditions.git_dirs else {
+            return false;
+        };
+        let mut literal = Vec::new();
+        let mut pattern = match self.expand_home(pattern.as_bstr()) {
+            Some(path) => path_to_bytes(&path).to_vec(),
+            None => return false,
+        };
+        if let Some(rest) = pattern.strip_prefix(b"./") {
+            let Some(parent) = file.and_then(Path::parent) else {
+                return false;
+            };
+            let Ok(parent) = paths::real(self.system, parent) else {
+                return false;
+            };
+            literal = path_to_bytes(&parent).to_vec();
+            literal.push(b'/');
+            pattern = rest.to_vec();
+        } else if !pattern.starts_with(b"/") {
+            pattern.splice(0..0, *b"**/");
+        }
+        let pattern = with_children(pattern);
+        [real, found].iter().any(|dir| {
+            let dir = path_to_bytes(dir);
+            let starts = dir.get(..literal.len()).is_some_and(|start| {
+                start == literal
+                    || mode.contains(Mode::IGNORE_CASE) && start.eq_ignore_ascii_case(&literal)
+            });
+            starts && matches(&pattern, dir.get(literal.len()..).unwrap_or_default(), mode)
+        })
+    }
+
+    fn expand_home(&self, path: &BStr) -> Option<PathBuf> {
+        let users = || self.system.read(Path::new(USERS)).unwrap_or_default();
+        expand_home(path, self.home, users)
+    }
+
+    /// Returns the path of an included file.
+    fn resolve(&self, path: &BStr, entry: &Entry) -> Result<PathBuf> {
+        let expanded = self.expand_home(path).ok_or_else(|| {
+            entry.bad_line(format_args!("could not expand include path '{path}'"))
+        })?;
+        if expanded.is_absolute() {
+            return Ok(expanded);
+        }
+        match entry.file() {
+            Some(file) => Ok(file.parent().unwrap_or(Path::new("")).join(expanded)),
+            None => Err(entry.bad_line("relative config includes must come from files")),
+        }
+    }
+}
+
+/// The system's list of users.
+pub(super) const USERS: &str = "/etc/passwd";
+
+/// Replaces `~` and `~user` by the home directory; `None` when that is unknown. `users` reads the
+/// system's list of users.
+pub(super) fn expand_home(
+    path: &BStr,
+    home: Option<&Path>,
+    users: impl FnOnce() -> Vec<u8>,
+) -> Option<PathBuf> {
+    let Some(rest) = path.strip_prefix(b"~") else {
+        return Some(bytes_to_path(path).to_owned());
+    };
+    let (user, below) = match rest.split_once_str("/") {
+        Some((user, below)) => (user, Some(below)),
+        None => (rest, None),
+    };
+    let home = match user {
+        b"" => home?.to_owned(),
+        user => home_of(user, &users())?,
+    };
+    Some(match below {
+        Some(below) => home.join(bytes_to_path(below)),
+        None => home,
+    })
+}
+
+fn home_of(user: &[u8], users: &[u8]) -> Option<PathBuf> {
+    let mut fields = users.lines().map(|line| line.split(|&byte| byte == b':'));
+    let mut found =
+        fields.find_map(|mut fields| (fields.next() == Some(user)).then_some(fields))?;
+    found.nth(4).map(|dir| bytes_to_path(dir).to_owned())
+}
+
+/// A pattern that ends in a slash means everything below.
+fn with_children(mut pattern: Vec<u8>) -> Vec<u8> {
+    if pattern.ends_with(b"/") {
+        pattern.extend(b"**");
+    }
+    pattern
+}
+
+fn matches(pattern: &[u8], text: &[u8], mode: Mode) -> bool {
+    gix_glob::wildmatch(pattern.as_bstr(), text.as_bstr(), mode)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn homes_of_oneself_and_of_others() {
+        let users = || b"root:x:0:0:root:/root:/bin/sh\nann:x:1:1::/home/ann:\n".to_vec();
+        let expand = |path: &str| expand_home(path.into(), Some(Path::new("/me")), users);
+        let is = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(expand("a/~b"), is("a/~b"));
+        assert_eq!(expand("~"), is("/me"));
+        assert_eq!(expand("~/x"), is("/me/x"));
+        assert_eq!(expand("~ann/x/y"), is("/home/ann/x/y"));
+        assert_eq!(expand("~root"), is("/root"));
+        assert_eq!(expand("~nobody/x"), None);
+        assert_eq!(expand_home("~/x".into(), None, users), None);
+    }
+}

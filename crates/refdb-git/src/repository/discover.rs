@@ -1,0 +1,337 @@
+//! Finding a repository: what makes a directory one, gitfiles, linked worktrees, and the walk up
+//! from a directory.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use bstr::{BStr, ByteSlice};
+use refdb::internals::{bytes_to_path, is_absent, is_space};
+use refdb::system::{FileKind, System};
+use refdb::{Error, ErrorKind, ObjectId, Result};
+
+use super::environment::Environment;
+use super::paths::{self, path_to_bytes};
+
+/// How much of `HEAD` is read to see whether it is one.
+const HEAD_LEN_MAX: usize = 256;
+/// Gitfiles longer than this are none.
+const GITFILE_LEN_MAX: u64 = 1 << 20;
+
+/// Where a repository is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Location {
+    /// The directory of the current worktree's own state.
+    pub(super) git_dir: PathBuf,
+    /// The directory that all worktrees share.
+    pub(super) common_dir: PathBuf,
+    /// How the repository was found.
+    pub(super) found: Found,
+}
+
+/// How a repository was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It was named.
+    Explicit,
+    /// As `.git` of this directory: a directory, or the gitfile if there is one.
+    DotGit {
+        /// The directory that has the `.git`.
+        parent: PathBuf,
+        /// The gitfile.
+        gitfile: Option<PathBuf>,
+    },
+    /// The directory itself is the repository.
+    Bare,
+}
+
+/// What a search needs to know.
+pub(super) struct Search<'a> {
+    pub(super) system: &'a dyn System,
+    pub(super) environment: &'a Environment,
+    /// The common directory, if it was named.
+    pub(super) common_dir: Option<&'a Path>,
+    /// Whether the `HEAD` of a repository may be damaged, or missing.
+    pub(super) damaged: bool,
+}
+
+impl Search<'_> {
+    /// Opens the repository that was named, as seen from `base`.
+    pub(super) fn explicit(&self, path: &Path, base: &Path) -> Result<Location> {
+        let named = paths::absolute(base, path);
+        let stat = self.system.stat(&named);
+        let target = match stat.is_ok_and(|stat| stat.kind == FileKind::File) {
+            true => self.read_gitfile(&named)?,
+            false => None,
+        };
+        let git_dir = target.unwrap_or(named);
+        match self.repository(&git_dir)? {
+            Some(common_dir) => Ok(Location {
+                git_dir,
+                common_dir,
+                found: Found::Explicit,
+            }),
+            None => Err(not_a_repository(format!(
+                "not a git repository: '{}'",
+                path.display()
+            ))),
+        }
+    }
+
+    /// Walks up from `start`, which is absolute, until a repository is found.
+    pub(super) fn walk_up(&self, start: &Path) -> Result<Location> {
+        let across = self
+            .environment
+            .boolean("GIT_DISCOVERY_ACROSS_FILESYSTEM")?
+            .unwrap_or(false);
+        let ceiling = self.ceiling(start);
+        let device = |path: &Path| match self.system.stat(path) {
+            Ok(stat) => Ok(stat.dev),
+            Err(error) => Err(Error::io("failed to stat", path, error)),
+        };
+        let start_device = if across { None } else { Some(device(start)?) };
+        let mut dir = start;
+        loop {
+            if let Some(location) = self.at(dir)? {
+                return Ok(location);
+            }
+            let parent = dir
+                .parent()
+                .filter(|parent| ceiling.as_ref().is_none_or(|ceiling| parent != ceiling));
+            let Some(parent) = parent else {
+                return Err(not_a_repository(
+                    "not a git repository (or any of the parent directories): .git",
+                ));
+            };
+            if let Some(start_device) = start_device
+                && device(parent)? != start_device
+            {
+                return Err(not_a_repository(format!(
+                    "not a git repository (or any parent up to mount point {})\nStopping at \
+                     filesystem boundary (GIT_DISCOVERY_ACROSS_FILESYSTEM not set).",
+                    parent.display()
+                )));
+            }
+            dir = parent;
+        }
+    }
+
+    /// Returns the repository that `dir` has or is.
+    fn at(&self, dir: &Path) -> Result<Option<Location>> {
+        let dot_git = dir.join(".git");
+        if let Some(git_dir) = self.read_gitfile(&dot_git)? {
+            let Some(common_dir) = self.repository(&git_dir)? else {
+                return Err(not_a_repository(format!(
+                    "not a git repository: {}",
+                    git_dir.display()
+                )));
+            };
+            return Ok(Some(Location {
+                git_dir,
+                common_dir,
+                found: Found::DotGit {
+                    parent: dir.to_owned(),
+                    gitfile: Some(dot_git),
+                },
+            }));
+        }
+        if let Some(common_dir) = self.repository(&dot_git)? {
+            return Ok(Some(Location {
+                git_dir: dot_git,
+                common_dir,
+                found: Found::DotGit {
+                    parent: dir.to_owned(),
+                    gitfile: None,
+                },
+            }));
+        }
+        let location = self.repository(dir)?.map(|common_dir| Location {
+            git_dir: dir.to_owned(),
+            common_dir,
+            found: Found::Bare,
+        });
+        Ok(location)
+    }
+
+    /// Returns the directory above which, and in which, no repository is looked for.
+    ///
+    /// An empty entry of the list says that the ones behind it hold no symbolic links.
+    fn ceiling(&self, start: &Path) -> Option<PathBuf> {
+        let list = self.environment.bytes("GIT_CEILING_DIRECTORIES")?;
+        let mut plain = false;
+        let mut longest: Option<PathBuf> = None;
+        for entry in list.split_str(":") {
+            if entry.is_empty() {
+                plain = true;
+                continue;
+            }
+            let path = bytes_to_path(entry);
+            if !path.is_absolute() {
+                continue;
+            }
+            let path = if plain {
+                path.to_owned()
+            } else {
+                paths::real(self.system, path).unwrap_or_else(|_| path.to_owned())
+            };
+            let is_longer = longest
+                .as_ref()
+                .is_none_or(|longest| path.starts_with(longest));
+            if start != path && start.starts_with(&path) && is_longer {
+                longest = Some(path);
+            }
+        }
+        longest
+    }
+
+    /// Returns the directory that a gitfile names; `None` if there is no regular file at `path`.
+    ///
+    /// # Errors
+    /// `Repository` when the file is no gitfile.
+    fn read_gitfile(&self, path: &Path) -> Result<Option<PathBuf>> {
+        match self.system.stat(path) {
+            Ok(stat) if stat.kind == FileKind::File && stat.len <= GITFILE_LEN_MAX => {}
+            Ok(stat) if stat.kind == FileKind::File => {
+                return Err(not_a_repository(format!(
+                    "too large to be a .git file: '{}'",
+                    path.display()
+                )));
+            }
+            Ok(stat) if stat.kind == FileKind::Directory => return Ok(None),
+            // Whoever passed over it would work in the repository around this one.
+            Ok(_) => {
+                return Err(not_a_repository(format!(
+                    "not a regular file: '{}'",
+                    path.display()
+                )));
+            }
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(_) => {
+                return Err(not_a_repository(format!(
+                    "error reading '{}'",
+                    path.display()
+                )));
+            }
+        }
+        let content = self
+            .system
+            .read(path)
+            .map_err(|error| Error::io("error opening", path, error))?;
+        let Some(target) = content.strip_prefix(b"gitdir: ") else {
+            return Err(not_a_repository(format!(
+                "invalid gitfile format: {}",
+                path.display()
+            )));
+        };
+        let target = without_line_end(target);
+        if target.is_empty() {
+            return Err(not_a_repository(format!(
+                "no path in gitfile: {}",
+                path.display()
+            )));
+        }
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let target = parent.join(bytes_to_path(target));
+        Ok(Some(paths::real(self.system, &target).unwrap_or(target)))
+    }
+
+    /// Returns the common directory if `git_dir` is the directory of a repository: it has a
+    /// `HEAD` that looks like one, and there are `objects` and `refs`.
+    fn repository(&self, git_dir: &Path) -> Result<Option<PathBuf>> {
+        let may_be_damaged = self.damaged && self.had_head(git_dir);
+        if !may_be_damaged && !self.has_head(git_dir) {
+            return Ok(None);
+        }
+        let common_dir = self.common_dir_of(git_dir)?;
+        let is_dir = |path: &Path| {
+            let stat = self.system.stat(path);
+            stat.is_ok_and(|stat| stat.kind == FileKind::Directory)
+        };
+        let objects = self
+            .environment
+            .path("GIT_OBJECT_DIRECTORY")
+            .unwrap_or_else(|| common_dir.join("objects"));
+        Ok((is_dir(&objects) && is_dir(&common_dir.join("refs"))).then_some(common_dir))
+    }
+
+    /// Returns whether `HEAD` is a symbolic link into `refs/`, a symref into it, or an id.
+    fn has_head(&self, git_dir: &Path) -> bool {
+        let head = git_dir.join("HEAD");
+        match self.system.read_at_most(&head, HEAD_LEN_MAX) {
+            Ok(content) => {
+                let is_head = match content.strip_prefix(b"ref:") {
+                    Some(target) => {
+                        let start = target.iter().position(|&byte| !is_space(byte));
+                        let target = target.get(start.unwrap_or(target.len())..);
+                        target.unwrap_or_default().starts_with(b"refs/")
+                    }
+                    None => [64, 40]
+                        .iter()
+                        .filter_map(|&len| content.get(..len))
+                        .any(|hex| ObjectId::from_hex(hex).is_some()),
+                };
+                is_head || self.head_is_link(&head)
+            }
+            // A link to a ref need not lead to a file, and where refs are in tables what it leads
+            // through is no folder.
+            Err(error) if is_absent(&error) => self.head_is_link(&head),
+            Err(_) => false,
+        }
+    }
+
+    /// Returns whether there is what a repository has beside its `HEAD`, which is damaged or gone.
+    fn had_head(&self, git_dir: &Path) -> bool {
+        ["HEAD", "config", "commondir"]
+            .iter()
+            .any(|name| self.system.lstat(&git_dir.join(name)).is_ok())
+    }
+
+    fn head_is_link(&self, head: &Path) -> bool {
+        let target = self.system.read_link(head);
+        target.is_ok_and(|target| path_to_bytes(&target).starts_with(b"refs/"))
+    }
+
+    /// Returns the common directory of a repository: named, or told by the file `commondir`.
+    fn common_dir_of(&self, git_dir: &Path) -> Result<PathBuf> {
+        if let Some(named) = self.common_dir {
+            return Ok(named.to_owned());
+        }
+        let file = git_dir.join("commondir");
+        match self.system.read(&file) {
+            Ok(content) => {
+                let path = bytes_to_path(without_line_end(&content));
+                let joined = git_dir.join(path);
+                Ok(paths::real(self.system, &joined).unwrap_or(joined))
+            }
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                Ok(git_dir.to_owned())
+            }
+            Err(error) => Err(Error::io("failed to read", &file, error)),
+        }
+    }
+}
+
+/// Returns whether a bare repository belongs to another's `.git` and is no surprise there: the
+/// `.git` itself, a linked worktree's directory, or that of a submodule.
+pub(super) fn is_implicitly_bare(git_dir: &Path) -> bool {
+    let path = path_to_bytes(git_dir);
+    // Every process comes here. A search of many bytes at a time would begin by asking the processor
+    // whether it can do that, which takes a virtual machine longer than all else of such a path.
+    let holds = |part: &[u8]| path.windows(part.len()).any(|window| window == part);
+    path.ends_with(b"/.git") || holds(b"/.git/worktrees/") || holds(b"/.git/modules/")
+}
+
+fn without_line_end(line: &[u8]) -> &BStr {
+    let end = line.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r'));
+    line.get(..end.map_or(0, |end| end + 1))
+        .unwrap_or_default()
+        .as_bstr()
+}
+
+fn not_a_repository(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Repository, message)
+}

@@ -1,0 +1,105 @@
+//! The environment variables of a run: the process's own, or a set given by the caller.
+//!
+//! Invariant: no other module of the library reads the process environment.
+//!
+//! ```
+//! use refdb_git::repository::Environment;
+//! let environment = Environment::from_pairs([("GIT_DIR", "/repo.git")]);
+//! assert_eq!(environment.get("GIT_DIR").unwrap(), "/repo.git");
+//! assert!(environment.get("HOME").is_none());
+//! ```
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use bstr::BString;
+use refdb::system::System;
+use refdb::{Error, ErrorKind, Result};
+
+use super::config::values;
+use crate::date::Zone;
+
+/// Environment variables.
+#[derive(Clone, Debug)]
+pub struct Environment(Variables);
+
+#[derive(Clone, Debug)]
+enum Variables {
+    Process,
+    Given(BTreeMap<OsString, OsString>),
+}
+
+impl Environment {
+    /// Returns the environment of this process.
+    pub fn process() -> Self {
+        Environment(Variables::Process)
+    }
+
+    /// Returns an environment that has these variables and no others.
+    pub fn from_pairs<N, V>(pairs: impl IntoIterator<Item = (N, V)>) -> Self
+    where
+        N: Into<OsString>,
+        V: Into<OsString>,
+    {
+        let pairs = pairs.into_iter();
+        Environment(Variables::Given(
+            pairs
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        ))
+    }
+
+    /// Returns the value of a variable; `None` when it is not set.
+    pub fn get(&self, name: &str) -> Option<OsString> {
+        match &self.0 {
+            Variables::Process => std::env::var_os(name),
+            Variables::Given(variables) => variables.get(std::ffi::OsStr::new(name)).cloned(),
+        }
+    }
+
+    /// Returns the value of a variable as bytes.
+    pub fn bytes(&self, name: &str) -> Option<BString> {
+        self.get(name).map(|value| value.into_vec().into())
+    }
+
+    /// Returns the value of a variable as a path.
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        self.get(name).map(PathBuf::from)
+    }
+
+    /// Returns the local time zone, which `TZ` may name.
+    pub fn zone(&self, system: &dyn System) -> Zone {
+        let tz = self.bytes("TZ");
+        Zone::local(tz.as_ref().map(|tz| tz.as_slice()), system)
+    }
+
+    /// Returns the value of a variable that is read like a boolean of the configuration.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] when it is set to something else.
+    pub fn boolean(&self, name: &str) -> Result<Option<bool>> {
+        let Some(value) = self.bytes(name) else {
+            return Ok(None);
+        };
+        match values::boolean(Some(value.as_slice())) {
+            Some(answer) => Ok(Some(answer)),
+            None => Err(Error::new(
+                ErrorKind::Config,
+                format!("bad boolean environment value '{value}' for '{name}'"),
+            )),
+        }
+    }
+}
+
+/// Returns the process's current directory.
+pub(super) fn current_dir() -> Result<PathBuf> {
+    std::env::current_dir().map_err(|error| {
+        Error::new(
+            ErrorKind::Io,
+            "Unable to read current working directory".to_owned(),
+        )
+        .with_source(error)
+    })
+}

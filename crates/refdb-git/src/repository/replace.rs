@@ -1,0 +1,41 @@
+//! Replaced objects: refs below `refs/replace/` name objects that are read instead of others.
+//!
+//! They are read when the first object is, since most commands read none.
+
+use std::collections::HashMap;
+
+use refdb::{ObjectId, Result, Store};
+
+use super::Environment;
+use super::config::Config;
+use crate::objects::Replacements;
+
+/// Where replacements are, unless `GIT_REPLACE_REF_BASE` says so.
+const BASE: &[u8] = b"refs/replace/";
+
+/// Returns the prefix of the refs that name replacements; `None` where none are to be used.
+pub(super) fn base(environment: &Environment, config: &Config) -> Result<Option<Vec<u8>>> {
+    if environment.get("GIT_NO_REPLACE_OBJECTS").is_some()
+        || config.boolean("core.usereplacerefs")? == Some(false)
+    {
+        return Ok(None);
+    }
+    let base = environment.bytes("GIT_REPLACE_REF_BASE");
+    Ok(Some(base.map_or_else(|| BASE.to_vec(), Into::into)))
+}
+
+/// Reads the replacements of the refs below `base`. A ref that is named after no object is not
+/// looked at.
+pub(super) fn read(store: &Store, base: &[u8]) -> Result<Replacements> {
+    let mut replacements = HashMap::new();
+    let mut refs = store.refs()?;
+    refs.seek_prefix(base)?;
+    while let Some(record) = refs.next()? {
+        let name = record.name.as_bytes();
+        let hex = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
+        if let (Some(replaced), Some(by)) = (ObjectId::from_hex(hex), record.target.oid()) {
+            replacements.insert(replaced, by);
+        }
+    }
+    Ok(replacements)
+}

@@ -1,0 +1,232 @@
+//! From a short name to a ref and back: Git's six rules.
+
+use bstr::BString;
+use refdb::internals::bytes_to_path;
+use refdb::name::{FormatOptions, is_pseudoref, is_well_formed};
+use refdb::{ErrorKind, ObjectId, RefName, RefNameBuf, Result, Target};
+
+use super::{Revisions, shown};
+
+/// What stands before and behind a short name, the strongest rule first.
+pub(super) const RULES: [(&str, &str); 6] = [
+    ("", ""),
+    ("refs/", ""),
+    ("refs/tags/", ""),
+    ("refs/heads/", ""),
+    ("refs/remotes/", ""),
+    ("refs/remotes/", "/HEAD"),
+];
+
+/// A ref that a short name stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its full name; where it leads, if it is a symref.
+    pub name: RefNameBuf,
+    /// Its value.
+    pub oid: ObjectId,
+    /// Whether the short name stands for other refs, too.
+    pub is_ambiguous: bool,
+}
+
+/// What a full name leads to.
+enum Led {
+    To(RefNameBuf, ObjectId),
+    Nowhere,
+    Dangling,
+    Broken,
+}
+
+impl Revisions<'_> {
+    /// Returns the ref that a short name, `@`, `@{-N}` or `@{upstream}` stands for.
+    ///
+    /// # Errors
+    /// `Misuse` for `@{upstream}` of a branch that has none; `Corrupt` or `Io` for the files.
+    pub fn dwim_ref(&self, name: &[u8]) -> Result<Option<Found>> {
+        let name = self.interpreted(name)?;
+        let all = self.warns_of_ambiguity()?;
+        let mut found: Option<Found> = None;
+        for full in candidates(&name) {
+            match self.lead(&full)? {
+                Led::To(name, oid) => match &mut found {
+                    Some(found) => found.is_ambiguous = true,
+                    None => {
+                        found = Some(Found {
+                            name,
+                            oid,
+                            is_ambiguous: false,
+                        });
+                        if !all {
+                            break;
+                        }
+                    }
+                },
+                Led::Dangling if full != "HEAD" => {
+                    self.warn(format!("ignoring dangling symref {full}"));
+                }
+                Led::Broken if full.contains(&b'/') => {
+                    self.warn(format!("ignoring broken ref {full}"));
+                }
+                Led::Dangling | Led::Broken | Led::Nowhere => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the ref whose reflog a short name stands for, with the ref's value.
+    ///
+    /// # Errors
+    /// As for [`Revisions::dwim_ref`].
+    pub fn dwim_log(&self, name: &[u8]) -> Result<Option<Found>> {
+        let name = self.interpreted(name)?;
+        let all = self.warns_of_ambiguity()?;
+        let mut found: Option<Found> = None;
+        for full in candidates(&name) {
+            let Led::To(target, oid) = self.lead(&full)? else {
+                continue;
+            };
+            let log = RefName::from_disk(&full);
+            let log = if self.store.log_exists(log)? {
+                log.to_owned()
+            } else if target.as_name() != log && self.store.log_exists(target.as_name())? {
+                target
+            } else {
+                continue;
+            };
+            match &mut found {
+                Some(found) => found.is_ambiguous = true,
+                None => {
+                    found = Some(Found {
+                        name: log,
+                        oid,
+                        is_ambiguous: false,
+                    });
+                    if !all {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the shortest name that stands for `full`: for it alone if `strict`, else for it
+    /// first.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` for the files.
+    pub fn shorten(&self, full: RefName<'_>, strict: bool) -> Result<BString> {
+        let full = full.as_bytes();
+        for (index, short) in short_by(full) {
+            let rivals = if strict { RULES.len() } else { index };
+            let mut is_taken = false;
+            for (rival, candidate) in candidates(short).enumerate().take(rivals) {
+                if rival != index && self.leads_somewhere(&candidate)? {
+                    is_taken = true;
+                    break;
+                }
+            }
+            if !is_taken {
+                return Ok(short.into());
+            }
+        }
+        Ok(full.into())
+    }
+
+    /// Returns whether a full name leads to an object.
+    pub(super) fn leads_somewhere(&self, full: &[u8]) -> Result<bool> {
+        Ok(matches!(self.lead(full)?, Led::To(..)))
+    }
+
+    /// Follows a full name to an object.
+    fn lead(&self, full: &[u8]) -> Result<Led> {
+        if !is_well_formed(full, FormatOptions::ONE_LEVEL) {
+            return Ok(Led::Nowhere);
+        }
+        if is_pseudoref(full) {
+            return Ok(self.pseudoref(full));
+        }
+        let name = RefName::from_disk(full);
+        match self.store.resolve(name) {
+            Ok(Some(resolved)) if resolved.oid.is_null() => Ok(Led::Broken),
+            Ok(Some(resolved)) => Ok(Led::To(resolved.name, resolved.oid)),
+            Ok(None) => match self.store.read(name) {
+                Ok(Some(found)) if matches!(found.target, Target::Symbolic(_)) => Ok(Led::Dangling),
+                _ => Ok(Led::Nowhere),
+            },
+            Err(error) if error.kind() == ErrorKind::BrokenRef => Ok(Led::Broken),
+            // It lies below another ref. A directory in the place of packed-refs is an error.
+            Err(error) if error.io_kind() == Some(std::io::ErrorKind::NotADirectory) => {
+                Ok(Led::Nowhere)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads `FETCH_HEAD` or `MERGE_HEAD`, which are files beside the refs: the first id counts.
+    fn pseudoref(&self, name: &[u8]) -> Led {
+        let path = self.repository.git_dir().join(bytes_to_path(name));
+        let system = self.repository.system();
+        let len = self.odb.format().hex_len();
+        let text = system.read_at_most(&path, len + 1).unwrap_or_default();
+        let (hex, rest) = text.split_at_checked(len).unwrap_or((&text, b""));
+        match self.full_id(hex) {
+            Some(oid) if rest.iter().all(u8::is_ascii_whitespace) => {
+                Led::To(RefName::from_disk(name).to_owned(), oid)
+            }
+            _ => Led::Nowhere,
+        }
+    }
+
+    /// Returns a name with `@`, `@{-N}` and `@{upstream}` replaced.
+    fn interpreted(&self, name: &[u8]) -> Result<BString> {
+        if !name.contains(&b'@') {
+            return Ok(name.into());
+        }
+        Ok(match self.interpret(name, false)? {
+            Some((meant, len)) if len == name.len() => meant,
+            _ => shown(name).to_owned(),
+        })
+    }
+}
+
+/// Returns the full names that a short one can stand for.
+pub(super) fn candidates(short: &[u8]) -> impl Iterator<Item = BString> {
+    RULES.iter().map(move |(front, back)| {
+        let mut full = BString::from(*front);
+        full.extend_from_slice(short);
+        full.extend_from_slice(back.as_bytes());
+        full
+    })
+}
+
+/// Returns what a full name is short for under each rule that could have made it, the weakest rule
+/// first.
+pub(super) fn short_by(full: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let rules = RULES.iter().enumerate().skip(1).rev();
+    rules.filter_map(move |(index, (front, back))| {
+        let short = full.strip_prefix(front.as_bytes())?;
+        let short = short.strip_suffix(back.as_bytes())?;
+        (!short.is_empty()).then_some((index, short))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rules_in_their_order() {
+        let names: Vec<_> = candidates(b"x").map(|name| name.to_string()).collect();
+        assert_eq!(
+            names,
+            [
+                "x",
+                "refs/x",
+                "refs/tags/x",
+                "refs/heads/x",
+                "refs/remotes/x",
+                "refs/remotes/x/HEAD"
+            ]
+        );
+    }
+}

@@ -1,0 +1,336 @@
+//! What a store is made of, for people: tables, blocks and records, or loose and packed refs.
+//!
+//! ```no_run
+//! use refdb_maintenance::inspect::{Shape, inspect};
+//!
+//! let repository = refdb_git::Repository::discover(".".as_ref())?;
+//! match inspect(&repository)? {
+//!     Shape::Stack(stack) => println!("{} tables", stack.tables.len()),
+//!     Shape::Files(files) => println!("{} loose refs, {} packed", files.loose, files.packed),
+//! }
+//! # Ok::<(), refdb::Error>(())
+//! ```
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bstr::{BString, ByteSlice};
+use refdb::internals::{bytes_to_path, is_absent, may_be_listed};
+use refdb::system::FileKind;
+use refdb::{Error, ErrorKind, ObjectId, RefFormat, Result};
+use refdb_git::Repository;
+use reftable::{
+    BlockInfo, LogCursor, LogValue, MergedLogs, MergedRefs, RefCursor, RefValue, Table,
+};
+
+/// How many of the largest reflogs are named.
+const LARGEST: usize = 10;
+
+/// What the refs of one worktree are kept in.
+#[derive(Clone, Debug)]
+pub enum Shape {
+    /// A stack of tables.
+    Stack(StackShape),
+    /// Loose refs, packed-refs and reflogs.
+    Files(FilesShape),
+}
+
+/// A stack of tables.
+#[derive(Clone, Debug)]
+pub struct StackShape {
+    /// The tables, oldest first.
+    pub tables: Vec<TableShape>,
+    /// How many refs there are.
+    pub live_refs: u64,
+    /// How many records of refs are hidden by newer ones, or only hide others.
+    pub dead_refs: u64,
+    /// How many entries the reflogs have.
+    pub live_logs: u64,
+    /// How many records of entries are hidden, or only hide others.
+    pub dead_logs: u64,
+    /// Which tables the next compaction merges, by position; `None` while sizes are in proportion.
+    pub next_compaction: Option<Range<usize>>,
+}
+
+/// One table.
+#[derive(Clone, Debug)]
+pub struct TableShape {
+    /// The name of its file.
+    pub name: String,
+    /// The size of the file in bytes.
+    pub bytes: u64,
+    /// The least update index.
+    pub min_update_index: u64,
+    /// The greatest update index.
+    pub max_update_index: u64,
+    /// How many records of refs it has, deletions included.
+    pub refs: u64,
+    /// How many of them are deletions.
+    pub deletions: u64,
+    /// How many records of reflog entries it has.
+    pub logs: u64,
+    /// Its blocks, in file order.
+    pub blocks: Vec<BlockShape>,
+}
+
+/// One block of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockShape {
+    /// What it holds: `ref`, `object`, `index` or `log`.
+    pub kind: &'static str,
+    /// Where it starts in the file.
+    pub offset: u64,
+    /// How many bytes it takes in the file.
+    pub len_on_disk: u64,
+    /// How many records it has.
+    pub records: u64,
+}
+
+/// Loose refs, packed-refs and reflogs.
+#[derive(Clone, Debug, Default)]
+pub struct FilesShape {
+    /// How many loose refs there are below `refs/`.
+    pub loose: u64,
+    /// How many refs packed-refs has.
+    pub packed: u64,
+    /// How many reflogs there are.
+    pub logs: u64,
+    /// How many bytes the reflogs have together.
+    pub log_bytes: u64,
+    /// The largest reflogs with their sizes in bytes, the largest first.
+    pub largest_logs: Vec<(BString, u64)>,
+}
+
+/// Returns what the refs of the current worktree's own directory are kept in.
+///
+/// # Errors
+/// `Corrupt` for a stack that cannot be read, `Io` for the system's.
+pub fn inspect(repository: &Repository) -> Result<Shape> {
+    match repository.ref_format() {
+        RefFormat::Reftable => stack(repository).map(Shape::Stack),
+        RefFormat::Files => files(repository).map(Shape::Files),
+    }
+}
+
+fn own_dir(repository: &Repository) -> PathBuf {
+    let base = repository.refs_dir().unwrap_or(repository.common_dir());
+    if repository.git_dir() == repository.common_dir() {
+        return base.to_owned();
+    }
+    match (repository.refs_dir(), repository.git_dir().file_name()) {
+        (Some(base), Some(id)) => base.join("worktrees").join(id),
+        _ => repository.git_dir().to_owned(),
+    }
+}
+
+fn tables(repository: &Repository) -> Result<Vec<Arc<Table>>> {
+    let dir = own_dir(repository).join("reftable");
+    let list = match repository.system().read(&dir.join("tables.list")) {
+        Err(error) if is_absent(&error) => Vec::new(),
+        list => list.map_err(|error| Error::io("cannot read", &dir, error))?,
+    };
+    if list.trim().is_empty() {
+        // Nothing is there, or everything is lost: the store tells.
+        repository.store().refs()?;
+    }
+    let list = list.to_str_lossy();
+    let names = list.lines().filter(|name| !name.is_empty());
+    let open = |name: &str| {
+        if !may_be_listed(name) {
+            let what = format!("'{name}' is not the name of a table");
+            return Err(Error::corrupt(&dir.join("tables.list"), what));
+        }
+        let path = dir.join(name);
+        let content = repository.system().map(&path);
+        let content = content.map_err(|error| Error::io("cannot open", &path, error))?;
+        let table = Table::open(content).map_err(|error| Error::corrupt(&path, error))?;
+        Ok(Arc::new(table.labelled(name)))
+    };
+    names.map(open).collect()
+}
+
+fn stack(repository: &Repository) -> Result<StackShape> {
+    let dir = own_dir(repository).join("reftable");
+    let tables = tables(repository)?;
+    let damaged = |error: reftable::Error| {
+        let path = dir.join(error.table().unwrap_or_default());
+        Error::corrupt(&path, error.without_table())
+    };
+    let mut shapes = Vec::with_capacity(tables.len());
+    for table in &tables {
+        shapes.push(shape(table).map_err(damaged)?);
+    }
+    let (mut live_refs, mut live_logs) = (0, 0);
+    let mut refs = MergedRefs::new(tables.clone()).live_only();
+    while refs.advance().map_err(damaged)? {
+        live_refs += 1;
+    }
+    let mut logs = MergedLogs::new(tables.clone()).live_only();
+    while logs.advance().map_err(damaged)? {
+        live_logs += 1;
+    }
+    let weights: Vec<u64> = tables.iter().map(|table| table.weight()).collect();
+    let factor = repository.store().options().reftable.geometric_factor;
+    let all = |count: fn(&TableShape) -> u64| shapes.iter().map(count).sum::<u64>();
+    Ok(StackShape {
+        live_refs,
+        dead_refs: all(|table| table.refs).saturating_sub(live_refs),
+        live_logs,
+        dead_logs: all(|table| table.logs).saturating_sub(live_logs),
+        next_compaction: reftable::compaction::choose(&weights, factor),
+        tables: shapes,
+    })
+}
+
+fn shape(table: &Arc<Table>) -> reftable::Result<TableShape> {
+    let mut shape = TableShape {
+        name: table.label().to_owned(),
+        bytes: table.len(),
+        min_update_index: table.min_update_index(),
+        max_update_index: table.max_update_index(),
+        refs: 0,
+        deletions: 0,
+        logs: 0,
+        blocks: Vec::new(),
+    };
+    let mut refs = RefCursor::new(Arc::clone(table));
+    while let Some(record) = refs.next()? {
+        shape.refs += 1;
+        shape.deletions += u64::from(record.is_deletion());
+    }
+    let mut logs = LogCursor::new(Arc::clone(table));
+    while logs.advance()? {
+        shape.logs += 1;
+    }
+    for block in table.blocks() {
+        shape.blocks.push(block_shape(block?));
+    }
+    Ok(shape)
+}
+
+fn block_shape(block: BlockInfo) -> BlockShape {
+    BlockShape {
+        kind: match block.kind {
+            reftable::BlockKind::Ref => "ref",
+            reftable::BlockKind::Object => "object",
+            reftable::BlockKind::Index => "index",
+            _ => "log",
+        },
+        offset: block.offset,
+        len_on_disk: block.len_on_disk,
+        records: block.records,
+    }
+}
+
+/// Calls `each` for the records of a table as lines of text, without line feed: refs, then log
+/// entries.
+///
+/// # Errors
+/// `Misuse` when the stack has no such table, `Corrupt` when it cannot be read.
+pub fn records(repository: &Repository, table: &str, each: &mut dyn FnMut(&[u8])) -> Result<()> {
+    let tables = tables(repository)?;
+    let Some(found) = tables.iter().find(|found| found.label() == table) else {
+        let text = format!("the stack has no table '{table}'");
+        return Err(Error::new(ErrorKind::Misuse, text));
+    };
+    let damaged = |error: reftable::Error| Error::corrupt(Path::new(table), error);
+    let hex = |raw: &[u8]| ObjectId::from_bytes(raw).map_or(String::new(), |oid| oid.to_string());
+    let mut refs = RefCursor::new(Arc::clone(found));
+    while let Some(record) = refs.next().map_err(damaged)? {
+        let value = match record.value {
+            RefValue::Deletion => "deleted".to_owned(),
+            RefValue::Direct(oid) => hex(oid),
+            RefValue::Peeled { oid, peeled } => format!("{} peeled {}", hex(oid), hex(peeled)),
+            RefValue::Symref(target) => format!("ref: {}", target.as_bstr()),
+        };
+        let (name, index) = (record.name.as_bstr(), record.update_index);
+        each(format!("ref {name} {index} {value}").as_bytes());
+    }
+    let mut logs = LogCursor::new(Arc::clone(found));
+    while let Some(record) = logs.next().map_err(damaged)? {
+        let value = match record.value {
+            LogValue::Deletion => "deleted".to_owned(),
+            LogValue::Update(update) => format!(
+                "{} {} {} <{}> {} {:+05} {}",
+                hex(update.old),
+                hex(update.new),
+                update.name.as_bstr(),
+                update.email.as_bstr(),
+                update.time,
+                update.tz,
+                update.message.trim_end().as_bstr()
+            ),
+        };
+        let (name, index) = (record.name.as_bstr(), record.update_index);
+        each(format!("log {name} {index} {value}").as_bytes());
+    }
+    Ok(())
+}
+
+fn files(repository: &Repository) -> Result<FilesShape> {
+    let dir = own_dir(repository);
+    let mut shape = FilesShape::default();
+    walk(
+        repository,
+        &dir.join("refs"),
+        &mut Vec::new(),
+        &mut |name, _| {
+            shape.loose += u64::from(!name.ends_with(b".lock"));
+        },
+    )?;
+    let path = dir.join("packed-refs");
+    match repository.system().map(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        content => {
+            let content = content.map_err(|error| Error::io("cannot read", &path, error))?;
+            let lines = content.as_ref().lines();
+            let is_ref = |line: &&[u8]| !line.starts_with(b"#") && !line.starts_with(b"^");
+            shape.packed = lines.filter(is_ref).count() as u64;
+        }
+    }
+    let mut logs = Vec::new();
+    walk(
+        repository,
+        &dir.join("logs"),
+        &mut Vec::new(),
+        &mut |name, len| {
+            logs.push((BString::from(name), len));
+        },
+    )?;
+    shape.logs = logs.len() as u64;
+    shape.log_bytes = logs.iter().map(|log| log.1).sum();
+    logs.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    logs.truncate(LARGEST);
+    shape.largest_logs = logs;
+    Ok(shape)
+}
+
+/// Calls `each` for the files below a directory, with their names and sizes.
+fn walk(
+    repository: &Repository,
+    dir: &Path,
+    name: &mut Vec<u8>,
+    each: &mut dyn FnMut(&[u8], u64),
+) -> Result<()> {
+    let system = repository.system();
+    let entries = match system.read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(|error| Error::io("cannot read", dir, error))?,
+    };
+    let parent = name.len();
+    for entry in entries {
+        name.truncate(parent);
+        name.extend_from_slice(&entry.name);
+        let path = dir.join(bytes_to_path(&entry.name));
+        if entry.kind == FileKind::Directory {
+            name.push(b'/');
+            walk(repository, &path, name, each)?;
+        } else if let Ok(stat) = system.lstat(&path) {
+            each(name, stat.len);
+        }
+    }
+    name.truncate(parent);
+    Ok(())
+}

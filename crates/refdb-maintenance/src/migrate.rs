@@ -1,0 +1,547 @@
+//! Moving all refs of a repository, those of its worktrees included, to the other format while other
+//! processes go on using it.
+//!
+//! The steps, and what they promise, are in docs/design.md, 11:
+//!
+//! 1. The refs and reflogs are copied into a folder of their own, and what changes meanwhile is
+//!    copied again. The hook is asked about the copy.
+//! 2. All locks of the old format are taken, what changed since is carried over, and the new store is
+//!    put beside the old one.
+//! 3. The configuration is replaced: one rename, before which the repository is wholly in the old
+//!    format and after which it is wholly in the new one.
+//! 4. The old store is put away, still locked, and removed.
+//!
+//! ```no_run
+//! use refdb::RefFormat;
+//! use refdb_git::Repository;
+//! use refdb_maintenance::migrate::Migration;
+//!
+//! let repository = Repository::discover(".".as_ref())?;
+//! let report = Migration::of(&repository).to(RefFormat::Reftable).run()?;
+//! println!("{} refs and {} reflogs", report.refs, report.logs);
+//! # Ok::<(), refdb::Error>(())
+//! ```
+
+mod announce;
+mod changes;
+mod copy;
+mod finish;
+mod folder;
+mod links;
+mod moving;
+mod names;
+mod others;
+mod place;
+mod recover;
+mod switch;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use copy::Copied;
+use folder::Folder;
+use place::Place;
+use refdb::internals::{Home, set_still_there};
+use refdb::objects::Objects;
+use refdb::options::{Committer, Identity, Interrupt};
+use refdb::system::System;
+use refdb::{Error, ErrorKind, Options, RefFormat, Result};
+use refdb_git::Repository;
+
+/// A pass over what changed that takes longer than this is worth another one before writers are kept
+/// out.
+const LONG_PASS: Duration = Duration::from_millis(300);
+
+/// How many passes over what changed are made before writers are kept out.
+const PASSES_MAX: usize = 8;
+
+/// What is left to be done, for people who wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being done.
+    pub what: &'static str,
+    /// How many refs or reflogs that was so far.
+    pub count: u64,
+}
+
+/// What a migration came to.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// How many refs were copied.
+    pub refs: u64,
+    /// How many reflogs were copied.
+    pub logs: u64,
+    /// What was left behind, because it is broken or the new format cannot hold it: a name, and why.
+    pub skipped: Vec<Problem>,
+    /// What was left behind of reflogs, because it is damaged.
+    pub lost_lines: Vec<LostLine>,
+    /// Where the copy is, after a dry run, or the old refs are, when they are kept.
+    pub folder: Option<PathBuf>,
+    /// What went wrong after the migration was complete, or was found left over from another one.
+    pub warnings: Vec<String>,
+}
+
+/// A line of a reflog that is no entry: no reader shows it, and the new format has no place for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostLine {
+    /// The file of the old reflog.
+    pub file: PathBuf,
+    /// The number of the line, from 1 on.
+    pub line: u64,
+}
+
+/// A ref or a reflog that cannot be migrated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Its full name, behind `worktrees/<id>/` if it is a linked worktree's own.
+    pub name: String,
+    /// Why.
+    pub why: String,
+}
+
+/// A migration that is being put together.
+pub struct Migration<'a> {
+    system: Arc<dyn System>,
+    objects: Arc<dyn Objects>,
+    options: Options,
+    common_dir: PathBuf,
+    refs_dir: Option<PathBuf>,
+    from: RefFormat,
+    to: Option<RefFormat>,
+    dry_run: bool,
+    logs: bool,
+    keep: bool,
+    skip_broken: bool,
+    progress: &'a dyn Fn(Progress),
+}
+
+impl Migration<'static> {
+    /// Begins a migration of a repository and its worktrees.
+    pub fn of(repository: &Repository) -> Self {
+        let mut migration = Migration::new(
+            Arc::clone(repository.system()),
+            repository.common_dir(),
+            repository.ref_format(),
+            Arc::clone(repository.odb()) as _,
+            repository.store().options().clone(),
+        );
+        migration.refs_dir = repository.refs_dir().map(Path::to_owned);
+        migration
+    }
+
+    /// Begins a migration of the repository whose worktrees share `common_dir`.
+    pub fn new(
+        system: Arc<dyn System>,
+        common_dir: impl Into<PathBuf>,
+        from: RefFormat,
+        objects: Arc<dyn Objects>,
+        mut options: Options,
+    ) -> Self {
+        // Nothing that is written here is anybody's doing but that of the entries' own committers.
+        options.committer = Committer::from(Identity::default());
+        // Both formats are read, whatever the configuration says.
+        set_still_there(&mut options, None);
+        Migration {
+            system,
+            objects,
+            options,
+            common_dir: common_dir.into(),
+            refs_dir: None,
+            from,
+            to: None,
+            dry_run: false,
+            logs: true,
+            keep: false,
+            skip_broken: false,
+            progress: &|_| {},
+        }
+    }
+}
+
+impl<'a> Migration<'a> {
+    /// Says which format the refs are to have.
+    pub fn to(mut self, format: RefFormat) -> Self {
+        self.to = Some(format);
+        self
+    }
+
+    /// Only makes the copy, and leaves it for inspection ([`Report::folder`]).
+    pub fn dry_run(mut self, dry_run: bool) -> Self {
+        self.dry_run = dry_run;
+        self
+    }
+
+    /// Says whether reflogs are migrated as well; without them they are dropped.
+    pub fn logs(mut self, logs: bool) -> Self {
+        self.logs = logs;
+        self
+    }
+
+    /// Keeps the old refs in a folder ([`Report::folder`]), so that [`Migration::undo`] is possible.
+    pub fn keep(mut self, keep: bool) -> Self {
+        self.keep = keep;
+        self
+    }
+
+    /// Leaves behind what is broken or cannot be held, instead of refusing to migrate.
+    pub fn skip_broken(mut self, skip: bool) -> Self {
+        self.skip_broken = skip;
+        self
+    }
+
+    /// Calls `progress` now and then.
+    pub fn progress<'b>(self, progress: &'b dyn Fn(Progress)) -> Migration<'b>
+    where
+        'a: 'b,
+    {
+        Migration { progress, ..self }
+    }
+
+    /// Migrates.
+    ///
+    /// # Errors
+    /// `Misuse` when the refs have that format already, or there are refs that cannot be migrated,
+    /// with their names; `Locked` when another process keeps a lock; `Config` when the configuration
+    /// cannot be changed; `Hook` when the hook refuses; `Corrupt` or `Io` for the files. The
+    /// repository is as it was, unless the message says that it is migrated.
+    pub fn run(self) -> Result<Report> {
+        let to = match self.to {
+            Some(to) => to,
+            None => return Err(misuse("no format is given".to_owned())),
+        };
+        if to == self.from {
+            self.clean_up()?;
+            return Err(misuse(format!(
+                "repository already uses '{}' format",
+                to.name()
+            )));
+        }
+        if let Some(dir) = &self.refs_dir {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "the refs are kept in '{}', outside the repository, and are not migrated",
+                    dir.display()
+                ),
+            ));
+        }
+        links::check(self.system.as_ref(), &self.common_dir, &self.places()?)?;
+        if self.dry_run {
+            return self.copy_only(to);
+        }
+        self.migrate(to)
+    }
+
+    /// Cleans up after a migration that was interrupted, if there was one.
+    fn clean_up(&self) -> Result<()> {
+        let _ = clear_up(&self.context())?;
+        Ok(())
+    }
+
+    /// Goes back to the format that the repository had before a migration that kept the old refs: a
+    /// migration of what the refs are now, so that nothing that happened meanwhile is lost. What was
+    /// kept is removed then.
+    ///
+    /// # Errors
+    /// `Misuse` when nothing is kept; else as for [`Migration::run`].
+    pub fn undo(mut self) -> Result<Report> {
+        let kept = folder::kept(self.system.as_ref(), &self.common_dir)?;
+        match kept {
+            Some(journal) if journal.to == self.from => self.to = Some(journal.from),
+            _ => {
+                return Err(misuse(
+                    "there is nothing to undo: no refs of an earlier format are kept".to_owned(),
+                ));
+            }
+        }
+        self.run()
+    }
+
+    /// Copies everything into a folder that stays.
+    fn copy_only(&self, to: RefFormat) -> Result<Report> {
+        let folder = folder::new_dry_run(self.system.as_ref(), &self.common_dir)?;
+        let copied = self.places().and_then(|places| {
+            let mut copied = self.copy(&places, &folder, to)?;
+            announce::announce(self.options.hook.as_deref(), &copied, to)?;
+            for place in places.iter().filter(|_| to == RefFormat::Reftable) {
+                switch::write_stubs(&self.context(), &folder.join(&place.below))?;
+            }
+            copied.find_lost_lines()?;
+            Ok(copied)
+        });
+        let copied = match copied {
+            Ok(copied) => copied,
+            Err(error) => {
+                // A copy that is not whole is of no use; should it stay, it is in nobody's way.
+                let _ = folder::remove_tree(self.system.as_ref(), &folder);
+                return Err(error);
+            }
+        };
+        Ok(Report {
+            folder: Some(folder),
+            ..copied.report()
+        })
+    }
+
+    fn migrate(&self, to: RefFormat) -> Result<Report> {
+        self.options.interrupt.check()?;
+        let context = self.context().unstoppable();
+        folder::check_kept(self.system.as_ref(), &self.common_dir)?;
+        let before = clear_up(&context)?;
+        let folder = Folder::open(&context)?;
+        // Another one may have died since.
+        let strict = context.strict()?;
+        let found = match recover::recover(&strict, &folder)? {
+            recover::Found::Nothing => before.unwrap_or(recover::Found::Nothing),
+            found => found,
+        };
+        let done = self.copy_and_switch(&context, &folder, to);
+        let mut report = match done {
+            Ok(report) => report,
+            // Whatever was begun is ended in one way or the other; if that fails as well, by the
+            // next migration.
+            Err(error) => match recover::recover(&strict, &folder) {
+                Ok(recover::Found::Finished(more)) => Report {
+                    warnings: std::iter::once(error.to_string()).chain(more).collect(),
+                    ..Report::default()
+                },
+                Ok(_) => {
+                    folder.remove();
+                    return Err(error);
+                }
+                Err(_) => return Err(error),
+            },
+        };
+        report.warnings.splice(..0, found.warnings());
+        Ok(report)
+    }
+
+    fn copy_and_switch(&self, context: &Context, folder: &Folder, to: RefFormat) -> Result<Report> {
+        let config = switch::NewConfig::prepare(context, folder, self.from, to)?;
+        let places = self.places()?;
+        let begun = self.system.now();
+        let stage = folder.stage();
+        context.create_dir(&stage)?;
+        let mut copied = self.copy(&places, &stage, to)?;
+        announce::announce(self.options.hook.as_deref(), &copied, to)?;
+        let mut pass_begun = begun;
+        for _ in 0..PASSES_MAX {
+            let now = self.system.now();
+            if now.saturating_sub(pass_begun) < LONG_PASS {
+                break;
+            }
+            pass_begun = now;
+            self.catch_up(&places, &mut copied)?;
+        }
+        let journal = folder::Journal {
+            from: self.from,
+            to,
+            keep: self.keep,
+        };
+        folder.write_journal(context, journal)?;
+        let mut frozen = switch::freeze(self, &self.context(), &places)?;
+        if self.places()? != places {
+            return Err(Error::new(
+                ErrorKind::Locked,
+                "worktrees were added or removed meanwhile; try again",
+            ));
+        }
+        self.catch_up(&places, &mut copied)?;
+        copied.find_lost_lines()?;
+        context.sync_file_system(&folder.path)?;
+        self.options.interrupt.check()?;
+        switch::switch(context, folder, &places, &copied.stores(), config, to)?;
+        let others = others::Others::now(self.system.as_ref(), &self.common_dir, &places);
+        for frozen in &mut frozen {
+            frozen.leave();
+        }
+        let mut report = copied.report();
+        let closed =
+            finish::finish(context, folder, &places, to, Some(&frozen)).and_then(|found| {
+                report.warnings.extend(found);
+                let late = finish::settle(context, &places, to, copied.is_live, others)?;
+                report.warnings.extend(late);
+                drop(frozen);
+                if self.keep {
+                    for place in &places {
+                        let old = folder.old().join(&place.below);
+                        recover::remove_marks(context, &old, self.from)?;
+                        recover::remove_old_locks(context, &old)?;
+                    }
+                }
+                folder.close(context, self.keep)
+            });
+        match closed {
+            Ok(kept) => report.folder = kept,
+            Err(error) => report.warnings.push(format!(
+                "the refs are migrated, but the old ones could not be removed: {error}"
+            )),
+        }
+        Ok(report)
+    }
+
+    fn context(&self) -> Context {
+        Context {
+            system: Arc::clone(&self.system),
+            followed: Arc::clone(&self.system),
+            objects: Arc::clone(&self.objects),
+            options: self.options.clone(),
+            common_dir: self.common_dir.clone(),
+        }
+    }
+
+    fn places(&self) -> Result<Vec<Place>> {
+        place::list(self.system.as_ref(), &self.common_dir)
+    }
+
+    fn catch_up(&self, places: &[Place], copied: &mut Copied) -> Result<()> {
+        for at in 0..places.len() {
+            changes::catch_up(self, copied, at)?;
+        }
+        copied.check(self.skip_broken)
+    }
+}
+
+/// Clears up after a migration of this repository whose process ended before it was done, if there
+/// was one: what came not so far as the switch is undone, what came to it is finished. Returns what
+/// is to be told about it.
+///
+/// Whoever opens a repository does well to call this before anything is written: locks that such a
+/// migration left are nobody else's to remove. Where there is nothing to do it costs one question to
+/// the system, and a migration that runs is left alone.
+///
+/// ```no_run
+/// use refdb_git::Repository;
+///
+/// let repository = Repository::discover(".".as_ref())?;
+/// for told in refdb_maintenance::migrate::finish_interrupted(&repository)? {
+///     eprintln!("{told}");
+/// }
+/// # Ok::<(), refdb::Error>(())
+/// ```
+///
+/// # Errors
+/// `Corrupt` when the refs that are to stay cannot be read, and nothing is removed then; `Io`. The
+/// next call goes on where this one came to.
+pub fn finish_interrupted(repository: &Repository) -> Result<Vec<String>> {
+    let found = clear_up(&Migration::of(repository).context())?;
+    Ok(found.map_or(Vec::new(), recover::Found::warnings))
+}
+
+fn clear_up(context: &Context) -> Result<Option<recover::Found>> {
+    if !folder::is_there(context)? {
+        return Ok(None);
+    }
+    let context = &context.strict()?;
+    let Some(folder) = Folder::left(context)? else {
+        return Ok(None);
+    };
+    let found = recover::recover(context, &folder)?;
+    folder.remove();
+    Ok(Some(found))
+}
+
+/// What every step needs.
+struct Context {
+    system: Arc<dyn System>,
+    /// The system that follows links, should `system` not do so.
+    followed: Arc<dyn System>,
+    objects: Arc<dyn Objects>,
+    options: Options,
+    common_dir: PathBuf,
+}
+
+impl Context {
+    /// Returns the system that reaches nothing but what is below the common directory.
+    fn beneath(&self) -> Result<Arc<dyn System>> {
+        let dir = &self.common_dir;
+        let beneath = self.system.beneath(dir);
+        beneath.map_err(|error| Error::io("unable to open", dir, error))
+    }
+
+    /// Returns what clearing up needs: what lies there may have been made by anybody, so that nothing
+    /// in it leads out of the repository.
+    fn strict(&self) -> Result<Context> {
+        Ok(Context {
+            followed: Arc::clone(&self.followed),
+            system: self.beneath()?,
+            objects: Arc::clone(&self.objects),
+            options: self.options.clone(),
+            common_dir: self.common_dir.clone(),
+        })
+    }
+
+    fn store(&self, dir: &Path, format: RefFormat) -> Result<refdb::Store> {
+        refdb::Store::open(
+            Arc::clone(&self.system),
+            refdb::layout::Layout::main(dir),
+            format,
+            Arc::clone(&self.objects),
+            self.options.clone(),
+        )
+    }
+
+    /// Whoever asks to stop is not heard any more: what was begun is finished, or undone.
+    fn unstoppable(mut self) -> Context {
+        self.options.interrupt = Interrupt::default();
+        self
+    }
+
+    /// Returns the repository as its locks know it.
+    fn home(&self) -> Arc<Home> {
+        Home::new(&self.system, &self.common_dir, &self.options)
+    }
+
+    fn create_dir(&self, dir: &Path) -> Result<()> {
+        let shared = self.options.shared_repository;
+        self.system
+            .create_dir(dir)
+            .and_then(|()| shared.adjust(self.system.as_ref(), dir))
+            .map_err(|error| Error::io("unable to create", dir, error))
+    }
+
+    fn write(&self, path: &Path, content: &[u8]) -> Result<()> {
+        let shared = self.options.shared_repository;
+        let system = self.system.as_ref();
+        let mut file = system
+            .create_new(path, 0o666)
+            .map_err(|error| Error::io("unable to create", path, error))?;
+        let written = file.write_all(content).and_then(|()| {
+            if self.options.fsync {
+                file.sync()?;
+            }
+            shared.adjust(system, path)
+        });
+        written.map_err(|error| Error::io("unable to write", path, error))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.system.rename(from, to).map_err(|error| {
+            let what = format!("unable to rename '{}' to", from.display());
+            Error::io(&what, to, error)
+        })
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        if !self.options.fsync {
+            return Ok(());
+        }
+        self.system
+            .sync_dir(dir)
+            .map_err(|error| Error::io("unable to sync", dir, error))
+    }
+
+    fn sync_file_system(&self, dir: &Path) -> Result<()> {
+        if !self.options.fsync {
+            return Ok(());
+        }
+        self.system
+            .sync_file_system(dir)
+            .map_err(|error| Error::io("unable to sync", dir, error))
+    }
+}
+
+fn misuse(message: String) -> Error {
+    Error::new(ErrorKind::Misuse, message)
+}

@@ -1,0 +1,205 @@
+//! Carrying over what changed in a store since it was copied.
+//!
+//! The store and its copy are walked side by side, unless the store can tell that most of it is as it
+//! was: whatever differs is written again, however it came to differ.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use refdb::internals::{LogMark, NewLog, maintained, skip_log};
+use refdb::{
+    Edit, ErrorKind, Expected, LogOrder, RefName, RefNameBuf, RefRecord, Refs, Result, Store,
+    Target, Transaction,
+};
+
+use super::copy::{Copied, CopiedPlace, broken};
+use super::{Migration, Problem};
+
+/// Up to so many refs are looked up one by one instead of walking over all.
+const SINGLE_MAX: usize = 64;
+
+/// What a ref is now; `None` if it is gone.
+type Changed = BTreeMap<RefNameBuf, Option<Target>>;
+
+/// Makes one copy what its source is now.
+pub(super) fn catch_up(migration: &Migration<'_>, copied: &mut Copied, at: usize) -> Result<()> {
+    let Some(one) = copied.places.get_mut(at) else {
+        return Ok(());
+    };
+    let mut problems = Vec::new();
+    let now = maintained(&one.source).mark()?;
+    let changed = match one.mark.changed_until(&now) {
+        Some(names) if now.has_logs && names.is_empty() => return Ok(()),
+        Some(names) if names.len() <= SINGLE_MAX => changed_of(one, &names, &mut problems)?,
+        _ => changed_refs(one, &mut problems)?,
+    };
+    one.mark = now;
+    copied.is_live |= !changed.is_empty();
+    write_refs(&one.copy, &changed)?;
+    if migration.logs {
+        let old = std::mem::replace(&mut one.marks, maintained(&one.source).log_marks()?);
+        one.keep_good_logs(&mut copied.problems)?;
+        let names = changed_logs(&old, &one.marks);
+        let mut logs = Vec::with_capacity(names.len());
+        for name in names {
+            let entries = one.source.log(name.as_name(), LogOrder::OldestFirst)?;
+            logs.push(NewLog {
+                name,
+                entries,
+                only_new: false,
+            });
+        }
+        if !logs.is_empty() {
+            copied.is_live = true;
+            maintained(&one.copy).replace_logs(&logs)?;
+        }
+    }
+    copied.problems.extend(problems);
+    Ok(())
+}
+
+/// Returns those of the `names` that the copy has otherwise than the source.
+fn changed_of(
+    one: &mut CopiedPlace,
+    names: &BTreeSet<RefNameBuf>,
+    problems: &mut Vec<Problem>,
+) -> Result<Changed> {
+    let mut changed = Changed::new();
+    let (mut source, mut copy) = (one.source.refs()?, one.copy.refs()?);
+    for name in names {
+        let theirs = find(&mut source, name)?;
+        let ours = find(&mut copy, name)?;
+        match theirs {
+            Some(theirs) => {
+                let is_same = ours.map(|ours| ours.target) == Some(theirs.target);
+                one.note(&theirs, is_same, &mut changed, problems);
+            }
+            None if ours.is_some() => {
+                changed.insert(name.clone(), None);
+            }
+            None => {}
+        }
+    }
+    Ok(changed)
+}
+
+/// Returns the ref of that name.
+fn find<'r>(refs: &'r mut Refs, name: &RefNameBuf) -> Result<Option<RefRecord<'r>>> {
+    refs.seek_prefix(name.as_bytes())?;
+    let found = refs.next()?;
+    Ok(found.filter(|found| found.name == name.as_name()))
+}
+
+impl CopiedPlace {
+    /// Notes what has to be written for a ref of the source.
+    fn note(
+        &mut self,
+        record: &RefRecord<'_>,
+        is_same: bool,
+        changed: &mut Changed,
+        problems: &mut Vec<Problem>,
+    ) {
+        let name = record.name.as_bytes();
+        if is_same || !self.place.keeps(name) || self.left.contains(name) {
+            return;
+        }
+        match broken(record) {
+            None => {
+                changed.insert(record.name.to_owned(), Some(record.target.to_owned()));
+            }
+            Some(why) => {
+                self.left.insert(name.to_vec());
+                problems.push(Problem {
+                    name: format!("{}{}", self.place.prefix, record.name),
+                    why,
+                });
+            }
+        }
+    }
+}
+
+/// Returns the refs that the copy has otherwise than the source.
+fn changed_refs(one: &mut CopiedPlace, problems: &mut Vec<Problem>) -> Result<Changed> {
+    let mut changed = Changed::new();
+    let (mut source, mut copy) = (one.source.refs()?, one.copy.refs()?);
+    let mut theirs = source.next()?;
+    let mut ours = copy.next()?;
+    loop {
+        let order = match (&theirs, &ours) {
+            (None, None) => return Ok(changed),
+            (Some(_), None) => std::cmp::Ordering::Less,
+            (None, Some(_)) => std::cmp::Ordering::Greater,
+            (Some(theirs), Some(ours)) => theirs.name.cmp(&ours.name),
+        };
+        if let Some(record) = theirs.as_ref().filter(|_| order.is_le()) {
+            let is_same =
+                order.is_eq() && ours.as_ref().map(|ours| ours.target) == Some(record.target);
+            one.note(record, is_same, &mut changed, problems);
+        } else if let Some(record) = &ours {
+            changed.insert(record.name.to_owned(), None);
+        }
+        if order.is_le() {
+            theirs = source.next()?;
+        }
+        if order.is_ge() {
+            ours = copy.next()?;
+        }
+    }
+}
+
+/// Returns the names of reflogs that are new, gone or in another state.
+fn changed_logs(old: &[LogMark], new: &[LogMark]) -> Vec<RefNameBuf> {
+    let state = |marks: &[LogMark], name: &RefNameBuf| {
+        let at = marks.binary_search_by(|mark| mark.name.cmp(name)).ok();
+        at.and_then(|at| marks.get(at)).map(|mark| mark.state)
+    };
+    let mut names: Vec<RefNameBuf> = old
+        .iter()
+        .filter(|mark| state(new, &mark.name).is_none())
+        .chain(
+            new.iter()
+                .filter(|mark| state(old, &mark.name) != Some(mark.state)),
+        )
+        .map(|mark| mark.name.clone())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Writes refs into a store that nobody else uses, without a word in any reflog.
+fn write_refs(store: &Store, changed: &Changed) -> Result<()> {
+    // What goes makes room for names that could not stand beside it.
+    for deletes in [true, false] {
+        let mut transaction = store.transaction();
+        for (name, target) in changed.iter().filter(|(_, to)| to.is_none() == deletes) {
+            add(&mut transaction, name, target.as_ref(), Expected::Any)?;
+        }
+        if !transaction.is_empty() {
+            let _ = transaction.commit()?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds what makes a ref what it was in another store, without a word in its reflog.
+pub(super) fn add(
+    transaction: &mut Transaction<'_>,
+    name: &RefNameBuf,
+    target: Option<&Target>,
+    expected: Expected<'_>,
+) -> Result<()> {
+    let name = RefName::from(name);
+    let edit = match target {
+        None => Edit::delete(name),
+        Some(Target::Symbolic(target)) => Edit::symbolic(name, target),
+        Some(Target::Direct(oid)) => Edit::update(name, *oid),
+    };
+    let mut edit = edit.no_deref().expecting(expected);
+    skip_log(&mut edit);
+    match transaction.add(edit.clone()) {
+        // Where the object is missing the ref is worth keeping all the same.
+        Err(error) if error.kind() == ErrorKind::Rejected => {
+            transaction.add(edit.skip_object_check())
+        }
+        added => added,
+    }
+}

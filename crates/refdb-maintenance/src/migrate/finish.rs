@@ -1,0 +1,459 @@
+//! After the switch: the old stores are put away, and nothing is left that looks like them.
+//!
+//! Every step can be done again: a process that died in the middle is finished by the next migration.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use refdb::internals::{
+    BARRIER, Frozen, HEAD_OF_TABLES, NewLog, bytes_to_path, is_absent, is_of_migration, maintained,
+    suffixed,
+};
+use refdb::name::is_root_ref;
+use refdb::system::FileKind;
+use refdb::{Error, Expected, LogOrder, RefFormat, RefName, Result, Store, Target};
+
+use super::folder::{self, Folder};
+use super::moving::{self, again, busy, free};
+use super::others::Others;
+use super::place::Place;
+use super::{Context, switch};
+
+/// How often a place is taken that others take as well.
+const ATTEMPTS: usize = 100;
+
+/// For how long others are kept from making the old places anew, when others were seen to write:
+/// processes that read the old configuration have written by then, or failed to.
+const SETTLE: Duration = Duration::from_millis(1500);
+
+/// How long processes are waited for that were there at the switch, when others were seen to write,
+/// and when not.
+const WAIT_MAX: Duration = Duration::from_secs(15);
+const WAIT_MAX_ALONE: Duration = Duration::from_secs(2);
+
+/// Puts the old stores away. `frozen` are their locks, which processes still wait for that do not
+/// know of the new format, if this process took them: else they are found on the disk. Returns what
+/// such processes wrote where it could not be carried over.
+pub(super) fn finish(
+    context: &Context,
+    folder: &Folder,
+    places: &[Place],
+    to: RefFormat,
+    frozen: Option<&[Box<dyn Frozen>]>,
+) -> Result<Vec<String>> {
+    let system = context.system.as_ref();
+    let old = folder.old();
+    let mut warnings = Vec::new();
+    for dir in [old.clone(), old.join("worktrees")] {
+        if !folder::exists(system, &dir)? {
+            context.create_dir(&dir)?;
+        }
+    }
+    for (at, place) in places.iter().enumerate() {
+        let old = old.join(&place.below);
+        if !folder::exists(system, &old)? {
+            context.create_dir(&old)?;
+        }
+        match to {
+            RefFormat::Files => {
+                finish_files(context, place, &old)?;
+                sweep_stacks(context, place, &old, &mut warnings)?;
+            }
+            RefFormat::Reftable => {
+                finish_reftable(context, place, &old)?;
+                let frozen = frozen.and_then(|frozen| frozen.get(at));
+                let frozen = frozen.map(|frozen| frozen.as_ref());
+                sweep(context, place, &old, frozen, &mut warnings)?;
+            }
+        }
+    }
+    Ok(warnings)
+}
+
+/// Takes away what kept processes of the old format from making its places anew, when there are none
+/// any more: `others` were there at the switch, and `is_live` says whether there may be more. Returns
+/// what there is to be told about those that did not end.
+pub(super) fn settle(
+    context: &Context,
+    places: &[Place],
+    to: RefFormat,
+    is_live: bool,
+    others: Others,
+) -> Result<Option<String>> {
+    if to == RefFormat::Files {
+        return Ok(None);
+    }
+    if is_live {
+        context.system.sleep(SETTLE);
+    }
+    let longest = if is_live { WAIT_MAX } else { WAIT_MAX_ALONE };
+    let left = others.wait(context.system.as_ref(), longest);
+    remove_all_barriers(context, places, to)?;
+    if left.is_empty() {
+        return Ok(None);
+    }
+    let pids: Vec<String> = left.iter().map(u32::to_string).collect();
+    Ok(Some(format!(
+        "processes that may have opened the repository before the switch still run: {}; what they \
+         write to other refs than branches from now on is lost",
+        pids.join(", ")
+    )))
+}
+
+/// Takes away what kept processes of the old format from making its places anew.
+pub(super) fn remove_all_barriers(
+    context: &Context,
+    places: &[Place],
+    to: RefFormat,
+) -> Result<()> {
+    let places = places.iter().filter(|_| to == RefFormat::Reftable);
+    places
+        .into_iter()
+        .try_for_each(|place| remove_barriers(context, place))
+}
+
+/// Puts away a stack; its lock goes with it, so that it is never to be had again.
+fn finish_files(context: &Context, place: &Place, old: &Path) -> Result<()> {
+    let system = context.system.as_ref();
+    match put_away(context, &place.dir.join("reftable"), old, "reftable") {
+        Err(error) if moving::is_needed(&error) => {
+            moving::put_stack_away(context, &place.dir.join("reftable"), old)?;
+        }
+        done => done?,
+    }
+    if !place.is_common() {
+        let heads = place.dir.join("refs/heads");
+        if system
+            .lstat(&heads)
+            .is_ok_and(|stat| stat.kind == FileKind::File)
+        {
+            folder::remove_if_there(system, &heads)?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts away loose and packed refs and reflogs. A link that leads nowhere takes the place of each
+/// directory, so that no process that takes the refs for files makes it anew.
+fn finish_reftable(context: &Context, place: &Place, old: &Path) -> Result<()> {
+    let system = context.system.as_ref();
+    let refs = place.dir.join("refs");
+    if !folder::exists(system, &refs)? {
+        context.create_dir(&refs)?;
+    }
+    put_barred_away(context, &place.dir, old, "logs")?;
+    let mut has_stub = false;
+    for entry in folder::list(system, &refs)? {
+        if entry.name != b"heads" {
+            let item = Path::new("refs").join(bytes_to_path(&entry.name));
+            put_barred_away(context, &place.dir, old, item)?;
+        } else if entry.kind == FileKind::File {
+            has_stub = true;
+        }
+    }
+    if !has_stub {
+        put_heads_away(context, &place.dir, old)?;
+    }
+    put_away(context, &place.dir.join("packed-refs"), old, "packed-refs")?;
+    for entry in folder::list(system, &place.dir)? {
+        if entry.kind == FileKind::Directory || !is_root_ref(&entry.name) {
+            continue;
+        }
+        let path = place.dir.join(bytes_to_path(&entry.name));
+        if entry.name != b"HEAD" {
+            let name = String::from_utf8_lossy(&entry.name).into_owned();
+            put_away(context, &path, old, &name)?;
+        } else if system.read(&path).ok().as_deref() != Some(HEAD_OF_TABLES) {
+            replace_head(context, &path, old)?;
+        }
+    }
+    Ok(())
+}
+
+/// Replaces HEAD, which must be there at every moment, by the stub; what it said is kept.
+fn replace_head(context: &Context, head: &Path, old: &Path) -> Result<()> {
+    let system = context.system.as_ref();
+    let copy = old.join("HEAD");
+    folder::remove_if_there(system, &copy)?;
+    let kept = system.hard_link(head, &copy);
+    if kept.is_err() {
+        let content = system
+            .read(head)
+            .map_err(|error| Error::io("unable to read", head, error))?;
+        context.write(&copy, &content)?;
+    }
+    let stub = old.join("HEAD.stub");
+    folder::remove_if_there(system, &stub)?;
+    context.write(&stub, HEAD_OF_TABLES)?;
+    context.rename(&stub, head)
+}
+
+/// Moves something into `old` under a name that is free, if it is there.
+fn put_away(context: &Context, path: &Path, old: &Path, name: &str) -> Result<()> {
+    let system = context.system.as_ref();
+    if !folder::exists(system, path)? || is_barrier(context, path) {
+        return Ok(());
+    }
+    context.rename(path, &free(context, old, Path::new(name))?)
+}
+
+fn is_barrier(context: &Context, path: &Path) -> bool {
+    let text = context.system.read_link(path);
+    text.is_ok_and(|text| text == Path::new(BARRIER))
+}
+
+/// Puts a directory away, and a link in its place that leads nowhere.
+fn put_barred_away(
+    context: &Context,
+    dir: &Path,
+    old: &Path,
+    item: impl AsRef<Path>,
+) -> Result<()> {
+    let (system, item) = (context.system.as_ref(), item.as_ref());
+    let path = dir.join(item);
+    for _ in 0..ATTEMPTS {
+        if is_barrier(context, &path) || !folder::exists(system, &path)? {
+            return Ok(());
+        }
+        let barrier = free(context, old, Path::new("new"))?;
+        system
+            .symlink(Path::new(BARRIER), &barrier)
+            .map_err(|error| Error::io("unable to create", &barrier, error))?;
+        replace(context, &barrier, &path, old, item)?;
+    }
+    Err(busy(&path))
+}
+
+/// Puts the directory of branches away, and in its place the file that is there for good.
+fn put_heads_away(context: &Context, dir: &Path, old: &Path) -> Result<()> {
+    let system = context.system.as_ref();
+    let item = Path::new("refs/heads");
+    let heads = dir.join(item);
+    for _ in 0..ATTEMPTS {
+        if system
+            .lstat(&heads)
+            .is_ok_and(|stat| stat.kind == FileKind::File)
+        {
+            return Ok(());
+        }
+        let stub = free(context, old, Path::new("new"))?;
+        context.write(&stub, switch::HEADS_STUB)?;
+        replace(context, &stub, &heads, old, item)?;
+    }
+    Err(busy(&heads))
+}
+
+/// Gives what is called `new` the name `path`, and what had that name one in `old`. Where the system
+/// can do it in one step, no other process finds the name free.
+fn replace(context: &Context, new: &Path, path: &Path, old: &Path, item: &Path) -> Result<()> {
+    let system = context.system.as_ref();
+    if folder::exists(system, path)? && !is_barrier(context, path) {
+        match system.exchange(new, path) {
+            Ok(()) => return context.rename(new, &free(context, old, item)?),
+            Err(error) if is_absent(&error) => {}
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                moving::put_away(context, path, old, item)?;
+            }
+            Err(error) if error.kind() != io::ErrorKind::Unsupported => {
+                return Err(Error::io("unable to replace", path, error));
+            }
+            Err(_) => match context.rename(path, &free(context, old, item)?) {
+                Err(error) if moving::is_needed(&error) => {
+                    moving::put_away(context, path, old, item)?;
+                }
+                renamed => renamed?,
+            },
+        }
+    }
+    match system.rename(new, path) {
+        // Others were faster, and what they made is put away as well.
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+            folder::remove_if_there(system, new)
+        }
+        renamed => renamed.map_err(|error| Error::io("unable to replace", path, error)),
+    }
+}
+
+fn remove_barriers(context: &Context, place: &Place) -> Result<()> {
+    let system = context.system.as_ref();
+    let refs = place.dir.join("refs");
+    let mut paths = vec![place.dir.join("logs")];
+    for entry in folder::list(system, &refs)? {
+        paths.push(refs.join(bytes_to_path(&entry.name)));
+    }
+    for path in paths {
+        match system.read_link(&path) {
+            Ok(text) if text == Path::new(BARRIER) => folder::remove_if_there(system, &path)?,
+            Err(error) if is_absent(&error) => {}
+            // No link at all.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+            Err(error) => return Err(Error::io("unable to read", &path, error)),
+            Ok(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Carries over refs that others made in the last moment before the old store was put away: new names
+/// in directories that had refs already. All other names were locked, and still are if the process
+/// that locked them has died: without `frozen` the locks themselves are looked at.
+fn sweep(
+    context: &Context,
+    place: &Place,
+    old: &Path,
+    frozen: Option<&dyn Frozen>,
+    warnings: &mut Vec<String>,
+) -> Result<()> {
+    for number in 0.. {
+        let old = again(old, number);
+        if !folder::exists(context.system.as_ref(), &old)? {
+            break;
+        }
+        // What was made anew was not locked, whatever its name is.
+        let frozen = frozen.filter(|_| number == 0);
+        sweep_one(context, place, &old, frozen, warnings)?;
+    }
+    Ok(())
+}
+
+fn sweep_one(
+    context: &Context,
+    place: &Place,
+    old: &Path,
+    frozen: Option<&dyn Frozen>,
+    warnings: &mut Vec<String>,
+) -> Result<()> {
+    let mut found = Vec::new();
+    new_names(context, &old.join("refs"), b"refs", frozen, &mut found)?;
+    if found.is_empty() {
+        return Ok(());
+    }
+    // Directories are listed in any order; logs are replaced in that of their names.
+    found.sort();
+    let source = context.store(old, RefFormat::Files)?;
+    let target = context.store(&place.dir, RefFormat::Reftable)?;
+    carry_over(&source, &target, found, warnings)
+}
+
+/// As [`sweep`], for stacks that others made in the last moment where the old one had been. One that
+/// is not whole is of somebody who could not finish.
+fn sweep_stacks(
+    context: &Context,
+    place: &Place,
+    old: &Path,
+    warnings: &mut Vec<String>,
+) -> Result<()> {
+    for old in moving::late_stacks(context, old)? {
+        let source = context.store(&old, RefFormat::Reftable)?;
+        let Ok(found) = names(&source) else {
+            continue;
+        };
+        let target = context.store(&place.dir, RefFormat::Files)?;
+        carry_over(&source, &target, found, warnings)?;
+    }
+    Ok(())
+}
+
+fn names(store: &Store) -> Result<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
+    let mut refs = store.refs()?;
+    while let Some(record) = refs.next()? {
+        names.push(record.name.as_bytes().to_vec());
+    }
+    Ok(names)
+}
+
+/// Carries over those of the refs that the new store does not have, with their reflogs.
+fn carry_over(
+    source: &Store,
+    target: &Store,
+    found: Vec<Vec<u8>>,
+    warnings: &mut Vec<String>,
+) -> Result<()> {
+    let mut late = Vec::new();
+    let mut logs = Vec::new();
+    let mut twice = |name: RefName<'_>, target: &Target| {
+        warnings.push(format!(
+            "'{name}' was written in both formats at the same time; in the old one it was {target:?}"
+        ));
+    };
+    for name in found {
+        let name = RefName::from_disk(&name);
+        let Ok(Some(value)) = source.read(name) else {
+            // Not whole: whoever was writing it could not finish.
+            continue;
+        };
+        match target.read(name)? {
+            None => {
+                let entries = source.log(name, LogOrder::OldestFirst)?;
+                logs.extend(entries.map(|entries| NewLog {
+                    name: name.to_owned(),
+                    entries: Some(entries),
+                    only_new: true,
+                }));
+                late.push((name.to_owned(), value.target));
+            }
+            Some(other) if other.target == value.target => {}
+            Some(_) => twice(name, &value.target),
+        }
+    }
+    if late.is_empty() {
+        return Ok(());
+    }
+    // The new store is in use: what others have written to it meanwhile stays. Logs come first:
+    // whoever does this again after a crash goes by what refs are missing.
+    if !logs.is_empty() {
+        maintained(target).replace_logs(&logs)?;
+    }
+    let mut transaction = target.transaction().batch();
+    for (name, to) in &late {
+        super::changes::add(&mut transaction, name, Some(to), Expected::Missing)?;
+    }
+    for rejection in transaction.commit()?.rejections {
+        if let Some((name, to)) = late.get(rejection.index) {
+            twice(name.as_name(), to);
+        }
+    }
+    Ok(())
+}
+
+/// Finds loose refs whose names were not locked.
+fn new_names(
+    context: &Context,
+    dir: &Path,
+    name: &[u8],
+    frozen: Option<&dyn Frozen>,
+    found: &mut Vec<Vec<u8>>,
+) -> Result<()> {
+    for entry in folder::list(context.system.as_ref(), dir)? {
+        let full = [name, b"/", &entry.name].concat();
+        match entry.kind {
+            FileKind::Directory => {
+                let dir = dir.join(bytes_to_path(&entry.name));
+                new_names(context, &dir, &full, frozen, found)?;
+            }
+            FileKind::File if !entry.name.ends_with(b".lock") => {
+                let path = dir.join(bytes_to_path(&entry.name));
+                let is_held = match frozen {
+                    Some(frozen) => frozen.holds(&full),
+                    None => is_locked(context, &path),
+                };
+                if !is_held {
+                    found.push(full);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether the lock of a migration stands beside a loose ref; where there are no links, such
+/// locks are empty files.
+fn is_locked(context: &Context, path: &Path) -> bool {
+    let lock = suffixed(path, ".lock");
+    let stat = context.system.lstat(&lock);
+    is_of_migration(context.system.as_ref(), &lock)
+        || stat.is_ok_and(|stat| stat.kind == FileKind::File && stat.len == 0)
+}

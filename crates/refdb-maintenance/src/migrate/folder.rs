@@ -1,0 +1,390 @@
+//! The folder in which a migration works, and what it leaves there for the next one to go on from.
+//!
+//! Invariants:
+//! 1. The folder is held for as long as the process lives: one that is not held was left by a process
+//!    that died.
+//! 2. There is a journal only when the copies are complete and durable, and before the first lock of
+//!    the old store is taken.
+//! 3. The copies have the layout of the repository: what is put in place, and where, follows from its
+//!    path.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use refdb::internals::{MIGRATION, MIGRATION_JOURNAL, bytes_to_path, first_line, is_absent};
+use refdb::system::{FileKind, Guard, System};
+use refdb::{Error, ErrorKind, RefFormat, Result};
+
+use super::Context;
+
+/// What says in it for which repository it was made.
+const MARK: &str = "made-for";
+/// The folder of old refs that are kept.
+const KEPT: &str = "refdb-kept";
+/// What the copy of a dry run is called, before six characters of its own.
+const DRY_RUN: &str = "ref_migration.";
+
+/// How often the folder is asked for that another process has, and after which time.
+const ATTEMPTS: usize = 40;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The folder of a migration, which this process holds.
+pub(super) struct Folder {
+    pub(super) path: PathBuf,
+    common_dir: PathBuf,
+    /// Reaches what is below the common directory by no link: what is removed there may have been
+    /// made by anybody.
+    beneath: Arc<dyn System>,
+    _guard: Guard,
+}
+
+/// What a migration is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Journal {
+    pub(super) from: RefFormat,
+    pub(super) to: RefFormat,
+    pub(super) keep: bool,
+}
+
+impl Folder {
+    /// Opens the folder, making it if need be.
+    ///
+    /// # Errors
+    /// `Locked` when another migration is running; `Corrupt` when something else has its place, or
+    /// something is in it that no migration of this repository left.
+    pub(super) fn open(context: &Context) -> Result<Folder> {
+        let path = context.common_dir.join(MIGRATION);
+        let system = context.system.as_ref();
+        // Whoever clears up after another migration may have it for a moment, or remove it.
+        for _ in 0..ATTEMPTS {
+            match context.create_dir(&path) {
+                Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => {}
+                made => made?,
+            }
+            is_folder(context.system.as_ref(), &path)?;
+            if let Some(folder) = Folder::hold(context)? {
+                folder.check(context)?;
+                folder.sign(context)?;
+                return Ok(folder);
+            }
+            system.sleep(PAUSE);
+        }
+        Err(Error::new(
+            ErrorKind::Locked,
+            "another migration of this repository is running",
+        ))
+    }
+
+    /// Opens the folder that a migration left whose process has ended; `None` if there is none, or
+    /// if somebody has it.
+    pub(super) fn left(context: &Context) -> Result<Option<Folder>> {
+        if !is_there(context)? {
+            return Ok(None);
+        }
+        let folder = Folder::hold(context)?;
+        folder.map_or(Ok(None), |folder| {
+            folder.check(context)?;
+            Ok(Some(folder))
+        })
+    }
+
+    /// Says in the folder for which repository it was made.
+    fn sign(&self, context: &Context) -> Result<()> {
+        let path = self.path.join(MARK);
+        match exists(context.system.as_ref(), &path)? {
+            true => Ok(()),
+            false => context.write(&path, self.mark(context)?.as_bytes()),
+        }
+    }
+
+    fn mark(&self, context: &Context) -> Result<String> {
+        let ino = |dir: &Path| {
+            let stat = context.system.stat(dir);
+            stat.map(|stat| stat.ino)
+                .map_err(|error| Error::io("unable to read", dir, error))
+        };
+        let (dir, own) = (ino(&self.common_dir)?, ino(&self.path)?);
+        Ok(format!("refdb migration\n{dir} {own}\n"))
+    }
+
+    /// Makes sure that a migration of this repository made the folder: one that somebody brought along
+    /// would have refs moved and removed.
+    fn check(&self, context: &Context) -> Result<()> {
+        let system = context.system.as_ref();
+        // Without anything else it takes nothing to clear up.
+        let entries = list(system, &self.path)?;
+        if entries.iter().all(|entry| entry.name == MARK.as_bytes()) {
+            return Ok(());
+        }
+        let stat = |path: &Path| {
+            let stat = system.stat(path);
+            stat.map_err(|error| Error::io("unable to read", path, error))
+        };
+        if !context.home().is_of_writer(&stat(&self.path)?) {
+            return Err(foreign(&self.path));
+        }
+        let mark = system.read_at_most(&self.path.join(MARK), 256);
+        let expected = self.mark(context)?;
+        // Where file systems lie over others, a directory has another number than below.
+        let has_numbers = rustix::fs::major(stat(&self.common_dir)?.dev) != 0;
+        let is_ours = |mark: Vec<u8>| match has_numbers {
+            true => mark == expected.as_bytes(),
+            false => mark.starts_with(b"refdb migration\n"),
+        };
+        if mark.is_ok_and(is_ours) {
+            return Ok(());
+        }
+        Err(foreign(&self.path))
+    }
+
+    /// Takes the folder for this process, if it is there and nobody has it.
+    fn hold(context: &Context) -> Result<Option<Folder>> {
+        let path = context.common_dir.join(MIGRATION);
+        let guard = match context.system.guard_dir(&path) {
+            Err(error) if is_absent(&error) => None,
+            guard => guard.map_err(|error| Error::io("unable to lock", &path, error))?,
+        };
+        let Some(guard) = guard else {
+            return Ok(None);
+        };
+        let beneath = context.beneath()?;
+        // It must not have become a link meanwhile.
+        is_folder(beneath.as_ref(), &path)?;
+        Ok(Some(Folder {
+            path,
+            common_dir: context.common_dir.clone(),
+            beneath,
+            _guard: guard,
+        }))
+    }
+
+    /// Returns where the copies are made.
+    pub(super) fn stage(&self) -> PathBuf {
+        self.path.join("new")
+    }
+
+    /// Returns where the old stores are put.
+    pub(super) fn old(&self) -> PathBuf {
+        self.path.join("old")
+    }
+
+    /// Returns where the new configuration is written.
+    pub(super) fn config(&self) -> PathBuf {
+        self.path.join("config")
+    }
+
+    /// Writes the journal: from here on there are locks that another migration may have to remove.
+    pub(super) fn write_journal(&self, context: &Context, journal: Journal) -> Result<()> {
+        write_journal(context, &self.path, journal)
+    }
+
+    /// Reads the journal that a migration left which did not come to its end.
+    pub(super) fn journal(&self) -> Result<Option<Journal>> {
+        read_journal(self.beneath.as_ref(), &self.path)
+    }
+
+    /// Removes everything but the folder itself. The journal goes last.
+    pub(super) fn clear(&self) -> Result<()> {
+        let system = self.beneath.as_ref();
+        let mut entries = list(system, &self.path)?;
+        // What the folder is stays.
+        entries.retain(|entry| entry.name != MARK.as_bytes());
+        entries.sort_by_key(|entry| entry.name == MIGRATION_JOURNAL.as_bytes());
+        for entry in &entries {
+            remove(
+                system,
+                &self.path.join(bytes_to_path(&entry.name)),
+                entry.kind,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Removes the folder after a failure, so far as that is possible; the next migration does the
+    /// rest.
+    pub(super) fn remove(&self) {
+        let _ = remove_tree(self.beneath.as_ref(), &self.path);
+    }
+
+    /// Ends a migration that is complete: the old stores are kept or removed, and so is the folder.
+    /// Returns where they are kept.
+    pub(super) fn close(&self, context: &Context, keep: bool) -> Result<Option<PathBuf>> {
+        let kept = self.put_old_away(context, keep)?;
+        self.clear()?;
+        remove_tree(self.beneath.as_ref(), &self.path)?;
+        Ok(kept)
+    }
+
+    /// Keeps the old stores in a folder of their own, or removes them, and with them those that an
+    /// earlier migration has kept.
+    pub(super) fn put_old_away(&self, context: &Context, keep: bool) -> Result<Option<PathBuf>> {
+        let system = self.beneath.as_ref();
+        let kept = self.common_dir.join(KEPT);
+        if is_folder(system, &kept)? {
+            remove_tree(system, &kept)?;
+        }
+        let old = self.old();
+        if !keep || !exists(system, &old)? {
+            return Ok(None);
+        }
+        if let Some(journal) = self.journal()? {
+            remove_if_there(system, &old.join(MIGRATION_JOURNAL))?;
+            write_journal(context, &old, journal)?;
+        }
+        context.rename(&old, &kept)?;
+        context.sync_dir(&self.common_dir)?;
+        Ok(Some(kept))
+    }
+}
+
+/// Returns whether a migration left its folder, which may be cleared up here.
+///
+/// # Errors
+/// `Corrupt` when something else has its place.
+pub(super) fn is_there(context: &Context) -> Result<bool> {
+    let path = context.common_dir.join(MIGRATION);
+    match context.system.lstat(&path) {
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) => Err(Error::io("unable to read", &path, error)),
+        Ok(stat) if stat.kind != FileKind::Directory => Err(foreign(&path)),
+        Ok(stat) => Ok(context.home().trusts(&stat)),
+    }
+}
+
+/// Returns whether there is a folder of that name.
+///
+/// # Errors
+/// `Corrupt` when it is something else: a link would lead out of the repository.
+fn is_folder(system: &dyn System, path: &Path) -> Result<bool> {
+    match system.lstat(path) {
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) => Err(Error::io("unable to read", path, error)),
+        Ok(stat) if stat.kind != FileKind::Directory => Err(foreign(path)),
+        Ok(_) => Ok(true),
+    }
+}
+
+/// Makes sure that what has the place of refs that are kept is a folder.
+///
+/// # Errors
+/// `Corrupt` when it is something else.
+pub(super) fn check_kept(system: &dyn System, common_dir: &Path) -> Result<()> {
+    is_folder(system, &common_dir.join(KEPT)).map(|_| ())
+}
+
+fn foreign(path: &Path) -> Error {
+    let path = path.display();
+    let message = format!(
+        "'{path}' is left alone: no migration of this repository made it. See what it is, and move it \
+         away"
+    );
+    Error::new(ErrorKind::Corrupt, message)
+}
+
+/// Returns what is known of the old refs that are kept, if any are.
+pub(super) fn kept(system: &dyn System, common_dir: &Path) -> Result<Option<Journal>> {
+    read_journal(system, &common_dir.join(KEPT))
+}
+
+/// Makes the folder for the copy of a dry run.
+pub(super) fn new_dry_run(system: &dyn System, common_dir: &Path) -> Result<PathBuf> {
+    const CHARS: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    loop {
+        let mut random = system.random();
+        let mut name = String::from(DRY_RUN);
+        for _ in 0..6 {
+            let at = usize::try_from(random % 62).unwrap_or_default();
+            name.push(CHARS.get(at).copied().map_or('0', char::from));
+            random /= 62;
+        }
+        let path = common_dir.join(name);
+        match system.create_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => {
+                made.and_then(|()| system.set_mode(&path, 0o700))
+                    .map_err(|error| Error::io("unable to create", &path, error))?;
+                return Ok(path);
+            }
+        }
+    }
+}
+
+fn write_journal(context: &Context, dir: &Path, journal: Journal) -> Result<()> {
+    let keep = if journal.keep { "yes" } else { "no" };
+    let (from, to) = (first_line(journal.from), journal.to.name());
+    let text = format!("{from}to {to}\nkeep {keep}\n");
+    let path = dir.join(MIGRATION_JOURNAL);
+    let part = dir.join("journal.new");
+    remove_if_there(context.system.as_ref(), &part)?;
+    context.write(&part, text.as_bytes())?;
+    context.rename(&part, &path)?;
+    context.sync_dir(dir)
+}
+
+fn read_journal(system: &dyn System, dir: &Path) -> Result<Option<Journal>> {
+    let path = dir.join(MIGRATION_JOURNAL);
+    let content = match system.read(&path) {
+        Err(error) if is_absent(&error) => return Ok(None),
+        content => content.map_err(|error| Error::io("unable to read", &path, error))?,
+    };
+    let text = String::from_utf8_lossy(&content);
+    let field = |name: &str| {
+        let mut lines = text.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+    };
+    let format = |name: &str| {
+        field(name)
+            .and_then(RefFormat::from_name)
+            .ok_or_else(|| Error::corrupt(&path, format_args!("there is no '{name}'")))
+    };
+    Ok(Some(Journal {
+        from: format("from")?,
+        to: format("to")?,
+        keep: field("keep") == Some("yes"),
+    }))
+}
+
+/// Returns whether there is something of that name, be it a link that leads nowhere.
+pub(super) fn exists(system: &dyn System, path: &Path) -> Result<bool> {
+    match system.lstat(path) {
+        Ok(_) => Ok(true),
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) => Err(Error::io("unable to read", path, error)),
+    }
+}
+
+/// Lists a directory, which need not be there.
+pub(super) fn list(system: &dyn System, dir: &Path) -> Result<Vec<refdb::system::DirEntry>> {
+    match system.read_dir(dir) {
+        Err(error) if is_absent(&error) => Ok(Vec::new()),
+        entries => entries.map_err(|error| Error::io("unable to list", dir, error)),
+    }
+}
+
+/// Removes a file that need not be there.
+pub(super) fn remove_if_there(system: &dyn System, path: &Path) -> Result<()> {
+    match system.remove_file(path) {
+        Err(error) if !is_absent(&error) => Err(Error::io("unable to remove", path, error)),
+        _ => Ok(()),
+    }
+}
+
+/// Removes a directory and everything in it; it need not be there.
+pub(super) fn remove_tree(system: &dyn System, dir: &Path) -> Result<()> {
+    for entry in list(system, dir)? {
+        remove(system, &dir.join(bytes_to_path(&entry.name)), entry.kind)?;
+    }
+    match system.remove_dir(dir) {
+        Err(error) if !is_absent(&error) => Err(Error::io("unable to remove", dir, error)),
+        _ => Ok(()),
+    }
+}
+
+fn remove(system: &dyn System, path: &Path, kind: FileKind) -> Result<()> {
+    match kind {
+        FileKind::Directory => remove_tree(system, path),
+        _ => remove_if_there(system, path),
+    }
+}

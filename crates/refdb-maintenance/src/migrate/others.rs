@@ -1,0 +1,212 @@
+//! Processes that may have read the old configuration before the switch: until they have ended, the
+//! places of the old format are kept from being made anew.
+//!
+//! They are found in `/proc`; where there is none, nobody is found. Only programs are waited for that
+//! are called git or refdb and work in this repository: a shell in one of its folders never ends.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use refdb::internals::bytes_to_path;
+use refdb::system::{ProcessState, System};
+
+use super::place::Place;
+
+/// How often they are looked at.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Commands that write no ref, and may well be there for hours: behind a pager, or as servers.
+const READERS: [&[u8]; 14] = [
+    b"archive",
+    b"blame",
+    b"cat-file",
+    b"credential-cache--daemon",
+    b"daemon",
+    b"diff",
+    b"fsmonitor--daemon",
+    b"grep",
+    b"log",
+    b"pack-objects",
+    b"rev-list",
+    b"shortlog",
+    b"show",
+    b"upload-pack",
+];
+
+/// How much is read of a file in `/proc`.
+const PROC_MAX: usize = 64 << 10;
+
+/// The processes that were there at one moment.
+#[derive(Debug)]
+pub(super) struct Others {
+    /// Each with the tick at which it started.
+    running: Vec<(u32, u64)>,
+}
+
+impl Others {
+    /// Finds the processes that work in the repository now, but for this one and those that wait for
+    /// it.
+    pub(super) fn now(system: &dyn System, common_dir: &Path, places: &[Place]) -> Others {
+        let folders = folders(system, common_dir, places);
+        let waiting = ancestors(system);
+        let mut running = Vec::new();
+        for entry in system.read_dir(Path::new("/proc")).unwrap_or_default() {
+            let pid = std::str::from_utf8(&entry.name).ok();
+            let Some(pid) = pid.and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            if waiting.contains(&pid) || !is_ours(system, pid, &folders) {
+                continue;
+            }
+            if let ProcessState::Since(started) = system.process_state(pid) {
+                running.push((pid, started));
+            }
+        }
+        Others { running }
+    }
+
+    /// Waits until they have ended, but for no longer than that; returns those that still run.
+    pub(super) fn wait(mut self, system: &dyn System, longest: Duration) -> Vec<u32> {
+        let mut waited = Duration::ZERO;
+        loop {
+            self.running.retain(|&(pid, started)| {
+                system.process_state(pid) == ProcessState::Since(started)
+            });
+            if self.running.is_empty() || waited >= longest {
+                return self.running.into_iter().map(|(pid, _)| pid).collect();
+            }
+            system.sleep(PAUSE);
+            waited += PAUSE;
+        }
+    }
+}
+
+/// Returns the folders of the repository and of its work trees.
+fn folders(system: &dyn System, common_dir: &Path, places: &[Place]) -> Vec<PathBuf> {
+    let mut folders = vec![common_dir.to_owned()];
+    if common_dir.file_name().is_some_and(|name| name == ".git") {
+        folders.extend(common_dir.parent().map(Path::to_owned));
+    }
+    for place in places.iter().filter(|place| !place.is_common()) {
+        // `gitdir` names the file `.git` at the top of the work tree.
+        let Ok(named) = system.read_at_most(&place.dir.join("gitdir"), PROC_MAX) else {
+            continue;
+        };
+        let dir = place.dir.join(bytes_to_path(named.trim_ascii_end()));
+        folders.extend(dir.parent().map(Path::to_owned));
+    }
+    let real = |dir: PathBuf| refdb_git::internals::real_path(system, &dir).unwrap_or(dir);
+    folders.into_iter().map(real).collect()
+}
+
+/// Returns this process, its parent, and so on.
+fn ancestors(system: &dyn System) -> Vec<u32> {
+    let mut found = vec![system.process_id()];
+    while let Some(parent) = found.last().and_then(|&pid| parent(system, pid)) {
+        if parent == 0 || found.contains(&parent) {
+            break;
+        }
+        found.push(parent);
+    }
+    found
+}
+
+fn of_proc(system: &dyn System, pid: u32, file: &str) -> Option<Vec<u8>> {
+    let path = PathBuf::from(format!("/proc/{pid}/{file}"));
+    system.read_at_most(&path, PROC_MAX).ok()
+}
+
+fn parent(system: &dyn System, pid: u32) -> Option<u32> {
+    let stat = of_proc(system, pid, "stat")?;
+    // Behind the name, which may hold anything: the state, then the parent.
+    let end = stat.iter().rposition(|&byte| byte == b')')?;
+    let rest = std::str::from_utf8(stat.get(end + 1..)?).ok()?;
+    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// Returns whether a process is one of Git or refdb that works in one of the folders, as far as that
+/// can be found out.
+fn is_ours(system: &dyn System, pid: u32, folders: &[PathBuf]) -> bool {
+    let Some(name) = of_proc(system, pid, "comm") else {
+        return false;
+    };
+    if !name.starts_with(b"git") && !name.starts_with(b"refdb") {
+        return false;
+    }
+    let said = of_proc(system, pid, "cmdline").unwrap_or_default();
+    let mut words = said.split(|&byte| byte == 0).skip(1);
+    // Behind options, whose values are no names of commands.
+    if words.any(|word| READERS.contains(&word)) {
+        return false;
+    }
+    let Ok(dir) = system.read_link(Path::new(&format!("/proc/{pid}/cwd"))) else {
+        // Another user's: it may be anywhere.
+        return true;
+    };
+    if folders.iter().any(|folder| dir.starts_with(folder)) {
+        return true;
+    }
+    // Else the repository was named: as an option, or in the environment.
+    ["cmdline", "environ"].iter().any(|file| {
+        let said = of_proc(system, pid, file).unwrap_or_default();
+        let mut words = said.split(|&byte| byte == 0 || byte == b'=');
+        words.any(|word| {
+            let path = dir.join(bytes_to_path(word));
+            path.is_absolute() && !word.is_empty() && folders.contains(&path)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use refdb::system::OsSystem;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn programs_of_git_in_the_repository_are_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let git_dir = dir.path().join(".git");
+        std::fs::create_dir(&git_dir).unwrap();
+        // Not Git, but it is called so: and waits for its input to end.
+        let program = dir.path().join("git-waits");
+        // A link and no copy: a program that was just written cannot be started while another thread
+        // starts one, and so has it open.
+        std::os::unix::fs::symlink("/bin/cat", &program).unwrap();
+        let start = |here: &Path, variable: Option<&Path>| {
+            let mut command = Command::new(&program);
+            command.current_dir(here).stdin(Stdio::piped());
+            if let Some(value) = variable {
+                command.env("GIT_DIR", value);
+            }
+            let child = command.spawn().unwrap();
+            // It has its name a moment after it was started.
+            let name = || of_proc(&OsSystem::new(), child.id(), "comm").unwrap_or_default();
+            while !name().starts_with(b"git") {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            child
+        };
+        let system = OsSystem::new();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let unrelated = start(elsewhere.path(), None);
+        let inside = start(dir.path(), None);
+        let named = start(elsewhere.path(), Some(&git_dir));
+        let mut others = Others::now(&system, &git_dir, &[]);
+        let pids: Vec<u32> = others.running.iter().map(|(pid, _)| *pid).collect();
+        assert!(pids.contains(&inside.id()) && pids.contains(&named.id()));
+        assert!(!pids.contains(&unrelated.id()) && !pids.contains(&std::process::id()));
+        others.running.retain(|(pid, _)| *pid == inside.id());
+        let waits = std::thread::scope(|scope| {
+            let waits = scope.spawn(|| others.wait(&system, Duration::from_secs(60)));
+            std::thread::sleep(Duration::from_millis(60));
+            assert!(!waits.is_finished());
+            for mut child in [unrelated, inside, named] {
+                drop(child.stdin.take());
+                child.wait().unwrap();
+            }
+            waits.join().unwrap()
+        });
+        assert_eq!(waits, [0; 0]);
+    }
+}

@@ -1,0 +1,151 @@
+//! What a migration left that was killed: before the switch it never was, after it it is finished.
+//!
+//! The next process that opens the repository does this ([`super::clear_up`]).
+
+use std::path::Path;
+
+use refdb::internals::{BARRIER, bytes_to_path, suffixed, sweep_all};
+use refdb::system::FileKind;
+use refdb::{Error, RefFormat, Result};
+
+use super::folder::{self, Folder};
+use super::{Context, finish, place, switch};
+
+/// How far a migration came that did not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It took no locks.
+    Nothing,
+    /// It came not so far as the switch: it was undone.
+    Undone,
+    /// It came to the switch: it was finished, with these warnings.
+    Finished(Vec<String>),
+}
+
+impl Found {
+    /// Returns what there is to be told about it.
+    pub(super) fn warnings(self) -> Vec<String> {
+        let (text, mut more) = match self {
+            Found::Nothing => return Vec::new(),
+            Found::Undone => (
+                "what a migration that was interrupted has left was removed",
+                Vec::new(),
+            ),
+            Found::Finished(more) => (
+                "a migration that was interrupted after the switch was finished",
+                more,
+            ),
+        };
+        more.insert(0, text.to_owned());
+        more
+    }
+}
+
+/// Cleans up. After a failure it can be called again.
+pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
+    let system = context.system.as_ref();
+    let Some(journal) = folder.journal()? else {
+        folder.clear()?;
+        return Ok(Found::Nothing);
+    };
+    let places = place::list(system, &context.common_dir)?;
+    let path = context.common_dir.join("config");
+    let config = system
+        .read(&path)
+        .map_err(|error| Error::io("unable to read", &path, error))?;
+    let is_new = switch::format_of(&config)? == journal.to;
+    // A store that is to stay must be readable before anything of the other one is removed.
+    let live = if is_new { journal.to } else { journal.from };
+    for place in &places {
+        let store = context.store(&place.dir, live)?;
+        let mut refs = store.refs()?;
+        while refs.next()?.is_some() {}
+    }
+    unlock_config(context, folder, &path)?;
+    let found = if is_new {
+        let warnings = finish::finish(context, folder, &places, journal.to, None)?;
+        finish::remove_all_barriers(context, &places, journal.to)?;
+        for place in &places {
+            remove_marks(context, &place.dir, journal.from)?;
+        }
+        folder.put_old_away(context, journal.keep)?;
+        Found::Finished(warnings)
+    } else {
+        switch::take_back(context, folder, journal.to)?;
+        for place in &places {
+            remove_marks(context, &place.dir, journal.from)?;
+        }
+        Found::Undone
+    };
+    folder.clear()?;
+    Ok(found)
+}
+
+/// Removes the lock of the configuration if it is a name of the file that was to be the new one.
+fn unlock_config(context: &Context, folder: &Folder, path: &Path) -> Result<()> {
+    let system = context.system.as_ref();
+    // The configuration may be a link, which everybody follows.
+    let followed = context.followed.as_ref();
+    let path = refdb_git::internals::real_path(followed, path)
+        .map_err(|error| Error::io("unable to read", path, error))?;
+    let lock = suffixed(&path, ".lock");
+    let (Ok(ours), Ok(theirs)) = (system.stat(&folder.config()), followed.lstat(&lock)) else {
+        return Ok(());
+    };
+    if (ours.dev, ours.ino) == (theirs.dev, theirs.ino) {
+        folder::remove_if_there(followed, &lock)?;
+    }
+    Ok(())
+}
+
+/// Removes the locks of processes that have ended, and the links that kept writers out of a store.
+pub(super) fn remove_marks(context: &Context, dir: &Path, from: RefFormat) -> Result<()> {
+    let home = context.home();
+    let sweep = |dir: &Path, deep| {
+        sweep_all(&home, dir, deep)
+            .map_err(|error| Error::io("unable to remove the locks in", dir, error))
+    };
+    match from {
+        RefFormat::Reftable => sweep(&dir.join("reftable"), false),
+        RefFormat::Files => {
+            sweep(dir, false)?;
+            sweep(&dir.join("refs"), true)?;
+            remove_barriers_below(context, &dir.join("refs"), true)
+        }
+    }
+}
+
+fn remove_barriers_below(context: &Context, dir: &Path, is_top: bool) -> Result<()> {
+    let system = context.system.as_ref();
+    for entry in folder::list(system, dir)? {
+        let path = dir.join(bytes_to_path(&entry.name));
+        match entry.kind {
+            FileKind::Directory => remove_barriers_below(context, &path, false)?,
+            FileKind::Symlink => {
+                let text = system.read_link(&path);
+                if text.is_ok_and(|text| text == Path::new(BARRIER)) {
+                    folder::remove_if_there(system, &path)?;
+                    if is_top && matches!(entry.name.as_slice(), b"heads" | b"tags") {
+                        context.create_dir(&path)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Removes every lock in stores that were put away: nobody waits for them there.
+pub(super) fn remove_old_locks(context: &Context, dir: &Path) -> Result<()> {
+    let system = context.system.as_ref();
+    for entry in folder::list(system, dir)? {
+        let path = dir.join(bytes_to_path(&entry.name));
+        match entry.kind {
+            FileKind::Directory => remove_old_locks(context, &path)?,
+            _ if entry.name.ends_with(b".lock") => folder::remove_if_there(system, &path)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,416 @@
+//! From the old format to the new one: locks, the new stores in their places, one rename.
+//!
+//! Invariants:
+//! 1. Before the configuration is renamed, nothing that the old format needs is touched: what is put in
+//!    place lies beside it.
+//! 2. What is put in place is listed before, so that it can be told from what was there.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bstr::ByteSlice;
+use refdb::error::io_text;
+use refdb::internals::{
+    BARRIER, Frozen, HEAD_OF_TABLES, bytes_to_path, is_absent, maintained, remove_empty_tree,
+    suffixed,
+};
+use refdb::name::{is_path, is_root_ref};
+use refdb::system::FileKind;
+use refdb::{Error, ErrorKind, ObjectFormat, RefFormat, Result};
+use refdb_git::internals::set_config;
+use refdb_git::repository::config::Config;
+
+use super::folder::{self, Folder};
+use super::moving;
+use super::place::Place;
+use super::{Context, Migration};
+
+/// What stands where branches would be.
+pub(super) const HEADS_STUB: &[u8] = b"this repository uses the reftable format\n";
+
+/// How often the lock of the configuration is tried again, and after which time.
+const CONFIG_ATTEMPTS: usize = 20;
+const CONFIG_PAUSE: Duration = Duration::from_millis(50);
+
+/// Extensions that a repository of version 0 cannot have, besides those that are changed here.
+const V1_EXTENSIONS: [&str; 4] = [
+    "extensions.noop-v1",
+    "extensions.compatobjectformat",
+    "extensions.relativeworktrees",
+    "extensions.submodulepathconfig",
+];
+
+/// Takes every lock of every store.
+pub(super) fn freeze(
+    migration: &Migration<'_>,
+    context: &Context,
+    places: &[Place],
+) -> Result<Vec<Box<dyn Frozen>>> {
+    let mut frozen = Vec::with_capacity(places.len());
+    for place in places {
+        // What is left of a worktree that was removed can be a folder without refs. It gets an empty
+        // store: what is not there could neither be locked nor put away.
+        let dir = place.dir.join(match migration.from {
+            RefFormat::Files => "refs",
+            RefFormat::Reftable => "reftable",
+        });
+        if !folder::exists(context.system.as_ref(), &dir)? {
+            context.create_dir(&dir)?;
+        }
+        let store = context.store(&place.dir, migration.from)?;
+        frozen.push(maintained(&store).freeze()?);
+    }
+    Ok(frozen)
+}
+
+/// The configuration with the new format.
+pub(super) struct NewConfig {
+    /// The file itself, should `config` be a link.
+    path: PathBuf,
+    from: RefFormat,
+    to: RefFormat,
+}
+
+impl NewConfig {
+    /// Makes sure that the configuration can be changed, and is that of the old format still.
+    ///
+    /// # Errors
+    /// `Config` when it cannot; `Locked` when the format is another one by now.
+    pub(super) fn prepare(
+        context: &Context,
+        folder: &Folder,
+        from: RefFormat,
+        to: RefFormat,
+    ) -> Result<NewConfig> {
+        let path = context.common_dir.join("config");
+        let path = refdb_git::internals::real_path(context.system.as_ref(), &path)
+            .map_err(|error| Error::io("unable to read", &path, error))?;
+        let config = NewConfig { path, from, to };
+        config.write(context, folder)?;
+        Ok(config)
+    }
+
+    /// Writes the new configuration into the folder; returns the present one.
+    fn write(&self, context: &Context, folder: &Folder) -> Result<Vec<u8>> {
+        let system = context.system.as_ref();
+        let io = |error| Error::io("unable to read", &self.path, error);
+        let old = system.read(&self.path).map_err(io)?;
+        if format_of(&old)? != self.from {
+            return Err(Error::new(
+                ErrorKind::Locked,
+                "the format of the refs was changed by another process; try again",
+            ));
+        }
+        let new = changed(&old, context.options.object_format, self.to)?;
+        let path = folder.config();
+        folder::remove_if_there(system, &path)?;
+        context.write(&path, &new)?;
+        let mode = system.stat(&self.path).map_err(io)?.mode;
+        system
+            .set_mode(&path, mode)
+            .map_err(|error| Error::io("unable to write", &path, error))?;
+        Ok(old)
+    }
+
+    /// Takes the lock of the configuration: a name of the new one, which only has to be renamed.
+    fn lock(&self, context: &Context, folder: &Folder) -> Result<()> {
+        let system = context.system.as_ref();
+        let lock = suffixed(&self.path, ".lock");
+        for attempt in 0.. {
+            let old = self.write(context, folder)?;
+            match system.hard_link(&folder.config(), &lock) {
+                Ok(()) => {
+                    if system.read(&self.path).is_ok_and(|now| now == old) {
+                        return Ok(());
+                    }
+                    folder::remove_if_there(system, &lock)?;
+                }
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(Error::io("unable to create", &lock, error));
+                }
+                Err(error) if attempt == CONFIG_ATTEMPTS => {
+                    let (path, text) = (self.path.display(), io_text(&error));
+                    let message = format!("could not lock config file {path}: {text}");
+                    return Err(Error::new(ErrorKind::Locked, message).with_source(error));
+                }
+                Err(_) => system.sleep(CONFIG_PAUSE),
+            }
+            if attempt >= CONFIG_ATTEMPTS {
+                break;
+            }
+        }
+        Err(Error::new(
+            ErrorKind::Locked,
+            "the configuration is changed by other processes all the time",
+        ))
+    }
+}
+
+/// Returns the format that a configuration speaks of.
+pub(super) fn format_of(content: &[u8]) -> Result<RefFormat> {
+    let config = Config::parse(content)?;
+    let name = config.string("extensions.refstorage");
+    let name = name.map_or_else(|| "files".to_owned(), |name| name.to_string());
+    RefFormat::from_name(&name).ok_or_else(|| {
+        let message = format!("unknown ref storage format '{name}'");
+        Error::new(ErrorKind::Unsupported, message)
+    })
+}
+
+/// Returns a configuration with another format of refs, as Git would change it.
+fn changed(content: &[u8], objects: ObjectFormat, to: RefFormat) -> Result<Vec<u8>> {
+    let config = Config::parse(content)?;
+    let is_sha1 = objects == ObjectFormat::Sha1;
+    let needs_v1 = !is_sha1
+        || to != RefFormat::Files
+        || V1_EXTENSIONS.iter().any(|key| config.string(key).is_some());
+    let objects = (!is_sha1).then_some(objects.name());
+    let refs = (to != RefFormat::Files).then_some(to.name());
+    let version = if needs_v1 { "1" } else { "0" };
+    let content = set_config(content, "extensions", "objectformat", objects)?;
+    let content = set_config(&content, "extensions", "refstorage", refs)?;
+    set_config(&content, "core", "repositoryformatversion", Some(version))
+}
+
+/// Puts the new stores in place and renames the configuration. What a failure leaves is for
+/// [`recover`](super::recover) to clean up, as after the death of a process.
+pub(super) fn switch(
+    context: &Context,
+    folder: &Folder,
+    places: &[Place],
+    copies: &[PathBuf],
+    config: NewConfig,
+    to: RefFormat,
+) -> Result<()> {
+    let items = items(context, folder, copies, to)?;
+    check_free(context, places, &items, to)?;
+    let text = items.iter().flat_map(|item| {
+        let item = std::os::unix::ffi::OsStrExt::as_bytes(item.as_os_str());
+        item.iter().copied().chain([b'\0'])
+    });
+    let list = folder.path.join("items");
+    context.write(&list, &text.collect::<Vec<u8>>())?;
+    config.lock(context, folder)?;
+    context.sync_file_system(&folder.path)?;
+    put(context, folder, &items)?;
+    context.sync_file_system(&context.common_dir)?;
+    context.rename(&suffixed(&config.path, ".lock"), &config.path)?;
+    // What is removed next must not be gone while the old configuration may come back.
+    let dir = config.path.parent().unwrap_or(&context.common_dir);
+    context.sync_dir(dir)
+}
+
+/// Returns what is put in place, as paths below the common directory.
+fn items(
+    context: &Context,
+    folder: &Folder,
+    copies: &[PathBuf],
+    to: RefFormat,
+) -> Result<Vec<PathBuf>> {
+    let stage = folder.stage();
+    let mut items = Vec::new();
+    for copy in copies {
+        let below = copy.strip_prefix(&stage).unwrap_or(Path::new(""));
+        if to == RefFormat::Reftable {
+            items.push(below.join("reftable"));
+            continue;
+        }
+        if below.as_os_str().is_empty() {
+            for dir in ["refs", "refs/heads", "refs/tags"] {
+                let dir = copy.join(dir);
+                if !folder::exists(context.system.as_ref(), &dir)? {
+                    context.create_dir(&dir)?;
+                }
+            }
+        }
+        for entry in folder::list(context.system.as_ref(), copy)? {
+            let name = Path::new(bytes_to_path(&entry.name));
+            match entry.name.as_slice() {
+                b"worktrees" => {}
+                b"refs" => {
+                    for entry in folder::list(context.system.as_ref(), &copy.join("refs"))? {
+                        items.push(below.join("refs").join(bytes_to_path(&entry.name)));
+                    }
+                }
+                _ => items.push(below.join(name)),
+            }
+        }
+    }
+    Ok(items)
+}
+
+/// Returns whether a migration puts something of that name in place: what holds refs or reflogs, in the
+/// common directory or in that of a worktree.
+fn is_item(item: &[u8]) -> bool {
+    let own = item
+        .strip_prefix(b"worktrees/")
+        .and_then(|rest| rest.split_once_str("/"));
+    let name = own.map_or(item, |(_, name)| name);
+    let is_store = matches!(name, b"reftable" | b"logs" | b"packed-refs") || is_root_ref(name);
+    let of_refs = name.strip_prefix(b"refs/");
+    is_path(item) && (is_store || of_refs.is_some_and(|name| !name.contains(&b'/')))
+}
+
+/// Makes sure that nothing is in the way of the new stores but what belongs there: it could be the
+/// only copy of something.
+fn check_free(context: &Context, places: &[Place], items: &[PathBuf], to: RefFormat) -> Result<()> {
+    let system = context.system.as_ref();
+    for item in items {
+        let path = context.common_dir.join(item);
+        let name = item.file_name().unwrap_or_default();
+        let is_stub = name == "heads"
+            && system
+                .lstat(&path)
+                .is_ok_and(|stat| stat.kind == FileKind::File);
+        let is_root_ref = item.parent().is_some_and(|dir| !dir.ends_with("refs"))
+            && !matches!(name.to_str(), Some("logs" | "packed-refs" | "reftable"));
+        if is_stub || is_root_ref || !folder::exists(system, &path)? {
+            continue;
+        }
+        let text = system.read_link(&path);
+        if text.is_ok_and(|text| text == Path::new(BARRIER)) {
+            folder::remove_if_there(system, &path)?;
+            continue;
+        }
+        // Folders in which nothing is are left by writers that were too late.
+        if remove_empty_tree(system, &path) {
+            continue;
+        }
+        return Err(Error::new(
+            ErrorKind::Misuse,
+            format!(
+                "'{}' is in the way of the migrated refs; see what it is, and move it away",
+                path.display()
+            ),
+        ));
+    }
+    if to == RefFormat::Files {
+        for place in places {
+            let refs = place.dir.join("refs");
+            if !folder::exists(system, &refs)? {
+                context.create_dir(&refs)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn put(context: &Context, folder: &Folder, items: &[PathBuf]) -> Result<()> {
+    let system = context.system.as_ref();
+    let stage = folder.stage();
+    for item in items {
+        let to = context.common_dir.join(item);
+        let is_dir = system
+            .lstat(&stage.join(item))
+            .is_ok_and(|stat| stat.kind == FileKind::Directory);
+        if is_dir
+            && system
+                .lstat(&to)
+                .is_ok_and(|stat| stat.kind == FileKind::File)
+        {
+            // The stub in the place of branches.
+            folder::remove_if_there(system, &to)?;
+        }
+        context.rename(&stage.join(item), &to)?;
+    }
+    Ok(())
+}
+
+/// Takes back what was put in place, and restores what the old format needs there. Also after a
+/// crash, and as often as need be.
+pub(super) fn take_back(context: &Context, folder: &Folder, to: RefFormat) -> Result<()> {
+    let system = context.system.as_ref();
+    let stage = folder.stage();
+    let list = folder.path.join("items");
+    let content = match system.read(&list) {
+        Err(error) if is_absent(&error) => return Ok(()),
+        content => content.map_err(|error| Error::io("unable to read", &list, error))?,
+    };
+    let items = content.split(|&byte| byte == 0);
+    let items: Vec<&[u8]> = items.filter(|item| !item.is_empty()).collect();
+    // Nothing is moved for the sake of a list that no migration wrote.
+    if let Some(item) = items.iter().find(|item| !is_item(item)) {
+        let what = format!(
+            "'{}' is nothing that a migration puts in place",
+            item.as_bstr()
+        );
+        return Err(Error::corrupt(&list, what));
+    }
+    for item in items {
+        let item = bytes_to_path(item);
+        let (there, staged) = (context.common_dir.join(item), stage.join(item));
+        if folder::exists(system, &staged)? || !folder::exists(system, &there)? {
+            continue;
+        }
+        if item.file_name().is_some_and(|name| name == "HEAD") && to == RefFormat::Files {
+            write_head_stub(context, &there, &staged)?;
+            continue;
+        }
+        match context.rename(&there, &staged) {
+            // Not to where it was staged: what is there now is what was put in place.
+            Err(error) if moving::is_needed(&error) => {
+                moving::move_all(context, &there, &folder.path.join("back").join(item))?;
+            }
+            renamed => renamed?,
+        }
+    }
+    if to == RefFormat::Files {
+        let heads = context.common_dir.join("refs/heads");
+        if !folder::exists(system, &heads)? {
+            context.write(&heads, HEADS_STUB)?;
+        }
+    }
+    Ok(())
+}
+
+/// Replaces HEAD by the stub, through a file that does not exist yet.
+fn write_head_stub(context: &Context, head: &Path, through: &Path) -> Result<()> {
+    context.write(through, HEAD_OF_TABLES)?;
+    context.rename(through, head)
+}
+
+/// Writes what makes a directory look like a repository whose refs are tables.
+pub(super) fn write_stubs(context: &Context, dir: &Path) -> Result<()> {
+    context.write(&dir.join("HEAD"), HEAD_OF_TABLES)?;
+    context.create_dir(&dir.join("refs"))?;
+    context.write(&dir.join("refs/heads"), HEADS_STUB)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_stores_of_refs_are_put_in_place() {
+        for item in [
+            "HEAD",
+            "ORIG_HEAD",
+            "logs",
+            "packed-refs",
+            "reftable",
+            "refs/heads",
+            "worktrees/w/HEAD",
+            "worktrees/w/reftable",
+            "worktrees/w/refs/bisect",
+        ] {
+            assert!(is_item(item.as_bytes()), "{item}");
+        }
+        for item in [
+            "",
+            "/etc/passwd",
+            "../x",
+            "refs/..",
+            "refs/../config",
+            "refs/heads/main",
+            "config",
+            "objects",
+            "worktrees/w",
+            "worktrees/../HEAD",
+            "worktrees/w/gitdir",
+            "worktrees/w/../../logs",
+        ] {
+            assert!(!is_item(item.as_bytes()), "{item}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Repair: rebuilds what can be rebuilt, and says what cannot.
+//!
+//! 1. A repair is planned in memory: nothing is changed before [`Plan::apply`].
+//! 2. Every file that is changed or taken away is first kept aside, durably.
+//! 3. A stack changes in one step, the renaming of its list; every other file by a rename of its
+//!    own. After a crash the same repair can be planned and applied again.
+//! 4. Nothing is changed that lies outside of the repository, behind a link.
+//! 5. No ref gets a value that was not the repository's: what was read must name an object that
+//!    exists, and what is taken from a reflog too.
+//!
+//! ```no_run
+//! use refdb_maintenance::repair::{Options, plan};
+//!
+//! let repository = refdb_git::Repository::discover(".".as_ref())?;
+//! let plan = plan(&repository, Options::default())?;
+//! for change in plan.refs() {
+//!     println!("{}: {:?} -> {:?}", change.name, change.before, change.after);
+//! }
+//! if !plan.is_empty() {
+//!     println!("what was there is in {}", plan.apply()?.display());
+//! }
+//! # Ok::<(), refdb::Error>(())
+//! ```
+
+mod apply;
+mod files;
+mod head;
+mod leftover;
+mod stack;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use bstr::{BString, ByteSlice};
+use refdb::internals::{Home, finish_left};
+use refdb::objects::{ObjectKind, Objects};
+use refdb::system::FileKind;
+use refdb::{Error, ObjectId, RefFormat, Result, Target};
+use refdb_git::Repository;
+use refdb_git::internals::real_path;
+
+use crate::verify::deep;
+
+/// What a repair may do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Take locks and unfinished files away. Only right when no process is writing.
+    pub remove_locks: bool,
+}
+
+/// What a repair does to one ref.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefChange {
+    /// The name, with the worktree before it where it is another than the main one.
+    pub name: BString,
+    /// What could be read before; `None` if nothing could.
+    pub before: Option<Target>,
+    /// What is read afterwards; `None` if the ref is lost.
+    pub after: Option<Target>,
+    /// Whether the value comes from the reflog.
+    pub from_log: bool,
+}
+
+/// One step of a repair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    /// A file gets its name, which no other had.
+    Create(PathBuf, Vec<u8>),
+    /// A file gets another content, under its lock, if it still has the one that was read.
+    Replace {
+        path: PathBuf,
+        old: Option<Vec<u8>>,
+        new: Vec<u8>,
+    },
+    /// A file is taken away.
+    Remove(PathBuf),
+    /// The lock of a process that has ended is taken away, and what it left for it.
+    TakeOver(PathBuf),
+    /// New content that no lock stands beside is taken away, under the lock.
+    Clear(PathBuf),
+    /// A table is taken away under the lock of its list, if that does not name it.
+    DropTable(PathBuf),
+}
+
+impl Step {
+    fn path(&self) -> &Path {
+        match self {
+            Step::Create(path, _)
+            | Step::Replace { path, .. }
+            | Step::Remove(path)
+            | Step::TakeOver(path)
+            | Step::Clear(path)
+            | Step::DropTable(path) => path,
+        }
+    }
+}
+
+/// A repair that was planned.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    repository: &'a Repository,
+    steps: Vec<Step>,
+    refs: Vec<RefChange>,
+    notes: Vec<String>,
+    /// A file that is in the repository only by a link.
+    outside: Option<PathBuf>,
+}
+
+impl Plan<'_> {
+    /// Returns whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Returns what becomes of refs: those that change, in the order of their names.
+    pub fn refs(&self) -> &[RefChange] {
+        &self.refs
+    }
+
+    /// Returns what cannot be repaired, or only in part.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Returns the files that are changed or taken away.
+    pub fn files(&self) -> Vec<&Path> {
+        let steps = self.steps.iter();
+        let mut files: Vec<&Path> = steps
+            .filter(|step| !matches!(step, Step::Create(..)))
+            .map(Step::path)
+            .collect();
+        files.sort();
+        files.dedup();
+        files
+    }
+}
+
+/// Returns whether a file can be read for what it says: a pipe would have to be waited for.
+fn has_content(kind: FileKind) -> bool {
+    matches!(kind, FileKind::File | FileKind::Symlink)
+}
+
+/// Finishes a transaction that was committed and whose process may have ended, where that cannot be
+/// told: for a person who says that no process is at work in the repository.
+///
+/// # Errors
+/// `Corrupt` when something else has the place of the journal; `Io`.
+pub fn finish_unseen(repository: &Repository) -> Result<()> {
+    let options = repository.store().options();
+    let home = Home::new(repository.system(), repository.common_dir(), options);
+    finish_left(&home, true)
+}
+
+/// Plans the repair of everything that the deep check finds.
+///
+/// # Errors
+/// As for [`deep`].
+pub fn plan(repository: &Repository, options: Options) -> Result<Plan<'_>> {
+    let mut found = Vec::new();
+    deep(repository, &mut |damage| found.push(damage.clone()))?;
+    let mut plan = Plan {
+        repository,
+        steps: Vec::new(),
+        refs: Vec::new(),
+        notes: Vec::new(),
+        outside: None,
+    };
+    plan.leftovers(&found, options);
+    for worktree in repository.worktrees()? {
+        let layout = repository.worktree_layout(&worktree)?;
+        let dir = layout.worktree_dir();
+        let prefix = match &worktree.id {
+            None => Vec::new(),
+            Some(id) => [b"worktrees/", id.as_slice(), b"/"].concat(),
+        };
+        match repository.ref_format() {
+            RefFormat::Files => plan.files_of(dir, &prefix, worktree.id.is_none(), &found)?,
+            RefFormat::Reftable => {
+                plan.head_stub(dir, &found)?;
+                plan.stack_of(dir, &prefix, &found, options)?;
+            }
+        }
+    }
+    plan.refs.sort_by(|a, b| a.name.cmp(&b.name));
+    // Only beside a whole list can be told what it does not name.
+    plan.steps
+        .sort_by_key(|step| matches!(step, Step::DropTable(_)));
+    plan.look_outside()?;
+    Ok(plan)
+}
+
+impl Plan<'_> {
+    /// Looks for steps at files that are somewhere else: whatever they are there, they may be no refs.
+    fn look_outside(&mut self) -> Result<()> {
+        let system = self.repository.system().as_ref();
+        let real = |dir: &Path| {
+            let real = real_path(system, dir);
+            real.map_err(|error| Error::io("unable to read", dir, error))
+        };
+        let common = self.repository.common_dir();
+        let refs = self.repository.refs_dir().unwrap_or(common);
+        let roots = [real(common)?, real(refs)?];
+        let is_outside = |path: &Path| {
+            // Directories that are to be made are not there yet.
+            let mut dirs = path.ancestors().skip(1);
+            let dir = dirs.find_map(|dir| real_path(system, dir).ok());
+            !dir.is_some_and(|dir| roots.iter().any(|root| dir.starts_with(root)))
+        };
+        let paths = self.steps.iter().map(Step::path);
+        let outside: Vec<PathBuf> = paths
+            .filter(|path| is_outside(path))
+            .map(Path::to_owned)
+            .collect();
+        for path in &outside {
+            let what = "a link leads to it out of the repository: a person has to see to it there";
+            self.note(path, what);
+        }
+        self.outside = outside.into_iter().next();
+        Ok(())
+    }
+
+    fn note(&mut self, file: &Path, what: &str) {
+        self.notes.push(format!("{}: {what}", file.display()));
+    }
+
+    fn objects(&self) -> &dyn Objects {
+        self.repository.store().objects().as_ref()
+    }
+
+    /// Returns whether a ref may hold an object: it exists, and is a commit where one belongs.
+    fn may_hold(&self, name: &[u8], oid: ObjectId) -> Result<bool> {
+        let needs_commit = name.starts_with(b"refs/heads/") || name == b"HEAD";
+        Ok(match self.objects().kind(oid)? {
+            _ if oid.is_null() => false,
+            None => false,
+            Some(kind) => !needs_commit || kind == ObjectKind::Commit,
+        })
+    }
+
+    /// Returns the newest of these values, oldest first, that a ref may hold.
+    fn newest(&self, name: &[u8], values: &[ObjectId]) -> Result<Option<ObjectId>> {
+        for oid in values.iter().rev() {
+            if self.may_hold(name, *oid)? {
+                return Ok(Some(*oid));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Notes every difference between what could be read and what will be.
+    fn compare(
+        &mut self,
+        prefix: &[u8],
+        before: &BTreeMap<Vec<u8>, Target>,
+        after: &BTreeMap<Vec<u8>, Target>,
+        from_log: &[Vec<u8>],
+    ) {
+        let mut names: Vec<&Vec<u8>> = before.keys().chain(after.keys()).collect();
+        names.sort();
+        names.dedup();
+        for name in names {
+            let (old, new) = (before.get(name), after.get(name));
+            if old != new {
+                self.refs.push(RefChange {
+                    name: [prefix, name.as_slice()].concat().as_bstr().to_owned(),
+                    before: old.cloned(),
+                    after: new.cloned(),
+                    from_log: from_log.contains(name),
+                });
+            }
+        }
+    }
+}

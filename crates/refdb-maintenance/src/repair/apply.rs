@@ -1,0 +1,265 @@
+//! Carrying a plan out: keep aside, then change, each step durable before the next.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use refdb::internals::{
+    Holder, Home, LockFile, LockOptions, describe_refusal, is_table_name, is_unfinished,
+    remove_if_there, short_random, suffixed, take_over,
+};
+use refdb::system::{FileKind, System};
+use refdb::{Error, ErrorKind, Result};
+
+use super::{Plan, Step, has_content};
+
+/// The directory in the common one that keeps what a repair changed.
+const ASIDE: &str = "refdb-damaged";
+
+impl Plan<'_> {
+    /// Keeps every file aside that will change, then changes them. Returns where the old ones are.
+    ///
+    /// # Errors
+    /// `Unsupported` when a file that would change lies outside of the repository: nothing was done
+    /// then. `Locked` or `Misuse` when another process holds a lock or has changed a file since the
+    /// repair was planned; `Io` when the system refuses. What was done until then stands: the
+    /// repair is to be planned again.
+    pub fn apply(self) -> Result<PathBuf> {
+        if let Some(path) = &self.outside {
+            let text = format!(
+                "'{}' is in the repository only by a link, and may be no ref where it is: nothing was \
+                 repaired",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        let system = self.repository.system();
+        let common = self.repository.common_dir();
+        // What lies there may be a link, which somebody else brought along.
+        let beneath = system
+            .beneath(common)
+            .map_err(|error| Error::io("unable to open", common, error))?;
+        let aside = new_aside(beneath.as_ref(), common)?;
+        for file in self.files() {
+            let inner = file.strip_prefix(common).unwrap_or(file);
+            let inner = inner.strip_prefix("/").unwrap_or(inner);
+            keep(system.as_ref(), beneath.as_ref(), file, &aside, inner)
+                .map_err(|error| Error::io("cannot keep a copy of", file, error))?;
+        }
+        for step in &self.steps {
+            self.step(system, step)?;
+        }
+        Ok(aside)
+    }
+
+    fn step(&self, system: &Arc<dyn System>, step: &Step) -> Result<()> {
+        match step {
+            Step::Create(path, content) => {
+                let done = write_table(system.as_ref(), path, content);
+                done.map_err(|error| Error::io("cannot write", path, error))
+            }
+            Step::Replace { path, old, new } => self.exchange(system, path, old.as_deref(), new),
+            Step::Remove(path) => match system.remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    Err(Error::io("cannot remove", path, error))
+                }
+                _ => sync_parent(system.as_ref(), path)
+                    .map_err(|error| Error::io("cannot sync the directory of", path, error)),
+            },
+            Step::TakeOver(path) => take_over(&self.home(system), path)
+                .map(drop)
+                .map_err(|error| Error::io("cannot remove", path, error)),
+            Step::Clear(path) => {
+                // New content whose lock is gone: `<file>.lock.lock`.
+                let target = path.with_extension("").with_extension("");
+                let lock = self.lock(system, &target)?;
+                remove_if_there(system.as_ref(), path)
+                    .and_then(|()| lock.release())
+                    .map_err(|error| Error::io("cannot remove", path, error))
+            }
+            Step::DropTable(path) => self.drop_table(system, path),
+        }
+    }
+
+    /// Takes away a table that its list does not name: whoever names one holds the list's lock.
+    fn drop_table(&self, system: &Arc<dyn System>, path: &Path) -> Result<()> {
+        let failed = |error| Error::io("cannot remove", path, error);
+        let list = path.with_file_name("tables.list");
+        let lock = self.lock(system, &list)?;
+        let listed = content(system.as_ref(), &list).map_err(failed)?;
+        let name = path.file_name().unwrap_or_default();
+        let is_listed = listed.is_some_and(|listed| {
+            let mut lines = listed.split(|&byte| byte == b'\n');
+            lines.any(|line| line == name.as_bytes())
+        });
+        let mut is_claimed = false;
+        if name.to_str().is_some_and(is_unfinished) {
+            // A compaction writes without the list's lock, under those of the tables.
+            let dir = path.parent().unwrap_or(Path::new(""));
+            let entries = system.read_dir(dir).map_err(failed)?;
+            is_claimed = entries.iter().any(|entry| {
+                let table = entry.name.strip_suffix(b".lock");
+                let table = table.and_then(|table| std::str::from_utf8(table).ok());
+                table.is_some_and(is_table_name)
+            });
+        }
+        if !is_listed && !is_claimed {
+            remove_if_there(system.as_ref(), path).map_err(failed)?;
+            sync_parent(system.as_ref(), path).map_err(failed)?;
+        }
+        lock.release().map_err(failed)
+    }
+
+    fn home(&self, system: &Arc<dyn System>) -> Arc<Home> {
+        let options = self.repository.store().options();
+        Home::new(system, self.repository.common_dir(), options)
+    }
+
+    /// Takes the lock of a file; that of a process that has ended is taken over.
+    fn lock(&self, system: &Arc<dyn System>, path: &Path) -> Result<LockFile> {
+        let settings = self.repository.store().options();
+        let options = LockOptions {
+            timeout: settings.packed_refs_timeout,
+            shared: settings.shared_repository,
+            pid_file: settings.lockfile_pid,
+        };
+        let holder = Holder::new(&self.home(system));
+        LockFile::acquire(&holder, path, options).map_err(|error| {
+            let kind = match error.kind() {
+                io::ErrorKind::AlreadyExists => ErrorKind::Locked,
+                _ => ErrorKind::Io,
+            };
+            let message = describe_refusal(system.as_ref(), path, &error);
+            Error::new(kind, message).with_source(error)
+        })
+    }
+
+    fn exchange(
+        &self,
+        system: &Arc<dyn System>,
+        path: &Path,
+        old: Option<&[u8]>,
+        new: &[u8],
+    ) -> Result<()> {
+        let io = |error| Error::io("cannot write", path, error);
+        if let Some(parent) = path.parent() {
+            make_dirs(system.as_ref(), parent).map_err(io)?;
+        }
+        let mut lock = self.lock(system, path)?;
+        let now = content(system.as_ref(), path).map_err(io)?;
+        if now.as_deref() != old {
+            let text = format!(
+                "'{}' was changed after the repair was planned: plan it again",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Misuse, text));
+        }
+        lock.write_all(new).map_err(io)?;
+        lock.sync().map_err(io)?;
+        lock.place().map_err(io)?;
+        sync_parent(system.as_ref(), path).map_err(io)?;
+        lock.release().map_err(io)
+    }
+}
+
+/// Returns what a file says, if there is one that says something.
+fn content(system: &dyn System, path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    let stat = match system.lstat(path) {
+        Err(error) if missing(&error) => return Ok(None),
+        stat => stat?,
+    };
+    if !has_content(stat.kind) {
+        return Ok(None);
+    }
+    match system.read(path) {
+        Err(error) if missing(&error) => Ok(None),
+        content => content.map(Some),
+    }
+}
+
+/// Makes a directory that no repair has used.
+fn new_aside(system: &dyn System, common: &Path) -> Result<PathBuf> {
+    let top = common.join(ASIDE);
+    let failed = |error| Error::io("cannot create", &top, error);
+    make_dirs(system, &top).map_err(failed)?;
+    // A repair that was cut short may have made it, and no more.
+    system.sync_dir(common).map_err(failed)?;
+    let mut number = 1;
+    loop {
+        let dir = top.join(number.to_string());
+        match system.create_dir(&dir) {
+            Ok(()) => {
+                system.sync_dir(&top).map_err(failed)?;
+                return Ok(dir);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(failed(error)),
+        }
+    }
+}
+
+/// Copies a file, whatever it is, below `aside`, where `there` reaches.
+fn keep(
+    system: &dyn System,
+    there: &dyn System,
+    file: &Path,
+    aside: &Path,
+    inner: &Path,
+) -> io::Result<()> {
+    let copy = aside.join(inner);
+    let stat = match system.lstat(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        stat => stat?,
+    };
+    if let Some(parent) = copy.parent() {
+        make_dirs(there, parent)?;
+    }
+    match stat.kind {
+        FileKind::Symlink => {
+            there.symlink(&system.read_link(file)?, &copy)?;
+            sync_parent(there, &copy)
+        }
+        FileKind::File => write_new(there, &copy, &system.read(file)?),
+        // There is no content to be kept.
+        FileKind::Directory | FileKind::Other => Ok(()),
+    }
+}
+
+/// Writes a table: what has the name of one is whole.
+fn write_table(system: &dyn System, path: &Path, content: &[u8]) -> io::Result<()> {
+    let temporary = suffixed(path, &format!(".temp.{:08x}", short_random(system)));
+    write_new(system, &temporary, content)?;
+    system.rename(&temporary, path)?;
+    sync_parent(system, path)
+}
+
+fn write_new(system: &dyn System, path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = system.create_new(path, 0o666)?;
+    file.write_all(content)?;
+    file.sync()?;
+    sync_parent(system, path)
+}
+
+fn sync_parent(system: &dyn System, path: &Path) -> io::Result<()> {
+    path.parent()
+        .map_or(Ok(()), |parent| system.sync_dir(parent))
+}
+
+/// Creates a directory and those above it, each durable: what is kept must not hang on a name that
+/// goes with the power.
+fn make_dirs(system: &dyn System, dir: &Path) -> io::Result<()> {
+    match system.create_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match dir.parent() {
+            Some(parent) => {
+                make_dirs(system, parent)?;
+                system.create_dir(dir)?;
+            }
+            None => return Err(error),
+        },
+        made => made?,
+    }
+    sync_parent(system, dir)
+}

@@ -1,0 +1,332 @@
+//! Repair of the `files` format: loose refs, packed-refs, reflogs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use bstr::ByteSlice;
+use refdb::internals::{PACKED_HEADER, bytes_to_path, is_space, parse_log_line, parse_loose};
+use refdb::name::{FormatOptions, is_well_formed};
+use refdb::objects::Peeled;
+use refdb::system::FileKind;
+use refdb::{Error, ObjectId, Result, Target};
+
+use super::head::Entry;
+use super::{Plan, Step, has_content};
+use crate::verify::{Damage, Repair};
+
+/// The refs of packed-refs with their values.
+type Packed = BTreeMap<Vec<u8>, ObjectId>;
+
+impl Plan<'_> {
+    /// Plans the repair of the files in `dir`; `main` says whether packed-refs is there.
+    pub(super) fn files_of(
+        &mut self,
+        dir: &Path,
+        prefix: &[u8],
+        main: bool,
+        found: &[Damage],
+    ) -> Result<()> {
+        let (packed_path, logs) = (dir.join("packed-refs"), dir.join("logs"));
+        let inside: Vec<&Damage> = found
+            .iter()
+            .filter(|damage| damage.file.starts_with(dir))
+            .filter(|damage| !main || !damage.file.starts_with(dir.join("worktrees")))
+            .collect();
+        let on = |damage: &&&Damage, repairs: &[Repair]| repairs.contains(&damage.repair);
+        let log_files: BTreeSet<&Path> = inside
+            .iter()
+            .filter(|damage| on(damage, &[Repair::RewriteLog]))
+            .map(|damage| damage.file.as_path())
+            .collect();
+        for path in log_files {
+            self.log(path)?;
+        }
+        let loose: BTreeSet<&Path> = inside
+            .iter()
+            .filter(|damage| on(damage, &[Repair::RewriteRef, Repair::FromReflog]))
+            .map(|damage| damage.file.as_path())
+            .filter(|file| *file != packed_path && !file.starts_with(&logs))
+            .collect();
+        let bad_packed = main
+            && inside.iter().any(|damage| {
+                let by_hand = matches!(damage.repair, Repair::ByHand | Repair::RemoveFile);
+                damage.file == packed_path && !by_hand
+            });
+        let packed = match bad_packed {
+            true => self.packed(dir, &packed_path)?,
+            false => self.good_lines(&self.content(&packed_path)?.unwrap_or_default()),
+        };
+        for path in loose {
+            self.loose(dir, prefix, path, &packed)?;
+        }
+        Ok(())
+    }
+
+    fn content(&self, path: &Path) -> Result<Option<Vec<u8>>> {
+        match self.repository.system().read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            content => content
+                .map(Some)
+                .map_err(|error| Error::io("unable to read", path, error)),
+        }
+    }
+
+    /// Plans a reflog without its bad lines; one behind zeros is taken.
+    fn log(&mut self, path: &Path) -> Result<()> {
+        let Some(old) = self.content(path)? else {
+            return Ok(());
+        };
+        let format = self.repository.object_format();
+        let (mut new, mut lost) = (Vec::new(), 0);
+        for line in old.split_inclusive(|&byte| byte == b'\n') {
+            let start = line.iter().position(|byte| *byte != 0);
+            let text = line.get(start.unwrap_or(line.len())..).unwrap_or_default();
+            let entry = text.strip_suffix(b"\n");
+            if entry.is_some_and(|entry| parse_log_line(entry, format).is_some()) {
+                new.extend_from_slice(text);
+            } else if !text.is_empty() {
+                lost += 1;
+            }
+        }
+        if lost > 0 {
+            self.note(path, &format!("{lost} entries are lost"));
+        }
+        self.replace(path, Some(old), new);
+        Ok(())
+    }
+
+    fn replace(&mut self, path: &Path, old: Option<Vec<u8>>, new: Vec<u8>) {
+        if old.as_ref() != Some(&new) {
+            self.steps.push(Step::Replace {
+                path: path.to_owned(),
+                old,
+                new,
+            });
+        }
+    }
+
+    /// Returns the values that a reflog gives, oldest first.
+    fn logged(&self, dir: &Path, name: &[u8]) -> Result<Vec<ObjectId>> {
+        let entries = self.log_entries(dir, name)?;
+        Ok(entries.into_iter().map(|entry| entry.new).collect())
+    }
+
+    /// Returns what a reflog says, oldest entry first.
+    fn log_entries(&self, dir: &Path, name: &[u8]) -> Result<Vec<Entry>> {
+        let path = dir.join("logs").join(bytes_to_path(name));
+        let content = match self.content(&path) {
+            Ok(content) => content.unwrap_or_default(),
+            // A directory, or below a file: no reflog.
+            Err(_) => return Ok(Vec::new()),
+        };
+        let format = self.repository.object_format();
+        let lines = content.lines().filter_map(|line| {
+            let start = line.iter().position(|byte| *byte != 0)?;
+            parse_log_line(line.get(start..)?, format)
+        });
+        let entries = lines.map(|entry| Entry {
+            new: entry.new,
+            message: entry.message,
+        });
+        Ok(entries.collect())
+    }
+
+    /// Returns what the `HEAD` of a directory was.
+    fn head(&mut self, dir: &Path) -> Result<Option<Target>> {
+        let base = self.repository.refs_dir();
+        let base = base.unwrap_or(self.repository.common_dir()).to_owned();
+        let packed = self.content(&base.join("packed-refs"))?;
+        let packed = self.good_lines(&packed.unwrap_or_default());
+        let (repository, format) = (self.repository, self.repository.object_format());
+        let value = |name: &[u8]| {
+            let loose = repository.system().read(&base.join(bytes_to_path(name)));
+            match loose.ok().and_then(|loose| parse_loose(&loose, format)) {
+                Some(Target::Direct(oid)) => Some(oid),
+                _ => packed.get(name).copied(),
+            }
+        };
+        let entries = self.log_entries(dir, b"HEAD")?;
+        let found = self.head_was(&entries, &value)?;
+        self.note_head(&dir.join("HEAD"), found.as_ref());
+        Ok(found)
+    }
+
+    /// Plans a loose ref: its own value in Git's words, the last one of its reflog, or none.
+    fn loose(&mut self, dir: &Path, prefix: &[u8], path: &Path, packed: &Packed) -> Result<()> {
+        let name = path.strip_prefix(dir).unwrap_or(path);
+        let name = name.as_os_str().as_bytes().to_vec();
+        let format = self.repository.object_format();
+        let kind = match self.repository.system().lstat(path) {
+            Ok(stat) => Some(stat.kind),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(Error::io("unable to read", path, error)),
+        };
+        let old = match kind.is_some_and(has_content) {
+            true => self.content(path)?,
+            false => None,
+        };
+        let before = old
+            .as_ref()
+            .and_then(|content| parse_loose(content, format));
+        let usable = match &before {
+            Some(Target::Direct(oid)) => self.may_hold(&name, *oid)?,
+            Some(Target::Symbolic(to)) => {
+                let is_name = to.as_name().is_well_formed();
+                is_name && (name != b"HEAD" || to.as_bytes().starts_with(b"refs/"))
+            }
+            None => false,
+        };
+        let is_symref = matches!(before, Some(Target::Symbolic(_)));
+        let (after, from_log) = match before.clone().filter(|_| usable) {
+            Some(value) => (Some(value), false),
+            None if name == b"HEAD" => {
+                let found = self.head(dir)?;
+                let is_found = found.is_some();
+                (found, is_found)
+            }
+            // Its reflog has the values of other refs.
+            None if is_symref => (None, false),
+            None => {
+                let logged = self.newest(&name, &self.logged(dir, &name)?)?;
+                (logged.map(Target::Direct), logged.is_some())
+            }
+        };
+        match &after {
+            Some(value) => {
+                let content = match value {
+                    Target::Direct(oid) => format!("{oid}\n").into_bytes(),
+                    Target::Symbolic(name) => [b"ref: ", name.as_bytes(), b"\n"].concat(),
+                };
+                // A link or a pipe goes when the file gets its name.
+                let is_other = kind != Some(FileKind::File);
+                if is_other || old.as_ref() != Some(&content) {
+                    let path = path.to_owned();
+                    let new = content;
+                    self.steps.push(Step::Replace { path, old, new });
+                }
+            }
+            None if name == b"HEAD" => return Ok(()),
+            None => {
+                let what = match is_symref {
+                    true => "the symref leads to no name of a ref: it is taken away",
+                    false => "the value is lost: no reflog has one that exists",
+                };
+                self.note(path, what);
+                self.steps.push(Step::Remove(path.to_owned()));
+            }
+        }
+        let shown = after.or_else(|| packed.get(&name).copied().map(Target::Direct));
+        let as_map = |value: Option<Target>| -> BTreeMap<Vec<u8>, Target> {
+            value
+                .map(|value| (name.clone(), value))
+                .into_iter()
+                .collect()
+        };
+        let names: Vec<Vec<u8>> = from_log.then(|| name.clone()).into_iter().collect();
+        self.compare(prefix, &as_map(before), &as_map(shown), &names);
+        Ok(())
+    }
+
+    /// Returns the refs on the good lines of packed-refs.
+    fn good_lines(&self, content: &[u8]) -> Packed {
+        let format = self.repository.object_format();
+        let lines = content.split_inclusive(|&byte| byte == b'\n');
+        let mut packed = Packed::new();
+        for line in lines.filter_map(|line| line.strip_suffix(b"\n")) {
+            let parsed = line
+                .split_at_checked(format.hex_len())
+                .and_then(|(hex, rest)| {
+                    let (space, name) = rest.split_first()?;
+                    let oid = ObjectId::from_hex(hex)?;
+                    let is_ref = is_space(*space) && is_well_formed(name, FormatOptions::FULL);
+                    is_ref.then_some((oid, name))
+                });
+            if let Some((oid, name)) = parsed {
+                packed.entry(name.to_vec()).or_insert(oid);
+            }
+        }
+        packed
+    }
+
+    /// Plans packed-refs: its good lines, sorted, with true peeled values; refs whose line is lost
+    /// get the last value of their reflog.
+    fn packed(&mut self, dir: &Path, path: &Path) -> Result<Packed> {
+        let old = self.content(path)?;
+        let before = self.good_lines(old.as_deref().unwrap_or_default());
+        let mut after = Packed::new();
+        let mut from_log = Vec::new();
+        for (name, oid) in &before {
+            let is_loose = self
+                .repository
+                .system()
+                .lstat(&dir.join(bytes_to_path(name)))
+                .is_ok();
+            if is_loose || self.may_hold(name, *oid)? {
+                after.insert(name.clone(), *oid);
+            } else if let Some(found) = self.newest(name, &self.logged(dir, name)?)? {
+                after.insert(name.clone(), found);
+                from_log.push(name.clone());
+            }
+        }
+        let mut names = Vec::new();
+        self.log_names(&dir.join("logs/refs"), &mut b"refs/".to_vec(), &mut names)?;
+        for name in names {
+            let is_loose = self
+                .repository
+                .system()
+                .lstat(&dir.join(bytes_to_path(&name)))
+                .is_ok();
+            if is_loose || after.contains_key(&name) {
+                continue;
+            }
+            let values = self.logged(dir, &name)?;
+            if values.last().is_none_or(ObjectId::is_null) {
+                continue;
+            }
+            if let Some(found) = self.newest(&name, &values)? {
+                after.insert(name.clone(), found);
+                from_log.push(name);
+            }
+        }
+        let mut new = [PACKED_HEADER, b"peeled fully-peeled sorted \n"].concat();
+        for (name, oid) in &after {
+            new.extend_from_slice(format!("{oid} ").as_bytes());
+            new.extend_from_slice(name);
+            new.push(b'\n');
+            if let Peeled::To(peeled) = self.objects().peel(*oid)? {
+                new.extend_from_slice(format!("^{peeled}\n").as_bytes());
+            }
+        }
+        let values = |packed: &Packed| {
+            let values = packed.iter();
+            values
+                .map(|(name, oid)| (name.clone(), Target::Direct(*oid)))
+                .collect()
+        };
+        self.compare(b"", &values(&before), &values(&after), &from_log);
+        self.replace(path, old, new);
+        Ok(after)
+    }
+
+    fn log_names(&self, dir: &Path, name: &mut Vec<u8>, names: &mut Vec<Vec<u8>>) -> Result<()> {
+        let entries = match self.repository.system().read_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries.map_err(|error| Error::io("unable to read", dir, error))?,
+        };
+        let parent = name.len();
+        for entry in entries {
+            name.truncate(parent);
+            name.extend_from_slice(&entry.name);
+            if entry.kind == FileKind::Directory {
+                name.push(b'/');
+                self.log_names(&dir.join(bytes_to_path(&entry.name)), name, names)?;
+            } else if is_well_formed(name, FormatOptions::FULL) {
+                names.push(name.clone());
+            }
+        }
+        name.truncate(parent);
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! Locks, unfinished files and tables that no list names: what a process left that died, and what one
+//! is at work on right now.
+//!
+//! Invariant: what may be a living process's is taken away only if the caller says that there is none.
+
+use std::path::Path;
+
+use refdb::internals::{
+    NameKind, is_barrier, is_left, is_table_name, is_unfinished, lock_path, name_kind,
+};
+use refdb::system::System;
+
+use super::{Options, Plan, Step};
+use crate::verify::{Damage, Repair};
+
+impl Plan<'_> {
+    /// Takes away what does not belong there, and notes what is left to a person.
+    pub(super) fn leftovers(&mut self, found: &[Damage], options: Options) {
+        for damage in found {
+            let file = &damage.file;
+            match damage.repair {
+                Repair::ByHand => {
+                    let advice = damage.advice.as_ref();
+                    let advice = advice.map_or(String::new(), |advice| format!("; {advice}"));
+                    self.note(file, &format!("{}{advice}", damage.what));
+                }
+                Repair::RemoveFile => {
+                    let is_lock = damage.what.starts_with("a lock");
+                    let is_table = damage.what.starts_with("a table");
+                    if is_lock || is_table {
+                        self.leftover(file, options);
+                    } else {
+                        self.steps.push(Step::Remove(file.clone()));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes a file away that may be that of a writer, if there is none.
+    pub(super) fn leftover(&mut self, file: &Path, options: Options) {
+        let step = match options.remove_locks {
+            true => Some(Step::Remove(file.to_owned())),
+            false => of_the_dead(self.repository.system().as_ref(), file),
+        };
+        match step {
+            // A lock, and what was written under it, go together.
+            Some(step) if self.steps.contains(&step) => {}
+            Some(step) => self.steps.push(step),
+            None => {
+                let what = "left, since a process may be at work: see --remove-locks";
+                self.note(file, what);
+            }
+        }
+    }
+}
+
+/// Returns how to take away a leftover that is certainly nobody's.
+fn of_the_dead(system: &dyn System, file: &Path) -> Option<Step> {
+    let name = file.file_name()?.to_str()?;
+    if is_table_name(name) || is_unfinished(name) {
+        // Whoever writes a table holds the lock of the list, or claims tables: that is looked at
+        // again when the table goes.
+        let lock = lock_path(&file.with_file_name("tables.list"));
+        return is_left_or_missing(system, &lock).then(|| Step::DropTable(file.to_owned()));
+    }
+    let is_value = name_kind(name.as_bytes()) == NameKind::Value;
+    let value_of = is_value.then(|| file.with_extension(""));
+    let lock = value_of.as_deref().unwrap_or(file);
+    if is_barrier(system, file) {
+        return is_left_or_missing(system, &lock_path(file))
+            .then(|| Step::TakeOver(file.to_owned()));
+    }
+    if is_left(system, lock) {
+        return Some(Step::TakeOver(lock.to_owned()));
+    }
+    let is_alone = value_of.is_some() && is_missing(system, lock);
+    is_alone.then(|| Step::Clear(file.to_owned()))
+}
+
+fn is_left_or_missing(system: &dyn System, lock: &Path) -> bool {
+    is_missing(system, lock) || is_left(system, lock)
+}
+
+fn is_missing(system: &dyn System, path: &Path) -> bool {
+    let error = system.lstat(path).err();
+    error.is_some_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}

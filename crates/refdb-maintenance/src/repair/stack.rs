@@ -1,0 +1,512 @@
+//! Repair of a stack: its tables, its list, and the refs whose values are lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bstr::ByteSlice;
+use refdb::internals::{HEAD_OF_TABLES, is_table_name, is_unfinished, may_be_listed};
+use refdb::name::{FormatOptions, is_root_ref, is_well_formed};
+use refdb::objects::Peeled;
+use refdb::{Error, ObjectFormat, ObjectId, RefName, Result, Target};
+use reftable::{
+    HashId, LogRecord, LogValue, MergedLogs, MergedRefs, RefRecord, RefValue, Table, WriteOptions,
+    Writer,
+};
+
+use super::head::Entry;
+use super::{Options, Plan, Step};
+use crate::verify::{Damage, Repair, condition, indices_of_name};
+
+/// A table of the repaired stack.
+struct Member {
+    name: String,
+    table: Arc<Table>,
+    /// The bytes, if it has to be written.
+    new: Option<Vec<u8>>,
+}
+
+/// What becomes of a stack.
+#[derive(Default)]
+struct Stack {
+    members: Vec<Member>,
+    /// The files of tables that do not stay.
+    gone: Vec<PathBuf>,
+    /// Whether blocks with refs or log entries are lost.
+    is_incomplete: bool,
+}
+
+/// The newest log entries of a ref: update index and value, oldest first.
+type Logged = BTreeMap<Vec<u8>, Vec<(u64, ObjectId)>>;
+
+impl Plan<'_> {
+    /// Plans the repair of the stack in `dir`, if the check found something there.
+    pub(super) fn stack_of(
+        &mut self,
+        dir: &Path,
+        prefix: &[u8],
+        found: &[Damage],
+        options: Options,
+    ) -> Result<()> {
+        let dir = dir.join("reftable");
+        let mut here = found.iter().filter(|damage| {
+            let is_for_others = matches!(damage.repair, Repair::ByHand | Repair::RemoveFile);
+            damage.file.starts_with(&dir) && !is_for_others
+        });
+        if here.next().is_none() {
+            return Ok(());
+        }
+        let list_path = dir.join("tables.list");
+        let old_list = match self.repository.system().read(&list_path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            list => Some(list.map_err(|error| Error::io("unable to read", &list_path, error))?),
+        };
+        let names = self.members(&dir, old_list.as_deref(), found)?;
+        if old_list
+            .as_ref()
+            .is_none_or(|list| condition(list).is_some())
+        {
+            self.folder_without_list(&dir, &names, options)?;
+        }
+        // What looked like a leftover beside a damaged list may belong to the stack.
+        let kept: BTreeSet<PathBuf> = names.iter().map(|name| dir.join(name)).collect();
+        self.steps
+            .retain(|step| !matches!(step, Step::Remove(path) | Step::DropTable(path) if kept.contains(path)));
+        let hash = self.hash();
+        let mut stack = Stack::default();
+        for name in &names {
+            self.member(&dir, name, hash, &mut stack)?;
+        }
+        let tables: Vec<_> = stack
+            .members
+            .iter()
+            .map(|it| Arc::clone(&it.table))
+            .collect();
+        let before = self.readable(&dir, old_list.as_deref());
+        let (mut fixes, mut from_log) = self.fixes(&tables, stack.is_incomplete)?;
+        let head = b"HEAD".as_slice();
+        if !values(&tables).contains_key(head) || fixes.get(head) == Some(&None) {
+            let found = self.head_of(&tables, prefix.is_empty())?;
+            self.note_head(&list_path, found.as_ref());
+            match &found {
+                Some(_) => from_log.push(head.to_vec()),
+                None => drop(fixes.remove(head)),
+            }
+            fixes.extend(found.map(|found| (head.to_vec(), Some(found))));
+        }
+        let logs = bad_logs(&tables);
+        if !(fixes.is_empty() && logs.is_empty()) {
+            let index = tables.last().map_or(0, |table| table.max_update_index()) + 1;
+            let bytes = self.table_of(&fixes, &logs, index, hash)?;
+            self.add(&mut stack, index, index, bytes)?;
+        }
+        let tables: Vec<_> = stack
+            .members
+            .iter()
+            .map(|it| Arc::clone(&it.table))
+            .collect();
+        let after = values(&tables);
+        self.compare(prefix, &before, &after, &from_log);
+        let new = stack.members.iter().filter_map(|member| {
+            let bytes = member.new.clone()?;
+            Some(Step::Create(dir.join(&member.name), bytes))
+        });
+        self.steps.extend(new);
+        let lines: Vec<&str> = stack
+            .members
+            .iter()
+            .map(|member| member.name.as_str())
+            .collect();
+        let new_list = (lines.join("\n") + "\n").into_bytes();
+        if old_list.as_ref() != Some(&new_list) {
+            self.steps.push(Step::Replace {
+                path: list_path,
+                old: old_list,
+                new: new_list,
+            });
+        }
+        self.steps.extend(stack.gone.into_iter().map(Step::Remove));
+        Ok(())
+    }
+
+    /// Plans the file `HEAD` beside a stack, by which Git knows a repository.
+    pub(super) fn head_stub(&mut self, dir: &Path, found: &[Damage]) -> Result<()> {
+        let path = dir.join("HEAD");
+        let is_bad = found
+            .iter()
+            .any(|damage| damage.file == path && damage.repair == Repair::RewriteRef);
+        if !is_bad {
+            return Ok(());
+        }
+        let old = match self.repository.system().read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            old => Some(old.map_err(|error| Error::io("unable to read", &path, error))?),
+        };
+        let new = HEAD_OF_TABLES.to_vec();
+        self.steps.push(Step::Replace { path, old, new });
+        Ok(())
+    }
+
+    /// Returns what `HEAD` was, by what the tables still say; `main` says whether they are those
+    /// with the branches.
+    fn head_of(&mut self, tables: &[Arc<Table>], main: bool) -> Result<Option<Target>> {
+        let mut entries = Vec::new();
+        let mut logs = MergedLogs::new(tables.to_vec()).live_only();
+        while let Ok(true) = logs.advance() {
+            let record = logs.record();
+            if let LogValue::Update(update) = record.value
+                && record.name == b"HEAD"
+                && let Some(new) = ObjectId::from_bytes(update.new)
+            {
+                let message = update.message.trim_end().into();
+                entries.push(Entry { new, message });
+            }
+        }
+        entries.reverse();
+        let values = values(tables);
+        let value = |name: &[u8]| match values.get(name) {
+            Some(Target::Direct(oid)) => Some(*oid),
+            Some(Target::Symbolic(_)) => None,
+            // The branches of a worktree are in another stack.
+            None => entries.last().map(|entry| entry.new).filter(|_| !main),
+        };
+        self.head_was(&entries, &value)
+    }
+
+    fn hash(&self) -> HashId {
+        match self.repository.object_format() {
+            ObjectFormat::Sha1 => HashId::Sha1,
+            ObjectFormat::Sha256 => HashId::Sha256,
+        }
+    }
+
+    /// Returns the tables that belong into the stack: those of the list, or, where the list is
+    /// damaged, those in the folder that no other covers.
+    fn members(&self, dir: &Path, list: Option<&[u8]>, found: &[Damage]) -> Result<Vec<String>> {
+        let bad_list = found
+            .iter()
+            .any(|damage| damage.repair == Repair::RebuildList && damage.file.starts_with(dir));
+        let text = list.unwrap_or_default().to_str_lossy();
+        if !bad_list {
+            let names = text.lines().filter(|name| may_be_listed(name));
+            return Ok(names.map(str::to_owned).collect());
+        }
+        let entries = self.repository.system().read_dir(dir);
+        let entries = entries.map_err(|error| Error::io("unable to read", dir, error))?;
+        let names = entries
+            .into_iter()
+            .filter_map(|entry| String::from_utf8(entry.name).ok());
+        let mut ranges: Vec<((u64, u64), String)> = names
+            .filter(|name| is_table_name(name))
+            .filter_map(|name| Some((indices_of_name(&name)?, name)))
+            .collect();
+        // The widest first among those that begin alike, so that it covers the others; of two
+        // that cover the same, the one that was listed.
+        ranges.sort_by_key(|((min, max), name)| {
+            let is_listed = text.lines().any(|line| line == name);
+            (*min, u64::MAX - max, !is_listed)
+        });
+        let mut members: Vec<((u64, u64), String)> = Vec::new();
+        for ((min, max), name) in ranges {
+            if members.last().is_none_or(|((_, last), _)| *last < min) {
+                members.push(((min, max), name));
+            }
+        }
+        Ok(members.into_iter().map(|(_, name)| name).collect())
+    }
+
+    /// Takes away what lies beside the tables of a stack that lost its list: what belongs there was
+    /// not to be told before it was known which tables do.
+    fn folder_without_list(
+        &mut self,
+        dir: &Path,
+        members: &[String],
+        options: Options,
+    ) -> Result<()> {
+        let entries = self.repository.system().read_dir(dir);
+        let entries = entries.map_err(|error| Error::io("unable to read", dir, error))?;
+        for entry in entries {
+            let Ok(name) = std::str::from_utf8(&entry.name) else {
+                continue;
+            };
+            let is_leftover = is_table_name(name) || is_unfinished(name) || name.ends_with(".lock");
+            if is_leftover && !members.iter().any(|member| member == name) {
+                self.leftover(&dir.join(name), options);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a table into the stack: as it is, or as what its whole blocks say.
+    fn member(&mut self, dir: &Path, name: &str, hash: HashId, stack: &mut Stack) -> Result<()> {
+        let path = dir.join(name);
+        let content = match self.repository.system().read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.note(&path, "the table is gone, and with it what only it said");
+                stack.is_incomplete = true;
+                return Ok(());
+            }
+            content => content.map_err(|error| Error::io("unable to read", &path, error))?,
+        };
+        let named = indices_of_name(name);
+        let opened = Table::open(content.clone()).ok();
+        let of_other = opened.as_ref().is_some_and(|table| table.hash() != hash);
+        if of_other {
+            self.note(
+                &path,
+                "a table of another object format: it is taken out of the stack",
+            );
+            stack.gone.push(path);
+            return Ok(());
+        }
+        if let Some(table) = opened {
+            let stated = (table.min_update_index(), table.max_update_index());
+            let is_named = named.is_none_or(|named| named == stated);
+            if is_named && reftable::check(&table).is_empty() {
+                stack.members.push(Member {
+                    name: name.to_owned(),
+                    table: Arc::new(table.labelled(name)),
+                    new: None,
+                });
+                return Ok(());
+            }
+        }
+        self.rebuild(path, content, named, stack)
+    }
+
+    fn rebuild(
+        &mut self,
+        path: PathBuf,
+        content: Vec<u8>,
+        named: Option<(u64, u64)>,
+        stack: &mut Stack,
+    ) -> Result<()> {
+        let hash = self.hash();
+        let (min, max) = named.unwrap_or((1, u64::MAX - 1));
+        let mut salvaged = reftable::salvage(content.clone(), hash, min..=max);
+        let (first, last) = (salvaged.min_update_index, salvaged.max_update_index);
+        // Name and header say two things: the header counts unless it makes no sense.
+        let before = stack
+            .members
+            .last()
+            .map_or(0, |it| it.table.max_update_index());
+        if first > last || first <= before || salvaged.is_empty() {
+            salvaged = reftable::salvage_as(content, hash, min..=max);
+        }
+        if !salvaged.lost.is_empty() {
+            let count = salvaged.lost.len();
+            let what = format!("{count} places could not be read; the blocks around them could");
+            self.note(&path, &what);
+            stack.is_incomplete = true;
+        }
+        stack.gone.push(path.clone());
+        if salvaged.is_empty() {
+            self.note(&path, "no block could be read");
+            stack.is_incomplete = true;
+            return Ok(());
+        }
+        let (min, max) = (salvaged.min_update_index, salvaged.max_update_index);
+        let bytes = salvaged
+            .rebuild(hash, |_| true)
+            .map_err(|error| Error::corrupt(&path, error))?;
+        self.add(stack, min, max, bytes)
+    }
+
+    /// Puts a new table on top of the stack.
+    fn add(&self, stack: &mut Stack, min: u64, max: u64, bytes: Vec<u8>) -> Result<()> {
+        let random = self.repository.system().random() >> 32;
+        let name = format!("0x{min:012x}-0x{max:012x}-{random:08x}.ref");
+        let table = Table::open(bytes.clone()).map_err(|error| {
+            Error::corrupt(Path::new(&name), format_args!("the new table: {error}"))
+        })?;
+        stack.members.push(Member {
+            table: Arc::new(table.labelled(&name)),
+            name,
+            new: Some(bytes),
+        });
+        Ok(())
+    }
+
+    /// Returns the refs that can be read before the repair: all of them, or none.
+    fn readable(&self, dir: &Path, list: Option<&[u8]>) -> BTreeMap<Vec<u8>, Target> {
+        let text = list.unwrap_or_default().to_str_lossy();
+        let tables: Option<Vec<_>> = text
+            .lines()
+            .map(|name| {
+                let name = may_be_listed(name).then_some(name)?;
+                let content = self.repository.system().read(&dir.join(name)).ok()?;
+                Table::open(content).ok().map(Arc::new)
+            })
+            .collect();
+        values(&tables.unwrap_or_default())
+    }
+
+    /// Returns the values that lost or impossible refs get: `None` takes the ref away.
+    #[expect(clippy::type_complexity, reason = "two lists that belong together")]
+    fn fixes(
+        &self,
+        tables: &[Arc<Table>],
+        is_incomplete: bool,
+    ) -> Result<(BTreeMap<Vec<u8>, Option<Target>>, Vec<Vec<u8>>)> {
+        let logged = logged(tables);
+        let mut fixes = BTreeMap::new();
+        let mut from_log = Vec::new();
+        let mut present = BTreeSet::new();
+        let mut refs = MergedRefs::new(tables.to_vec()).live_only();
+        while let Ok(true) = refs.advance() {
+            let record = refs.record();
+            let name = record.name.to_vec();
+            present.insert(name.clone());
+            let log = logged.get(&name).map(Vec::as_slice).unwrap_or_default();
+            let newer = log.iter().filter(|entry| entry.0 > record.update_index);
+            let newer: Vec<ObjectId> = newer.map(|entry| entry.1).collect();
+            let is_bad_name = !is_root_ref(&name) && !is_well_formed(&name, FormatOptions::FULL);
+            let value = match record.value {
+                _ if is_bad_name => {
+                    fixes.insert(name, None);
+                    continue;
+                }
+                RefValue::Direct(id) => (ObjectId::from_bytes(id), None),
+                RefValue::Peeled { oid, peeled } => {
+                    (ObjectId::from_bytes(oid), ObjectId::from_bytes(peeled))
+                }
+                RefValue::Symref(target) => {
+                    if !is_well_formed(target, FormatOptions::ONE_LEVEL) {
+                        fixes.insert(name, None);
+                    }
+                    continue;
+                }
+                RefValue::Deletion => continue,
+            };
+            let (Some(oid), peeled) = value else {
+                continue;
+            };
+            if !self.may_hold(&name, oid)? {
+                let ids: Vec<ObjectId> = log.iter().map(|entry| entry.1).collect();
+                let found = self.newest(&name, &ids)?;
+                from_log.extend(found.map(|_| name.clone()));
+                fixes.insert(name, found.map(Target::Direct));
+            } else if is_incomplete && !newer.is_empty() {
+                if let Some(found) = self.newest(&name, &newer)? {
+                    from_log.push(name.clone());
+                    fixes.insert(name, Some(Target::Direct(found)));
+                }
+            } else if let Some(peeled) = peeled
+                && self.objects().peel(oid)? != Peeled::To(peeled)
+            {
+                fixes.insert(name, Some(Target::Direct(oid)));
+            }
+        }
+        if is_incomplete {
+            for (name, log) in &logged {
+                let ids: Vec<ObjectId> = log.iter().map(|entry| entry.1).collect();
+                let is_gone = ids.last().is_none_or(ObjectId::is_null);
+                let is_name =
+                    name.starts_with(b"refs/") && is_well_formed(name, FormatOptions::FULL);
+                if present.contains(name) || is_gone || !is_name {
+                    continue;
+                }
+                if let Some(found) = self.newest(name, &ids)? {
+                    from_log.push(name.clone());
+                    fixes.insert(name.clone(), Some(Target::Direct(found)));
+                }
+            }
+        }
+        Ok((fixes, from_log))
+    }
+
+    fn table_of(
+        &self,
+        fixes: &BTreeMap<Vec<u8>, Option<Target>>,
+        logs: &[(Vec<u8>, u64)],
+        index: u64,
+        hash: HashId,
+    ) -> Result<Vec<u8>> {
+        let mut options = WriteOptions::new(hash);
+        options.block_size = self.repository.store().options().reftable.block_size;
+        (options.min_update_index, options.max_update_index) = (index, index);
+        let failed = |error| Error::corrupt(Path::new("the new table"), error);
+        let mut writer = Writer::new(Vec::new(), options).map_err(failed)?;
+        for (name, fix) in fixes {
+            let peeled = match fix {
+                Some(Target::Direct(oid)) => match self.objects().peel(*oid)? {
+                    Peeled::To(peeled) => Some(peeled),
+                    _ => None,
+                },
+                _ => None,
+            };
+            let value = match (fix, &peeled) {
+                (None, _) => RefValue::Deletion,
+                (Some(Target::Symbolic(to)), _) => RefValue::Symref(to.as_bytes()),
+                (Some(Target::Direct(oid)), None) => RefValue::Direct(oid.as_bytes()),
+                (Some(Target::Direct(oid)), Some(peeled)) => RefValue::Peeled {
+                    oid: oid.as_bytes(),
+                    peeled: peeled.as_bytes(),
+                },
+            };
+            let record = RefRecord {
+                name,
+                update_index: index,
+                value,
+            };
+            writer.add_ref(record).map_err(failed)?;
+        }
+        for (name, update_index) in logs {
+            let record = LogRecord {
+                name,
+                update_index: *update_index,
+                value: LogValue::Deletion,
+            };
+            writer.add_log(record).map_err(failed)?;
+        }
+        Ok(writer.finish().map_err(failed)?.sink)
+    }
+}
+
+/// Returns what these tables say together, as far as it can be read.
+fn values(tables: &[Arc<Table>]) -> BTreeMap<Vec<u8>, Target> {
+    let mut values = BTreeMap::new();
+    let mut refs = MergedRefs::new(tables.to_vec()).live_only();
+    while let Ok(true) = refs.advance() {
+        let record = refs.record();
+        let target = match record.value {
+            RefValue::Direct(id) | RefValue::Peeled { oid: id, .. } => {
+                ObjectId::from_bytes(id).map(Target::Direct)
+            }
+            RefValue::Symref(name) => Some(Target::Symbolic(RefName::from_disk(name).to_owned())),
+            RefValue::Deletion => None,
+        };
+        values.extend(target.map(|target| (record.name.to_vec(), target)));
+    }
+    values
+}
+
+/// Returns the entries of reflogs whose names no ref can have.
+fn bad_logs(tables: &[Arc<Table>]) -> Vec<(Vec<u8>, u64)> {
+    let mut bad = Vec::new();
+    let mut logs = MergedLogs::new(tables.to_vec()).live_only();
+    while let Ok(true) = logs.advance() {
+        let record = logs.record();
+        if !is_well_formed(record.name, FormatOptions::ONE_LEVEL) {
+            bad.push((record.name.to_vec(), record.update_index));
+        }
+    }
+    bad
+}
+
+/// Returns what the reflogs say, oldest entry first.
+fn logged(tables: &[Arc<Table>]) -> Logged {
+    let mut logged = Logged::new();
+    let mut logs = MergedLogs::new(tables.to_vec()).live_only();
+    while let Ok(true) = logs.advance() {
+        let record = logs.record();
+        if let LogValue::Update(update) = record.value
+            && let Some(new) = ObjectId::from_bytes(update.new)
+        {
+            let entries = logged.entry(record.name.to_vec()).or_default();
+            entries.insert(0, (record.update_index, new));
+        }
+    }
+    logged
+}

@@ -1,0 +1,149 @@
+//! Checking what is stored: Git's own checks, and a deep one of every byte.
+//!
+//! 1. Nothing here changes anything, and nothing here takes a lock.
+//! 2. A check goes on behind what it finds: one damaged file does not hide the next.
+//! 3. [`as_git`] says what `git refs verify` says, in its words and order.
+//!
+//! ```no_run
+//! use refdb_maintenance::verify::{Event, Severities, as_git};
+//!
+//! let repository = refdb_git::Repository::discover(".".as_ref())?;
+//! let severities = Severities::from_config(&repository, false)?;
+//! let clean = as_git(&repository, &severities, &mut |event| {
+//!     if let Event::Found(finding) = event {
+//!         println!("{}: {}", finding.path, finding.text);
+//!     }
+//! })?;
+//! println!("{}", if clean { "clean" } else { "damaged" });
+//! # Ok::<(), refdb::Error>(())
+//! ```
+
+mod deep;
+mod loose;
+mod packed;
+mod severity;
+mod tables;
+
+use std::path::Path;
+
+use bstr::{BStr, BString};
+pub use deep::{Counts, Damage, Repair, deep};
+pub(crate) use deep::{condition, indices_of_name};
+use refdb::system::FileKind;
+use refdb::{Error, RefFormat, Result};
+use refdb_git::Repository;
+use refdb_git::repository::Worktree;
+pub use severity::{MessageId, Severities, Severity};
+
+/// Something that one of Git's checks says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The ref, or the place in packed-refs, or the table.
+    pub path: BString,
+    /// Which check it was.
+    pub id: MessageId,
+    /// Whether it counts as damage.
+    pub severity: Severity,
+    /// What is wrong.
+    pub text: BString,
+}
+
+/// What happens while Git's checks run.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// The refs of a worktree are begun, those of the main one first.
+    Begin,
+    /// A ref is looked at.
+    Ref(&'a BStr),
+    /// packed-refs is looked at.
+    PackedRefs(&'a Path),
+    /// A table is looked at.
+    Table(&'a str),
+    /// A check found something.
+    Found(&'a Finding),
+}
+
+/// Takes what the checks say, and remembers whether any of it was an error.
+struct Report<'a> {
+    severities: &'a Severities,
+    on: &'a mut dyn FnMut(Event<'_>),
+    clean: bool,
+}
+
+impl Report<'_> {
+    /// Reports a finding; returns whether it counts as an error.
+    fn find(&mut self, path: &[u8], id: MessageId, text: impl Into<Vec<u8>>) -> bool {
+        let Some(severity) = self.severities.of(id) else {
+            return false;
+        };
+        let finding = Finding {
+            path: path.into(),
+            id,
+            severity,
+            text: BString::from(text.into()),
+        };
+        (self.on)(Event::Found(&finding));
+        let is_error = severity == Severity::Error;
+        self.clean &= !is_error;
+        is_error
+    }
+}
+
+/// Runs Git's checks on the refs of every worktree; returns whether none found an error.
+///
+/// Objects, reflogs, and the content of tables as far as the refs do not need it, are not looked
+/// at: that is Git's choice.
+///
+/// # Errors
+/// `Io` where a file cannot be read, `Corrupt` where a stack cannot.
+pub fn as_git(
+    repository: &Repository,
+    severities: &Severities,
+    on: &mut dyn FnMut(Event<'_>),
+) -> Result<bool> {
+    let mut report = Report {
+        severities,
+        on,
+        clean: true,
+    };
+    for worktree in worktrees(repository)? {
+        (report.on)(Event::Begin);
+        match repository.ref_format() {
+            RefFormat::Files => loose::check(repository, &worktree, &mut report)?,
+            RefFormat::Reftable => tables::check(repository, &worktree, &mut report)?,
+        }
+    }
+    Ok(report.clean)
+}
+
+/// Returns the worktrees in the order in which Git takes them: the linked ones as the directory
+/// lists them.
+fn worktrees(repository: &Repository) -> Result<Vec<Worktree>> {
+    let mut worktrees = repository.worktrees()?;
+    let dir = repository.common_dir().join("worktrees");
+    let listed = match repository.system().read_dir(&dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(Error::io("unable to read directory", &dir, error)),
+    };
+    worktrees.sort_by_key(|worktree| {
+        let id = worktree.id.as_ref()?;
+        listed
+            .iter()
+            .position(|entry| entry.kind == FileKind::Directory && entry.name == *id)
+    });
+    Ok(worktrees)
+}
+
+/// Returns what stands before the names of a worktree's own refs.
+fn name_prefix(worktree: &Worktree) -> Vec<u8> {
+    match &worktree.id {
+        None => Vec::new(),
+        Some(id) => [b"worktrees/", id.as_slice(), b"/"].concat(),
+    }
+}
+
+/// Returns the part of `text` that a C program sees: that before the first NUL.
+fn c_string(text: &[u8]) -> &[u8] {
+    text.split(|&byte| byte == 0).next().unwrap_or_default()
+}

@@ -1,0 +1,269 @@
+//! The deep check: every byte that a ref or a reflog depends on.
+//!
+//! 1. What is found names the file and, where there is one, the offset, and says what a repair would
+//!    do about it.
+//! 2. A repository that works is clean: there is no finding about what is merely unusual.
+//! 3. Writers may go on meanwhile. What a writer leaves for a moment, such as a lock, is a warning.
+//!
+//! ```no_run
+//! use refdb_maintenance::verify::{Severity, deep};
+//!
+//! let repository = refdb_git::Repository::discover(".".as_ref())?;
+//! let mut damaged = false;
+//! let counts = deep(&repository, &mut |found| {
+//!     damaged |= found.severity == Severity::Error;
+//!     println!("{}: {}", found.file.display(), found.what);
+//! })?;
+//! println!("{} refs, {}", counts.refs, if damaged { "damaged" } else { "whole" });
+//! # Ok::<(), refdb::Error>(())
+//! ```
+
+mod head;
+mod logs;
+mod loose;
+mod packed;
+mod stack;
+mod values;
+
+use std::path::{Path, PathBuf};
+
+use bstr::BString;
+use refdb::internals::{Home, finish_left};
+use refdb::system::System;
+use refdb::{Error, RefFormat, Result};
+use refdb_git::Repository;
+use refdb_git::repository::Worktree;
+
+use super::Severity;
+pub(crate) use stack::indices_of_name;
+
+/// Something that the deep check found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Whether something is lost or wrong, or only not as it should be.
+    pub severity: Severity,
+    /// The file.
+    pub file: PathBuf,
+    /// Where in the file, in bytes; `None` where the file as a whole is meant.
+    pub offset: Option<u64>,
+    /// The ref that is concerned, if it is one.
+    pub name: Option<BString>,
+    /// What is wrong, and what it means.
+    pub what: String,
+    /// What a repair does about it.
+    pub repair: Repair,
+    /// What a person can do about it, where a repair does nothing.
+    pub advice: Option<String>,
+}
+
+/// What a repair does about a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Repair {
+    /// Writes the table again from its whole blocks.
+    RebuildTable,
+    /// Writes the list of tables again from the tables.
+    RebuildList,
+    /// Writes packed-refs again from its good lines.
+    RewritePackedRefs,
+    /// Writes the ref again, or takes it away if its value is lost.
+    RewriteRef,
+    /// Takes the ref's last value that its reflog knows and that exists.
+    FromReflog,
+    /// Writes the reflog again from its good lines.
+    RewriteLog,
+    /// Takes the file away.
+    RemoveFile,
+    /// Nothing: a person has to decide.
+    ByHand,
+}
+
+impl Repair {
+    /// Returns the name that stands in machine-readable output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Repair::RebuildTable => "rebuild-table",
+            Repair::RebuildList => "rebuild-list",
+            Repair::RewritePackedRefs => "rewrite-packed-refs",
+            Repair::RewriteRef => "rewrite-ref",
+            Repair::FromReflog => "from-reflog",
+            Repair::RewriteLog => "rewrite-log",
+            Repair::RemoveFile => "remove-file",
+            Repair::ByHand => "by-hand",
+        }
+    }
+
+    /// Returns what a repair does, in words.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Repair::RebuildTable => "writes the table again from its whole blocks",
+            Repair::RebuildList => "writes the list again from the tables",
+            Repair::RewritePackedRefs => "writes packed-refs again from its good lines",
+            Repair::RewriteRef => "writes the ref again, or takes it away if its value is lost",
+            Repair::FromReflog => "takes the last value from the reflog that exists",
+            Repair::RewriteLog => "writes the reflog again from its good lines",
+            Repair::RemoveFile => "takes the file away",
+            Repair::ByHand => "leaves it: somebody has to decide",
+        }
+    }
+}
+
+/// How much the deep check has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Refs, symrefs and root refs among them.
+    pub refs: u64,
+    /// Entries of reflogs.
+    pub log_entries: u64,
+    /// Tables.
+    pub tables: u64,
+}
+
+/// A ref that was read, for the checks that need all of them.
+struct Seen {
+    /// The name within its directory.
+    name: Vec<u8>,
+    value: Value,
+    /// Which of the directories it is in.
+    dir: usize,
+    source: Source,
+}
+
+/// What a ref holds.
+enum Value {
+    Oid {
+        oid: refdb::ObjectId,
+        peeled: Option<refdb::ObjectId>,
+    },
+    Symref(Vec<u8>),
+}
+
+/// Where a ref was read.
+#[derive(Clone, Copy)]
+enum Source {
+    Loose,
+    /// A line of packed-refs, by its offset.
+    Packed(u64),
+    Table,
+}
+
+/// The check of one repository.
+struct Deep<'a> {
+    repository: &'a Repository,
+    system: &'a dyn System,
+    on: &'a mut dyn FnMut(&Damage),
+    counts: Counts,
+    /// The directories of refs: the common one, then those of the linked worktrees.
+    dirs: Vec<PathBuf>,
+    /// How many directories of loose refs links led to.
+    linked: usize,
+    seen: Vec<Seen>,
+}
+
+/// Checks everything that is stored about refs, in every worktree.
+///
+/// # Errors
+/// `Io` where the system refuses to read, or the object database cannot be read.
+pub fn deep(repository: &Repository, on: &mut dyn FnMut(&Damage)) -> Result<Counts> {
+    let worktrees: Vec<Worktree> = repository.worktrees()?;
+    let mut check = Deep {
+        repository,
+        system: repository.system().as_ref(),
+        on,
+        counts: Counts::default(),
+        dirs: Vec::new(),
+        linked: 0,
+        seen: Vec::new(),
+    };
+    for worktree in &worktrees {
+        let layout = repository.worktree_layout(worktree)?;
+        check.dirs.push(layout.worktree_dir().to_owned());
+    }
+    check.journal();
+    for index in 0..check.dirs.len() {
+        check.head(&check.dir(index))?;
+        match repository.ref_format() {
+            RefFormat::Files => check.files(index)?,
+            RefFormat::Reftable => check.stack(index)?,
+        }
+    }
+    check.values()?;
+    Ok(check.counts)
+}
+
+impl Deep<'_> {
+    fn dir(&self, index: usize) -> PathBuf {
+        self.dirs.get(index).cloned().unwrap_or_default()
+    }
+
+    fn files(&mut self, index: usize) -> Result<()> {
+        let dir = self.dir(index);
+        self.loose_refs(index, &dir)?;
+        if index == 0 {
+            self.packed_refs(&dir)?;
+        }
+        self.logs(&dir)
+    }
+
+    /// Reports what has the place of the journal and is none, or cannot be finished.
+    fn journal(&mut self) {
+        let options = self.repository.store().options();
+        let dir = self.repository.common_dir();
+        let home = Home::new(self.repository.system(), dir, options);
+        if let Err(error) = finish_left(&home, false) {
+            let path = dir.join("refdb.journal");
+            self.error(&path, None, error.to_string(), Repair::ByHand);
+        }
+    }
+
+    /// Reports damage: what is lost or wrong.
+    fn error(&mut self, file: &Path, offset: Option<u64>, what: impl Into<String>, repair: Repair) {
+        self.report(Severity::Error, file, offset, what, repair);
+    }
+
+    /// Reports what is not as it should be, and harms nobody yet.
+    fn warning(&mut self, file: &Path, what: impl Into<String>, repair: Repair) {
+        self.report(Severity::Warning, file, None, what, repair);
+    }
+
+    fn report(
+        &mut self,
+        severity: Severity,
+        file: &Path,
+        offset: Option<u64>,
+        what: impl Into<String>,
+        repair: Repair,
+    ) {
+        (self.on)(&Damage {
+            severity,
+            file: file.to_owned(),
+            offset,
+            name: None,
+            what: what.into(),
+            repair,
+            advice: None,
+        });
+    }
+}
+
+/// Returns whether something went after it was listed: itself, or a directory above it, which may be a
+/// file by now.
+fn is_gone(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory)
+}
+
+/// Turns a failure of the system into an error that names the file.
+fn unreadable(path: &Path) -> impl Fn(std::io::Error) -> Error + '_ {
+    move |error| Error::io("unable to read", path, error)
+}
+
+/// Says of a file that is not what it should be how it came to be so, as far as that shows.
+pub(crate) fn condition(content: &[u8]) -> Option<&'static str> {
+    if content.is_empty() {
+        return Some("the file is empty, as after a power failure");
+    }
+    let zeros = content.iter().all(|byte| *byte == 0);
+    zeros.then_some("the file holds nothing but zeros, as after a power failure")
+}

@@ -1,0 +1,47 @@
+//! `HEAD` of a worktree: without one that looks like it, Git takes the directory for no repository.
+
+use std::io;
+use std::path::Path;
+
+use bstr::ByteSlice;
+use refdb::internals::{parse_loose, read_loose_link};
+use refdb::{RefFormat, Result, Target};
+
+use super::{Deep, Repair, unreadable};
+
+impl Deep<'_> {
+    /// Reports a `HEAD` that is missing, or leads out of `refs/`. What else may be wrong with it is
+    /// told as of any other ref.
+    pub(super) fn head(&mut self, dir: &Path) -> Result<()> {
+        let path = dir.join("HEAD");
+        let content = match self.system.read(&path) {
+            Ok(content) => content,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if self.system.lstat(&path).is_err() {
+                    let what = "HEAD is missing: Git takes the directory for no repository";
+                    self.error(&path, None, what, Repair::RewriteRef);
+                }
+                return Ok(());
+            }
+            Err(error) => return Err(unreadable(&path)(error)),
+        };
+        if matches!(read_loose_link(self.system, &path), Ok(Some(_))) {
+            return Ok(());
+        }
+        let what = match parse_loose(&content, self.repository.object_format()) {
+            Some(Target::Symbolic(name)) if !name.as_bytes().starts_with(b"refs/") => {
+                format!(
+                    "HEAD leads to '{}': Git takes the directory for no repository",
+                    name.as_bytes().as_bstr()
+                )
+            }
+            // In a stack it is another HEAD that counts, and this one only has to look like it.
+            None if self.repository.ref_format() == RefFormat::Reftable => {
+                "no HEAD: Git takes the directory for no repository".to_owned()
+            }
+            _ => return Ok(()),
+        };
+        self.error(&path, Some(0), what, Repair::RewriteRef);
+        Ok(())
+    }
+}

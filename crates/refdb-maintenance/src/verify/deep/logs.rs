@@ -1,0 +1,86 @@
+//! Reflogs of the `files` format, line by line.
+
+use std::path::Path;
+
+use refdb::Result;
+use refdb::internals::{bytes_to_path, parse_log_line};
+use refdb::name::{FormatOptions, is_well_formed};
+use refdb::system::FileKind;
+
+use super::{Deep, Repair, is_gone, unreadable};
+
+impl Deep<'_> {
+    /// Checks every reflog of a directory.
+    pub(super) fn logs(&mut self, dir: &Path) -> Result<()> {
+        self.log_dir(&dir.join("logs"), &mut Vec::new())
+    }
+
+    fn log_dir(&mut self, dir: &Path, name: &mut Vec<u8>) -> Result<()> {
+        let entries = match self.system.read_dir(dir) {
+            Err(error) if is_gone(&error) => return Ok(()),
+            entries => entries.map_err(unreadable(dir))?,
+        };
+        let parent = name.len();
+        for entry in entries {
+            name.truncate(parent);
+            name.extend_from_slice(&entry.name);
+            let path = dir.join(bytes_to_path(&entry.name));
+            match entry.kind {
+                FileKind::Directory => {
+                    name.push(b'/');
+                    self.log_dir(&path, name)?;
+                }
+                FileKind::File | FileKind::Symlink if entry.name.ends_with(b".lock") => {
+                    self.leftover(&path);
+                }
+                // On its way from one name to another.
+                FileKind::File if is_moved(&entry.name) => self.log(&path)?,
+                FileKind::File if !is_well_formed(name, FormatOptions::ONE_LEVEL) => {
+                    let what = "no name that a ref can have: nobody reads the reflog";
+                    self.warning(&path, what, Repair::RemoveFile);
+                }
+                FileKind::File => self.log(&path)?,
+                _ => {
+                    let what = "neither a file nor a directory: the reflog cannot be read";
+                    self.error(&path, None, what, Repair::RewriteLog);
+                }
+            }
+        }
+        name.truncate(parent);
+        Ok(())
+    }
+
+    fn log(&mut self, path: &Path) -> Result<()> {
+        let content = match self.system.map(path) {
+            Err(error) if is_gone(&error) => return Ok(()),
+            content => content.map_err(unreadable(path))?,
+        };
+        let content = content.as_ref();
+        let format = self.repository.object_format();
+        let mut at = 0;
+        for line in content.split_inclusive(|&byte| byte == b'\n') {
+            let what = match line.strip_suffix(b"\n") {
+                Some(entry) if parse_log_line(entry, format).is_some() => None,
+                _ if line.iter().all(|byte| *byte == 0) => {
+                    Some("zeros in the place of entries, as after a power failure")
+                }
+                _ if line.starts_with(b"\0") => {
+                    Some("zeros before the entry: an entry before it is lost, and so is this one")
+                }
+                Some(_) => Some("the line is no entry: readers leave it out"),
+                None => Some("the last line has no end: its entry is left out"),
+            };
+            self.counts.log_entries += u64::from(what.is_none());
+            if let Some(what) = what {
+                self.error(path, u64::try_from(at).ok(), what, Repair::RewriteLog);
+            }
+            at += line.len();
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether a reflog is named so that waits, between two names, for its directory.
+fn is_moved(name: &[u8]) -> bool {
+    name.starts_with(b".") && name.ends_with(b".moved")
+}

@@ -1,0 +1,162 @@
+//! Loose refs and root refs, file by file.
+
+use std::io;
+use std::path::Path;
+
+use bstr::ByteSlice;
+use refdb::internals::{
+    LINKED_MAX, NameKind, TOO_MANY_LINKED, bytes_to_path, is_barrier, name_kind, parse_loose,
+    read_loose_link,
+};
+use refdb::name::{FormatOptions, is_per_worktree, is_root_ref, is_well_formed};
+use refdb::system::FileKind;
+use refdb::{Error, Result, Target};
+
+use super::{Deep, Repair, Seen, Source, Value, condition, is_gone, unreadable};
+
+impl Deep<'_> {
+    /// Checks the root refs and everything below `refs/` of a directory.
+    pub(super) fn loose_refs(&mut self, index: usize, dir: &Path) -> Result<()> {
+        let entries = match self.system.read_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && index > 0 => return Ok(()),
+            entries => entries.map_err(unreadable(dir))?,
+        };
+        for entry in entries {
+            let path = dir.join(bytes_to_path(&entry.name));
+            // A lock, or the new content beside one.
+            let locked = entry.name.strip_suffix(b".lock");
+            let locked = locked.map(|name| name.strip_suffix(b".lock").unwrap_or(name));
+            let is_lock = locked.is_some_and(|name| is_root_ref(name) || name == b"packed-refs");
+            if is_lock || entry.name == b"packed-refs.new" {
+                self.leftover(&path);
+            } else if is_root_ref(&entry.name) && entry.kind != FileKind::Directory {
+                self.loose_ref(index, &entry.name, &path, entry.kind)?;
+            }
+        }
+        self.loose_dir(index, &dir.join("refs"), &mut b"refs/".to_vec())
+    }
+
+    /// Reports a file that a writer left behind, or is about to give its name.
+    pub(super) fn leftover(&mut self, path: &Path) {
+        let what = "a lock or an unfinished file: what it is for cannot be written, unless a process \
+             is at it right now";
+        self.warning(path, what, Repair::RemoveFile);
+    }
+
+    fn loose_dir(&mut self, index: usize, dir: &Path, name: &mut Vec<u8>) -> Result<()> {
+        let entries = match self.system.read_dir(dir) {
+            Err(error) if is_gone(&error) => return Ok(()),
+            entries => entries.map_err(unreadable(dir))?,
+        };
+        let parent = name.len();
+        for entry in entries {
+            name.truncate(parent);
+            name.extend_from_slice(&entry.name);
+            let path = dir.join(bytes_to_path(&entry.name));
+            if entry.kind == FileKind::Directory {
+                name.push(b'/');
+                self.loose_dir(index, &path, name)?;
+            } else if name_kind(&entry.name) != NameKind::Other
+                || entry.kind == FileKind::Symlink && is_barrier(self.system, &path)
+            {
+                self.leftover(&path);
+            } else if entry.kind == FileKind::Symlink && self.leads_to_dir(&path) {
+                // Readers follow it as well.
+                self.linked += 1;
+                if self.linked > LINKED_MAX {
+                    return Err(Error::corrupt(&path, TOO_MANY_LINKED));
+                }
+                name.push(b'/');
+                self.loose_dir(index, &path, name)?;
+            } else {
+                let name = name.clone();
+                self.loose_ref(index, &name, &path, entry.kind)?;
+            }
+        }
+        name.truncate(parent);
+        Ok(())
+    }
+
+    fn leads_to_dir(&self, path: &Path) -> bool {
+        let stat = self.system.stat(path);
+        stat.is_ok_and(|stat| stat.kind == FileKind::Directory)
+    }
+
+    fn loose_ref(&mut self, index: usize, name: &[u8], path: &Path, kind: FileKind) -> Result<()> {
+        self.counts.refs += 1;
+        if !is_root_ref(name) && !is_well_formed(name, FormatOptions::FULL) {
+            let what = "the name is none that a ref can have: Git lists it as broken";
+            self.error(path, None, what, Repair::RemoveFile);
+            return Ok(());
+        }
+        if index > 0 && !is_per_worktree(name) {
+            let what = "a shared ref in a worktree's directory: nobody reads it there";
+            self.warning(path, what, Repair::RemoveFile);
+            return Ok(());
+        }
+        let target = match kind {
+            FileKind::Symlink => match read_loose_link(self.system, path) {
+                Ok(Some(target)) => target,
+                _ => return self.loose_file(index, name, path),
+            },
+            FileKind::File => return self.loose_file(index, name, path),
+            _ => {
+                let what = "neither a file nor a link: the ref cannot be read";
+                self.error(path, None, what, Repair::RewriteRef);
+                return Ok(());
+            }
+        };
+        self.see(index, name, target);
+        Ok(())
+    }
+
+    fn loose_file(&mut self, index: usize, name: &[u8], path: &Path) -> Result<()> {
+        let content = match self.system.read(path) {
+            Err(error) if is_gone(&error) => {
+                // Deleted meanwhile, unless it is a link that leads nowhere.
+                if self.system.lstat(path).is_ok() {
+                    let what = "the link leads nowhere: the ref cannot be read";
+                    self.error(path, None, what, Repair::RewriteRef);
+                }
+                return Ok(());
+            }
+            content => content.map_err(unreadable(path))?,
+        };
+        let Some(target) = parse_loose(&content, self.repository.object_format()) else {
+            let what = condition(&content).unwrap_or("neither an object id nor a symref");
+            let what = format!("{what}: the ref cannot be read");
+            self.error(path, Some(0), what, Repair::RewriteRef);
+            return Ok(());
+        };
+        let len = match &target {
+            Target::Direct(oid) => oid.format().hex_len(),
+            Target::Symbolic(_) => content.trim_end().len(),
+        };
+        let rest = content.get(len..).unwrap_or_default();
+        if rest != b"\n" {
+            let what = match rest {
+                b"" => "the line has no end: it may have been cut",
+                _ => "the ref goes on behind its value, which readers leave out",
+            };
+            let offset = u64::try_from(len).ok();
+            let severity = super::Severity::Warning;
+            self.report(severity, path, offset, what, Repair::RewriteRef);
+        }
+        self.see(index, name, target);
+        Ok(())
+    }
+
+    /// Remembers a loose ref for the checks of values.
+    fn see(&mut self, dir: usize, name: &[u8], target: Target) {
+        let value = match target {
+            Target::Direct(oid) => Value::Oid { oid, peeled: None },
+            Target::Symbolic(target) => Value::Symref(target.as_bytes().to_vec()),
+        };
+        self.seen.push(Seen {
+            name: name.to_vec(),
+            value,
+            dir,
+            source: Source::Loose,
+        });
+    }
+}

@@ -1,0 +1,140 @@
+//! packed-refs, line by line.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::Path;
+
+use bstr::ByteSlice;
+use refdb::internals::{PACKED_HEADER, is_space};
+use refdb::name::{FormatOptions, is_per_worktree, is_well_formed};
+use refdb::{ObjectFormat, ObjectId, Result};
+
+use super::{Deep, Repair, Seen, Source, Value, condition, unreadable};
+
+impl Deep<'_> {
+    /// Checks the file in the common directory.
+    pub(super) fn packed_refs(&mut self, dir: &Path) -> Result<()> {
+        let path = dir.join("packed-refs");
+        let content = match self.system.map(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            content => content.map_err(unreadable(&path))?,
+        };
+        let content = content.as_ref();
+        if let Some(what) = condition(content) {
+            let what = format!("{what}: packed refs are lost");
+            self.error(&path, Some(0), what, Repair::RewritePackedRefs);
+            return Ok(());
+        }
+        if !content.ends_with(b"\n") {
+            let at = content.rfind_byte(b'\n').map_or(0, |lf| lf + 1);
+            self.bad_line(&path, at, "the last line has no end: the file was cut");
+        }
+        let mut lines = Lines { content, at: 0 };
+        let mut sorted = false;
+        if content.starts_with(b"#") {
+            let (_, line) = lines.next().unwrap_or_default();
+            match line.strip_prefix(PACKED_HEADER) {
+                Some(traits) => sorted = traits.split_str(" ").any(|word| word == b"sorted"),
+                None => self.bad_line(&path, 0, "the header is none that Git knows"),
+            }
+        }
+        self.entries(&path, lines, sorted);
+        Ok(())
+    }
+
+    fn bad_line(&mut self, path: &Path, at: usize, what: &str) {
+        let at = u64::try_from(at).ok();
+        self.error(path, at, what, Repair::RewritePackedRefs);
+    }
+
+    fn entries(&mut self, path: &Path, lines: Lines<'_>, sorted: bool) {
+        let format = self.repository.object_format();
+        let mut last: Option<&[u8]> = None;
+        // Where the file is not sorted, a name may stand there again far from the first time.
+        let mut names: HashSet<&[u8]> = HashSet::new();
+        // Whether the line before holds a ref, whose peeled value may follow.
+        let mut open = false;
+        for (at, line) in lines {
+            if let Some(hex) = line.strip_prefix(b"^") {
+                let peeled = ObjectId::from_hex(hex).filter(|oid| oid.format() == format);
+                match (open, peeled, self.seen.last_mut()) {
+                    (true, Some(found), Some(seen)) => {
+                        if let Value::Oid { peeled, .. } = &mut seen.value {
+                            *peeled = Some(found);
+                        }
+                    }
+                    (false, ..) => {
+                        self.bad_line(path, at, "a peeled value without a ref before it")
+                    }
+                    _ => self.bad_line(path, at, "the peeled value is no object id"),
+                }
+                open = false;
+                continue;
+            }
+            open = false;
+            let Some((oid, name)) = parse(line, format) else {
+                let zeros = !line.is_empty() && line.iter().all(|byte| *byte == 0);
+                let what = if zeros {
+                    "zeros in the place of refs, as after a power failure"
+                } else {
+                    "the line is no ref"
+                };
+                self.bad_line(path, at, what);
+                continue;
+            };
+            self.counts.refs += 1;
+            if !is_well_formed(name, FormatOptions::FULL) {
+                self.bad_line(path, at, "the name is none that a ref can have");
+                continue;
+            }
+            if is_per_worktree(name) {
+                let what = format!("{}: a ref of one worktree, seen by all", name.as_bstr());
+                self.warning(path, what, Repair::ByHand);
+            }
+            if !names.insert(name) {
+                let what = "the ref stands there twice: Git takes this one once the first is gone";
+                self.bad_line(path, at, what);
+                continue;
+            }
+            if last.is_some_and(|last| sorted && last > name) {
+                self.bad_line(path, at, "the line is out of order: lookups miss it");
+            }
+            last = Some(name);
+            open = true;
+            self.seen.push(Seen {
+                name: name.to_vec(),
+                value: Value::Oid { oid, peeled: None },
+                dir: 0,
+                source: Source::Packed(u64::try_from(at).unwrap_or(u64::MAX)),
+            });
+        }
+    }
+}
+
+/// The lines of a file, with the offset of each.
+struct Lines<'a> {
+    content: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = (usize, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self
+            .content
+            .get(self.at..)
+            .filter(|rest| !rest.is_empty())?;
+        let at = self.at;
+        let len = rest.find_byte(b'\n').unwrap_or(rest.len());
+        self.at += len + 1;
+        Some((at, rest.get(..len).unwrap_or_default()))
+    }
+}
+
+fn parse(line: &[u8], format: ObjectFormat) -> Option<(ObjectId, &[u8])> {
+    let (hex, rest) = line.split_at_checked(format.hex_len())?;
+    let (space, name) = rest.split_first()?;
+    let oid = ObjectId::from_hex(hex)?;
+    (is_space(*space) && !name.is_empty()).then_some((oid, name))
+}

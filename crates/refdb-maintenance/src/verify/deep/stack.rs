@@ -1,0 +1,372 @@
+//! A stack of tables: the list, the folder, every table, and what all of them say together.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bstr::ByteSlice;
+use refdb::internals::{bytes_to_path, is_table_name, is_unfinished, may_be_listed, what_is_lost};
+use refdb::name::{FormatOptions, is_root_ref, is_well_formed};
+use refdb::system::FileKind;
+use refdb::{ObjectFormat, ObjectId, Result};
+use reftable::{HashId, LogCursor, MergedLogs, MergedRefs, RefValue, Table};
+
+use super::{Damage, Deep, Repair, Seen, Severity, Source, Value, condition, unreadable};
+
+/// How often a list is read again that changed while its tables were looked for.
+const ATTEMPTS: usize = 10;
+
+/// What was opened of a stack.
+#[derive(Default)]
+struct Opened {
+    /// The names that the list gives, in its order.
+    listed: Vec<String>,
+    tables: Vec<Arc<Table>>,
+}
+
+impl Deep<'_> {
+    /// Checks the stack of a directory.
+    pub(super) fn stack(&mut self, index: usize) -> Result<()> {
+        let dir = self.dir(index).join("reftable");
+        let list_path = dir.join("tables.list");
+        let list = self.settled_list(&dir, &list_path)?;
+        let has_content = list.as_ref().is_some_and(|list| condition(list).is_none());
+        if !has_content && !self.has_tables(&dir)? {
+            return self.without_tables(index, list.is_some());
+        }
+        let Some(content) = list else {
+            let what = "the list of tables is missing, but there are tables: no ref is seen";
+            self.error(&list_path, None, what, Repair::RebuildList);
+            return Ok(());
+        };
+        let hash = match self.repository.object_format() {
+            ObjectFormat::Sha1 => HashId::Sha1,
+            ObjectFormat::Sha256 => HashId::Sha256,
+        };
+        let mut opened = Opened::default();
+        let mut at = 0;
+        if let Some(what) = condition(&content) {
+            let what = format!("{what}, but there are tables: no ref is seen");
+            self.error(&list_path, Some(0), what, Repair::RebuildList);
+            return Ok(());
+        }
+        for line in content.split_inclusive(|&byte| byte == b'\n') {
+            self.listed(&dir, line, at, hash, &mut opened)?;
+            at += line.len();
+        }
+        self.folder(&dir, &opened.listed, &opened.tables)?;
+        self.merged(index, &dir, &opened.tables);
+        let is_readable = opened.tables.len() == opened.listed.len();
+        let has_head = |seen: &Seen| seen.dir == index && seen.name == b"HEAD";
+        if is_readable && !self.seen.iter().rev().any(has_head) {
+            let what = "HEAD is missing: Git takes it for a branch that nobody knows";
+            self.error(&list_path, None, what, Repair::FromReflog);
+        }
+        Ok(())
+    }
+
+    /// Checks a stack with neither a table nor a list that says so. What is lost there no repair
+    /// brings back.
+    fn without_tables(&mut self, index: usize, has_list: bool) -> Result<()> {
+        let base = self.dir(index);
+        let objects = (index == 0).then(|| self.repository.odb().dir());
+        match what_is_lost(self.system, &base, objects)? {
+            Some(lost) => {
+                let (what, advice) = (lost.what.clone(), lost.advice());
+                (self.on)(&Damage {
+                    severity: Severity::Error,
+                    file: lost.path,
+                    offset: None,
+                    name: None,
+                    what,
+                    repair: Repair::ByHand,
+                    advice: Some(advice),
+                });
+            }
+            None if has_list => {
+                let list_path = base.join("reftable").join("tables.list");
+                let what = "HEAD is missing: Git takes it for a branch that nobody knows";
+                self.error(&list_path, None, what, Repair::FromReflog);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Reads the list when all tables that it names are there, or when it stays as it is although
+    /// they are not; `None` if there is no list.
+    fn settled_list(&self, dir: &Path, path: &Path) -> Result<Option<Vec<u8>>> {
+        let mut last: Option<Vec<u8>> = None;
+        for _ in 0..ATTEMPTS {
+            let content = match self.system.read(path) {
+                Err(error) if missing(&error) => return Ok(None),
+                content => content.map_err(unreadable(path))?,
+            };
+            let whole = content
+                .lines()
+                .filter_map(|line| line.to_str().ok())
+                .filter(|line| may_be_listed(line))
+                .all(|line| self.system.lstat(&dir.join(line)).is_ok());
+            let unchanged = last.as_ref() == Some(&content);
+            last = Some(content);
+            if whole || unchanged {
+                break;
+            }
+        }
+        Ok(last)
+    }
+
+    fn has_tables(&self, dir: &Path) -> Result<bool> {
+        let entries = match self.system.read_dir(dir) {
+            Err(error) if missing(&error) => return Ok(false),
+            entries => entries.map_err(unreadable(dir))?,
+        };
+        let mut names = entries.iter().filter_map(|entry| entry.name.to_str().ok());
+        Ok(names.any(is_table_name))
+    }
+
+    /// Checks one line of the list and the table that it names.
+    fn listed(
+        &mut self,
+        dir: &Path,
+        line: &[u8],
+        at: usize,
+        hash: HashId,
+        opened: &mut Opened,
+    ) -> Result<()> {
+        let list_path = dir.join("tables.list");
+        let at = u64::try_from(at).ok();
+        let bad = |what: &str| (what.to_owned(), Repair::RebuildList);
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        if line == b"\n" {
+            return Ok(());
+        }
+        let name = text.to_str().ok().filter(|name| may_be_listed(name));
+        let (what, repair) = match name {
+            _ if !line.ends_with(b"\n") => bad("the last line has no end: the list was cut"),
+            None => bad("the line is not the name of a table"),
+            Some(name) if opened.listed.iter().any(|other| other == name) => {
+                bad("the table is listed twice")
+            }
+            Some(name) => {
+                opened.listed.push(name.to_owned());
+                return self.table(dir, name, hash, at, opened);
+            }
+        };
+        self.error(&list_path, at, what, repair);
+        Ok(())
+    }
+
+    fn table(
+        &mut self,
+        dir: &Path,
+        name: &str,
+        hash: HashId,
+        line: Option<u64>,
+        opened: &mut Opened,
+    ) -> Result<()> {
+        let path = dir.join(name);
+        let content = match self.system.map(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let what = "the table is missing, but the list names it: no ref can be read";
+                self.error(&path, None, what, Repair::RebuildList);
+                return Ok(());
+            }
+            content => content.map_err(unreadable(&path))?,
+        };
+        self.counts.tables += 1;
+        if let Some(found) = reftable::diagnose(content.as_ref()) {
+            let what = format!("{}: {}: no ref can be read", found.section, found.what);
+            self.error(&path, Some(found.offset), what, Repair::RebuildTable);
+            return Ok(());
+        }
+        let table = match Table::open(content) {
+            Ok(table) => table.labelled(name),
+            Err(error) => {
+                self.error(
+                    &path,
+                    error.offset(),
+                    error.to_string(),
+                    Repair::RebuildTable,
+                );
+                return Ok(());
+            }
+        };
+        for found in reftable::check(&table) {
+            let what = format!("{}: {}", found.section, found.what);
+            self.error(&path, Some(found.offset), what, Repair::RebuildTable);
+        }
+        if table.hash() != hash {
+            let what = "the table is of another object format";
+            self.error(&path, Some(4), what, Repair::RebuildList);
+            return Ok(());
+        }
+        let stated = (table.min_update_index(), table.max_update_index());
+        match indices_of_name(name) {
+            None => {
+                let what = "the table is not named like one";
+                self.warning(&path, what, Repair::ByHand);
+            }
+            Some(named) if named != stated => {
+                let what = "header: the update indices are not those of the table's name";
+                self.error(&path, Some(8), what, Repair::RebuildTable);
+            }
+            Some(_) => {}
+        }
+        let before = opened.tables.last().map(|table| table.max_update_index());
+        if before.is_some_and(|before| before >= stated.0) {
+            let what = "the table has no later update indices than the one before it";
+            self.error(&dir.join("tables.list"), line, what, Repair::RebuildList);
+        }
+        opened.tables.push(Arc::new(table));
+        Ok(())
+    }
+
+    /// Checks what lies in the folder beside the listed tables.
+    fn folder(&mut self, dir: &Path, listed: &[String], tables: &[Arc<Table>]) -> Result<()> {
+        let entries = self.system.read_dir(dir).map_err(unreadable(dir))?;
+        for entry in entries {
+            let path = dir.join(bytes_to_path(&entry.name));
+            let name = entry.name.to_str_lossy();
+            let is_listed = listed.iter().any(|listed| *listed == name);
+            if is_listed || name == "tables.list" || entry.kind == FileKind::Directory {
+                continue;
+            }
+            if is_table_name(&name) && is_lost(&name, listed, tables) {
+                let what = "the list does not name this table, and no other has its update indices: \
+                     what it says is not seen";
+                self.error(&path, None, what, Repair::RebuildList);
+            } else if is_table_name(&name) {
+                let what = "a table that the list does not name: a writer died, or is at work";
+                self.warning(&path, what, Repair::RemoveFile);
+            } else if name.ends_with(".lock") || is_unfinished(&name) {
+                self.leftover(&path);
+            } else {
+                let what = "the file does not belong there";
+                self.warning(&path, what, Repair::ByHand);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the names, and remembers the values, of what the tables say together.
+    fn merged(&mut self, index: usize, dir: &Path, tables: &[Arc<Table>]) {
+        let mut refs = MergedRefs::new(tables.to_vec()).live_only();
+        // What cannot be read was told of its table.
+        while let Ok(true) = refs.advance() {
+            let record = refs.record();
+            self.counts.refs += 1;
+            if !is_root_ref(record.name) && !is_well_formed(record.name, FormatOptions::FULL) {
+                let name = record.name.to_vec();
+                let (file, offset) = place(dir, tables, &name);
+                let what = format!("{}: no name that a ref can have", name.as_bstr());
+                self.report(Severity::Error, &file, offset, what, Repair::RebuildTable);
+                continue;
+            }
+            let oid = ObjectId::from_bytes;
+            let value = match record.value {
+                RefValue::Deletion => None,
+                RefValue::Direct(id) => oid(id).map(|oid| Value::Oid { oid, peeled: None }),
+                RefValue::Peeled { oid: id, peeled } => oid(id).map(|id| Value::Oid {
+                    oid: id,
+                    peeled: oid(peeled),
+                }),
+                RefValue::Symref(target) => Some(Value::Symref(target.to_vec())),
+            };
+            self.seen.extend(value.map(|value| Seen {
+                name: record.name.to_vec(),
+                value,
+                dir: index,
+                source: Source::Table,
+            }));
+        }
+        let mut logs = MergedLogs::new(tables.to_vec()).live_only();
+        let mut last = Vec::new();
+        while let Ok(true) = logs.advance() {
+            self.counts.log_entries += 1;
+            let name = logs.record().name;
+            if name != last {
+                last.clear();
+                last.extend_from_slice(name);
+                if !is_well_formed(name, FormatOptions::ONE_LEVEL) {
+                    let file = table_of_log(dir, tables, name);
+                    let name = name.as_bstr();
+                    let what = format!("the reflog of {name}: no name that a ref can have");
+                    self.error(&file, None, what, Repair::RebuildTable);
+                }
+            }
+        }
+    }
+
+    /// Returns in which table of a directory's stack a ref stands, and where.
+    pub(super) fn place_in_stack(&self, dir: &Path, name: &[u8]) -> (PathBuf, Option<u64>) {
+        let dir = dir.join("reftable");
+        let content = self.system.read(&dir.join("tables.list"));
+        let names = content.unwrap_or_default();
+        let names = names.lines().filter_map(|line| line.to_str().ok());
+        let names = names.filter(|name| may_be_listed(name));
+        let tables: Vec<Arc<Table>> = names
+            .filter_map(|name| {
+                let content = self.system.map(&dir.join(name)).ok()?;
+                let table = Table::open(content).ok()?;
+                Some(Arc::new(table.labelled(name)))
+            })
+            .collect();
+        place(&dir, &tables, name)
+    }
+}
+
+/// Returns whether a table that is not listed was once part of the stack, by its name: compaction
+/// leaves behind what its result covers, and a dead writer what is newer than the stack. Of a listed
+/// table that cannot be opened the name says what it covers.
+fn is_lost(name: &str, listed: &[String], tables: &[Arc<Table>]) -> bool {
+    let Some((min, max)) = indices_of_name(name) else {
+        return false;
+    };
+    let named = listed.iter().filter_map(|name| indices_of_name(name));
+    let stated = tables
+        .iter()
+        .map(|table| (table.min_update_index(), table.max_update_index()));
+    let ranges: Vec<(u64, u64)> = named.chain(stated).collect();
+    let newest = ranges.iter().map(|range| range.1).max().unwrap_or(0);
+    let is_covered =
+        |&(first, last): &(u64, u64)| (first..=last).contains(&min) || (min..=max).contains(&first);
+    max <= newest && !ranges.iter().any(is_covered)
+}
+
+/// Returns whether a path leads nowhere.
+fn missing(error: &io::Error) -> bool {
+    let kind = error.kind();
+    matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn place(dir: &Path, tables: &[Arc<Table>], name: &[u8]) -> (PathBuf, Option<u64>) {
+    let found = tables.iter().rev().find_map(|table| {
+        let offset = table.offset_of_ref(name).ok()??;
+        Some((dir.join(table.label()), Some(offset)))
+    });
+    found.unwrap_or_else(|| (dir.join("tables.list"), None))
+}
+
+/// Returns the newest table in which a reflog has a record.
+fn table_of_log(dir: &Path, tables: &[Arc<Table>], name: &[u8]) -> PathBuf {
+    let has_it = |table: &&Arc<Table>| {
+        let mut logs = LogCursor::new(Arc::clone(table));
+        let is_found = logs.seek(name).and_then(|()| logs.advance());
+        matches!(is_found, Ok(true)) && logs.record().name == name
+    };
+    let found = tables.iter().rev().find(has_it);
+    dir.join(found.map_or("tables.list", |table| table.label()))
+}
+
+/// Returns the update indices that the name of a table says.
+pub(crate) fn indices_of_name(name: &str) -> Option<(u64, u64)> {
+    if !is_table_name(name) {
+        return None;
+    }
+    let mut parts = name.split('-').map(|part| {
+        let digits = part.strip_prefix("0x").unwrap_or(part);
+        u64::from_str_radix(digits, 16).ok()
+    });
+    Some((parts.next()??, parts.next()??))
+}

@@ -1,0 +1,198 @@
+//! What refs point at: objects, peeled values, other refs, and names that get in each other's way.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+
+use bstr::{BString, ByteSlice};
+use refdb::name::{FormatOptions, SYMREF_DEPTH_MAX, is_per_worktree, is_root_ref, is_well_formed};
+use refdb::objects::{ObjectKind, Peeled};
+use refdb::{ObjectId, Result};
+
+use super::{Damage, Deep, Repair, Seen, Severity, Source, Value};
+
+impl Deep<'_> {
+    /// Checks everything that needs all refs at once.
+    pub(super) fn values(&mut self) -> Result<()> {
+        let seen = std::mem::take(&mut self.seen);
+        let mut kinds: HashMap<ObjectId, Option<ObjectKind>> = HashMap::new();
+        // A loose ref hides the packed one of its name, whose object may be gone by right.
+        let loose: HashSet<&[u8]> = seen
+            .iter()
+            .filter(|seen| matches!(seen.source, Source::Loose) && seen.dir == 0)
+            .map(|seen| seen.name.as_slice())
+            .collect();
+        let is_hidden = |seen: &Seen| {
+            matches!(seen.source, Source::Packed(_)) && loose.contains(seen.name.as_slice())
+        };
+        for seen in seen.iter().filter(|seen| !is_hidden(seen)) {
+            if let Value::Oid { oid, peeled } = &seen.value {
+                self.object(seen, *oid, *peeled, &mut kinds)?;
+            }
+        }
+        self.symrefs(&seen);
+        self.conflicts(&seen);
+        Ok(())
+    }
+
+    fn object(
+        &mut self,
+        seen: &Seen,
+        oid: ObjectId,
+        peeled: Option<ObjectId>,
+        kinds: &mut HashMap<ObjectId, Option<ObjectKind>>,
+    ) -> Result<()> {
+        if oid.is_null() {
+            self.of_ref(seen, "the ref holds the null id", Repair::FromReflog);
+            return Ok(());
+        }
+        let objects = self.repository.store().objects();
+        let kind = match kinds.get(&oid) {
+            Some(kind) => *kind,
+            None => {
+                let kind = objects.kind(oid)?;
+                kinds.insert(oid, kind);
+                kind
+            }
+        };
+        let needs_commit = seen.name.starts_with(b"refs/heads/") || seen.name == b"HEAD";
+        match kind {
+            None => {
+                let what = format!("the object {oid} is missing");
+                self.of_ref(seen, &what, Repair::FromReflog);
+                return Ok(());
+            }
+            Some(kind) if needs_commit && kind != ObjectKind::Commit => {
+                let kind = kind.as_str();
+                let what = format!("the object {oid} is a {kind}, where a commit belongs");
+                self.of_ref(seen, &what, Repair::FromReflog);
+            }
+            Some(_) => {}
+        }
+        let Some(stated) = peeled else {
+            return Ok(());
+        };
+        let peels = match kind {
+            Some(ObjectKind::Tag) => objects.peel(oid)?,
+            _ => Peeled::Itself,
+        };
+        if peels != Peeled::To(stated) {
+            let repair = match seen.source {
+                Source::Packed(_) => Repair::RewritePackedRefs,
+                _ => Repair::RewriteRef,
+            };
+            let what = format!("the object {oid} does not peel to {stated}, as is said beside it");
+            self.of_ref(seen, &what, repair);
+        }
+        Ok(())
+    }
+
+    /// Reports damage to a ref at the place where it stands.
+    fn of_ref(&mut self, seen: &Seen, what: &str, repair: Repair) {
+        self.of_ref_with(seen, what, repair, None);
+    }
+
+    /// Reports damage to a ref that a person has to mend, and says how that can be done.
+    fn by_hand(&mut self, seen: &Seen, what: &str, advice: String) {
+        self.of_ref_with(seen, what, Repair::ByHand, Some(advice));
+    }
+
+    fn of_ref_with(&mut self, seen: &Seen, what: &str, repair: Repair, advice: Option<String>) {
+        let (file, offset) = self.place(seen);
+        (self.on)(&Damage {
+            severity: Severity::Error,
+            file,
+            offset,
+            name: Some(BString::from(seen.name.as_slice())),
+            what: format!("{}: {what}", seen.name.as_bstr()),
+            repair,
+            advice,
+        });
+    }
+
+    fn place(&self, seen: &Seen) -> (PathBuf, Option<u64>) {
+        let dir = self.dir(seen.dir);
+        match seen.source {
+            Source::Loose => (
+                dir.join(refdb::internals::bytes_to_path(&seen.name)),
+                Some(0),
+            ),
+            Source::Packed(at) => (dir.join("packed-refs"), Some(at)),
+            Source::Table => self.place_in_stack(&dir, &seen.name),
+        }
+    }
+
+    /// Follows every symref, and reports what is no name and what ends in a circle.
+    fn symrefs(&mut self, seen: &[Seen]) {
+        let mut targets: HashMap<(usize, &[u8]), &[u8]> = HashMap::new();
+        for seen in seen {
+            if let Value::Symref(target) = &seen.value {
+                targets.insert((seen.dir, &seen.name), target);
+            }
+        }
+        for start in seen {
+            let Value::Symref(first) = &start.value else {
+                continue;
+            };
+            if !is_root_ref(first) && !is_well_formed(first, FormatOptions::ONE_LEVEL) {
+                let what = format!(
+                    "the symref points to '{}', no name of a ref",
+                    first.as_bstr()
+                );
+                let repair = match start.source {
+                    Source::Table => Repair::RebuildTable,
+                    Source::Loose | Source::Packed(_) => Repair::RewriteRef,
+                };
+                self.of_ref(start, &what, repair);
+                continue;
+            }
+            let mut name = first.as_slice();
+            let mut depth = 1;
+            loop {
+                let own = if is_per_worktree(name) { start.dir } else { 0 };
+                match targets.get(&(own, name)) {
+                    Some(next) if depth < SYMREF_DEPTH_MAX => name = next,
+                    Some(_) => {
+                        let what = "the symref leads in a circle, or further than anybody follows";
+                        self.by_hand(start, what, advice_for_symref(start));
+                        break;
+                    }
+                    None => break,
+                }
+                depth += 1;
+            }
+        }
+    }
+
+    /// Reports names that cannot both exist: `a` and `a/b`.
+    fn conflicts(&mut self, seen: &[Seen]) {
+        let names: HashSet<(usize, &[u8])> = seen
+            .iter()
+            .map(|seen| (seen.dir, seen.name.as_slice()))
+            .collect();
+        for child in seen {
+            for at in child.name.find_iter(b"/") {
+                let parent = child.name.get(..at).unwrap_or_default();
+                if names.contains(&(child.dir, parent)) {
+                    let what = format!("the ref cannot exist beside '{}'", parent.as_bstr());
+                    let advice = format!(
+                        "delete the one that is not wanted, 'refdb update-ref --no-deref -d {}' \
+                         or 'refdb update-ref --no-deref -d {}', after its value was given to \
+                         another name if it is",
+                        child.name.as_bstr(),
+                        parent.as_bstr()
+                    );
+                    self.by_hand(child, &what, advice);
+                }
+            }
+        }
+    }
+}
+
+/// Returns what a person can do about a symref that leads nowhere good.
+fn advice_for_symref(seen: &Seen) -> String {
+    let name = seen.name.as_bstr();
+    format!(
+        "point it to a ref, 'refdb symbolic-ref {name} refs/heads/<branch>', or delete it, \
+         'refdb symbolic-ref --delete {name}'"
+    )
+}

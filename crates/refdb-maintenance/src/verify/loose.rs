@@ -1,0 +1,276 @@
+//! Git's checks of loose refs, in the order in which the directories list them.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use bstr::ByteSlice;
+use refdb::error::io_text;
+use refdb::internals::{bytes_to_path, is_barrier, is_space};
+use refdb::name::{FormatOptions, is_root_ref, is_well_formed};
+use refdb::system::{DirEntry, FileKind, System};
+use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
+use refdb_git::Repository;
+use refdb_git::internals::real_path;
+use refdb_git::repository::Worktree;
+
+use super::{Event, MessageId, Report, c_string, name_prefix, packed};
+
+/// The check of one worktree's refs.
+struct Check<'a, 'r> {
+    system: &'a dyn System,
+    format: ObjectFormat,
+    report: &'a mut Report<'r>,
+    /// The directory that symbolic links are seen from: that of the worktree that runs the check,
+    /// whatever worktree is checked, as in Git.
+    base: &'a Path,
+    /// What stands before the names of this worktree.
+    prefix: Vec<u8>,
+}
+
+/// Checks the refs of a worktree: below `refs/`, then root refs, then packed-refs.
+pub(super) fn check(
+    repository: &Repository,
+    worktree: &Worktree,
+    report: &mut Report<'_>,
+) -> Result<()> {
+    let layout = repository.worktree_layout(worktree)?;
+    let dir = layout.worktree_dir();
+    let mut check = Check {
+        system: repository.system().as_ref(),
+        format: repository.object_format(),
+        report,
+        base: repository.git_dir(),
+        prefix: name_prefix(worktree),
+    };
+    let refs = dir.join("refs");
+    match check.system.read_dir(&refs) {
+        Ok(entries) => check.directory(&refs, &mut b"refs/".to_vec(), entries)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && worktree.id.is_some() => {}
+        Err(error) => return Err(Error::io("cannot open directory", &refs, error)),
+    }
+    check.root_refs(dir)?;
+    if worktree.id.is_none() {
+        packed::check(check.system, dir, check.format, check.report)?;
+    }
+    Ok(())
+}
+
+impl Check<'_, '_> {
+    /// Checks the refs in a directory whose name ends with `/`.
+    fn directory(&mut self, dir: &Path, name: &mut Vec<u8>, entries: Vec<DirEntry>) -> Result<()> {
+        let parent = name.len();
+        for entry in entries {
+            name.truncate(parent);
+            name.extend_from_slice(&entry.name);
+            let path = dir.join(bytes_to_path(&entry.name));
+            if entry.kind == FileKind::Directory {
+                name.push(b'/');
+                match self.system.read_dir(&path) {
+                    Ok(entries) => self.directory(&path, name, entries)?,
+                    // Removed meanwhile, as empty directories are.
+                    Err(error) if is_gone(&error) => {}
+                    Err(error) => return Err(Error::io("cannot open directory", &path, error)),
+                }
+            } else if entry.kind == FileKind::Symlink && is_barrier(self.system, &path) {
+                // A barrier, though Git does not know it for one.
+            } else if !entry.name.ends_with(b".lock") || entry.name.starts_with(b".") {
+                let full = [self.prefix.as_slice(), name].concat();
+                self.one(&full, &path, entry.kind)?;
+            }
+        }
+        name.truncate(parent);
+        Ok(())
+    }
+
+    /// Checks the root refs of a worktree, up to the first error: Git's way.
+    fn root_refs(&mut self, dir: &Path) -> Result<()> {
+        let entries = self.system.read_dir(dir);
+        let entries = entries.map_err(|error| Error::io("cannot open directory", dir, error))?;
+        for entry in entries {
+            let path = dir.join(bytes_to_path(&entry.name));
+            if !is_root_ref(&entry.name) || !self.is_file(&path, entry.kind) {
+                continue;
+            }
+            let full = [self.prefix.as_slice(), &entry.name].concat();
+            if self.one(&full, &path, FileKind::File)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_file(&self, path: &Path, kind: FileKind) -> bool {
+        match kind {
+            FileKind::File => true,
+            FileKind::Symlink => {
+                let stat = self.system.stat(path);
+                stat.is_ok_and(|stat| stat.kind == FileKind::File)
+            }
+            _ => false,
+        }
+    }
+
+    /// Checks one ref; returns whether it has an error.
+    fn one(&mut self, name: &[u8], path: &Path, kind: FileKind) -> Result<bool> {
+        (self.report.on)(Event::Ref(name.as_bstr()));
+        let bare = name.strip_prefix(self.prefix.as_slice()).unwrap_or(name);
+        let mut bad = false;
+        if !is_root_ref(bare) && !is_well_formed(name, FormatOptions::FULL) {
+            let id = MessageId::BadRefName;
+            bad |= self.report.find(name, id, "invalid refname format");
+        }
+        bad |= match kind {
+            FileKind::Symlink => self.link(name, path)?,
+            FileKind::File => match self.system.read(path) {
+                Ok(content) => self.content(name, &content),
+                Err(error) if is_gone(&error) => false,
+                Err(error) => return Err(Error::io("cannot read ref file", path, error)),
+            },
+            _ => {
+                let id = MessageId::BadRefFiletype;
+                self.report.find(name, id, "unexpected file type")
+            }
+        };
+        Ok(bad)
+    }
+
+    /// Checks a symbolic link, whose target counts as that of a symref.
+    fn link(&mut self, name: &[u8], path: &Path) -> Result<bool> {
+        let id = MessageId::SymlinkRef;
+        let text = "use deprecated symbolic link for symref";
+        let bad = self.report.find(name, id, text);
+        let text = match self.system.read_link(path) {
+            Ok(text) => text,
+            Err(error) if is_gone(&error) => return Ok(bad),
+            Err(error) => return Err(Error::io("cannot read symbolic link", path, error)),
+        };
+        let parent = path.parent().unwrap_or(Path::new("."));
+        let target = self.real(&parent.join(text))?;
+        let base = self.real(self.base)?;
+        let target = target.strip_prefix(&base).unwrap_or(&target);
+        let target = target.as_os_str().as_bytes().to_vec();
+        Ok(bad | self.referent(name, &target))
+    }
+
+    fn real(&self, path: &Path) -> Result<PathBuf> {
+        real_path(self.system, path).map_err(|error| {
+            let place = self.first_missing(path);
+            let text = format!("Invalid path '{}': {}", place.display(), io_text(&error));
+            Error::new(ErrorKind::Io, text).with_source(error)
+        })
+    }
+
+    /// Returns how far a path leads, and the first name in it that leads nowhere.
+    fn first_missing(&self, path: &Path) -> PathBuf {
+        let mut resolved = PathBuf::from("/");
+        for component in path.components() {
+            match component {
+                Component::ParentDir => {
+                    resolved.pop();
+                }
+                Component::Normal(name) => {
+                    let next = resolved.join(name);
+                    resolved = match real_path(self.system, &next) {
+                        Ok(real) if self.system.lstat(&real).is_ok() => real,
+                        _ => return next,
+                    };
+                }
+                _ => {}
+            }
+        }
+        resolved
+    }
+
+    /// Checks what a file holds.
+    fn content(&mut self, name: &[u8], content: &[u8]) -> bool {
+        let text = c_string(content);
+        if let Some(rest) = text.strip_prefix(b"ref:") {
+            let start = rest.iter().position(|&byte| !is_space(byte));
+            let target = rest.get(start.unwrap_or(rest.len())..).unwrap_or_default();
+            return self.symref(name, target);
+        }
+        let (hex, rest) = text
+            .split_at_checked(self.format.hex_len())
+            .unwrap_or_default();
+        let oid = ObjectId::from_hex(hex);
+        let Some(oid) = oid.filter(|_| rest.first().is_none_or(|&byte| is_space(byte))) else {
+            let end = content.iter().rposition(|&byte| !is_space(byte));
+            let shown = content.get(..end.map_or(0, |end| end + 1));
+            let shown = c_string(shown.unwrap_or_default());
+            return self.report.find(name, MessageId::BadRefContent, shown);
+        };
+        match rest {
+            b"" => self.missing_newline(name),
+            b"\n" if oid.is_null() => {
+                let text = format!("points to invalid object ID '{oid}'");
+                self.report.find(name, MessageId::BadRefOid, text)
+            }
+            b"\n" => false,
+            rest => {
+                let text = [b"has trailing garbage: '", rest, b"'"].concat();
+                self.report.find(name, MessageId::TrailingRefContent, text)
+            }
+        }
+    }
+
+    fn missing_newline(&mut self, name: &[u8]) -> bool {
+        let id = MessageId::RefMissingNewline;
+        self.report.find(name, id, "misses LF at the end")
+    }
+
+    /// Checks what stands behind `ref:` in a file.
+    fn symref(&mut self, name: &[u8], text: &[u8]) -> bool {
+        let end = text.iter().rposition(|&byte| !is_space(byte));
+        let target = text.get(..end.map_or(0, |end| end + 1)).unwrap_or_default();
+        let behind = text.len() - target.len();
+        let mut bad = false;
+        if behind == 0 || !text.ends_with(b"\n") {
+            bad |= self.missing_newline(name);
+        }
+        if behind > 1 {
+            let id = MessageId::TrailingRefContent;
+            let text = "has trailing whitespaces or newlines";
+            bad |= self.report.find(name, id, text);
+        }
+        bad | self.referent(name, target)
+    }
+
+    fn referent(&mut self, name: &[u8], target: &[u8]) -> bool {
+        let bare = name.strip_prefix(self.prefix.as_slice()).unwrap_or(name);
+        referent(self.report, name, bare, target)
+    }
+}
+
+/// Returns whether something went after it was listed, or its directory, which may be a file by now.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+/// Checks the name that the symref `name` points to.
+pub(super) fn referent(report: &mut Report<'_>, name: &[u8], bare: &[u8], target: &[u8]) -> bool {
+    let quoted = |before: &str| [before.as_bytes(), b" '", target, b"'"].concat();
+    if bare == b"HEAD" && !target.starts_with(b"refs/heads/") {
+        let text = quoted("HEAD points to non-branch");
+        if report.find(name, MessageId::BadHeadTarget, text) {
+            return true;
+        }
+    }
+    if is_root_ref(target) {
+        return false;
+    }
+    if !is_well_formed(target, FormatOptions::FULL) {
+        let text = quoted("points to invalid refname");
+        if report.find(name, MessageId::BadReferentName, text) {
+            return true;
+        }
+    }
+    if !target.starts_with(b"refs/") && !target.starts_with(b"worktrees/") {
+        let text = quoted("points to non-ref target");
+        return report.find(name, MessageId::SymrefTargetIsNotARef, text);
+    }
+    false
+}
