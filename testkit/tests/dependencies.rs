@@ -20,6 +20,9 @@ const LICENCES: [&str; 6] = [
 /// Packages of which two versions are accepted, since others ask for an old one. None of them is
 /// in what is shipped.
 const TWICE: [&str; 3] = ["bitflags", "defmt", "syn"];
+/// How many packages the store needs, itself and the format included: what other programs have to
+/// build that want nothing but refs.
+const STORE_MAX: usize = 16;
 /// All that the format crate may need beside the standard library.
 const FORMAT_CRATE: [&str; 3] = ["bytes", "crc", "flate2"];
 
@@ -77,6 +80,16 @@ fn the_format_crate_needs_two_packages() {
 }
 
 #[test]
+fn the_store_needs_few_packages_and_no_objects() {
+    let needed = needed_by("refdb");
+    assert!(needed.contains("refdb-reftable"), "{needed:?}");
+    assert!(needed.len() <= STORE_MAX, "{}: {needed:?}", needed.len());
+    assert_eq!(of_objects(&needed), Vec::<&str>::new());
+    // The crate above it is where they are.
+    assert!(!of_objects(&needed_by("refdb-git")).is_empty());
+}
+
+#[test]
 fn every_dependency_has_its_reason() {
     let manifest = fs::read_to_string(workspace_root().join("Cargo.toml")).expect("a manifest");
     assert_eq!(without_reason(&manifest), Vec::<&str>::new());
@@ -112,9 +125,31 @@ fn without_reason(manifest: &str) -> Vec<&str> {
 }
 
 fn packages() -> Vec<Value> {
+    let out = cargo(&["metadata", "--locked", "--format-version", "1"]);
+    let metadata: Value = serde_json::from_slice(&out).expect("cargo writes JSON");
+    metadata["packages"].as_array().expect("a list").clone()
+}
+
+/// Returns the packages that are built for one of the workspace, by name, that one included.
+fn needed_by(package: &str) -> BTreeSet<String> {
+    let of = ["tree", "--locked", "--prefix=none", "--package", package];
+    let out = cargo(&[&of[..], &["--edges=normal,build"]].concat());
+    let out = String::from_utf8(out).expect("packages have ASCII names");
+    let names = out.lines().filter_map(|line| line.split(' ').next());
+    names.map(str::to_owned).collect()
+}
+
+/// Returns those that read Git's objects.
+fn of_objects(packages: &BTreeSet<String>) -> Vec<&str> {
+    let names = packages.iter().map(String::as_str);
+    names.filter(|name| name.starts_with("gix")).collect()
+}
+
+/// Returns what cargo writes.
+fn cargo(arguments: &[&str]) -> Vec<u8> {
     let cargo = std::env::var_os("CARGO").expect("cargo runs the tests");
     let out = Command::new(cargo)
-        .args(["metadata", "--locked", "--format-version", "1"])
+        .args(arguments)
         .current_dir(workspace_root())
         .output()
         .expect("cargo can be run");
@@ -123,8 +158,7 @@ fn packages() -> Vec<Value> {
         "{}",
         String::from_utf8_lossy(&out.stderr)
     );
-    let metadata: Value = serde_json::from_slice(&out.stdout).expect("cargo writes JSON");
-    metadata["packages"].as_array().expect("a list").clone()
+    out.stdout
 }
 
 fn text(value: &Value, key: &str) -> String {

@@ -1,8 +1,8 @@
 //! The layers of the workspace, read from its sources.
 //!
-//! A module imports only what lies below it, the two backends do not know each other, only the
-//! system layer touches the file system, files stay short and sources ASCII. Each checker is shown
-//! to find what it is for by the tests at the end.
+//! A crate and a module import only what lies below them, ARCHITECTURE.md says the same, the two
+//! backends do not know each other, only the system layer touches the file system, files stay short
+//! and sources ASCII. Each checker is shown to find what it is for by the tests at the end.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,23 +10,83 @@ use std::path::{Path, PathBuf};
 
 use refdb_testkit::oracle::workspace_root;
 
-/// The modules of refdb from the lowest layer up. A module may import from lower layers, and from
-/// its own.
-const LAYERS: &[&[&str]] = &[
-    &["error", "hook", "name", "oid", "reflog", "target"],
-    &["beside", "system"],
-    &["commit", "date", "layout", "objects", "options"],
-    &["graph"],
-    &["backend"],
-    &["refs", "resolve"],
-    &["transaction"],
-    &["store"],
-    &["repository"],
-    &["verify"],
-    &["repair", "inspect"],
-    &["describe", "expire", "revision"],
-    &["migrate"],
-    &["internals"],
+/// A crate, and its modules from the lowest layer up, if it has any. A module may import from its own
+/// layer and from lower ones.
+struct Crate {
+    /// Its folder in the workspace.
+    folder: &'static str,
+    /// Its name in code.
+    name: &'static str,
+    layers: &'static [&'static [&'static str]],
+    /// The crates whose module `internals` it may use.
+    insides_of: &'static [&'static str],
+}
+
+/// All crates, from the lowest up: each may import from those before it.
+const CRATES: &[Crate] = &[
+    Crate {
+        folder: "crates/reftable",
+        name: "reftable",
+        layers: &[],
+        insides_of: &[],
+    },
+    Crate {
+        folder: "crates/refdb",
+        name: "refdb",
+        layers: &[
+            &["error", "hook", "name", "oid", "reflog", "target"],
+            &["beside", "system"],
+            &["commit", "layout", "objects", "options"],
+            &["backend"],
+            &["refs", "resolve"],
+            &["transaction"],
+            &["store"],
+            &["internals"],
+        ],
+        insides_of: &[],
+    },
+    Crate {
+        folder: "crates/refdb-git",
+        name: "refdb_git",
+        layers: &[
+            &["date", "objects"],
+            &["graph"],
+            &["repository"],
+            &["describe", "expire", "revision"],
+            &["internals"],
+        ],
+        insides_of: &["refdb"],
+    },
+    Crate {
+        folder: "crates/refdb-maintenance",
+        name: "refdb_maintenance",
+        layers: &[&["verify"], &["inspect", "repair"], &["migrate"]],
+        insides_of: &["refdb", "refdb_git"],
+    },
+    Crate {
+        folder: "testkit",
+        name: "refdb_testkit",
+        layers: &[],
+        insides_of: &[],
+    },
+    Crate {
+        folder: "crates/refdb-cli",
+        name: "refdb_cli",
+        layers: &[],
+        insides_of: &[],
+    },
+    Crate {
+        folder: "bench",
+        name: "refdb_bench",
+        layers: &[],
+        insides_of: &[],
+    },
+    Crate {
+        folder: "fuzz",
+        name: "refdb_fuzz",
+        layers: &[],
+        insides_of: &[],
+    },
 ];
 /// How long a file may be without its tests.
 const LINES_MAX: usize = 600;
@@ -39,14 +99,36 @@ struct Source {
 }
 
 #[test]
-fn refdb_imports_only_downward() {
-    for house in ["refdb", "refdb-git", "refdb-maintenance"] {
-        let src = format!("crates/{house}/src");
+fn crates_import_only_downward() {
+    for own in CRATES {
+        let mut sources = below(own.folder);
+        // The examples below are what is looked for.
+        sources.retain(|source| source.path != "testkit/tests/layering.rs");
+        check(sources, |source| crates_upward(own, CRATES, &source.text));
+    }
+}
+
+#[test]
+fn modules_import_only_downward() {
+    for own in CRATES.iter().filter(|own| !own.layers.is_empty()) {
+        let src = format!("{}/src", own.folder);
         let reexports = reexports(&read(&format!("{src}/lib.rs")).text);
         check(below(&src), |source| {
-            imports_upward(&source.path[src.len() + 1..], &source.text, &reexports)
+            let path = &source.path[src.len() + 1..];
+            imports_upward(own, path, &source.text, &reexports)
         });
+        for module in own.layers.concat() {
+            let is_there = |path| workspace_root().join(&src).join(path).exists();
+            let is_module = is_there(format!("{module}.rs"));
+            assert!(is_module, "{src} has no module {module}, which has a layer");
+        }
     }
+}
+
+#[test]
+fn the_map_shows_these_crates_and_layers() {
+    let map = fs::read_to_string(workspace_root().join("ARCHITECTURE.md")).expect("there is a map");
+    assert_eq!(differences(&map, CRATES), Vec::<String>::new());
 }
 
 #[test]
@@ -109,14 +191,95 @@ fn check(sources: Vec<Source>, find: impl Fn(&Source) -> Vec<String>) {
     assert!(report.is_empty(), "\n{report}");
 }
 
-/// Returns the imports of a file of refdb that do not go down. `path` is below `src`.
-fn imports_upward(path: &str, text: &str, reexports: &[(String, String)]) -> Vec<String> {
+/// Returns the crates that a file imports and that do not lie below its own, tests included, and the
+/// insides of others that it uses without being meant to.
+fn crates_upward(own: &Crate, crates: &[Crate], text: &str) -> Vec<String> {
+    let code: String = text.lines().map(code_of).collect::<Vec<_>>().join("\n");
+    let lower = crates.iter().take_while(|other| other.name != own.name);
+    let lower: Vec<&str> = lower.map(|other| other.name).collect();
+    let mut faults = Vec::new();
+    for other in crates.iter().filter(|other| other.name != own.name) {
+        for (start, _) in code.match_indices(&format!("{}::", other.name)) {
+            let before = code[..start].chars().next_back();
+            if before.is_some_and(|c| c == ':' || is_word(c)) {
+                continue;
+            }
+            let mut found = Vec::new();
+            open_braces(&code[start..], &[], &mut found);
+            let may_know = own.insides_of.contains(&other.name);
+            for path in found {
+                if !lower.contains(&other.name) {
+                    faults.push(format!("imports upward: {}", path.join("::")));
+                } else if path.get(1).is_some_and(|part| part == "internals") && !may_know {
+                    faults.push(format!("uses the insides of others: {}", path.join("::")));
+                }
+            }
+        }
+    }
+    faults
+}
+
+/// Returns what the map says of crates and modules otherwise than the list does, or not at all.
+///
+/// It has a line for each crate, which begins with its folder, from the lowest up, and for each crate
+/// with layers a table below "Inside `<folder>`". A line of such a table begins with the names of
+/// modules of one layer, the highest first.
+fn differences(map: &str, crates: &[Crate]) -> Vec<String> {
+    let mut faults = Vec::new();
+    let rows = |text: &str| -> Vec<Vec<String>> {
+        let lines = text.lines().skip_while(|line| !line.starts_with("    "));
+        let lines = lines.take_while(|line| line.starts_with("    "));
+        let names = lines.map(|line| line.trim().split("  ").next().unwrap_or_default());
+        names
+            .map(|names| names.split(", ").map(str::to_owned).collect())
+            .collect()
+    };
+    let folders: Vec<&str> = crates.iter().map(|one| one.folder).collect();
+    let listed = rows(map).concat();
+    if listed != folders {
+        faults.push(format!("crates {listed:?} in place of {folders:?}"));
+    }
+    for one in crates.iter().filter(|one| !one.layers.is_empty()) {
+        let title = format!("\nInside `{}`", one.folder);
+        let Some((_, text)) = map.split_once(&title) else {
+            faults.push(format!("no layers of {}", one.folder));
+            continue;
+        };
+        let mut layers = one.layers.iter().rev().peekable();
+        let mut left: Vec<&str> = Vec::new();
+        for row in rows(text) {
+            for module in row {
+                if left.is_empty() {
+                    left = layers.next().map_or(Vec::new(), |layer| layer.to_vec());
+                }
+                match left.iter().position(|one| *one == module) {
+                    Some(at) => drop(left.remove(at)),
+                    None => faults.push(format!("{}: {module} is not there", one.folder)),
+                }
+            }
+        }
+        let missing = left
+            .into_iter()
+            .chain(layers.flat_map(|layer| layer.iter().copied()));
+        faults.extend(missing.map(|module| format!("{}: {module} is missing", one.folder)));
+    }
+    faults
+}
+
+/// Returns the imports of a file that do not go down within its crate. `path` is below `src`.
+fn imports_upward(
+    own: &Crate,
+    path: &str,
+    text: &str,
+    reexports: &[(String, String)],
+) -> Vec<String> {
     let here: Vec<&str> = path.trim_end_matches(".rs").split('/').collect();
     // The root names all modules, that is its work. Tests may build what they test from above.
     if here == ["lib"] || is_test(path) {
         return vec![];
     }
-    let layer = |module: &str| LAYERS.iter().position(|layer| layer.contains(&module));
+    let layers = own.layers;
+    let layer = |module: &str| layers.iter().position(|layer| layer.contains(&module));
     let Some(own) = layer(here[0]) else {
         return vec![format!("the module {} has no layer", here[0])];
     };
@@ -320,7 +483,91 @@ mod the_checkers {
     use super::*;
 
     fn faults(path: &str, text: &str) -> Vec<String> {
-        imports_upward(path, text, &[("Store".to_owned(), "store".to_owned())])
+        let store = ("Store".to_owned(), "store".to_owned());
+        imports_upward(crate_of("refdb"), path, text, &[store])
+    }
+
+    fn crate_of(name: &str) -> &'static Crate {
+        let mut crates = CRATES.iter();
+        let found = crates.find(|one| one.name == name);
+        found.expect("the crate is in the list")
+    }
+
+    #[test]
+    fn find_imports_of_higher_crates() {
+        let of = |name, text| crates_upward(crate_of(name), CRATES, text);
+        let up = ["imports upward: refdb_git::Repository"];
+        assert_eq!(of("refdb", "use refdb_git::Repository;\n"), up);
+        assert_eq!(of("refdb", "fn f() -> refdb_git::Repository {}\n"), up);
+        let tests = "#[cfg(test)]\nmod tests {\n    use refdb_git::{Repository};\n}\n";
+        assert_eq!(of("refdb", tests), up);
+        assert_eq!(
+            of(
+                "refdb_git",
+                "use refdb_maintenance::verify::{deep, Event};\n"
+            ),
+            [
+                "imports upward: refdb_maintenance::verify::deep",
+                "imports upward: refdb_maintenance::verify::Event"
+            ]
+        );
+        let down = "use refdb::{Error, internals};\nuse refdb_git::internals::real_path;\n";
+        assert_eq!(of("refdb_maintenance", down), Vec::<String>::new());
+        let other = "use super::refdb_git::X;\n// refdb_git::Y\nuse my_refdb_git::Z;\n";
+        assert_eq!(of("refdb", other), Vec::<String>::new());
+    }
+
+    #[test]
+    fn find_who_uses_the_insides_of_others() {
+        let of = |name, text| crates_upward(crate_of(name), CRATES, text);
+        assert_eq!(
+            of("refdb_cli", "use refdb::{Error, internals::LockFile};\n"),
+            ["uses the insides of others: refdb::internals::LockFile"]
+        );
+        assert_eq!(
+            of("refdb_testkit", "use refdb_git::internals;\n"),
+            ["uses the insides of others: refdb_git::internals"]
+        );
+    }
+
+    #[test]
+    fn find_a_map_that_differs() {
+        let crates = [
+            Crate {
+                folder: "low",
+                name: "low",
+                layers: &[&["leaf", "other"], &["top"]],
+                insides_of: &[],
+            },
+            Crate {
+                folder: "high",
+                name: "high",
+                layers: &[],
+                insides_of: &[],
+            },
+        ];
+        let map = |crates: &str, modules: &str| format!("{crates}\nInside `low`:\n\n{modules}");
+        let two = "    low   the first\n    high  the second\n";
+        let right = "    top          above\n    other, leaf  below\n";
+        let split = "    top\n    leaf   one\n    other  two\n";
+        for modules in [right, split] {
+            assert_eq!(
+                differences(&map(two, modules), &crates),
+                Vec::<String>::new()
+            );
+        }
+        for (crates_of_map, modules) in [
+            ("    high\n    low\n", right),
+            ("    low\n", right),
+            (two, "    leaf\n    other\n    top\n"),
+            (two, "    top\n    leaf\n"),
+            (two, "    top\n    other, leaf, more\n"),
+            (two, ""),
+        ] {
+            let found = differences(&map(crates_of_map, modules), &crates);
+            assert!(!found.is_empty(), "{crates_of_map}{modules}");
+        }
+        assert_eq!(differences(two, &crates), ["no layers of low"]);
     }
 
     #[test]
