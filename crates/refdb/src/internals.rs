@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
+use crate::error::Result;
 use crate::objects::Objects;
-use crate::options::Options;
+use crate::options::{Options, StillThere};
 use crate::store::Store;
 use crate::transaction::Edit;
+use crate::{layout, reflog};
 
 pub use crate::backend::NewValue;
 pub use crate::backend::bulk::{BARRIER, Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
@@ -23,11 +25,16 @@ pub use crate::commit::{
     Holder, Home, LockFile, LockOptions, NameKind, describe_refusal, finish_left, is_barrier,
     lock_path, name_kind, remove_if_there, suffixed, sweep_all, take_over,
 };
-pub use crate::hook::{ask_or_abort, present, tell};
-pub use crate::layout::HEAD_OF_TABLES;
-pub use crate::options::{InvalidSettings, StillThere};
-pub use crate::reflog::is_space;
-pub use crate::system::{bytes_to_path, is_absent, remove_empty_tree};
+pub use crate::hook::call::{ask_or_abort, present, tell};
+pub use crate::system::paths::{bytes_to_path, is_absent, remove_empty_tree};
+
+/// What HEAD says in a repository whose refs are tables.
+pub const HEAD_OF_TABLES: &[u8] = layout::HEAD_OF_TABLES;
+
+/// Returns whether Git takes `byte` for white space.
+pub fn is_space(byte: u8) -> bool {
+    reflog::is_space(byte)
+}
 
 /// Returns what only maintenance asks of a store.
 pub fn maintained(store: &Store) -> &dyn Maintained {
@@ -39,14 +46,23 @@ pub fn with_objects(store: &Store, objects: Arc<dyn Objects>) -> Store {
     store.with_objects(objects)
 }
 
-/// Says what a reader asks, if anything, who missed something, or came to its end.
-pub fn set_still_there(options: &mut Options, still_there: Option<StillThere>) {
-    options.still_there = still_there;
+/// Sets what a reader calls that missed something or came to its end, to know whether the refs are
+/// still kept where it reads them; `true` says that it found nothing at all. An error ends its work.
+pub fn set_still_there(
+    options: &mut Options,
+    ask: Option<Arc<dyn Fn(bool) -> Result<()> + Send + Sync>>,
+) {
+    options.still_there = ask.map(StillThere);
 }
 
-/// Returns what is wrong with settings that only writing asks for.
-pub fn invalid(options: &mut Options) -> &mut InvalidSettings {
-    &mut options.invalid
+/// Returns what is wrong with settings that whoever takes a lock needs, should there be anything.
+pub fn invalid_locking(options: &mut Options) -> &mut Option<String> {
+    &mut options.invalid.locking
+}
+
+/// Returns the same for whoever locks packed-refs.
+pub fn invalid_packing(options: &mut Options) -> &mut Option<String> {
+    &mut options.invalid.packing
 }
 
 /// Says that an edit leaves the reflog as it is.

@@ -14,7 +14,7 @@ use crate::system::bytes_to_path;
 
 /// What HEAD says in a repository whose refs are tables: enough for programs that do not know tables to
 /// take it for a repository.
-pub const HEAD_OF_TABLES: &[u8] = b"ref: refs/heads/.invalid\n";
+pub(crate) const HEAD_OF_TABLES: &[u8] = b"ref: refs/heads/.invalid\n";
 /// Where such a HEAD points to.
 pub(crate) const TARGET_OF_TABLES: &[u8] = b"refs/heads/.invalid";
 

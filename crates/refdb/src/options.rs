@@ -33,7 +33,7 @@ impl std::fmt::Debug for Warn {
 
 /// Says whether refs are still kept where they are read; asked with whether none was found.
 #[derive(Clone)]
-pub struct StillThere(pub Arc<dyn Fn(bool) -> Result<()> + Send + Sync>);
+pub(crate) struct StillThere(pub(crate) Arc<dyn Fn(bool) -> Result<()> + Send + Sync>);
 
 impl std::fmt::Debug for StillThere {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -195,11 +195,11 @@ impl Interrupt {
 
 /// Settings that make no sense, and are in nobody's way before they are asked for.
 #[derive(Clone, Debug, Default)]
-pub struct InvalidSettings {
+pub(crate) struct InvalidSettings {
     /// For whoever takes a lock.
-    pub locking: Option<String>,
+    pub(crate) locking: Option<String>,
     /// For whoever locks packed-refs.
-    pub packing: Option<String>,
+    pub(crate) packing: Option<String>,
 }
 
 impl InvalidSettings {

@@ -61,6 +61,6 @@ pub(crate) fn is_normalized(message: &[u8]) -> bool {
 }
 
 /// Returns whether Git takes `byte` for white space.
-pub fn is_space(byte: u8) -> bool {
+pub(crate) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }

@@ -21,12 +21,12 @@ mod beneath;
 mod guard;
 mod map;
 mod os;
+pub(crate) mod paths;
 mod process;
 mod scan;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
 mod threads;
-mod tree;
 
 use std::fmt;
 use std::io;
@@ -38,19 +38,10 @@ use std::time::Duration;
 pub use bytes::Bytes;
 pub(crate) use map::MAP_MIN;
 pub use os::OsSystem;
-pub use os::bytes_to_path;
+pub(crate) use paths::{bytes_to_path, is_absent, remove_empty_tree};
 pub use process::{Guard, Machine, ProcessState};
 pub use scan::Scan;
 pub use threads::beside_this_thread;
-pub use tree::remove_empty_tree;
-
-/// Returns whether an error says that a path leads to nothing.
-pub fn is_absent(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
-}
 
 /// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use refdb::internals::{HEAD_OF_TABLES, StillThere};
+use refdb::internals::HEAD_OF_TABLES;
 use refdb::system::{Stat, System};
 use refdb::{Error, ErrorKind, RefFormat, Result};
 
@@ -40,9 +40,9 @@ impl Watched {
     }
 
     /// Returns what a store asks that missed something.
-    pub(super) fn still_there(self) -> StillThere {
+    pub(super) fn still_there(self) -> impl Fn(bool) -> Result<()> + Send + Sync {
         let known = Mutex::new(self.stat);
-        StillThere(Arc::new(move |is_empty| self.check(&known, is_empty)))
+        move |is_empty| self.check(&known, is_empty)
     }
 
     fn check(&self, known: &Mutex<Option<Stat>>, is_empty: bool) -> Result<()> {

@@ -346,7 +346,7 @@ impl OpenOptions {
                 stat: config_stat,
                 refs: format.refs,
             };
-            internals::set_still_there(&mut options, Some(watched.still_there()));
+            internals::set_still_there(&mut options, Some(Arc::new(watched.still_there())));
         }
         let config = Arc::new(config);
         options.committer = {

@@ -1,7 +1,7 @@
 //! From the configuration to the settings of a store.
 
 use bstr::{BStr, ByteSlice};
-use refdb::internals::invalid;
+use refdb::internals::{invalid_locking, invalid_packing};
 use refdb::options::{LockTimeout, LogRefs, ReftableOptions, SharedRepository};
 use refdb::{Error, ErrorKind, ObjectFormat, Options, RefFormat, Result};
 
@@ -74,12 +74,12 @@ fn files(config: &Config, options: &mut Options) {
         }
         Ok(())
     });
-    invalid(options).locking = locking.err().map(|error| error.to_string());
+    *invalid_locking(options) = locking.err().map(|error| error.to_string());
     match timeout("core.packedrefstimeout") {
         Ok(timeout) => {
             options.packed_refs_timeout = timeout.unwrap_or(options.packed_refs_timeout);
         }
-        Err(error) => invalid(options).packing = Some(error.to_string()),
+        Err(error) => *invalid_packing(options) = Some(error.to_string()),
     }
 }
 
@@ -379,22 +379,22 @@ mod tests {
     fn what_is_not_asked_for_may_say_anything() {
         let files = |content| read_as(RefFormat::Files, content, &[], false).unwrap();
         let mut options = files("[reftable]\nblocksize=x");
-        assert!(invalid(&mut options).locking.is_none());
+        assert!(invalid_locking(&mut options).is_none());
         assert_eq!(
             files("[refdb]\ndirectoryLockMin=2k").directory_lock_min,
             2048
         );
         let mut options = files("[core]\nfilesreflocktimeout=1x\npackedrefstimeout=y");
         assert_eq!(
-            invalid(&mut options).locking.take().unwrap(),
+            invalid_locking(&mut options).take().unwrap(),
             "bad numeric config value '1x' for 'core.filesreflocktimeout': invalid unit"
         );
         assert_eq!(
-            invalid(&mut options).packing.take().unwrap(),
+            invalid_packing(&mut options).take().unwrap(),
             "bad numeric config value 'y' for 'core.packedrefstimeout': invalid unit"
         );
         let mut options = files("[core]\nsharedRepository=x");
-        assert!(invalid(&mut options).locking.is_some());
+        assert!(invalid_locking(&mut options).is_some());
         assert!(read("[core]\npackedrefstimeout=y", &[], false).is_ok());
     }
 

@@ -20,7 +20,7 @@ use process_stat::parse_stat;
 use super::beneath::Beneath;
 use super::{
     Bytes, DirEntry, FileKind, GUARDED_MODE, Guard, GuardedFile, Machine, ProcessState, ReadFile,
-    Scan, Stat, System, WriteFile, guard, map,
+    Scan, Stat, System, WriteFile, bytes_to_path, guard, map,
 };
 
 /// The operating system's files, clock and random numbers.
@@ -546,11 +546,6 @@ const RESERVED_MAX: usize = 512 << 20;
 
 /// What need not be a file is not read any further: a device has no end.
 const STREAM_MAX: u64 = 64 << 20;
-
-/// Turns the bytes of a name into a path; on Unix they are the same.
-pub fn bytes_to_path(bytes: &[u8]) -> &Path {
-    Path::new(std::ffi::OsStr::from_bytes(bytes))
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,24 @@
-//! Trees of directories without a file in them.
+//! What whoever handles paths needs beside a system.
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::{FileKind, System, bytes_to_path};
+use super::{FileKind, System};
+
+/// Turns the bytes of a name into a path; on Unix they are the same.
+pub fn bytes_to_path(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}
+
+/// Returns whether an error says that a path leads to nothing.
+pub fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
 
 /// Removes the directory `path` if there is nothing but directories in it; returns whether it is
 /// gone.
