@@ -34,7 +34,7 @@ use crate::refs::Refs;
 use crate::resolve::{End, follow};
 use crate::system::System;
 use crate::transaction::rename::Rename;
-use crate::transaction::{self, Commits, Group, LogRewrite, Outcome, Transaction};
+use crate::transaction::{self, Commits, Group, LogRewrite, Outcome, Prepared, Transaction};
 
 /// The refs of one repository, seen from one of its worktrees.
 #[derive(Clone, Debug)]
@@ -212,6 +212,44 @@ impl Store {
         }
         let backend = self.backend.as_ref();
         Group::new(backend, &self.options, self.system.as_ref()).map(Some)
+    }
+
+    /// Prepares transactions as one, at the cost of one; `None` if it is not certain that each of them
+    /// could be committed, one after the other: a [`Group`] finds out. Nothing is waited for.
+    ///
+    /// ```no_run
+    /// # use refdb::{Edit, RefName};
+    /// # fn f(store: &refdb::Store, new: refdb::ObjectId) -> refdb::Result<()> {
+    /// let mut transactions = Vec::new();
+    /// for name in ["refs/heads/a", "refs/heads/b"] {
+    ///     let mut transaction = store.transaction();
+    ///     transaction.add(Edit::update(RefName::new(name)?, new))?;
+    ///     transactions.push(transaction);
+    /// }
+    /// match store.prepare_together(&transactions)? {
+    ///     Some(prepared) => {
+    ///         prepared.commit()?;
+    ///     }
+    ///     None => {
+    ///         for transaction in transactions {
+    ///             transaction.commit()?;
+    ///         }
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// `Hook` when it cannot be found out whether there is a hook, which is to be told of each.
+    pub fn prepare_together<'t, 's: 't>(
+        &'s self,
+        transactions: impl IntoIterator<Item = &'t Transaction<'s>>,
+    ) -> Result<Option<Prepared<'s>>> {
+        if hook::present(self.options.hook.as_deref())?.is_some() {
+            return Ok(None);
+        }
+        let transactions = transactions.into_iter();
+        Ok(self.transaction().together(transactions))
     }
 
     /// Returns whether a ref has a reflog, possibly an empty one.

@@ -34,6 +34,7 @@ mod plan;
 mod queue;
 pub(crate) mod rename;
 mod sort;
+mod together;
 
 pub(crate) use commits::Commits;
 pub use edit::{Change, Edit, Expected, LogEdit};
@@ -63,6 +64,8 @@ pub struct Transaction<'s> {
     batch: bool,
     initial: bool,
     at_once: bool,
+    /// Whether a lock that somebody else has is waited for.
+    waits: bool,
 }
 
 /// A transaction whose locks are held and whose edits are checked: only publishing is left.
@@ -102,6 +105,7 @@ impl<'s> Transaction<'s> {
             batch: false,
             initial: false,
             at_once: false,
+            waits: true,
         }
     }
 
@@ -162,6 +166,9 @@ impl<'s> Transaction<'s> {
             announcer.preparing()?;
         }
         let mut session = self.backend.begin()?;
+        if !self.waits {
+            session.wait_no_more();
+        }
         // While a hook makes its mind up, others are not to be kept from more than these refs.
         if self.at_once && announcer.is_none() && !self.queue.has_targets() {
             session.lock_directories();

@@ -157,13 +157,17 @@ impl Commits {
             batch: job.batch,
             initial: false,
             at_once: true,
+            waits: true,
         };
-        let group = match waiting.len() {
-            1 => None,
-            // What keeps a group from being made is told to each.
-            _ => Group::new(backend, options, system).ok(),
-        };
-        commit_all(group, waiting, |job| alone(job).prepare()?.commit());
+        let begin = || Group::new(backend, options, system).ok();
+        let queue = Queue::new(options.object_format);
+        let together = alone(Job {
+            queue,
+            batch: false,
+        });
+        commit_all(together, begin, waiting, |job| {
+            alone(job).prepare()?.commit()
+        });
         drop(lead);
         match seat.wait() {
             News::Done(done) => done,
@@ -172,14 +176,23 @@ impl Commits {
     }
 }
 
-/// Commits what waits, as a group as far as that is possible, and tells everybody.
-fn commit_all(
-    group: Option<Group<'_>>,
+/// Commits what waits, as one transaction or as a group as far as that is possible, and tells everybody.
+/// `together` has no edit yet.
+fn commit_all<'s>(
+    together: Transaction<'s>,
+    begin: impl Fn() -> Option<Group<'s>>,
     waiting: Vec<Waiting>,
     alone: impl Fn(Job) -> Result<Outcome>,
 ) {
     let mut singles = Vec::new();
-    match group {
+    let is_alone = waiting.len() == 1;
+    let queues = waiting.iter().map(|one| &one.job.queue);
+    if !is_alone && let Some(prepared) = together.join_queues(queues) {
+        let members = waiting.into_iter().map(|one| (one, Vec::new()));
+        return tell_all(prepared.commit(), members.collect());
+    }
+    // What keeps a group from being made is told to each.
+    match begin().filter(|_| !is_alone) {
         None => singles = waiting,
         Some(mut group) => {
             let mut together = Vec::new();

@@ -13,7 +13,8 @@ use super::{Prepared, Transaction, hand_plan, may_write, plan};
 /// Transactions that become visible and durable together, at the cost of one.
 ///
 /// Each is checked against what those before it do, and stands or falls by itself. Nothing is done
-/// before the group is committed: a group that is dropped leaves everything as it was.
+/// before the group is committed: a group that is dropped leaves everything as it was. Where none is
+/// expected to be refused, [`Store::prepare_together`](crate::Store::prepare_together) costs less.
 ///
 /// ```no_run
 /// # use refdb::{Edit, RefName};

@@ -384,6 +384,65 @@ impl Queue {
         Ok(())
     }
 
+    /// Adds the edits of another queue, as they were checked there. Returns `false`, and this queue is of
+    /// no use any more, if one does something else than to set, delete or verify an object id.
+    pub(super) fn append(&mut self, other: &Queue) -> bool {
+        let is_plain = other.targets.is_empty() && other.logs.is_empty();
+        let text_len = other.names.len() + other.text.len();
+        if !is_plain || text_len > TEXT_LEN_MAX - self.text.len() - self.names.len() {
+            return false;
+        }
+        room_for(&mut self.names, other.names.len());
+        room_for(&mut self.edits, other.edits.len());
+        for (at, &edit) in other.edits.iter().enumerate() {
+            let last = self.edits.last().map(|last| last.name.of(&self.names));
+            let given = edit.name.of(&other.names);
+            self.sequence = self.sequence.max(after(last, given).1);
+            let new = match edit.does {
+                Does::Update => self.take_id(other, edit.new),
+                _ => edit.new,
+            };
+            let expected = match edit.needs {
+                Needs::Oid => self.take_id(other, edit.expected),
+                _ => edit.expected,
+            };
+            let name = Span::push(&mut self.names, given);
+            let message = self.push_message(other.message(at));
+            self.edits.push(Queued {
+                name,
+                message,
+                new,
+                expected,
+                ..edit
+            });
+        }
+        self.creates_logs |= other.creates_logs;
+        self.is_plain = false;
+        true
+    }
+
+    /// Takes over the id that has this number in another queue, with what is known of its object; returns
+    /// its number here.
+    fn take_id(&mut self, other: &Queue, number: u32) -> u32 {
+        let theirs = Id::from_number(number);
+        let ours = self.ids.number(*other.ids.get(theirs));
+        if let Some(Known::Is { is_commit, peeled }) = other.known.get(theirs.index()).copied() {
+            let peeled = peeled.map(|peeled| self.ids.number(*other.ids.get(peeled)));
+            if self.known.len() <= ours.index() {
+                self.known.resize(ours.index() + 1, Known::Nothing);
+            }
+            self.known[ours.index()] = Known::Is { is_commit, peeled };
+        }
+        ours.to_number()
+    }
+
+    /// Returns whether every edit deletes, or none does.
+    pub(super) fn is_of_one_kind(&self) -> bool {
+        let deletes = |edit: &usize| self.deletes(*edit);
+        let first = (0..self.len()).next().is_some_and(|edit| deletes(&edit));
+        (0..self.len()).all(|edit| deletes(&edit) == first)
+    }
+
     /// Keeps a message: most edits have that of the one before. Returns its position.
     fn push_message(&mut self, message: &[u8]) -> u32 {
         if let Some(&last) = self.messages.last() {

@@ -99,7 +99,11 @@ struct Session<'c> {
 /// meanwhile: in `files`, and if nothing else is set, for a tenth of a second.
 const GATHER_MAX: Duration = Duration::from_millis(50);
 
-/// Transactions that are checked and not published yet.
+/// How many are gathered, as far as pieces of the input go: so many are checked and published in less than
+/// that time.
+const GATHERED_MAX: usize = 4096;
+
+/// Transactions that have arrived and are not checked yet, but for their names and objects.
 struct Gathered<'c> {
     since: Instant,
     group: Group<'c>,
@@ -188,8 +192,7 @@ impl<'c> Session<'c> {
         is_started && !self.settings.batch && (more || self.gathered.is_some())
     }
 
-    /// Checks the present transaction as one of a group; what the group cannot take is committed
-    /// alone after it.
+    /// Keeps the present transaction, to be published together with others.
     fn gather_transaction(&mut self) -> Result<()> {
         if self.gathered.is_none() {
             let members = Vec::new();
@@ -201,14 +204,8 @@ impl<'c> Session<'c> {
                 members,
             });
         }
-        let is_added = match (&self.state, &mut self.gathered) {
-            (State::Started(transaction), Some(gathered)) => {
-                gathered.group.add(transaction).is_ok()
-            }
-            _ => false,
-        };
-        if !is_added {
-            self.publish_gathered()?;
+        if self.gathered.is_none() {
+            // A hook is told of each when it happens.
             return self.control(Verb::Commit);
         }
         let state = mem::replace(&mut self.state, State::Closed);
@@ -221,7 +218,9 @@ impl<'c> Session<'c> {
     /// Returns whether what is gathered is to be published, whatever comes behind it.
     fn has_gathered_long(&self) -> bool {
         let gathered = self.gathered.as_ref();
-        gathered.is_some_and(|gathered| gathered.since.elapsed() >= GATHER_MAX)
+        gathered.is_some_and(|gathered| {
+            gathered.members.len() >= GATHERED_MAX || gathered.since.elapsed() >= GATHER_MAX
+        })
     }
 
     /// Publishes what is gathered, and gives the answers.
@@ -236,7 +235,8 @@ impl<'c> Session<'c> {
         done
     }
 
-    /// Publishes what is gathered: together, or one by one if that cannot be.
+    /// Publishes what is gathered: as one transaction, or else as far as a group takes them, which tells
+    /// which of them is to be committed alone.
     fn publish_members(&mut self) -> Result<()> {
         let Some(Gathered { group, members, .. }) = self.gathered.take() else {
             return Ok(());
@@ -244,11 +244,51 @@ impl<'c> Session<'c> {
         let Some(&(_, first)) = members.first() else {
             return Ok(());
         };
-        if let Ok(prepared) = group.close() {
+        let transactions = members.iter().map(|(transaction, _)| transaction);
+        if members.len() > 1
+            && let Some(prepared) = self.store.prepare_together(transactions)?
+        {
             return self.commit_answered(prepared, first);
         }
-        for (transaction, answers) in members {
-            match transaction.prepare() {
+        let mut group = Some(group);
+        let mut rest = members.into_iter().peekable();
+        while rest.peek().is_some() {
+            let group = match group.take() {
+                Some(group) => Some(group),
+                None => self.store.group()?,
+            };
+            self.publish_next(group, &mut rest)?;
+        }
+        Ok(())
+    }
+
+    /// Publishes transactions as a group, up to the first one that the group cannot take, and that one
+    /// alone.
+    fn publish_next(
+        &mut self,
+        mut group: Option<Group<'c>>,
+        rest: &mut impl Iterator<Item = (Transaction<'c>, usize)>,
+    ) -> Result<()> {
+        let mut together = Vec::new();
+        let mut alone = None;
+        for (transaction, answers) in rest {
+            let added = group.as_mut().map(|group| group.add(&transaction));
+            if matches!(added, Some(Ok(_))) {
+                together.push((transaction, answers));
+            } else {
+                alone = Some((transaction, answers));
+                break;
+            }
+        }
+        let first = together.first().map(|(_, answers)| *answers);
+        if let (Some(group), Some(first)) = (group, first)
+            && let Ok(prepared) = group.close()
+        {
+            self.commit_answered(prepared, first)?;
+            together.clear();
+        }
+        for (transaction, answers) in together.into_iter().chain(alone) {
+            match transaction.at_once().prepare() {
                 Ok(prepared) => self.commit_answered(prepared, answers)?,
                 Err(error) => {
                     self.answers.truncate(answers);
