@@ -1,14 +1,14 @@
 //! A stack that lost everything is damage, which every command tells, and nothing is written there;
-//! a stack that nobody has written to yet is empty.
+//! a stack that nobody has written to yet is empty. A transaction that lost its locks fails.
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice;
-use refdb_testkit::Format;
 use refdb_testkit::oracle::{self, Output};
 use refdb_testkit::repo::Repo;
+use refdb_testkit::{Format, for_every_format};
 
 /// What is done to the folder of a stack, and which file the error names.
 type Loss = (&'static str, fn(&Path), &'static str);
@@ -220,5 +220,124 @@ fn what_is_new_is_empty() {
         }
         let none = refdb(repo.path(), &["refs", "exists", "worktrees/none/HEAD"]);
         assert_eq!(none.code(), 2, "{format}: {}", none.stderr.as_bstr());
+    }
+}
+
+/// Returns the files below a folder whose names end so.
+fn ending(dir: &Path, end: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).expect("it can be listed") {
+        let path = entry.expect("it can be listed").path();
+        if path.is_dir() && !path.is_symlink() {
+            found.extend(ending(&path, end));
+        } else if path.to_string_lossy().ends_with(end) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// How somebody takes away what a prepared transaction holds, in the folder of a repository, with
+/// a folder to put things aside.
+type Theft = (&'static str, fn(&Path, &Path));
+
+const THEFTS: [Theft; 4] = [
+    ("removed", |git_dir, _| {
+        let locks = ending(git_dir, ".lock");
+        locks.iter().for_each(|lock| remove(lock));
+    }),
+    ("moved", |git_dir, aside| {
+        for (at, lock) in ending(git_dir, ".lock").iter().enumerate() {
+            fs::rename(lock, aside.join(at.to_string())).expect("it can be done");
+        }
+    }),
+    ("linked and removed", |git_dir, aside| {
+        for (at, lock) in ending(git_dir, ".lock").iter().enumerate() {
+            fs::hard_link(lock, aside.join(at.to_string())).expect("it can be done");
+            remove(lock);
+        }
+    }),
+    ("one is moved", |git_dir, aside| {
+        let locks = ending(git_dir, ".lock");
+        let is_lock =
+            |path: &&PathBuf| path.ends_with("taken-0.lock") || path.ends_with("tables.list.lock");
+        let lock = locks.iter().find(is_lock).expect("it is held");
+        fs::rename(lock, aside.join("one")).expect("it can be done");
+    }),
+];
+
+fn remove(path: &Path) {
+    fs::remove_file(path).expect("it can be done");
+}
+
+for_every_format! {
+    /// A transaction whose locks somebody took away, in whatever way, changes nothing, and says so; what
+    /// others have in the place of its locks by then stays.
+    fn a_transaction_that_lost_its_locks_fails(format) {
+        for (how, take) in THEFTS {
+            for count in [1, 3, 80] {
+                let repo = Repo::init(format);
+                let ids = repo.objects().commits.clone();
+                let name = |at: usize| format!("refs/heads/taken-{at}");
+                let line = |verb: &str, new: &str, at: usize| format!("{verb} {} {new}\n", name(at));
+                repo.update_refs((0..count).map(|at| line("create", &ids[0], at)).collect::<String>());
+                let ours = || oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path())
+                    .args(["update-ref", "--stdin"])
+                    .begin();
+                let mut refdb = ours();
+                refdb.say("start\n");
+                (0..count).for_each(|at| refdb.say(&line("update", &ids[1], at)));
+                refdb.say("prepare\n");
+                assert_eq!(refdb.hear(), "start: ok\n");
+                assert_eq!(refdb.hear(), "prepare: ok\n");
+                let aside = tempfile::tempdir_in(repo.path()).expect("room for it");
+                take(&repo.git_dir(), aside.path());
+                // Git changes one of them, and is about to change it again.
+                repo.update_refs(line("update", &ids[2], 0));
+                let mut git = oracle::git(repo.path()).args(["update-ref", "--stdin"]).begin();
+                git.say(&format!("start\n{}prepare\n", line("update", &ids[3], 0)));
+                assert_eq!(git.hear(), "start: ok\n");
+                assert_eq!(git.hear(), "prepare: ok\n");
+                refdb.say("commit\n");
+                let output = refdb.end();
+                let said = output.stderr.as_bstr();
+                assert_eq!(output.code(), 128, "{format}: {how}, {count}: {said}");
+                assert!(said.contains_str("removed by somebody else"), "{format}: {how}: {said}");
+                git.say("commit\n");
+                assert_eq!(git.end().code(), 0, "{format}: {how}, {count}");
+                for at in 0..count {
+                    let expected = if at == 0 { &ids[3] } else { &ids[0] };
+                    let found = repo.git(["rev-parse", &name(at)]).run().text();
+                    assert_eq!(&found, expected, "{format}: {how}, {count}: {at}");
+                }
+            }
+        }
+    }
+
+    /// New values that somebody took away are not taken for ones that are in their places.
+    fn a_transaction_that_lost_its_values_fails(format) {
+        for count in [1, 3, 80] {
+            let repo = Repo::init(format);
+            let ids = repo.objects().commits.clone();
+            let name = |at: usize| format!("refs/heads/taken-{at}");
+            let mut refdb = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path())
+                .args(["update-ref", "--stdin"])
+                .begin();
+            refdb.say("start\n");
+            (0..count).for_each(|at| refdb.say(&format!("create {} {}\n", name(at), ids[0])));
+            refdb.say("prepare\n");
+            assert_eq!(refdb.hear(), "start: ok\n");
+            assert_eq!(refdb.hear(), "prepare: ok\n");
+            let values = ending(&repo.git_dir(), ".lock.lock");
+            values.iter().for_each(|value| remove(value));
+            refdb.say("commit\n");
+            let output = refdb.end();
+            let made = (0..count).filter(|&at| {
+                let found = repo.git(["show-ref", "--verify", "-q", &name(at)]).run();
+                found.code() == 0
+            });
+            let expected = if values.is_empty() { (0, count) } else { (128, 0) };
+            assert_eq!((output.code(), made.count()), expected, "{format}: {count}");
+        }
     }
 }

@@ -78,9 +78,9 @@ fn wherever_its_process_ends_the_lock_is_taken_over() {
         }
         ends += 1;
     }
-    // Creating, taking, looking at the mark, writing, looking whether it is held, renaming, and taking
-    // the mark off.
-    assert_eq!(ends, 7);
+    // Creating, taking, looking at the mark, writing, looking at the file and at its name, renaming, and
+    // taking the mark off.
+    assert_eq!(ends, 8);
 }
 
 #[test]

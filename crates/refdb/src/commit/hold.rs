@@ -3,7 +3,7 @@
 //! Every lock of a transaction is a name of this file. As long as the process runs, the kernel keeps
 //! others from taking the file (`flock`), whatever namespace, container or chroot they look from; when
 //! the process ends, however it ends, the file is free. That the file still has as many names as the
-//! transaction has locks says that nobody took one of them away.
+//! transaction has locks, and the date of the last of them, says that nobody took one of them away.
 //!
 //! Invariants:
 //! 1. Whoever has the file knows that it still had a name after he took it; nobody removes a name of
@@ -47,8 +47,11 @@ pub(super) struct Hold {
     is_signed: AtomicBool,
     /// How many names it should have.
     names: AtomicU64,
-    /// Whether it was found to have fewer.
+    /// Whether somebody else was at its names: each is looked at from then on.
     is_torn: AtomicBool,
+    /// The date of the file when all locks had been taken. Whoever gives a name to a file, or moves one,
+    /// dates it.
+    sealed_ns: Mutex<Option<i128>>,
 }
 
 impl std::fmt::Debug for Hold {
@@ -102,6 +105,7 @@ impl Holder {
             is_signed: AtomicBool::new(false),
             names: AtomicU64::new(1),
             is_torn: AtomicBool::new(false),
+            sealed_ns: Mutex::new(None),
         });
         // A file that loses its mark has no other sign whose it is.
         let has_mark = hold.stat().is_ok_and(|stat| stat.is_guarded());
@@ -136,25 +140,37 @@ impl Holder {
     /// # Errors
     /// `Locked` if somebody did; nothing may be published then. `Io`.
     pub(crate) fn check_held(&self) -> Result<()> {
-        let holds = self
-            .who
-            .holds
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut holds = holds.iter().filter_map(Weak::upgrade);
+        let mut holds = self.holds().into_iter();
         holds.try_for_each(|hold| hold.check()).map_err(lost)
+    }
+
+    /// Notes that all locks of this transaction are taken: from now on it is noticed if somebody moves one.
+    pub(crate) fn seal(&self) {
+        for hold in self.holds() {
+            hold.seal(hold.stat().ok().map(|stat| stat.ctime_ns));
+        }
+    }
+
+    /// Notes that this transaction itself gives names, or takes some away, from now on.
+    pub(crate) fn unseal(&self) {
+        self.holds().iter().for_each(|hold| hold.seal(None));
+    }
+
+    /// Returns whether each lock has to be looked at, as somebody else was at the names of one.
+    pub(crate) fn is_torn(&self) -> bool {
+        self.holds().iter().any(|hold| hold.is_torn())
+    }
+
+    fn holds(&self) -> Vec<Arc<Hold>> {
+        let holds = self.who.holds.lock();
+        let holds = holds.unwrap_or_else(PoisonError::into_inner);
+        holds.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Lets everybody read the files that a journal refers to, who may read refs, and makes durable what
     /// they say, but for the one that it is in.
     pub(super) fn reveal(&self, journal: &Arc<Hold>, fsync: bool) -> io::Result<()> {
-        let holds = self
-            .who
-            .holds
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut holds = holds.iter().filter_map(Weak::upgrade);
-        holds.try_for_each(|hold| {
+        self.holds().into_iter().try_for_each(|hold| {
             hold.file().reveal()?;
             match fsync && !Arc::ptr_eq(&hold, journal) {
                 true => hold.file().sync(),
@@ -229,7 +245,7 @@ impl Holder {
 }
 
 /// Tells what became of a lock that does not have its name any more.
-fn lost(error: io::Error) -> Error {
+pub(super) fn lost(error: io::Error) -> Error {
     let message = match error.kind() {
         io::ErrorKind::StaleNetworkFileHandle => {
             "a lock of this transaction was removed by somebody else while it was held: nothing was \
@@ -278,17 +294,35 @@ impl Hold {
         self.names.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Returns whether somebody took a name of the file away, as far as it was looked at.
+    /// Returns whether somebody else was at the names of the file, as far as it was looked at.
     pub(super) fn is_torn(&self) -> bool {
         self.is_torn.load(Ordering::Acquire)
     }
 
-    /// Looks whether the file has all its names.
+    /// Notes that somebody else was at the names of the file.
+    pub(super) fn tear(&self) {
+        self.is_torn.store(true, Ordering::Release);
+    }
+
+    fn seal(&self, date_ns: Option<i128>) {
+        *self
+            .sealed_ns
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = date_ns;
+    }
+
+    /// Looks whether the file has all its names. If it has more, or one was moved, that is noted.
     pub(super) fn check(&self) -> io::Result<()> {
-        if self.stat()?.nlink < self.names.load(Ordering::Acquire) {
-            self.is_torn.store(true, Ordering::Release);
-            return Err(rustix::io::Errno::STALE.into());
+        let stat = self.stat()?;
+        let names = self.names.load(Ordering::Acquire);
+        let sealed = self.sealed_ns.lock();
+        let sealed = *sealed.unwrap_or_else(PoisonError::into_inner);
+        if stat.nlink != names || sealed.is_some_and(|date| date != stat.ctime_ns) {
+            self.tear();
         }
-        Ok(())
+        match stat.nlink < names {
+            true => Err(rustix::io::Errno::STALE.into()),
+            false => Ok(()),
+        }
     }
 }

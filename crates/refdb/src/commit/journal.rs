@@ -144,6 +144,7 @@ impl Journal {
         };
         let how = How {
             shared: options.shared,
+            is_live: true,
             is_first: true,
             sync_each: fsync && change.steps.len() < step::MANY_MIN,
         };
@@ -162,23 +163,26 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Takes every step; should one fail, all are taken once more. Returns the directories that they
+    /// Takes every step; those that fail are taken once more. Returns the directories that they
     /// changed, which are to be made durable ([`Journal::sync`]).
     ///
     /// # Errors
     /// `Io`: the transaction is committed in part, and the next process will try again.
     pub(crate) fn take(&self) -> Result<BTreeSet<PathBuf>> {
         let mut dirs = BTreeSet::new();
-        if let Err(error) = self
-            .change
-            .take(&self.roots, self.how, &mut dirs, &|_| true)
-        {
-            let how = How {
-                is_first: false,
-                ..self.how
-            };
-            let again = self.change.take(&self.roots, how, &mut dirs, &|_| true);
-            again.map_err(|_| error)?;
+        let how = self.how;
+        let mut failed = Vec::new();
+        for (_, step) in &self.change.steps {
+            let taken = step.take(&self.roots, how, &mut dirs);
+            failed.extend(taken.err().map(|error| (step, error)));
+        }
+        let again = How {
+            is_first: false,
+            ..how
+        };
+        for (step, error) in failed {
+            step.take(&self.roots, again, &mut dirs)
+                .map_err(|_| error)?;
         }
         Ok(dirs)
     }
@@ -370,6 +374,7 @@ fn finish(home: &Arc<Home>, path: &Path) -> Result<()> {
     let roots = home.roots().map_err(unfinished)?;
     let how = How {
         shared: home.shared,
+        is_live: false,
         is_first: false,
         sync_each: false,
     };
@@ -479,6 +484,7 @@ impl View {
 }
 
 impl Change {
+    /// Takes every step whose lock is still held, for a process that did not make the change.
     fn take(
         &self,
         roots: &Roots,

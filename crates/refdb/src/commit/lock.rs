@@ -4,11 +4,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::hold::{Hold, Holder};
+use super::hold::{Hold, Holder, lost};
 use super::takeover::BARRIER;
 use super::{LockOptions, encoding, lock_path, pid_path, remove_if_there, value_path};
 use crate::options::SharedRepository;
-use crate::system::{FileKind, GUARDED_MODE, System, WriteFile};
+use crate::system::{FileKind, GUARDED_MODE, Stat, System, WriteFile, is_absent};
 
 /// A lock file that this process holds.
 ///
@@ -300,8 +300,9 @@ impl LockFile {
     /// after a failure this may be tried again.
     ///
     /// # Errors
-    /// Those of the system, and that of `Holder::check_held` for a lock that is the content.
+    /// Those of the system, and `ESTALE` if somebody took the lock away, or what was written through it.
     pub fn place(&mut self) -> io::Result<()> {
+        self.check_name()?;
         if self.is_alone() {
             return self.place_alone();
         }
@@ -313,7 +314,6 @@ impl LockFile {
 
     /// Gives the lock the name that it was a lock for, and with that gives it away.
     fn place_alone(&mut self) -> io::Result<()> {
-        self.hold.check()?;
         self.hold.file().reveal()?;
         self.system().rename(&self.path, &self.target())?;
         self.held = false;
@@ -328,7 +328,28 @@ impl LockFile {
     /// # Errors
     /// As for [`Holder::may_publish`].
     pub(crate) fn may_publish(&self) -> crate::error::Result<()> {
-        self.holder.may_publish()
+        self.holder.may_publish()?;
+        self.check()
+    }
+
+    /// Makes sure that the lock has its name, and what was written through it as well.
+    ///
+    /// # Errors
+    /// `Locked` if somebody took one of them away; nothing may be published then. `Io`.
+    pub(crate) fn check(&self) -> crate::error::Result<()> {
+        self.check_name().map_err(lost)
+    }
+
+    fn check_name(&self) -> io::Result<()> {
+        let is_whole = self.has_name()?
+            && (self.is_alone()
+                || self.written == Written::Nothing
+                || self.find(&self.value_path())?.is_some());
+        if is_whole {
+            return Ok(());
+        }
+        self.hold.tear();
+        Err(rustix::io::Errno::STALE.into())
     }
 
     pub(crate) fn holder(&self) -> &Holder {
@@ -377,7 +398,7 @@ impl LockFile {
         }
         let is_alone = self.is_alone();
         let written = std::mem::replace(&mut self.written, Written::Nothing);
-        let is_ours = !self.hold.is_torn() || self.still_has_name();
+        let is_ours = !self.hold.is_torn() || self.has_name().unwrap_or(false);
         self.hold.lose_name();
         if !is_ours {
             // Somebody took it away, and it may be somebody else's by now. What it barred may be so
@@ -402,11 +423,18 @@ impl LockFile {
         self.remove(&self.path)
     }
 
-    fn still_has_name(&self) -> bool {
-        let (Ok(ours), Ok(named)) = (self.hold.stat(), self.system().lstat(&self.path)) else {
-            return false;
-        };
-        (ours.dev, ours.ino) == (named.dev, named.ino)
+    fn has_name(&self) -> io::Result<bool> {
+        let ours = self.hold.stat()?;
+        let named = self.find(&self.path)?;
+        Ok(named.is_some_and(|named| (ours.dev, ours.ino) == (named.dev, named.ino)))
+    }
+
+    fn find(&self, path: &Path) -> io::Result<Option<Stat>> {
+        match self.system().lstat(path) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -39,6 +39,8 @@ pub(crate) enum Step {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
     pub(crate) shared: SharedRepository,
+    /// Whether the process lives that made the change: what is not there then was taken away from it.
+    pub(crate) is_live: bool,
     /// Whether no step was taken before.
     pub(crate) is_first: bool,
     /// Whether every file is made durable by itself.
@@ -65,7 +67,9 @@ impl Step {
         let Spot { system, path, .. } = &spot;
         match self {
             Step::Put { sum, .. } => {
-                put(system.as_ref(), path, *sum)?;
+                // Who has just written the content need not read it.
+                let sum = sum.filter(|_| !how.is_live);
+                put(system.as_ref(), path, sum, how.is_live)?;
                 add_parent(dirs, path);
             }
             Step::Remove { .. } => match remove_if_there(system.as_ref(), path) {
@@ -97,7 +101,7 @@ fn is_in_the_way(error: &io::Error) -> bool {
     )
 }
 
-fn put(system: &dyn System, path: &Path, sum: Option<u64>) -> Result<()> {
+fn put(system: &dyn System, path: &Path, sum: Option<u64>, is_live: bool) -> Result<()> {
     let value = value_path(&lock_path(path));
     if let Some(sum) = sum
         && !has_sum(system, &value, sum)?
@@ -111,10 +115,12 @@ fn put(system: &dyn System, path: &Path, sum: Option<u64>) -> Result<()> {
         renamed = system.rename(&value, path);
     }
     match renamed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => match system.lstat(path) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(unable_to_set(path, error)),
-        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !is_live => {
+            match system.lstat(path) {
+                Ok(_) => Ok(()),
+                Err(_) => Err(unable_to_set(path, error)),
+            }
+        }
         renamed => renamed.map_err(|error| unable_to_set(path, error)),
     }
 }

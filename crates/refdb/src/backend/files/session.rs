@@ -505,6 +505,7 @@ impl FilesSession {
     pub(super) fn tidy(&mut self) {
         // What is not ours any more must not be taken away from somebody else.
         let _ = self.holder.check_held();
+        self.holder.unseal();
         let release = |held: &mut [Held]| held.iter_mut().for_each(|held| held.lock = None);
         let middle = self.held.len() / 2;
         if self.held.len() < HALVES_MIN {

@@ -72,6 +72,7 @@ impl FilesSession {
             let message = "a transaction of several steps holds no lock";
             return Err(Error::new(ErrorKind::Misuse, message));
         };
+        self.check_locks()?;
         let (options, fsync) = (files.lock_options(), files.options.fsync);
         Journal::commit(&self.holder, options, fsync, change, roots, other).map(Some)
     }

@@ -27,7 +27,7 @@ use super::{ReftableBackend, find};
 use crate::backend::cursor::{Cursor, OverCursor};
 use crate::backend::{Judge, Locked, Plan, Published, Ref, Session, committed_in_part};
 use crate::beside::by_turns;
-use crate::commit::{Change, Journal};
+use crate::commit::{Change, Journal, LockFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
@@ -474,11 +474,12 @@ impl ReftableSession<'_> {
                 part.stack.stage_on_top(held, name, &mut change)?;
             }
         }
-        let mut locks = self
-            .parts
-            .iter()
-            .filter_map(|part| part.held.hold.as_lock());
-        let Some(other) = locks.next() else {
+        let locks = || {
+            let parts = self.parts.iter();
+            parts.filter_map(|part| part.held.hold.as_lock())
+        };
+        locks().try_for_each(LockFile::check)?;
+        let Some(other) = locks().next() else {
             let message = "a transaction of several stacks holds no lock";
             return Err(Error::new(ErrorKind::Misuse, message));
         };
