@@ -230,6 +230,11 @@ fn odd() -> Vec<Kind> {
             "More memory or time than there is.",
             |scene| scene.sparse(PLACE, HUGE),
         ),
+        kind(
+            "journal: nearly too long",
+            "The same, of a file that is just short enough to be read.",
+            |scene| scene.sparse(PLACE, (4 << 30) - 1),
+        ),
         kind("journal: FIFO", "Every command waits for ever.", |scene| {
             scene.fifo(PLACE)
         }),

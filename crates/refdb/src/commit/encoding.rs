@@ -67,12 +67,12 @@ impl Change {
     }
 }
 
-/// Reads the content of a journal, the file `own` in the directory `dir`.
-pub(super) fn decode(
+/// Reads how a journal begins, the file `own` in the directory `dir`: who made it, and how long that is.
+pub(super) fn begin(
     content: &[u8],
     own: &Stat,
     dir: &Stat,
-) -> std::result::Result<(Owner, Change), Flaw> {
+) -> std::result::Result<(Owner, usize), Flaw> {
     let (owner, text_len) = match Owner::parse(content) {
         Signed::By(owner, len) => (owner, len),
         Signed::OtherVersion => {
@@ -93,12 +93,31 @@ pub(super) fn decode(
         let why = "it was made for another repository, or is a copy, and cannot be finished here";
         return Err(Flaw::Foreign(why));
     }
+    Ok((owner, text_len + START.len() + ids.len() + 1))
+}
+
+/// Returns for which directory a lock, of whose file this is the beginning, has a journal: its inode.
+pub(super) fn dir_of_journal(head: &[u8]) -> Option<u64> {
+    let Signed::By(_, text_len) = Owner::parse(head) else {
+        return None;
+    };
+    let ids = head.get(text_len..)?.strip_prefix(START)?;
+    let (dir, _) = ids.split_once_str(" ")?;
+    std::str::from_utf8(dir).ok()?.parse().ok()
+}
+
+/// Reads the content of a journal, the file `own` in the directory `dir`.
+pub(super) fn decode(
+    content: &[u8],
+    own: &Stat,
+    dir: &Stat,
+) -> std::result::Result<(Owner, Change), Flaw> {
+    let (owner, start) = begin(content, own, dir)?;
     let whole = content.len().checked_sub("end\0".len() + 16 + 1);
     let (body, end) = content.split_at(whole.ok_or(Flaw::NotWhole)?);
     if *end != *format!("end\0{:016x}\0", checksum(body)).as_bytes() {
         return Err(Flaw::NotWhole);
     }
-    let start = text_len + START.len() + ids.len() + 1;
     let fields = Fields(body.get(start..).unwrap_or_default());
     let change = fields.change().ok_or(Flaw::Foreign(
         "it names something else than refs, or by names that refs do not have",

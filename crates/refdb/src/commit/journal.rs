@@ -19,11 +19,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::encoding::{Flaw, decode};
+use super::encoding::{Flaw, begin, decode};
 use super::hold::Hold;
 use super::home::Home;
-use super::owner::Owner;
+use super::owner::{HEAD_LEN, Owner};
 use super::place::{Place, Roots};
 use super::step::{self, How, Step};
 use super::takeover::remove_with_barrier;
@@ -34,6 +35,9 @@ use crate::system::{FileKind, Guard, Stat, is_absent};
 
 /// No journal is longer: one of so many bytes is not read.
 const LEN_MAX: u64 = 1 << 32;
+
+/// Longer than it takes to take a file over: two calls of the system, one after the other.
+const TAKING: Duration = Duration::from_micros(100);
 
 /// The steps of a transaction, each with the lock that guards it.
 #[derive(Debug, Default)]
@@ -261,7 +265,7 @@ fn look(home: &Arc<Home>, unseen: bool) -> Result<Found> {
         let guard = system.guard_file(&path);
         let guard = guard.map_err(|error| Error::io("unable to lock", &path, error))?;
         let may = unseen && !system.is_taken(&path);
-        is_young = guard.is_none() && is_made_lately(home, &stat);
+        is_young = guard.is_none() && is_made_lately(home, &stat) && is_of_the_living(home, &path);
         if let Some(guard) = guard.or_else(|| may.then(|| Box::new(()) as Guard)) {
             match finish(home, &path) {
                 Ok(()) => return Ok(Found::default()),
@@ -296,6 +300,16 @@ fn is_made_lately(home: &Home, stat: &Stat) -> bool {
     (0..long_ns).contains(&(now_ns - stat.ctime_ns))
 }
 
+/// Returns whether the process runs that made a file. Somebody else may have it too, who finishes what one
+/// left that has ended; at the moment when he takes it that cannot be told from the former.
+fn is_of_the_living(home: &Home, path: &Path) -> bool {
+    let system = home.system.as_ref();
+    system.is_taken(path) && {
+        system.sleep(TAKING);
+        system.is_taken(path)
+    }
+}
+
 fn may_not_write(error: &Error) -> bool {
     matches!(
         error.io_kind(),
@@ -327,19 +341,27 @@ struct Read {
 fn read(home: &Home, path: &Path) -> Result<Option<Read>> {
     let failed = |error| Error::io("unable to read", path, error);
     let system = home.system.as_ref();
+    let dir = system.stat(home.journal_dir()?).map_err(failed)?;
     let (content, stat) = match system.open(path) {
         Ok(mut file) => {
             let stat = file.stat().map_err(failed)?;
-            let mut content = vec![0; usize::try_from(stat.len).unwrap_or(0)];
-            let count = file.read_at(0, &mut content).map_err(failed)?;
-            content.truncate(count);
+            let mut read = |len: usize| {
+                let mut content = vec![0; len];
+                let count = file.read_at(0, &mut content).map_err(failed)?;
+                content.truncate(count);
+                Ok(content)
+            };
+            // What was not made here is not read to its end, which may be far away.
+            let whole = usize::try_from(stat.len).unwrap_or(0);
+            let mut content = read(whole.min(HEAD_LEN))?;
+            if whole > content.len() && begin(&content, &stat, &dir).is_ok() {
+                content = read(whole)?;
+            }
             (content, stat)
         }
         Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(failed(error)),
     };
-    let dir = home.journal_dir()?;
-    let dir = system.stat(dir).map_err(failed)?;
     match decode(&content, &stat, &dir) {
         Ok((owner, change)) => Ok(Some(Read {
             owner,

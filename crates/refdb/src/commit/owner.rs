@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bstr::ByteSlice;
 
+use super::encoding::dir_of_journal;
 use crate::system::{Machine, System};
 
 /// How such a file starts. The number is that of this way of writing it.
@@ -131,14 +132,18 @@ fn one_line(text: &str) -> String {
         .collect()
 }
 
-/// Reads who made the lock at `path`; `None` if there is none, or if it does not say so.
-pub(super) fn of_lock(system: &dyn System, path: &Path) -> Option<Owner> {
+/// Reads how the file of a lock begins; `None` if there is none.
+pub(super) fn head(system: &dyn System, path: &Path) -> Option<Vec<u8>> {
     // A link is nobody's lock, wherever it leads.
     let stat = system.lstat(path).ok()?;
-    if stat.kind != crate::system::FileKind::File {
-        return None;
-    }
-    match Owner::parse(&system.read_at_most(path, HEAD_LEN).ok()?) {
+    let is_file = stat.kind == crate::system::FileKind::File;
+    let head = is_file.then(|| system.read_at_most(path, HEAD_LEN).ok());
+    head.flatten().map(|head| head.to_vec())
+}
+
+/// Reads who made the lock at `path`; `None` if there is none, or if it does not say so.
+pub(super) fn of_lock(system: &dyn System, path: &Path) -> Option<Owner> {
+    match Owner::parse(&head(system, path)?) {
         Signed::By(owner, _) => Some(owner),
         Signed::Nothing | Signed::OtherVersion => None,
     }
@@ -184,10 +189,15 @@ pub(crate) fn describe(system: &dyn System, path: &Path) -> io::Result<String> {
     let is_migration = owner
         .as_ref()
         .is_some_and(|owner| owner.purpose == Purpose::Migration);
+    let has_journal = head(system, path).is_some_and(|head| dir_of_journal(&head).is_some());
     Ok(match (is_free(system, path), system.is_taken(path)) {
         (true, _) if is_migration => format!(
             "It was held by a migration, {who}, which has ended: the next refdb command in this \
              repository clears up after it"
+        ),
+        (true, _) if has_journal => format!(
+            "It was held by {who}, which has ended in the midst of a transaction: the next refdb command \
+             in the repository of that transaction finishes it"
         ),
         (true, _) => {
             format!("It was held by {who}, which has ended, and could not be taken over: try again")

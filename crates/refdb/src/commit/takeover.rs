@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::encoding::dir_of_journal;
 use super::home::Home;
 use super::owner::{self, Purpose};
 use super::{
@@ -40,6 +41,9 @@ fn take_over_of(most: Purpose, home: &Arc<Home>, path: &Path) -> io::Result<bool
     if !owner::is_ours(system, path) || system.is_taken(path) {
         return Ok(false);
     }
+    if is_of_elsewhere(home, path)? {
+        return Ok(false);
+    }
     // It is taken over with the journal of its transaction, or not at all.
     let found = journal::recover(home);
     let owner = owner::of_lock(system, path);
@@ -61,6 +65,15 @@ fn take_over_of(most: Purpose, home: &Arc<Home>, path: &Path) -> io::Result<bool
     }
     remove_with_barrier(system, path)?;
     Ok(true)
+}
+
+/// Returns whether a lock has a journal in another directory: a link leads to the refs of another repository,
+/// where its transaction is to be finished first.
+fn is_of_elsewhere(home: &Home, path: &Path) -> io::Result<bool> {
+    let dir = home.journal_dir().map_err(io::Error::other)?;
+    let dir = home.system.stat(dir)?;
+    let made_for = owner::head(home.system.as_ref(), path).and_then(|head| dir_of_journal(&head));
+    Ok(made_for.is_some_and(|made_for| made_for != dir.ino))
 }
 
 /// Removes a barrier whose lock is free, or that of a process that has ended.

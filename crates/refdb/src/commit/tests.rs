@@ -185,6 +185,47 @@ fn what_the_living_have_just_committed_is_seen_when_everybody_has_looked() {
     assert_eq!(system.read(&at("HEAD")).unwrap(), b"first");
 }
 
+/// Who finds somebody at the journal of a dead process sees the transaction whole, however young it is.
+#[test]
+fn what_somebody_finishes_just_now_is_no_transaction_of_the_living() {
+    let system = repository();
+    let dies = system.process(7);
+    committed(&dies).leave();
+    let found = recover(&system);
+    assert!(found.view.is_some() && found.is_young);
+    dies.end();
+    let finishes = system.process(8).guard_file(&at("refdb.journal"));
+    let finishes = finishes.unwrap().expect("its maker has ended");
+    let found = recover(&system);
+    assert!(found.view.is_some() && !found.is_young);
+    drop(finishes);
+    assert!(recover(&system).view.is_none());
+    assert_eq!(system.read(&at("HEAD")).unwrap(), b"first");
+}
+
+/// The lock of a dead process that lies in another repository, by a link, has its journal there.
+#[test]
+fn a_lock_is_not_taken_over_without_its_journal() {
+    let system = repository();
+    let dies = system.process(7);
+    committed(&dies).leave();
+    dies.end();
+    let elsewhere = Path::new("/elsewhere");
+    system.create_dir(elsewhere).unwrap();
+    let shared: Arc<dyn System> = Arc::new(system.clone());
+    let home = Home::new(&shared, elsewhere, &Options::new(ObjectFormat::Sha1));
+    assert!(is_held(LockFile::acquire(
+        &Holder::new(&home),
+        &at("HEAD"),
+        OPTIONS
+    )));
+    let exists = io::Error::from(io::ErrorKind::AlreadyExists);
+    let text = describe_refusal(&system, &at("HEAD"), &exists);
+    assert!(text.contains("in the midst of a transaction"), "{text}");
+    assert!(acquire(&system, "HEAD").is_ok());
+    assert_eq!(system.read(&at("HEAD")).unwrap(), b"first");
+}
+
 /// What is not certain is not done: the lock may be one of a process that runs.
 #[test]
 fn on_a_file_system_of_many_machines_nobody_is_dead() {
