@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice;
+use refdb_testkit::dialogue::Dialogue;
 use refdb_testkit::oracle::{self, Output};
 use refdb_testkit::repo::Repo;
 use refdb_testkit::{Format, for_every_format};
@@ -311,6 +312,40 @@ for_every_format! {
                     assert_eq!(&found, expected, "{format}: {how}, {count}: {at}");
                 }
             }
+        }
+    }
+
+    /// Who gives a transaction up whose lock somebody took away leaves that of the next holder alone.
+    fn a_transaction_that_lost_its_locks_gives_back_no_others(format) {
+        for count in [1, 3, 80] {
+            let repo = Repo::init(format);
+            let id = repo.objects().commits[0].clone();
+            let (_, take) = THEFTS[3];
+            let prepare = |program: &mut Dialogue, count: usize| {
+                program.say("start\n");
+                (0..count).for_each(|at| program.say(&format!("create refs/heads/taken-{at} {id}\n")));
+                program.say("prepare\n");
+                assert_eq!(program.hear(), "start: ok\n");
+                assert_eq!(program.hear(), "prepare: ok\n");
+            };
+            let mut refdb = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path())
+                .args(["update-ref", "--stdin"])
+                .begin();
+            prepare(&mut refdb, count);
+            let aside = tempfile::tempdir_in(repo.path()).expect("room for it");
+            take(&repo.git_dir(), aside.path());
+            let mut git = oracle::git(repo.path()).args(["update-ref", "--stdin"]).begin();
+            prepare(&mut git, 1);
+            refdb.say("abort\n");
+            let output = refdb.end();
+            assert_eq!(output.code(), 0, "{format}, {count}: {}", output.stderr.as_bstr());
+            let mut locks = ending(&repo.git_dir(), ".lock");
+            // A new value whose lock is gone goes when it is in somebody's way.
+            locks.retain(|lock| !lock.to_string_lossy().ends_with(".lock.lock"));
+            assert_eq!(locks.len(), 1, "{format}, {count}: {locks:?}");
+            git.say("commit\n");
+            let output = git.end();
+            assert_eq!(output.code(), 0, "{format}, {count}: {}", output.stderr.as_bstr());
         }
     }
 

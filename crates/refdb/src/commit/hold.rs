@@ -52,6 +52,8 @@ pub(super) struct Hold {
     /// The date of the file when all locks had been taken. Whoever gives a name to a file, or moves one,
     /// dates it.
     sealed_ns: Mutex<Option<i128>>,
+    /// Whether all of its names were found to be there a moment ago.
+    is_seen: AtomicBool,
 }
 
 impl std::fmt::Debug for Hold {
@@ -106,6 +108,7 @@ impl Holder {
             names: AtomicU64::new(1),
             is_torn: AtomicBool::new(false),
             sealed_ns: Mutex::new(None),
+            is_seen: AtomicBool::new(false),
         });
         // A file that loses its mark has no other sign whose it is.
         let has_mark = hold.stat().is_ok_and(|stat| stat.is_guarded());
@@ -151,9 +154,13 @@ impl Holder {
         }
     }
 
-    /// Notes that this transaction itself gives names, or takes some away, from now on.
-    pub(crate) fn unseal(&self) {
-        self.holds().iter().for_each(|hold| hold.seal(None));
+    /// Notes that all locks were found to be held: from now on this transaction itself gives names, and
+    /// takes them away, and none is looked at before it is removed.
+    pub(crate) fn note_seen(&self) {
+        for hold in self.holds() {
+            hold.seal(None);
+            hold.is_seen.store(true, Ordering::Release);
+        }
     }
 
     /// Returns whether each lock has to be looked at, as somebody else was at the names of one.
@@ -297,6 +304,11 @@ impl Hold {
     /// Returns whether somebody else was at the names of the file, as far as it was looked at.
     pub(super) fn is_torn(&self) -> bool {
         self.is_torn.load(Ordering::Acquire)
+    }
+
+    /// Returns whether each name of the file is one of this transaction for certain.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_seen.load(Ordering::Acquire) && !self.is_torn()
     }
 
     /// Notes that somebody else was at the names of the file.

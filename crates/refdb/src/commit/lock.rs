@@ -392,13 +392,10 @@ impl LockFile {
         if !std::mem::take(&mut self.held) {
             return Ok(());
         }
-        if !self.hold.is_torn() && Arc::strong_count(&self.hold) == 1 {
-            // What does not have its name any more must not be taken for it.
-            let _ = self.hold.check();
-        }
         let is_alone = self.is_alone();
         let written = std::mem::replace(&mut self.written, Written::Nothing);
-        let is_ours = !self.hold.is_torn() || self.has_name().unwrap_or(false);
+        // What does not have its name any more must not be taken for it.
+        let is_ours = self.hold.is_whole() || self.has_name().unwrap_or(false);
         self.hold.lose_name();
         if !is_ours {
             // Somebody took it away, and it may be somebody else's by now. What it barred may be so

@@ -35,8 +35,8 @@ use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
 use crate::system::{bytes_to_path, remove_empty_tree};
 
-/// Up to so many locks are looked at one by one before something is published.
-const LOOKED_AT_MAX: usize = 64;
+/// Up to so many locks are looked at one by one before something is published, or given up.
+pub(super) const LOOKED_AT_MAX: usize = 64;
 
 /// From so many direct refs on, packed-refs is considered.
 pub(super) const BATCH_MIN: usize = 64;
@@ -179,7 +179,7 @@ impl FilesSession {
         }
         let packed = self.planned.packed.as_ref();
         packed.map_or(Ok(()), |packed| packed.pending().0.check())?;
-        self.holder.unseal();
+        self.holder.note_seen();
         Ok(())
     }
 

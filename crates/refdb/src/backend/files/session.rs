@@ -27,7 +27,7 @@ use super::loose::{self, Loose};
 use super::new_names::{Migration, being_migrated};
 use super::packed::{Forwards, Snapshot};
 use super::packed_cursor::PackedCursor;
-use super::publish::Planned;
+use super::publish::{LOOKED_AT_MAX, Planned};
 use super::{Files, overlay};
 use crate::backend::cursor::Cursor;
 use crate::backend::{Judge, Locked, Plan, Published, Ref, Refusal, Session, in_the_way};
@@ -504,8 +504,10 @@ impl FilesSession {
     /// Releases every lock that is still held and removes directories that are empty.
     pub(super) fn tidy(&mut self) {
         // What is not ours any more must not be taken away from somebody else.
-        let _ = self.holder.check_held();
-        self.holder.unseal();
+        let is_held = self.holder.check_held().is_ok() && !self.holder.is_torn();
+        if is_held && self.held.len() > LOOKED_AT_MAX {
+            self.holder.note_seen();
+        }
         let release = |held: &mut [Held]| held.iter_mut().for_each(|held| held.lock = None);
         let middle = self.held.len() / 2;
         if self.held.len() < HALVES_MIN {
