@@ -29,14 +29,11 @@ use super::packed::Forwards;
 use super::rewrite::{PackedEdit, PackedLock, PackedValue, is_written_by_another};
 use super::session::{ByName, FilesSession, blocked_by};
 use crate::backend::{NewValue, Plan, Published, committed_in_part};
-use crate::commit::{Journal, LockFile, MANY_MIN};
+use crate::commit::{Journal, MANY_MIN};
 use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
 use crate::system::{bytes_to_path, remove_empty_tree};
-
-/// Up to so many locks are looked at one by one before something is published, or given up.
-pub(super) const LOOKED_AT_MAX: usize = 64;
 
 /// From so many direct refs on, packed-refs is considered.
 pub(super) const BATCH_MIN: usize = 64;
@@ -156,30 +153,6 @@ impl FilesSession {
         // They are synced with the locks: what is many is in the journal.
         self.planned.many_values = many;
         self.holder.seal();
-        Ok(())
-    }
-
-    /// Makes sure that nobody took away what this transaction holds: its locks, and new values beside
-    /// them. Those of files are all looked at; those of many packed refs only if somebody was at the
-    /// file whose names they are.
-    ///
-    /// # Errors
-    /// `Locked` if somebody did; `Interrupted`; `Io`. Nothing is visible then.
-    pub(super) fn check_locks(&self) -> Result<()> {
-        self.holder.may_publish()?;
-        if self.held.len() <= LOOKED_AT_MAX || self.holder.is_torn() {
-            let locks = self.held.iter().filter_map(|held| held.lock.as_ref());
-            locks
-                .chain(self.bars.locks())
-                .try_for_each(LockFile::check)?;
-        } else {
-            let files = self.planned.renames.iter();
-            let mut locks = files.filter_map(|at| self.held.get(*at)?.lock.as_ref());
-            locks.try_for_each(LockFile::check)?;
-        }
-        let packed = self.planned.packed.as_ref();
-        packed.map_or(Ok(()), |packed| packed.pending().0.check())?;
-        self.holder.note_seen();
         Ok(())
     }
 

@@ -27,7 +27,7 @@ use super::loose::{self, Loose};
 use super::new_names::{Migration, being_migrated};
 use super::packed::{Forwards, Snapshot};
 use super::packed_cursor::PackedCursor;
-use super::publish::{LOOKED_AT_MAX, Planned};
+use super::publish::Planned;
 use super::{Files, overlay};
 use crate::backend::cursor::Cursor;
 use crate::backend::{Judge, Locked, Plan, Published, Ref, Refusal, Session, in_the_way};
@@ -39,6 +39,9 @@ use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
 use crate::options::LockTimeout;
 use crate::system::{bytes_to_path, remove_empty_tree};
+
+/// Up to so many locks are looked at one by one before something is published, or given up.
+const LOOKED_AT_MAX: usize = 64;
 
 /// A running write.
 pub(super) struct FilesSession {
@@ -499,6 +502,30 @@ impl FilesSession {
             None
         };
         Ok(refusal.map_or(Locked::Missing, Locked::Refused))
+    }
+
+    /// Makes sure that nobody took away what this transaction holds: its locks, and new values beside
+    /// them. Those of files are all looked at; those of many packed refs only if somebody was at the
+    /// file whose names they are.
+    ///
+    /// # Errors
+    /// `Locked` if somebody did; `Interrupted`; `Io`. Nothing is visible then.
+    pub(super) fn check_locks(&self) -> Result<()> {
+        self.holder.may_publish()?;
+        if self.held.len() <= LOOKED_AT_MAX || self.holder.is_torn() {
+            let locks = self.held.iter().filter_map(|held| held.lock.as_ref());
+            locks
+                .chain(self.bars.locks())
+                .try_for_each(LockFile::check)?;
+        } else {
+            let files = self.planned.renames.iter();
+            let mut locks = files.filter_map(|at| self.held.get(*at)?.lock.as_ref());
+            locks.try_for_each(LockFile::check)?;
+        }
+        let packed = self.planned.packed.as_ref();
+        packed.map_or(Ok(()), |packed| packed.pending().0.check())?;
+        self.holder.note_seen();
+        Ok(())
     }
 
     /// Releases every lock that is still held and removes directories that are empty.
