@@ -20,15 +20,42 @@ use crate::context::Context;
 use crate::failure::{Failure, Result, say};
 use crate::global::{self, Request};
 use crate::interrupt;
+use crate::options::Describe;
 use crate::output::Output;
 use crate::pager::Paging;
 use crate::suggest;
+
+/// What carries out a command or a subcommand, with the arguments behind its name.
+type Run = fn(&Context, &mut Output, &[Vec<u8>]) -> Result<()>;
 
 /// One command.
 struct Command {
     name: &'static str,
     summary: &'static str,
-    run: fn(&Context, &mut Output, &[Vec<u8>]) -> Result<()>,
+    /// What it takes.
+    spec: &'static dyn Describe,
+    subcommands: &'static [Subcommand],
+    run: Run,
+}
+
+/// A subcommand, how it is called, and what it takes.
+struct Subcommand {
+    name: &'static str,
+    /// The call as the usage text of the command shows it.
+    form: &'static str,
+    spec: &'static dyn Describe,
+    run: Run,
+}
+
+/// Returns how each of the `N` subcommands is called.
+const fn forms_of<const N: usize>(subcommands: &[Subcommand]) -> [&'static str; N] {
+    let mut forms = [""; N];
+    let mut index = 0;
+    while index < N {
+        forms[index] = subcommands[index].form;
+        index += 1;
+    }
+    forms
 }
 
 /// Every command, in the order in which they are listed.
@@ -36,61 +63,85 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "update-ref",
         summary: "Create, move and delete refs, one or a hundred thousand at once",
+        spec: &update_ref::SPEC,
+        subcommands: &[],
         run: update_ref::run,
     },
     Command {
         name: "symbolic-ref",
         summary: "Read, set and delete symrefs such as HEAD",
+        spec: &symbolic_ref::SPEC,
+        subcommands: &[],
         run: symbolic_ref::run,
     },
     Command {
         name: "show-ref",
         summary: "List refs with their object ids, or check that one exists",
+        spec: &show_ref::SPEC,
+        subcommands: &[],
         run: show_ref::run,
     },
     Command {
         name: "for-each-ref",
         summary: "List refs in any form and order",
+        spec: &for_each_ref::FOR_EACH_REF,
+        subcommands: &[],
         run: for_each_ref::run,
     },
     Command {
         name: "pack-refs",
         summary: "Store refs compactly",
+        spec: &pack_refs::PACK_REFS,
+        subcommands: &[],
         run: pack_refs::run,
     },
     Command {
         name: "check-ref-format",
         summary: "Tell whether a name may be the name of a ref or of a branch",
+        spec: &check_ref_format::SPEC,
+        subcommands: &[],
         run: check_ref_format::run,
     },
     Command {
         name: "inspect",
         summary: "Show what the refs are kept in: tables and blocks, or loose and packed refs",
+        spec: &inspect::SPEC,
+        subcommands: &[],
         run: inspect::run,
     },
     Command {
         name: "reflog",
         summary: "Show where refs have been, and forget what is too old",
+        spec: &reflog::SPEC,
+        subcommands: reflog::SUBCOMMANDS,
         run: reflog::run,
     },
     Command {
         name: "bench",
         summary: "Measure refdb and Git side by side",
+        spec: &bench::BENCH,
+        subcommands: &[],
         run: bench::run,
     },
     Command {
         name: "refs",
         summary: "All of this under one name: list, exists, create, update, delete, rename, ...",
+        spec: &refs::SPEC,
+        subcommands: refs::SUBCOMMANDS,
         run: refs::run,
     },
     Command {
         name: "completions",
         summary: "Print completions for a shell: bash, zsh or fish",
+        spec: &generate::COMPLETIONS,
+        subcommands: &[],
         run: generate::completions,
     },
     Command {
         name: "man",
         summary: "Print the manual page, or write all pages into a directory",
+        spec: &generate::MAN,
+        subcommands: &[],
         run: generate::man,
     },
 ];

@@ -10,7 +10,6 @@ use bstr::ByteSlice;
 use refdb::ErrorKind;
 
 use crate::interrupt;
-use crate::options::Description;
 
 /// The result of a command or a part of one.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
@@ -47,8 +46,6 @@ pub(crate) enum Failure {
         /// Whether the text goes to standard output.
         on_stdout: bool,
     },
-    /// It was asked what it takes; never seen outside of the command that asks.
-    Described(Box<Description>),
     /// It was asked something else than its work, and this is the answer: exit code 0.
     Answered(String),
     /// Everything has been said.
@@ -121,7 +118,6 @@ impl Failure {
                 };
                 129
             }
-            Failure::Described(_) => 0,
             Failure::Answered(text) => {
                 // Whoever closed the stream does not want to read it.
                 let _ = std::io::stdout().write_all(text.as_bytes());

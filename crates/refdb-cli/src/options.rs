@@ -11,8 +11,8 @@ mod describe;
 mod usage;
 
 use crate::failure::{Failure, Result};
-pub(crate) use completion::of_subcommands;
-pub(crate) use describe::{Description, OptionDescription, QUESTION};
+pub(crate) use completion::{of_subcommands, question};
+pub(crate) use describe::{Describe, Description, OptionDescription};
 
 /// What a command takes: its usage lines and its options.
 pub(crate) struct Spec<Id: 'static> {
@@ -49,11 +49,6 @@ enum Takes {
     LastDefault,
     Number,
     OptionalNumber,
-}
-
-/// Returns whether the arguments ask what the command takes.
-pub(crate) fn asks(args: &[Vec<u8>]) -> bool {
-    matches!(args, [only] if only == QUESTION) || completion::question(args).is_some()
 }
 
 /// How an option was given.
@@ -229,9 +224,6 @@ impl<Id: Copy> Spec<Id> {
     ) -> Result<Vec<Vec<u8>>> {
         if matches!(args, [only] if only == b"-h") {
             return Err(self.help(false));
-        }
-        if matches!(args, [only] if only == QUESTION) {
-            return Err(self.describe());
         }
         if let Some(all) = completion::question(args) {
             return Err(self.completion(all));

@@ -31,7 +31,7 @@ use shape::Shape;
 use workload::{WORKLOADS, Workload};
 
 #[derive(Clone, Copy)]
-enum Id {
+pub(super) enum Id {
     Refs,
     Formats,
     Only,
@@ -45,7 +45,7 @@ enum Id {
     List,
 }
 
-const BENCH: Spec<Id> = Spec {
+pub(super) const BENCH: Spec<Id> = Spec {
     name: "bench",
     forms: &[concat!(
         "[--refs=<n>] [--formats=<list>] [--fsync=<list>] [--only=<list>]\n",

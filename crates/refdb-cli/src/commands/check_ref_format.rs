@@ -8,11 +8,11 @@ use refdb_git::revision::Revisions;
 
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::options::{Opt, QUESTION, Spec};
+use crate::options::{Opt, Spec};
 use crate::output::Output;
 
 #[derive(Clone, Copy)]
-enum Id {
+pub(super) enum Id {
     Normalize,
     AllowOnelevel,
     RefspecPattern,
@@ -20,7 +20,7 @@ enum Id {
 }
 
 /// What the usage text and the pages show, and the words that are known.
-const SPEC: Spec<Id> = Spec {
+pub(super) const SPEC: Spec<Id> = Spec {
     name: "check-ref-format",
     forms: &[
         "[--normalize] [<options>] <refname>",
@@ -54,7 +54,6 @@ const SPEC: Spec<Id> = Spec {
 /// Runs `check-ref-format`.
 pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     match args {
-        [only] if only == QUESTION => return SPEC.parse(args, |_, _| Ok(())).map(|_| ()),
         [only] if only == b"-h" || only == b"--help-all" => return Err(usage(true)),
         [option, name] if option == b"--branch" => return branch(context, out, name),
         _ => {}

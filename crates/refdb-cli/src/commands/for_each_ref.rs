@@ -48,7 +48,7 @@ use sort::{Order, Owned, SortKey, first_looks};
 use value::{Item, Values};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Id {
+pub(super) enum Id {
     Shell,
     Perl,
     Python,
@@ -156,13 +156,13 @@ const FORM: &str = "[--count=<count>] [--shell|--perl|--python|--tcl]\n\
      [(--exclude=<pattern>)...] [--start-after=<marker>]\n\
      [ --stdin | (<pattern>...)]";
 
-const FOR_EACH_REF: Spec<Id> = Spec {
+pub(super) const FOR_EACH_REF: Spec<Id> = Spec {
     name: "for-each-ref",
     forms: &[FORM],
     options: OPTIONS,
 };
 
-const LIST: Spec<Id> = Spec {
+pub(super) const LIST: Spec<Id> = Spec {
     name: "refs list",
     forms: &[FORM],
     options: OPTIONS,

@@ -13,25 +13,25 @@ use refdb::system::{OsSystem, System};
 use super::COMMANDS;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::options::{Description, Opt, OptionDescription, QUESTION, Spec};
+use crate::options::{Description, Opt, OptionDescription, Spec};
 use crate::output::Output;
 
 const NO_OPTIONS: &[Opt<()>] = &[];
 
-const COMPLETIONS: Spec<()> = Spec {
+pub(super) const COMPLETIONS: Spec<()> = Spec {
     name: "completions",
     forms: &["<bash|zsh|fish>"],
     options: NO_OPTIONS,
 };
 
-const MAN: Spec<()> = Spec {
+pub(super) const MAN: Spec<()> = Spec {
     name: "man",
     forms: &["[<directory>]"],
     options: NO_OPTIONS,
 };
 
 /// Runs `completions`: prints what a shell is to read.
-pub(super) fn completions(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+pub(super) fn completions(_context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     let operands = COMPLETIONS.parse(args, |(), _| Ok(()))?;
     let shell = match operands.as_slice() {
         [shell] => match shell.as_slice() {
@@ -48,16 +48,16 @@ pub(super) fn completions(context: &Context, out: &mut Output, args: &[Vec<u8>])
         },
         _ => return Err(COMPLETIONS.misuse()),
     };
-    let mut command = all(context)?;
+    let mut command = all();
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command, "refdb", &mut text);
     out.put(text)
 }
 
 /// Runs `man`: prints the page of the whole, or writes all pages into a directory.
-pub(super) fn man(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+pub(super) fn man(_context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     let operands = MAN.parse(args, |(), _| Ok(()))?;
-    let command = all(context)?;
+    let command = all();
     match operands.as_slice() {
         [] => out.put(page(command)?),
         [dir] => write_pages(command, "refdb", Path::new(OsStr::from_bytes(dir))),
@@ -91,7 +91,7 @@ fn page(command: Command) -> Result<Vec<u8>> {
 }
 
 /// Returns the whole command line as the generators take it.
-fn all(context: &Context) -> Result<Command> {
+fn all() -> Command {
     let mut root = Command::new("refdb")
         .about("The reference database of a Git repository")
         .disable_help_subcommand(true)
@@ -104,11 +104,11 @@ fn all(context: &Context) -> Result<Command> {
                 .action(ArgAction::SetTrue),
         );
     for command in COMMANDS {
-        let ask = |words: &[&[u8]]| describe(context, command.run, words);
-        let mut sub = made_of(Command::new(command.name), &ask(&[])?).about(command.summary);
-        for name in subcommands(&ask(&[])?) {
-            let description = ask(&[name.as_bytes()])?;
-            sub = sub.subcommand(made_of(Command::new(name), &description));
+        let of_command = command.spec.describe();
+        let mut sub = made_of(Command::new(command.name), &of_command).about(command.summary);
+        for subcommand in command.subcommands {
+            let of_subcommand = subcommand.spec.describe();
+            sub = sub.subcommand(made_of(Command::new(subcommand.name), &of_subcommand));
         }
         root = root.subcommand(sub);
     }
@@ -116,37 +116,7 @@ fn all(context: &Context) -> Result<Command> {
     for command in COMMANDS {
         help = help.subcommand(Command::new(command.name).about(command.summary));
     }
-    Ok(root.subcommand(help))
-}
-
-/// Asks a command, or one of its subcommands, what it takes.
-fn describe(
-    context: &Context,
-    run: fn(&Context, &mut Output, &[Vec<u8>]) -> Result<()>,
-    words: &[&[u8]],
-) -> Result<Description> {
-    let words = words.iter().chain(&[QUESTION]);
-    let args: Vec<Vec<u8>> = words.map(|word| word.to_vec()).collect();
-    match run(context, &mut Output::default(), &args) {
-        Err(Failure::Described(description)) => Ok(*description),
-        Err(failure) => Err(failure),
-        Ok(()) => Err(Failure::fatal("a command does not tell what it takes")),
-    }
-}
-
-/// Returns the subcommands: a command that has some begins each form with the name of one.
-fn subcommands(description: &Description) -> Vec<&'static str> {
-    // The name of a default subcommand stands in brackets.
-    let first = |form: &&'static str| {
-        let word = form.split([' ', '\n']).next()?;
-        Some(word.trim_start_matches('[').trim_end_matches(']'))
-    };
-    let mut names: Vec<_> = description.forms.iter().filter_map(first).collect();
-    let is_name = |name: &&str| name.bytes().all(|byte| byte.is_ascii_lowercase());
-    if !names.iter().all(is_name) {
-        names.clear();
-    }
-    names
+    root.subcommand(help)
 }
 
 fn made_of(command: Command, description: &Description) -> Command {

@@ -12,13 +12,13 @@ use crate::options::{Opt, Spec};
 use crate::output::Output;
 
 #[derive(Clone, Copy)]
-enum Id {
+pub(super) enum Id {
     Table,
     Records,
     Json,
 }
 
-const SPEC: Spec<Id> = Spec {
+pub(super) const SPEC: Spec<Id> = Spec {
     name: "inspect",
     forms: &["[--table=<name>] [--records] [--json]"],
     options: &[

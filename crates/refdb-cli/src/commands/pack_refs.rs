@@ -10,7 +10,7 @@ use crate::output::Output;
 use crate::waiting::Waiting;
 
 #[derive(Clone, Copy)]
-enum Id {
+pub(super) enum Id {
     All,
     Prune,
     Auto,
@@ -34,13 +34,13 @@ const OPTIONS: &[Opt<Id>] = &[
 pub(super) const FORM: &str =
     "[--all] [--no-prune] [--auto] [--include <pattern>] [--exclude <pattern>]";
 
-const PACK_REFS: Spec<Id> = Spec {
+pub(super) const PACK_REFS: Spec<Id> = Spec {
     name: "pack-refs",
     forms: &[FORM],
     options: OPTIONS,
 };
 
-const OPTIMIZE: Spec<Id> = Spec {
+pub(super) const OPTIMIZE: Spec<Id> = Spec {
     name: "refs optimize",
     forms: &[FORM],
     options: OPTIONS,

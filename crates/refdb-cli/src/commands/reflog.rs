@@ -9,77 +9,74 @@ mod target;
 use refdb::name::{FormatOptions, is_root_ref, is_well_formed};
 use refdb::{Edit, ErrorKind, ObjectId, RefFormat, RefName};
 
-use super::{start_pager, tell_afterwards};
+use super::{Subcommand, forms_of, start_pager, tell_afterwards};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::options::{Opt, QUESTION, Spec, of_subcommands};
+use crate::options::{Opt, Spec, of_subcommands};
 use crate::output::Output;
 
-/// A subcommand and how it is called.
-struct Subcommand {
-    name: &'static str,
-    run: fn(&Context, &mut Output, &[Vec<u8>]) -> Result<()>,
-}
-
-const SUBCOMMANDS: &[Subcommand] = &[
+pub(super) const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "show",
+        form: "[show] [<log-options>] [<ref>]",
+        spec: &show::SPEC,
         run: |context, out, args| show::run(context, out, args, true),
     },
     Subcommand {
         name: "list",
+        form: "list",
+        spec: &LIST,
         run: list,
     },
     Subcommand {
         name: "exists",
+        form: "exists <ref>",
+        spec: &EXISTS,
         run: exists,
     },
     Subcommand {
         name: "write",
+        form: "write <ref> <old-oid> <new-oid> <message>",
+        spec: &WRITE,
         run: write,
     },
     Subcommand {
         name: "delete",
+        form: concat!(
+            "delete [--rewrite] [--updateref]\n",
+            "       [--dry-run | -n] [--verbose] <ref>@{<specifier>}..."
+        ),
+        spec: &expire::DELETE,
         run: expire::delete,
     },
     Subcommand {
         name: "drop",
+        form: "drop [--all [--single-worktree] | <refs>...]",
+        spec: &expire::DROP,
         run: expire::drop,
     },
     Subcommand {
         name: "expire",
+        form: concat!(
+            "expire [--expire=<time>] [--expire-unreachable=<time>]\n",
+            "       [--rewrite] [--updateref] [--stale-fix]\n",
+            "       [--dry-run | -n] [--verbose] [--all [--single-worktree] | <refs>...]"
+        ),
+        spec: &expire::EXPIRE,
         run: expire::expire,
     },
 ];
 
 const NO_OPTIONS: &[Opt<()>] = &[];
 
-const SPEC: Spec<()> = Spec {
+pub(super) const SPEC: Spec<()> = Spec {
     name: "reflog",
-    forms: &[
-        "[show] [<log-options>] [<ref>]",
-        "list",
-        "exists <ref>",
-        "write <ref> <old-oid> <new-oid> <message>",
-        concat!(
-            "delete [--rewrite] [--updateref]\n",
-            "       [--dry-run | -n] [--verbose] <ref>@{<specifier>}..."
-        ),
-        "drop [--all [--single-worktree] | <refs>...]",
-        concat!(
-            "expire [--expire=<time>] [--expire-unreachable=<time>]\n",
-            "       [--rewrite] [--updateref] [--stale-fix]\n",
-            "       [--dry-run | -n] [--verbose] [--all [--single-worktree] | <refs>...]"
-        ),
-    ],
+    forms: &forms_of::<{ SUBCOMMANDS.len() }>(SUBCOMMANDS),
     options: NO_OPTIONS,
 };
 
 /// Runs `reflog`.
 pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
-    if matches!(args, [only] if only == QUESTION) {
-        return SPEC.parse(args, |(), _| Ok(())).map(drop);
-    }
     let names = SUBCOMMANDS.iter().map(|subcommand| subcommand.name);
     if let Some(answer) = of_subcommands(args, names) {
         return Err(answer);
@@ -97,10 +94,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
             show::run(context, out, rest, true)
         }
         Some((subcommand, rest)) => {
-            // What the generators ask needs no repository.
-            if !matches!(rest, [only] if only == QUESTION) {
-                start_pager(context, out, "reflog")?;
-            }
+            start_pager(context, out, "reflog")?;
             (subcommand.run)(context, out, rest)
         }
         None => show::run(context, out, args, false),

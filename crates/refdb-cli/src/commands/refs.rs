@@ -9,54 +9,54 @@ mod write;
 use refdb::ErrorKind;
 use refdb::RefName;
 
-use super::{for_each_ref, pack_refs};
+use super::{Subcommand, for_each_ref, forms_of, pack_refs};
 use crate::context::Context;
 use crate::failure::{Failure, Result, is_packed};
 use crate::options::{Opt, Spec, of_subcommands};
 use crate::output::Output;
 use crate::suggest;
 
-/// A subcommand and how it is called.
-struct Subcommand {
-    name: &'static str,
-    form: &'static str,
-    run: fn(&Context, &mut Output, &[Vec<u8>]) -> Result<()>,
-}
-
-const SUBCOMMANDS: &[Subcommand] = &[
+pub(super) const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "migrate",
         form: "migrate --ref-format=<format> [--no-reflog] [--dry-run]",
+        spec: &migrate::MIGRATE,
         run: migrate::run,
     },
     Subcommand {
         name: "list",
         form: "list [<options>] [<pattern>...]",
+        spec: &for_each_ref::LIST,
         run: for_each_ref::list,
     },
     Subcommand {
         name: "exists",
         form: "exists <ref>",
+        spec: &EXISTS,
         run: exists,
     },
     Subcommand {
         name: "create",
         form: "create [<options>] <ref> <new-value>",
+        spec: &write::CREATE,
         run: write::create,
     },
     Subcommand {
         name: "update",
         form: "update [<options>] <ref> <new-value> [<old-value>]",
+        spec: &write::UPDATE,
         run: write::update,
     },
     Subcommand {
         name: "delete",
         form: "delete [<options>] <ref> [<old-value>]",
+        spec: &write::DELETE,
         run: write::delete,
     },
     Subcommand {
         name: "rename",
         form: "rename [<options>] <old-ref> <new-ref>",
+        spec: &write::RENAME,
         run: write::rename,
     },
     Subcommand {
@@ -65,16 +65,19 @@ const SUBCOMMANDS: &[Subcommand] = &[
             "optimize [--all] [--no-prune] [--auto] [--include <pattern>]\n",
             "         [--exclude <pattern>]"
         ),
+        spec: &pack_refs::OPTIMIZE,
         run: pack_refs::optimize,
     },
     Subcommand {
         name: "verify",
         form: "verify [--strict] [--verbose] [--deep [--json]]",
+        spec: &verify::SPEC,
         run: verify::run,
     },
     Subcommand {
         name: "repair",
         form: "repair [--[no-]dry-run] [--remove-locks]",
+        spec: &repair::SPEC,
         run: repair::run,
     },
 ];
@@ -85,19 +88,9 @@ const OF_GIT: [&str; 5] = ["migrate", "verify", "list", "exists", "optimize"];
 /// Options that stand before the subcommand: there are none but `-h`.
 const NO_OPTIONS: &[Opt<()>] = &[];
 
-const FORMS: [&str; SUBCOMMANDS.len()] = {
-    let mut forms = [""; SUBCOMMANDS.len()];
-    let mut index = 0;
-    while index < forms.len() {
-        forms[index] = SUBCOMMANDS[index].form;
-        index += 1;
-    }
-    forms
-};
-
-const SPEC: Spec<()> = Spec {
+pub(super) const SPEC: Spec<()> = Spec {
     name: "refs",
-    forms: &FORMS,
+    forms: &forms_of::<{ SUBCOMMANDS.len() }>(SUBCOMMANDS),
     options: NO_OPTIONS,
 };
 

@@ -15,7 +15,7 @@ use crate::options::{Opt, Spec, Value};
 use crate::output::Output;
 
 #[derive(Clone, Copy)]
-enum Id {
+pub(super) enum Id {
     Tags,
     Branches,
     Exists,
@@ -28,7 +28,7 @@ enum Id {
     ExcludeExisting,
 }
 
-const SPEC: Spec<Id> = Spec {
+pub(super) const SPEC: Spec<Id> = Spec {
     name: "show-ref",
     forms: &[
         "[--head] [-d | --dereference]\n[-s | --hash[=<n>]] [--abbrev[=<n>]] [--branches] \

@@ -12,7 +12,7 @@ use crate::options::{Opt, Spec};
 use crate::output::Output;
 
 #[derive(Clone, Copy)]
-enum Id {
+pub(super) enum Id {
     Quiet,
     Delete,
     Short,
@@ -20,7 +20,7 @@ enum Id {
     Message,
 }
 
-const SPEC: Spec<Id> = Spec {
+pub(super) const SPEC: Spec<Id> = Spec {
     name: "symbolic-ref",
     forms: &[
         "[-m <reason>] <name> <ref>",

@@ -19,7 +19,7 @@ use crate::options::{Opt, Spec};
 use crate::output::Output;
 
 #[derive(Clone, Copy)]
-enum Id {
+pub(super) enum Id {
     Message,
     Delete,
     NoDeref,
@@ -29,7 +29,7 @@ enum Id {
     BatchUpdates,
 }
 
-const SPEC: Spec<Id> = Spec {
+pub(super) const SPEC: Spec<Id> = Spec {
     name: "update-ref",
     forms: &[
         "[<options>] -d <refname> [<old-oid>]",

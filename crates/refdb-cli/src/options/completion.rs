@@ -11,7 +11,7 @@ const QUESTION: &[u8] = b"--git-completion-helper";
 const QUESTION_FOR_ALL: &[u8] = b"--git-completion-helper-all";
 
 /// Returns whether the arguments are the question, and whether it is for hidden options too.
-pub(super) fn question(args: &[Vec<u8>]) -> Option<bool> {
+pub(crate) fn question(args: &[Vec<u8>]) -> Option<bool> {
     match args {
         [only] if only == QUESTION => Some(false),
         [only] if only == QUESTION_FOR_ALL => Some(true),

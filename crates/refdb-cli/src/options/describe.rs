@@ -1,13 +1,14 @@
 //! What a command takes, in words: for completions and manual pages.
 //!
-//! A command tells it when it is asked with [`QUESTION`] in the place of its arguments: it is the
-//! parser of its options that answers, so that nothing is written down twice.
+//! It is made from the table that the options are read with, so that nothing is written down twice.
 
 use super::{Opt, Spec, Takes};
-use crate::failure::Failure;
 
-/// The argument that asks. No command line can hold it.
-pub(crate) const QUESTION: &[u8] = b"--\0describe";
+/// What can say what a command takes: its [`Spec`], whatever its options are called inside.
+pub(crate) trait Describe {
+    /// Returns what the command takes.
+    fn describe(&self) -> Description;
+}
 
 /// A command.
 #[derive(Clone, Debug)]
@@ -33,13 +34,12 @@ pub(crate) struct OptionDescription {
     pub(crate) hidden: bool,
 }
 
-impl<Id: Copy> Spec<Id> {
-    /// Returns the answer to [`QUESTION`].
-    pub(super) fn describe(&self) -> Failure {
-        Failure::Described(Box::new(Description {
+impl<Id> Describe for Spec<Id> {
+    fn describe(&self) -> Description {
+        Description {
             forms: self.forms.to_vec(),
             options: self.options.iter().map(describe).collect(),
-        }))
+        }
     }
 }
 

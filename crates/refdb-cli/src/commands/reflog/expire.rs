@@ -14,7 +14,7 @@ use crate::output::Output;
 use crate::waiting::Waiting;
 
 #[derive(Clone, Copy)]
-enum Id {
+pub(super) enum Id {
     DryRun,
     Rewrite,
     UpdateRef,
@@ -45,7 +45,7 @@ const SINGLE_WORKTREE: Opt<Id> = Opt::flag(
     "only those of this worktree",
 );
 
-const EXPIRE: Spec<Id> = Spec {
+pub(super) const EXPIRE: Spec<Id> = Spec {
     name: "reflog expire",
     forms: &[concat!(
         "[--expire=<time>] [--expire-unreachable=<time>]\n",
@@ -75,13 +75,13 @@ const EXPIRE: Spec<Id> = Spec {
     ],
 };
 
-const DELETE: Spec<Id> = Spec {
+pub(super) const DELETE: Spec<Id> = Spec {
     name: "reflog delete",
     forms: &["[--rewrite] [--updateref]\n[--dry-run | -n] [--verbose] <ref>@{<specifier>}..."],
     options: &[DRY_RUN, REWRITE, UPDATE_REF, VERBOSE],
 };
 
-const DROP: Spec<Id> = Spec {
+pub(super) const DROP: Spec<Id> = Spec {
     name: "reflog drop",
     forms: &["[--all [--single-worktree] | <refs>...]"],
     options: &[ALL, SINGLE_WORKTREE],

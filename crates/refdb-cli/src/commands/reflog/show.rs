@@ -25,7 +25,7 @@ use serde_json::json;
 use super::super::for_each_ref::date::{Clock, DateFormat};
 use crate::context::{Context, Digits};
 use crate::failure::{Failure, Result};
-use crate::options::{Opt, Spec, asks};
+use crate::options::{Opt, Spec, question};
 use crate::output::Output;
 use crate::pager::Paging;
 use decorate::{Decorate, Decorations};
@@ -39,7 +39,7 @@ type Args<'a> = std::slice::Iter<'a, Vec<u8>>;
 
 const NO_OPTIONS: &[Opt<()>] = &[];
 
-const SPEC: Spec<()> = Spec {
+pub(super) const SPEC: Spec<()> = Spec {
     name: "reflog",
     forms: &["[show] [<log-options>] [<ref>]"],
     options: NO_OPTIONS,
@@ -88,7 +88,7 @@ pub(super) fn run(
         return Err(SPEC.help(false));
     }
     // The options are those of a log, which are not in a table.
-    if asks(args) {
+    if question(args).is_some() {
         return SPEC.parse(args, |(), _| Ok(())).map(drop);
     }
     let mut settings = Settings {

@@ -22,7 +22,7 @@ const PROGRESS_AFTER: Duration = Duration::from_secs(1);
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy)]
-enum Id {
+pub(super) enum Id {
     RefFormat,
     DryRun,
     NoReflog,
@@ -32,7 +32,7 @@ enum Id {
     Json,
 }
 
-const MIGRATE: Spec<Id> = Spec {
+pub(super) const MIGRATE: Spec<Id> = Spec {
     name: "refs migrate",
     forms: &[
         "--ref-format=<format> [--no-reflog] [--dry-run] [--keep] [--skip-broken] [--json]",

@@ -15,12 +15,12 @@ use crate::output::Output;
 use crate::waiting::Waiting;
 
 #[derive(Clone, Copy)]
-enum Id {
+pub(super) enum Id {
     DryRun,
     RemoveLocks,
 }
 
-const SPEC: Spec<Id> = Spec {
+pub(super) const SPEC: Spec<Id> = Spec {
     name: "refs repair",
     forms: &["[--[no-]dry-run] [--remove-locks]"],
     options: &[

@@ -13,14 +13,14 @@ use crate::options::{Opt, Spec};
 use crate::output::Output;
 
 #[derive(Clone, Copy)]
-enum Id {
+pub(super) enum Id {
     Verbose,
     Strict,
     Deep,
     Json,
 }
 
-const SPEC: Spec<Id> = Spec {
+pub(super) const SPEC: Spec<Id> = Spec {
     name: "refs verify",
     forms: &["[--strict] [--verbose]", "--deep [--json]"],
     options: &[

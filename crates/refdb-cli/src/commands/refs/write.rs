@@ -10,7 +10,7 @@ use crate::options::{Opt, Spec};
 use crate::output::Output;
 
 #[derive(Clone, Copy)]
-enum Id {
+pub(super) enum Id {
     Message,
     NoDeref,
     CreateReflog,
@@ -20,13 +20,13 @@ const MESSAGE: Opt<Id> = Opt::text(Id::Message, "message", "reason", "reason of 
 const NO_DEREF: Opt<Id> = Opt::flag(Id::NoDeref, "no-deref", "the symref itself is meant");
 const CREATE_REFLOG: Opt<Id> = Opt::flag(Id::CreateReflog, "create-reflog", "create a reflog");
 
-const CREATE: Spec<Id> = Spec {
+pub(super) const CREATE: Spec<Id> = Spec {
     name: "refs create",
     forms: &["[--message=<reason>] [--no-deref] [--create-reflog] <ref> <new-value>"],
     options: &[MESSAGE, NO_DEREF, CREATE_REFLOG],
 };
 
-const UPDATE: Spec<Id> = Spec {
+pub(super) const UPDATE: Spec<Id> = Spec {
     name: "refs update",
     forms: &[
         "[--message=<reason>] [--no-deref] [--create-reflog]\n<ref> <new-value> [<old-value>]",
@@ -34,13 +34,13 @@ const UPDATE: Spec<Id> = Spec {
     options: &[MESSAGE, NO_DEREF, CREATE_REFLOG],
 };
 
-const DELETE: Spec<Id> = Spec {
+pub(super) const DELETE: Spec<Id> = Spec {
     name: "refs delete",
     forms: &["[--message=<reason>] [--no-deref] <ref> [<old-value>]"],
     options: &[MESSAGE, NO_DEREF],
 };
 
-const RENAME: Spec<Id> = Spec {
+pub(super) const RENAME: Spec<Id> = Spec {
     name: "refs rename",
     forms: &["[--message=<reason>] <old-ref> <new-ref>"],
     options: &[MESSAGE],
