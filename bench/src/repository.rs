@@ -24,7 +24,7 @@ const TIME: usize = 1_700_000_000;
 ///
 /// # Errors
 /// When a file cannot be written.
-pub(super) fn create(
+pub(crate) fn create(
     dir: &Path,
     format: RefFormat,
     objects: ObjectFormat,
@@ -65,7 +65,7 @@ pub(super) fn create(
 ///
 /// # Errors
 /// When a file cannot be written.
-pub(super) fn write_pack(dir: &Path) -> io::Result<(Vec<ObjectId>, Vec<ObjectId>)> {
+pub(crate) fn write_pack(dir: &Path) -> io::Result<(Vec<ObjectId>, Vec<ObjectId>)> {
     let mut pack = Pack::new(1 + COMMITS + TAGS);
     let tree = pack.add(gix_object::Kind::Tree, b"")?;
     let mut commits: Vec<ObjectId> = Vec::with_capacity(COMMITS);
@@ -183,7 +183,7 @@ fn digest(bytes: &[u8]) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// When a file cannot be read or written.
-pub(super) fn copy(from: &Path, to: &Path) -> io::Result<()> {
+pub(crate) fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;

@@ -37,7 +37,9 @@ fn main() -> ExitCode {
         }),
         ["instructions", summaries] => instructions::compare(Path::new(summaries)),
         ["instructions", summaries, "--record"] => instructions::record(Path::new(summaries)),
-        _ => Err("see the head of bench/src/main.rs for how it is called".to_owned()),
+        _ => {
+            Err("see the head of bench/src/bin/refdb-bench/main.rs for how it is called".to_owned())
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

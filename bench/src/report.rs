@@ -5,19 +5,19 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
-use super::measure::Sample;
+use crate::measure::Sample;
 
 /// The samples of one workload.
 #[derive(Debug)]
-pub(super) struct Row {
-    pub(super) format: &'static str,
-    pub(super) fsync: String,
-    pub(super) name: &'static str,
-    pub(super) about: &'static str,
+pub(crate) struct Row {
+    pub(crate) format: &'static str,
+    pub(crate) fsync: String,
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
     /// One for each run; `None` where the program was ended at the limit.
-    pub(super) refdb: Vec<Option<Sample>>,
+    pub(crate) refdb: Vec<Option<Sample>>,
     /// The same of Git; empty if there is none.
-    pub(super) git: Vec<Option<Sample>>,
+    pub(crate) git: Vec<Option<Sample>>,
 }
 
 /// The middle of some values, and how far they spread.
@@ -57,7 +57,7 @@ fn p99(sample: &Sample) -> Option<f64> {
 }
 
 /// Returns the tables, one for each format and durability.
-pub(super) fn table(rows: &[Row], limit: f64) -> String {
+pub(crate) fn table(rows: &[Row], limit: f64) -> String {
     let mut text = String::new();
     let mut head = None;
     for row in rows {
@@ -156,7 +156,7 @@ fn ratio(ours: Option<Median>, theirs: Option<Median>, limit: f64) -> String {
 
 /// Returns the results in Bencher's metric format: nanoseconds, bytes, and how many times the time
 /// Git took.
-pub(super) fn json(rows: &[Row]) -> Value {
+pub(crate) fn json(rows: &[Row]) -> Value {
     let mut benchmarks = Map::new();
     for row in rows {
         let mut measures: BTreeMap<&str, Value> = BTreeMap::new();
@@ -196,8 +196,8 @@ pub(super) fn json(rows: &[Row]) -> Value {
 mod tests {
     use std::time::Duration;
 
-    use super::super::process::Cost;
     use super::*;
+    use crate::process::Cost;
 
     fn sample(ms: u64) -> Option<Sample> {
         Some(Sample {

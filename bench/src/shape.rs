@@ -16,16 +16,16 @@ const GROUPS: usize = 89;
 
 /// How many refs, and what they are called.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(crate) struct Shape {
     source: Source,
     /// Commits, or whatever the refs of a given repository name.
-    pub(super) commits: Vec<ObjectId>,
+    pub(crate) commits: Vec<ObjectId>,
     /// Annotated tags.
-    pub(super) tags: Vec<ObjectId>,
+    pub(crate) tags: Vec<ObjectId>,
     /// The hash of the objects.
-    pub(super) objects: ObjectFormat,
+    pub(crate) objects: ObjectFormat,
     /// Objects that are read from elsewhere.
-    pub(super) alternate: Option<PathBuf>,
+    pub(crate) alternate: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -38,17 +38,17 @@ enum Source {
 
 /// One ref of a shape.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) name: Vec<u8>,
+pub(crate) struct Entry {
+    pub(crate) name: Vec<u8>,
     /// The number of the ref, from which its value follows.
-    pub(super) at: usize,
+    pub(crate) at: usize,
     /// Whether it is one of those that come later.
-    pub(super) more: bool,
+    pub(crate) more: bool,
 }
 
 impl Shape {
     /// Makes up `refs` names.
-    pub(super) fn made(refs: usize, commits: Vec<ObjectId>, tags: Vec<ObjectId>) -> Self {
+    pub(crate) fn made(refs: usize, commits: Vec<ObjectId>, tags: Vec<ObjectId>) -> Self {
         Shape {
             source: Source::Made(refs),
             commits,
@@ -63,7 +63,7 @@ impl Shape {
     ///
     /// # Errors
     /// When there is no repository, or fewer than ten refs; the text is for people.
-    pub(super) fn of_repository(path: &Path) -> Result<Self, String> {
+    pub(crate) fn of_repository(path: &Path) -> Result<Self, String> {
         let told = |error: refdb::Error| error.to_string();
         let repository = Repository::discover(path).map_err(told)?;
         let (mut names, mut commits, mut tags) = (Vec::new(), Vec::new(), Vec::new());
@@ -103,7 +103,7 @@ impl Shape {
     }
 
     /// Returns how many refs there are at first.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match &self.source {
             Source::Made(refs) => *refs,
             Source::Listed(names) => names.len(),
@@ -111,22 +111,22 @@ impl Shape {
     }
 
     /// Returns how many more come later, of commits or of tags.
-    pub(super) fn more(&self) -> usize {
+    pub(crate) fn more(&self) -> usize {
         self.len().div_ceil(10)
     }
 
     /// Returns the value of ref `at` after so many updates.
-    pub(super) fn value(&self, at: usize, updates: usize) -> ObjectId {
+    pub(crate) fn value(&self, at: usize, updates: usize) -> ObjectId {
         cyclic(&self.commits, at.wrapping_mul(7919).wrapping_add(updates))
     }
 
     /// Returns the value of annotated tag `at`.
-    pub(super) fn tag(&self, at: usize) -> ObjectId {
+    pub(crate) fn tag(&self, at: usize) -> ObjectId {
         cyclic(&self.tags, at)
     }
 
     /// Calls `each` for every ref, in name order, until it fails.
-    pub(super) fn each<E>(&self, mut each: impl FnMut(Entry) -> Result<(), E>) -> Result<(), E> {
+    pub(crate) fn each<E>(&self, mut each: impl FnMut(Entry) -> Result<(), E>) -> Result<(), E> {
         match &self.source {
             Source::Made(refs) => made(*refs, &mut each),
             Source::Listed(names) => listed(names, &mut each),
@@ -134,7 +134,7 @@ impl Shape {
     }
 
     /// Returns the name that is in the middle of those that are there at first.
-    pub(super) fn middle(&self) -> Vec<u8> {
+    pub(crate) fn middle(&self) -> Vec<u8> {
         let (mut seen, half) = (0, self.len() / 2);
         let found = self.each(|entry| {
             seen += usize::from(!entry.more);

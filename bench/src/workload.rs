@@ -4,20 +4,20 @@ use std::io::{self, Write};
 
 use refdb::{ObjectId, RefFormat};
 
-use super::shape::Shape;
+use crate::shape::Shape;
 
 /// Processes in a row, where one alone takes too short a time to be measured.
 const ROW: usize = 50;
 /// Concurrent writers.
-pub(super) const WRITERS: usize = 8;
+pub(crate) const WRITERS: usize = 8;
 /// Processes that each concurrent writer starts, one after another.
-pub(super) const WRITES: usize = 25;
+pub(crate) const WRITES: usize = 25;
 /// Refs in a small repository.
-pub(super) const SMALL: usize = 10;
+pub(crate) const SMALL: usize = 10;
 
 /// The state of a repository before the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(crate) enum State {
     /// No refs.
     Empty,
     /// A handful of refs.
@@ -32,7 +32,7 @@ pub(super) enum State {
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(crate) enum Action {
     /// One process.
     Once,
     /// Processes one after another.
@@ -43,19 +43,21 @@ pub(super) enum Action {
 
 /// One workload.
 #[derive(Debug)]
-pub(super) struct Workload {
-    pub(super) name: &'static str,
-    pub(super) about: &'static str,
-    pub(super) state: State,
+pub struct Workload {
+    /// What it is called, on the command line too.
+    pub name: &'static str,
+    /// What is done.
+    pub about: &'static str,
+    pub(crate) state: State,
     /// Whether reflogs are written for all refs.
-    pub(super) logged: bool,
-    pub(super) action: Action,
+    pub(crate) logged: bool,
+    pub(crate) action: Action,
     step: Step,
 }
 
 /// A single thing to do; what is read from standard input and what comes of it follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Create,
     CreateMore,
     CreateTags,
@@ -102,7 +104,7 @@ impl Workload {
 }
 
 /// Every workload, in the order of the table.
-pub(super) const WORKLOADS: &[Workload] = &[
+pub const WORKLOADS: &[Workload] = &[
     workload("create", "create all refs", State::Empty, Step::Create),
     workload(
         "create-more",
@@ -234,12 +236,12 @@ pub(super) const WORKLOADS: &[Workload] = &[
 
 impl Workload {
     /// Returns what is done in the measurement.
-    pub(super) fn step(&self) -> Step {
+    pub(crate) fn step(&self) -> Step {
         self.step
     }
 
     /// Returns how many processes the measurement takes.
-    pub(super) fn processes(&self) -> usize {
+    pub(crate) fn processes(&self) -> usize {
         match self.action {
             Action::Once => 1,
             Action::Row => ROW,
@@ -250,7 +252,7 @@ impl Workload {
 
 impl Step {
     /// Returns the arguments of process `at`.
-    pub(super) fn args(self, shape: &Shape, format: RefFormat, at: usize) -> Vec<String> {
+    pub(crate) fn args(self, shape: &Shape, format: RefFormat, at: usize) -> Vec<String> {
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
         let middle = || String::from_utf8_lossy(&shape.middle()).into_owned();
         match self {
@@ -291,7 +293,7 @@ impl Step {
     }
 
     /// Writes what the process reads from standard input; returns whether it reads anything.
-    pub(super) fn input(self, shape: &Shape, out: &mut dyn Write) -> io::Result<bool> {
+    pub(crate) fn input(self, shape: &Shape, out: &mut dyn Write) -> io::Result<bool> {
         match self {
             Step::Create => commands(shape, out, "create", false, Some(0))?,
             Step::CreateMore => commands(shape, out, "create", true, Some(0))?,
@@ -314,7 +316,7 @@ impl Step {
     }
 
     /// Gives every ref that there must be afterwards, in any order. `processes` have run.
-    pub(super) fn after<E>(
+    pub(crate) fn after<E>(
         self,
         state: State,
         shape: &Shape,
@@ -364,7 +366,7 @@ fn tag(at: usize) -> String {
 }
 
 /// Returns the name of a ref in a small repository.
-pub(super) fn small(at: usize) -> String {
+pub(crate) fn small(at: usize) -> String {
     format!("refs/heads/small-{at:02}")
 }
 

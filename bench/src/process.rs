@@ -12,25 +12,25 @@ use wait4::Wait4;
 
 /// A program that is measured, and how long it may take for one step.
 #[derive(Debug)]
-pub(super) struct Program {
-    pub(super) name: &'static str,
-    pub(super) path: PathBuf,
-    pub(super) limit: Option<Duration>,
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    pub(crate) path: PathBuf,
+    pub(crate) limit: Option<Duration>,
 }
 
 /// What a step took.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cost {
+pub(crate) struct Cost {
     /// From the start of a process to its end: of one, of all that come in a row, or from the first
     /// to the last of those that run side by side.
-    pub(super) time: Duration,
+    pub(crate) time: Duration,
     /// The most memory that one process took, in bytes.
-    pub(super) memory: u64,
+    pub(crate) memory: u64,
 }
 
 impl Program {
     /// Returns the program without its limit: for steps of which each is short.
-    pub(super) fn unlimited(&self) -> Program {
+    pub(crate) fn unlimited(&self) -> Program {
         Program {
             name: self.name,
             path: self.path.clone(),
@@ -42,7 +42,7 @@ impl Program {
     ///
     /// # Errors
     /// When it cannot be started or ends with a failure; the text is for people.
-    pub(super) fn run(
+    pub(crate) fn run(
         &self,
         dir: &Path,
         args: &[String],
@@ -112,7 +112,7 @@ impl Program {
 
 /// Returns the most memory that this process has taken, in bytes: the system counts a new process
 /// from there, so that no smaller figure can be had of those that it starts.
-pub(super) fn peak_memory() -> f64 {
+pub(crate) fn peak_memory() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kibibytes = status
         .lines()

@@ -10,34 +10,34 @@ use std::time::{Duration, Instant};
 
 use refdb::RefFormat;
 
-use super::process::{Cost, Program};
-use super::repository;
-use super::shape::Shape;
-use super::workload::{Action, SMALL, State, Step, WRITERS, WRITES, Workload, small};
+use crate::process::{Cost, Program};
+use crate::repository;
+use crate::shape::Shape;
+use crate::workload::{Action, SMALL, State, Step, WRITERS, WRITES, Workload, small};
 
 /// The result of a part of the benchmark; the text is for people.
-pub(super) type Result<T> = std::result::Result<T, String>;
+pub(crate) type Result<T> = std::result::Result<T, String>;
 
 /// What a measurement came to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sample {
+pub(crate) struct Sample {
     /// All of it.
-    pub(super) cost: Cost,
+    pub(crate) cost: Cost,
     /// What 99 of 100 processes stayed below, where there were several.
-    pub(super) p99: Option<Duration>,
+    pub(crate) p99: Option<Duration>,
 }
 
 /// The repositories of one format that measurements start from.
-pub(super) struct Stage<'a> {
-    pub(super) folder: &'a Path,
-    pub(super) shape: &'a Shape,
-    pub(super) format: RefFormat,
+pub(crate) struct Stage<'a> {
+    pub(crate) folder: &'a Path,
+    pub(crate) shape: &'a Shape,
+    pub(crate) format: RefFormat,
     /// The value of `core.fsync`.
-    pub(super) fsync: &'a str,
+    pub(crate) fsync: &'a str,
     /// Makes the repositories that both programs start from.
-    pub(super) refdb: &'a Program,
+    pub(crate) refdb: &'a Program,
     /// Says which refs there are afterwards: Git, if there is one.
-    pub(super) judge: &'a Program,
+    pub(crate) judge: &'a Program,
 }
 
 fn told(error: std::io::Error) -> String {
@@ -46,7 +46,7 @@ fn told(error: std::io::Error) -> String {
 
 impl Stage<'_> {
     /// Makes the states that both programs start from. `pack` is a folder with the objects.
-    pub(super) fn prepare(&self, pack: &Path) -> Result<()> {
+    pub(crate) fn prepare(&self, pack: &Path) -> Result<()> {
         self.make_empty(&self.state(State::Empty), self.format, pack)?;
         let small_state = self.copy_to(State::Empty, &self.state(State::Small))?;
         for at in 0..SMALL {
@@ -99,7 +99,7 @@ impl Stage<'_> {
     ///
     /// # Errors
     /// When a program fails, or the refs afterwards are not those that there must be.
-    pub(super) fn measure(&self, program: &Program, workload: &Workload) -> Result<Option<Sample>> {
+    pub(crate) fn measure(&self, program: &Program, workload: &Workload) -> Result<Option<Sample>> {
         let dir = self.folder.join("measured");
         let origin = match workload.state {
             State::Deleted => State::Empty,

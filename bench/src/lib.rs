@@ -1,0 +1,217 @@
+//! refdb and Git do the same work, and both are timed: what `refdb bench` calls.
+//!
+//! 1. The programs take turns in who goes first, start from copies of the same repository, and run
+//!    at the same durability (`core.fsync`).
+//! 2. After every measurement the refs are listed, by Git if there is one, and must be those that
+//!    there should be; a figure is only shown for work that was done.
+//! 3. Only Git is ever ended for taking too long.
+//!
+//! ```no_run
+//! use refdb_bench::Settings;
+//!
+//! let settings = Settings {
+//!     refs: 1_000,
+//!     runs: 1,
+//!     ..Settings::default()
+//! };
+//! let report = settings.run("/usr/bin/refdb".into(), &|_| ())?;
+//! assert!(report.starts_with("1000 refs"));
+//! # Ok::<(), String>(())
+//! ```
+
+mod measure;
+mod process;
+mod report;
+mod repository;
+mod shape;
+mod workload;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use refdb::{ObjectFormat, RefFormat};
+
+use measure::{Result, Stage};
+use process::Program;
+use report::Row;
+use shape::Shape;
+pub use workload::{WORKLOADS, Workload};
+
+/// What is measured, and how.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How many refs the repositories have, unless `repo` is given; at least 10.
+    pub refs: usize,
+    /// In which formats.
+    pub formats: Vec<RefFormat>,
+    /// With which values of `core.fsync`.
+    pub fsync: Vec<String>,
+    /// The workloads, of [`WORKLOADS`].
+    pub workloads: Vec<&'static Workload>,
+    /// How often each is measured.
+    pub runs: usize,
+    /// How long Git may take for a step.
+    pub limit: Duration,
+    /// The repository whose refs are used, on a copy.
+    pub repo: Option<PathBuf>,
+    /// The Git to compare with; `None` to measure refdb alone.
+    pub git: Option<PathBuf>,
+    /// Where the repositories are made.
+    pub dir: PathBuf,
+    /// Whether the report is in Bencher's metric format, and not a table for people.
+    pub json: bool,
+}
+
+impl Default for Settings {
+    /// All workloads with 10,000 refs, beside the Git that the shell would find.
+    fn default() -> Self {
+        Settings {
+            refs: 10_000,
+            formats: vec![RefFormat::Reftable, RefFormat::Files],
+            fsync: vec!["none".to_owned(), "reference".to_owned()],
+            workloads: WORKLOADS.iter().collect(),
+            runs: 3,
+            limit: Duration::from_secs(10),
+            repo: None,
+            git: find_git(),
+            dir: std::env::temp_dir(),
+            json: false,
+        }
+    }
+}
+
+impl Settings {
+    /// Takes every measurement with the program `refdb`, and returns the report. `progress` is told
+    /// what is being done, and nothing at the end.
+    ///
+    /// # Errors
+    /// When a program fails or does not do its work; the text is for people.
+    pub fn run(
+        &self,
+        refdb: PathBuf,
+        progress: &dyn Fn(&str),
+    ) -> std::result::Result<String, String> {
+        let folder = tempfile::Builder::new()
+            .prefix("refdb-bench-")
+            .tempdir_in(&self.dir)
+            .map_err(|error| error.to_string())?;
+        let refdb = Program {
+            name: "refdb",
+            path: refdb,
+            limit: None,
+        };
+        let git = self.git.clone().map(|path| Program {
+            name: "Git",
+            path,
+            limit: Some(self.limit),
+        });
+        let version = git.as_ref().map(|git| version(git, folder.path()));
+        let version = version.transpose()?;
+        let result = self.measure(folder.path(), &refdb, git.as_ref(), progress);
+        progress("");
+        let (refs, rows) = result?;
+        if self.json {
+            return Ok(format!("{:#}\n", report::json(&rows)));
+        }
+        Ok(format!(
+            "{refs} refs, median of {} run(s), {}\n{}\n{} confirmed the refs after every \
+             measurement. Less memory than this process has taken ({:.1} MiB) cannot be told.\n",
+            self.runs,
+            version.as_deref().unwrap_or("no Git"),
+            report::table(&rows, self.limit.as_secs_f64()),
+            if version.is_some() { "Git" } else { "refdb" },
+            process::peak_memory() / f64::from(1 << 20),
+        ))
+    }
+
+    /// Takes every measurement; returns how many refs there were, too.
+    fn measure(
+        &self,
+        folder: &Path,
+        refdb: &Program,
+        git: Option<&Program>,
+        progress: &dyn Fn(&str),
+    ) -> Result<(usize, Vec<Row>)> {
+        let pack = folder.join("source");
+        repository::create(&pack, RefFormat::Files, ObjectFormat::Sha1, None)
+            .map_err(|error| error.to_string())?;
+        let (commits, tags) = repository::write_pack(&pack).map_err(|error| error.to_string())?;
+        let shape = match &self.repo {
+            None => Shape::made(self.refs, commits, tags),
+            Some(path) => Shape::of_repository(path)?,
+        };
+        let mut rows = Vec::new();
+        for &format in &self.formats {
+            for fsync in &self.fsync {
+                progress(&format!("{}, core.fsync={fsync}", format.name()));
+                let stage = Stage {
+                    folder,
+                    shape: &shape,
+                    format,
+                    fsync,
+                    refdb,
+                    judge: git.unwrap_or(refdb),
+                };
+                stage.prepare(&pack.join("objects/pack"))?;
+                for workload in &self.workloads {
+                    rows.push(self.measure_one(&stage, workload, git, progress)?);
+                }
+            }
+        }
+        Ok((shape.len(), rows))
+    }
+
+    /// Measures one workload as often as it is asked for.
+    fn measure_one(
+        &self,
+        stage: &Stage<'_>,
+        workload: &'static Workload,
+        git: Option<&Program>,
+        progress: &dyn Fn(&str),
+    ) -> Result<Row> {
+        let mut row = Row {
+            format: stage.format.name(),
+            fsync: stage.fsync.to_owned(),
+            name: workload.name,
+            about: workload.about,
+            refdb: Vec::new(),
+            git: Vec::new(),
+        };
+        for run in 0..self.runs {
+            let (format, fsync, about) = (row.format, &row.fsync, row.about);
+            progress(&format!(
+                "{format}, core.fsync={fsync}: {about} ({})",
+                run + 1
+            ));
+            let refdb_first = run % 2 == 0;
+            for refdb_now in [refdb_first, !refdb_first] {
+                if refdb_now {
+                    row.refdb.push(stage.measure(stage.refdb, workload)?);
+                } else if let Some(git) = git {
+                    // What took Git too long once is not asked of it again.
+                    let sample = match row.git.last() {
+                        Some(None) => None,
+                        _ => stage.measure(git, workload)?,
+                    };
+                    row.git.push(sample);
+                }
+            }
+        }
+        Ok(row)
+    }
+}
+
+/// Returns the Git that the shell would find.
+fn find_git() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join("git"))
+        .find(|program| program.is_file())
+}
+
+fn version(git: &Program, folder: &Path) -> Result<String> {
+    let answer = folder.join("version");
+    git.run(folder, &["--version".to_owned()], None, Some(&answer))?;
+    let text = std::fs::read_to_string(&answer).map_err(|error| error.to_string())?;
+    Ok(text.trim().to_owned())
+}
