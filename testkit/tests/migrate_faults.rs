@@ -192,7 +192,7 @@ fn migrate(system: &SimSystem, from: RefFormat, format: Format) -> refdb::Result
         true => Ok(()),
         false => Err(refdb::Error::new(
             refdb::ErrorKind::Io,
-            report.warnings.join("; "),
+            format!("{:?}", report.warnings),
         )),
     }
 }

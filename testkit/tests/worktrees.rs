@@ -332,7 +332,7 @@ fn a_group_tells_the_first_ref_in_the_way_in_another_worktree() {
         transaction.add(edit).expect("a good edit");
         refused.extend(group.add(&transaction).expect("a batch is data"));
     }
-    let told: Vec<&str> = refused.iter().map(|it| it.message.as_str()).collect();
+    let told: Vec<&str> = refused.iter().map(|it| &*it.message).collect();
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains("refs/worktree/a/m' exists"), "{told:?}");
 }

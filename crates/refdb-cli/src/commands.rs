@@ -17,7 +17,7 @@ use std::io::IsTerminal;
 use std::mem::ManuallyDrop;
 
 use crate::context::Context;
-use crate::failure::{Failure, Result, say};
+use crate::failure::{Failure, Result, say_error};
 use crate::global::{self, Request};
 use crate::interrupt;
 use crate::options::Describe;
@@ -343,6 +343,6 @@ fn overview() -> String {
 /// Tells what went wrong behind a commit that stands.
 fn tell_afterwards(outcome: &refdb::Outcome) {
     for error in &outcome.afterwards {
-        say("warning", error.to_string().as_bytes());
+        say_error("warning", error);
     }
 }

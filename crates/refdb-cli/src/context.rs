@@ -19,7 +19,7 @@ use refdb_git::repository::OpenOptions;
 use refdb_git::revision::{Note, Revisions};
 use refdb_maintenance::migrate::finish_interrupted;
 
-use crate::failure::{Failure, Result, complain, say, show_folder};
+use crate::failure::{Failure, Result, Words, complain, say, say_error, say_message, show_folder};
 use crate::global::Globals;
 use crate::interrupt;
 use crate::programs::Processes;
@@ -74,12 +74,17 @@ impl Context {
     /// Whatever else stands in the way, such as configuration that makes no sense, is a failure.
     pub(crate) fn repository_if_any(&self) -> Result<Option<&Repository>> {
         match self.found() {
-            Err(error) if error.kind() == ErrorKind::Repository => Ok(None),
-            Err(error) if error.kind() == ErrorKind::Unsupported => {
-                say("warning", error.to_string().as_bytes());
-                Ok(None)
-            }
-            found => found.map(Some).map_err(refused),
+            Err(error) => match error.kind() {
+                ErrorKind::Repository | ErrorKind::NoRepository | ErrorKind::BareRepository => {
+                    Ok(None)
+                }
+                ErrorKind::Unsupported => {
+                    say_error("warning", &error);
+                    Ok(None)
+                }
+                _ => Err(refused(error)),
+            },
+            Ok(found) => Ok(Some(found)),
         }
     }
 
@@ -151,21 +156,21 @@ impl Context {
     /// Names files of the repository in a message as Git does: as seen from the top of the work
     /// tree.
     pub(crate) fn as_seen_from_the_top(&self, failure: Failure) -> Failure {
-        /// The messages with whole paths: about locks, which people may have to remove, and links.
-        const WHOLE: [&str; 3] = [
-            "Unable to create '",
-            "Invalid path '",
-            "unable to create file ",
-        ];
-        let shortened = |message: Vec<u8>| match self.dir_in_messages() {
-            Some((dir, shown)) if !WHOLE.iter().any(|it| message.contains_str(it)) => {
+        let shortened = |mut words: Words| {
+            if !words.are_whole
+                && let Some((dir, shown)) = self.dir_in_messages()
+            {
                 let dir = [dir.as_os_str().as_bytes(), b"/"].concat();
-                message.replace(dir, format!("{shown}/"))
+                words.text = words.text.replace(dir, format!("{shown}/"));
             }
-            _ => message,
+            words
         };
         match failure {
             Failure::Fatal(message) => Failure::Fatal(shortened(message)),
+            Failure::Misconfigured { cause, place } => Failure::Misconfigured {
+                cause: shortened(cause),
+                place: shortened(place),
+            },
             Failure::Advised { message, hint } => Failure::Advised {
                 message: shortened(message),
                 hint,
@@ -389,16 +394,14 @@ pub(crate) fn resolve_listed(store: &Store, name: RefName<'_>) -> Result<Option<
 
 /// Clears up after a migration that was killed, so that its locks are in nobody's way.
 fn clear_up(repository: &Repository) {
-    let told = match finish_interrupted(repository) {
-        Ok(told) => told,
+    match finish_interrupted(repository) {
+        Ok(told) => told.iter().for_each(|one| say_message("warning", one)),
         // Who may not write reads what there is, and that is whole.
-        Err(error) if may_not_write(&error) => return,
-        Err(error) => vec![format!(
-            "a migration that was interrupted cannot be cleared up: {error}"
-        )],
-    };
-    for one in told {
-        say("warning", one.as_bytes());
+        Err(error) if may_not_write(&error) => {}
+        Err(error) => {
+            let what = "a migration that was interrupted cannot be cleared up";
+            say_error("warning", &error.context(what));
+        }
     }
 }
 
@@ -408,42 +411,41 @@ fn may_not_write(error: &refdb::Error) -> bool {
     matches!(kind, Some(Io::PermissionDenied | Io::ReadOnlyFilesystem))
 }
 
-/// Tells what is wrong with the command line's configuration apart from what comes of it.
+/// Returns the failure of opening a repository, with what can be done about it.
 fn refused(error: refdb::Error) -> Failure {
-    let text = error.to_string();
-    let command_line = "unable to parse command-line config";
-    match text
-        .strip_prefix(command_line)
-        .and_then(|rest| rest.strip_prefix(": "))
-    {
-        Some(what) => {
-            say("error", what.as_bytes());
-            Failure::fatal(command_line)
+    let hint = match error.kind() {
+        ErrorKind::NoRepository => {
+            "go into a repository, or name one with -C <path> or --git-dir=<path>"
         }
-        None => match advice(&error) {
-            Some(hint) => Failure::Advised {
-                message: text.into_bytes(),
-                hint: hint.to_owned(),
-            },
-            None => Failure::from(error),
-        },
+        ErrorKind::BareRepository => {
+            "name it with --git-dir=<path>, or set safe.bareRepository to `all`"
+        }
+        ErrorKind::Unsupported => {
+            "this version knows repositories of the versions 0 and 1 with refs in `files` or \
+             `reftable`; a newer one may know more"
+        }
+        _ => return Failure::from(error),
+    };
+    Failure::Advised {
+        message: Words::from(&error),
+        hint: hint.to_owned(),
     }
 }
 
-/// Returns what can be done about a repository that cannot be opened, where its message does not say
-/// so itself.
-fn advice(error: &refdb::Error) -> Option<&'static str> {
-    match error.kind() {
-        ErrorKind::Repository if error.to_string().starts_with("not a git repository") => {
-            Some("go into a repository, or name one with -C <path> or --git-dir=<path>")
-        }
-        ErrorKind::Repository if error.to_string().starts_with("cannot use bare repository") => {
-            Some("name it with --git-dir=<path>, or set safe.bareRepository to `all`")
-        }
-        ErrorKind::Unsupported => Some(
-            "this version knows repositories of the versions 0 and 1 with refs in `files` or \
-             `reftable`; a newer one may know more",
-        ),
-        _ => None,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_done_goes_by_the_kind_whatever_the_words() {
+        let hint = |kind| match refused(refdb::Error::new(kind, "other words")) {
+            Failure::Advised { hint, .. } => hint,
+            Failure::Fatal(words) => String::from_utf8(words.text).expect("text"),
+            other => panic!("{other:?}"),
+        };
+        assert!(hint(ErrorKind::NoRepository).contains("--git-dir"));
+        assert!(hint(ErrorKind::BareRepository).contains("safe.bareRepository"));
+        assert!(hint(ErrorKind::Unsupported).contains("0 and 1"));
+        assert_eq!(hint(ErrorKind::Repository), "other words");
     }
 }

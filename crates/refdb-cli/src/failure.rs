@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use bstr::ByteSlice;
 use refdb::ErrorKind;
+use refdb::error::{Message, Remedy, Role};
 
 use crate::interrupt;
 
@@ -18,20 +19,27 @@ pub(crate) type Result<T> = std::result::Result<T, Failure>;
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// It cannot go on: exit code 128.
-    Fatal(Vec<u8>),
+    Fatal(Words),
+    /// The configuration makes no sense: exit code 128.
+    Misconfigured {
+        /// What is wrong.
+        cause: Words,
+        /// Where it stands.
+        place: Words,
+    },
     /// It cannot go on: exit code 128. People are told what they can do.
     Advised {
         /// Why it cannot go on.
-        message: Vec<u8>,
+        message: Words,
         /// What can be done; shown to people only, so that scripts read what Git says.
         hint: String,
     },
     /// It cannot go on, since the refs are in another format by now: exit code 128.
-    Moved(Vec<u8>),
+    Moved(Words),
     /// It failed, with the exit code of its kind.
     Error {
         /// What went wrong.
-        message: Vec<u8>,
+        message: Words,
         /// The exit code.
         code: u8,
     },
@@ -56,12 +64,12 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// Makes the failure of something that ends the command.
-    pub(crate) fn fatal(message: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn fatal(message: impl Into<Words>) -> Self {
         Failure::Fatal(message.into())
     }
 
     /// Makes a failure with an exit code.
-    pub(crate) fn error(message: impl Into<Vec<u8>>, code: u8) -> Self {
+    pub(crate) fn error(message: impl Into<Words>, code: u8) -> Self {
         Failure::Error {
             message: message.into(),
             code,
@@ -75,27 +83,24 @@ impl Failure {
             return 1;
         }
         match self {
-            Failure::Fatal(message) => {
-                let (what, place) = split_place(&message);
-                if let Some(what) = what {
-                    say("error", what);
-                }
-                say("fatal", place);
+            Failure::Fatal(message) | Failure::Moved(message) => {
+                say("fatal", &message.text);
                 128
             }
-            Failure::Moved(message) => {
-                say("fatal", &message);
+            Failure::Misconfigured { cause, place } => {
+                say("error", &cause.text);
+                say("fatal", &place.text);
                 128
             }
             Failure::Advised { message, hint } => {
-                say("fatal", &message);
+                say("fatal", &message.text);
                 if std::io::stderr().is_terminal() {
                     say("hint", hint.as_bytes());
                 }
                 128
             }
             Failure::Error { message, code } => {
-                say("error", &message);
+                say("error", &message.text);
                 code
             }
             Failure::Usage {
@@ -131,13 +136,24 @@ impl Failure {
 }
 
 impl Failure {
+    /// Makes the fatal failure that shows scripts all of an error.
+    pub(crate) fn whole(error: &refdb::Error) -> Self {
+        match error.cause() {
+            Some(cause) => Failure::Misconfigured {
+                cause: cause.into(),
+                place: Words::of(error.message()),
+            },
+            None => Failure::Fatal(Words::from(error)),
+        }
+    }
+
     /// Makes the failure of a transaction that `otherwise` speaks of, unless a hook or a setting
     /// ended it: then the command ends at once, whichever it is.
     pub(crate) fn of_transaction(
         error: refdb::Error,
         otherwise: impl FnOnce(&refdb::Error) -> Failure,
     ) -> Self {
-        if matches!(error.kind(), ErrorKind::Hook | ErrorKind::Config) || is_packed(&error) {
+        if ends_all(&error) {
             return Failure::from(error);
         }
         otherwise(&error)
@@ -146,44 +162,102 @@ impl Failure {
 
 impl From<refdb::Error> for Failure {
     fn from(error: refdb::Error) -> Self {
-        if error.kind() == ErrorKind::Moved {
-            return Failure::Moved(error.to_string().into_bytes());
-        }
-        let (words, aside) = error.parts();
-        match aside.trim_start_matches([';', ' ']) {
-            "" => Failure::fatal(words),
-            hint => Failure::Advised {
-                message: words.into(),
-                hint: hint.to_owned(),
+        let hint = match error.kind() {
+            ErrorKind::Moved => return Failure::Moved(Words::from(&error)),
+            ErrorKind::PackedRefs => match error.line() {
+                Some(line) => format!("(line {line}); {MENDING}"),
+                None => MENDING.to_owned(),
             },
+            _ => return Failure::whole(&error),
+        };
+        Failure::Advised {
+            message: Words::of(error.message()),
+            hint,
         }
     }
 }
 
-/// Splits the message about a value of the configuration into what is wrong and where it stands,
-/// which Git tells apart.
-fn split_place(message: &[u8]) -> (Option<&[u8]>, &[u8]) {
-    match message.rsplit_once_str("\n") {
-        Some((what, place))
-            if [
-                "bad config ",
-                "unable to parse '",
-                "unable to parse command-line config",
-            ]
-            .iter()
-            .any(|start| place.starts_with(start.as_bytes())) =>
-        {
-            (Some(what), place)
+/// Returns whether an error ends every command of Git at once: a hook or a setting that says so, or
+/// packed-refs that cannot be read.
+pub(crate) fn ends_all(error: &refdb::Error) -> bool {
+    use ErrorKind::{Config, Date, Hook, PackedRefs};
+    matches!(error.kind(), Config | Date | Hook | PackedRefs)
+}
+
+/// What is said of a failure.
+#[derive(Debug, Default)]
+pub(crate) struct Words {
+    /// The text, with whole paths.
+    pub(crate) text: Vec<u8>,
+    /// Whether the paths are to stay whole, since people may have to go there.
+    pub(crate) are_whole: bool,
+}
+
+impl Words {
+    /// Returns the text of a message without what can be done.
+    fn of(message: &Message) -> Self {
+        Words {
+            text: message.as_bytes().to_vec(),
+            are_whole: message.role() == Role::InTheWay,
         }
-        _ => (None, message),
+    }
+
+    /// Puts other words before these.
+    pub(crate) fn after(mut self, words: impl AsRef<[u8]>) -> Self {
+        self.text.splice(..0, words.as_ref().iter().copied());
+        self
     }
 }
 
-/// Returns whether an error is that packed-refs cannot be read, which ends every command of Git.
-pub(crate) fn is_packed(error: &refdb::Error) -> bool {
-    let text = error.to_string();
-    let starts = ["unexpected line in ", "unterminated line in "];
-    error.kind() == ErrorKind::Corrupt && starts.iter().any(|it| text.starts_with(it))
+impl From<Vec<u8>> for Words {
+    fn from(text: Vec<u8>) -> Self {
+        Words {
+            text,
+            are_whole: false,
+        }
+    }
+}
+
+impl From<String> for Words {
+    fn from(text: String) -> Self {
+        Words::from(text.into_bytes())
+    }
+}
+
+impl From<&str> for Words {
+    fn from(text: &str) -> Self {
+        Words::from(text.as_bytes().to_vec())
+    }
+}
+
+impl From<&refdb::Error> for Words {
+    /// The whole of it: what went wrong, and what can be done.
+    fn from(error: &refdb::Error) -> Self {
+        let text = format!("{error}{}", way_out(error.message()));
+        Words {
+            text: text.into_bytes(),
+            ..Words::of(error.message())
+        }
+    }
+}
+
+/// What can be done about damage.
+const MENDING: &str = "'refdb refs verify --deep' tells all, 'refdb refs repair' mends what can be";
+
+/// Returns a message with what can be done.
+pub(crate) fn full_text(message: &Message) -> String {
+    format!("{message}{}", way_out(message))
+}
+
+/// Returns what can be done, as it stands behind a message.
+fn way_out(message: &Message) -> String {
+    match message.remedy() {
+        Some(Remedy::Repair) => format!("; {MENDING}"),
+        Some(Remedy::RemoveLocks) => ": if it does not, 'refdb refs repair --remove-locks' \
+                                      finishes what it began"
+            .to_owned(),
+        _ => String::new(),
+    }
 }
 
 /// Writes `text` to standard error as it is.
@@ -195,36 +269,40 @@ pub(crate) fn complain(text: &str) {
 /// The repository's folder and how it is shown, once there is one.
 static FOLDER: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
 
-/// Messages in which Git shows a path as it is seen from the top, and which do not end the command
-/// by themselves; those that do are seen to where it ends.
-const SEEN_FROM_TOP: [&str; 7] = [
-    "there are still logs under '",
-    "there is a non-empty directory '",
-    "unable to append to '",
-    "unable to create directory for '",
-    "unable to create directory for ",
-    "unable to create lock file ",
-    "unable to unlink '",
-];
-
 /// Sets how messages show the repository's folder where Git does not show its whole path.
 pub(crate) fn show_folder(path: Vec<u8>, shown: Vec<u8>) {
     // The first repository is the one that the command is about.
     let _ = FOLDER.set([path, shown]);
 }
 
-/// Replaces the whole path of the repository's folder in messages where Git does not show it.
-fn seen_from_top(message: &[u8]) -> Vec<u8> {
-    let Some([path, shown]) = FOLDER.get() else {
-        return message.to_vec();
+/// Says a message of the library, after which the command goes on.
+pub(crate) fn say_message(severity: &str, message: &Message) {
+    say(severity, &shown(message));
+}
+
+/// Returns how a message of the library is shown where the command goes on.
+pub(crate) fn shown(message: &Message) -> Vec<u8> {
+    seen_from_top(full_text(message).into_bytes(), message)
+}
+
+/// Says an error of the library, after which the command goes on.
+pub(crate) fn say_error(severity: &str, error: &refdb::Error) {
+    let text = Words::from(error).text;
+    say(severity, &seen_from_top(text, error.message()));
+}
+
+/// Shows the place of a ref or a reflog as it is seen from the top, as Git does.
+fn seen_from_top(text: Vec<u8>, message: &Message) -> Vec<u8> {
+    let (Some([folder, shown]), Some(path)) = (FOLDER.get(), message.path()) else {
+        return text;
     };
-    let found = SEEN_FROM_TOP.iter().find_map(|before| {
-        let start = message.find(before)? + before.len();
-        let (before, rest) = message.split_at(start);
-        let inner = rest.strip_prefix(path.as_slice())?;
-        Some([before, shown, inner].concat())
-    });
-    found.unwrap_or_else(|| message.to_vec())
+    let whole = path.display().to_string();
+    match whole.as_bytes().strip_prefix(folder.as_slice()) {
+        Some(inner) if message.role() == Role::Place => {
+            text.replacen(&whole, [shown.as_slice(), inner].concat(), 1)
+        }
+        _ => text,
+    }
 }
 
 /// Writes a line to standard error, with a word before it that says how bad it is.
@@ -232,7 +310,7 @@ fn seen_from_top(message: &[u8]) -> Vec<u8> {
 /// Control characters are replaced, so that a name cannot paint the terminal.
 pub(crate) fn say(severity: &str, message: &[u8]) {
     let mut line = format!("{severity}: ").into_bytes();
-    line.extend(seen_from_top(message).iter().map(|&byte| match byte {
+    line.extend(message.iter().map(|&byte| match byte {
         b'\t' | b'\n' => byte,
         byte if byte.is_ascii_control() => b'?',
         byte => byte,

@@ -565,7 +565,7 @@ mod tests {
     fn message(args: &[&str]) -> String {
         match parse(args).1.unwrap_err() {
             Failure::Usage { error, .. } => error.unwrap(),
-            Failure::Error { message, .. } => String::from_utf8(message).unwrap(),
+            Failure::Error { message, .. } => String::from_utf8(message.text).unwrap(),
             _ => panic!("another failure"),
         }
     }

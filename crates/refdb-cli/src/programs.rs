@@ -8,10 +8,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use bstr::ByteSlice;
+use refdb::error::Message;
 use refdb_git::repository::{Ending, Notice, Program, Programs};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::failure::say;
+use crate::failure::{say, shown};
 use crate::interrupt;
 
 /// What makes a command one for a shell.
@@ -56,13 +57,13 @@ impl Programs for Processes {
         }
     }
 
-    fn tell(&self, notice: Notice, text: &str) {
+    fn tell(&self, notice: Notice, message: &Message) {
         let severity = match notice {
             Notice::Hint => "hint",
             Notice::Warning => "warning",
         };
-        for line in text.lines() {
-            say(severity, line.as_bytes());
+        for line in shown(message).lines() {
+            say(severity, line);
         }
     }
 }

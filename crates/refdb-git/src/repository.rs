@@ -37,6 +37,7 @@ use std::sync::{Arc, OnceLock};
 
 use bstr::{BString, ByteSlice};
 use config::Config;
+use refdb::error::Message;
 use refdb::layout::Layout;
 use refdb::name::{FormatOptions, is_well_formed};
 use refdb::system::System;
@@ -235,6 +236,6 @@ impl Repository {
 }
 
 /// Makes the error of a path that is no repository, or may not be opened.
-fn refused(message: impl Into<String>) -> Error {
+fn refused(message: impl Into<Message>) -> Error {
     Error::new(ErrorKind::Repository, message)
 }

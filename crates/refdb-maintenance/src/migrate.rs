@@ -42,6 +42,7 @@ use std::time::Duration;
 use copy::Copied;
 use folder::Folder;
 use place::Place;
+use refdb::error::Message;
 use refdb::internals::{Home, set_still_there};
 use refdb::objects::Objects;
 use refdb::options::{Committer, Identity, Interrupt};
@@ -79,7 +80,7 @@ pub struct Report {
     /// Where the copy is, after a dry run, or the old refs are, when they are kept.
     pub folder: Option<PathBuf>,
     /// What went wrong after the migration was complete, or was found left over from another one.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Message>,
 }
 
 /// A line of a reflog that is no entry: no reader shows it, and the new format has no place for it.
@@ -303,7 +304,9 @@ impl<'a> Migration<'a> {
             // next migration.
             Err(error) => match recover::recover(&strict, &folder) {
                 Ok(recover::Found::Finished(more)) => Report {
-                    warnings: std::iter::once(error.to_string()).chain(more).collect(),
+                    warnings: std::iter::once(error.message().clone())
+                        .chain(more)
+                        .collect(),
                     ..Report::default()
                 },
                 Ok(_) => {
@@ -361,7 +364,7 @@ impl<'a> Migration<'a> {
             finish::finish(context, folder, &places, to, Some(&frozen)).and_then(|found| {
                 report.warnings.extend(found);
                 let late = finish::settle(context, &places, to, copied.is_live, others)?;
-                report.warnings.extend(late);
+                report.warnings.extend(late.map(Message::from));
                 drop(frozen);
                 if self.keep {
                     for place in &places {
@@ -374,9 +377,10 @@ impl<'a> Migration<'a> {
             });
         match closed {
             Ok(kept) => report.folder = kept,
-            Err(error) => report.warnings.push(format!(
-                "the refs are migrated, but the old ones could not be removed: {error}"
-            )),
+            Err(error) => {
+                let what = "the refs are migrated, but the old ones could not be removed";
+                report.warnings.push(error.context(what).message().clone());
+            }
         }
         Ok(report)
     }
@@ -424,7 +428,7 @@ impl<'a> Migration<'a> {
 /// # Errors
 /// `Corrupt` when the refs that are to stay cannot be read, and nothing is removed then; `Io`. The
 /// next call goes on where this one came to.
-pub fn finish_interrupted(repository: &Repository) -> Result<Vec<String>> {
+pub fn finish_interrupted(repository: &Repository) -> Result<Vec<Message>> {
     let found = clear_up(&Migration::of(repository).context())?;
     Ok(found.map_or(Vec::new(), recover::Found::warnings))
 }

@@ -39,7 +39,7 @@ use refdb::{Error, ObjectId, RefFormat, Result, Target};
 use refdb_git::Repository;
 use refdb_git::internals::real_path;
 
-use crate::verify::deep;
+use crate::verify::{Advice, deep};
 
 /// What a repair may do.
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,13 +95,34 @@ impl Step {
     }
 }
 
+/// What cannot be repaired, or only in part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The file.
+    pub file: PathBuf,
+    /// What remains of it, or is lost.
+    pub what: String,
+    /// What a person can do.
+    pub way_out: Option<WayOut>,
+}
+
+/// What a person can do about what a repair leaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WayOut {
+    /// What the check advises.
+    Advice(Advice),
+    /// Ask for it with [`Options::remove_locks`], if no process is at work.
+    RemoveLocks,
+}
+
 /// A repair that was planned.
 #[derive(Debug)]
 pub struct Plan<'a> {
     repository: &'a Repository,
     steps: Vec<Step>,
     refs: Vec<RefChange>,
-    notes: Vec<String>,
+    notes: Vec<Note>,
     /// A file that is in the repository only by a link.
     outside: Option<PathBuf>,
 }
@@ -118,7 +139,7 @@ impl Plan<'_> {
     }
 
     /// Returns what cannot be repaired, or only in part.
-    pub fn notes(&self) -> &[String] {
+    pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 
@@ -220,7 +241,15 @@ impl Plan<'_> {
     }
 
     fn note(&mut self, file: &Path, what: &str) {
-        self.notes.push(format!("{}: {what}", file.display()));
+        self.note_with(file, what, None);
+    }
+
+    fn note_with(&mut self, file: &Path, what: &str, way_out: Option<WayOut>) {
+        self.notes.push(Note {
+            file: file.to_owned(),
+            what: what.to_owned(),
+            way_out,
+        });
     }
 
     fn objects(&self) -> &dyn Objects {

@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 
 use bstr::ByteSlice;
 
-use crate::error::{Error, ErrorKind, Reason, Result};
+use crate::error::{Error, ErrorKind, Message, Reason, Result};
 use crate::name::{RefName, RefNameBuf};
 use crate::objects::Objects;
 use crate::oid::ObjectId;
@@ -262,7 +262,7 @@ pub(crate) struct Refusal {
     /// Why, as one of Git's reasons; `Generic` when the whole transaction must fail.
     pub(crate) reason: Reason,
     /// Why, in full, without a `cannot lock ref` before it.
-    pub(crate) message: String,
+    pub(crate) message: Message,
 }
 
 /// Says that a ref cannot be made because of one that exists.

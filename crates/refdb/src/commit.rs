@@ -43,7 +43,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::error::io_text;
+use crate::error::{Message, Role, io_text};
 use crate::options::{LockTimeout, SharedRepository};
 use crate::system::{System, bytes_to_path};
 
@@ -120,16 +120,17 @@ pub fn remove_if_there(system: &dyn System, path: &Path) -> io::Result<()> {
 }
 
 /// Says why `<target>.lock` could not be created, in Git's words as far as scripts look for them.
-pub fn describe_refusal(system: &dyn System, target: &Path, error: &io::Error) -> String {
+pub fn describe_refusal(system: &dyn System, target: &Path, error: &io::Error) -> Message {
     let target = std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
     let path = lock_path(&target);
-    let message = format!("Unable to create '{}': {}", path.display(), io_text(error));
+    let text = format!("Unable to create '{}': {}", path.display(), io_text(error));
+    let told = |text: String| Message::from(text).of(&path, Role::InTheWay);
     if error.kind() != io::ErrorKind::AlreadyExists {
-        return message;
+        return told(text);
     }
-    let more = owner::describe(system, &path).unwrap_or_default();
+    let (more, remedy) = owner::describe(system, &path).unwrap_or_default();
     if owner::is_ours(system, &path) {
-        return format!("{message}.\n\n{more}");
+        return told(format!("{text}.\n\n{more}")).with(remedy);
     }
     let advice = match pid_beside(system, &target) {
         Some(pid) => format!(
@@ -140,7 +141,7 @@ pub fn describe_refusal(system: &dyn System, target: &Path, error: &io::Error) -
                  be stale"
             .to_owned(),
     };
-    format!("{message}.\n\n{advice}. {more}")
+    told(format!("{text}.\n\n{advice}. {more}")).with(remedy)
 }
 
 /// Says why `<target>.lock` could not be created below a barrier.
@@ -149,13 +150,15 @@ pub(crate) fn describe_barred(
     target: &Path,
     barrier: &Path,
     error: &io::Error,
-) -> String {
+) -> Message {
     let path = lock_path(target);
-    let (path, text) = (path.display(), io_text(error));
-    let message = format!("Unable to create '{path}': {text}");
-    let about = owner::describe(system, &lock_path(barrier)).unwrap_or_default();
+    let (shown, why) = (path.display(), io_text(error));
+    let (about, remedy) = owner::describe(system, &lock_path(barrier)).unwrap_or_default();
     let barrier = barrier.display();
-    format!("{message}.\n\nThe directory '{barrier}' is locked as a whole. {about}")
+    let text = format!(
+        "Unable to create '{shown}': {why}.\n\nThe directory '{barrier}' is locked as a whole. {about}"
+    );
+    Message::from(text).of(&path, Role::InTheWay).with(remedy)
 }
 
 /// Returns the process that holds the lock of `target`, if it left its number.

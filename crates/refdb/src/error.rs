@@ -1,5 +1,9 @@
 //! The error of the store: a kind that says what to do, and a message that says what is wrong.
 //!
+//! What a caller decides by, and what it shows in its own way, is data: the kind, and what the
+//! message is about ([`Message::path`], [`Message::remedy`], [`Error::line`], ...). Nobody has to
+//! look for words in a message.
+//!
 //! Absence is not an error (`Ok(None)`), and neither is a refused edit of a batch (a
 //! [`Rejection`] in the outcome). What remains is one [`Error`] type whose [`ErrorKind`] tells a
 //! caller how to go on.
@@ -11,10 +15,16 @@
 //! assert_eq!(error.to_string(), "invalid ref format: heads/a b");
 //! ```
 
+mod message;
+
 use std::fmt;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
+#[cfg(any(test, feature = "rewording"))]
+pub use self::message::reword;
+pub use self::message::{Message, Remedy, Role};
 use crate::name::{RefName, RefNameBuf};
 
 /// The result of the store's operations.
@@ -31,9 +41,10 @@ pub enum ErrorKind {
     /// The caller asked it to stop ([`Options::interrupt`](crate::Options::interrupt)): nothing was
     /// changed.
     Interrupted,
-    /// A file of the ref store is damaged: `refdb refs verify --deep` tells all that is wrong, and
-    /// `refdb refs repair` mends what can be mended.
+    /// A file of the ref store, or an object, is damaged or missing: see [`Message::remedy`].
     Corrupt,
+    /// A line of packed-refs is none, so that no packed ref can be relied on: as for `Corrupt`.
+    PackedRefs,
     /// A single ref is unreadable: delete or rewrite it.
     BrokenRef,
     /// A name breaks Git's rules: choose another.
@@ -44,7 +55,13 @@ pub enum ErrorKind {
     Unsupported,
     /// A configuration value is invalid: mend the configuration.
     Config,
-    /// There is no repository at the path, or it may not be opened: check path and owner.
+    /// The date in the environment (`GIT_COMMITTER_DATE`) is none: mend it.
+    Date,
+    /// There is no repository at the path: check the path.
+    NoRepository,
+    /// The configuration forbids to use a bare repository that was not named: name it.
+    BareRepository,
+    /// The repository may not be opened: check path and owner.
     Repository,
     /// A hook refused the transaction, or could not be called: see what it wrote.
     Hook,
@@ -102,28 +119,33 @@ pub struct Rejection {
     /// Why, as one of Git's reasons.
     pub reason: Reason,
     /// Why, in full.
-    pub message: String,
+    pub message: Message,
 }
 
 /// A failure, with its kind and a message for a person.
+#[derive(Clone)]
 pub struct Error(Box<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
-    message: String,
-    /// What Git does not say: the place and the way out.
-    aside: String,
-    source: Option<io::Error>,
+    message: Message,
+    cause: Option<String>,
+    line: Option<usize>,
+    variable: Option<String>,
+    source: Option<Arc<io::Error>>,
     rejection: Option<Rejection>,
 }
 
 impl Error {
     /// Makes an error of a kind and a message.
-    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+    pub fn new(kind: ErrorKind, message: impl Into<Message>) -> Self {
         Error(Box::new(Inner {
             kind,
             message: message.into(),
-            aside: String::new(),
+            cause: None,
+            line: None,
+            variable: None,
             source: None,
             rejection: None,
         }))
@@ -131,11 +153,8 @@ impl Error {
 
     /// Makes an error of a failed system call: what was tried, on which path, and the answer.
     pub fn io(operation: &str, path: &Path, source: io::Error) -> Self {
-        Error::new(
-            ErrorKind::Io,
-            format!("{operation} '{}': {}", path.display(), io_text(&source)),
-        )
-        .with_source(source)
+        let text = format!("{operation} '{}': {}", path.display(), io_text(&source));
+        Error::new(ErrorKind::Io, Message::from(text).of(path, Role::File)).with_source(source)
     }
 
     /// Says that a symref shows that refs are tables by now, which were files.
@@ -146,21 +165,29 @@ impl Error {
         Error::new(ErrorKind::Moved, what)
     }
 
-    /// Makes the error of damage in the file at `path`, with the way out.
+    /// Makes the error of damage in the file at `path`.
     pub fn corrupt(path: &Path, what: impl fmt::Display) -> Self {
-        Error::damage(format!("{}: {what}", path.display()))
+        Error::damage(path, format!("{}: {what}", path.display()))
     }
 
-    /// Makes the error of damage of a message that names the file itself.
-    pub(crate) fn damage(message: String) -> Self {
-        Error::new(ErrorKind::Corrupt, format!("{message}; {WAY_OUT}"))
+    /// Makes the error of damage in the file at `path`, which the text names in its own way.
+    pub(crate) fn damage(path: &Path, text: String) -> Self {
+        let message = Message::from(text).of(path, Role::File);
+        Error::new(ErrorKind::Corrupt, message.with(Remedy::Repair))
     }
 
-    /// Makes the error of damage that Git tells in the words of `message`; `place` says more of
-    /// where it is.
-    pub(crate) fn damage_at(message: String, place: &str) -> Self {
-        let mut error = Error::new(ErrorKind::Corrupt, message);
-        error.0.aside = format!("{place}; {WAY_OUT}");
+    /// Makes the error of a line of packed-refs that is none; `line` is its number, where known.
+    pub(crate) fn packed_line(path: &Path, text: String, line: Option<usize>) -> Self {
+        let mut error = Error::damage(path, text);
+        error.0.kind = ErrorKind::PackedRefs;
+        error.0.line = line;
+        error
+    }
+
+    /// Makes the error of a value of the configuration: what is wrong with it, and where it stands.
+    pub fn misconfigured(cause: impl fmt::Display, place: impl Into<Message>) -> Self {
+        let mut error = Error::new(ErrorKind::Config, place);
+        error.0.cause = Some(Message::from(cause.to_string()).text);
         error
     }
 
@@ -173,14 +200,37 @@ impl Error {
 
     /// Adds the system's own error.
     pub fn with_source(mut self, source: io::Error) -> Self {
-        self.0.source = Some(source);
+        self.0.source = Some(Arc::new(source));
+        self
+    }
+
+    /// Adds the variable of the configuration that the error is about.
+    pub fn with_variable(mut self, key: impl fmt::Display) -> Self {
+        self.0.variable = Some(key.to_string());
+        self
+    }
+
+    /// Says what the path of the error is to its reader.
+    pub(crate) fn with_role(mut self, role: Role) -> Self {
+        self.0.message.role = role;
         self
     }
 
     /// Puts `context` and a colon before the message.
     pub fn context(mut self, context: impl fmt::Display) -> Self {
-        self.0.message = format!("{context}: {}", self.0.message);
+        match &mut self.0.cause {
+            Some(cause) => *cause = format!("{context}: {cause}"),
+            None => self.0.message = self.0.message.after(format_args!("{context}: ")),
+        }
         self
+    }
+
+    /// Returns an error of another kind that says the same.
+    pub(crate) fn words_as(&self, kind: ErrorKind) -> Self {
+        let mut error = Error::new(kind, self.0.message.clone());
+        error.0.cause.clone_from(&self.0.cause);
+        error.0.line = self.0.line;
+        error
     }
 
     /// Returns the kind.
@@ -188,9 +238,25 @@ impl Error {
         self.0.kind
     }
 
-    /// Returns the message without what this library says beside Git's words, and that.
-    pub fn parts(&self) -> (&str, &str) {
-        (&self.0.message, &self.0.aside)
+    /// Returns the message, which a [cause](Error::cause) or a [line](Error::line) completes.
+    pub fn message(&self) -> &Message {
+        &self.0.message
+    }
+
+    /// Returns what is wrong with a value of the configuration, where the message only says where it
+    /// stands.
+    pub fn cause(&self) -> Option<&str> {
+        self.0.cause.as_deref()
+    }
+
+    /// Returns the number of the line that is damaged, from 1.
+    pub fn line(&self) -> Option<usize> {
+        self.0.line
+    }
+
+    /// Returns the variable of the configuration that has no value, where that is all that is wrong.
+    pub fn variable(&self) -> Option<&str> {
+        self.0.variable.as_deref()
     }
 
     /// Returns the refused edit, when the kind is [`ErrorKind::Rejected`].
@@ -200,12 +266,9 @@ impl Error {
 
     /// Returns the kind of the system's own error, when there is one.
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
-        self.0.source.as_ref().map(io::Error::kind)
+        self.0.source.as_ref().map(|source| source.kind())
     }
 }
-
-/// What can be done about damage.
-const WAY_OUT: &str = "'refdb refs verify --deep' tells all, 'refdb refs repair' mends what can be";
 
 /// Returns what the C library says of an error, without Rust's `(os error N)`.
 pub fn io_text(error: &io::Error) -> String {
@@ -218,8 +281,14 @@ pub fn io_text(error: &io::Error) -> String {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(cause) = &self.0.cause {
+            writeln!(f, "{cause}")?;
+        }
         f.write_str(&self.0.message)?;
-        f.write_str(&self.0.aside)
+        match self.0.line {
+            Some(line) => write!(f, " (line {line})"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -231,6 +300,6 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_ref().map(|source| source as _)
+        self.0.source.as_ref().map(|source| source.as_ref() as _)
     }
 }

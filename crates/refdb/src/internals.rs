@@ -56,12 +56,12 @@ pub fn set_still_there(
 }
 
 /// Returns what is wrong with settings that whoever takes a lock needs, should there be anything.
-pub fn invalid_locking(options: &mut Options) -> &mut Option<String> {
+pub fn invalid_locking(options: &mut Options) -> &mut Option<crate::error::Error> {
     &mut options.invalid.locking
 }
 
 /// Returns the same for whoever locks packed-refs.
-pub fn invalid_packing(options: &mut Options) -> &mut Option<String> {
+pub fn invalid_packing(options: &mut Options) -> &mut Option<crate::error::Error> {
     &mut options.invalid.packing
 }
 

@@ -21,9 +21,9 @@ use crate::hook::Hook;
 use crate::oid::ObjectFormat;
 use crate::system::{FileKind, System};
 
-/// Takes warnings.
+/// Takes errors that keep nobody from going on.
 #[derive(Clone)]
-pub struct Warn(pub Arc<dyn Fn(&str) + Send + Sync>);
+pub struct Warn(pub Arc<dyn Fn(&Error) + Send + Sync>);
 
 impl std::fmt::Debug for Warn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -197,9 +197,9 @@ impl Interrupt {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InvalidSettings {
     /// For whoever takes a lock.
-    pub(crate) locking: Option<String>,
+    pub(crate) locking: Option<Error>,
     /// For whoever locks packed-refs.
-    pub(crate) packing: Option<String>,
+    pub(crate) packing: Option<Error>,
 }
 
 impl InvalidSettings {
@@ -207,9 +207,9 @@ impl InvalidSettings {
     ///
     /// # Errors
     /// `Config`, with the words that say which setting it is.
-    pub(crate) fn check(setting: Option<&String>) -> Result<()> {
+    pub(crate) fn check(setting: Option<&Error>) -> Result<()> {
         match setting {
-            Some(message) => Err(Error::new(ErrorKind::Config, message.clone())),
+            Some(error) => Err(error.clone()),
             None => Ok(()),
         }
     }

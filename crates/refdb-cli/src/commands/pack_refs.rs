@@ -4,7 +4,7 @@ use bstr::ByteSlice;
 use refdb::{Optimize, RefFormat, RefName};
 
 use crate::context::Context;
-use crate::failure::{Failure, Result, say};
+use crate::failure::{Failure, Result, Words, say};
 use crate::options::{Opt, Spec};
 use crate::output::Output;
 use crate::waiting::Waiting;
@@ -101,6 +101,8 @@ fn pack(context: &Context, args: &[Vec<u8>], spec: &Spec<Id>) -> Result<()> {
     let result = Waiting::during("Optimizing refs", || store.optimize(&options));
     result.map_err(|error| match store.format() {
         RefFormat::Files => error.into(),
-        RefFormat::Reftable => Failure::error(format!("unable to compact stack: {error}"), 255),
+        RefFormat::Reftable => {
+            Failure::error(Words::from(&error).after("unable to compact stack: "), 255)
+        }
     })
 }

@@ -115,7 +115,7 @@ fn list(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     }
     let names = context.store()?.log_names();
     let format = context.store()?.format();
-    for name in names.map_err(|error| Failure::error(error.to_string(), 255))? {
+    for name in names.map_err(|error| Failure::error(&error, 255))? {
         // In this format Git does not list what cannot be a ref's name.
         if format == RefFormat::Reftable
             && !is_well_formed(name.as_bytes(), FormatOptions::ONE_LEVEL)
@@ -164,12 +164,10 @@ fn write(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     let new = object(context, new, "new")?;
     let mut transaction = context.store()?.transaction();
     let edit = Edit::log(RefName::from_disk(name), old, new).message(message.as_slice());
-    // What a hook refuses is its own word.
+    // What a hook refuses is its own word, and so is a date that is none.
     let fatal = |what: &str, error: refdb::Error| match error.kind() {
-        ErrorKind::Hook => Failure::fatal(error.to_string()),
-        // Neither is a date that is none.
-        _ if error.to_string().starts_with("invalid date format") => Failure::from(error),
-        _ => Failure::fatal(format!("cannot {what} reflog update: {error}")),
+        ErrorKind::Hook | ErrorKind::Date => Failure::from(error),
+        _ => Failure::whole(&error.context(format_args!("cannot {what} reflog update"))),
     };
     transaction
         .add(edit)

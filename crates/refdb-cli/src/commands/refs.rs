@@ -11,7 +11,7 @@ use refdb::RefName;
 
 use super::{Subcommand, for_each_ref, forms_of, pack_refs};
 use crate::context::Context;
-use crate::failure::{Failure, Result, is_packed};
+use crate::failure::{Failure, Result, Words};
 use crate::options::{Opt, Spec, of_subcommands};
 use crate::output::Output;
 use crate::suggest;
@@ -144,15 +144,17 @@ fn exists(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> Result<()> 
 
 /// Fails with Git's exit codes unless a ref of that name is stored, whatever it holds.
 pub(super) fn check_exists(context: &Context, name: &[u8]) -> Result<()> {
-    let failed = |text: &str| Failure::error(format!("failed to look up reference: {text}"), 1);
+    let failed = |words: Words| Failure::error(words.after("failed to look up reference: "), 1);
     match context.store()?.read(RefName::from_disk(name)) {
         Ok(Some(_)) => Ok(()),
         Ok(None) => Err(Failure::error("reference does not exist", 2)),
         Err(error) if error.io_kind() == Some(std::io::ErrorKind::NotADirectory) => {
-            Err(failed("Not a directory"))
+            Err(failed("Not a directory".into()))
         }
-        Err(error) if error.kind() == ErrorKind::BrokenRef => Err(failed("Invalid argument")),
-        Err(error) if is_packed(&error) => Err(Failure::from(error)),
-        Err(error) => Err(failed(&error.to_string())),
+        Err(error) if error.kind() == ErrorKind::BrokenRef => {
+            Err(failed("Invalid argument".into()))
+        }
+        Err(error) if error.kind() == ErrorKind::PackedRefs => Err(Failure::from(error)),
+        Err(error) => Err(failed(Words::from(&error))),
     }
 }

@@ -310,7 +310,7 @@ impl Printer<'_> {
             let resolved = match full && well_formed {
                 true => match self.store.resolve(RefName::from_disk(name)) {
                     // A damaged file may hold the ref: to say that there is none would hide that.
-                    Err(error) if error.kind() == ErrorKind::Corrupt => return Err(error.into()),
+                    Err(error) if is_damage(error.kind()) => return Err(error.into()),
                     resolved => resolved.unwrap_or(None),
                 },
                 false => None,
@@ -388,6 +388,11 @@ fn matches(name: RefName<'_>, patterns: &[Vec<u8>]) -> bool {
             name.strip_suffix(pattern.as_slice())
                 .is_some_and(|before| before.is_empty() || before.ends_with(b"/"))
         })
+}
+
+/// Returns whether an error says that a file is damaged, and not only that there is no such ref.
+fn is_damage(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Corrupt | ErrorKind::PackedRefs)
 }
 
 #[cfg(test)]

@@ -168,8 +168,8 @@ fn remove(context: &Context, name: &[u8]) -> Result<()> {
 fn apply(context: &Context, edit: Edit<'_>) -> Result<()> {
     let mut transaction = context.store()?.transaction();
     let done = transaction.add(edit).and_then(|()| transaction.commit());
-    let outcome = done
-        .map_err(|error| Failure::of_transaction(error, |it| Failure::error(it.to_string(), 1)))?;
+    let outcome =
+        done.map_err(|error| Failure::of_transaction(error, |it| Failure::error(it, 1)))?;
     tell_afterwards(&outcome);
     Ok(())
 }

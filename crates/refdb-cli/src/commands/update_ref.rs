@@ -14,7 +14,7 @@ use refdb::{Edit, Expected, ObjectId, RefName, Store};
 
 use super::tell_afterwards;
 use crate::context::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, Words};
 use crate::options::{Opt, Spec};
 use crate::output::Output;
 
@@ -165,7 +165,7 @@ fn remove(
     let edit = Edit::delete(RefName::from_disk(name)).expecting(expected);
     let edit = settings.apply(edit, settings.no_deref, false);
     commit(context.store()?, edit)
-        .map_err(|error| Failure::of_transaction(error, |it| Failure::error(it.to_string(), 1)))
+        .map_err(|error| Failure::of_transaction(error, |it| Failure::error(it, 1)))
 }
 
 /// Reads the expected old value; the empty one is the null id.
@@ -200,7 +200,7 @@ pub(super) fn expected<'a>(old: Option<ObjectId>) -> Expected<'a> {
 }
 
 /// Returns the message of a single update that failed.
-pub(super) fn failed_for(name: &[u8], error: &refdb::Error) -> Vec<u8> {
+pub(super) fn failed_for(name: &[u8], error: &refdb::Error) -> Words {
     let before = b"update_ref failed for ref '".as_slice();
-    [before, name, format!("': {error}").as_bytes()].concat()
+    Words::from(error).after([before, name, b"': "].concat())
 }

@@ -104,7 +104,7 @@ impl Entry {
     /// Makes the error of a value that makes no sense: what is wrong, and on a line of its own
     /// where the value stands.
     pub(crate) fn unparsable(&self, what: impl std::fmt::Display) -> Error {
-        Error::new(ErrorKind::Config, format!("{what}\n{}", self.place()))
+        Error::misconfigured(what, self.place())
     }
 
     /// Makes the error of a value that is none of those that its key can have.
@@ -129,7 +129,7 @@ impl Entry {
             Some(file) => format!("bad config line {} in file {}", self.line, file.display()),
             None => "unable to parse command-line config".to_owned(),
         };
-        Error::new(ErrorKind::Config, format!("{what}\n{place}"))
+        Error::misconfigured(what, place)
     }
 }
 

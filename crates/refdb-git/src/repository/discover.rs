@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bstr::{BStr, ByteSlice};
+use refdb::error::Message;
 use refdb::internals::{bytes_to_path, is_absent, is_space};
 use refdb::system::{FileKind, System};
 use refdb::{Error, ErrorKind, ObjectId, Result};
@@ -191,7 +192,7 @@ impl Search<'_> {
         match self.system.stat(path) {
             Ok(stat) if stat.kind == FileKind::File && stat.len <= GITFILE_LEN_MAX => {}
             Ok(stat) if stat.kind == FileKind::File => {
-                return Err(not_a_repository(format!(
+                return Err(bad_gitfile(format!(
                     "too large to be a .git file: '{}'",
                     path.display()
                 )));
@@ -199,17 +200,14 @@ impl Search<'_> {
             Ok(stat) if stat.kind == FileKind::Directory => return Ok(None),
             // Whoever passed over it would work in the repository around this one.
             Ok(_) => {
-                return Err(not_a_repository(format!(
+                return Err(bad_gitfile(format!(
                     "not a regular file: '{}'",
                     path.display()
                 )));
             }
             Err(error) if is_absent(&error) => return Ok(None),
             Err(_) => {
-                return Err(not_a_repository(format!(
-                    "error reading '{}'",
-                    path.display()
-                )));
+                return Err(bad_gitfile(format!("error reading '{}'", path.display())));
             }
         }
         let content = self
@@ -217,14 +215,14 @@ impl Search<'_> {
             .read(path)
             .map_err(|error| Error::io("error opening", path, error))?;
         let Some(target) = content.strip_prefix(b"gitdir: ") else {
-            return Err(not_a_repository(format!(
+            return Err(bad_gitfile(format!(
                 "invalid gitfile format: {}",
                 path.display()
             )));
         };
         let target = without_line_end(target);
         if target.is_empty() {
-            return Err(not_a_repository(format!(
+            return Err(bad_gitfile(format!(
                 "no path in gitfile: {}",
                 path.display()
             )));
@@ -332,6 +330,10 @@ fn without_line_end(line: &[u8]) -> &BStr {
         .as_bstr()
 }
 
-fn not_a_repository(message: impl Into<String>) -> Error {
+fn not_a_repository(message: impl Into<Message>) -> Error {
+    Error::new(ErrorKind::NoRepository, message)
+}
+
+fn bad_gitfile(message: String) -> Error {
     Error::new(ErrorKind::Repository, message)
 }

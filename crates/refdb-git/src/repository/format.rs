@@ -181,16 +181,17 @@ fn boolean(name: &BStr, value: Option<&BStr>) -> Result<bool> {
 /// Refuses a value, and says behind what is wrong with it where it stands.
 fn invalid(entry: &Entry) -> Error {
     let key = entry.key();
-    let mut message = match entry.value() {
+    let message = match entry.value() {
         Some(value) => format!("invalid value for '{key}': '{value}'"),
         None => format!("missing value for '{key}'"),
     };
     if let Some(file) = entry.file() {
-        message = format!(
-            "{message}\nbad config line {} in file {}",
+        let place = format!(
+            "bad config line {} in file {}",
             entry.line(),
             file.display()
         );
+        return Error::misconfigured(message, place);
     }
     Error::new(ErrorKind::Config, message)
 }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bstr::{BStr, BString, ByteSlice};
+use refdb::error::Message;
 use refdb::hook::{Hook, Step};
 use refdb::system::System;
 use refdb::{Error, ErrorKind, Result};
@@ -33,7 +34,7 @@ pub trait Programs: Send + Sync + fmt::Debug {
     fn run(&self, program: &Program, input: &[u8]) -> Ending;
 
     /// Tells people of something that is no failure.
-    fn tell(&self, notice: Notice, text: &str);
+    fn tell(&self, notice: Notice, message: &Message);
 }
 
 /// How serious it is.
@@ -158,7 +159,7 @@ impl Hooks {
                 "disabled hook '{}' has no command configured",
                 name.as_bstr()
             );
-            self.programs.tell(Notice::Warning, &text);
+            self.programs.tell(Notice::Warning, &text.into());
         }
         false
     }
@@ -226,7 +227,7 @@ impl Hooks {
                  this warning with `git config set advice.ignoredHook false`.",
                 file.display()
             );
-            self.programs.tell(Notice::Hint, &text);
+            self.programs.tell(Notice::Hint, &text.into());
         }
         Ok(())
     }

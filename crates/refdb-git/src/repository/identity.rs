@@ -32,9 +32,11 @@ pub(super) fn committer(
         .or_else(|| environment.bytes("EMAIL").filter(|email| !email.is_empty()));
     let local = environment.zone(system);
     let date = match environment.bytes("GIT_COMMITTER_DATE") {
-        Some(text) if !text.is_empty() => Some(date::parse(&text, &local).ok_or_else(|| {
-            Error::new(ErrorKind::Config, format!("invalid date format: {text}"))
-        })?),
+        Some(text) if !text.is_empty() => {
+            Some(date::parse(&text, &local).ok_or_else(|| {
+                Error::new(ErrorKind::Date, format!("invalid date format: {text}"))
+            })?)
+        }
         _ => None,
     };
     let zone = match date {

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use bstr::{BString, ByteSlice};
+use refdb::error::{Message, Role};
 use refdb::internals::{self, bytes_to_path};
 use refdb::layout::Layout;
 use refdb::options::{Committer, Interrupt, Warn};
@@ -357,7 +358,9 @@ impl OpenOptions {
         };
         if let Some(programs) = &self.programs {
             let told = Arc::clone(programs);
-            options.warn = Some(Warn(Arc::new(move |text| told.tell(Notice::Warning, text))));
+            options.warn = Some(Warn(Arc::new(move |error| {
+                told.tell(Notice::Warning, error.message());
+            })));
             let setting = Setting {
                 system: Arc::clone(&self.system),
                 start: start.to_owned(),
@@ -462,11 +465,13 @@ fn real_refs_dir(system: &dyn System, dir: &Path) -> Result<PathBuf> {
         let mut parents: Vec<&Path> = dir.ancestors().collect();
         parents.reverse();
         let missing = parents.into_iter().find(|path| system.stat(path).is_err());
-        refused(format!(
+        let missing = missing.unwrap_or(dir);
+        let text = format!(
             "Invalid path '{}': {}",
-            missing.unwrap_or(dir).display(),
+            missing.display(),
             refdb::error::io_text(&error)
-        ))
+        );
+        refused(Message::from(text).of(missing, Role::InTheWay))
     })
 }
 
@@ -479,9 +484,10 @@ pub(super) fn layout(git_dir: &Path, common_dir: &Path, refs_dir: Option<&Path>)
     match refs_dir {
         None => Ok(Layout::linked(git_dir, common_dir)),
         Some(refs_dir) => {
-            let id = git_dir
-                .file_name()
-                .ok_or_else(|| refused(format!("not a git repository: '{}'", git_dir.display())))?;
+            let id = git_dir.file_name().ok_or_else(|| {
+                let text = format!("not a git repository: '{}'", git_dir.display());
+                Error::new(ErrorKind::NoRepository, text)
+            })?;
             Ok(Layout::linked(
                 refs_dir.join("worktrees").join(id),
                 refs_dir,

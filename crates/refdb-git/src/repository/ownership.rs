@@ -41,7 +41,7 @@ pub(super) fn check(
         }
         if config.string(key) == Some(b"explicit".as_bstr()) {
             return Err(Error::new(
-                ErrorKind::Repository,
+                ErrorKind::BareRepository,
                 format!(
                     "cannot use bare repository '{}' (safe.bareRepository is 'explicit')",
                     git_dir.display()

@@ -74,12 +74,12 @@ fn files(config: &Config, options: &mut Options) {
         }
         Ok(())
     });
-    *invalid_locking(options) = locking.err().map(|error| error.to_string());
+    *invalid_locking(options) = locking.err();
     match timeout("core.packedrefstimeout") {
         Ok(timeout) => {
             options.packed_refs_timeout = timeout.unwrap_or(options.packed_refs_timeout);
         }
-        Err(error) => *invalid_packing(options) = Some(error.to_string()),
+        Err(error) => *invalid_packing(options) = Some(error),
     }
 }
 
@@ -386,11 +386,11 @@ mod tests {
         );
         let mut options = files("[core]\nfilesreflocktimeout=1x\npackedrefstimeout=y");
         assert_eq!(
-            invalid_locking(&mut options).take().unwrap(),
+            invalid_locking(&mut options).take().unwrap().to_string(),
             "bad numeric config value '1x' for 'core.filesreflocktimeout': invalid unit"
         );
         assert_eq!(
-            invalid_packing(&mut options).take().unwrap(),
+            invalid_packing(&mut options).take().unwrap().to_string(),
             "bad numeric config value 'y' for 'core.packedrefstimeout': invalid unit"
         );
         let mut options = files("[core]\nsharedRepository=x");

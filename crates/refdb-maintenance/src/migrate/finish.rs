@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use refdb::error::Message;
 use refdb::internals::{
     BARRIER, Frozen, HEAD_OF_TABLES, NewLog, bytes_to_path, is_absent, is_of_migration, maintained,
     suffixed,
@@ -41,7 +42,7 @@ pub(super) fn finish(
     places: &[Place],
     to: RefFormat,
     frozen: Option<&[Box<dyn Frozen>]>,
-) -> Result<Vec<String>> {
+) -> Result<Vec<Message>> {
     let system = context.system.as_ref();
     let old = folder.old();
     let mut warnings = Vec::new();
@@ -303,7 +304,7 @@ fn sweep(
     place: &Place,
     old: &Path,
     frozen: Option<&dyn Frozen>,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<Message>,
 ) -> Result<()> {
     for number in 0.. {
         let old = again(old, number);
@@ -322,7 +323,7 @@ fn sweep_one(
     place: &Place,
     old: &Path,
     frozen: Option<&dyn Frozen>,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<Message>,
 ) -> Result<()> {
     let mut found = Vec::new();
     new_names(context, &old.join("refs"), b"refs", frozen, &mut found)?;
@@ -342,7 +343,7 @@ fn sweep_stacks(
     context: &Context,
     place: &Place,
     old: &Path,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<Message>,
 ) -> Result<()> {
     for old in moving::late_stacks(context, old)? {
         let source = context.store(&old, RefFormat::Reftable)?;
@@ -369,14 +370,15 @@ fn carry_over(
     source: &Store,
     target: &Store,
     found: Vec<Vec<u8>>,
-    warnings: &mut Vec<String>,
+    warnings: &mut Vec<Message>,
 ) -> Result<()> {
     let mut late = Vec::new();
     let mut logs = Vec::new();
     let mut twice = |name: RefName<'_>, target: &Target| {
-        warnings.push(format!(
+        let text = format!(
             "'{name}' was written in both formats at the same time; in the old one it was {target:?}"
-        ));
+        );
+        warnings.push(text.into());
     };
     for name in found {
         let name = RefName::from_disk(&name);

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use refdb::error::Message;
 use refdb::internals::{BARRIER, bytes_to_path, suffixed, sweep_all};
 use refdb::system::FileKind;
 use refdb::{Error, RefFormat, Result};
@@ -19,12 +20,12 @@ pub(super) enum Found {
     /// It came not so far as the switch: it was undone.
     Undone,
     /// It came to the switch: it was finished, with these warnings.
-    Finished(Vec<String>),
+    Finished(Vec<Message>),
 }
 
 impl Found {
     /// Returns what there is to be told about it.
-    pub(super) fn warnings(self) -> Vec<String> {
+    pub(super) fn warnings(self) -> Vec<Message> {
         let (text, mut more) = match self {
             Found::Nothing => return Vec::new(),
             Found::Undone => (
@@ -36,7 +37,7 @@ impl Found {
                 more,
             ),
         };
-        more.insert(0, text.to_owned());
+        more.insert(0, text.into());
         more
     }
 }

@@ -51,7 +51,7 @@ impl Plan<'_> {
             .collect();
         let bad_packed = main
             && inside.iter().any(|damage| {
-                let by_hand = matches!(damage.repair, Repair::ByHand | Repair::RemoveFile);
+                let by_hand = damage.repair.is_for_others();
                 damage.file == packed_path && !by_hand
             });
         let packed = match bad_packed {

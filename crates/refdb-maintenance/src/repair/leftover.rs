@@ -10,7 +10,7 @@ use refdb::internals::{
 };
 use refdb::system::System;
 
-use super::{Options, Plan, Step};
+use super::{Options, Plan, Step, WayOut};
 use crate::verify::{Damage, Repair};
 
 impl Plan<'_> {
@@ -20,19 +20,11 @@ impl Plan<'_> {
             let file = &damage.file;
             match damage.repair {
                 Repair::ByHand => {
-                    let advice = damage.advice.as_ref();
-                    let advice = advice.map_or(String::new(), |advice| format!("; {advice}"));
-                    self.note(file, &format!("{}{advice}", damage.what));
+                    let advice = damage.advice.clone();
+                    self.note_with(file, &damage.what, advice.map(WayOut::Advice));
                 }
-                Repair::RemoveFile => {
-                    let is_lock = damage.what.starts_with("a lock");
-                    let is_table = damage.what.starts_with("a table");
-                    if is_lock || is_table {
-                        self.leftover(file, options);
-                    } else {
-                        self.steps.push(Step::Remove(file.clone()));
-                    }
-                }
+                Repair::RemoveLeftover => self.leftover(file, options),
+                Repair::RemoveFile => self.steps.push(Step::Remove(file.clone())),
                 _ => {}
             }
         }
@@ -49,8 +41,8 @@ impl Plan<'_> {
             Some(step) if self.steps.contains(&step) => {}
             Some(step) => self.steps.push(step),
             None => {
-                let what = "left, since a process may be at work: see --remove-locks";
-                self.note(file, what);
+                let what = "left, since a process may be at work";
+                self.note_with(file, what, Some(WayOut::RemoveLocks));
             }
         }
     }

@@ -51,7 +51,7 @@ impl Plan<'_> {
     ) -> Result<()> {
         let dir = dir.join("reftable");
         let mut here = found.iter().filter(|damage| {
-            let is_for_others = matches!(damage.repair, Repair::ByHand | Repair::RemoveFile);
+            let is_for_others = damage.repair.is_for_others();
             damage.file.starts_with(&dir) && !is_for_others
         });
         if here.next().is_none() {

@@ -53,7 +53,20 @@ pub struct Damage {
     /// What a repair does about it.
     pub repair: Repair,
     /// What a person can do about it, where a repair does nothing.
-    pub advice: Option<String>,
+    pub advice: Option<Advice>,
+}
+
+/// What a person can do about a finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Advice {
+    /// Delete one of two refs that cannot both exist, after its value was given to another name if it
+    /// is wanted.
+    DeleteOneOf([BString; 2]),
+    /// Point the symref to a ref, or delete it.
+    PointElsewhere(BString),
+    /// Put back what was there, or begin again: the words.
+    PutBack(String),
 }
 
 /// What a repair does about a finding.
@@ -74,11 +87,20 @@ pub enum Repair {
     RewriteLog,
     /// Takes the file away.
     RemoveFile,
+    /// Takes the lock, the unfinished file or the table without a list away, unless a process may be
+    /// at work on it.
+    RemoveLeftover,
     /// Nothing: a person has to decide.
     ByHand,
 }
 
 impl Repair {
+    /// Returns whether the file as it is does not concern a repair of what it holds.
+    pub(crate) fn is_for_others(self) -> bool {
+        use Repair::{ByHand, RemoveFile, RemoveLeftover};
+        matches!(self, ByHand | RemoveFile | RemoveLeftover)
+    }
+
     /// Returns the name that stands in machine-readable output.
     pub const fn name(self) -> &'static str {
         match self {
@@ -88,7 +110,7 @@ impl Repair {
             Repair::RewriteRef => "rewrite-ref",
             Repair::FromReflog => "from-reflog",
             Repair::RewriteLog => "rewrite-log",
-            Repair::RemoveFile => "remove-file",
+            Repair::RemoveFile | Repair::RemoveLeftover => "remove-file",
             Repair::ByHand => "by-hand",
         }
     }
@@ -102,7 +124,7 @@ impl Repair {
             Repair::RewriteRef => "writes the ref again, or takes it away if its value is lost",
             Repair::FromReflog => "takes the last value from the reflog that exists",
             Repair::RewriteLog => "writes the reflog again from its good lines",
-            Repair::RemoveFile => "takes the file away",
+            Repair::RemoveFile | Repair::RemoveLeftover => "takes the file away",
             Repair::ByHand => "leaves it: somebody has to decide",
         }
     }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use bstr::ByteSlice;
-use refdb::error::io_text;
+use refdb::error::{Message, Role, io_text};
 use refdb::internals::{bytes_to_path, is_barrier, is_space};
 use refdb::name::{FormatOptions, is_root_ref, is_well_formed};
 use refdb::system::{DirEntry, FileKind, System};
@@ -157,7 +157,8 @@ impl Check<'_, '_> {
         real_path(self.system, path).map_err(|error| {
             let place = self.first_missing(path);
             let text = format!("Invalid path '{}': {}", place.display(), io_text(&error));
-            Error::new(ErrorKind::Io, text).with_source(error)
+            let message = Message::from(text).of(&place, Role::InTheWay);
+            Error::new(ErrorKind::Io, message).with_source(error)
         })
     }
 

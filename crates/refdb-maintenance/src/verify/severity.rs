@@ -188,7 +188,8 @@ impl Severities {
                 continue;
             };
             let Some(value) = entry.value() else {
-                return Err(refused(format!("missing value for '{}'", entry.key())));
+                let missing = refused(format!("missing value for '{}'", entry.key()));
+                return Err(missing.with_variable(entry.key()));
             };
             if name == b"skiplist" {
                 read_skip_list(repository, value, entry.scope())?;

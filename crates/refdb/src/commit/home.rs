@@ -65,7 +65,7 @@ impl Home {
         if let Some(Warn(warn)) = &self.warn
             && !self.warned.swap(true, Ordering::Relaxed)
         {
-            warn(&error.to_string());
+            warn(error);
         }
     }
 

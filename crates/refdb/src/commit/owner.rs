@@ -8,6 +8,7 @@ use std::time::Duration;
 use bstr::ByteSlice;
 
 use super::encoding::dir_of_journal;
+use crate::error::Remedy;
 use crate::system::{Machine, System};
 
 /// How such a file starts. The number is that of this way of writing it.
@@ -170,15 +171,16 @@ fn is_free(system: &dyn System, path: &Path) -> bool {
 }
 
 /// Says who holds the lock at `path`, since when, and what can be done about it.
-pub(crate) fn describe(system: &dyn System, path: &Path) -> io::Result<String> {
+pub(crate) fn describe(system: &dyn System, path: &Path) -> io::Result<(String, Option<Remedy>)> {
     let stat = system.lstat(path)?;
     let made = Duration::from_nanos(u64::try_from(stat.mtime_ns).unwrap_or(0));
     let age = age(system.now().saturating_sub(made));
     if !is_ours(system, path) {
-        return Ok(format!(
+        let text = format!(
             "It was made {age} ago. refdb did not make it, and breaks no lock of others: if no \
              program is writing refs, remove the file"
-        ));
+        );
+        return Ok((text, None));
     }
     let owner = of_lock(system, path);
     let pid = owner.as_ref().map(|owner| owner.process);
@@ -190,7 +192,8 @@ pub(crate) fn describe(system: &dyn System, path: &Path) -> io::Result<String> {
         .as_ref()
         .is_some_and(|owner| owner.purpose == Purpose::Migration);
     let has_journal = head(system, path).is_some_and(|head| dir_of_journal(&head).is_some());
-    Ok(match (is_free(system, path), system.is_taken(path)) {
+    let state = (is_free(system, path), system.is_taken(path));
+    let text = match state {
         (true, _) if is_migration => format!(
             "It was held by a migration, {who}, which has ended: the next refdb command in this \
              repository clears up after it"
@@ -212,11 +215,14 @@ pub(crate) fn describe(system: &dyn System, path: &Path) -> io::Result<String> {
             });
             format!(
                 "It was made by {who}{host} {age} ago. On this file system, or with these \
-                 permissions, it cannot be told whether that runs: if it does not, \
-                 'refdb refs repair --remove-locks' finishes what it began"
+                 permissions, it cannot be told whether that runs"
             )
         }
-    })
+    };
+    Ok((
+        text,
+        (state == (false, false)).then_some(Remedy::RemoveLocks),
+    ))
 }
 
 fn age(age: Duration) -> String {

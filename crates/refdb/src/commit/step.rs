@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::encoding::checksum;
 use super::place::{Place, Roots, Spot};
 use super::{lock_path, remove_if_there, value_path};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Role};
 use crate::options::SharedRepository;
 use crate::system::{System, is_absent, remove_empty_tree};
 
@@ -84,9 +84,10 @@ impl Step {
                     // Something has the place of the reflog that was not there when the transaction
                     // was committed: its entries are lost, and nothing waits for them.
                     Err(error) if is_in_the_way(&error) => {}
-                    appended => {
-                        appended.map_err(|error| Error::io("unable to append to", path, error))?
-                    }
+                    appended => appended.map_err(|error| {
+                        let failed = Error::io("unable to append to", path, error);
+                        failed.with_role(Role::Place)
+                    })?,
                 }
             }
         }

@@ -58,5 +58,5 @@ pub(crate) fn push_line(lines: &mut Vec<u8>, old: ObjectId, new: ObjectId, name:
 
 /// Whatever went wrong with a hook is no failure of the edit that it was called for.
 fn as_hook_error(error: &Error) -> Error {
-    Error::new(ErrorKind::Hook, error.to_string())
+    error.words_as(ErrorKind::Hook)
 }

@@ -231,8 +231,7 @@ fn tell_all(done: Result<Outcome>, members: Vec<(Waiting, Vec<Rejection>)>) {
         }
         Err(error) => {
             for (Waiting { seat, .. }, _) in members {
-                let told = Error::new(error.kind(), error.to_string());
-                seat.0.tell(News::Done(Err(told)));
+                seat.0.tell(News::Done(Err(error.clone())));
             }
         }
     }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use crate::backend::{RefFormat, Refusal, Session};
-use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
+use crate::error::{Error, ErrorKind, Message, Reason, Rejection, Result};
 use crate::layout::TARGET_OF_TABLES;
 use crate::name::{FormatOptions, RefName, RefNameBuf, is_well_formed};
 use crate::oid::ObjectId;
@@ -211,13 +211,18 @@ impl<'q> Expansion<'q> {
     ///
     /// # Errors
     /// The rejection itself, unless this is a batch and the reason a particular one.
-    pub(super) fn reject(&mut self, update: usize, reason: Reason, message: String) -> Result<()> {
+    pub(super) fn reject(
+        &mut self,
+        update: usize,
+        reason: Reason,
+        message: impl Into<Message>,
+    ) -> Result<()> {
         let edit = self.edit(update);
         let rejection = Rejection {
             index: edit,
             name: self.name(update).to_owned(),
             reason,
-            message,
+            message: message.into(),
         };
         if !self.batch || reason == Reason::Generic {
             return Err(Error::rejected(rejection));
@@ -237,14 +242,12 @@ impl<'q> Expansion<'q> {
         &mut self,
         update: usize,
         reason: Reason,
-        message: &str,
+        message: impl Into<Message>,
     ) -> Result<()> {
         let given = self.queue.name(self.edit(update));
-        self.reject(
-            update,
-            reason,
-            format!("cannot lock ref '{given}': {message}"),
-        )
+        let message = message.into();
+        let message = message.after(format_args!("cannot lock ref '{given}': "));
+        self.reject(update, reason, message)
     }
 
     /// Refuses an update because the symref has another target than the expected one.
@@ -419,7 +422,7 @@ impl<'q> Expansion<'q> {
                 return Err(Error::moved(name));
             }
             let message = format!("the symref '{name}' points to '{target}', no name of a ref");
-            return self.refuse_lock(update, Reason::Generic, &message);
+            return self.refuse_lock(update, Reason::Generic, message);
         }
         // An expected target cannot be met behind a symref: what is compared in the end is no
         // symref. In `reftable` Git notices already on the way, which gives another reason.
@@ -529,10 +532,10 @@ impl<'q> Expansion<'q> {
         let (value, expected): (&ObjectId, &ObjectId) = (self.ids.get(is), self.ids.get(expected));
         if is == Id::NULL {
             let message = format!("reference is missing but expected {expected}");
-            return self.refuse_lock(update, Reason::NonexistentRef, &message);
+            return self.refuse_lock(update, Reason::NonexistentRef, message);
         }
         let message = format!("is at {value} but expected {expected}");
-        self.refuse_lock(update, Reason::IncorrectOldValue, &message)
+        self.refuse_lock(update, Reason::IncorrectOldValue, message)
     }
 
     /// Checks a ref that is no symref, or missing, against what its edit expects, and tells the
@@ -563,11 +566,11 @@ impl<'q> Expansion<'q> {
             (Wanted::Symbolic(expected), Some(_)) => self.refuse_lock(
                 update,
                 Reason::ExpectedSymref,
-                &format!("expected symref with target '{expected}': but is a regular ref"),
+                format!("expected symref with target '{expected}': but is a regular ref"),
             ),
             (Wanted::Oid(_) | Wanted::Symbolic(_), None) => {
                 let message = format!("unable to resolve reference '{}'", self.name(update));
-                self.refuse_lock(update, Reason::NonexistentRef, &message)
+                self.refuse_lock(update, Reason::NonexistentRef, message)
             }
         }
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use crate::backend::{Locked, Refusal, Session};
-use crate::error::{Reason, Result};
+use crate::error::{Message, Reason, Result};
 use crate::name::{RefName, RefNameBuf};
 use crate::target::Target;
 
@@ -181,13 +181,13 @@ impl Expansion<'_> {
         if must_exist && refusal.reason == Reason::NameConflict {
             // Another ref, or a folder, is where this one should be: above all, this one is missing.
             let message = format!("unable to resolve reference '{}'", self.name(update));
-            return self.refuse_lock(update, Reason::NonexistentRef, &message);
+            return self.refuse_lock(update, Reason::NonexistentRef, message);
         }
         let shortest = match refusal.reason {
-            Reason::NameConflict => names::shortest_conflict(self, update, &refusal.message),
+            Reason::NameConflict => names::shortest_conflict(self, update, refusal.message.name()),
             _ => None,
         };
-        let message = shortest.as_ref().unwrap_or(&refusal.message);
+        let message = shortest.map_or_else(|| refusal.message.clone(), Message::from);
         self.refuse_lock(update, refusal.reason, message)
     }
 }

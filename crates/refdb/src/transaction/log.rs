@@ -125,8 +125,8 @@ fn lock(session: &mut dyn Session, name: RefName<'_>) -> Result<Option<Target>> 
         match answer {
             Some(Locked::Found(found)) => return Ok(Some(found.target)),
             Some(Locked::Refused(refusal)) => {
-                let message = format!("cannot lock ref '{name}': {}", refusal.message);
-                return Err(Error::new(ErrorKind::Locked, message));
+                let error = Error::new(ErrorKind::Locked, refusal.message);
+                return Err(error.context(format_args!("cannot lock ref '{name}'")));
             }
             Some(Locked::Missing | Locked::Alone) | None => return Ok(None),
             Some(Locked::Behind) => session.begin_again(),

@@ -307,16 +307,16 @@ fn at_the_same_time(name: RefName<'_>, other: &[u8]) -> String {
     format!("cannot process '{name}' and '{other}' at the same time")
 }
 
-/// Returns why a name cannot be locked for want of a parent directory, where `message` says which
-/// ref has its place: as elsewhere, the shortest parent that is in the way is told.
+/// Returns why a name cannot be locked for want of a parent directory, where `existing` is the
+/// ref that has its place: as elsewhere, the shortest parent that is in the way is told.
 pub(super) fn shortest_conflict(
     expansion: &Expansion<'_>,
     update: usize,
-    message: &str,
+    existing: Option<RefName<'_>>,
 ) -> Option<String> {
     let name = expansion.name(update);
-    let shorter =
-        parents(name.as_bytes(), 0).take_while(|parent| in_the_way(parent, name) != message);
+    let is_other = |parent: &&[u8]| existing.is_none_or(|it| it.as_bytes() != *parent);
+    let shorter = parents(name.as_bytes(), 0).take_while(is_other);
     let mut in_transaction = shorter.filter(|parent| expansion.has_value_for(parent));
     let parent = in_transaction.next()?;
     Some(at_the_same_time(name, parent))
@@ -363,7 +363,7 @@ fn refuse_over_locks(
             && directories.contains(name.as_bytes())
             && let Some(message) = conflict_of(expansion, clashes, update)
         {
-            expansion.refuse_lock(update, Reason::NameConflict, &message)?;
+            expansion.refuse_lock(update, Reason::NameConflict, message)?;
             continue;
         }
         for parent in parents(name.as_bytes(), 0) {

@@ -493,7 +493,7 @@ impl Queue {
             index: self.edits.len(),
             name: name.to_owned(),
             reason: Reason::InvalidNewValue,
-            message,
+            message: message.into(),
         }))
     }
 
@@ -555,7 +555,7 @@ impl Queue {
                     index,
                     name: name.to_owned(),
                     reason: Reason::Generic,
-                    message: format!("multiple updates for ref '{name}' not allowed"),
+                    message: format!("multiple updates for ref '{name}' not allowed").into(),
                 }));
             }
             previous = Some(name);

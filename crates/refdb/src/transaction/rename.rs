@@ -158,8 +158,8 @@ impl Rename<'_> {
                     return Err(Error::new(ErrorKind::Locked, refusal.message));
                 }
                 Locked::Refused(refusal) => {
-                    let message = format!("cannot lock ref '{name}': {}", refusal.message);
-                    return Err(Error::new(ErrorKind::Locked, message));
+                    let error = Error::new(ErrorKind::Locked, refusal.message);
+                    return Err(error.context(format_args!("cannot lock ref '{name}'")));
                 }
                 Locked::Found(found)
                     if *name == self.to && !self.may_replace(backend, &found)? =>

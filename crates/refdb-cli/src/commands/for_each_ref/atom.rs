@@ -354,7 +354,7 @@ mod tests {
 
     fn message(text: &str) -> String {
         match Atom::parse(text.as_bytes(), false).unwrap_err() {
-            Failure::Fatal(message) => String::from_utf8(message).unwrap(),
+            Failure::Fatal(message) => String::from_utf8(message.text).unwrap(),
             other => panic!("{other:?}"),
         }
     }

@@ -311,7 +311,7 @@ mod tests {
         let mut out = Vec::new();
         match format.push(&row, &atoms, &mut out) {
             Ok(()) => Ok(String::from_utf8(out).unwrap()),
-            Err(Failure::Fatal(text)) => Err(String::from_utf8(text).unwrap()),
+            Err(Failure::Fatal(text)) => Err(String::from_utf8(text.text).unwrap()),
             Err(other) => panic!("{other:?}"),
         }
     }

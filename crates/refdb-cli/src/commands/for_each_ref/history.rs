@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(options.abbrev, Some(12));
         assert_eq!((options.include.len(), options.exclude.len()), (2, 1));
         let mistake = |list: &str| match read(list).unwrap_err() {
-            Failure::Fatal(text) => String::from_utf8(text).unwrap(),
+            Failure::Fatal(text) => String::from_utf8(text.text).unwrap(),
             other => panic!("{other:?}"),
         };
         assert_eq!(

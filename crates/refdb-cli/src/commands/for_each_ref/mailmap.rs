@@ -9,6 +9,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use bstr::{BString, ByteSlice};
+use refdb::error::io_text;
 use refdb::objects::ObjectKind;
 use refdb::system::FileKind;
 use refdb_git::repository::config::Scope;
@@ -95,10 +96,7 @@ impl Mailmap {
             Ok(text) => self.add(&text),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::IsADirectory) => {
             }
-            Err(error) => {
-                let text = error.to_string();
-                complain(text.split(" (os error").next().unwrap_or_default());
-            }
+            Err(error) => complain(&io_text(&error)),
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use refdb_git::expire::{Expiry, Policy, Wishes, cutoff};
 use super::super::tell_afterwards;
 use super::target;
 use crate::context::Context;
-use crate::failure::{Failure, Result, say};
+use crate::failure::{Failure, Result, say, say_error};
 use crate::options::{Opt, Spec, Value};
 use crate::output::Output;
 use crate::waiting::Waiting;
@@ -147,7 +147,7 @@ impl Status {
             Ok(outcome) => return tell_afterwards(&outcome),
             Err(error) => error,
         };
-        say("error", error.to_string().as_bytes());
+        say_error("error", &error);
         self.0 |= match (format, error.kind()) {
             (RefFormat::Files, _) => 255,
             (RefFormat::Reftable, ErrorKind::Locked) => 251,

@@ -1,7 +1,7 @@
 //! `refdb refs verify --deep`: every byte, as text or as JSON.
 
 use refdb_git::Repository;
-use refdb_maintenance::verify::{Damage, Severity};
+use refdb_maintenance::verify::{Advice, Damage, Severity};
 use serde_json::json;
 
 use super::verify::shown;
@@ -65,11 +65,28 @@ fn as_text(repository: &Repository, damage: &Damage) -> String {
     let (severity, what) = (word(damage.severity), &damage.what);
     let repair = damage.repair.describe();
     let advice = damage.advice.as_ref();
-    let advice = advice.map_or(String::new(), |advice| format!(": {advice}"));
+    let advice = advice.map_or(String::new(), |it| format!(": {}", advised(it)));
     let text = format!("{severity}: {file}{place}: {what}; a repair {repair}{advice}");
     // A name must not paint the terminal.
     let plain = |c: char| if c.is_control() { '?' } else { c };
     text.chars().map(plain).chain(['\n']).collect()
+}
+
+/// Returns what a person can do, with the commands for it.
+pub(super) fn advised(advice: &Advice) -> String {
+    match advice {
+        Advice::DeleteOneOf([child, parent]) => format!(
+            "delete the one that is not wanted, 'refdb update-ref --no-deref -d {child}' or \
+             'refdb update-ref --no-deref -d {parent}', after its value was given to another name if \
+             it is"
+        ),
+        Advice::PointElsewhere(name) => format!(
+            "point it to a ref, 'refdb symbolic-ref {name} refs/heads/<branch>', or delete it, \
+             'refdb symbolic-ref --delete {name}'"
+        ),
+        Advice::PutBack(words) => words.clone(),
+        _ => "see what it is".to_owned(),
+    }
 }
 
 fn as_json(repository: &Repository, damage: &Damage) -> String {
@@ -81,7 +98,7 @@ fn as_json(repository: &Repository, damage: &Damage) -> String {
         "meaning": damage.what,
         "repair": damage.repair.name(),
         "repair_meaning": damage.repair.describe(),
-        "advice": damage.advice,
+        "advice": damage.advice.as_ref().map(advised),
     });
     format!("{object}\n")
 }

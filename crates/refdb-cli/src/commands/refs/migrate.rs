@@ -5,12 +5,12 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use refdb::{Error, ErrorKind, RefFormat};
+use refdb::{Error, RefFormat};
 use refdb_maintenance::migrate::{Migration, Progress, Report};
 use serde_json::json;
 
 use crate::context::Context;
-use crate::failure::{Failure, Result, complain, is_packed, say};
+use crate::failure::{Failure, Result, complain, ends_all, full_text, say, say_message};
 use crate::options::{Opt, Spec};
 use crate::output::Output;
 
@@ -147,7 +147,7 @@ fn migrate(context: &Context, out: &mut Output, settings: &Settings) -> Result<(
     }
     tell_lost_lines(context, &report)?;
     for warning in &report.warnings {
-        say("warning", warning.as_bytes());
+        say_message("warning", warning);
     }
     if settings.json {
         return out.put(as_json(context, &report)?);
@@ -193,7 +193,7 @@ fn as_json(context: &Context, report: &Report) -> Result<String> {
         "reflogs": report.logs,
         "skipped": skipped.collect::<Vec<_>>(),
         "lost_lines": lines,
-        "warnings": report.warnings,
+        "warnings": report.warnings.iter().map(full_text).collect::<Vec<_>>(),
         "folder": folder.map(|folder| shown(context, folder)).transpose()?,
     });
     Ok(format!("{object}\n"))
@@ -210,11 +210,9 @@ fn shown(context: &Context, folder: &Path) -> Result<String> {
 }
 
 fn failure(error: &Error) -> Failure {
-    let text = error.to_string();
-    match error.kind() {
-        ErrorKind::Config | ErrorKind::Hook => Failure::fatal(text),
-        _ if is_packed(error) => Failure::fatal(text),
-        _ => Failure::error(text, 255),
+    match ends_all(error) {
+        true => Failure::whole(error),
+        false => Failure::error(error, 255),
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use refdb::Target;
 use refdb_git::Repository;
-use refdb_maintenance::repair::{Options, Plan, finish_unseen, plan};
+use refdb_maintenance::repair::{Options, Plan, WayOut, finish_unseen, plan};
 
 use super::deep;
 use super::verify::shown;
@@ -80,7 +80,13 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         ));
     }
     for note in plan.notes() {
-        say("warning", note.as_bytes());
+        let way_out = match &note.way_out {
+            None => String::new(),
+            Some(WayOut::Advice(advice)) => format!("; {}", deep::advised(advice)),
+            Some(_) => ": see --remove-locks".to_owned(),
+        };
+        let text = format!("{}: {}{way_out}", note.file.display(), note.what);
+        say("warning", text.as_bytes());
     }
     if dry_run {
         if plan.is_empty() {

@@ -8,7 +8,7 @@ use refdb_maintenance::verify::{Event, Severities, Severity, as_git};
 
 use super::deep;
 use crate::context::Context;
-use crate::failure::{Failure, Result, complain, say};
+use crate::failure::{Failure, Result, Words, complain, say};
 use crate::options::{Opt, Spec};
 use crate::output::Output;
 
@@ -92,23 +92,24 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
 
 fn severities(repository: &Repository, strict: bool) -> Result<Severities> {
     Severities::from_config(repository, strict).map_err(|error| {
-        let text = error.to_string();
-        let Some(key) = text.strip_prefix("missing value for ") else {
+        let Some(key) = error.variable() else {
             return Failure::from(error);
         };
-        say("error", text.as_bytes());
-        let bare_key = key.trim_matches('\'');
-        let entry = repository.config().all(bare_key);
-        let entry = entry.into_iter().find(|entry| entry.value().is_none());
+        let mut entries = repository.config().all(key);
+        let entry = entries.find(|entry| entry.value().is_none());
         let place = entry.map(|entry| (entry.scope(), entry.file(), entry.line()));
-        Failure::fatal(match place {
+        let place = match place {
             Some((scope, Some(file), line)) if scope != Scope::Command => {
                 let file = shown(repository, file);
                 let file = file.display();
-                format!("bad config variable {key} in file '{file}' at line {line}")
+                format!("bad config variable '{key}' in file '{file}' at line {line}")
             }
-            _ => format!("unable to parse {key} from command-line config"),
-        })
+            _ => format!("unable to parse '{key}' from command-line config"),
+        };
+        Failure::Misconfigured {
+            cause: Words::from(&error),
+            place: place.into(),
+        }
     })
 }
 

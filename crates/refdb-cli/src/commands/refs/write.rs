@@ -107,7 +107,7 @@ pub(super) fn delete(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> 
     }
     let edit = Edit::delete(RefName::from_disk(name)).expecting(update_ref::expected(old));
     let done = update_ref::commit(context.store()?, settings.apply(edit));
-    done.map_err(|error| Failure::of_transaction(error, |it| Failure::error(it.to_string(), 1)))
+    done.map_err(|error| Failure::of_transaction(error, |it| Failure::error(it, 1)))
 }
 
 /// Runs `refs rename`.
@@ -131,7 +131,7 @@ pub(super) fn rename(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> 
     }
     let message = settings.message.unwrap_or_default();
     let outcome = store.rename_to_new(from, to, &message);
-    tell_afterwards(&outcome.map_err(|error| Failure::error(error.to_string(), 1))?);
+    tell_afterwards(&outcome.map_err(|error| Failure::error(&error, 1))?);
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use super::input::{Input, Piece};
 use super::plain::{Lines, Plain};
 use super::{Settings, tell_afterwards};
 use crate::context::Context;
-use crate::failure::{Failure, Result, say};
+use crate::failure::{Failure, Result, Words, say_message};
 use crate::output::Output;
 
 /// Reads and carries out everything on standard input.
@@ -476,7 +476,11 @@ fn begin<'c>(store: &'c Store, settings: &Settings) -> Transaction<'c> {
 }
 
 fn during(step: &'static str) -> impl FnOnce(refdb::Error) -> Failure {
-    move |error| Failure::of_transaction(error, |it| Failure::fatal(format!("{step}: {it}")))
+    move |error| {
+        Failure::of_transaction(error, |it| {
+            Failure::fatal(Words::from(it).after(format!("{step}: ")))
+        })
+    }
 }
 
 /// Prints a rejected edit: for programs on standard output, for people on standard error.
@@ -500,6 +504,6 @@ fn reject(
     buffer.extend_from_slice(rejection.reason.as_str().as_bytes());
     buffer.push(b'\n');
     out.line_done()?;
-    say("error", rejection.message.as_bytes());
+    say_message("error", &rejection.message);
     Ok(())
 }

@@ -2,7 +2,7 @@
 //! `GIT_CONFIG_PARAMETERS`.
 
 use bstr::{BString, ByteSlice};
-use refdb::{Error, ErrorKind, Result};
+use refdb::{Error, Result};
 
 use super::parse::{Variable, canonical_key};
 use super::{Entry, Scope};
@@ -88,10 +88,7 @@ fn quote(word: &[u8], out: &mut BString) {
 }
 
 fn unparsable(reason: impl std::fmt::Display) -> Error {
-    Error::new(
-        ErrorKind::Config,
-        format!("unable to parse command-line config: {reason}"),
-    )
+    Error::misconfigured(reason, "unable to parse command-line config")
 }
 
 /// Reads `GIT_CONFIG_COUNT` and its keys and values.
@@ -174,6 +171,7 @@ fn unquote(text: &[u8]) -> Option<(BString, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use refdb::ErrorKind;
 
     fn read(pairs: &[(&str, &str)], overrides: &[&str]) -> Result<Vec<String>> {
         let environment = Environment::from_pairs(pairs.iter().copied());

@@ -40,7 +40,7 @@ impl Deep<'_> {
     pub(super) fn leftover(&mut self, path: &Path) {
         let what = "a lock or an unfinished file: what it is for cannot be written, unless a process \
              is at it right now";
-        self.warning(path, what, Repair::RemoveFile);
+        self.warning(path, what, Repair::RemoveLeftover);
     }
 
     fn loose_dir(&mut self, index: usize, dir: &Path, name: &mut Vec<u8>) -> Result<()> {

@@ -11,7 +11,7 @@ use refdb::system::FileKind;
 use refdb::{ObjectFormat, ObjectId, Result};
 use reftable::{HashId, LogCursor, MergedLogs, MergedRefs, RefValue, Table};
 
-use super::{Damage, Deep, Repair, Seen, Severity, Source, Value, condition, unreadable};
+use super::{Advice, Damage, Deep, Repair, Seen, Severity, Source, Value, condition, unreadable};
 
 /// How often a list is read again that changed while its tables were looked for.
 const ATTEMPTS: usize = 10;
@@ -80,7 +80,7 @@ impl Deep<'_> {
                     name: None,
                     what,
                     repair: Repair::ByHand,
-                    advice: Some(advice),
+                    advice: Some(Advice::PutBack(advice)),
                 });
             }
             None if has_list => {
@@ -238,7 +238,7 @@ impl Deep<'_> {
                 self.error(&path, None, what, Repair::RebuildList);
             } else if is_table_name(&name) {
                 let what = "a table that the list does not name: a writer died, or is at work";
-                self.warning(&path, what, Repair::RemoveFile);
+                self.warning(&path, what, Repair::RemoveLeftover);
             } else if name.ends_with(".lock") || is_unfinished(&name) {
                 self.leftover(&path);
             } else {

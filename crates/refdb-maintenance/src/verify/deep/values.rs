@@ -8,7 +8,7 @@ use refdb::name::{FormatOptions, SYMREF_DEPTH_MAX, is_per_worktree, is_root_ref,
 use refdb::objects::{ObjectKind, Peeled};
 use refdb::{ObjectId, Result};
 
-use super::{Damage, Deep, Repair, Seen, Severity, Source, Value};
+use super::{Advice, Damage, Deep, Repair, Seen, Severity, Source, Value};
 
 impl Deep<'_> {
     /// Checks everything that needs all refs at once.
@@ -92,11 +92,11 @@ impl Deep<'_> {
     }
 
     /// Reports damage to a ref that a person has to mend, and says how that can be done.
-    fn by_hand(&mut self, seen: &Seen, what: &str, advice: String) {
+    fn by_hand(&mut self, seen: &Seen, what: &str, advice: Advice) {
         self.of_ref_with(seen, what, Repair::ByHand, Some(advice));
     }
 
-    fn of_ref_with(&mut self, seen: &Seen, what: &str, repair: Repair, advice: Option<String>) {
+    fn of_ref_with(&mut self, seen: &Seen, what: &str, repair: Repair, advice: Option<Advice>) {
         let (file, offset) = self.place(seen);
         (self.on)(&Damage {
             severity: Severity::Error,
@@ -153,7 +153,8 @@ impl Deep<'_> {
                     Some(next) if depth < SYMREF_DEPTH_MAX => name = next,
                     Some(_) => {
                         let what = "the symref leads in a circle, or further than anybody follows";
-                        self.by_hand(start, what, advice_for_symref(start));
+                        let name = BString::from(start.name.as_slice());
+                        self.by_hand(start, what, Advice::PointElsewhere(name));
                         break;
                     }
                     None => break,
@@ -174,25 +175,10 @@ impl Deep<'_> {
                 let parent = child.name.get(..at).unwrap_or_default();
                 if names.contains(&(child.dir, parent)) {
                     let what = format!("the ref cannot exist beside '{}'", parent.as_bstr());
-                    let advice = format!(
-                        "delete the one that is not wanted, 'refdb update-ref --no-deref -d {}' \
-                         or 'refdb update-ref --no-deref -d {}', after its value was given to \
-                         another name if it is",
-                        child.name.as_bstr(),
-                        parent.as_bstr()
-                    );
-                    self.by_hand(child, &what, advice);
+                    let both = [BString::from(child.name.as_slice()), parent.into()];
+                    self.by_hand(child, &what, Advice::DeleteOneOf(both));
                 }
             }
         }
     }
-}
-
-/// Returns what a person can do about a symref that leads nowhere good.
-fn advice_for_symref(seen: &Seen) -> String {
-    let name = seen.name.as_bstr();
-    format!(
-        "point it to a ref, 'refdb symbolic-ref {name} refs/heads/<branch>', or delete it, \
-         'refdb symbolic-ref --delete {name}'"
-    )
 }

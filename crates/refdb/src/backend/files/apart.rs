@@ -203,7 +203,7 @@ impl FilesSession {
 /// Says that something is in the place of a name that is locked.
 fn blocked(held: &Held) -> Error {
     let name = held.name.as_name();
-    cannot_lock(name, &blocked_by(name, &held.path.display().to_string()))
+    cannot_lock(name, &blocked_by(name, &held.path))
 }
 
 /// Returns whether a ref may be packed, by its name.

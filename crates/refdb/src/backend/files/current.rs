@@ -95,7 +95,7 @@ fn read_all(files: &Files, locks: &mut [Held]) -> Vec<Current> {
 fn unable_to_resolve(name: RefName<'_>, why: &str) -> Current {
     Current::Refused(Box::new(Refusal {
         reason: Reason::Generic,
-        message: format!("unable to resolve reference '{name}': {why}"),
+        message: format!("unable to resolve reference '{name}': {why}").into(),
     }))
 }
 

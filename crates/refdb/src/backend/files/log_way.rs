@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Files, log};
 use crate::commit::{suffixed, take_over};
-use crate::error::{Error, ErrorKind, Result, io_text};
+use crate::error::{Error, ErrorKind, Message, Result, Role, io_text};
 use crate::name::RefName;
 use crate::system::{FileKind, bytes_to_path, remove_empty_tree};
 
@@ -35,9 +35,11 @@ impl Files {
                 if remove_empty_tree(self.system.as_ref(), &path) {
                     return Ok(());
                 }
-                let path = path.display();
-                let message =
-                    format!("cannot update the ref '{name}': there are still logs under '{path}'");
+                let message = format!(
+                    "cannot update the ref '{name}': there are still logs under '{}'",
+                    path.display()
+                );
+                let message = Message::from(message).of(&path, Role::Place);
                 Err(Error::new(ErrorKind::Io, message))
             }
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
@@ -52,6 +54,7 @@ impl Files {
                     path.display(),
                     io_text(&error)
                 );
+                let message = Message::from(message).of(&path, Role::Place);
                 Err(Error::new(ErrorKind::Io, message).with_source(error))
             }
             // What else there is shows when it is written.

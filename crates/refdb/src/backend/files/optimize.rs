@@ -60,10 +60,8 @@ pub(super) fn optimize(files: &Files, options: &OptimizeOptions<'_>) -> Result<(
             value: Some(*value),
         })
         .collect();
-    lock.refuse_another().map_err(|error| {
-        let message = format!("unable to write new packed-refs: {error}");
-        Error::new(error.kind(), message)
-    })?;
+    lock.refuse_another()
+        .map_err(|error| error.context("unable to write new packed-refs"))?;
     // Where there is nothing to pack Git makes a file that says so.
     if !edits.is_empty() || old.len() == 0 || !old.is_tidy() {
         let peel = |oid| peel(options.objects, oid);

@@ -399,9 +399,10 @@ impl Snapshot {
         }
         let text = self.slice(name).as_bstr();
         let path = self.path.display();
-        Err(Error::damage(format!(
-            "packed refname contains embedded NULL: {text} (in {path})"
-        )))
+        Err(Error::damage(
+            &self.path,
+            format!("packed refname contains embedded NULL: {text} (in {path})"),
+        ))
     }
 
     /// Returns the name of the record that starts at `at`, and where that ends, if it is like nearly
@@ -563,7 +564,8 @@ impl Snapshot {
     /// Makes the error of a packed name that could lead out of the repository.
     pub(super) fn dangerous(&self, name: &[u8]) -> Error {
         let (path, name) = (self.path.display(), name.as_bstr());
-        Error::damage(format!("packed refname is dangerous: {name} (in {path})"))
+        let what = format!("packed refname is dangerous: {name} (in {path})");
+        Error::damage(&self.path, what)
     }
 
     fn bad_line(&self, what: &str, at: usize) -> Error {
@@ -572,14 +574,9 @@ impl Snapshot {
             Some(head) if line.len() > 79 => format!("{}...", head.as_bstr()),
             _ => line.as_bstr().to_string(),
         };
-        let number = self.slice(&(0..at)).find_iter("\n").count() + 1;
-        let place = if self.as_on_disk {
-            format!(" (line {number})")
-        } else {
-            String::new()
-        };
-        let path = self.path.display();
-        Error::damage_at(format!("{what} in {path}: {text}"), &place)
+        let number = || self.slice(&(0..at)).find_iter("\n").count() + 1;
+        let what = format!("{what} in {}: {text}", self.path.display());
+        Error::packed_line(&self.path, what, self.as_on_disk.then(number))
     }
 }
 
@@ -706,7 +703,11 @@ mod tests {
             ),
         ] {
             let error = snapshot(&content).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Corrupt);
+            let kind = match message.contains("line") {
+                true => ErrorKind::PackedRefs,
+                false => ErrorKind::Corrupt,
+            };
+            assert_eq!(error.kind(), kind);
             assert!(
                 error.to_string().contains(message),
                 "{error} for {content:?}"
@@ -725,7 +726,7 @@ mod tests {
         assert!(snapshot.find_ref(b"refs/heads/b").unwrap().is_some());
         assert_eq!(
             snapshot.find_ref(b"refs/heads/a").unwrap_err().kind(),
-            ErrorKind::Corrupt
+            ErrorKind::PackedRefs
         );
     }
 

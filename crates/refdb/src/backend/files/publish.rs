@@ -30,7 +30,7 @@ use super::rewrite::{PackedEdit, PackedLock, PackedValue, is_written_by_another}
 use super::session::{ByName, FilesSession, blocked_by};
 use crate::backend::{NewValue, Plan, Published, committed_in_part};
 use crate::commit::{Journal, MANY_MIN};
-use crate::error::{Error, ErrorKind, Result, io_text};
+use crate::error::{Error, ErrorKind, Message, Result, Role, io_text};
 use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
 use crate::system::{bytes_to_path, remove_empty_tree};
@@ -248,9 +248,9 @@ impl FilesSession {
         };
         // Locks of refused names, which were in the way, may have been released meanwhile.
         if held.blocked && !self.files.clear_way(&held.path) {
-            let blocked = blocked_by(held.name.as_name(), &held.path.display().to_string());
-            let message = format!("cannot lock ref '{}': {}", held.name, blocked.message);
-            return Err(Error::new(ErrorKind::Io, message));
+            let blocked = blocked_by(held.name.as_name(), &held.path);
+            let error = Error::new(ErrorKind::Io, blocked.message);
+            return Err(error.context(format_args!("cannot lock ref '{}'", held.name)));
         }
         if held.bar.is_some() {
             let message = format!("cannot update ref '{}': its directory is locked", held.name);
@@ -336,7 +336,9 @@ impl FilesSession {
         for path in std::mem::take(&mut self.planned.log_dirs) {
             // It stays, and stands for no reflog.
             let removed = self.files.system.remove_file(&path).err();
-            afterwards.extend(removed.map(|it| Error::io("unable to unlink", &path, it)));
+            afterwards.extend(
+                removed.map(|it| Error::io("unable to unlink", &path, it).with_role(Role::Place)),
+            );
         }
     }
 
@@ -423,6 +425,7 @@ impl FilesSession {
                 "cannot update the ref '{name}': {what}: {}",
                 io_text(&error)
             );
+            let message = Message::from(message).of(path, Role::Place);
             Error::new(ErrorKind::Io, message).with_source(error)
         };
         let to_append = |error| failed(format!("unable to append to '{}'", path.display()), error);

@@ -26,7 +26,7 @@ use reftable::short;
 
 use super::packed::{HEADER, PackedRefs, Peeling, Snapshot};
 use crate::commit::{Holder, LockFile, LockOptions, describe_refusal, suffixed};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Message, Result, Role};
 use crate::oid::ObjectId;
 use crate::options::{InvalidSettings, Options};
 use crate::system::{Stat, System, WriteFile};
@@ -113,6 +113,7 @@ impl PackedLock {
         }
         let path = suffixed(&self.path, ".new");
         let message = format!("unable to create file {}: File exists", path.display());
+        let message = Message::from(message).of(&path, Role::InTheWay);
         Err(Error::new(ErrorKind::Io, message))
     }
 

@@ -33,7 +33,7 @@ use crate::backend::cursor::Cursor;
 use crate::backend::{Judge, Locked, Plan, Published, Ref, Refusal, Session, in_the_way};
 use crate::beside::{HALVES_MIN, both};
 use crate::commit::{Holder, LockFile, describe_barred, describe_refusal, sweep};
-use crate::error::{Error, ErrorKind, Reason, Result, io_text};
+use crate::error::{Error, ErrorKind, Message, Reason, Result, Role, io_text};
 use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
@@ -175,6 +175,10 @@ impl FilesSession {
         if bare.as_bytes().is_empty() {
             return self.refuse_worktree(name, path);
         }
+        let refuse_place = |text: String| Refusal {
+            reason: Reason::Generic,
+            message: Message::from(text).of(path, Role::Place),
+        };
         match error.kind() {
             io::ErrorKind::AlreadyExists => Refusal {
                 reason: if self.holds_in_other_case(name) {
@@ -186,19 +190,17 @@ impl FilesSession {
             },
             io::ErrorKind::NotADirectory => match self.parent_ref(name, base, bare) {
                 Some(parent) => name_conflict(name, parent),
-                None => Refusal {
-                    reason: Reason::Generic,
-                    message: format!(
-                        "unable to create lock file {}.lock; non-directory in the way",
-                        path.display()
-                    ),
-                },
+                None => {
+                    let path = path.display();
+                    let text =
+                        format!("unable to create lock file {path}.lock; non-directory in the way");
+                    refuse_place(text)
+                }
             },
             // A link that leads nowhere is in the way.
-            io::ErrorKind::NotFound => Refusal {
-                reason: Reason::Generic,
-                message: format!("unable to create directory for {}", path.display()),
-            },
+            io::ErrorKind::NotFound => {
+                refuse_place(format!("unable to create directory for {}", path.display()))
+            }
             _ => Refusal {
                 reason: Reason::Generic,
                 message: describe_refusal(self.files.system.as_ref(), path, error),
@@ -226,12 +228,13 @@ impl FilesSession {
     /// Says why the name of a worktree as a whole is no ref: it is that of its folder.
     fn refuse_worktree(&self, name: RefName<'_>, folder: &Path) -> Refusal {
         match self.files.system.stat(folder) {
-            Ok(_) => blocked_by(name, &folder.display().to_string()),
+            Ok(_) => blocked_by(name, folder),
             Err(error) => {
                 let why = io_text(&error);
+                let text = format!("Unable to create '{}.lock': {why}", folder.display());
                 Refusal {
                     reason: Reason::Generic,
-                    message: format!("Unable to create '{}.lock': {why}", folder.display()),
+                    message: Message::from(text).of(folder, Role::InTheWay),
                 }
             }
         }
@@ -289,7 +292,7 @@ impl FilesSession {
         if self.files.clear_way(&held.path) || self.only_own_locks(&held.path) {
             return Ok(None);
         }
-        Ok(Some(blocked_by(name, &held.path.display().to_string())))
+        Ok(Some(blocked_by(name, &held.path)))
     }
 }
 
@@ -307,26 +310,30 @@ impl Files {
 fn refused_name(error: &Error) -> Refusal {
     Refusal {
         reason: Reason::Generic,
-        message: error.to_string(),
+        message: error.message().clone(),
     }
 }
 
 pub(super) fn cannot_lock(name: RefName<'_>, refusal: &Refusal) -> Error {
-    let message = format!("cannot lock ref '{name}': {}", refusal.message);
-    Error::new(ErrorKind::Locked, message)
+    let message = refusal.message.clone();
+    Error::new(ErrorKind::Locked, message).context(format_args!("cannot lock ref '{name}'"))
 }
 
-pub(super) fn blocked_by(name: RefName<'_>, folder: &str) -> Refusal {
+pub(super) fn blocked_by(name: RefName<'_>, folder: &Path) -> Refusal {
+    let text = format!(
+        "there is a non-empty directory '{}' blocking reference '{name}'",
+        folder.display()
+    );
     Refusal {
         reason: Reason::NameConflict,
-        message: format!("there is a non-empty directory '{folder}' blocking reference '{name}'"),
+        message: Message::from(text).of(folder, Role::Place),
     }
 }
 
 fn name_conflict(name: RefName<'_>, existing: &[u8]) -> Refusal {
     Refusal {
         reason: Reason::NameConflict,
-        message: in_the_way(existing, name),
+        message: Message::from(in_the_way(existing, name)).naming(existing),
     }
 }
 

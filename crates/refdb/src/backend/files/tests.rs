@@ -805,7 +805,7 @@ fn many_names_in_one_directory_are_read_as_single_ones_are() {
             .map(|locked| match locked {
                 Locked::Found(found) => format!("{:?}", found.target),
                 Locked::Missing | Locked::Alone => "missing".to_owned(),
-                Locked::Refused(refusal) => refusal.message.clone(),
+                Locked::Refused(refusal) => refusal.message.to_string(),
                 Locked::Behind => panic!("nothing was locked before"),
             })
             .collect();

@@ -371,8 +371,8 @@ impl Tables for LocalTables {
             ))),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let why = describe_refusal(self.system.as_ref(), &path, &error);
-                let message = format!("cannot lock references: {why}");
-                Err(Error::new(ErrorKind::Locked, message).with_source(error))
+                let error = Error::new(ErrorKind::Locked, why).with_source(error);
+                Err(error.context("cannot lock references"))
             }
             Err(error) => {
                 if is_absent(&error) {
