@@ -301,7 +301,7 @@ for_every_format! {
             let path = repo.git_dir().join("logs/refs/heads/main");
             let whole = fs::read_to_string(&path).expect("a reflog");
             let (first, rest) = whole.split_once('\n').expect("lines");
-            fs::write(&path, format!("{first}\nno entry\n{rest}cut")).expect("a reflog");
+            fs::write(&path, format!("{first}\nno entry\nand none\n{rest}cut")).expect("a reflog");
         }
         let to = format!("--ref-format={}", other(format.refs).name());
         let out = refdb(repo.path()).args(["refs", "migrate", "--json", &to]).run();
@@ -309,7 +309,7 @@ for_every_format! {
         let said: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
         let lines = match format.refs {
             RefFormat::Files => {
-                for place in ["main:2: ", "main:5: "] {
+                for place in ["main:2-3: ", "main:6: "] {
                     let place = format!("left behind: .git/logs/refs/heads/{place}");
                     let place = place.replace(".git/", if repo.path() == repo.git_dir() { "./" } else { ".git/" });
                     assert!(out.stderr.contains_str(&place), "{}", out.stderr.as_bstr());
@@ -318,7 +318,9 @@ for_every_format! {
             }
             RefFormat::Reftable => 0,
         };
-        assert_eq!(said["lost_lines"].as_array().map(Vec::len), Some(lines), "{said}");
+        let told = said["lost_lines"].as_array().expect("a list");
+        assert_eq!(told.len(), lines, "{said}");
+        assert_eq!(told.first().map(|told| told["count"].as_u64()), (lines > 0).then_some(Some(2)));
         assert!(said["reflogs"].as_u64() > Some(0), "{said}");
         let log = repo.git(["reflog", "refs/heads/main"]).run().text();
         assert_eq!(log.lines().count(), 3, "{log}");

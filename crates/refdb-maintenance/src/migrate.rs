@@ -35,6 +35,7 @@ mod place;
 mod recover;
 mod switch;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,20 +77,20 @@ pub struct Report {
     /// What was left behind, because it is broken or the new format cannot hold it: a name, and why.
     pub skipped: Vec<Problem>,
     /// What was left behind of reflogs, because it is damaged.
-    pub lost_lines: Vec<LostLine>,
+    pub lost_lines: Vec<LostLines>,
     /// Where the copy is, after a dry run, or the old refs are, when they are kept.
     pub folder: Option<PathBuf>,
     /// What went wrong after the migration was complete, or was found left over from another one.
     pub warnings: Vec<Message>,
 }
 
-/// A line of a reflog that is no entry: no reader shows it, and the new format has no place for it.
+/// Lines of a reflog that are no entries: no reader shows them, and the new format has no place for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LostLine {
+pub struct LostLines {
     /// The file of the old reflog.
     pub file: PathBuf,
-    /// The number of the line, from 1 on.
-    pub line: u64,
+    /// The numbers of lines that follow each other, from 1 on.
+    pub lines: Range<u64>,
 }
 
 /// A ref or a reflog that cannot be migrated.

@@ -131,6 +131,9 @@ fn folders() -> Vec<Kind> {
         kind("circle: commondir leads to itself", wants, |scene| {
             scene.write("commondir", ".\n")
         }),
+        kind("commondir: huge", wants, |scene| {
+            scene.sparse("commondir", 1 << 30)
+        }),
         kind("circle: commondir of a worktree", wants, |scene| {
             scene.write("worktrees/side/commondir", "../side\n")
         })

@@ -18,6 +18,9 @@ const HEAD_LEN_MAX: usize = 256;
 /// Gitfiles longer than this are none.
 const GITFILE_LEN_MAX: u64 = 1 << 20;
 
+/// So many bytes are too many for a file that names a directory.
+const PATH_FILE_LEN_MAX: usize = 1 << 20;
+
 /// Where a repository is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Location {
@@ -294,7 +297,14 @@ impl Search<'_> {
             return Ok(named.to_owned());
         }
         let file = git_dir.join("commondir");
-        match self.system.read(&file) {
+        match self.system.read_at_most(&file, PATH_FILE_LEN_MAX) {
+            Ok(content) if content.len() == PATH_FILE_LEN_MAX => {
+                let message = format!(
+                    "too large to be the name of a directory: {}",
+                    file.display()
+                );
+                Err(Error::new(ErrorKind::Repository, message))
+            }
             Ok(content) => {
                 let path = bytes_to_path(without_line_end(&content));
                 let joined = git_dir.join(path);

@@ -9,7 +9,7 @@ use refdb::{Error, ErrorKind, ObjectId, RefFormat, RefName, RefRecord, Result, S
 
 use super::names::Names;
 use super::place::Place;
-use super::{LostLine, Migration, Problem, Progress, Report, misuse};
+use super::{LostLines, Migration, Problem, Progress, Report, misuse};
 
 /// Up to so many bytes of refs every object is looked up of which it is not known whether it is a
 /// tag; of larger stores only those below `refs/tags/`.
@@ -31,7 +31,7 @@ pub(super) struct Copied {
     pub(super) refs: u64,
     pub(super) logs: u64,
     /// Lines of the reflogs that are no entries.
-    pub(super) lost_lines: Vec<LostLine>,
+    pub(super) lost_lines: Vec<LostLines>,
     /// Whether others were seen to write meanwhile.
     pub(super) is_live: bool,
 }
@@ -69,7 +69,8 @@ impl Copied {
         self.lost_lines.clear();
         for one in &self.places {
             let lost = maintained(&one.source).lost_log_lines()?;
-            let lost = lost.into_iter().map(|(file, line)| LostLine { file, line });
+            let lost = lost.into_iter();
+            let lost = lost.map(|(file, lines)| LostLines { file, lines });
             self.lost_lines.extend(lost);
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! What maintenance asks of a store: copying it whole, telling what changed in it, keeping every other writer
 //! out of it.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
@@ -23,9 +24,9 @@ pub trait Maintained {
     /// Returns what tells this moment from later ones.
     fn mark(&self) -> Result<Mark>;
 
-    /// Returns the lines of reflogs that were read and are no entries: the file, and the number of
-    /// the line from 1 on.
-    fn lost_log_lines(&self) -> Result<Vec<(PathBuf, u64)>> {
+    /// Returns the lines of reflogs that were read and are no entries: the file, and the numbers of
+    /// lines that follow each other, from 1 on.
+    fn lost_log_lines(&self) -> Result<Vec<(PathBuf, Range<u64>)>> {
         Ok(Vec::new())
     }
 

@@ -169,11 +169,16 @@ fn migrate(context: &Context, out: &mut Output, settings: &Settings) -> Result<(
 fn tell_lost_lines(context: &Context, report: &Report) -> Result<()> {
     for lost in report.lost_lines.iter().take(LINES_SHOWN) {
         let file = shown(context, &lost.file)?;
-        let text = format!("left behind: {file}:{}: the line is no entry", lost.line);
+        let (first, last) = (lost.lines.start, lost.lines.end.saturating_sub(1));
+        let text = match first == last {
+            true => format!("left behind: {file}:{first}: the line is no entry"),
+            false => format!("left behind: {file}:{first}-{last}: the lines are no entries"),
+        };
         say("warning", text.as_bytes());
     }
     if report.lost_lines.len() > LINES_SHOWN {
-        let more = report.lost_lines.len() - LINES_SHOWN;
+        let more = report.lost_lines.iter().skip(LINES_SHOWN);
+        let more: u64 = more.map(|lost| lost.lines.end - lost.lines.start).sum();
         let text = format!("left behind: {more} more lines of reflogs that are no entries");
         say("warning", text.as_bytes());
     }
@@ -185,7 +190,9 @@ fn as_json(context: &Context, report: &Report) -> Result<String> {
     let skipped = skipped.map(|problem| json!({ "name": problem.name, "why": problem.why }));
     let mut lines = Vec::new();
     for lost in &report.lost_lines {
-        lines.push(json!({ "file": shown(context, &lost.file)?, "line": lost.line }));
+        let count = lost.lines.end - lost.lines.start;
+        let file = shown(context, &lost.file)?;
+        lines.push(json!({ "file": file, "line": lost.lines.start, "count": count }));
     }
     let folder = report.folder.as_ref();
     let object = json!({

@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufWriter, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -299,7 +300,7 @@ impl Maintained for FilesBackend {
         })
     }
 
-    fn lost_log_lines(&self) -> Result<Vec<(PathBuf, u64)>> {
+    fn lost_log_lines(&self) -> Result<Vec<(PathBuf, Range<u64>)>> {
         self.files.lost_log_lines()
     }
 

@@ -5,6 +5,7 @@
 //! 2. Reading needs memory for one chunk and the longest line, in either direction.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
@@ -119,13 +120,14 @@ impl Files {
         Ok(true)
     }
 
-    /// Returns the lines that are no entries, in the reflogs that were read so far: the file, and the
-    /// number of the line from 1 on.
-    pub(super) fn lost_log_lines(&self) -> Result<Vec<(PathBuf, u64)>> {
+    /// Returns the lines that are no entries, in the reflogs that were read so far: the file, the numbers
+    /// of lines that follow each other, from 1 on.
+    pub(super) fn lost_log_lines(&self) -> Result<Vec<(PathBuf, Range<u64>)>> {
         let damaged = self.damaged_logs.lock();
         let damaged = damaged.unwrap_or_else(PoisonError::into_inner).clone();
-        let mut lost = Vec::new();
+        let mut lost: Vec<(PathBuf, Range<u64>)> = Vec::new();
         for path in damaged {
+            let first = lost.len();
             let content = match self.system.read(&path) {
                 Err(error) if is_absent(&error) => continue,
                 content => content.map_err(|error| Error::io("unable to read", &path, error))?,
@@ -133,8 +135,13 @@ impl Files {
             for (number, line) in (1..).zip(content.split_inclusive(|&byte| byte == b'\n')) {
                 let entry = line.strip_suffix(b"\n");
                 let entry = entry.and_then(|entry| parse(entry, self.options.object_format));
-                if entry.is_none() {
-                    lost.push((path.clone(), number));
+                if entry.is_some() {
+                    continue;
+                }
+                // A file of nothing but bad lines must not take many times its size.
+                match lost.get_mut(first..).and_then(<[_]>::last_mut) {
+                    Some((_, lines)) if lines.end == number => lines.end += 1,
+                    _ => lost.push((path.clone(), number..number + 1)),
                 }
             }
         }
