@@ -51,5 +51,7 @@ pub(crate) fn names(bytes: &[u8]) {
             Err(error) => assert!(!error.to_string().is_empty()),
         }
         assert_eq!(RefNameBuf::new(text).is_ok(), RefName::new(text).is_ok());
+        let is_lax = is_safe(bytes) || RefName::new(text).is_ok();
+        assert_eq!(RefName::lax(text).is_ok(), is_lax);
     }
 }

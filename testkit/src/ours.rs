@@ -16,10 +16,7 @@
 use std::path::Path;
 
 use bstr::{BStr, BString, ByteSlice};
-use refdb::name::{FormatOptions, is_well_formed};
-use refdb::{
-    Edit, Error, ErrorKind, Expected, LogOrder, ObjectId, RefName, Result, Store, TargetRef,
-};
+use refdb::{Edit, Expected, LogOrder, ObjectId, RefName, Result, Store, TargetRef};
 use refdb_git::Repository;
 use refdb_git::repository::{Environment, OpenOptions};
 
@@ -152,14 +149,7 @@ fn translate(edit: &crate::model::Edit) -> Result<Edit<'_>> {
 
 /// Takes a name as `update-ref --stdin` does.
 fn name(name: &BStr) -> Result<RefName<'_>> {
-    if is_well_formed(name, FormatOptions::ONE_LEVEL) {
-        Ok(RefName::from_disk(name))
-    } else {
-        Err(Error::new(
-            ErrorKind::InvalidName,
-            format!("invalid ref format: {name}"),
-        ))
-    }
+    RefName::new(name)
 }
 
 fn oid(hex: &str) -> ObjectId {

@@ -309,7 +309,7 @@ for_every_format! {
         let commit = ObjectId::from_hex(clone.objects.commits[0].as_bytes()).expect("an id");
         let mut transaction = store.transaction();
         for name in names.iter().filter(|name| name.starts_with(b"refs/tags/")) {
-            transaction.add(Edit::delete(RefName::from_disk(name))).expect("a name");
+            transaction.add(Edit::delete(RefName::new(name).expect("a good name"))).expect("a name");
         }
         let new = RefName::new("refs/heads/zzz/new").expect("a name");
         transaction.add(Edit::update(new, commit)).expect("a commit");

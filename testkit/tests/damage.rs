@@ -58,7 +58,9 @@ fn read(git_dir: &Path) -> Result<Reading> {
 fn look_up(git_dir: &Path, names: &[Vec<u8>]) -> Result<()> {
     let repository = Repository::open(git_dir)?;
     for name in names {
-        let name = RefName::from_disk(name);
+        let Ok(name) = RefName::lax(name) else {
+            continue;
+        };
         if let Some(resolved) = repository.store().resolve(name)? {
             repository.store().refs_by_oid(resolved.oid)?;
         }

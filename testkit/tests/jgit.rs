@@ -166,7 +166,7 @@ fn refdb_reads_what_jgit_wrote() {
         let names: Vec<String> = by_id.iter().map(|(name, _)| name.to_string()).collect();
         assert_eq!(names, expected, "{step}");
         let log = store.log(
-            refdb::RefName::from_disk(expected[0].as_bytes()),
+            refdb::RefName::new(&expected[0]).expect("a good name"),
             NewestFirst,
         );
         let log = log.expect("a reflog").expect("JGit logs branches");

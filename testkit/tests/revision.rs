@@ -232,10 +232,10 @@ for_every_format! {
         for (strict, option) in [(true, "strict"), (false, "loose")] {
             for listed in repo.refs() {
                 let name = RefName::new(&listed.name).expect("Git lists it");
-                let ours = revisions.shorten(name, strict).expect("it can be read");
+                let ours = revisions.shorten(name.as_bytes(), strict).expect("it can be read");
                 // Often enough that it begins to walk.
                 for _ in 0..3 {
-                    let walked = shortener.shorten(name, strict).expect("it can be read");
+                    let walked = shortener.shorten(name.as_bytes(), strict).expect("it can be read");
                     assert_eq!(walked, ours);
                 }
                 let name = listed.name.to_string();

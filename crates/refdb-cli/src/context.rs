@@ -276,7 +276,7 @@ impl Context {
     /// Returns the shortest name that still means `name`, unless a later rule makes it mean
     /// something else as well.
     pub(crate) fn shorten(&self, name: RefName<'_>) -> Result<Vec<u8>> {
-        let short = Revisions::new(self.repository()?).shorten(name, false)?;
+        let short = Revisions::new(self.repository()?).shorten(name.as_bytes(), false)?;
         Ok(short.into())
     }
 
@@ -326,7 +326,7 @@ impl Context {
         for worktree in repository.worktrees()? {
             let store = repository.worktree_store(&worktree)?;
             // HEAD may lead through further symrefs: the last ref is the one checked out.
-            let head = resolve_listed(&store, RefName::from_disk(b"HEAD"))?;
+            let head = resolve_listed(&store, RefName::HEAD)?;
             if let Some(branch) = head.map(|head| head.name)
                 && branch.as_bytes().starts_with(b"refs/heads/")
             {

@@ -235,10 +235,7 @@ impl<'r> Expiry<'r> {
     /// taken for incomplete.
     pub fn expire_incomplete(mut self) -> Result<Self> {
         self.check_refs()?;
-        let head = self
-            .repository
-            .store()
-            .resolve(RefName::from_disk(b"HEAD"))?;
+        let head = self.repository.store().resolve(RefName::HEAD)?;
         let tips = self.tips()?.into_iter().chain(head.map(|head| head.oid));
         let reached = self.reachable(tips.collect())?;
         self.completeness = Some(Completeness::new(reached));
@@ -302,7 +299,7 @@ impl<'r> Expiry<'r> {
         }
         for worktree in self.repository.worktrees()? {
             let store = self.repository.worktree_store(&worktree)?;
-            let Ok(Some(head)) = store.resolve(RefName::from_disk(b"HEAD")) else {
+            let Ok(Some(head)) = store.resolve(RefName::HEAD) else {
                 continue;
             };
             if !exists(head.oid)? {
@@ -442,7 +439,7 @@ mod tests {
             configured: wishes(None, Some(7)),
         };
         let limits = |name: &'static str| {
-            let limits = policy.limits(RefName::from_disk(name.as_bytes()));
+            let limits = policy.limits(RefName::new(name).unwrap());
             (limits.total, limits.unreachable)
         };
         assert_eq!(limits("refs/heads/a/b"), (5, 0));

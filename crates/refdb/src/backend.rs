@@ -75,8 +75,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// Reads one ref, without following symrefs.
     ///
     /// # Errors
-    /// `BrokenRef` when the ref is there and cannot be read; `Io` with the system's `NotADirectory`
-    /// when a parent of the name is a ref (files only).
+    /// `BrokenRef` when the ref is there and cannot be read.
     fn read(&self, name: RefName<'_>) -> Result<Option<Ref>>;
 
     /// Makes a cursor over everything that this worktree sees: refs below `refs/` and root refs.

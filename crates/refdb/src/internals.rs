@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::error::Result;
+use crate::name::RefName;
 use crate::objects::Objects;
 use crate::options::{Options, StillThere};
 use crate::store::Store;
@@ -30,6 +31,11 @@ pub use crate::system::paths::{bytes_to_path, is_absent, remove_empty_tree};
 
 /// What HEAD says in a repository whose refs are tables.
 pub const HEAD_OF_TABLES: &[u8] = layout::HEAD_OF_TABLES;
+
+/// Takes a name that was read from a disk, without a check.
+pub fn name_from_disk(name: &[u8]) -> RefName<'_> {
+    RefName::from_disk(name)
+}
 
 /// Returns whether Git takes `byte` for white space.
 pub fn is_space(byte: u8) -> bool {

@@ -1,14 +1,17 @@
 //! Names of refs: Git's two name rules, and the classes that a name can belong to.
 //!
-//! A name is bytes, not UTF-8. A [`RefName`] that a caller made is well-formed (`check-ref-format
-//! --allow-onelevel`) or at least safe (it cannot lead out of the repository); one that came from a
-//! cursor may be neither, because disks hold what other programs wrote: such a ref is marked bad.
+//! A name is bytes, not UTF-8. [`RefName::new`] takes well-formed names (`check-ref-format
+//! --allow-onelevel`), and [`RefName::lax`] also those that are only safe (they cannot lead out of the
+//! repository), which Git reads and deletes but never creates. A name that came from a cursor may be
+//! neither, because disks hold what other programs wrote: such a ref is marked bad.
 //!
 //! ```
 //! use refdb::RefName;
 //! let name = RefName::new("refs/heads/topic").unwrap();
 //! assert_eq!(name.as_bytes(), b"refs/heads/topic");
-//! assert!(RefName::new("heads/two..dots").is_err());
+//! assert!(RefName::new("refs/heads/two..dots").is_err());
+//! assert!(RefName::lax("refs/heads/two..dots").is_ok());
+//! assert!(RefName::lax("../config").is_err());
 //! assert!(refdb::name::is_root_ref(b"ORIG_HEAD"));
 //! assert!(refdb::name::is_per_worktree(b"refs/bisect/bad"));
 //! ```
@@ -16,7 +19,7 @@
 mod class;
 mod rules;
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -38,32 +41,44 @@ pub const SYMREF_DEPTH_MAX: usize = 5;
 
 /// The name of a ref, borrowed. Names are sorted by their bytes.
 #[derive(Clone, Copy, Eq)]
-pub struct RefName<'a>(&'a BStr);
+pub struct RefName<'a>(&'a [u8]);
 
 /// The name of a ref, owned.
 #[derive(Clone, Eq)]
 pub struct RefNameBuf(Vec<u8>);
 
 impl<'a> RefName<'a> {
-    /// Takes `name` as the name of a ref.
+    /// `HEAD`: what is checked out in a worktree.
+    pub const HEAD: RefName<'static> = RefName(b"HEAD");
+
+    /// Takes `name` as the name of a ref, if it is well-formed; one component is enough.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidName`] when it is neither well-formed (one level allowed) nor safe.
+    /// [`ErrorKind::InvalidName`].
     pub fn new(name: &'a (impl AsRef<[u8]> + ?Sized)) -> Result<Self> {
         let name = name.as_ref();
-        if is_well_formed(name, FormatOptions::ONE_LEVEL) || is_safe(name) {
-            Ok(RefName(name.as_bstr()))
-        } else {
-            Err(Error::new(
-                ErrorKind::InvalidName,
-                format!("invalid ref format: {}", name.as_bstr()),
-            ))
+        match is_well_formed(name, FormatOptions::ONE_LEVEL) {
+            true => Ok(RefName(name)),
+            false => Err(invalid(name)),
+        }
+    }
+
+    /// Takes `name` as the name of a ref that another program may have made: a well-formed one, or a
+    /// safe one. Such a ref can be read and deleted.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`]: no ref can have that name.
+    pub fn lax(name: &'a (impl AsRef<[u8]> + ?Sized)) -> Result<Self> {
+        let given = RefName(name.as_ref());
+        match given.may_exist() {
+            true => Ok(given),
+            false => Err(invalid(given.0)),
         }
     }
 
     /// Takes a name that was read from a disk, or that is known to be well-formed, without a check.
-    pub fn from_disk(name: &'a [u8]) -> Self {
-        RefName(name.as_bstr())
+    pub(crate) const fn from_disk(name: &'a [u8]) -> Self {
+        RefName(name)
     }
 
     /// Returns the bytes of the name.
@@ -73,12 +88,21 @@ impl<'a> RefName<'a> {
 
     /// Returns the name as a byte string, which prints as text.
     pub fn as_bstr(self) -> &'a BStr {
-        self.0
+        self.0.as_bstr()
     }
 
     /// Copies the name.
     pub fn to_owned(self) -> RefNameBuf {
         RefNameBuf(self.0.to_vec())
+    }
+
+    /// Returns the name by which the ref of this name of another worktree is known: `worktrees/<id>/` or
+    /// `main-worktree/` stands before it. Nothing but a per-worktree ref has such a name.
+    pub fn of_worktree(self, id: Option<&[u8]>) -> RefNameBuf {
+        RefNameBuf(match id {
+            Some(id) => [b"worktrees/", id, b"/", self.0].concat(),
+            None => [b"main-worktree/", self.0].concat(),
+        })
     }
 
     /// Returns whether the name is well-formed; one component is enough.
@@ -100,7 +124,7 @@ impl<'a> RefName<'a> {
 
     /// Returns whether this is `HEAD`.
     pub fn is_head(self) -> bool {
-        self.0 == "HEAD"
+        self.0 == b"HEAD"
     }
 }
 
@@ -115,20 +139,35 @@ impl RefNameBuf {
         Ok(RefNameBuf(name))
     }
 
+    /// Takes `name` as the name of a ref, under the rule of [`RefName::lax`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`].
+    pub fn lax(name: impl Into<Vec<u8>>) -> Result<Self> {
+        let name = name.into();
+        RefName::lax(&name)?;
+        Ok(RefNameBuf(name))
+    }
+
     /// Takes a name that was read from a disk, or that is known to be well-formed, without a check.
-    pub fn from_disk(name: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn from_disk(name: impl Into<Vec<u8>>) -> Self {
         RefNameBuf(name.into())
     }
 
     /// Borrows the name.
     pub fn as_name(&self) -> RefName<'_> {
-        RefName(self.0.as_bstr())
+        RefName(&self.0)
     }
 
     /// Returns the bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+}
+
+fn invalid(name: &[u8]) -> Error {
+    let message = format!("invalid ref format: {}", name.as_bstr());
+    Error::new(ErrorKind::InvalidName, message)
 }
 
 impl PartialEq for RefName<'_> {
@@ -186,6 +225,20 @@ impl<'a> From<&'a RefNameBuf> for RefName<'a> {
     }
 }
 
+/// An edit takes names as bytes, and a transaction checks them.
+impl<'a> From<RefName<'a>> for Cow<'a, BStr> {
+    #[inline]
+    fn from(name: RefName<'a>) -> Self {
+        Cow::Borrowed(name.as_bstr())
+    }
+}
+
+impl<'a> From<&'a RefNameBuf> for Cow<'a, BStr> {
+    fn from(name: &'a RefNameBuf) -> Self {
+        name.as_name().into()
+    }
+}
+
 impl Borrow<[u8]> for RefNameBuf {
     fn borrow(&self) -> &[u8] {
         &self.0
@@ -194,13 +247,13 @@ impl Borrow<[u8]> for RefNameBuf {
 
 impl fmt::Display for RefName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self.0, f)
+        fmt::Display::fmt(self.0.as_bstr(), f)
     }
 }
 
 impl fmt::Debug for RefName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self.0, f)
+        fmt::Debug::fmt(self.0.as_bstr(), f)
     }
 }
 

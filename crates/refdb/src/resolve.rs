@@ -1,7 +1,5 @@
 //! Following symrefs to their end, for readers and transactions alike.
 
-use std::io;
-
 use crate::backend::Ref;
 use crate::error::Result;
 use crate::name::{FormatOptions, RefName, RefNameBuf, SYMREF_DEPTH_MAX, is_well_formed};
@@ -40,12 +38,7 @@ pub(crate) fn follow(
 ) -> Result<End> {
     let mut name = name.to_owned();
     for _ in 0..SYMREF_DEPTH_MAX {
-        let found = match read(name.as_name()) {
-            // A ref that lies below another one does not exist.
-            Err(error) if error.io_kind() == Some(io::ErrorKind::NotADirectory) => None,
-            found => found?,
-        };
-        match found {
+        match read(name.as_name())? {
             None => return Ok(End::Missing(name)),
             Some(Ref {
                 target: Target::Direct(oid),

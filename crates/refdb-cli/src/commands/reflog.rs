@@ -6,6 +6,7 @@ mod expire;
 mod show;
 mod target;
 
+use bstr::ByteSlice;
 use refdb::name::{FormatOptions, is_root_ref, is_well_formed};
 use refdb::{Edit, ErrorKind, ObjectId, RefFormat, RefName};
 
@@ -137,10 +138,11 @@ const EXISTS: Spec<()> = Spec {
 fn exists(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     let operands = EXISTS.parse(args, |(), _| Ok(()))?;
     let name = operands.first().ok_or_else(|| EXISTS.misuse())?;
-    if !is_well_formed(name, FormatOptions::ONE_LEVEL) {
-        return Err(refuse("invalid ref format: ", name, ""));
-    }
-    match context.store()?.log_exists(RefName::from_disk(name))? {
+    let invalid = |_| refuse("invalid ref format: ", name, "");
+    match context
+        .store()?
+        .log_exists(RefName::new(name).map_err(invalid)?)?
+    {
         true => Ok(()),
         false => Err(Failure::Exit(1)),
     }
@@ -163,7 +165,7 @@ fn write(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     let old = object(context, old, "old")?;
     let new = object(context, new, "new")?;
     let mut transaction = context.store()?.transaction();
-    let edit = Edit::log(RefName::from_disk(name), old, new).message(message.as_slice());
+    let edit = Edit::log(name.as_bstr(), old, new).message(message.as_slice());
     // What a hook refuses is its own word, and so is a date that is none.
     let fatal = |what: &str, error: refdb::Error| match error.kind() {
         ErrorKind::Hook | ErrorKind::Date => Failure::from(error),

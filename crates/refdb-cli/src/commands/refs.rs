@@ -6,8 +6,7 @@ mod repair;
 mod verify;
 mod write;
 
-use refdb::ErrorKind;
-use refdb::RefName;
+use refdb::{ErrorKind, RefFormat, RefName, Store};
 
 use super::{Subcommand, for_each_ref, forms_of, pack_refs};
 use crate::context::Context;
@@ -142,15 +141,26 @@ fn exists(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> Result<()> 
     }
 }
 
+/// Returns whether a loose ref has the place of one of the directories that a name would lie in. Git
+/// tells that from a ref that is missing.
+fn is_below_file(store: &Store, name: &[u8]) -> bool {
+    let slashes = name.iter().enumerate().filter(|&(_, &byte)| byte == b'/');
+    let mut parents = slashes.filter_map(|(at, _)| RefName::lax(name.get(..at)?).ok());
+    store.format() == RefFormat::Files
+        && parents.any(|parent| match store.read(parent) {
+            Ok(found) => found.is_some_and(|found| !found.packed),
+            Err(error) => error.kind() == ErrorKind::BrokenRef,
+        })
+}
+
 /// Fails with Git's exit codes unless a ref of that name is stored, whatever it holds.
 pub(super) fn check_exists(context: &Context, name: &[u8]) -> Result<()> {
     let failed = |words: Words| Failure::error(words.after("failed to look up reference: "), 1);
-    match context.store()?.read(RefName::from_disk(name)) {
+    let store = context.store()?;
+    match RefName::lax(name).map_or(Ok(None), |name| store.read(name)) {
         Ok(Some(_)) => Ok(()),
+        Ok(None) if is_below_file(store, name) => Err(failed("Not a directory".into())),
         Ok(None) => Err(Failure::error("reference does not exist", 2)),
-        Err(error) if error.io_kind() == Some(std::io::ErrorKind::NotADirectory) => {
-            Err(failed("Not a directory".into()))
-        }
         Err(error) if error.kind() == ErrorKind::BrokenRef => {
             Err(failed("Invalid argument".into()))
         }

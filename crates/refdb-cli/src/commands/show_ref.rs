@@ -196,7 +196,7 @@ impl Printer<'_> {
     fn list(&mut self, patterns: &[Vec<u8>]) -> Result<()> {
         let mut found = false;
         if self.settings.head {
-            let head = RefName::from_disk(b"HEAD");
+            let head = RefName::HEAD;
             if let Some(resolved) = self.store.resolve(head)? {
                 self.show(head, resolved.oid, resolved.peeled)?;
                 found = true;
@@ -306,17 +306,15 @@ impl Printer<'_> {
         }
         for name in names {
             let full = name.starts_with(b"refs/") || is_safe(name);
-            let well_formed = is_well_formed(name, FormatOptions::ONE_LEVEL);
-            let resolved = match full && well_formed {
-                true => match self.store.resolve(RefName::from_disk(name)) {
-                    // A damaged file may hold the ref: to say that there is none would hide that.
-                    Err(error) if is_damage(error.kind()) => return Err(error.into()),
-                    resolved => resolved.unwrap_or(None),
-                },
-                false => None,
+            let given = RefName::new(name).ok().filter(|_| full);
+            let resolved = match given.map(|given| self.store.resolve(given)) {
+                // A damaged file may hold the ref: to say that there is none would hide that.
+                Some(Err(error)) if is_damage(error.kind()) => return Err(error.into()),
+                Some(resolved) => resolved.unwrap_or(None),
+                None => None,
             };
-            match resolved {
-                Some(found) => self.show(RefName::from_disk(name), found.oid, found.peeled)?,
+            match given.zip(resolved) {
+                Some((given, found)) => self.show(given, found.oid, found.peeled)?,
                 None if self.settings.quiet => return Err(Failure::Exit(1)),
                 None => {
                     let text = [b"'", name.as_slice(), b"' - not a valid ref"].concat();
@@ -401,7 +399,7 @@ mod tests {
 
     #[test]
     fn patterns_match_whole_components_from_the_end() {
-        let name = RefName::from_disk(b"refs/heads/topic/main");
+        let name = RefName::new("refs/heads/topic/main").unwrap();
         let matches = |pattern: &str| matches(name, &[pattern.as_bytes().to_vec()]);
         assert!(matches("main"));
         assert!(matches("topic/main"));

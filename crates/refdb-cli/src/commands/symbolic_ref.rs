@@ -1,7 +1,6 @@
 //! `refdb symbolic-ref`: reads, sets and deletes symrefs.
 
-use std::io::ErrorKind;
-
+use bstr::ByteSlice;
 use refdb::name::{FormatOptions, SYMREF_DEPTH_MAX, is_well_formed};
 use refdb::{Edit, RefName, RefNameBuf, Store, Target};
 
@@ -106,24 +105,20 @@ fn show(
 /// symref.
 fn target(store: &Store, name: &[u8], recurse: bool) -> Result<Option<RefNameBuf>> {
     let missing = || named("No such ref: ", name, "");
-    let fine = |name: &[u8]| is_well_formed(name, FormatOptions::ONE_LEVEL);
-    if !fine(name) {
-        return Err(missing());
-    }
+    let name = RefName::new(name).map_err(|_| missing())?;
     let mut last: Option<RefNameBuf> = None;
     for _ in 0..SYMREF_DEPTH_MAX {
-        let current = last
-            .as_ref()
-            .map_or(RefName::from_disk(name), RefNameBuf::as_name);
+        let current = last.as_ref().map_or(name, RefNameBuf::as_name);
         match store.read(current) {
             Ok(Some(found)) => match found.target {
                 Target::Direct(_) => return Ok(last),
                 Target::Symbolic(target) if !recurse => return Ok(Some(target)),
-                Target::Symbolic(target) if fine(target.as_bytes()) => last = Some(target),
+                Target::Symbolic(target) if target.as_name().is_well_formed() => {
+                    last = Some(target)
+                }
                 Target::Symbolic(_) => return Err(missing()),
             },
             Ok(None) => return Ok(last),
-            Err(error) if error.io_kind() == Some(ErrorKind::NotADirectory) => return Ok(last),
             Err(error) if error.kind() == refdb::ErrorKind::BrokenRef => return Err(missing()),
             Err(error) => return Err(error.into()),
         }
@@ -145,7 +140,7 @@ fn set(context: &Context, name: &[u8], target: &[u8], message: Vec<u8>) -> Resul
         ];
         return Err(Failure::fatal(text.concat()));
     }
-    let edit = Edit::symbolic(RefName::from_disk(name), RefName::from_disk(target))
+    let edit = Edit::symbolic(name.as_bstr(), target.as_bstr())
         .no_deref()
         .message(message);
     apply(context, edit)?;
@@ -162,7 +157,7 @@ fn remove(context: &Context, name: &[u8]) -> Result<()> {
     if name == b"HEAD" {
         return Err(Failure::fatal("deleting 'HEAD' is not allowed"));
     }
-    apply(context, Edit::delete(RefName::from_disk(name)).no_deref())
+    apply(context, Edit::delete(name.as_bstr()).no_deref())
 }
 
 fn apply(context: &Context, edit: Edit<'_>) -> Result<()> {

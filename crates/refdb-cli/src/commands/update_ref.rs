@@ -10,7 +10,8 @@ mod input;
 mod plain;
 mod session;
 
-use refdb::{Edit, Expected, ObjectId, RefName, Store};
+use bstr::ByteSlice;
+use refdb::{Edit, Expected, ObjectId, Store};
 
 use super::tell_afterwards;
 use crate::context::Context;
@@ -146,7 +147,7 @@ fn update(
         .object_id(new)?
         .ok_or_else(|| Failure::fatal([new, &b": not a valid SHA1"[..]].concat()))?;
     let expected = expected(old_value(context, old)?);
-    let edit = Edit::update(RefName::from_disk(name), new).expecting(expected);
+    let edit = Edit::update(name.as_bstr(), new).expecting(expected);
     let edit = settings.apply(edit, settings.no_deref, true);
     commit(context.store()?, edit)
         .map_err(|error| Failure::of_transaction(error, |it| Failure::fatal(failed_for(name, it))))
@@ -162,7 +163,7 @@ fn remove(
         Some(oid) if !oid.is_null() => Expected::Oid(oid),
         _ => Expected::Any,
     };
-    let edit = Edit::delete(RefName::from_disk(name)).expecting(expected);
+    let edit = Edit::delete(name.as_bstr()).expecting(expected);
     let edit = settings.apply(edit, settings.no_deref, false);
     commit(context.store()?, edit)
         .map_err(|error| Failure::of_transaction(error, |it| Failure::error(it, 1)))

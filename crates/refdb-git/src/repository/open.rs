@@ -497,7 +497,7 @@ pub(super) fn layout(git_dir: &Path, common_dir: &Path, refs_dir: Option<&Path>)
 }
 
 fn branch_of_head(store: &Store) -> Option<BString> {
-    match store.read(RefName::from_disk(b"HEAD")).ok()??.target {
+    match store.read(RefName::HEAD).ok()??.target {
         Target::Symbolic(name) => Some(name.as_bytes().strip_prefix(b"refs/heads/")?.into()),
         Target::Direct(_) => None,
     }

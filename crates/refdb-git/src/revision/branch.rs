@@ -83,7 +83,7 @@ impl Revisions<'_> {
             if local && !tracking.starts_with(b"refs/heads/") {
                 return Ok(None);
             }
-            let short = self.shorten(RefName::from_disk(&tracking), false)?;
+            let short = self.shorten(&tracking, false)?;
             return Ok(Some((short, at + len)));
         }
         Ok(None)
@@ -121,7 +121,7 @@ impl Revisions<'_> {
     fn prior_branch(&self, number: u64) -> Result<Option<BString>> {
         let mut left = number;
         let mut found = None;
-        let head = RefName::from_disk(b"HEAD");
+        let head = RefName::HEAD;
         self.store
             .for_each_log_entry(head, LogOrder::NewestFirst, |entry| {
                 let from = entry

@@ -2,7 +2,7 @@
 
 use bstr::BString;
 use refdb::internals::bytes_to_path;
-use refdb::name::{FormatOptions, is_pseudoref, is_well_formed};
+use refdb::name::is_pseudoref;
 use refdb::{ErrorKind, ObjectId, RefName, RefNameBuf, Result, Target};
 
 use super::{Revisions, shown};
@@ -84,7 +84,7 @@ impl Revisions<'_> {
             let Led::To(target, oid) = self.lead(&full)? else {
                 continue;
             };
-            let log = RefName::from_disk(&full);
+            let log = RefName::new(&full)?;
             let log = if self.store.log_exists(log)? {
                 log.to_owned()
             } else if target.as_name() != log && self.store.log_exists(target.as_name())? {
@@ -114,8 +114,7 @@ impl Revisions<'_> {
     ///
     /// # Errors
     /// `Corrupt` or `Io` for the files.
-    pub fn shorten(&self, full: RefName<'_>, strict: bool) -> Result<BString> {
-        let full = full.as_bytes();
+    pub fn shorten(&self, full: &[u8], strict: bool) -> Result<BString> {
         for (index, short) in short_by(full) {
             let rivals = if strict { RULES.len() } else { index };
             let mut is_taken = false;
@@ -139,13 +138,12 @@ impl Revisions<'_> {
 
     /// Follows a full name to an object.
     fn lead(&self, full: &[u8]) -> Result<Led> {
-        if !is_well_formed(full, FormatOptions::ONE_LEVEL) {
+        let Ok(name) = RefName::new(full) else {
             return Ok(Led::Nowhere);
-        }
+        };
         if is_pseudoref(full) {
-            return Ok(self.pseudoref(full));
+            return Ok(self.pseudoref(name));
         }
-        let name = RefName::from_disk(full);
         match self.store.resolve(name) {
             Ok(Some(resolved)) if resolved.oid.is_null() => Ok(Led::Broken),
             Ok(Some(resolved)) => Ok(Led::To(resolved.name, resolved.oid)),
@@ -154,25 +152,22 @@ impl Revisions<'_> {
                 _ => Ok(Led::Nowhere),
             },
             Err(error) if error.kind() == ErrorKind::BrokenRef => Ok(Led::Broken),
-            // It lies below another ref. A directory in the place of packed-refs is an error.
-            Err(error) if error.io_kind() == Some(std::io::ErrorKind::NotADirectory) => {
-                Ok(Led::Nowhere)
-            }
             Err(error) => Err(error),
         }
     }
 
     /// Reads `FETCH_HEAD` or `MERGE_HEAD`, which are files beside the refs: the first id counts.
-    fn pseudoref(&self, name: &[u8]) -> Led {
-        let path = self.repository.git_dir().join(bytes_to_path(name));
+    fn pseudoref(&self, name: RefName<'_>) -> Led {
+        let path = self
+            .repository
+            .git_dir()
+            .join(bytes_to_path(name.as_bytes()));
         let system = self.repository.system();
         let len = self.odb.format().hex_len();
         let text = system.read_at_most(&path, len + 1).unwrap_or_default();
         let (hex, rest) = text.split_at_checked(len).unwrap_or((&text, b""));
         match self.full_id(hex) {
-            Some(oid) if rest.iter().all(u8::is_ascii_whitespace) => {
-                Led::To(RefName::from_disk(name).to_owned(), oid)
-            }
+            Some(oid) if rest.iter().all(u8::is_ascii_whitespace) => Led::To(name.to_owned(), oid),
             _ => Led::Nowhere,
         }
     }

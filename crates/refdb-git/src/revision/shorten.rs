@@ -9,13 +9,13 @@
 //! let mut shortener = Shortener::new(&repository);
 //! let mut refs = repository.store().refs()?;
 //! while let Some(record) = refs.next()? {
-//!     println!("{}", shortener.shorten(record.name, true)?);
+//!     println!("{}", shortener.shorten(record.name.as_bytes(), true)?);
 //! }
 //! # Ok::<(), refdb::Error>(())
 //! ```
 
 use bstr::{BString, ByteSlice};
-use refdb::{RefName, Refs, Result, TargetRef};
+use refdb::{Refs, Result, TargetRef};
 
 use super::Revisions;
 use super::dwim::{RULES, candidates, short_by};
@@ -48,7 +48,7 @@ impl Shortener {
     ///
     /// # Errors
     /// `Corrupt` or `Io` for the files.
-    pub fn shorten(&mut self, full: RefName<'_>, strict: bool) -> Result<BString> {
+    pub fn shorten(&mut self, full: &[u8], strict: bool) -> Result<BString> {
         if self.lookups < LOOKUPS_MAX {
             self.lookups += 1;
             return Revisions::new(&self.repository).shorten(full, strict);
@@ -58,7 +58,6 @@ impl Shortener {
                 self.walks.push(Walk::new(self.repository.store().refs()?));
             }
         }
-        let full = full.as_bytes();
         for (index, short) in short_by(full) {
             let rivals = if strict { RULES.len() } else { index };
             let mut is_taken = false;

@@ -89,15 +89,16 @@ impl Revisions<'_> {
     /// # Errors
     /// `Corrupt` or `Io` for the files.
     pub fn current_branch(&self) -> Result<Option<BString>> {
-        let mut name = BString::from("HEAD");
+        let mut name = RefName::HEAD.to_owned();
         for _ in 0..SYMREF_DEPTH_MAX {
-            let found = self.store.read(RefName::from_disk(&name))?;
+            let found = self.store.read(name.as_name())?;
             match found.map(|found| found.target) {
-                Some(Target::Symbolic(target)) => name = target.as_bytes().into(),
+                Some(Target::Symbolic(target)) => name = target,
                 _ => break,
             }
         }
-        Ok(name.strip_prefix(b"refs/heads/").map(BString::from))
+        let branch = name.as_bytes().strip_prefix(b"refs/heads/");
+        Ok(branch.map(BString::from))
     }
 }
 
@@ -214,9 +215,12 @@ impl<'r> Tracking<'r> {
         let remote = self.remote(branch, Direction::Upstream);
         let (Some(remote), Some(merge)) = (remote, self.merge(branch)) else {
             let full = [b"refs/heads/", branch].concat();
-            let exists = revisions.store.resolve(RefName::from_disk(&full))?;
+            let exists = match RefName::lax(&full) {
+                Ok(full) => revisions.store.resolve(full)?.is_some(),
+                Err(_) => false,
+            };
             let branch = shown(branch);
-            return Ok(Err(if exists.is_some() {
+            return Ok(Err(if exists {
                 format!("no upstream configured for branch '{branch}'")
             } else {
                 format!("no such branch: '{branch}'")

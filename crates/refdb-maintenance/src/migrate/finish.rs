@@ -9,7 +9,7 @@ use std::time::Duration;
 use refdb::error::Message;
 use refdb::internals::{
     BARRIER, Frozen, HEAD_OF_TABLES, NewLog, bytes_to_path, is_absent, is_of_migration, maintained,
-    suffixed,
+    name_from_disk, suffixed,
 };
 use refdb::name::is_root_ref;
 use refdb::system::FileKind;
@@ -381,7 +381,7 @@ fn carry_over(
         warnings.push(text.into());
     };
     for name in found {
-        let name = RefName::from_disk(&name);
+        let name = name_from_disk(&name);
         let Ok(Some(value)) = source.read(name) else {
             // Not whole: whoever was writing it could not finish.
             continue;

@@ -2,7 +2,7 @@
 
 use bstr::{BString, ByteSlice};
 use refdb::name::{FormatOptions, is_well_formed};
-use refdb::{ObjectId, RefName, Result, Target};
+use refdb::{ObjectId, RefNameBuf, Result, Target};
 
 use super::Plan;
 
@@ -46,7 +46,7 @@ impl Plan<'_> {
         entries: &[Entry],
         value: &dyn Fn(&[u8]) -> Option<ObjectId>,
     ) -> Result<Option<Target>> {
-        let symbolic = |name: &[u8]| Some(Target::Symbolic(RefName::from_disk(name).to_owned()));
+        let symbolic = |name: &[u8]| RefNameBuf::new(name).ok().map(Target::Symbolic);
         let ids: Vec<ObjectId> = entries.iter().map(|entry| entry.new).collect();
         let last = self.newest(b"HEAD", &ids)?;
         if let Some(branch) = branch_of(entries) {

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bstr::ByteSlice;
-use refdb::internals::{HEAD_OF_TABLES, is_table_name, is_unfinished, may_be_listed};
+use refdb::internals::{
+    HEAD_OF_TABLES, is_table_name, is_unfinished, may_be_listed, name_from_disk,
+};
 use refdb::name::{FormatOptions, is_root_ref, is_well_formed};
 use refdb::objects::Peeled;
-use refdb::{Error, ObjectFormat, ObjectId, RefName, Result, Target};
+use refdb::{Error, ObjectFormat, ObjectId, Result, Target};
 use reftable::{
     HashId, LogRecord, LogValue, MergedLogs, MergedRefs, RefRecord, RefValue, Table, WriteOptions,
     Writer,
@@ -474,7 +476,7 @@ fn values(tables: &[Arc<Table>]) -> BTreeMap<Vec<u8>, Target> {
             RefValue::Direct(id) | RefValue::Peeled { oid: id, .. } => {
                 ObjectId::from_bytes(id).map(Target::Direct)
             }
-            RefValue::Symref(name) => Some(Target::Symbolic(RefName::from_disk(name).to_owned())),
+            RefValue::Symref(name) => Some(Target::Symbolic(name_from_disk(name).to_owned())),
             RefValue::Deletion => None,
         };
         values.extend(target.map(|target| (record.name.to_vec(), target)));

@@ -178,17 +178,19 @@ impl Files {
             Ok(Loose::Missing | Loose::Directory) => Ok(None),
             // A name of more bytes than a file can have is that of no loose ref.
             Err(error) if error.kind() == io::ErrorKind::InvalidFilename => Ok(None),
-            Err(error) => {
-                // A renaming that stopped half way leaves a packed ref below a loose one.
-                if error.kind() == io::ErrorKind::NotADirectory
-                    && place == Place::Common
-                    && let bare = self.layout.locate(name).1
-                    && let Some(found) = self.packed.snapshot()?.find_ref(bare.as_bytes())?
-                {
-                    return Ok(Some(found));
+            // A ref is above it. A renaming that stopped half way leaves a packed ref below a loose one.
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                if place != Place::Common {
+                    return Ok(None);
                 }
-                Err(Error::io("unable to read", &path, error))
+                let bare = self.layout.locate(name).1;
+                let packed = self.packed.snapshot()?.find_ref(bare.as_bytes())?;
+                match packed {
+                    Some(found) => Ok(Some(found)),
+                    None => self.assert_not_migrated().map(|()| None),
+                }
             }
+            Err(error) => Err(Error::io("unable to read", &path, error)),
         }
     }
 }

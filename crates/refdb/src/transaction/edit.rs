@@ -4,18 +4,22 @@ use std::borrow::Cow;
 
 use bstr::BStr;
 
-use crate::name::RefName;
 use crate::oid::ObjectId;
 use crate::reflog::Signature;
 
 /// One edit of a transaction.
+///
+/// It takes names as [`RefName`](crate::RefName), or as bytes that nobody has looked at: [`Transaction::add`]
+/// checks them, more strictly where the ref gets a value than where it loses one.
+///
+/// [`Transaction::add`]: crate::Transaction::add
 ///
 /// ```
 /// use refdb::{Edit, Expected, ObjectFormat, ObjectId, RefName};
 /// let name = RefName::new("refs/heads/topic").unwrap();
 /// let oid = ObjectId::from_hex(&[b'1'; 40]).unwrap();
 /// let edit = Edit::update(name, oid).expecting(Expected::Missing).message(b"branch: created");
-/// assert_eq!(edit.name(), name);
+/// assert_eq!(edit.name(), "refs/heads/topic");
 /// ```
 #[derive(Clone, Debug)]
 pub struct Edit<'a> {
@@ -88,38 +92,34 @@ impl<'a> Edit<'a> {
 
     /// Sets a ref to an object id, creating it if need be; the null id deletes it.
     #[inline]
-    pub fn update(name: impl Into<RefName<'a>>, new: ObjectId) -> Self {
-        Edit::new(Cow::Borrowed(name.into().as_bstr()), Change::Update(new))
+    pub fn update(name: impl Into<Cow<'a, BStr>>, new: ObjectId) -> Self {
+        Edit::new(name.into(), Change::Update(new))
     }
 
     /// Makes a ref a symref to `target`.
-    pub fn symbolic(name: impl Into<RefName<'a>>, target: impl Into<RefName<'a>>) -> Self {
-        let target = Cow::Borrowed(target.into().as_bstr());
-        Edit::new(
-            Cow::Borrowed(name.into().as_bstr()),
-            Change::Symbolic(target),
-        )
+    pub fn symbolic(name: impl Into<Cow<'a, BStr>>, target: impl Into<Cow<'a, BStr>>) -> Self {
+        Edit::new(name.into(), Change::Symbolic(target.into()))
     }
 
     /// Deletes a ref and its reflog; a missing ref is fine unless a value is expected.
     #[inline]
-    pub fn delete(name: impl Into<RefName<'a>>) -> Self {
-        Edit::new(Cow::Borrowed(name.into().as_bstr()), Change::Delete)
+    pub fn delete(name: impl Into<Cow<'a, BStr>>) -> Self {
+        Edit::new(name.into(), Change::Delete)
     }
 
     /// Checks what a ref holds and changes nothing.
-    pub fn verify(name: impl Into<RefName<'a>>, expected: Expected<'a>) -> Self {
-        Edit::new(Cow::Borrowed(name.into().as_bstr()), Change::Verify).expecting(expected)
+    pub fn verify(name: impl Into<Cow<'a, BStr>>, expected: Expected<'a>) -> Self {
+        Edit::new(name.into(), Change::Verify).expecting(expected)
     }
 
     /// Adds an entry to a reflog, making the reflog if need be.
-    pub fn log(name: impl Into<RefName<'a>>, old: ObjectId, new: ObjectId) -> Self {
+    pub fn log(name: impl Into<Cow<'a, BStr>>, old: ObjectId, new: ObjectId) -> Self {
         let who = None;
         let change = Change::Log(Box::new(LogEdit { old, new, who }));
         Edit {
             deref: false,
             create_log: true,
-            ..Edit::new(Cow::Borrowed(name.into().as_bstr()), change)
+            ..Edit::new(name.into(), change)
         }
     }
 
@@ -166,8 +166,8 @@ impl<'a> Edit<'a> {
     }
 
     /// Returns the name of the ref that the edit is about.
-    pub fn name(&self) -> RefName<'_> {
-        RefName::from_disk(&self.name)
+    pub fn name(&self) -> &BStr {
+        self.name.as_ref()
     }
 
     /// Returns whether the edit touches nothing but a reflog.

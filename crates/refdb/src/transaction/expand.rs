@@ -344,7 +344,7 @@ impl<'q> Expansion<'q> {
     /// Returns the ref that `HEAD` points to, if that makes a difference: where it is updated itself,
     /// or has a reflog or may get one.
     fn head_target(&self, session: &mut dyn Session) -> Result<Option<RefNameBuf>> {
-        let name = RefName::from_disk(b"HEAD");
+        let name = RefName::HEAD;
         if !self.creates_logs && !self.has_value_for(b"HEAD") && !session.may_have_log(name)? {
             return Ok(None);
         }

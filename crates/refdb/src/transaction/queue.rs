@@ -467,6 +467,7 @@ impl Queue {
         oid: ObjectId,
         objects: &dyn Objects,
     ) -> Result<Id> {
+        let name = RefName::from_disk(&edit.name);
         let id = self.ids.number(oid);
         if self.known.len() <= id.index() {
             self.known.resize(id.index() + 1, Known::Nothing);
@@ -474,7 +475,6 @@ impl Queue {
         if let Known::Nothing = self.known[id.index()] {
             self.known[id.index()] = self.look_up(oid, objects)?;
         }
-        let name = edit.name();
         let message = match self.known[id.index()] {
             Known::Is { is_commit, .. }
                 if is_commit
@@ -615,7 +615,7 @@ fn check_text(edit: &Edit<'_>) -> Result<()> {
 fn check_name(edit: &Edit<'_>) -> Result<()> {
     let name = edit.name();
     let what = if edit.is_log_only() { "reflog" } else { "ref" };
-    if is_pseudoref(name.as_bytes()) {
+    if is_pseudoref(name) {
         let which = if edit.is_log_only() {
             "reflog for pseudoref"
         } else {
@@ -632,9 +632,9 @@ fn check_name(edit: &Edit<'_>) -> Result<()> {
         Change::Symbolic(_) | Change::Delete | Change::Verify => false,
     };
     let fine = if has_new_value {
-        is_well_formed(name.as_bytes(), FormatOptions::ONE_LEVEL)
+        is_well_formed(name, FormatOptions::ONE_LEVEL)
     } else {
-        is_safe(name.as_bytes())
+        is_safe(name)
     };
     if fine {
         Ok(())
@@ -657,7 +657,7 @@ mod tests {
         let mut queue = Queue::new(ObjectFormat::Sha1);
         let name = RefName::new("refs/heads/a").unwrap();
         // Safe, and so a name that may be deleted, but nothing to point to.
-        let target = RefName::new("refs/heads/two\nlines").unwrap();
+        let target = RefName::lax("refs/heads/two\nlines").unwrap();
         let error = queue
             .add(&Edit::symbolic(name, target), &NoObjects)
             .unwrap_err();

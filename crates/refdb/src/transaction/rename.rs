@@ -4,8 +4,6 @@
 //! 2. The hook is asked as for any other transaction, and no ref is renamed in quarantine.
 //! 3. HEAD and other symrefs to the old name stay as they are: who renames a branch moves them.
 
-use std::io;
-
 use crate::backend::{
     Backend, Locked, LogChange, LogWrite, NewValue, Plan, Ref, RefFormat, Session, Write,
 };
@@ -125,7 +123,7 @@ impl Rename<'_> {
 
     /// Takes the locks; returns the old ref, and whether HEAD points to it and loses it.
     fn lock(&self, backend: &dyn Backend, session: &mut dyn Session) -> Result<(Ref, bool)> {
-        let head = RefName::from_disk(b"HEAD");
+        let head = RefName::HEAD;
         let mut names = vec![self.from];
         // A lock of a new name below the old one can have no place. It needs none: there can be no such
         // ref as long as the old one is there.
@@ -233,12 +231,7 @@ impl Rename<'_> {
         let slashes = to.iter().enumerate().filter(|&(_, &byte)| byte == b'/');
         for (at, _) in slashes {
             let parent = RefName::from_disk(to.get(..at).unwrap_or_default());
-            let found = match session.read(parent) {
-                // Nothing is below a ref: where the old name is above the new one, that is a file.
-                Err(error) if error.io_kind() == Some(io::ErrorKind::NotADirectory) => None,
-                found => found?,
-            };
-            if !goes(parent) && found.is_some() {
+            if !goes(parent) && session.read(parent)?.is_some() {
                 return conflict(parent);
             }
         }
@@ -272,7 +265,7 @@ impl Rename<'_> {
             who: None,
             create,
         };
-        let head_name = RefName::from_disk(b"HEAD");
+        let head_name = RefName::HEAD;
         let log_head = is_logged_by_default(head_name, options.log_refs);
         let mut entries = Vec::new();
         if via_head {

@@ -58,7 +58,7 @@ impl<'a> Lines<'a> {
             return Ok(None);
         };
         let head = match pieces.iter().any(|piece| matches!(piece, LinePiece::Head)) {
-            true => resolve_listed(context.store()?, RefName::from_disk(b"HEAD"))?,
+            true => resolve_listed(context.store()?, RefName::HEAD)?,
             false => None,
         };
         Ok(Some(Lines {

@@ -147,7 +147,10 @@ impl<'c> Remotes<'c> {
     }
 
     fn commit(&self, name: &[u8]) -> Result<Option<ObjectId>> {
-        let Some(found) = resolve_listed(self.store, RefName::from_disk(name))? else {
+        let Ok(name) = RefName::lax(name) else {
+            return Ok(None);
+        };
+        let Some(found) = resolve_listed(self.store, name)? else {
             return Ok(None);
         };
         let oid = match self.store.objects().peel(found.oid)? {

@@ -385,7 +385,7 @@ impl<'c> Values<'c> {
                     Some(strict) => strict,
                     None => *self.strict.insert(self.context.warns_of_ambiguous_refs()?),
                 };
-                let short = self.shortener.shorten(RefName::from_disk(name), strict)?;
+                let short = self.shortener.shorten(name, strict)?;
                 out.extend_from_slice(&short);
             }
             NameForm::StripLeft(count) => out.extend_from_slice(strip_left(name, count)),
@@ -415,7 +415,7 @@ impl<'c> Values<'c> {
 
     fn head(&mut self) -> Result<Option<&[u8]>> {
         if self.head.is_none() {
-            let resolved = resolve_listed(self.store, RefName::from_disk(b"HEAD"))?;
+            let resolved = resolve_listed(self.store, RefName::HEAD)?;
             self.head = Some(resolved.map(|it| it.name.as_bytes().to_vec()));
         }
         Ok(self.head.as_ref().and_then(|head| head.as_deref()))

@@ -12,7 +12,6 @@ mod revision;
 mod walk;
 
 use std::cell::OnceCell;
-use std::io::ErrorKind::NotADirectory;
 
 use bstr::ByteSlice;
 use refdb::name::{FormatOptions, SYMREF_DEPTH_MAX, is_well_formed};
@@ -558,14 +557,8 @@ fn default(context: &Context) -> Result<Vec<Vec<u8>>> {
     }
     let mut branch: Option<RefNameBuf> = None;
     for _ in 0..SYMREF_DEPTH_MAX {
-        let name = branch
-            .as_ref()
-            .map_or(RefName::from_disk(b"HEAD"), RefNameBuf::as_name);
-        let found = match context.store()?.read(name) {
-            // Below another ref there is none.
-            Err(error) if error.io_kind() == Some(NotADirectory) => None,
-            found => found?,
-        };
+        let name = branch.as_ref().map_or(RefName::HEAD, RefNameBuf::as_name);
+        let found = context.store()?.read(name)?;
         match found.map(|found| found.target) {
             Some(Target::Symbolic(target)) => branch = Some(target),
             _ => break,

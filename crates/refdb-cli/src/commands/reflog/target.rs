@@ -23,13 +23,10 @@ pub(super) fn all(context: &Context, single: bool) -> Result<Vec<RefNameBuf>> {
         if worktree.git_dir == repository.git_dir() {
             names.extend(repository.store().log_names()?);
         } else if !single {
-            let prefix = match &worktree.id {
-                None => b"main-worktree/".to_vec(),
-                Some(id) => [b"worktrees/".as_slice(), id, b"/"].concat(),
-            };
+            let id = worktree.id.as_ref().map(|id| id.as_slice());
             for name in repository.worktree_store(&worktree)?.log_names()? {
                 if refdb::name::is_per_worktree(name.as_bytes()) {
-                    names.push(RefNameBuf::from_disk([&prefix, name.as_bytes()].concat()));
+                    names.push(name.as_name().of_worktree(id));
                 }
             }
         }

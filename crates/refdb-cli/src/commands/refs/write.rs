@@ -1,5 +1,6 @@
 //! `refdb refs create`, `update`, `delete` and `rename`: one ref, and words for each purpose.
 
+use bstr::ByteSlice;
 use refdb::name::{FormatOptions, is_well_formed};
 use refdb::{Edit, Expected, ObjectId, RefName};
 
@@ -65,7 +66,7 @@ pub(super) fn create(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> 
         let text = "cannot create reference with null new object ID";
         return Err(Failure::fatal(text));
     }
-    let edit = Edit::update(RefName::from_disk(name), new).expecting(Expected::Missing);
+    let edit = Edit::update(name.as_bstr(), new).expecting(Expected::Missing);
     write(context, &settings, name, edit)
 }
 
@@ -85,7 +86,7 @@ pub(super) fn update(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> 
         Some(old) => Some(object_id(context, old, "old object ID")?),
         None => None,
     };
-    let edit = Edit::update(RefName::from_disk(name), new).expecting(update_ref::expected(old));
+    let edit = Edit::update(name.as_bstr(), new).expecting(update_ref::expected(old));
     write(context, &settings, name, edit)
 }
 
@@ -105,7 +106,7 @@ pub(super) fn delete(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> 
         let text = "cannot delete reference with null old object ID";
         return Err(Failure::fatal(text));
     }
-    let edit = Edit::delete(RefName::from_disk(name)).expecting(update_ref::expected(old));
+    let edit = Edit::delete(name.as_bstr()).expecting(update_ref::expected(old));
     let done = update_ref::commit(context.store()?, settings.apply(edit));
     done.map_err(|error| Failure::of_transaction(error, |it| Failure::error(it, 1)))
 }
@@ -122,7 +123,7 @@ pub(super) fn rename(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> 
         }
     }
     let store = context.store()?;
-    let (from, to) = (RefName::from_disk(old), RefName::from_disk(new));
+    let (from, to) = (RefName::new(old)?, RefName::new(new)?);
     if store.resolve(from)?.is_none() {
         return Err(quoting("reference does not exist", old));
     }

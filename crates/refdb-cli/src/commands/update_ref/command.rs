@@ -2,7 +2,7 @@
 
 use bstr::{BStr, ByteSlice};
 use refdb::name::{FormatOptions, is_well_formed};
-use refdb::{Edit, Expected, ObjectId, RefName};
+use refdb::{Edit, Expected, ObjectId};
 
 use super::expected;
 use super::fields::{Field, Fields};
@@ -180,7 +180,7 @@ impl<'p, 'c> Parser<'p, 'c> {
         let Some(new) = self.oid(name, "<new-oid>")? else {
             return Err(self.fail_for(name, missing));
         };
-        let edit = Edit::update(RefName::from_disk(name), new);
+        let edit = Edit::update(name.as_bstr(), new);
         if self.verb != Verb::Create {
             let old = self.oid(name, "<old-oid>")?;
             return Ok(edit.expecting(expected(old)));
@@ -193,15 +193,14 @@ impl<'p, 'c> Parser<'p, 'c> {
 
     fn check_old(&mut self, name: &'p [u8]) -> Result<Edit<'p>> {
         let old = self.oid(name, "<old-oid>")?;
-        let ref_name = RefName::from_disk(name);
         if self.verb == Verb::Verify {
             let expected = old.map_or(Expected::Missing, |old| expected(Some(old)));
-            return Ok(Edit::verify(ref_name, expected));
+            return Ok(Edit::verify(name.as_bstr(), expected));
         }
         if old.is_some_and(|old| old.is_null()) {
             return Err(self.fail_for(name, "zero <old-oid>"));
         }
-        Ok(Edit::delete(ref_name).expecting(expected(old)))
+        Ok(Edit::delete(name.as_bstr()).expecting(expected(old)))
     }
 
     fn set_symref(&mut self, name: &'p [u8]) -> Result<Edit<'p>> {
@@ -213,7 +212,7 @@ impl<'p, 'c> Parser<'p, 'c> {
         } else {
             self.old_of_symref(name)?
         };
-        let edit = Edit::symbolic(RefName::from_disk(name), RefName::from_disk(target));
+        let edit = Edit::symbolic(name.as_bstr(), target.as_bstr());
         Ok(edit.expecting(expected))
     }
 
@@ -250,7 +249,7 @@ impl<'p, 'c> Parser<'p, 'c> {
             let target: &'p BStr = target.as_bstr();
             Expected::Symbolic(target.into())
         });
-        let name = RefName::from_disk(name);
+        let name = name.as_bstr();
         if self.verb == Verb::SymrefVerify {
             return Ok(Edit::verify(name, expected.unwrap_or(Expected::Missing)));
         }

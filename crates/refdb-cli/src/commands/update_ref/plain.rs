@@ -6,7 +6,7 @@
 
 use bstr::ByteSlice;
 use refdb::name::{FormatOptions, goes_on_plainly, is_well_formed};
-use refdb::{Edit, Expected, ObjectId, RefName};
+use refdb::{Edit, Expected, ObjectId};
 
 use super::command::Verb;
 use super::expected;
@@ -121,7 +121,7 @@ impl Lines {
     pub(super) fn edit<'t>(&self, line: &Plain, text: &'t [u8]) -> Edit<'t> {
         let start = line.start() + VERB_LEN;
         let name = text.get(start..start + line.name_len as usize);
-        let name = RefName::from_disk(name.unwrap_or_default());
+        let name = name.unwrap_or_default().as_bstr();
         let ids = self.ids.get(line.ids as usize..).unwrap_or_default();
         let mut ids = ids.iter().copied();
         let new = if line.verb == Verb::Delete {

@@ -127,7 +127,7 @@ pub(super) fn shows_notes(context: &Context, pretty: &Pretty) -> Result<bool> {
     let is_named = ["GIT_NOTES_REF", "GIT_NOTES_DISPLAY_REF"]
         .iter()
         .any(|name| environment.get(name).is_some());
-    let usual = RefName::from_disk(b"refs/notes/commits");
+    let usual = RefName::new("refs/notes/commits")?;
     Ok(is_set || is_named || context.store()?.read(usual)?.is_some())
 }
 

@@ -58,7 +58,7 @@ impl Decorations {
     pub(super) fn read(context: &Context, style: Decorate) -> Result<Decorations> {
         let store = context.store()?;
         let mut names: HashMap<ObjectId, Vec<Vec<u8>>> = HashMap::new();
-        let head = resolve_listed(store, RefName::from_disk(b"HEAD"))?;
+        let head = resolve_listed(store, RefName::HEAD)?;
         let branch = head.filter(|head| head.name.as_bytes().starts_with(b"refs/heads/"));
         let branch = branch.map(|head| head.name);
         let mut listed = Vec::new();
@@ -92,7 +92,7 @@ impl Decorations {
                 names.entry(end.oid).or_default().push(text);
             }
         }
-        if let Some(end) = store.resolve(RefName::from_disk(b"HEAD"))? {
+        if let Some(end) = store.resolve(RefName::HEAD)? {
             let mut text = b"HEAD".to_vec();
             if let Some(branch) = &branch {
                 text.extend_from_slice(b" -> ");

@@ -101,26 +101,27 @@ impl Reader<'_> {
             let fits =
                 |pattern: &Vec<u8>| gix_glob::wildmatch(pattern.as_bstr(), name.as_bstr(), mode);
             if !record.broken && pattern.as_ref().is_none_or(fits) {
-                names.push(name.to_vec());
+                names.push(record.name.to_owned());
             }
         }
         if arg == b"--all" {
-            names.push(b"HEAD".to_vec());
+            names.push(RefName::HEAD.to_owned());
             let repository = context.repository()?;
             let others = repository.worktrees()?.into_iter();
             let others = others.filter(|worktree| worktree.git_dir != repository.git_dir());
-            names.extend(others.map(|worktree| match worktree.id {
-                None => b"main-worktree/HEAD".to_vec(),
-                Some(id) => [b"worktrees/", id.as_slice(), b"/HEAD"].concat(),
+            names.extend(others.map(|worktree| {
+                let id = worktree.id.as_ref().map(|id| id.as_slice());
+                RefName::HEAD.of_worktree(id)
             }));
         }
+        let store = context.store()?;
         for name in names {
-            let end = context.store()?.resolve(RefName::from_disk(&name));
-            if let Ok(Some(end)) = end
+            if let Ok(Some(end)) = store.resolve(name.as_name())
                 && is_commit(context, end.oid)?
             {
+                let name = name.as_bytes();
                 let shown = name.strip_prefix(prefix.as_bytes()).filter(|_| strips);
-                self.add(shown.unwrap_or(&name), self.inverted)?;
+                self.add(shown.unwrap_or(name), self.inverted)?;
             }
         }
         Ok(())

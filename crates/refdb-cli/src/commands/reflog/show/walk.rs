@@ -72,7 +72,7 @@ impl<'c> Walk<'c> {
         };
         let mut name = BString::from(name);
         if name.is_empty() {
-            let head = self.context.store()?.resolve(RefName::from_disk(b"HEAD"))?;
+            let head = self.context.store()?.resolve(RefName::HEAD)?;
             name = head.map_or("HEAD".into(), |head| head.name.as_bytes().into());
         }
         let mut entries = self.read(&name)?;
@@ -118,12 +118,15 @@ impl<'c> Walk<'c> {
     fn read(&self, name: &[u8]) -> Result<Vec<LogEntry>> {
         let store = self.context.store()?;
         let entries = |name: &[u8]| -> Result<Vec<LogEntry>> {
-            let log = store.log(RefName::from_disk(name), LogOrder::NewestFirst)?;
+            let Ok(name) = RefName::lax(name) else {
+                return Ok(Vec::new());
+            };
+            let log = store.log(name, LogOrder::NewestFirst)?;
             Ok(log.unwrap_or_default())
         };
         let mut found = entries(name)?;
         if found.is_empty()
-            && let Ok(Some(end)) = store.resolve(RefName::from_disk(name))
+            && let Ok(Some(end)) = RefName::lax(name).and_then(|name| store.resolve(name))
         {
             found = entries(end.name.as_bytes())?;
         }
@@ -163,7 +166,7 @@ impl<'c> Walk<'c> {
             Some(short) => short,
             none => {
                 let revisions = Revisions::new(self.context.repository()?);
-                none.insert(revisions.shorten(RefName::from_disk(&log.name), false)?)
+                none.insert(revisions.shorten(&log.name, false)?)
             }
         };
         Ok(Some(Step {
