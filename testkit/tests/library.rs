@@ -26,6 +26,29 @@ fn commit_edits<'e>(store: &Store, edits: impl IntoIterator<Item = Edit<'e>>) ->
     Ok(())
 }
 
+/// Compiles if a value may be handed to another thread.
+fn is_send<T: Send>() {}
+
+/// Compiles if threads may share a value.
+fn is_shared<T: Send + Sync>() {}
+
+#[test]
+fn what_is_open_can_be_handed_to_another_thread() {
+    is_shared::<Store>();
+    is_shared::<refdb_git::Repository>();
+    is_shared::<refdb::Options>();
+    is_shared::<refdb::Error>();
+    is_shared::<refdb::Outcome>();
+    is_shared::<refdb::Ref>();
+    is_shared::<refdb::LogEntry>();
+    is_shared::<Edit<'_>>();
+    is_send::<refdb::Transaction<'_>>();
+    is_send::<refdb::Prepared<'_>>();
+    is_send::<refdb::Group<'_>>();
+    is_send::<refdb::Refs>();
+    is_send::<refdb::Part<'_>>();
+}
+
 #[test]
 fn names_are_proved() {
     for (text, is_good, is_lax) in [

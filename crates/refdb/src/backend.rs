@@ -136,7 +136,7 @@ pub(crate) struct OptimizeOptions<'a> {
 
 /// A running write: locks are taken in it, values read under them, and all published at once.
 /// Dropping it releases every lock and leaves everything as it was.
-pub(crate) trait Session {
+pub(crate) trait Session: Send {
     /// Locks names, which are sorted, and reads their values. Every name is given at most once, until
     /// all locks are given back.
     ///

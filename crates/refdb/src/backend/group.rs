@@ -31,7 +31,7 @@ use crate::target::Target;
 /// A session that gathers plans.
 pub(crate) struct GroupSession<'b> {
     session: Box<dyn Session + 'b>,
-    committer: Box<dyn Fn() -> Result<Signature> + Sync + 'b>,
+    committer: Box<dyn Fn() -> Result<Signature> + Send + Sync + 'b>,
     /// The names whose locks are held, with what was found under them.
     locked: HashMap<RefNameBuf, Option<Ref>>,
     /// Names that were locked and released again.
@@ -64,7 +64,7 @@ impl<'b> GroupSession<'b> {
     /// nobody.
     pub(crate) fn new(
         session: Box<dyn Session + 'b>,
-        committer: impl Fn() -> Result<Signature> + Sync + 'b,
+        committer: impl Fn() -> Result<Signature> + Send + Sync + 'b,
     ) -> Self {
         GroupSession {
             session,
