@@ -1,6 +1,8 @@
 //! What a program that uses the library relies on, in every format.
 
-use refdb::{Edit, ErrorKind, ObjectId, RefName, RefNameBuf, Store};
+use refdb::{Edit, ErrorKind, Expected, ObjectId, Reason, RefName, RefNameBuf, Store};
+use refdb_testkit::generate::Generator;
+use refdb_testkit::model::{Model, Rules};
 use refdb_testkit::repo::Repo;
 use refdb_testkit::{for_every_format, ours};
 
@@ -104,5 +106,89 @@ for_every_format! {
             assert_eq!(store.resolve(name(&below)).expect("nor here"), None, "{below}");
             assert_eq!(store.log(name(&below), refdb::LogOrder::OldestFirst).expect("nor here"), None);
         }
+    }
+
+    fn a_ref_that_must_exist_is_one_that_the_model_knows(format) {
+        const NAMES: [&str; 9] = [
+            "HEAD", "ORIG_HEAD", "refs/heads/main", "refs/heads/side", "refs/heads/a",
+            "refs/heads/a/b", "refs/heads/a/b/c", "refs/heads/sym", "refs/tags/t",
+        ];
+        let (mut there, mut missing, mut dangling) = (0, 0, 0);
+        for seed in 0..60 {
+            let repo = Repo::init(format);
+            let repository = ours::open(&repo.git_dir());
+            let store = repository.store();
+            let mut model = Model::new(Rules::new(format));
+            let mut generator = Generator::new(seed, format);
+            for _ in 0..3 {
+                let transaction = generator.next(&model);
+                // What the model is not sure of is not what this is about.
+                if model.mistakes(&transaction).is_empty() {
+                    let _ = ours::apply(store, &transaction);
+                    model.apply(&transaction);
+                }
+            }
+            if seed % 2 == 0 {
+                store.optimize(&refdb::Optimize::default()).expect("packed");
+            }
+            assert_eq!(model.state().difference(&repo.state()), "", "seed {seed}");
+            for text in NAMES {
+                let stands = model.state().refs.contains_key(bstr::BStr::new(text));
+                let leads = model.resolve(text.into()).is_some();
+                dangling += usize::from(stands && !leads);
+                for (follows, exists) in [(true, leads), (false, stands)] {
+                    let case = format!("seed {seed}: {text}, followed {follows}");
+                    let verify = |expected| {
+                        let edit = Edit::verify(name(text), expected);
+                        commit_edits(store, [if follows { edit } else { edit.no_deref() }])
+                    };
+                    match verify(Expected::Exists) {
+                        Ok(()) => assert!(exists, "{case}"),
+                        Err(error) => {
+                            let rejection = error.rejection().unwrap_or_else(|| panic!("{error}"));
+                            // A chain may be too long to be followed.
+                            let is_known = [Reason::NonexistentRef, Reason::Generic]
+                                .contains(&rejection.reason);
+                            assert!(!exists && is_known, "{case}: {rejection:?}");
+                        }
+                    }
+                    assert!(!exists || verify(Expected::Missing).is_err(), "{case}");
+                    there += usize::from(exists);
+                    missing += usize::from(!exists);
+                }
+            }
+        }
+        assert!(there > 100 && missing > 100 && dangling > 5, "{there} {missing} {dangling}");
+    }
+
+    fn an_edit_of_a_ref_that_must_exist_does_what_it_says_or_nothing(format) {
+        let repo = Repo::init(format);
+        let repository = ours::open(&repo.git_dir());
+        let store = repository.store();
+        let (old, new) = (commit(&repo, 0), commit(&repo, 1));
+        let there = name("refs/heads/there");
+        commit_edits(store, [Edit::update(there, old)]).expect("made");
+        let before = repo.state();
+        let missing = ["refs/heads/missing", "refs/heads/there/below", "HEAD"];
+        for text in missing {
+            for edit in [
+                Edit::update(name(text), new),
+                Edit::delete(name(text)),
+                Edit::symbolic(name(text), there),
+            ] {
+                let edits = [Edit::update(there, new), edit.expecting(Expected::Exists)];
+                let error = commit_edits(store, edits).expect_err("it is missing");
+                let reason = error.rejection().map(|rejection| rejection.reason);
+                assert_eq!(reason, Some(Reason::NonexistentRef), "{text}: {error}");
+            }
+        }
+        assert_eq!(before.difference(&repo.state()), "");
+        // HEAD is there, though it leads nowhere.
+        let head = Edit::symbolic(RefName::HEAD, there).no_deref();
+        let update = Edit::update(there, new).expecting(Expected::Exists);
+        commit_edits(store, [head.expecting(Expected::Exists), update]).expect("both are there");
+        let by_head = Edit::update(RefName::HEAD, old).expecting(Expected::Exists);
+        commit_edits(store, [by_head]).expect("it leads to one");
+        assert_eq!(repo.git(["rev-parse", "refs/heads/there"]).run().text(), old.to_string());
     }
 }

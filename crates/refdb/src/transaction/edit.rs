@@ -69,6 +69,9 @@ pub enum Expected<'a> {
     Any,
     /// The ref does not exist.
     Missing,
+    /// The ref exists, whatever it holds. A symref that is followed has to end at one; one that is not
+    /// followed need not lead anywhere.
+    Exists,
     /// The ref resolves to this object.
     Oid(ObjectId),
     /// The ref is a symref to exactly this name.
@@ -199,6 +202,7 @@ impl<'a> Edit<'a> {
             expected: match self.expected {
                 Expected::Any => Expected::Any,
                 Expected::Missing => Expected::Missing,
+                Expected::Exists => Expected::Exists,
                 Expected::Oid(oid) => Expected::Oid(oid),
                 Expected::Symbolic(target) => Expected::Symbolic(Cow::Owned(target.into_owned())),
             },

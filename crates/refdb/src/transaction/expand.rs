@@ -503,12 +503,13 @@ impl<'q> Expansion<'q> {
         }
         let expected = self.expected(update);
         // A reflog entry expects nothing of the ref; Git reads the ref all the same in `files`.
-        let reads = expected != Wanted::Any || self.format == RefFormat::Files && is_log_only;
+        let follows = !matches!(expected, Wanted::Any | Wanted::Exists);
+        let reads = follows || self.format == RefFormat::Files && is_log_only;
         if end == End::Nowhere && reads {
             return self.refuse_lock(update, Reason::Generic, "error reading reference");
         }
         match expected {
-            Wanted::Any => Ok(()),
+            Wanted::Any | Wanted::Exists => Ok(()),
             Wanted::Symbolic(expected) if target.as_name() == expected => Ok(()),
             Wanted::Symbolic(expected) => self.refuse_target(update, target, expected),
             Wanted::Missing if resolved.is_none() => self.refuse_lock(
@@ -558,6 +559,10 @@ impl<'q> Expansion<'q> {
             (Wanted::Any, _) | (Wanted::Missing, None) => Ok(()),
             // A file with a zero id is no ref yet.
             (Wanted::Missing, Some(Id::NULL)) if self.format == RefFormat::Files => Ok(()),
+            (Wanted::Exists, Some(Id::NULL)) if self.format == RefFormat::Files => {
+                self.refuse_missing(update)
+            }
+            (Wanted::Exists, Some(_)) => Ok(()),
             (Wanted::Missing, Some(_)) => {
                 self.refuse_lock(update, Reason::CreateExists, "reference already exists")
             }
@@ -568,11 +573,16 @@ impl<'q> Expansion<'q> {
                 Reason::ExpectedSymref,
                 format!("expected symref with target '{expected}': but is a regular ref"),
             ),
-            (Wanted::Oid(_) | Wanted::Symbolic(_), None) => {
-                let message = format!("unable to resolve reference '{}'", self.name(update));
-                self.refuse_lock(update, Reason::NonexistentRef, message)
+            (Wanted::Exists | Wanted::Oid(_) | Wanted::Symbolic(_), None) => {
+                self.refuse_missing(update)
             }
         }
+    }
+
+    /// Refuses an update because there is no such ref.
+    pub(super) fn refuse_missing(&mut self, update: usize) -> Result<()> {
+        let message = format!("unable to resolve reference '{}'", self.name(update));
+        self.refuse_lock(update, Reason::NonexistentRef, message)
     }
 
     /// Releases the locks of names that only refused edits asked for.

@@ -248,7 +248,7 @@ fn push_update(lines: &mut Vec<u8>, expansion: &Expansion<'_>, update: usize) {
 /// Appends what the hook is told of one edit.
 fn push_line(lines: &mut Vec<u8>, queue: &Queue, ids: &Ids, edit: usize, name: RefName<'_>) {
     match queue.expected(edit) {
-        Wanted::Any | Wanted::Missing => ids.get(Id::NULL).push_hex(lines),
+        Wanted::Any | Wanted::Missing | Wanted::Exists => ids.get(Id::NULL).push_hex(lines),
         Wanted::Oid(id) => ids.get(id).push_hex(lines),
         Wanted::Symbolic(target) => push_target(lines, target),
     }

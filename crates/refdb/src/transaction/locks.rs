@@ -177,11 +177,10 @@ impl Expansion<'_> {
 
     /// Refuses an update whose ref could not be locked.
     pub(super) fn refuse_for_lock(&mut self, update: usize, refusal: &Refusal) -> Result<()> {
-        let must_exist = matches!(self.expected(update), Wanted::Oid(_) | Wanted::Symbolic(_));
-        if must_exist && refusal.reason == Reason::NameConflict {
+        let may_be_missing = matches!(self.expected(update), Wanted::Any | Wanted::Missing);
+        if !may_be_missing && refusal.reason == Reason::NameConflict {
             // Another ref, or a folder, is where this one should be: above all, this one is missing.
-            let message = format!("unable to resolve reference '{}'", self.name(update));
-            return self.refuse_lock(update, Reason::NonexistentRef, message);
+            return self.refuse_missing(update);
         }
         let shortest = match refusal.reason {
             Reason::NameConflict => names::shortest_conflict(self, update, refusal.message.name()),

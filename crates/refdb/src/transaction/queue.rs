@@ -145,6 +145,7 @@ enum Does {
 enum Needs {
     Any,
     Missing,
+    Exists,
     Oid,
     Symbolic,
 }
@@ -164,6 +165,7 @@ pub(super) enum Action<'q> {
 pub(super) enum Wanted<'q> {
     Any,
     Missing,
+    Exists,
     Oid(Id),
     Symbolic(RefName<'q>),
 }
@@ -271,6 +273,7 @@ impl Queue {
         match needs {
             Needs::Any => Wanted::Any,
             Needs::Missing => Wanted::Missing,
+            Needs::Exists => Wanted::Exists,
             Needs::Oid => Wanted::Oid(Id::from_number(expected)),
             Needs::Symbolic => Wanted::Symbolic(self.target(expected)),
         }
@@ -365,6 +368,7 @@ impl Queue {
         let (needs, expected) = match &edit.expected {
             Expected::Any => (Needs::Any, 0),
             Expected::Missing => (Needs::Missing, 0),
+            Expected::Exists => (Needs::Exists, 0),
             Expected::Oid(oid) => (Needs::Oid, self.ids.number(*oid).to_number()),
             Expected::Symbolic(target) => (Needs::Symbolic, self.push_target(target)),
         };

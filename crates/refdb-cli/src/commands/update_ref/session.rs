@@ -72,7 +72,7 @@ impl Columns {
             Change::Verify | Change::Log(_) => None,
         };
         let old = match edit.expected() {
-            Expected::Any => None,
+            Expected::Any | Expected::Exists => None,
             Expected::Missing | Expected::Symbolic(_) => Some(null),
             Expected::Oid(oid) => Some(*oid),
         };
