@@ -1,9 +1,10 @@
 //! What a program that uses the library relies on, in every format.
 
-use refdb::{Edit, ErrorKind, Expected, ObjectId, Reason, RefName, RefNameBuf, Store};
+use refdb::{Edit, ErrorKind, Expected, ObjectId, Reason, RefName, RefNameBuf, Signature, Store};
 use refdb_testkit::generate::Generator;
 use refdb_testkit::model::{Model, Rules};
 use refdb_testkit::repo::Repo;
+use refdb_testkit::state::LogEntry;
 use refdb_testkit::{for_every_format, ours};
 
 fn name(text: &str) -> RefName<'_> {
@@ -190,5 +191,86 @@ for_every_format! {
         let by_head = Edit::update(RefName::HEAD, old).expecting(Expected::Exists);
         commit_edits(store, [by_head]).expect("it leads to one");
         assert_eq!(repo.git(["rev-parse", "refs/heads/there"]).run().text(), old.to_string());
+    }
+
+    fn a_transaction_says_who_commits_and_why(format) {
+        let repo = Repo::init(format);
+        let repository = ours::open(&repo.git_dir());
+        let store = repository.store();
+        let (old, new) = (commit(&repo, 0), commit(&repo, 1));
+        let who = |name: &str| Signature {
+            name: name.into(),
+            email: "someone@example.org".into(),
+            time: 1_234_567_890,
+            zone: -530,
+        };
+        for text in ["A\nB", "A<B", "A>B", "A\0B"] {
+            let refused = store.transaction().committer(who(text)).err().expect("refused");
+            assert_eq!(refused.kind(), ErrorKind::Misuse);
+        }
+        let begin = |name: &str| {
+            let transaction = store.transaction().message(b" as  a\nrule ");
+            transaction.committer(who(name)).expect("a good name")
+        };
+        let mut first = begin("First");
+        first.add(Edit::update(name("refs/heads/main"), old)).expect("added");
+        first.add(Edit::update(name("refs/heads/side"), old).message(b"its own")).expect("added");
+        let entry = Edit::log(name("refs/heads/side"), old, new);
+        first.add(entry.clone().signed(who("Another"))).expect("added");
+        let _ = first.commit().expect("committed");
+
+        let mut group = store.group().expect("a group").expect("no hook");
+        for (by, on) in [("Second", "refs/heads/main"), ("Third", "refs/heads/side")] {
+            let mut transaction = begin(by);
+            transaction.add(Edit::update(name(on), new)).expect("added");
+            assert_eq!(group.add(&transaction).expect("added"), []);
+        }
+        let _ = group.close().expect("prepared").commit().expect("committed");
+
+        let state = repo.state();
+        let told = |name: &str| -> Vec<String> {
+            let entries = state.log(name).iter();
+            let line = |entry: &LogEntry| {
+                let (by, time, zone) = (&entry.committer, entry.time, &entry.zone);
+                format!("{by} {time} {zone} {}", entry.message)
+            };
+            entries.map(line).collect()
+        };
+        let line = |by: &str, why: &str| {
+            format!("{by} <someone@example.org> 1234567890 -0530 {why}")
+        };
+        let main = [line("First", "as a rule"), line("Second", "as a rule")];
+        assert_eq!(told("refs/heads/main"), main);
+        assert_eq!(told("HEAD"), main, "it points to main");
+        let side = [line("First", "its own"), line("Another", "as a rule"), line("Third", "as a rule")];
+        assert_eq!(told("refs/heads/side"), side);
+        repo.assert_sound();
+    }
+
+    fn an_edit_may_bring_no_entry(format) {
+        let repo = Repo::init(format);
+        let repository = ours::open(&repo.git_dir());
+        let store = repository.store();
+        let (old, new) = (commit(&repo, 0), commit(&repo, 1));
+        let main = name("refs/heads/main");
+        let update = |oid| Edit::update(main, oid);
+        commit_edits(store, [update(old).skip_log(), Edit::symbolic(name("refs/heads/sym"), main)])
+            .expect("made");
+        assert!(!store.log_exists(main).expect("read") && !store.log_exists(RefName::HEAD).expect("read"));
+        commit_edits(store, [update(new)]).expect("changed");
+        let before = repo.state();
+        let mut transaction = store.transaction().skip_logs();
+        transaction.add(Edit::update(name("refs/heads/sym"), old)).expect("added");
+        transaction.add(Edit::log(name("refs/tags/t"), old, new)).expect("added");
+        let _ = transaction.commit().expect("committed");
+        let after = repo.state();
+        for text in ["HEAD", "refs/heads/main", "refs/heads/sym"] {
+            assert_eq!(before.log(text), after.log(text), "{text}");
+        }
+        assert_eq!(after.log("refs/tags/t").len(), 1, "an entry that was asked for");
+        assert_eq!(repo.git(["rev-parse", "main"]).run().text(), old.to_string());
+        commit_edits(store, [Edit::delete(main).skip_log()]).expect("deleted");
+        assert!(!store.log_exists(main).expect("read"));
+        assert_eq!(before.log("HEAD"), repo.state().log("HEAD"));
     }
 }

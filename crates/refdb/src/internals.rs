@@ -8,7 +8,6 @@ use crate::name::RefName;
 use crate::objects::Objects;
 use crate::options::{Options, StillThere};
 use crate::store::Store;
-use crate::transaction::Edit;
 use crate::{layout, reflog};
 
 pub use crate::backend::NewValue;
@@ -69,9 +68,4 @@ pub fn invalid_locking(options: &mut Options) -> &mut Option<crate::error::Error
 /// Returns the same for whoever locks packed-refs.
 pub fn invalid_packing(options: &mut Options) -> &mut Option<crate::error::Error> {
     &mut options.invalid.packing
-}
-
-/// Says that an edit leaves the reflog as it is.
-pub fn skip_log(edit: &mut Edit<'_>) {
-    edit.skip_log = true;
 }

@@ -46,6 +46,7 @@ use crate::error::{Error, ErrorKind, Rejection, Result};
 use crate::hook;
 use crate::objects::Objects;
 use crate::options::{InvalidSettings, Options};
+use crate::reflog::{Signature, normalize_message};
 use crate::system::System;
 use expand::Expansion;
 use hooks::Announcer;
@@ -112,6 +113,30 @@ impl<'s> Transaction<'s> {
     /// Lets single edits be refused while the others go on.
     pub fn batch(mut self) -> Self {
         self.batch = true;
+        self
+    }
+
+    /// Names `who` in every reflog entry of this transaction, with that moment, in place of the store's
+    /// committer; only an entry that has a signature of its own ([`Edit::signed`]) keeps it.
+    ///
+    /// # Errors
+    /// `Misuse` when the name or the address has a byte that no reflog can hold: `<`, `>`, a line feed or a
+    /// null byte.
+    pub fn committer(mut self, who: Signature) -> Result<Self> {
+        queue::check_signature(&who, "a transaction")?;
+        self.queue.who = Some(Box::new(who));
+        Ok(self)
+    }
+
+    /// Gives the reason that reflogs record for every edit that is added from now on and gives none.
+    pub fn message(mut self, message: &[u8]) -> Self {
+        self.queue.message = normalize_message(message);
+        self
+    }
+
+    /// Lets no edit that is added from now on bring a reflog entry, as [`Edit::skip_log`] does for one.
+    pub fn skip_logs(mut self) -> Self {
+        self.queue.skips_logs = true;
         self
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use refdb::internals::{LogMark, NewLog, maintained, skip_log};
+use refdb::internals::{LogMark, NewLog, maintained};
 use refdb::{
     Edit, ErrorKind, Expected, LogOrder, RefName, RefNameBuf, RefRecord, Refs, Result, Store,
     Target, Transaction,
@@ -193,8 +193,7 @@ pub(super) fn add(
         Some(Target::Symbolic(target)) => Edit::symbolic(name, target),
         Some(Target::Direct(oid)) => Edit::update(name, *oid),
     };
-    let mut edit = edit.no_deref().expecting(expected);
-    skip_log(&mut edit);
+    let edit = edit.no_deref().skip_log().expecting(expected);
     match transaction.add(edit.clone()) {
         // Where the object is missing the ref is worth keeping all the same.
         Err(error) if error.kind() == ErrorKind::Rejected => {

@@ -162,6 +162,13 @@ impl<'a> Edit<'a> {
         self
     }
 
+    /// Brings no entry: neither for the reflog of the ref, nor for those of symrefs that lead to it. A
+    /// reflog still goes with its ref.
+    pub fn skip_log(mut self) -> Self {
+        self.skip_log = true;
+        self
+    }
+
     /// Takes the new value without looking for its object.
     pub fn skip_object_check(mut self) -> Self {
         self.skip_object_check = true;

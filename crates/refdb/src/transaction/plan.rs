@@ -140,7 +140,7 @@ fn entry<'e>(
         old,
         new,
         message: queue.message(edit),
-        who,
+        who: who.or(queue.who.as_deref()),
         create: queue.flags(edit).create_log() || is_logged_by_default(name, options.log_refs),
     })
 }

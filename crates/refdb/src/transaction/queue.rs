@@ -5,13 +5,15 @@
 //! for each edit. Memory that is touched for the first time costs more than anything else that is
 //! done to an edit.
 
+use std::fmt;
+
 use reftable::short;
 
 use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
 use crate::name::{FormatOptions, RefName, goes_on_well, is_pseudoref, is_safe, is_well_formed};
 use crate::objects::{ObjectKind, Objects, Peeled};
 use crate::oid::{ObjectFormat, ObjectId};
-use crate::reflog::{is_normalized, normalize_message};
+use crate::reflog::{Signature, is_normalized, normalize_message};
 
 use super::edit::{Change, Edit, Expected, LogEdit};
 use super::ids::{Id, Ids};
@@ -36,6 +38,12 @@ pub(super) struct Queue {
     /// How the names follow each other.
     sequence: Sequence,
     logs: Vec<LogEdit>,
+    /// Who is named in entries, if it is not the store's committer.
+    pub(super) who: Option<Box<Signature>>,
+    /// The reason of edits that give none, normalised.
+    pub(super) message: Vec<u8>,
+    /// Whether edits bring no entries.
+    pub(super) skips_logs: bool,
     /// Whether an edit asks for a reflog to be made.
     creates_logs: bool,
     /// What is known of the objects of new values, by the number of their id.
@@ -77,12 +85,15 @@ impl Flags {
     /// The object of the new value was looked up, so that its peeled value is known.
     const CHECKED: u8 = 3;
 
-    fn of(edit: &Edit<'_>, checked: bool) -> Flags {
+    fn of(edit: &Edit<'_>, skips_logs: bool, checked: bool) -> Flags {
         let flag = |is_set: bool, flag: u8| u8::from(is_set) << flag;
         Flags(
             flag(edit.deref, Flags::DEREF)
                 | flag(edit.create_log, Flags::CREATE_LOG)
-                | flag(edit.skip_log, Flags::SKIP_LOG)
+                | flag(
+                    edit.skip_log || skips_logs && !edit.is_log_only(),
+                    Flags::SKIP_LOG,
+                )
                 | flag(checked, Flags::CHECKED),
         )
     }
@@ -212,6 +223,9 @@ impl Queue {
             is_plain: false,
             sequence: Sequence::Increasing,
             logs: Vec::new(),
+            who: None,
+            message: Vec::new(),
+            skips_logs: false,
             creates_logs: false,
             known: Vec::new(),
             ids: Ids::new(format),
@@ -344,14 +358,22 @@ impl Queue {
             }
             _ => None,
         };
-        if text_len(edit) > TEXT_LEN_MAX - self.text.len() - self.names.len() {
+        if text_len(edit) + self.message.len() > TEXT_LEN_MAX - self.text.len() - self.names.len() {
             let message = format!("the names and messages are longer than {TEXT_LEN_MAX} bytes");
             return Err(Error::new(ErrorKind::Misuse, message));
         }
         room_for(&mut self.names, edit.name.len());
         room_for(&mut self.edits, 1);
         let name = Span::push(&mut self.names, &edit.name);
-        let message = self.push_message(&edit.message);
+        let message = match edit.message.is_empty() && !self.message.is_empty() {
+            true => {
+                let message = std::mem::take(&mut self.message);
+                let position = self.push_message(&message);
+                self.message = message;
+                position
+            }
+            false => self.push_message(&edit.message),
+        };
         let (does, new) = match &edit.change {
             Change::Update(oid) => {
                 let id = checked.unwrap_or_else(|| self.ids.number(*oid));
@@ -379,7 +401,7 @@ impl Queue {
             expected,
             does,
             needs,
-            flags: Flags::of(edit, checked.is_some()),
+            flags: Flags::of(edit, self.skips_logs, checked.is_some()),
         };
         self.creates_logs |= edit.create_log;
         self.is_plain = is_plain;
@@ -599,19 +621,22 @@ fn check_text(edit: &Edit<'_>) -> Result<()> {
                 ),
             ))
         }
-        Change::Log(entry) => {
-            let is_bad = |byte: &u8| matches!(byte, b'\n' | b'\0' | b'<' | b'>');
-            let who = entry.who.iter();
-            let mut bytes = who.flat_map(|who| who.name.iter().chain(who.email.iter()));
-            if bytes.any(is_bad) {
-                let name = edit.name();
-                let message = format!("the signature of an entry for '{name}' has an invalid byte");
-                return Err(Error::new(ErrorKind::Misuse, message));
-            }
-            Ok(())
-        }
+        Change::Log(entry) => match &entry.who {
+            Some(who) => check_signature(who, format_args!("an entry for '{}'", edit.name())),
+            None => Ok(()),
+        },
         _ => Ok(()),
     }
+}
+
+/// Refuses a signature that could not be read back.
+pub(super) fn check_signature(who: &Signature, whose: impl fmt::Display) -> Result<()> {
+    let is_bad = |byte: &u8| matches!(byte, b'\n' | b'\0' | b'<' | b'>');
+    if who.name.iter().chain(who.email.iter()).any(is_bad) {
+        let message = format!("the signature of {whose} has an invalid byte");
+        return Err(Error::new(ErrorKind::Misuse, message));
+    }
+    Ok(())
 }
 
 /// Refuses names that Git refuses: pseudorefs always, ill-formed names for new values, unsafe
@@ -654,7 +679,6 @@ fn check_name(edit: &Edit<'_>) -> Result<()> {
 mod tests {
     use super::*;
     use crate::objects::NoObjects;
-    use crate::reflog::Signature;
 
     #[test]
     fn what_could_not_be_read_back_is_refused() {
