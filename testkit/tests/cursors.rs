@@ -397,7 +397,7 @@ for_every_format! {
                 .refs_by_oid(oid)
                 .expect("an answer")
                 .into_iter()
-                .map(|(name, _)| name.as_bytes().to_vec())
+                .map(|found| found.name.as_bytes().to_vec())
                 .collect();
             let peeled = |tag: &&refdb_testkit::objects::Tag| tag.peeled == id;
             let tags: Vec<&str> =

@@ -163,7 +163,7 @@ fn refdb_reads_what_jgit_wrote() {
             names.sort_unstable();
             names
         };
-        let names: Vec<String> = by_id.iter().map(|(name, _)| name.to_string()).collect();
+        let names: Vec<String> = by_id.iter().map(|found| found.name.to_string()).collect();
         assert_eq!(names, expected, "{step}");
         let log = store.log(
             refdb::RefName::new(&expected[0]).expect("a good name"),

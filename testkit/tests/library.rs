@@ -1,6 +1,8 @@
 //! What a program that uses the library relies on, in every format.
 
-use refdb::{Edit, ErrorKind, Expected, ObjectId, Reason, RefName, RefNameBuf, Signature, Store};
+use refdb::{
+    Edit, ErrorKind, Expected, ObjectId, Reason, Ref, RefName, RefNameBuf, Signature, Store,
+};
 use refdb_testkit::generate::Generator;
 use refdb_testkit::model::{Model, Rules};
 use refdb_testkit::repo::Repo;
@@ -272,5 +274,52 @@ for_every_format! {
         commit_edits(store, [Edit::delete(main).skip_log()]).expect("deleted");
         assert!(!store.log_exists(main).expect("read"));
         assert_eq!(before.log("HEAD"), repo.state().log("HEAD"));
+    }
+
+    fn an_iterator_gives_what_the_cursor_lends(format) {
+        let repo = Repo::init(format);
+        let repository = ours::open(&repo.git_dir());
+        let store = repository.store();
+        let tag = ObjectId::from_hex(repo.objects().tags[0].id.as_bytes()).expect("an id");
+        let names: Vec<String> = (0..30)
+            .flat_map(|at| ["heads/a", "heads/a-", "pull", "tags"].map(|kind| format!("refs/{kind}/{at}")))
+            .collect();
+        let edits = names.iter().map(|text| match text.starts_with("refs/tags/") {
+            true => Edit::update(name(text), tag),
+            false => Edit::update(name(text), commit(&repo, 0)),
+        });
+        commit_edits(store, edits).expect("made");
+        store.optimize(&refdb::Optimize::default()).expect("packed");
+        commit_edits(store, [Edit::update(name("refs/heads/a/7"), commit(&repo, 1))]).expect("made");
+
+        let mut all = Vec::new();
+        let mut refs = store.refs().expect("refs");
+        while let Some(record) = refs.next().expect("a ref") {
+            let found = store.read(record.name).expect("read").expect("it is listed");
+            assert_eq!(found, record.to_ref());
+            all.push(found);
+        }
+        assert_eq!(all.len(), names.len() + 1, "HEAD too");
+        for prefix in ["", "refs/", "refs/heads/a", "refs/heads/a/", "refs/tags/", "refs/x", "HEAD"] {
+            for after in ["", "HEAD", "refs/heads/a/", "refs/heads/a/7", "refs/heads/b", "refs/z"] {
+                for excluded in [&[][..], &["refs/pull/", "refs/heads/a/1"], &["refs/heads/a/7", "H"]] {
+                    let is_meant = |found: &&Ref| {
+                        let text = found.name.to_string();
+                        text.starts_with(prefix)
+                            && text.as_str() > after
+                            && !excluded.iter().any(|range| text.starts_with(range))
+                    };
+                    let expected: Vec<Ref> = all.iter().filter(is_meant).cloned().collect();
+                    let excluded = excluded.iter().map(|range| range.as_bytes().to_vec());
+                    let mut refs = store.refs().expect("refs").excluding(excluded);
+                    refs.seek_after(after.as_bytes(), prefix.as_bytes()).expect("sought");
+                    let found: refdb::Result<Vec<Ref>> = refs.into_iter().collect();
+                    assert_eq!(found.expect("refs"), expected, "{prefix} {after}");
+                }
+            }
+        }
+        let tags = store.refs_by_oid(tag).expect("found");
+        assert_eq!(tags.len(), 30);
+        assert!(tags.iter().all(|found| all.contains(found)));
     }
 }

@@ -297,7 +297,7 @@ fn read_and_search(repo: &Repo, what: &str) {
     for id in objects.commits.iter().step_by(23) {
         let oid = refdb::ObjectId::from_hex(id.as_bytes()).expect("an id");
         let found = store.refs_by_oid(oid).expect("an answer");
-        let found: Vec<String> = found.iter().map(|(name, _)| name.to_string()).collect();
+        let found: Vec<String> = found.iter().map(|found| found.name.to_string()).collect();
         let points =
             |git: &&refdb_testkit::repo::Listed| git.id == *id || git.peeled.as_ref() == Some(id);
         let expected: Vec<String> = listed

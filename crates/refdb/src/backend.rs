@@ -55,16 +55,16 @@ impl RefFormat {
     }
 }
 
-/// One ref as it is stored.
+/// What is stored of one ref, without its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ref {
+pub(crate) struct Value {
     /// The value.
-    pub target: Target,
+    pub(crate) target: Target,
     /// What the value peels to, when it is stored beside it: only for annotated tags. `None` says
     /// nothing about whether the object is a tag.
-    pub peeled: Option<ObjectId>,
+    pub(crate) peeled: Option<ObjectId>,
     /// Whether the value comes from packed-refs.
-    pub packed: bool,
+    pub(crate) packed: bool,
 }
 
 /// What one format can do, for names and values that need no further thought.
@@ -76,7 +76,7 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// `BrokenRef` when the ref is there and cannot be read.
-    fn read(&self, name: RefName<'_>) -> Result<Option<Ref>>;
+    fn read(&self, name: RefName<'_>) -> Result<Option<Value>>;
 
     /// Makes a cursor over everything that this worktree sees: refs below `refs/` and root refs.
     fn cursor(&self) -> Result<Box<dyn Cursor>>;
@@ -193,7 +193,7 @@ pub(crate) trait Session: Send {
     fn first_below_apart(&mut self, name: RefName<'_>) -> Result<Option<RefNameBuf>>;
 
     /// Reads a ref that is not locked by this session: used to follow symrefs that are only read.
-    fn read(&mut self, name: RefName<'_>) -> Result<Option<Ref>>;
+    fn read(&mut self, name: RefName<'_>) -> Result<Option<Value>>;
 
     /// Returns whether `name` may have a reflog; true where finding out is no less work than reading
     /// the ref.
@@ -240,7 +240,7 @@ pub(crate) enum Fate {
 #[derive(Clone, Debug)]
 pub(crate) enum Locked {
     /// Locked, and there is such a ref.
-    Found(Ref),
+    Found(Value),
     /// Locked, and there is no such ref.
     Missing,
     /// Locked, and there is no ref whose name begins with this one: it was looked for in all refs

@@ -48,6 +48,9 @@
 //!     names.push(record.name.to_string());
 //! }
 //! assert_eq!(names, ["refs/heads/main", "refs/heads/topic"]);
+//! // The same refs as an iterator, each with a name of its own.
+//! let owned = store.refs()?.into_iter().collect::<refdb::Result<Vec<_>>>()?;
+//! assert_eq!(owned[0].name.as_name(), main);
 //!
 //! // An update that depends on the value that was seen is refused when it has changed.
 //! let two = ObjectId::from_hex(&[b'2'; 40]).expect("forty digits");
@@ -88,13 +91,13 @@ mod commit;
 mod resolve;
 
 pub use backend::cursor::RefRecord;
-pub use backend::{LogOrder, Ref, RefFormat};
+pub use backend::{LogOrder, RefFormat};
 pub use error::{Error, ErrorKind, Reason, Rejection, Result};
 pub use name::{RefName, RefNameBuf};
 pub use oid::{ObjectFormat, ObjectId};
 pub use options::Options;
 pub use reflog::{LogEntry, Signature};
-pub use refs::{Part, Refs};
+pub use refs::{Part, Ref, Refs};
 pub use reftable::short;
 pub use store::{Optimize, Resolved, Store};
 pub use target::{Target, TargetRef};

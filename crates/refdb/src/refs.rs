@@ -1,5 +1,5 @@
-//! Cursors over the refs of a store: any number of seeks, ranges that are left out, and readers that
-//! take a second thread where there is much to read.
+//! Refs, one by one: cursors over the refs of a store, which make any number of seeks, leave ranges
+//! out, and take a second thread where there is much to read.
 //!
 //! ```
 //! fn list(store: &refdb::Store) -> refdb::Result<()> {
@@ -10,19 +10,77 @@
 //!     }
 //!     Ok(())
 //! }
+//!
+//! /// A page of branches: those behind the last one of the page before.
+//! fn page(store: &refdb::Store, last: &[u8], len: usize) -> refdb::Result<Vec<refdb::Ref>> {
+//!     let mut refs = store.refs()?;
+//!     refs.seek_after(last, b"refs/heads/")?;
+//!     refs.into_iter().take(len).collect()
+//! }
 //! ```
 
 use std::borrow::BorrowMut;
+use std::iter::FusedIterator;
 
+use crate::backend::Value;
 use crate::backend::batch::Batch;
 use crate::backend::cursor::{Cursor, RefRecord};
 use crate::beside::{BATCH, turns};
 use crate::error::{Error, Result};
+use crate::name::{RefName, RefNameBuf};
+use crate::oid::ObjectId;
 use crate::options::StillThere;
+use crate::target::Target;
 
 /// So many refs are read before a second thread is asked to read the others: a short listing is done
 /// sooner than a thread begins.
 const READ_ALONE_MAX: usize = 2 << 10;
+
+/// One ref, owned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ref {
+    /// The full name.
+    pub name: RefNameBuf,
+    /// The value; the null id for a broken ref.
+    pub target: Target,
+    /// What the value peels to, when it is stored beside it: only for annotated tags. `None` says
+    /// nothing about whether the object is a tag.
+    pub peeled: Option<ObjectId>,
+    /// Whether the value comes from packed-refs.
+    pub packed: bool,
+    /// Whether the value could not be read, or is the null id. Such a ref is listed and cannot be read.
+    pub broken: bool,
+}
+
+impl Ref {
+    pub(crate) fn new(name: RefName<'_>, value: Value) -> Self {
+        let Value {
+            target,
+            peeled,
+            packed,
+        } = value;
+        Ref {
+            name: name.to_owned(),
+            target,
+            peeled,
+            packed,
+            broken: false,
+        }
+    }
+}
+
+impl RefRecord<'_> {
+    /// Copies the ref.
+    pub fn to_ref(&self) -> Ref {
+        Ref {
+            name: self.name.to_owned(),
+            target: self.target.to_owned(),
+            peeled: self.peeled,
+            packed: self.packed,
+            broken: self.broken,
+        }
+    }
+}
 
 /// A cursor over the refs of a store, with ranges that it leaves out.
 pub struct Refs {
@@ -101,6 +159,19 @@ impl Refs {
         self.start = prefix.to_vec();
         self.fresh = true;
         let sought = self.cursor.seek(prefix, prefix);
+        self.told(sought)
+    }
+
+    /// Stands before the first ref behind `name` whose name starts with `prefix`, and ends behind the last
+    /// such ref: what a listing goes on with that ended at `name`.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` for the files.
+    pub fn seek_after(&mut self, name: &[u8], prefix: &[u8]) -> Result<()> {
+        self.prefix = prefix.to_vec();
+        self.start = behind(name).max(prefix.to_vec());
+        self.fresh = true;
+        let sought = self.cursor.seek(&self.start, &self.prefix);
         self.told(sought)
     }
 
@@ -373,6 +444,36 @@ impl Refs {
             return None;
         }
         excluded_prefix(&self.excluded, self.cursor.name().as_bytes())
+    }
+}
+
+/// The refs from where a cursor stood on, each owned; nothing follows an error.
+pub struct IntoIter {
+    /// `None` behind the last ref.
+    refs: Option<Refs>,
+}
+
+impl Iterator for IntoIter {
+    type Item = Result<Ref>;
+
+    fn next(&mut self) -> Option<Result<Ref>> {
+        let found = match self.refs.as_mut()?.next() {
+            Ok(Some(record)) => return Some(Ok(record.to_ref())),
+            ended => ended.err(),
+        };
+        self.refs = None;
+        found.map(Err)
+    }
+}
+
+impl FusedIterator for IntoIter {}
+
+impl IntoIterator for Refs {
+    type Item = Result<Ref>;
+    type IntoIter = IntoIter;
+
+    fn into_iter(self) -> IntoIter {
+        IntoIter { refs: Some(self) }
     }
 }
 

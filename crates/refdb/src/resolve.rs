@@ -1,6 +1,6 @@
 //! Following symrefs to their end, for readers and transactions alike.
 
-use crate::backend::Ref;
+use crate::backend::Value;
 use crate::error::Result;
 use crate::name::{FormatOptions, RefName, RefNameBuf, SYMREF_DEPTH_MAX, is_well_formed};
 use crate::oid::ObjectId;
@@ -34,20 +34,20 @@ impl End {
 /// Follows `name`, reading each ref on the way with `read`.
 pub(crate) fn follow(
     name: RefName<'_>,
-    mut read: impl FnMut(RefName<'_>) -> Result<Option<Ref>>,
+    mut read: impl FnMut(RefName<'_>) -> Result<Option<Value>>,
 ) -> Result<End> {
     let mut name = name.to_owned();
     for _ in 0..SYMREF_DEPTH_MAX {
         match read(name.as_name())? {
             None => return Ok(End::Missing(name)),
-            Some(Ref {
+            Some(Value {
                 target: Target::Direct(oid),
                 peeled,
                 ..
             }) => {
                 return Ok(End::Object { name, oid, peeled });
             }
-            Some(Ref {
+            Some(Value {
                 target: Target::Symbolic(target),
                 ..
             }) => {
@@ -73,7 +73,7 @@ mod tests {
             } else {
                 Target::Direct(ObjectId::from_hex(&[b'1'; 40]).unwrap())
             };
-            Ok(Some(Ref {
+            Ok(Some(Value {
                 target,
                 peeled: None,
                 packed: false,

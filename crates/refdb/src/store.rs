@@ -21,7 +21,7 @@ use std::sync::Arc;
 use crate::backend::cursor::Cursor;
 use crate::backend::files::pseudoref;
 use crate::backend::maintained::Maintained;
-use crate::backend::{Backend, LogChange, LogOrder, OptimizeOptions, Ref, RefFormat};
+use crate::backend::{Backend, LogChange, LogOrder, OptimizeOptions, RefFormat, Value};
 use crate::error::Result;
 use crate::hook;
 use crate::layout::{Layout, TARGET_OF_TABLES};
@@ -30,7 +30,7 @@ use crate::objects::Objects;
 use crate::oid::ObjectId;
 use crate::options::Options;
 use crate::reflog::LogEntry;
-use crate::refs::Refs;
+use crate::refs::{Ref, Refs};
 use crate::resolve::{End, follow};
 use crate::system::System;
 use crate::transaction::rename::Rename;
@@ -136,6 +136,11 @@ impl Store {
     /// # Errors
     /// `BrokenRef` when the ref is there and cannot be read; `Corrupt` or `Io` for the files.
     pub fn read(&self, name: RefName<'_>) -> Result<Option<Ref>> {
+        let value = self.value(name)?;
+        Ok(value.map(|value| Ref::new(name, value)))
+    }
+
+    fn value(&self, name: RefName<'_>) -> Result<Option<Value>> {
         match &self.pseudorefs {
             Some(dir) if is_pseudoref(name.as_bytes()) => {
                 pseudoref(self.system.as_ref(), dir, name, self.options.object_format)
@@ -159,7 +164,7 @@ impl Store {
     /// # Errors
     /// As for [`Store::read`].
     pub fn resolve(&self, name: RefName<'_>) -> Result<Option<Resolved>> {
-        Ok(match follow(name, |name| self.read(name))? {
+        Ok(match follow(name, |name| self.value(name))? {
             End::Object { name, oid, peeled } => Some(Resolved { name, oid, peeled }),
             End::Missing(_) | End::Nowhere => None,
         })
@@ -393,21 +398,12 @@ impl Store {
     ///
     /// # Errors
     /// `Corrupt` or `Io` for the files.
-    pub fn refs_by_oid(&self, oid: ObjectId) -> Result<Vec<(RefNameBuf, Ref)>> {
+    pub fn refs_by_oid(&self, oid: ObjectId) -> Result<Vec<Ref>> {
         let mut refs = self.over(self.backend.refs_of_objects(&[oid], false))?;
         let mut found = Vec::new();
         while let Some(record) = refs.next()? {
             if record.target.oid() == Some(oid) || record.peeled == Some(oid) {
-                let target = record.target.to_owned();
-                let (peeled, packed) = (record.peeled, record.packed);
-                found.push((
-                    record.name.to_owned(),
-                    Ref {
-                        target,
-                        peeled,
-                        packed,
-                    },
-                ));
+                found.push(record.to_ref());
             }
         }
         Ok(found)
@@ -429,7 +425,7 @@ impl Store {
 }
 
 /// Returns whether a ref is what stands in the place of HEAD where refs are tables.
-fn is_of_tables(found: &Ref) -> bool {
+fn is_of_tables(found: &Value) -> bool {
     let target = found.target.symbolic();
     target.is_some_and(|target| target.as_bytes() == TARGET_OF_TABLES)
 }

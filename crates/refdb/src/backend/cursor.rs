@@ -5,7 +5,7 @@
 
 use reftable::short::{compare, has_prefix};
 
-use crate::backend::Ref;
+use crate::backend::Value;
 use crate::error::Result;
 use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
@@ -128,7 +128,7 @@ pub(crate) fn least(one: Option<Vec<u8>>, other: Option<Vec<u8>>) -> Option<Vec<
 
 /// Refs that were gathered beforehand.
 pub(crate) struct ListCursor {
-    refs: Vec<(RefNameBuf, Ref)>,
+    refs: Vec<(RefNameBuf, Value)>,
     /// The position of the next ref.
     next: usize,
     prefix: Vec<u8>,
@@ -136,7 +136,7 @@ pub(crate) struct ListCursor {
 
 impl ListCursor {
     /// Takes refs in name order.
-    pub(crate) fn new(refs: Vec<(RefNameBuf, Ref)>) -> Self {
+    pub(crate) fn new(refs: Vec<(RefNameBuf, Value)>) -> Self {
         ListCursor {
             refs,
             next: 0,

@@ -45,7 +45,7 @@ use std::sync::{Arc, Mutex};
 use bstr::ByteSlice;
 
 use super::cursor::Cursor;
-use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
+use super::{Backend, LogOrder, OptimizeOptions, RefFormat, Session, Value};
 use crate::commit::{Holder, Home, JournalWatch, LockOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
@@ -163,7 +163,7 @@ impl Files {
     }
 
     /// Reads one ref, without following symrefs.
-    fn read(&self, name: RefName<'_>) -> Result<Option<Ref>> {
+    fn read(&self, name: RefName<'_>) -> Result<Option<Value>> {
         if !may_be_path(name) {
             return Ok(None);
         }
@@ -201,7 +201,7 @@ pub(crate) fn pseudoref(
     dir: &Path,
     name: RefName<'_>,
     format: ObjectFormat,
-) -> Result<Option<Ref>> {
+) -> Result<Option<Value>> {
     let path = join(dir, "", name)?;
     match loose::read(system, &path, format) {
         Ok(Loose::Found(target)) => Ok(Some(unpeeled(target))),
@@ -211,8 +211,8 @@ pub(crate) fn pseudoref(
     }
 }
 
-fn unpeeled(target: Target) -> Ref {
-    Ref {
+fn unpeeled(target: Target) -> Value {
+    Value {
         target,
         peeled: None,
         packed: false,
@@ -257,7 +257,7 @@ impl Backend for FilesBackend {
         RefFormat::Files
     }
 
-    fn read(&self, name: RefName<'_>) -> Result<Option<Ref>> {
+    fn read(&self, name: RefName<'_>) -> Result<Option<Value>> {
         let view = self.files.journal.for_reading();
         self.files.read_seen(name, view.as_deref())
     }

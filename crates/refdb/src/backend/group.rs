@@ -21,7 +21,7 @@ use reftable::short::has_prefix;
 
 use super::cursor::{Cursor, Look, OverCursor, RefRecord};
 use super::{
-    Judge, Locked, LogWrite, NewValue, Plan, Published, Ref, RefName, RefNameBuf, Session, Write,
+    Judge, Locked, LogWrite, NewValue, Plan, Published, RefName, RefNameBuf, Session, Value, Write,
 };
 use crate::error::{Error, ErrorKind, Reason, Result};
 use crate::oid::ObjectId;
@@ -33,15 +33,15 @@ pub(crate) struct GroupSession<'b> {
     session: Box<dyn Session + 'b>,
     committer: Box<dyn Fn() -> Result<Signature> + Send + Sync + 'b>,
     /// The names whose locks are held, with what was found under them.
-    locked: HashMap<RefNameBuf, Option<Ref>>,
+    locked: HashMap<RefNameBuf, Option<Value>>,
     /// Names that were locked and released again.
     released: HashSet<RefNameBuf>,
     /// Names that were locked for the plan that is to come.
     fresh: HashSet<RefNameBuf>,
     /// What was read without a lock. The group is one moment: it is not read again.
-    read: HashMap<RefNameBuf, Option<Ref>>,
+    read: HashMap<RefNameBuf, Option<Value>>,
     /// What the plans leave, by name; `None` where the ref is deleted.
-    written: BTreeMap<RefNameBuf, Option<Ref>>,
+    written: BTreeMap<RefNameBuf, Option<Value>>,
     logs: Vec<LogEntryOf>,
     /// The reflogs that have an entry among these.
     logged: HashSet<RefNameBuf>,
@@ -96,7 +96,7 @@ impl<'b> GroupSession<'b> {
             name: name.as_name(),
             value: match value {
                 None => NewValue::Deleted,
-                Some(Ref { target, peeled, .. }) => match target {
+                Some(Value { target, peeled, .. }) => match target {
                     Target::Direct(oid) => NewValue::Direct {
                         oid,
                         peeled: peeled.as_ref(),
@@ -261,7 +261,7 @@ impl Session for GroupSession<'_> {
         self.session.first_below_apart(name)
     }
 
-    fn read(&mut self, name: RefName<'_>) -> Result<Option<Ref>> {
+    fn read(&mut self, name: RefName<'_>) -> Result<Option<Value>> {
         let bytes = name.as_bytes();
         let known = self.written.get(bytes).or_else(|| self.locked.get(bytes));
         if let Some(known) = known.or_else(|| self.read.get(bytes)) {
@@ -298,7 +298,7 @@ impl Session for GroupSession<'_> {
                 NewValue::Symbolic(target) => Some((Target::Symbolic(target.to_owned()), None)),
                 NewValue::Deleted => None,
             };
-            let value = value.map(|(target, peeled)| Ref {
+            let value = value.map(|(target, peeled)| Value {
                 target,
                 peeled,
                 packed: false,
@@ -341,9 +341,9 @@ impl Session for GroupSession<'_> {
 
 /// A cursor over the names that the plans give values to. Deleted ones are left to the store below.
 struct WrittenCursor<'g> {
-    written: &'g BTreeMap<RefNameBuf, Option<Ref>>,
-    rest: Range<'g, RefNameBuf, Option<Ref>>,
-    present: Option<(&'g RefNameBuf, &'g Ref)>,
+    written: &'g BTreeMap<RefNameBuf, Option<Value>>,
+    rest: Range<'g, RefNameBuf, Option<Value>>,
+    present: Option<(&'g RefNameBuf, &'g Value)>,
     prefix: Vec<u8>,
 }
 

@@ -30,7 +30,7 @@ use self::stack::{Added, Stack};
 use self::tables::LocalTables;
 pub use self::tables::{is_table_name, is_unfinished, may_be_listed, short_random};
 use super::cursor::{Cursor, ListCursor, OverCursor};
-use super::{Backend, LogOrder, OptimizeOptions, Ref, RefFormat, Session};
+use super::{Backend, LogOrder, OptimizeOptions, RefFormat, Session, Value};
 use crate::commit::{Change, Home, Journal, JournalWatch, LockFile, LockOptions, Roots, sweep};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
@@ -133,7 +133,7 @@ impl Backend for ReftableBackend {
         RefFormat::Reftable
     }
 
-    fn read(&self, name: RefName<'_>) -> Result<Option<Ref>> {
+    fn read(&self, name: RefName<'_>) -> Result<Option<Value>> {
         self.journal.for_reading();
         if !name.may_exist() {
             return Ok(None);
@@ -248,7 +248,7 @@ type Search<'s> =
 
 impl ReftableBackend {
     /// Returns the refs of this worktree that a search finds in its stacks, in name order.
-    fn find_all(&self, search: &Search<'_>) -> Result<Vec<(RefNameBuf, Ref)>> {
+    fn find_all(&self, search: &Search<'_>) -> Result<Vec<(RefNameBuf, Value)>> {
         self.journal.for_reading();
         let lists = self.for_each_visible(|stack, is_visible| {
             let (mut found, mut broken) = (Vec::new(), None);
@@ -265,21 +265,25 @@ impl ReftableBackend {
             .map_err(|error| stack.format_error(error))?;
             broken.map_or(Ok(found), Err)
         })?;
-        let mut found: Vec<(RefNameBuf, Ref)> = lists.into_iter().flatten().collect();
+        let mut found: Vec<(RefNameBuf, Value)> = lists.into_iter().flatten().collect();
         found.sort_by(|low, high| low.0.cmp(&high.0));
         Ok(found)
     }
 }
 
 /// Finds one ref in a stack's tables.
-fn find(stack: &Stack, tables: &[Arc<reftable::Table>], name: RefName<'_>) -> Result<Option<Ref>> {
+fn find(
+    stack: &Stack,
+    tables: &[Arc<reftable::Table>],
+    name: RefName<'_>,
+) -> Result<Option<Value>> {
     reftable::find_ref(tables, name.as_bytes(), |record| to_ref(stack, &record))
         .map_err(|error| stack.format_error(error))?
         .unwrap_or(Ok(None))
 }
 
 /// Turns a record into a ref; `None` for a deletion.
-fn to_ref(stack: &Stack, record: &RefRecord<'_>) -> Result<Option<Ref>> {
+fn to_ref(stack: &Stack, record: &RefRecord<'_>) -> Result<Option<Value>> {
     let (target, peeled) = match record.value {
         RefValue::Deletion => return Ok(None),
         RefValue::Direct(oid) => (Target::Direct(object_id(stack, oid)?), None),
@@ -289,7 +293,7 @@ fn to_ref(stack: &Stack, record: &RefRecord<'_>) -> Result<Option<Ref>> {
         ),
         RefValue::Symref(target) => (Target::Symbolic(RefNameBuf::from_disk(target)), None),
     };
-    Ok(Some(Ref {
+    Ok(Some(Value {
         target,
         peeled,
         packed: false,

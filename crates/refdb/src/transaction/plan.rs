@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::backend::{LogWrite, NewValue, Plan, Ref, RefFormat, Session, Write, Writes};
+use crate::backend::{LogWrite, NewValue, Plan, RefFormat, Session, Value, Write, Writes};
 use crate::error::{ErrorKind, Result};
 use crate::name::RefName;
 use crate::options::{LogRefs, Options};
@@ -152,7 +152,7 @@ fn read_after(
     session: &mut dyn Session,
     name: RefName<'_>,
     update: usize,
-) -> Result<Option<Ref>> {
+) -> Result<Option<Value>> {
     let earlier = expansion
         .value_update(name.as_bytes())
         .filter(|earlier| *earlier < update);
@@ -162,7 +162,7 @@ fn read_after(
         Some(NewValue::Direct { oid, .. }) => Target::Direct(*oid),
         Some(NewValue::Symbolic(target)) => Target::Symbolic(target.to_owned()),
     };
-    Ok(Some(Ref {
+    Ok(Some(Value {
         target,
         peeled: None,
         packed: false,

@@ -5,7 +5,7 @@
 //! 3. HEAD and other symrefs to the old name stay as they are: who renames a branch moves them.
 
 use crate::backend::{
-    Backend, Locked, LogChange, LogWrite, NewValue, Plan, Ref, RefFormat, Session, Write,
+    Backend, Locked, LogChange, LogWrite, NewValue, Plan, RefFormat, Session, Value, Write,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::hook::{self, Step};
@@ -122,7 +122,7 @@ impl Rename<'_> {
     }
 
     /// Takes the locks; returns the old ref, and whether HEAD points to it and loses it.
-    fn lock(&self, backend: &dyn Backend, session: &mut dyn Session) -> Result<(Ref, bool)> {
+    fn lock(&self, backend: &dyn Backend, session: &mut dyn Session) -> Result<(Value, bool)> {
         let head = RefName::HEAD;
         let mut names = vec![self.from];
         // A lock of a new name below the old one can have no place. It needs none: there can be no such
@@ -209,7 +209,7 @@ impl Rename<'_> {
     }
 
     /// Returns whether the ref that has the new name may go: a symref that leads nowhere is none.
-    fn may_replace(&self, backend: &dyn Backend, found: &Ref) -> Result<bool> {
+    fn may_replace(&self, backend: &dyn Backend, found: &Value) -> Result<bool> {
         Ok(match found.target.symbolic() {
             _ if self.replaces => true,
             None => false,

@@ -9,7 +9,7 @@ use std::path::Path;
 use super::loose::{self, Loose};
 use super::session::{FilesSession, Held};
 use super::{Files, unpeeled};
-use crate::backend::{Ref, Refusal};
+use crate::backend::{Refusal, Value};
 use crate::beside::{HALVES_MIN, both};
 use crate::error::{Reason, io_text};
 use crate::name::RefName;
@@ -26,7 +26,7 @@ const BYTES_PER_ENTRY: u64 = 32;
 /// What there is beside the lock of a name. Of most there is nothing, so that this is kept small.
 pub(super) enum Current {
     /// A loose ref.
-    Found(Box<Ref>),
+    Found(Box<Value>),
     /// No loose ref: packed-refs has to be asked.
     NotLoose,
     /// Something that cannot be read.

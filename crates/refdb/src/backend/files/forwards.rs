@@ -3,7 +3,7 @@
 use reftable::short;
 
 use super::packed::{Record, Snapshot};
-use crate::backend::Ref;
+use crate::backend::Value;
 use crate::error::Result;
 
 /// A search for one name after the other: one that follows the name before it is found near its place.
@@ -27,7 +27,7 @@ impl<'s> Forwards<'s> {
     ///
     /// # Errors
     /// As for [`Snapshot::find`].
-    pub(super) fn find_ref(&mut self, name: &[u8]) -> Result<Option<Ref>> {
+    pub(super) fn find_ref(&mut self, name: &[u8]) -> Result<Option<Value>> {
         let is_ahead = short::compare(name, &self.last).is_ge();
         let from = if is_ahead {
             self.at

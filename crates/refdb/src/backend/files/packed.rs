@@ -18,7 +18,7 @@ use bstr::ByteSlice;
 use reftable::short;
 
 pub(super) use super::forwards::Forwards;
-use crate::backend::Ref;
+use crate::backend::Value;
 use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::oid::{ObjectFormat, ObjectId, first_byte};
 use crate::reflog::is_space;
@@ -89,8 +89,8 @@ pub(super) struct Record {
 }
 
 impl Record {
-    pub(super) fn into_ref(self) -> Ref {
-        Ref {
+    pub(super) fn into_ref(self) -> Value {
+        Value {
             target: Target::Direct(self.oid),
             peeled: self.peeled,
             packed: true,
@@ -557,7 +557,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// As for [`Snapshot::find`].
-    pub(super) fn find_ref(&self, name: &[u8]) -> Result<Option<Ref>> {
+    pub(super) fn find_ref(&self, name: &[u8]) -> Result<Option<Value>> {
         Ok(self.find(name)?.map(Record::into_ref))
     }
 

@@ -13,7 +13,7 @@ use super::loose::{self, Loose};
 use super::overlay::LooseRef;
 use super::packed::{PackedRefs, Snapshot};
 use super::{Files, broken, log, may_be_path, unpeeled};
-use crate::backend::Ref;
+use crate::backend::Value;
 use crate::commit::{Becomes, Place, View};
 use crate::error::{Error, Result};
 use crate::layout;
@@ -35,7 +35,11 @@ impl Files {
     }
 
     /// Reads one ref as readers are to see it, without following symrefs.
-    pub(super) fn read_seen(&self, name: RefName<'_>, view: Option<&View>) -> Result<Option<Ref>> {
+    pub(super) fn read_seen(
+        &self,
+        name: RefName<'_>,
+        view: Option<&View>,
+    ) -> Result<Option<Value>> {
         let Some(view) = view.filter(|_| may_be_path(name)) else {
             return self.read(name);
         };
@@ -59,7 +63,7 @@ impl Files {
     }
 
     /// Reads one loose ref; `None` if there is none.
-    fn read_loose(&self, name: RefName<'_>) -> Result<Option<Ref>> {
+    fn read_loose(&self, name: RefName<'_>) -> Result<Option<Value>> {
         let (_, path) = self.path(name)?;
         match loose::read(self.system.as_ref(), &path, self.options.object_format) {
             Ok(Loose::Found(target)) => Ok(Some(unpeeled(target))),

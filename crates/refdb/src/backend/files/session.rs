@@ -30,7 +30,7 @@ use super::packed_cursor::PackedCursor;
 use super::publish::Planned;
 use super::{Files, overlay};
 use crate::backend::cursor::Cursor;
-use crate::backend::{Judge, Locked, Plan, Published, Ref, Refusal, Session, in_the_way};
+use crate::backend::{Judge, Locked, Plan, Published, Refusal, Session, Value, in_the_way};
 use crate::beside::{HALVES_MIN, both};
 use crate::commit::{Holder, LockFile, describe_barred, describe_refusal, sweep};
 use crate::error::{Error, ErrorKind, Message, Reason, Result, Role, io_text};
@@ -426,7 +426,7 @@ impl Session for FilesSession {
         Ok(Box::new(PackedCursor::new(snapshot, null, linked)))
     }
 
-    fn read(&mut self, name: RefName<'_>) -> Result<Option<Ref>> {
+    fn read(&mut self, name: RefName<'_>) -> Result<Option<Value>> {
         self.files.read(name)
     }
 

@@ -25,7 +25,7 @@ use super::stack::{Added, Held, Publish, Stack};
 use super::walk::Walk;
 use super::{ReftableBackend, find};
 use crate::backend::cursor::{Cursor, OverCursor};
-use crate::backend::{Judge, Locked, Plan, Published, Ref, Session, committed_in_part};
+use crate::backend::{Judge, Locked, Plan, Published, Session, Value, committed_in_part};
 use crate::beside::by_turns;
 use crate::commit::{Change, Journal, LockFile};
 use crate::error::{Error, ErrorKind, Result};
@@ -299,7 +299,7 @@ impl Session for ReftableSession<'_> {
         Ok(Some(RefNameBuf::from_disk(found)))
     }
 
-    fn read(&mut self, name: RefName<'_>) -> Result<Option<Ref>> {
+    fn read(&mut self, name: RefName<'_>) -> Result<Option<Value>> {
         let (place, bare) = self.backend.layout.locate(name);
         match self.parts.iter().find(|part| part.place == place) {
             Some(part) => find(&part.stack, &part.held.snapshot.tables, bare),

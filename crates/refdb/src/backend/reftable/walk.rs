@@ -8,7 +8,7 @@ use reftable::short::{self, has_prefix};
 
 use super::stack::Stack;
 use super::to_ref;
-use crate::backend::Ref;
+use crate::backend::Value;
 use crate::error::Result;
 use crate::name::RefName;
 
@@ -38,7 +38,7 @@ impl<'n> Walk<'n> {
         }
     }
 
-    pub(super) fn find(&mut self, stack: &Stack, name: RefName<'n>) -> Result<Option<Ref>> {
+    pub(super) fn find(&mut self, stack: &Stack, name: RefName<'n>) -> Result<Option<Value>> {
         if self.is_empty {
             return Ok(None);
         }
