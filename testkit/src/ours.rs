@@ -45,7 +45,8 @@ pub fn open_damaged(git_dir: &Path) -> Repository {
     repository.expect("a repository that Git made")
 }
 
-fn options() -> OpenOptions {
+/// Returns the options with which [`open`] opens.
+pub fn options() -> OpenOptions {
     OpenOptions::new()
         .environment(Environment::from_pairs(oracle::environment()))
         .config("core.fsync=none")

@@ -6,8 +6,8 @@ use refdb::{
 use refdb_testkit::generate::Generator;
 use refdb_testkit::model::{Model, Rules};
 use refdb_testkit::repo::Repo;
-use refdb_testkit::state::LogEntry;
-use refdb_testkit::{for_every_format, ours};
+use refdb_testkit::state::{LogEntry, Target};
+use refdb_testkit::{RefFormat, for_every_format, ours};
 
 fn name(text: &str) -> RefName<'_> {
     RefName::new(text).expect("a good name")
@@ -49,6 +49,7 @@ fn what_is_open_can_be_handed_to_another_thread() {
     is_shared::<Edit<'_>>();
     is_send::<refdb::Transaction<'_>>();
     is_send::<refdb::Prepared<'_>>();
+    is_send::<refdb::LockedRefs<'_>>();
     is_send::<refdb::Group<'_>>();
     is_send::<refdb::Refs>();
     is_send::<refdb::Part<'_>>();
@@ -321,5 +322,96 @@ for_every_format! {
         let tags = store.refs_by_oid(tag).expect("found");
         assert_eq!(tags.len(), 30);
         assert!(tags.iter().all(|found| all.contains(found)));
+    }
+
+    fn refs_are_locked_first_and_what_becomes_of_them_decided_then(format) {
+        let repo = Repo::init(format);
+        let repository = ours::open(&repo.git_dir());
+        let store = repository.store();
+        let (old, new) = (commit(&repo, 0), commit(&repo, 1));
+        let [main, side, gone, fresh] = ["main", "side", "gone", "new"].map(|it| format!("refs/heads/{it}"));
+        let [main, side, gone, fresh] = [&main, &side, &gone, &fresh].map(|text| name(text));
+        let made = [Edit::update(main, old), Edit::update(side, new), Edit::update(gone, old)];
+        commit_edits(store, made).expect("made");
+
+        let mut locked = store.transaction().lock([side, main, main]).expect("locked");
+        // Nobody changes them meanwhile, Git neither.
+        let update = ["update-ref", "refs/heads/main", &new.to_string()];
+        assert_ne!(repo.git(["-c", "core.filesRefLockTimeout=0"]).args(update).run().code(), 0);
+        locked.lock([gone, fresh, RefName::HEAD]).expect("locked as well");
+        let values = [main, side, gone, fresh].map(|name| {
+            let found = locked.read(name).expect("it is locked");
+            found.map(|found| found.target.oid().expect("no symref"))
+        });
+        assert_eq!(values, [Some(old), Some(new), Some(old), None]);
+        let head = locked.read(RefName::HEAD).expect("it is locked").expect("it is there");
+        assert_eq!(head.target.symbolic(), Some(main));
+        let error = locked.read(name("refs/heads/other")).expect_err("it is not locked");
+        assert_eq!(error.kind(), ErrorKind::Misuse);
+
+        locked.add(Edit::update(main, new).expecting(Expected::Oid(old)).message(b"swap")).expect("added");
+        locked.add(Edit::update(side, old).message(b"swap")).expect("added");
+        locked.add(Edit::delete(gone).expecting(Expected::Exists)).expect("added");
+        // Not locked before, and below what goes; HEAD's reflog is written too.
+        locked.add(Edit::update(name("refs/tags/t"), old)).expect("added");
+        let outcome = locked.commit().expect("committed");
+        assert!(outcome.rejections.is_empty() && outcome.afterwards.is_empty(), "{outcome:?}");
+        let state = repo.state();
+        let holds = |name: RefName<'_>| state.refs.get(bstr::BStr::new(name.as_bytes())).cloned();
+        let direct = |oid: ObjectId| Some(Target::Direct(oid.to_string()));
+        assert_eq!(holds(main), direct(new));
+        assert_eq!(holds(side), direct(old));
+        assert_eq!(holds(name("refs/tags/t")), direct(old));
+        assert_eq!((holds(gone), holds(fresh)), (None, None));
+        assert_eq!(state.log("HEAD").last().expect("an entry").message, "swap");
+        repo.assert_sound();
+
+        // Dropped, or refused, it changes nothing and leaves no lock.
+        for refused in [false, true] {
+            let mut locked = store.transaction().lock([main, fresh]).expect("locked");
+            locked.add(Edit::update(fresh, old)).expect("added");
+            if refused {
+                locked.add(Edit::update(main, old).expecting(Expected::Missing)).expect("added");
+                let error = locked.commit().expect_err("it is there");
+                assert_eq!(error.rejection().expect("refused").reason, Reason::CreateExists);
+            } else {
+                drop(locked);
+            }
+            assert_eq!(state.difference(&repo.state()), "");
+            repo.update_refs(format!("create {fresh} {new}\n"));
+            repo.update_refs(format!("delete {fresh}\n"));
+        }
+    }
+
+    fn a_lock_that_cannot_be_had_leaves_the_others_as_they_are(format) {
+        let repo = Repo::init(format);
+        let repository = ours::options().config("core.filesRefLockTimeout=0")
+            .config("reftable.lockTimeout=0").open(&repo.git_dir()).expect("opened");
+        let store = repository.store();
+        let (old, new) = (commit(&repo, 0), commit(&repo, 1));
+        let (a, b, c) = (name("refs/heads/a"), name("refs/heads/b"), name("refs/heads/c"));
+        commit_edits(store, [Edit::update(a, old), Edit::update(b, old), Edit::update(c, old)])
+            .expect("made");
+        let other = ours::open(&repo.git_dir());
+        let kept = other.store().transaction().lock([b]).expect("locked");
+        if format.refs == RefFormat::Reftable {
+            // One lock is that of all refs.
+            let error = store.transaction().lock([c]).err().expect("the stack is locked");
+            assert_eq!(error.kind(), ErrorKind::Locked);
+            return;
+        }
+        let mut locked = store.transaction().lock([c]).expect("locked");
+        for names in [&[a, b][..], &[b], &[b, name("refs/heads/d")]] {
+            let error = locked.lock(names.iter().copied()).expect_err("another has it");
+            assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+        }
+        let below = locked.lock([name("refs/heads/c/below")]).expect_err("it cannot be");
+        assert_eq!(below.rejection().expect("refused").reason, Reason::NameConflict, "{below}");
+        drop(kept);
+        locked.lock([a, b]).expect("locked");
+        locked.add(Edit::update(b, new)).expect("added");
+        let _ = locked.commit().expect("committed");
+        assert_eq!(repo.git(["rev-parse", "b"]).run().text(), new.to_string());
+        repo.update_refs(format!("update {a} {new}\nupdate {c} {new}\n"));
     }
 }

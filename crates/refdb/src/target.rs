@@ -36,6 +36,11 @@ impl Target {
         }
     }
 
+    /// Returns the object id, unless the ref is a symref.
+    pub fn oid(&self) -> Option<ObjectId> {
+        self.as_ref().oid()
+    }
+
     /// Returns the name of the other ref, if the ref is a symref.
     pub fn symbolic(&self) -> Option<RefName<'_>> {
         match self {

@@ -27,6 +27,7 @@ mod expand;
 mod group;
 mod hooks;
 mod ids;
+mod locked;
 mod locks;
 pub(crate) mod log;
 mod names;
@@ -39,11 +40,13 @@ mod together;
 pub(crate) use commits::Commits;
 pub use edit::{Change, Edit, Expected, LogEdit};
 pub use group::Group;
+pub use locked::LockedRefs;
 pub use log::LogRewrite;
 
 use crate::backend::{Backend, Published, Session};
 use crate::error::{Error, ErrorKind, Rejection, Result};
 use crate::hook;
+use crate::name::RefName;
 use crate::objects::Objects;
 use crate::options::{InvalidSettings, Options};
 use crate::reflog::{Signature, normalize_message};
@@ -176,12 +179,30 @@ impl<'s> Transaction<'s> {
         self.queue.len() == 0
     }
 
+    /// Locks refs now, so that what becomes of them can be decided by what they hold.
+    ///
+    /// # Errors
+    /// As for [`LockedRefs::lock`], and for what keeps every transaction from being written.
+    pub fn lock<'n>(self, names: impl IntoIterator<Item = RefName<'n>>) -> Result<LockedRefs<'s>> {
+        let mut locked = LockedRefs::begin(self)?;
+        locked.lock(names)?;
+        Ok(locked)
+    }
+
     /// Takes the locks and checks every edit.
     ///
     /// # Errors
     /// `Rejected` for the first refused edit, unless this is a batch; `Locked`, `Corrupt` or `Io`
     /// when the store cannot be read or locked; `Hook` when the hook refuses.
-    pub fn prepare(mut self) -> Result<Prepared<'s>> {
+    pub fn prepare(self) -> Result<Prepared<'s>> {
+        self.prepare_in(|backend| backend.begin())
+    }
+
+    /// Prepares in the session that `begin` gives.
+    fn prepare_in(
+        mut self,
+        begin: impl FnOnce(&'s dyn Backend) -> Result<Box<dyn Session + 's>>,
+    ) -> Result<Prepared<'s>> {
         may_write(self.options)?;
         let order = self.queue.order();
         self.queue.arrange(&order);
@@ -190,7 +211,7 @@ impl<'s> Transaction<'s> {
         if let Some(announcer) = &announcer {
             announcer.preparing()?;
         }
-        let mut session = self.backend.begin()?;
+        let mut session = begin(self.backend)?;
         if !self.waits {
             session.wait_no_more();
         }

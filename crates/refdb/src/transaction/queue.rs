@@ -411,9 +411,10 @@ impl Queue {
     }
 
     /// Adds the edits of another queue, as they were checked there. Returns `false`, and this queue is of
-    /// no use any more, if one does something else than to set, delete or verify an object id.
+    /// no use any more, if one does something else than to set, delete or verify an object id, or if
+    /// somebody of its own is named in reflogs.
     pub(super) fn append(&mut self, other: &Queue) -> bool {
-        let is_plain = other.targets.is_empty() && other.logs.is_empty();
+        let is_plain = other.targets.is_empty() && other.logs.is_empty() && other.who.is_none();
         let text_len = other.names.len() + other.text.len();
         if !is_plain || text_len > TEXT_LEN_MAX - self.text.len() - self.names.len() {
             return false;

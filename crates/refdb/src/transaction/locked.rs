@@ -1,0 +1,261 @@
+//! Refs that are locked before it is decided what becomes of them.
+//!
+//! Invariant: what was told of a ref stays true until its lock is given back. So no lock is given back to
+//! be taken again in another order once somebody knows what was found under it.
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::backend::cursor::Cursor;
+use crate::backend::{Judge, Locked, Plan, Published, Refusal, Session, Value};
+use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
+use crate::name::{RefName, RefNameBuf};
+use crate::refs::Ref;
+
+use super::edit::Edit;
+use super::{Outcome, Prepared, Transaction};
+
+/// A transaction that holds locks already: the refs can be read under them, and edits be added that
+/// depend on what was read. Dropping it gives the locks back.
+///
+/// Any edit may be added. What it concerns beside the locked refs (the ref that a symref leads to, HEAD)
+/// is locked when the transaction is prepared, and not waited for. The hook hears of the transaction when
+/// it is prepared, and so with these locks held.
+///
+/// ```
+/// use refdb::{Edit, RefName, Store};
+///
+/// /// Lets two branches change places.
+/// fn swap(store: &Store, one: RefName<'_>, other: RefName<'_>) -> refdb::Result<()> {
+///     let mut locked = store.transaction().lock([one, other])?;
+///     let values = [locked.read(one)?, locked.read(other)?].map(|found| found?.target.oid());
+///     if let [Some(first), Some(second)] = values {
+///         locked.add(Edit::update(one, second))?;
+///         locked.add(Edit::update(other, first))?;
+///     }
+///     let _ = locked.commit()?;
+///     Ok(())
+/// }
+/// ```
+pub struct LockedRefs<'s> {
+    transaction: Transaction<'s>,
+    session: LockedSession<'s>,
+}
+
+impl<'s> LockedRefs<'s> {
+    pub(super) fn begin(transaction: Transaction<'s>) -> Result<Self> {
+        super::may_write(transaction.options)?;
+        let session = LockedSession {
+            session: transaction.backend.begin()?,
+            found: BTreeMap::new(),
+        };
+        Ok(LockedRefs {
+            transaction,
+            session,
+        })
+    }
+
+    /// Locks more refs. Those that are named together are locked in the order in which all writers lock
+    /// them; a lock that comes before one that is held is not waited for.
+    ///
+    /// # Errors
+    /// `Locked` when another process holds a lock; `Rejected` when there can be no such ref, because of
+    /// another one or because what is there cannot be read; `Corrupt` or `Io` for the files. Refs that
+    /// were locked before stay so.
+    pub fn lock<'n>(&mut self, names: impl IntoIterator<Item = RefName<'n>>) -> Result<()> {
+        let mut names: Vec<RefName<'n>> = names.into_iter().collect();
+        names.sort();
+        names.dedup();
+        names.retain(|name| !self.session.found.contains_key(name.as_bytes()));
+        self.session.take(&names)
+    }
+
+    /// Returns what a locked ref holds; `None` if there is none.
+    ///
+    /// # Errors
+    /// `Misuse` when it is not locked.
+    pub fn read(&self, name: RefName<'_>) -> Result<Option<Ref>> {
+        match self.session.found.get(name.as_bytes()) {
+            Some(found) => Ok(found.clone().map(|value| Ref::new(name, value))),
+            None => {
+                let message = format!("the ref '{name}' is not locked");
+                Err(Error::new(ErrorKind::Misuse, message))
+            }
+        }
+    }
+
+    /// Adds an edit.
+    ///
+    /// # Errors
+    /// As for [`Transaction::add`].
+    pub fn add(&mut self, edit: Edit<'_>) -> Result<()> {
+        self.transaction.add(edit)
+    }
+
+    /// Checks every edit.
+    ///
+    /// # Errors
+    /// As for [`Transaction::prepare`]. All locks are given back then.
+    pub fn prepare(self) -> Result<Prepared<'s>> {
+        let LockedRefs {
+            transaction,
+            mut session,
+        } = self;
+        session.session.wait_no_more();
+        transaction.prepare_in(move |_| Ok(Box::new(session)))
+    }
+
+    /// Prepares and commits.
+    ///
+    /// # Errors
+    /// As for [`LockedRefs::prepare`] and [`Prepared::commit`].
+    pub fn commit(self) -> Result<Outcome> {
+        self.prepare()?.commit()
+    }
+}
+
+/// A session that keeps its locks, and what was found under them.
+struct LockedSession<'s> {
+    session: Box<dyn Session + 's>,
+    found: BTreeMap<RefNameBuf, Option<Value>>,
+}
+
+impl LockedSession<'_> {
+    /// Locks names, none of which is locked yet.
+    fn take(&mut self, names: &[RefName<'_>]) -> Result<()> {
+        loop {
+            let mut answers = Vec::with_capacity(names.len());
+            let answer = &mut |at, locked| answers.push((at, locked));
+            self.session.lock(names, true, answer)?;
+            let mut is_behind = false;
+            let mut refused = None;
+            let mut found = Vec::with_capacity(names.len());
+            for (at, locked) in answers {
+                let Some(&name) = names.get(at) else { continue };
+                match locked {
+                    Locked::Found(value) => found.push((name.to_owned(), Some(value))),
+                    Locked::Missing | Locked::Alone => found.push((name.to_owned(), None)),
+                    Locked::Behind => is_behind = true,
+                    Locked::Refused(refusal) => refused = refused.or(Some((name, refusal))),
+                }
+            }
+            if is_behind && self.found.is_empty() {
+                self.session.begin_again();
+                continue;
+            }
+            let failure = match (refused, is_behind) {
+                (Some((name, refusal)), _) => refused_lock(name, refusal),
+                (None, true) => Error::new(
+                    ErrorKind::Locked,
+                    "another process holds a lock that comes before those that are held",
+                ),
+                (None, false) => {
+                    self.found.extend(found);
+                    return Ok(());
+                }
+            };
+            // Some of them may be locked. Nobody knows of these.
+            let unknown: HashSet<&[u8]> = found.iter().map(|(name, _)| name.as_bytes()).collect();
+            self.session.release(&unknown);
+            return Err(failure);
+        }
+    }
+}
+
+fn refused_lock(name: RefName<'_>, refusal: Refusal) -> Error {
+    let Refusal { reason, message } = refusal;
+    let message = format!("cannot lock ref '{name}': {message}");
+    match reason {
+        Reason::CreateExists => Error::new(ErrorKind::Locked, message),
+        reason => Error::rejected(Rejection {
+            index: 0,
+            name: name.to_owned(),
+            reason,
+            message: message.into(),
+        }),
+    }
+}
+
+impl Session for LockedSession<'_> {
+    fn lock(
+        &mut self,
+        names: &[RefName<'_>],
+        stop_at_refusal: bool,
+        answer: &mut dyn FnMut(usize, Locked),
+    ) -> Result<()> {
+        let (mut fresh, mut places) = (Vec::new(), Vec::new());
+        for (at, &name) in names.iter().enumerate() {
+            match self.found.get(name.as_bytes()) {
+                Some(Some(value)) => answer(at, Locked::Found(value.clone())),
+                Some(None) => answer(at, Locked::Missing),
+                None => {
+                    fresh.push(name);
+                    places.push(at);
+                }
+            }
+        }
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let answer = &mut |at: usize, locked| answer(places[at], locked);
+        self.session.lock(&fresh, stop_at_refusal, answer)
+    }
+
+    fn lock_above(&mut self, name: RefName<'_>) -> Result<bool> {
+        self.session.lock_above(name)
+    }
+
+    fn wait_no_more(&mut self) {
+        self.session.wait_no_more();
+    }
+
+    fn begin_again(&mut self) {
+        debug_assert!(false, "who waits no more is refused, and keeps its locks");
+        self.session.begin_again();
+        self.found.clear();
+    }
+
+    fn release(&mut self, names: &HashSet<&[u8]>) {
+        let is_left = |name: &&&[u8]| !self.found.contains_key(**name);
+        let names: HashSet<&[u8]> = names.iter().filter(is_left).copied().collect();
+        self.session.release(&names);
+    }
+
+    fn names(&mut self) -> Result<Box<dyn Cursor + '_>> {
+        self.session.names()
+    }
+
+    fn has_apart(&mut self, name: RefName<'_>) -> Result<bool> {
+        self.session.has_apart(name)
+    }
+
+    fn first_below_apart(&mut self, name: RefName<'_>) -> Result<Option<RefNameBuf>> {
+        self.session.first_below_apart(name)
+    }
+
+    fn read(&mut self, name: RefName<'_>) -> Result<Option<Value>> {
+        match self.found.get(name.as_bytes()) {
+            Some(found) => Ok(found.clone()),
+            None => self.session.read(name),
+        }
+    }
+
+    fn may_have_log(&mut self, name: RefName<'_>) -> Result<bool> {
+        self.session.may_have_log(name)
+    }
+
+    fn any_packed(&self, names: &[RefName<'_>]) -> Result<Option<bool>> {
+        self.session.any_packed(names)
+    }
+
+    fn rewrite_log(&mut self, name: RefName<'_>, judge: &mut Judge<'_>) -> Result<bool> {
+        self.session.rewrite_log(name, judge)
+    }
+
+    fn prepare(&mut self, plan: Plan<'_>) -> Result<()> {
+        self.session.prepare(plan)
+    }
+
+    fn publish(self: Box<Self>) -> Result<Published> {
+        self.session.publish()
+    }
+}
