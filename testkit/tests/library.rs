@@ -414,4 +414,70 @@ for_every_format! {
         assert_eq!(repo.git(["rev-parse", "b"]).run().text(), new.to_string());
         repo.update_refs(format!("update {a} {new}\nupdate {c} {new}\n"));
     }
+
+    fn a_whole_reflog_is_replaced(format) {
+        let repo = Repo::init(format);
+        let repository = ours::open(&repo.git_dir());
+        let store = repository.store();
+        let (old, new) = (commit(&repo, 0), commit(&repo, 1));
+        let entry = |number: u64, message: &str| refdb::LogEntry {
+            old: if number == 0 { ObjectId::null(old.format()) } else { old },
+            new,
+            who: Signature {
+                name: format!("Author {number}").into(),
+                email: "a@example.org".into(),
+                time: 1_000_000_000 + number,
+                zone: 545,
+            },
+            message: message.into(),
+        };
+        let main = name("refs/heads/main");
+        commit_edits(store, [Edit::update(main, old).message(b"made")]).expect("made");
+        commit_edits(store, [Edit::update(main, new).message(b"moved")]).expect("moved");
+        let of_others = repo.state().log("HEAD").to_vec();
+        let long = "x".repeat(3000);
+        let lists: [&[(u64, &str)]; 5] = [
+            &[(0, "one"), (1, ""), (2, " three \n words")],
+            &[(5, "alone")],
+            &[],
+            &[(3, "after none"), (4, "and more")],
+            &[(0, &long), (1, "b"), (2, "c"), (3, "d"), (4, "e")],
+        ];
+        // A reflog may be without its ref.
+        for name in [main, name("refs/heads/none/at/all"), name("refs/tags/t"), RefName::HEAD] {
+            for list in lists {
+                let entries: Vec<_> = list.iter().map(|&(number, why)| entry(number, why)).collect();
+                let outcome = store.replace_log(name, &entries).expect("replaced");
+                assert!(outcome.afterwards.is_empty(), "{outcome:?}");
+                let found = store.log(name, refdb::LogOrder::OldestFirst).expect("read");
+                let found = found.expect("there is one, though it may be empty");
+                assert_eq!(found.len(), entries.len(), "{name}");
+                for (found, given) in found.iter().zip(&entries) {
+                    assert_eq!((found.old, found.new, &found.who), (given.old, given.new, &given.who));
+                    let message = refdb::reflog::normalize_message(&given.message);
+                    assert!(message.starts_with(&found.message) && found.message.len() >= message.len().min(2000));
+                }
+                let git = repo.state();
+                assert_eq!(git.log(name.as_bytes()).len(), entries.len(), "Git reads as many");
+            }
+        }
+        commit_edits(store, [Edit::update(main, old).message(b"behind")]).expect("moved");
+        let git = repo.state();
+        assert_eq!(git.log("refs/heads/main").len(), 6);
+        assert_eq!(git.log("refs/heads/main").last().expect("an entry").message, "behind");
+        assert_eq!(git.log("HEAD").len(), 6);
+        assert_eq!(of_others.len(), 2);
+        repo.assert_sound();
+
+        let bad = refdb::LogEntry { who: Signature { email: "a>b".into(), ..Signature::default() }, ..entry(0, "") };
+        assert_eq!(store.replace_log(main, &[bad]).expect_err("refused").kind(), ErrorKind::Misuse);
+        let fetched = store.replace_log(name("FETCH_HEAD"), &[]).expect_err("no ref");
+        assert_eq!(fetched.kind(), ErrorKind::InvalidName);
+        let held = ours::open(&repo.git_dir());
+        let _held = held.store().transaction().lock([main]).expect("locked");
+        let store = ours::options().config("core.filesRefLockTimeout=0").config("reftable.lockTimeout=0")
+            .open(&repo.git_dir()).expect("opened").store().clone();
+        assert_eq!(store.replace_log(main, &[]).expect_err("locked").kind(), ErrorKind::Locked);
+        assert_eq!(git.difference(&repo.state()), "");
+    }
 }

@@ -206,9 +206,14 @@ pub(crate) trait Session: Send {
     fn any_packed(&self, names: &[RefName<'_>]) -> Result<Option<bool>>;
 
     /// Reads a reflog, the oldest entry first, and prepares it anew with what `judge` leaves of each
-    /// entry. Returns whether there is such a reflog. Its name was locked before, and is given at
-    /// most once.
-    fn rewrite_log(&mut self, name: RefName<'_>, judge: &mut Judge<'_>) -> Result<bool>;
+    /// entry, and `then` behind that. Returns whether there is such a reflog. Its name was locked before,
+    /// and is given at most once.
+    fn rewrite_log(
+        &mut self,
+        name: RefName<'_>,
+        judge: &mut Judge<'_>,
+        then: &[LogEntry],
+    ) -> Result<bool>;
 
     /// Writes all that can be written without becoming visible. Names that were locked and are not
     /// in the plan are only held.

@@ -323,6 +323,17 @@ impl Store {
         transaction::log::rewrite(backend, objects, name, how, &mut keep)
     }
 
+    /// Replaces a whole reflog, or makes it: these are its entries then, the oldest first. It is done
+    /// under the lock of its ref, which stays as it is and need not be there, and nobody sees a part of it.
+    ///
+    /// # Errors
+    /// `InvalidName` and `Misuse` when the name or an entry is none that could be read back; `Locked` when
+    /// another process changes the ref or the reflog; `Corrupt` or `Io` for the files. The reflog is as
+    /// it was then.
+    pub fn replace_log(&self, name: RefName<'_>, entries: &[LogEntry]) -> Result<Outcome> {
+        transaction::log::replace(self.backend.as_ref(), &self.options, name, entries)
+    }
+
     /// Makes a reflog without entries, unless there is one.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::error::{Error, ErrorKind, Reason, Result};
 use crate::oid::ObjectId;
-use crate::reflog::Signature;
+use crate::reflog::{LogEntry, Signature};
 use crate::target::Target;
 
 /// A session that gathers plans.
@@ -276,7 +276,12 @@ impl Session for GroupSession<'_> {
         self.session.any_packed(names)
     }
 
-    fn rewrite_log(&mut self, _name: RefName<'_>, _judge: &mut Judge<'_>) -> Result<bool> {
+    fn rewrite_log(
+        &mut self,
+        _name: RefName<'_>,
+        _judge: &mut Judge<'_>,
+        _then: &[LogEntry],
+    ) -> Result<bool> {
         Err(not_one_plan())
     }
 

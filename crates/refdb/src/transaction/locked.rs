@@ -9,6 +9,7 @@ use crate::backend::cursor::Cursor;
 use crate::backend::{Judge, Locked, Plan, Published, Refusal, Session, Value};
 use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
 use crate::name::{RefName, RefNameBuf};
+use crate::reflog::LogEntry;
 use crate::refs::Ref;
 
 use super::edit::Edit;
@@ -247,8 +248,13 @@ impl Session for LockedSession<'_> {
         self.session.any_packed(names)
     }
 
-    fn rewrite_log(&mut self, name: RefName<'_>, judge: &mut Judge<'_>) -> Result<bool> {
-        self.session.rewrite_log(name, judge)
+    fn rewrite_log(
+        &mut self,
+        name: RefName<'_>,
+        judge: &mut Judge<'_>,
+        then: &[LogEntry],
+    ) -> Result<bool> {
+        self.session.rewrite_log(name, judge, then)
     }
 
     fn prepare(&mut self, plan: Plan<'_>) -> Result<()> {

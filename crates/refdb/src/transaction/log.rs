@@ -2,17 +2,19 @@
 //! ref, is said here for both formats.
 
 use crate::backend::{
-    Backend, Fate, Locked, LogChange, LogOrder, NewValue, Plan, Published, RefFormat, Session,
-    Write,
+    Backend, Fate, Locked, LogChange, LogOrder, LogWrite, NewValue, Plan, Published, RefFormat,
+    Session, Write,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::RefName;
+use crate::name::{RefName, is_pseudoref};
 use crate::objects::{Objects, Peeled};
 use crate::oid::ObjectId;
-use crate::reflog::{LogEntry, Signature};
+use crate::options::Options;
+use crate::reflog::{LogEntry, Signature, normalize_message};
 use crate::target::Target;
 
-use super::Outcome;
+use super::queue::check_signature;
+use super::{Outcome, may_write};
 
 /// How a reflog is rewritten.
 ///
@@ -82,7 +84,7 @@ pub(crate) fn rewrite(
         let exists = backend.for_each_log_entry(name, LogOrder::OldestFirst, each)?;
         return Ok(exists.then(Outcome::default));
     }
-    let exists = session.rewrite_log(name, &mut |entry| judge(entry.clone()))?;
+    let exists = session.rewrite_log(name, &mut |entry| judge(entry.clone()), &[])?;
     if !exists {
         return Ok(None);
     }
@@ -101,6 +103,50 @@ pub(crate) fn rewrite(
     }
     session.prepare(Plan::of(writes, Vec::new(), nobody))?;
     publish(session).map(Some)
+}
+
+/// Replaces the reflog of `name`, or makes it, with these entries, the oldest first.
+pub(crate) fn replace(
+    backend: &dyn Backend,
+    options: &Options,
+    name: RefName<'_>,
+    entries: &[LogEntry],
+) -> Result<Outcome> {
+    may_write(options)?;
+    if !name.is_well_formed() || is_pseudoref(name.as_bytes()) {
+        let message = format!("refusing to replace the reflog of '{name}'");
+        return Err(Error::new(ErrorKind::InvalidName, message));
+    }
+    let format = options.object_format;
+    let mut entries = entries.to_vec();
+    for entry in &mut entries {
+        check_signature(&entry.who, format_args!("an entry for '{name}'"))?;
+        if entry.old.format() != format || entry.new.format() != format {
+            let message = format!(
+                "an entry for '{name}' is not of the object format {}",
+                format.name()
+            );
+            return Err(Error::new(ErrorKind::Misuse, message));
+        }
+        entry.message = normalize_message(&entry.message).into();
+    }
+    let mut session = backend.begin()?;
+    lock(session.as_mut(), name)?;
+    let exists = session.rewrite_log(name, &mut |_| Ok(Fate::Drop), &entries)?;
+    let added = entries.iter().filter(|_| !exists).map(|entry| LogWrite {
+        name,
+        old: entry.old,
+        new: entry.new,
+        message: &entry.message,
+        who: Some(&entry.who),
+        create: true,
+    });
+    let mut plan = Plan::of(Vec::new(), added.collect(), nobody);
+    if !exists && entries.is_empty() {
+        plan.log_changes.push(LogChange::Create(name));
+    }
+    session.prepare(plan)?;
+    publish(session)
 }
 
 /// Makes, or removes, whole reflogs. No ref is locked, since none changes.

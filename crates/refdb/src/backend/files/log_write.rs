@@ -19,6 +19,7 @@ use crate::commit::{LockFile, describe_refusal, suffixed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{RefName, RefNameBuf};
 use crate::options::LockTimeout;
+use crate::reflog::LogEntry;
 use crate::system::{FileKind, remove_empty_tree};
 
 /// So many bytes of a rewritten reflog are written at once.
@@ -75,11 +76,12 @@ impl LogMove {
 }
 
 impl FilesSession {
-    /// Writes a reflog anew into its lock, with what `judge` leaves of it.
+    /// Writes a reflog anew into its lock, with what `judge` leaves of it, and `then` behind that.
     pub(super) fn rewrite_log_into_lock(
         &mut self,
         name: RefName<'_>,
         judge: &mut Judge<'_>,
+        then: &[LogEntry],
     ) -> Result<bool> {
         let files = &self.files;
         if !files.log_exists(name)? {
@@ -115,6 +117,9 @@ impl FilesSession {
             })?;
         if !is_there {
             return Ok(false);
+        }
+        for entry in then {
+            log::push_line(&mut kept, entry.old, entry.new, &entry.who, &entry.message);
         }
         let mut written = lock.write_all(&kept);
         if files.options.fsync {

@@ -38,6 +38,7 @@ use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
 use crate::options::LockTimeout;
+use crate::reflog::LogEntry;
 use crate::system::{bytes_to_path, remove_empty_tree};
 
 /// Up to so many locks are looked at one by one before something is published, or given up.
@@ -448,8 +449,13 @@ impl Session for FilesSession {
         Ok(Some(false))
     }
 
-    fn rewrite_log(&mut self, name: RefName<'_>, judge: &mut Judge<'_>) -> Result<bool> {
-        self.rewrite_log_into_lock(name, judge)
+    fn rewrite_log(
+        &mut self,
+        name: RefName<'_>,
+        judge: &mut Judge<'_>,
+        then: &[LogEntry],
+    ) -> Result<bool> {
+        self.rewrite_log_into_lock(name, judge, then)
     }
 
     fn prepare(&mut self, plan: Plan<'_>) -> Result<()> {

@@ -157,13 +157,27 @@ impl Part {
         LogChangeRecord::new(name, index, Some(entry))
     }
 
-    /// Reads a reflog, the oldest entry first, and records what `judge` changes of it.
-    pub(super) fn rewrite_log(&mut self, name: RefName<'_>, judge: &mut Judge<'_>) -> Result<bool> {
+    /// Reads a reflog, the oldest entry first, and records what `judge` changes of it, and the entries
+    /// `then` behind that.
+    pub(super) fn rewrite_log(
+        &mut self,
+        name: RefName<'_>,
+        judge: &mut Judge<'_>,
+        then: &[LogEntry],
+    ) -> Result<bool> {
         let log = logs::all(&self.stack, &self.held.snapshot, name)?;
         if log.is_empty() {
             return Ok(false);
         }
-        let mut is_left = false;
+        let mut is_left = !then.is_empty();
+        // Git cuts messages so that an entry fits into a block.
+        let message_max = usize::try_from(self.stack.block_size() / 2).unwrap_or(usize::MAX);
+        for (entry, index) in then.iter().zip(self.held.snapshot.next_update_index()..) {
+            let mut entry = entry.clone();
+            entry.message.truncate(message_max);
+            let record = LogChangeRecord::new(name, index, Some(entry));
+            self.log_changes.push(record);
+        }
         for (index, entry) in log.into_iter().rev() {
             let Some(mut entry) = entry else {
                 // What says that there is a reflog goes on saying so.

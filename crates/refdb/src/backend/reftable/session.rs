@@ -33,6 +33,7 @@ use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
 use crate::oid::ObjectFormat;
 use crate::options::LockTimeout;
+use crate::reflog::LogEntry;
 
 /// From so many names on they are read in one pass and not one by one.
 const ONE_PASS_MIN: usize = 8;
@@ -314,11 +315,16 @@ impl Session for ReftableSession<'_> {
         Ok(None)
     }
 
-    fn rewrite_log(&mut self, name: RefName<'_>, judge: &mut Judge<'_>) -> Result<bool> {
+    fn rewrite_log(
+        &mut self,
+        name: RefName<'_>,
+        judge: &mut Judge<'_>,
+        then: &[LogEntry],
+    ) -> Result<bool> {
         let (place, bare) = self.backend.layout.locate(name);
         let at = self.part(&place)?;
         match self.parts.get_mut(at) {
-            Some(part) => part.rewrite_log(bare, judge),
+            Some(part) => part.rewrite_log(bare, judge, then),
             None => Ok(false),
         }
     }
