@@ -21,6 +21,7 @@
 //! # Ok(()) }
 //! ```
 
+mod checks;
 mod commits;
 mod edit;
 mod expand;
@@ -126,7 +127,7 @@ impl<'s> Transaction<'s> {
     /// `Misuse` when the name or the address has a byte that no reflog can hold: `<`, `>`, a line feed or a
     /// null byte.
     pub fn committer(mut self, who: Signature) -> Result<Self> {
-        queue::check_signature(&who, "a transaction")?;
+        checks::check_signature(&who, "a transaction")?;
         self.queue.who = Some(Box::new(who));
         Ok(self)
     }

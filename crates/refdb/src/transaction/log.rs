@@ -13,7 +13,7 @@ use crate::options::Options;
 use crate::reflog::{LogEntry, Signature, normalize_message};
 use crate::target::Target;
 
-use super::queue::check_signature;
+use super::checks::check_signature;
 use super::{Outcome, may_write};
 
 /// How a reflog is rewritten.
