@@ -25,7 +25,7 @@ use super::encoding::{Flaw, begin, decode};
 use super::hold::Hold;
 use super::home::Home;
 use super::owner::{HEAD_LEN, Owner};
-use super::place::{Place, Roots};
+use super::place::{Place, PlainDirs, Roots};
 use super::step::{self, How, Step};
 use super::takeover::remove_with_barrier;
 use super::watch::LOOK_EVERY;
@@ -93,7 +93,7 @@ impl Journal {
         holder: &Holder,
         options: LockOptions,
         fsync: bool,
-        change: Change,
+        mut change: Change,
         roots: Roots,
         other: &LockFile,
     ) -> Result<Journal> {
@@ -110,6 +110,7 @@ impl Journal {
         holder.may_publish()?;
         other.sign().map_err(failed)?;
         let stat = home.system.stat(&dir).map_err(failed)?;
+        change.leave_out_linked(&roots);
         let hold = Arc::clone(other.hold());
         holder.reveal(&hold, fsync).map_err(failed)?;
         let write = |hold: &Hold| {
@@ -400,7 +401,11 @@ fn finish(home: &Arc<Home>, path: &Path) -> Result<()> {
         is_first: false,
         sync_each: false,
     };
-    let is_own = |guard: &Place| is_own(&roots, guard, &journal);
+    // What cannot be found out is no reason to take a step for one that is no business of this journal.
+    let is_own = |guard: &Place| {
+        is_own(&roots, guard, &journal)
+            .map_err(|error| Error::io("unable to read", &lock_path(&roots.path(guard)), error))
+    };
     let mut dirs = BTreeSet::new();
     journal
         .change
@@ -411,7 +416,10 @@ fn finish(home: &Arc<Home>, path: &Path) -> Result<()> {
         .map_err(|error| unfinished(Error::io("unable to sync", dir, error)))?;
     step::sync(home.system.as_ref(), &dirs, true).map_err(unfinished)?;
     remove()?;
-    for guard in journal.change.guards.iter().filter(|guard| is_own(guard)) {
+    for guard in &journal.change.guards {
+        if !matches!(is_own(guard), Ok(true)) {
+            continue;
+        }
         let Ok(spot) = roots.spot(guard) else {
             continue;
         };
@@ -424,17 +432,25 @@ fn finish(home: &Arc<Home>, path: &Path) -> Result<()> {
 
 /// Returns whether the lock of a place is still one of the transaction that wrote the journal: a name
 /// of the same file, or of another that it made.
-fn is_own(roots: &Roots, guard: &Place, journal: &Read) -> bool {
-    let Ok(spot) = roots.spot(guard) else {
-        return false;
+///
+/// # Errors
+/// Those of the system, unless nothing is there.
+fn is_own(roots: &Roots, guard: &Place, journal: &Read) -> io::Result<bool> {
+    if matches!(guard, Place::Outside(_)) {
+        return Ok(false);
+    }
+    let found = roots.spot(guard).and_then(|spot| {
+        let lock = lock_path(&spot.path);
+        let stat = spot.system.lstat(&lock)?;
+        Ok((spot, lock, stat))
+    });
+    let (spot, lock, stat) = match found {
+        Err(error) if is_absent(&error) => return Ok(false),
+        found => found?,
     };
-    let lock = lock_path(&spot.path);
-    let Ok(stat) = spot.system.lstat(&lock) else {
-        return false;
-    };
-    (stat.dev, stat.ino) == (journal.stat.dev, journal.stat.ino)
+    Ok((stat.dev, stat.ino) == (journal.stat.dev, journal.stat.ino)
         || owner::of_lock(spot.system.as_ref(), &lock)
-            .is_some_and(|owner| owner.id == journal.owner.id)
+            .is_some_and(|owner| owner.id == journal.owner.id))
 }
 
 /// What a journal says that nobody has finished yet: what readers are to see.
@@ -478,11 +494,9 @@ impl View {
     /// Returns what becomes of a place; `None` if nothing does, or did already.
     pub(crate) fn of_place(&self, place: &Place) -> Option<Becomes> {
         let (guard, at) = *self.steps.get(place)?;
-        if !is_own(
-            &self.roots,
-            self.journal.change.guards.get(guard)?,
-            &self.journal,
-        ) {
+        let guard = self.journal.change.guards.get(guard)?;
+        // Where it cannot be told, what everybody else reads is read: it is told where it is finished.
+        if !is_own(&self.roots, guard, &self.journal).unwrap_or(false) {
             return None;
         }
         let path = self.roots.path(place);
@@ -506,13 +520,27 @@ impl View {
 }
 
 impl Change {
+    /// Takes out of the journal what nobody could finish later, who follows no link below the directories
+    /// that everybody uses: what lies in a directory that is one, such as `refs/heads` on another disk. As
+    /// beside Git, a crash leaves a part of that.
+    fn leave_out_linked(&mut self, roots: &Roots) {
+        let mut dirs = PlainDirs::new(roots);
+        let steps = self.steps.iter_mut().map(|(_, step)| step.place_mut());
+        for place in self.guards.iter_mut().chain(steps) {
+            let path = roots.path(place);
+            if !matches!(place, Place::Outside(_)) && !dirs.are_plain(&path) {
+                *place = Place::Outside(path);
+            }
+        }
+    }
+
     /// Takes every step whose lock is still held, for a process that did not make the change.
     fn take(
         &self,
         roots: &Roots,
         how: How,
         dirs: &mut BTreeSet<PathBuf>,
-        is_own: &dyn Fn(&Place) -> bool,
+        is_own: &dyn Fn(&Place) -> Result<bool>,
     ) -> Result<()> {
         let mut first = None;
         let mut last: Option<(usize, bool)> = None;
@@ -520,7 +548,7 @@ impl Change {
             // Steps under one lock follow each other.
             let is_held = match last {
                 Some((at, is_held)) if at == *guard => is_held,
-                _ => self.guards.get(*guard).is_some_and(is_own),
+                _ => self.guards.get(*guard).map_or(Ok(false), is_own)?,
             };
             last = Some((*guard, is_held));
             if is_held && let Err(error) = step.take(roots, how, dirs) {

@@ -3,13 +3,14 @@
 //! A journal is read by whoever comes next, and may have been made by anybody. It names no paths: every
 //! name passes the rules for names, and where it lies follows from the repository alone.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::layout::Layout;
 use crate::name::{FormatOptions, RefName, RefNameBuf, is_safe, is_well_formed};
-use crate::system::{FileKind, System, bytes_to_path};
+use crate::system::{FileKind, System, bytes_to_path, is_absent};
 
 /// Something that a change can concern. Names are those of the main worktree: a ref of the linked
 /// worktree `w` is `worktrees/w/<name>`.
@@ -256,6 +257,61 @@ impl Roots {
     /// Returns where a place is, by what is known without asking.
     pub(crate) fn path(&self, place: &Place) -> PathBuf {
         place.path(self)
+    }
+}
+
+/// Directories, of which each is looked at once.
+pub(super) struct PlainDirs<'r> {
+    roots: &'r Roots,
+    known: HashMap<PathBuf, bool>,
+    last: Option<(PathBuf, bool)>,
+}
+
+impl<'r> PlainDirs<'r> {
+    pub(super) fn new(roots: &'r Roots) -> Self {
+        PlainDirs {
+            roots,
+            known: HashMap::new(),
+            last: None,
+        }
+    }
+
+    /// Returns whether no link leads to the file at `path` from the directory that everybody uses. What is
+    /// not there yet is made as a directory.
+    pub(super) fn are_plain(&mut self, path: &Path) -> bool {
+        let Some(dir) = path.parent() else {
+            return false;
+        };
+        // Most follow one in the same directory.
+        if let Some((last, is_plain)) = &self.last
+            && last == dir
+        {
+            return *is_plain;
+        }
+        let is_plain = self.is_plain(dir);
+        self.last = Some((dir.to_owned(), is_plain));
+        is_plain
+    }
+
+    fn is_plain(&mut self, dir: &Path) -> bool {
+        let Roots {
+            common, refs, logs, ..
+        } = self.roots;
+        if [common, refs, logs].into_iter().any(|root| root == dir)
+            || self.roots.packed.parent() == Some(dir)
+        {
+            return true;
+        }
+        if let Some(is_plain) = self.known.get(dir) {
+            return *is_plain;
+        }
+        let is_dir = match self.roots.system.lstat(dir) {
+            Ok(stat) => stat.kind == FileKind::Directory,
+            Err(error) => is_absent(&error),
+        };
+        let is_plain = is_dir && dir.parent().is_some_and(|parent| self.is_plain(parent));
+        self.known.insert(dir.to_owned(), is_plain);
+        is_plain
     }
 }
 

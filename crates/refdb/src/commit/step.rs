@@ -48,6 +48,12 @@ pub(crate) struct How {
 }
 
 impl Step {
+    pub(super) fn place_mut(&mut self) -> &mut Place {
+        match self {
+            Step::Put { place, .. } | Step::Remove { place } | Step::Append { place, .. } => place,
+        }
+    }
+
     pub(super) fn place(&self) -> &Place {
         match self {
             Step::Put { place, .. } | Step::Remove { place } | Step::Append { place, .. } => place,

@@ -115,11 +115,16 @@ fn a_lock_of_the_dead_is_taken_over_with_all_that_belongs_to_it() {
 
 /// A transaction of the process `dies` that sets `HEAD`, which is committed, and left.
 fn committed(dies: &SimSystem) -> LockFile {
-    let mut lock = acquire(dies, "HEAD").unwrap();
+    commit_ref(dies, "HEAD")
+}
+
+/// As [`committed`], of any ref.
+fn commit_ref(dies: &SimSystem, name: &str) -> LockFile {
+    let mut lock = acquire(dies, name).unwrap();
     lock.write_all(b"fir").unwrap();
     lock.write_all(b"st").unwrap();
     let mut change = Change::default();
-    let place = Place::read(b"ref", b"HEAD").unwrap();
+    let place = Place::read(b"ref", name.as_bytes()).unwrap();
     let guard = change.lock(place.clone());
     change.put(guard, place, &lock);
     let system: Arc<dyn System> = Arc::new(dies.clone());
@@ -224,6 +229,56 @@ fn a_lock_is_not_taken_over_without_its_journal() {
     assert!(text.contains("in the midst of a transaction"), "{text}");
     assert!(acquire(&system, "HEAD").is_ok());
     assert_eq!(system.read(&at("HEAD")).unwrap(), b"first");
+}
+
+/// Makes `heads`, below `refs`, a link to a directory elsewhere, which it is moved to.
+fn move_heads(system: &SimSystem) {
+    system.create_dir(Path::new("/elsewhere")).unwrap();
+    let heads = Path::new("/elsewhere/heads");
+    system.rename(&at("refs/heads"), heads).unwrap();
+    system.symlink(heads, &at("refs/heads")).unwrap();
+}
+
+fn with_heads() -> SimSystem {
+    let system = repository();
+    system.create_dir(&at("refs")).unwrap();
+    system.create_dir(&at("refs/heads")).unwrap();
+    system
+}
+
+/// No journal names what nobody could finish who follows no links.
+#[test]
+fn what_lies_in_a_linked_directory_is_in_no_journal() {
+    let system = with_heads();
+    move_heads(&system);
+    let dies = system.process(7);
+    commit_ref(&dies, "refs/heads/a").leave();
+    dies.end();
+    let found = recover(&system);
+    assert!(found.view.is_none() && found.error.is_none(), "{found:?}");
+    assert!(system.lstat(&at("refdb.journal")).is_err());
+    // It is as if it had not begun, and its lock is one of the dead.
+    assert!(acquire(&system, "refs/heads/a").is_ok());
+    assert!(system.lstat(&at("refs/heads/a")).is_err());
+}
+
+/// A lock that cannot be looked at is not taken for one that is gone: its step would be left out.
+#[test]
+fn a_journal_stays_whose_locks_cannot_be_looked_at() {
+    let system = with_heads();
+    let dies = system.process(7);
+    commit_ref(&dies, "refs/heads/a").leave();
+    dies.end();
+    move_heads(&system);
+    let found = recover(&system);
+    assert!(found.error.is_some(), "{found:?}");
+    assert!(system.lstat(&at("refdb.journal")).is_ok());
+    // When it is to be reached again, it is finished.
+    system.remove_file(&at("refs/heads")).unwrap();
+    let heads = Path::new("/elsewhere/heads");
+    system.rename(heads, &at("refs/heads")).unwrap();
+    assert!(recover(&system).error.is_none());
+    assert_eq!(system.read(&at("refs/heads/a")).unwrap(), b"first");
 }
 
 /// What is not certain is not done: the lock may be one of a process that runs.
