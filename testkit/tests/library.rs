@@ -480,4 +480,72 @@ for_every_format! {
         assert_eq!(store.replace_log(main, &[]).expect_err("locked").kind(), ErrorKind::Locked);
         assert_eq!(git.difference(&repo.state()), "");
     }
+
+    fn a_repository_opens_without_a_head_that_can_be_used(format) {
+        let repo = Repo::init(format);
+        let oid = commit(&repo, 0);
+        repo.update_refs(format!("create refs/heads/main {oid}\ncreate refs/tags/t {oid}\n"));
+        let head = repo.git_dir().join("HEAD");
+        for content in [None, Some("junk\n"), Some("")] {
+            match content {
+                None => std::fs::remove_file(&head).expect("removed"),
+                Some(content) => std::fs::write(&head, content).expect("written"),
+            }
+            assert!(ours::options().open(&repo.git_dir()).is_err(), "as in Git");
+            let repository = ours::open_damaged(&repo.git_dir());
+            let store = repository.store();
+            let main = store.resolve(name("refs/heads/main")).expect("read").expect("it is there");
+            assert_eq!(main.oid, oid);
+            let listed: refdb::Result<Vec<Ref>> = store.refs().expect("refs").into_iter().collect();
+            let listed = listed.expect("refs").into_iter().filter(|found| !found.broken);
+            let listed = listed.filter(|found| !found.name.as_name().is_head()).count();
+            assert_eq!(listed, 2);
+            let head = store.read(RefName::HEAD);
+            match (format.refs, content) {
+                // It is in the tables.
+                (RefFormat::Reftable, _) => assert!(head.expect("read").is_some()),
+                (RefFormat::Files, None) => assert_eq!(head.expect("absence is no error"), None),
+                (RefFormat::Files, Some(_)) => {
+                    assert_eq!(head.expect_err("it is broken").kind(), ErrorKind::BrokenRef);
+                }
+            }
+            commit_edits(store, [Edit::update(name("refs/heads/new"), oid)]).expect("written");
+            commit_edits(store, [Edit::delete(name("refs/heads/new"))]).expect("written");
+        }
+    }
+
+    fn settings_and_format_are_read_anew_on_request(format) {
+        let repo = Repo::init(format);
+        let repository = ours::open(&repo.git_dir());
+        let (old, new) = (commit(&repo, 0), commit(&repo, 1));
+        let tag = name("refs/tags/t");
+        commit_edits(repository.store(), [Edit::update(tag, old)]).expect("made");
+        assert!(!repository.store().log_exists(tag).expect("read"));
+        repo.config("core.logAllRefUpdates", "always");
+        let reloaded = repository.reload().expect("opened again");
+        assert_eq!(reloaded.git_dir(), repository.git_dir());
+        commit_edits(reloaded.store(), [Edit::update(tag, new)]).expect("changed");
+        assert!(reloaded.store().log_exists(tag).expect("read"));
+
+        let to = match format.refs {
+            RefFormat::Files => "--ref-format=reftable",
+            RefFormat::Reftable => "--ref-format=files",
+        };
+        repo.git(["refs", "migrate", to]).run().ok();
+        let moved = reloaded.reload().expect("opened again");
+        assert_eq!(moved.ref_format().name(), to.trim_start_matches("--ref-format="));
+        let found = moved.store().read(tag).expect("read").expect("it is there");
+        assert_eq!(found.target.oid(), Some(new));
+        assert!(!moved.is_migration_interrupted().expect("told"));
+    }
+
+    fn an_interrupted_migration_is_told(format) {
+        let repo = Repo::init(format);
+        let repository = ours::open(&repo.git_dir());
+        assert!(!repository.is_migration_interrupted().expect("told"));
+        std::fs::create_dir(repo.git_dir().join("refdb-migration")).expect("made");
+        assert!(repository.is_migration_interrupted().expect("told"));
+        refdb_maintenance::migrate::finish_interrupted(&repository).expect("cleared up");
+        assert!(!repository.is_migration_interrupted().expect("told"));
+    }
 }

@@ -38,9 +38,10 @@ use std::sync::{Arc, OnceLock};
 use bstr::{BString, ByteSlice};
 use config::Config;
 use refdb::error::Message;
+use refdb::internals::{MIGRATION, is_absent};
 use refdb::layout::Layout;
 use refdb::name::{FormatOptions, is_well_formed};
-use refdb::system::System;
+use refdb::system::{FileKind, System};
 use refdb::{Error, ErrorKind, ObjectFormat, Options, RefFormat, Result, Store};
 
 use crate::date::Zone;
@@ -67,6 +68,7 @@ pub struct Repository {
     odb: Arc<Odb>,
     store: Store,
     warnings: Vec<String>,
+    again: Arc<open::Again>,
 }
 
 impl Repository {
@@ -85,6 +87,30 @@ impl Repository {
     /// As for [`Repository::discover`].
     pub fn open(git_dir: &Path) -> Result<Repository> {
         OpenOptions::new().open(git_dir)
+    }
+
+    /// Opens the repository once more, in the same way: with the configuration, the format and the objects
+    /// that it has now. What was opened before stays as it is.
+    ///
+    /// # Errors
+    /// As for [`Repository::discover`].
+    pub fn reload(&self) -> Result<Repository> {
+        self.again.open()
+    }
+
+    /// Returns whether a migration between the formats was killed here and nobody has cleared up after it.
+    /// The refs are whole, but its locks may keep writers waiting until `finish_interrupted` of the crate
+    /// `refdb-maintenance` is called.
+    ///
+    /// # Errors
+    /// `Io` when that cannot be told.
+    pub fn is_migration_interrupted(&self) -> Result<bool> {
+        let folder = self.common_dir.join(MIGRATION);
+        match self.system.lstat(&folder) {
+            Err(error) if is_absent(&error) => Ok(false),
+            Err(error) => Err(Error::io("unable to read", &folder, error)),
+            Ok(stat) => Ok(stat.kind == FileKind::Directory && !self.system.is_taken(&folder)),
+        }
     }
 
     /// Returns the refs, as the current worktree sees them.

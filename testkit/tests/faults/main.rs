@@ -358,6 +358,14 @@ fn workloads() -> Vec<Workload> {
             };
             rewrite_log(&process.main, "refs/heads/side", how)
         }),
+        Workload::new("replace a reflog", OneLog, |process| {
+            let side = name("refs/heads/side");
+            let entries = process.main.log(side.as_name(), LogOrder::OldestFirst)?;
+            let entries = entries.expect("a reflog");
+            let left = entries.get(1..).unwrap_or_default();
+            let outcome = process.main.replace_log(side.as_name(), left)?;
+            Ok(outcome.afterwards.is_empty())
+        }),
         Workload::new("remove a reflog", OneLog, |process| {
             let side = name("refs/heads/side");
             let outcome = process.main.delete_logs([side.as_name()])?;

@@ -41,6 +41,27 @@ pub struct OpenOptions {
     interrupt: Interrupt,
 }
 
+/// What it takes to open a repository once more.
+#[derive(Debug)]
+pub(super) struct Again {
+    options: OpenOptions,
+    /// Where relative paths begin, and the search.
+    start: PathBuf,
+    /// The repository that was named, if one was.
+    named: Option<PathBuf>,
+}
+
+impl Again {
+    /// Opens it.
+    pub(super) fn open(&self) -> Result<Repository> {
+        let options = self.options.clone();
+        match &self.named {
+            Some(named) => options.open_named(named, &self.start),
+            None => options.discover(&self.start),
+        }
+    }
+}
+
 impl Default for OpenOptions {
     fn default() -> Self {
         OpenOptions::new()
@@ -205,7 +226,12 @@ impl OpenOptions {
             &self.overrides,
             &location,
         )?;
-        self.finish(location, &global, &start, None)
+        let again = Again {
+            options: self.clone(),
+            start: start.clone(),
+            named: None,
+        };
+        self.finish(location, &global, again)
     }
 
     /// Opens the repository whose directory (or gitfile) is `git_dir`, whatever else is named.
@@ -221,7 +247,12 @@ impl OpenOptions {
         let common_dir = self.named_common_dir(start);
         let search = self.search(common_dir.as_deref());
         let location = search.explicit(git_dir, start)?;
-        self.finish(location, &GlobalFiles::default(), start, Some(git_dir))
+        let again = Again {
+            options: self.clone(),
+            start: start.to_owned(),
+            named: Some(git_dir.to_owned()),
+        };
+        self.finish(location, &GlobalFiles::default(), again)
     }
 
     fn search<'a>(&'a self, common_dir: Option<&'a Path>) -> Search<'a> {
@@ -251,14 +282,9 @@ impl OpenOptions {
     }
 
     /// Reads format and configuration of the repository at `location`.
-    fn finish(
-        self,
-        location: Location,
-        global: &GlobalFiles,
-        start: &Path,
-        named: Option<&Path>,
-    ) -> Result<Repository> {
+    fn finish(self, location: Location, global: &GlobalFiles, again: Again) -> Result<Repository> {
         let system = self.system.as_ref();
+        let (start, named) = (again.start.as_path(), again.named.as_deref());
         let Location {
             git_dir,
             common_dir,
@@ -412,6 +438,7 @@ impl OpenOptions {
             zone: OnceLock::new(),
             namespace,
             warnings,
+            again: Arc::new(again),
         })
     }
 
