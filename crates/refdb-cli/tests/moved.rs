@@ -43,6 +43,9 @@ for_every_format! {
                     let out = refdb(&repo).args(["for-each-ref"]).run();
                     let lines = out.ok().lines().count();
                     assert_eq!(lines, REFS, "in listing {count}");
+                    for words in [&["show-ref", "--verify"][..], &["refs", "exists"]] {
+                        refdb(&repo).args(words).args(["refs/heads/b/1"]).run().ok();
+                    }
                     count += 1;
                 }
                 count

@@ -164,7 +164,9 @@ pub(super) fn check_exists(context: &Context, name: &[u8]) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::BrokenRef => {
             Err(failed("Invalid argument".into()))
         }
-        Err(error) if error.kind() == ErrorKind::PackedRefs => Err(Failure::from(error)),
+        Err(error) if matches!(error.kind(), ErrorKind::PackedRefs | ErrorKind::Moved) => {
+            Err(Failure::from(error))
+        }
         Err(error) => Err(failed(Words::from(&error))),
     }
 }

@@ -308,8 +308,9 @@ impl Printer<'_> {
             let full = name.starts_with(b"refs/") || is_safe(name);
             let given = RefName::new(name).ok().filter(|_| full);
             let resolved = match given.map(|given| self.store.resolve(given)) {
-                // A damaged file may hold the ref: to say that there is none would hide that.
-                Some(Err(error)) if is_damage(error.kind()) => return Err(error.into()),
+                // A damaged file may hold the ref, and so may the other format: to say that there is none
+                // would hide that.
+                Some(Err(error)) if may_hide_it(error.kind()) => return Err(error.into()),
                 Some(resolved) => resolved.unwrap_or(None),
                 None => None,
             };
@@ -388,9 +389,11 @@ fn matches(name: RefName<'_>, patterns: &[Vec<u8>]) -> bool {
         })
 }
 
-/// Returns whether an error says that a file is damaged, and not only that there is no such ref.
-fn is_damage(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Corrupt | ErrorKind::PackedRefs)
+/// Returns whether an error says more than that there is no such ref: that a file is damaged, or that the refs
+/// were moved.
+fn may_hide_it(kind: ErrorKind) -> bool {
+    let kinds = [ErrorKind::Corrupt, ErrorKind::PackedRefs, ErrorKind::Moved];
+    kinds.contains(&kind)
 }
 
 #[cfg(test)]

@@ -13,6 +13,10 @@ use crate::system::Stat;
 /// How the part of the file starts that is the journal.
 const START: &[u8] = b"journal 3\n";
 
+/// How the end of a journal starts, and how long it is: the checksum follows, in hexadecimal digits.
+pub(super) const END: &[u8] = b"end\0";
+pub(super) const END_LEN: usize = END.len() + 16 + 1;
+
 /// Why a file is not the journal of a transaction that was committed here.
 pub(super) enum Flaw {
     /// Power failed, or its process ended, before it was written.
@@ -113,7 +117,7 @@ pub(super) fn decode(
     dir: &Stat,
 ) -> std::result::Result<(Owner, Change), Flaw> {
     let (owner, start) = begin(content, own, dir)?;
-    let whole = content.len().checked_sub("end\0".len() + 16 + 1);
+    let whole = content.len().checked_sub(END_LEN);
     let (body, end) = content.split_at(whole.ok_or(Flaw::NotWhole)?);
     if *end != *format!("end\0{:016x}\0", checksum(body)).as_bytes() {
         return Err(Flaw::NotWhole);

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::encoding::{Flaw, begin, decode};
+use super::encoding::{END, END_LEN, Flaw, begin, decode};
 use super::hold::Hold;
 use super::home::Home;
 use super::owner::{HEAD_LEN, Owner};
@@ -346,17 +346,20 @@ fn read(home: &Home, path: &Path) -> Result<Option<Read>> {
     let (content, stat) = match system.open(path) {
         Ok(mut file) => {
             let stat = file.stat().map_err(failed)?;
-            let mut read = |len: usize| {
+            let mut read = |from: u64, len: usize| {
                 let mut content = vec![0; len];
-                let count = file.read_at(0, &mut content).map_err(failed)?;
+                let count = file.read_at(from, &mut content).map_err(failed)?;
                 content.truncate(count);
                 Ok(content)
             };
-            // What was not made here is not read to its end, which may be far away.
+            // What was not made here, or is not whole, is not read to its end, which may be far away.
             let whole = usize::try_from(stat.len).unwrap_or(0);
-            let mut content = read(whole.min(HEAD_LEN))?;
+            let mut content = read(0, whole.min(HEAD_LEN))?;
             if whole > content.len() && begin(&content, &stat, &dir).is_ok() {
-                content = read(whole)?;
+                if !read(stat.len.saturating_sub(END_LEN as u64), END_LEN)?.starts_with(END) {
+                    return Ok(None);
+                }
+                content = read(0, whole)?;
             }
             (content, stat)
         }
