@@ -206,8 +206,7 @@ pub trait System: Send + Sync + fmt::Debug {
     /// Takes a file that nobody has any more, by the name `path`. `None` if somebody has it, if there
     /// is no such file, or if that cannot be told.
     fn guard_file(&self, path: &Path) -> io::Result<Option<Guard>>;
-    /// Returns whether a process has a directory for itself, or a file that it made; what cannot be told
-    /// counts as no. For the moment in which another process takes a file it can be told of that as well.
+    /// Returns whether a process has a file or a directory for itself; what cannot be told counts as no.
     fn is_taken(&self, path: &Path) -> bool;
     /// Returns which process has a file for itself that [`System::create_guarded`] made, if that can
     /// be found out.

@@ -9,6 +9,7 @@
 //! ```
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::{chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 
@@ -169,9 +170,17 @@ impl Scene {
 
     /// Makes a file of so many bytes that are nowhere.
     pub(super) fn sparse(&self, name: &str, len: u64) -> Made {
-        let file = fs::File::create(self.place(name));
-        file.and_then(|file| file.set_len(len))
-            .map_err(|error| error.to_string())
+        self.sparse_after(b"", name, len)
+    }
+
+    /// As [`Scene::sparse`], behind some bytes.
+    pub(super) fn sparse_after(&self, start: &[u8], name: &str, len: u64) -> Made {
+        let make = || {
+            let mut file = fs::File::create(self.place(name))?;
+            file.write_all(start)?;
+            file.set_len(len)
+        };
+        make().map_err(|error: std::io::Error| error.to_string())
     }
 
     /// Takes something out of the folder with the refs.

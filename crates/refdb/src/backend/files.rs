@@ -185,10 +185,11 @@ impl Files {
                 }
                 let bare = self.layout.locate(name).1;
                 let packed = self.packed.snapshot()?.find_ref(bare.as_bytes())?;
-                match packed {
-                    Some(found) => Ok(Some(found)),
-                    None => self.assert_not_migrated().map(|()| None),
+                if packed.is_none() && self.options.still_there.is_none() {
+                    // Whoever knows the configuration finds out by that.
+                    self.assert_not_migrated()?;
                 }
+                Ok(packed)
             }
             Err(error) => Err(Error::io("unable to read", &path, error)),
         }

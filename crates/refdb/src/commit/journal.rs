@@ -36,8 +36,14 @@ use crate::system::{FileKind, Guard, Stat, is_absent};
 /// No journal is longer: one of so many bytes is not read.
 const LEN_MAX: u64 = 1 << 32;
 
-/// Longer than it takes to take a file over: two calls of the system, one after the other.
-const TAKING: Duration = Duration::from_micros(100);
+/// The permission bit by which a journal says that somebody finishes it, as its process has ended.
+const FINISHED_MODE: u32 = 0o100;
+
+/// For how long it is waited for whoever may be about to finish a journal: so many pauses, and one more for
+/// so many bytes.
+const PAUSE: Duration = Duration::from_micros(250);
+const PAUSES: u64 = 8;
+const LEN_OF_PAUSE: u64 = 32 << 10;
 
 /// The steps of a transaction, each with the lock that guards it.
 #[derive(Debug, Default)]
@@ -266,9 +272,10 @@ fn look(home: &Arc<Home>, unseen: bool) -> Result<Found> {
         let guard = system.guard_file(&path);
         let guard = guard.map_err(|error| Error::io("unable to lock", &path, error))?;
         let may = unseen && !system.is_taken(&path);
-        is_young = guard.is_none() && is_made_lately(home, &stat) && is_of_the_living(home, &path);
+        is_young =
+            guard.is_none() && is_made_lately(home, &stat) && !is_finished(home, &path, &stat);
         if let Some(guard) = guard.or_else(|| may.then(|| Box::new(()) as Guard)) {
-            match finish(home, &path) {
+            match finish(home, &path, &stat) {
                 Ok(()) => return Ok(Found::default()),
                 // Who may not write reads what the journal says.
                 Err(unfinished) => error = Some(unfinished).filter(|it| !may_not_write(it)),
@@ -301,14 +308,17 @@ fn is_made_lately(home: &Home, stat: &Stat) -> bool {
     (0..long_ns).contains(&(now_ns - stat.ctime_ns))
 }
 
-/// Returns whether the process runs that made a file. Somebody else may have it too, who finishes what one
-/// left that has ended; at the moment when he takes it that cannot be told from the former.
-fn is_of_the_living(home: &Home, path: &Path) -> bool {
-    let system = home.system.as_ref();
-    system.is_taken(path) && {
-        system.sleep(TAKING);
-        system.is_taken(path)
-    }
+/// Returns whether somebody finishes what the maker of the journal left, who has ended, or has finished it.
+/// Whoever has taken the file reads it before he marks it, and that is waited for.
+fn is_finished(home: &Home, path: &Path, stat: &Stat) -> bool {
+    let pauses = PAUSES + stat.len / LEN_OF_PAUSE;
+    (0..pauses).any(|_| {
+        home.system.sleep(PAUSE);
+        match home.system.lstat(path) {
+            Ok(stat) => stat.mode & FINISHED_MODE != 0 || !is_made_lately(home, &stat),
+            Err(error) => is_absent(&error),
+        }
+    })
 }
 
 fn may_not_write(error: &Error) -> bool {
@@ -378,7 +388,7 @@ fn read(home: &Home, path: &Path) -> Result<Option<Read>> {
 }
 
 /// Finishes what a journal says whose process has ended: the caller has the file.
-fn finish(home: &Arc<Home>, path: &Path) -> Result<()> {
+fn finish(home: &Arc<Home>, path: &Path, stat: &Stat) -> Result<()> {
     let unfinished = |error: Error| {
         error.context(format_args!(
             "a transaction that a process began and did not finish ('{}') cannot be finished",
@@ -397,6 +407,9 @@ fn finish(home: &Arc<Home>, path: &Path) -> Result<()> {
         // was written.
         return remove();
     };
+    // Who cannot have the file now is to know that its maker has ended. Of somebody else's file in a shared
+    // repository that cannot be said: for a moment its transaction is seen step by step.
+    let _ = beneath.set_mode(path, stat.mode | FINISHED_MODE);
     let roots = home.roots().map_err(unfinished)?;
     let how = How {
         shared: home.shared,

@@ -8,7 +8,7 @@ use super::*;
 use crate::oid::ObjectFormat;
 use crate::options::Options;
 use crate::system::OsSystem;
-use crate::system::simulation::{Crash, SimSystem};
+use crate::system::simulation::{Crash, Fault, SimSystem};
 
 const OPTIONS: LockOptions = LockOptions::AT_ONCE;
 
@@ -199,13 +199,46 @@ fn what_somebody_finishes_just_now_is_no_transaction_of_the_living() {
     let found = recover(&system);
     assert!(found.view.is_some() && found.is_young);
     dies.end();
-    let finishes = system.process(8).guard_file(&at("refdb.journal"));
-    let finishes = finishes.unwrap().expect("its maker has ended");
+    // Somebody begins to finish it, and gets no further than the first step.
+    let finishes = system.process(8);
+    let guard = finishes.guard_file(&at("refdb.journal")).unwrap();
+    assert!(guard.is_some(), "its maker has ended");
+    let mode = system.lstat(&at("refdb.journal")).unwrap().mode;
+    system.set_mode(&at("refdb.journal"), mode | 0o100).unwrap();
     let found = recover(&system);
     assert!(found.view.is_some() && !found.is_young);
-    drop(finishes);
+    drop(guard);
     assert!(recover(&system).view.is_none());
     assert_eq!(system.read(&at("HEAD")).unwrap(), b"first");
+}
+
+/// Whoever finishes a transaction says so before the first step.
+#[test]
+fn who_finishes_a_journal_marks_it_first() {
+    let mut marked = 0;
+    for after in 0.. {
+        let system = repository();
+        let dies = system.process(7);
+        committed(&dies).leave();
+        dies.end();
+        let finishes = system.process(8);
+        finishes.set_fault(Some(Fault::dies_at(after)));
+        recover(&finishes);
+        finishes.end();
+        let is_begun = system.read(&at("HEAD")).is_ok();
+        match system.lstat(&at("refdb.journal")) {
+            Ok(journal) => {
+                let is_marked = journal.mode & 0o100 != 0;
+                assert!(is_marked || !is_begun, "{after}");
+                marked += usize::from(is_marked);
+            }
+            Err(_) => assert!(is_begun, "{after}"),
+        }
+        if finishes.op_count() <= after {
+            break;
+        }
+    }
+    assert!(marked > 1);
 }
 
 /// The lock of a dead process that lies in another repository, by a link, has its journal there.

@@ -116,15 +116,10 @@ pub(super) fn take_file(
     if !is_file || !is_local(file.as_fd()) {
         return Ok(None);
     }
-    let Ok(Some(mine)) = take(file.try_clone()?, named) else {
-        return Ok(None);
-    };
-    // Nobody has it. From now on others can tell that it is not its maker who does ([`is_taken`]); who was
-    // faster while the one lock became the other has it.
-    Ok(file.try_lock_shared().is_ok().then_some(mine))
+    take(file, named).or(Ok(None))
 }
 
-/// Returns whether the maker of a file has it for certain, and not somebody who took it over.
+/// Returns whether somebody has a file for certain.
 pub(super) fn is_taken(file: &File) -> bool {
     is_local(file.as_fd()) && matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }

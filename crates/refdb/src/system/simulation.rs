@@ -503,13 +503,7 @@ impl System for SimSystem {
             return Ok(None);
         };
         match disk.stat(ino)?.kind {
-            FileKind::File if !disk.is_shared => {
-                let guard = self.guard(disk, ino);
-                if guard.is_some() {
-                    self.disk().machine.taken_over.insert(ino);
-                }
-                Ok(boxed(guard))
-            }
+            FileKind::File if !disk.is_shared => Ok(boxed(self.guard(disk, ino))),
             _ => Ok(None),
         }
     }

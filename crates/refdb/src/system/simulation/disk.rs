@@ -62,8 +62,6 @@ pub(super) struct Machine {
     /// The directories and files that processes have for themselves: which process, and when it
     /// started.
     pub(super) guarded: BTreeMap<Ino, (u32, u64)>,
-    /// Those of them that were taken over from processes that had ended.
-    pub(super) taken_over: BTreeSet<Ino>,
     pub(super) ticks: u64,
 }
 
@@ -77,22 +75,17 @@ impl Machine {
 
     /// Gives a directory or file to a process; returns whether no other one has it.
     pub(super) fn guard(&mut self, ino: Ino, process: (u32, u64)) -> bool {
-        if self.is_guarded(ino) {
+        if self.is_taken(ino) {
             return false;
         }
-        self.taken_over.remove(&ino);
         self.guarded.insert(ino, process);
         true
     }
 
-    fn is_guarded(&self, ino: Ino) -> bool {
+    /// Returns whether a process that runs has a directory or file for itself.
+    pub(super) fn is_taken(&self, ino: Ino) -> bool {
         let owner = self.guarded.get(&ino);
         owner.is_some_and(|(pid, started)| self.running.get(pid) == Some(started))
-    }
-
-    /// Returns whether a process that runs has a directory for itself, or a file that it made.
-    pub(super) fn is_taken(&self, ino: Ino) -> bool {
-        self.is_guarded(ino) && !self.taken_over.contains(&ino)
     }
 
     /// Gives free what a process has for itself.
