@@ -407,10 +407,10 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat) -> Result<()> {
         // was written.
         return remove();
     };
+    let roots = home.roots().map_err(unfinished)?;
     // Who cannot have the file now is to know that its maker has ended. Of somebody else's file in a shared
     // repository that cannot be said: for a moment its transaction is seen step by step.
     let _ = beneath.set_mode(path, stat.mode | FINISHED_MODE);
-    let roots = home.roots().map_err(unfinished)?;
     let how = How {
         shared: home.shared,
         is_live: false,
@@ -423,14 +423,17 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat) -> Result<()> {
             .map_err(|error| Error::io("unable to read", &lock_path(&roots.path(guard)), error))
     };
     let mut dirs = BTreeSet::new();
-    journal
-        .change
-        .take(&roots, how, &mut dirs, &is_own)
-        .map_err(unfinished)?;
-    home.system
-        .sync_file_system(dir)
-        .map_err(|error| unfinished(Error::io("unable to sync", dir, error)))?;
-    step::sync(home.system.as_ref(), &dirs, true).map_err(unfinished)?;
+    let taken = journal.change.take(&roots, how, &mut dirs, &is_own);
+    let synced = taken.and_then(|()| {
+        home.system
+            .sync_file_system(dir)
+            .map_err(|error| Error::io("unable to sync", dir, error))?;
+        step::sync(home.system.as_ref(), &dirs, true)
+    });
+    if let Err(error) = synced {
+        let _ = beneath.set_mode(path, stat.mode);
+        return Err(unfinished(error));
+    }
     remove()?;
     for guard in &journal.change.guards {
         if !matches!(is_own(guard), Ok(true)) {
