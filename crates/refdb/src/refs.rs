@@ -19,68 +19,21 @@
 //! }
 //! ```
 
-use std::borrow::BorrowMut;
-use std::iter::FusedIterator;
+mod owned;
 
-use crate::backend::Value;
+pub use owned::{IntoIter, Ref};
+
+use std::borrow::BorrowMut;
+
 use crate::backend::batch::Batch;
 use crate::backend::cursor::{Cursor, RefRecord};
 use crate::beside::{BATCH, turns};
 use crate::error::{Error, Result};
-use crate::name::{RefName, RefNameBuf};
-use crate::oid::ObjectId;
 use crate::options::StillThere;
-use crate::target::Target;
 
 /// So many refs are read before a second thread is asked to read the others: a short listing is done
 /// sooner than a thread begins.
 const READ_ALONE_MAX: usize = 2 << 10;
-
-/// One ref, owned.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ref {
-    /// The full name.
-    pub name: RefNameBuf,
-    /// The value; the null id for a broken ref.
-    pub target: Target,
-    /// What the value peels to, when it is stored beside it: only for annotated tags. `None` says
-    /// nothing about whether the object is a tag.
-    pub peeled: Option<ObjectId>,
-    /// Whether the value comes from packed-refs.
-    pub packed: bool,
-    /// Whether the value could not be read, or is the null id. Such a ref is listed and cannot be read.
-    pub broken: bool,
-}
-
-impl Ref {
-    pub(crate) fn new(name: RefName<'_>, value: Value) -> Self {
-        let Value {
-            target,
-            peeled,
-            packed,
-        } = value;
-        Ref {
-            name: name.to_owned(),
-            target,
-            peeled,
-            packed,
-            broken: false,
-        }
-    }
-}
-
-impl RefRecord<'_> {
-    /// Copies the ref.
-    pub fn to_ref(&self) -> Ref {
-        Ref {
-            name: self.name.to_owned(),
-            target: self.target.to_owned(),
-            peeled: self.peeled,
-            packed: self.packed,
-            broken: self.broken,
-        }
-    }
-}
 
 /// A cursor over the refs of a store, with ranges that it leaves out.
 pub struct Refs {
@@ -444,36 +397,6 @@ impl Refs {
             return None;
         }
         excluded_prefix(&self.excluded, self.cursor.name().as_bytes())
-    }
-}
-
-/// The refs from where a cursor stood on, each owned; nothing follows an error.
-pub struct IntoIter {
-    /// `None` behind the last ref.
-    refs: Option<Refs>,
-}
-
-impl Iterator for IntoIter {
-    type Item = Result<Ref>;
-
-    fn next(&mut self) -> Option<Result<Ref>> {
-        let found = match self.refs.as_mut()?.next() {
-            Ok(Some(record)) => return Some(Ok(record.to_ref())),
-            ended => ended.err(),
-        };
-        self.refs = None;
-        found.map(Err)
-    }
-}
-
-impl FusedIterator for IntoIter {}
-
-impl IntoIterator for Refs {
-    type Item = Result<Ref>;
-    type IntoIter = IntoIter;
-
-    fn into_iter(self) -> IntoIter {
-        IntoIter { refs: Some(self) }
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) enum Bug {
     /// A file that a process has for itself is given to others too.
     FilesAreFree,
     /// That somebody took a lock away is not noticed.
-    LocksAreNotCounted,
+    LocksAreNotLookedAt,
     /// Tables are made durable only after a list that names them is.
     ListBeforeTable,
     /// A table is made durable before its footer is written.
@@ -159,6 +159,8 @@ impl WriteFile for Misled {
 /// The file whose names are locks, and the journal.
 struct Held {
     file: Box<dyn GuardedFile>,
+    /// What has the name of the file by now.
+    named: Box<dyn Fn() -> io::Result<Stat> + Send + Sync>,
     bug: Bug,
 }
 
@@ -192,8 +194,11 @@ impl GuardedFile for Held {
 
     fn stat(&self) -> io::Result<Stat> {
         let mut stat = self.file.stat()?;
-        if self.bug == Bug::LocksAreNotCounted {
+        if self.bug == Bug::LocksAreNotLookedAt {
             stat.nlink = u64::MAX;
+            if let Ok(named) = (self.named)() {
+                (stat.dev, stat.ino) = (named.dev, named.ino);
+            }
         }
         Ok(stat)
     }
@@ -291,8 +296,10 @@ impl System for Buggy {
     fn create_guarded(&self, path: &Path, mode: u32) -> io::Result<Box<dyn GuardedFile>> {
         self.change()?;
         let file = self.inner.create_guarded(path, mode)?;
+        let (inner, path) = (self.inner.clone(), path.to_owned());
         Ok(Box::new(Held {
             file,
+            named: Box::new(move || inner.lstat(&path)),
             bug: self.bug,
         }))
     }
@@ -596,8 +603,8 @@ caught! {
     a_lock_alone_that_is_not_taken_over: check_lock_alone(FILES_SHA1) with NobodyIsDead;
     nothing_taken_over_in_files: check_locks(FILES_SHA1) with NobodyIsDead;
     nothing_taken_over_in_reftable: check_locks(REFTABLE_SHA1) with NobodyIsDead;
-    locks_that_are_not_counted_in_files: check_removed(FILES_SHA1) with LocksAreNotCounted;
-    locks_that_are_not_counted_in_reftable: check_removed(REFTABLE_SHA1) with LocksAreNotCounted;
+    locks_that_are_not_looked_at_in_files: check_removed(FILES_SHA1) with LocksAreNotLookedAt;
+    locks_that_are_not_looked_at_in_reftable: check_removed(REFTABLE_SHA1) with LocksAreNotLookedAt;
     list_before_the_table: check_power(REFTABLE_SHA1) with ListBeforeTable;
     table_synced_before_its_footer: check_power(REFTABLE_SHA1) with NoFooterSync;
     wrong_restart_offset: check_deaths(REFTABLE_SHA1) with WrongRestart;

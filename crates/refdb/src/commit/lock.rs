@@ -395,7 +395,8 @@ impl LockFile {
         let is_alone = self.is_alone();
         let written = std::mem::replace(&mut self.written, Written::Nothing);
         // What does not have its name any more must not be taken for it.
-        let is_ours = self.hold.is_whole() || self.has_name().unwrap_or(false);
+        let has_name = || self.has_name().or_else(|_| self.has_name());
+        let is_ours = self.hold.is_whole() || has_name().unwrap_or(false);
         self.hold.lose_name();
         if !is_ours {
             // Somebody took it away, and it may be somebody else's by now. What it barred may be so

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::edit::{Change, Edit};
+use super::edit::{Change, Edit, Expected};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{FormatOptions, is_pseudoref, is_safe, is_well_formed};
 use crate::reflog::Signature;
@@ -72,4 +72,17 @@ pub(super) fn check_name(edit: &Edit<'_>) -> Result<()> {
             format!("refusing to update {what} with bad name '{name}'"),
         ))
     }
+}
+
+/// Returns how much text an edit brings at most.
+pub(super) fn text_len(edit: &Edit<'_>) -> usize {
+    let target = match &edit.change {
+        Change::Symbolic(target) => target.len(),
+        _ => 0,
+    };
+    let expected = match &edit.expected {
+        Expected::Symbolic(target) => target.len(),
+        _ => 0,
+    };
+    edit.name.len() + edit.message.len() + target + expected
 }

@@ -5,7 +5,7 @@
 //! reflog. What is found here is also checked here against what the edit expects.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::backend::{RefFormat, Refusal, Session};
 use crate::error::{Error, ErrorKind, Message, Reason, Rejection, Result};
@@ -46,7 +46,7 @@ pub(super) struct Expansion<'q> {
     pub(super) refused: HashMap<usize, Refusal>,
     /// Positions of derived updates that change values, by name.
     derived_values: HashMap<RefNameBuf, usize>,
-    rejections: Vec<Rejection>,
+    pub(super) rejections: Vec<Rejection>,
 }
 
 /// One update.
@@ -577,30 +577,6 @@ impl<'q> Expansion<'q> {
                 self.refuse_missing(update)
             }
         }
-    }
-
-    /// Refuses an update because there is no such ref.
-    pub(super) fn refuse_missing(&mut self, update: usize) -> Result<()> {
-        let message = format!("unable to resolve reference '{}'", self.name(update));
-        self.refuse_lock(update, Reason::NonexistentRef, message)
-    }
-
-    /// Releases the locks of names that only refused edits asked for.
-    pub(super) fn release_refused(&self, session: &mut dyn Session) {
-        if self.rejections.is_empty() {
-            return;
-        }
-        let names = |rejected: bool| {
-            let updates = self.updates.iter().enumerate();
-            let chosen = updates.filter(move |(_, update)| update.rejected == rejected);
-            chosen.map(|(at, _)| self.name(at).as_bytes())
-        };
-        let standing: HashSet<&[u8]> = names(false).collect();
-        session.release(
-            &names(true)
-                .filter(|name| !standing.contains(name))
-                .collect(),
-        );
     }
 }
 

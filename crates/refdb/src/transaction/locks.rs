@@ -175,6 +175,30 @@ impl Expansion<'_> {
         })
     }
 
+    /// Refuses an update because there is no such ref.
+    pub(super) fn refuse_missing(&mut self, update: usize) -> Result<()> {
+        let message = format!("unable to resolve reference '{}'", self.name(update));
+        self.refuse_lock(update, Reason::NonexistentRef, message)
+    }
+
+    /// Releases the locks of names that only refused edits asked for.
+    pub(super) fn release_refused(&self, session: &mut dyn Session) {
+        if self.rejections.is_empty() {
+            return;
+        }
+        let names = |rejected: bool| {
+            let updates = self.updates.iter().enumerate();
+            let chosen = updates.filter(move |(_, update)| update.rejected == rejected);
+            chosen.map(|(at, _)| self.name(at).as_bytes())
+        };
+        let standing: HashSet<&[u8]> = names(false).collect();
+        session.release(
+            &names(true)
+                .filter(|name| !standing.contains(name))
+                .collect(),
+        );
+    }
+
     /// Refuses an update whose ref could not be locked.
     pub(super) fn refuse_for_lock(&mut self, update: usize, refusal: &Refusal) -> Result<()> {
         let may_be_missing = matches!(self.expected(update), Wanted::Any | Wanted::Missing);

@@ -13,7 +13,7 @@ use crate::objects::{ObjectKind, Objects, Peeled};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::reflog::{Signature, is_normalized, normalize_message};
 
-use super::checks::{check_name, check_text};
+use super::checks::{check_name, check_text, text_len};
 use super::edit::{Change, Edit, Expected, LogEdit};
 use super::ids::{Id, Ids};
 use super::sort::{Sequence, after, sort_by_name};
@@ -594,19 +594,6 @@ impl Queue {
 fn last_of<T>(list: &[T]) -> u32 {
     let last = u32::try_from(list.len().saturating_sub(1));
     last.expect("each edit has a name, and the names are not longer than that")
-}
-
-/// Returns how much text an edit brings at most.
-fn text_len(edit: &Edit<'_>) -> usize {
-    let target = match &edit.change {
-        Change::Symbolic(target) => target.len(),
-        _ => 0,
-    };
-    let expected = match &edit.expected {
-        Expected::Symbolic(target) => target.len(),
-        _ => 0,
-    };
-    edit.name.len() + edit.message.len() + target + expected
 }
 
 #[cfg(test)]
