@@ -546,9 +546,8 @@ impl Change {
         let mut dirs = PlainDirs::new(roots);
         let steps = self.steps.iter_mut().map(|(_, step)| step.place_mut());
         for place in self.guards.iter_mut().chain(steps) {
-            let path = roots.path(place);
-            if !matches!(place, Place::Outside(_)) && !dirs.are_plain(&path) {
-                *place = Place::Outside(path);
+            if !dirs.leads_to(place) {
+                *place = Place::Outside(roots.path(place));
             }
         }
     }

@@ -3,8 +3,8 @@
 //! A journal is read by whoever comes next, and may have been made by anybody. It names no paths: every
 //! name passes the rules for names, and where it lies follows from the repository alone.
 
-use std::collections::HashMap;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -143,7 +143,6 @@ fn is_worktree_id(id: &[u8]) -> bool {
 }
 
 fn worktree_id<'d>(common_dir: &Path, dir: &'d Path) -> Option<&'d [u8]> {
-    use std::os::unix::ffi::OsStrExt;
     let id = dir.strip_prefix(common_dir.join("worktrees")).ok()?;
     Some(id.as_os_str().as_bytes()).filter(|id| is_worktree_id(id))
 }
@@ -260,59 +259,86 @@ impl Roots {
     }
 }
 
-/// Directories, of which each is looked at once.
+/// Which directories are plain ones. Places come in the order of their names, or nearly, so that it is enough
+/// to know the last one: what a directory shares with that was looked at.
 pub(super) struct PlainDirs<'r> {
     roots: &'r Roots,
-    known: HashMap<PathBuf, bool>,
-    last: Option<(PathBuf, bool)>,
+    /// The directory of the last place, if no link leads to it.
+    plain: Vec<u8>,
+    /// What was told last: of which kind of place, in which directory.
+    last: Option<(&'static [u8], Vec<u8>, bool)>,
 }
 
 impl<'r> PlainDirs<'r> {
     pub(super) fn new(roots: &'r Roots) -> Self {
         PlainDirs {
             roots,
-            known: HashMap::new(),
+            plain: Vec::new(),
             last: None,
         }
     }
 
-    /// Returns whether no link leads to the file at `path` from the directory that everybody uses. What is
-    /// not there yet is made as a directory.
-    pub(super) fn are_plain(&mut self, path: &Path) -> bool {
-        let Some(dir) = path.parent() else {
-            return false;
+    /// Returns whether no link leads to a place from the directory that everybody uses, or no journal names
+    /// it anyway. What is not there yet is made as a directory.
+    pub(super) fn leads_to(&mut self, place: &Place) -> bool {
+        let Some((word, name)) = place.write() else {
+            return true;
         };
-        // Most follow one in the same directory.
-        if let Some((last, is_plain)) = &self.last
-            && last == dir
+        let slash = name.iter().rposition(|&byte| byte == b'/');
+        let dir = name.get(..slash.unwrap_or(0)).unwrap_or_default();
+        if let Some((last_word, last_dir, is_plain)) = &self.last
+            && *last_word == word
+            && last_dir == dir
         {
             return *is_plain;
         }
-        let is_plain = self.is_plain(dir);
-        self.last = Some((dir.to_owned(), is_plain));
+        let path = self.roots.path(place);
+        let is_plain = path.parent().is_some_and(|dir| self.is_plain(dir));
+        self.last = Some((word, dir.to_vec(), is_plain));
         is_plain
     }
 
     fn is_plain(&mut self, dir: &Path) -> bool {
+        let dir = dir.as_os_str().as_bytes();
         let Roots {
-            common, refs, logs, ..
+            common,
+            refs,
+            logs,
+            packed,
+            system,
+            ..
         } = self.roots;
-        if [common, refs, logs].into_iter().any(|root| root == dir)
-            || self.roots.packed.parent() == Some(dir)
-        {
-            return true;
+        let packed = packed.parent().unwrap_or(common);
+        let roots = [common, refs, logs, packed].map(|root| root.as_os_str().as_bytes());
+        let roots = roots
+            .into_iter()
+            .filter(|root| shared_len(root, dir) == root.len());
+        let root = roots.map(<[u8]>::len).max().unwrap_or(0);
+        let known = root.max(shared_len(&self.plain, dir));
+        let rest = dir.get(known..).unwrap_or_default().iter().enumerate();
+        let slashes = rest.filter(|(at, byte)| *at > 0 && **byte == b'/');
+        let ends = slashes.map(|(at, _)| known + at).chain([dir.len()]);
+        for end in ends.filter(|&end| end > known) {
+            match system.lstat(bytes_to_path(dir.get(..end).unwrap_or_default())) {
+                Ok(stat) if stat.kind == FileKind::Directory => {}
+                Err(error) if is_absent(&error) => break,
+                _ => return false,
+            }
         }
-        if let Some(is_plain) = self.known.get(dir) {
-            return *is_plain;
-        }
-        let is_dir = match self.roots.system.lstat(dir) {
-            Ok(stat) => stat.kind == FileKind::Directory,
-            Err(error) => is_absent(&error),
-        };
-        let is_plain = is_dir && dir.parent().is_some_and(|parent| self.is_plain(parent));
-        self.known.insert(dir.to_owned(), is_plain);
-        is_plain
+        self.plain = dir.to_vec();
+        true
     }
+}
+
+/// Returns how long the path is, of whole components, that two paths have in common.
+fn shared_len(one: &[u8], other: &[u8]) -> usize {
+    let same = one.iter().zip(other).take_while(|(a, b)| a == b).count();
+    let is_end = |path: &[u8]| path.get(same).is_none_or(|&byte| byte == b'/');
+    if is_end(one) && is_end(other) {
+        return same;
+    }
+    let start = one.get(..same).unwrap_or_default();
+    start.iter().rposition(|&byte| byte == b'/').unwrap_or(0)
 }
 
 /// How many links a name may lead through.

@@ -518,8 +518,8 @@ impl FilesSession {
     }
 
     /// Makes sure that nobody took away what this transaction holds: its locks, and new values beside
-    /// them. Those of files are all looked at; those of many packed refs only if somebody was at the
-    /// file whose names they are.
+    /// them. Many are looked at only if somebody was at the file whose names they are; a new value that is
+    /// gone then is noticed when it is to be put in place.
     ///
     /// # Errors
     /// `Locked` if somebody did; `Interrupted`; `Io`. Nothing is visible then.
@@ -530,10 +530,6 @@ impl FilesSession {
             locks
                 .chain(self.bars.locks())
                 .try_for_each(LockFile::check)?;
-        } else {
-            let files = self.planned.renames.iter();
-            let mut locks = files.filter_map(|at| self.held.get(*at)?.lock.as_ref());
-            locks.try_for_each(LockFile::check)?;
         }
         let packed = self.planned.packed.as_ref();
         packed.map_or(Ok(()), |packed| packed.pending().0.check())?;
