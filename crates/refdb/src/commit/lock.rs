@@ -182,11 +182,18 @@ impl LockFile {
     /// cannot be.
     pub(crate) fn bar(&mut self, other: Option<&Path>) -> io::Result<()> {
         let target = self.target();
-        let linked = other.map(|other| self.system().hard_link(other, &target));
-        match linked {
-            Some(Ok(())) => {}
-            Some(Err(error)) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
-            _ => self.system().symlink(Path::new(BARRIER), &target)?,
+        let mut made = match other {
+            Some(other) => self.system().hard_link(other, &target),
+            None => self.system().symlink(Path::new(BARRIER), &target),
+        };
+        let is_there = |made: &io::Result<()>| matches!(made, Err(error) if error.kind() == io::ErrorKind::AlreadyExists);
+        if made.is_err() && !is_there(&made) && other.is_some() {
+            made = self.system().symlink(Path::new(BARRIER), &target);
+        }
+        // Who puts one here has this lock: one that is there is left of a process that has ended.
+        let is_left = is_there(&made) && super::is_barrier(self.system(), &target);
+        if !is_left {
+            made?;
         }
         self.bars = true;
         Ok(())
@@ -317,6 +324,7 @@ impl LockFile {
         self.hold.file().reveal()?;
         self.system().rename(&self.path, &self.target())?;
         self.held = false;
+        self.bars = false;
         self.is_placed = true;
         self.written = Written::Nothing;
         self.remove_pid_file();

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::lock::Written;
+use super::takeover::BARRIER;
 use super::*;
 use crate::oid::ObjectFormat;
 use crate::options::Options;
@@ -688,7 +689,15 @@ fn a_barrier_goes_with_its_lock_and_before_it() {
     let mut lock = acquire(&process, "a").unwrap();
     lock.bar(None).unwrap();
     assert!(is_barrier(&system, &at("a")) && !is_barrier(&system, &at("a.lock")));
-    assert!(lock.bar(None).is_err(), "something is there");
+    lock.release().unwrap();
+    assert!(system.lstat(&at("a")).is_err());
+
+    let mut lock = acquire(&process, "a").unwrap();
+    system.symlink(Path::new("b"), &at("a")).unwrap();
+    assert!(lock.bar(None).is_err(), "something else is there");
+    system.remove_file(&at("a")).unwrap();
+    system.symlink(Path::new(BARRIER), &at("a")).unwrap();
+    lock.bar(None).expect("what the dead left is one's own");
     lock.release().unwrap();
     assert!(system.lstat(&at("a")).is_err());
 

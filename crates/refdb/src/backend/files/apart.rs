@@ -17,7 +17,7 @@ use bstr::ByteSlice;
 
 use super::packed::Snapshot;
 use super::publish::{Assigned, BATCH_MIN};
-use super::session::{FilesSession, Held, blocked_by, cannot_lock};
+use super::session::{FilesSession, Held, blocked_by, cannot_lock, name_conflict};
 use crate::backend::Locked;
 use crate::beside::{HALVES_MIN, both};
 use crate::commit::LockFile;
@@ -104,28 +104,31 @@ impl FilesSession {
         for write in writes.iter_mut().filter(|write| write.is_packable()) {
             let is_new = write.held.is_some_and(|at| !self.held[at].exists);
             if write.is_apart && is_new {
-                write.is_apart = !has_conflict(&packed, write.name)?;
+                write.is_apart = conflict(&packed, write.name)?.is_none();
             }
         }
         self.packed = Some(packed);
         Ok(())
     }
 
-    /// Bars the places of refs that become files, new ones or packed, so that no step of a journal can
-    /// fail for a directory that somebody makes there, if only for a lock below: what is committed must
-    /// be finished.
+    /// Bars the places of new refs that become files, and looks into packed-refs once more: somebody
+    /// may have made a ref below one of them since that was read, and another one may have packed it
+    /// and removed its directory, which was all that was in the way. With a journal the places of
+    /// packed refs are barred as well (`with_packed`), so that no step can fail for a directory that
+    /// somebody makes there, if only for a lock below: what is committed must be finished.
     ///
     /// # Errors
     /// `Locked` when another ref has come to be above or below one of them since the locks were taken;
     /// nothing is visible then.
-    pub(super) fn bar_new_files(&mut self) -> Result<()> {
+    pub(super) fn bar_new_files(&mut self, with_packed: bool) -> Result<()> {
         let files = std::sync::Arc::clone(&self.files);
-        let packed = files.packed.snapshot()?;
+        let mut packed = None;
         for &index in &self.planned.renames {
             let Some(held) = self.held.get_mut(index) else {
                 continue;
             };
-            if held.loose || held.is_barred() || !is_shared(held.name.as_name()) {
+            let is_there_already = held.loose || held.exists && !with_packed;
+            if is_there_already || held.is_barred() || !is_shared(held.name.as_name()) {
                 continue;
             }
             let mut barred = bar_one(held, None);
@@ -133,8 +136,16 @@ impl FilesSession {
             if is_there(&barred) && files.clear_way(&held.path) {
                 barred = bar_one(held, None);
             }
-            if is_there(&barred) || has_conflict(&packed, held.name.as_name())? {
+            if is_there(&barred) {
                 return Err(blocked(held));
+            }
+            let packed = match &packed {
+                Some(packed) => packed,
+                None => packed.insert(files.packed.snapshot()?),
+            };
+            if let Some(existing) = conflict(packed, held.name.as_name())? {
+                let name = held.name.as_name();
+                return Err(cannot_lock(name, &name_conflict(name, &existing)));
             }
         }
         Ok(())
@@ -211,19 +222,23 @@ pub(super) fn is_shared(name: RefName<'_>) -> bool {
     name.as_bytes().starts_with(b"refs/") && !is_per_worktree(name.as_bytes())
 }
 
-/// Returns whether there is a packed ref above or below a name.
-fn has_conflict(packed: &Snapshot, name: RefName<'_>) -> Result<bool> {
+/// Returns the packed ref above or below a name, if there is one.
+fn conflict(packed: &Snapshot, name: RefName<'_>) -> Result<Option<Vec<u8>>> {
     let below = [name.as_bytes(), b"/"].concat();
     let at = packed.lower_bound(&below, packed.start())?;
-    if at < packed.len() && packed.slice(&packed.name_at(at)?).starts_with(&below) {
-        return Ok(true);
+    if at < packed.len() {
+        let found = packed.name_at(at)?;
+        let found = packed.slice(&found);
+        if found.starts_with(&below) {
+            return Ok(Some(found.to_vec()));
+        }
     }
     for above in names_above(&[name]) {
         if packed.find_ref(above.as_bytes())?.is_some() {
-            return Ok(true);
+            return Ok(Some(above.as_bytes().to_vec()));
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 /// Returns the names above others that are sorted, each once, in no order.

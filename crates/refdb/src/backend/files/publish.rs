@@ -299,6 +299,7 @@ impl FilesSession {
         match self.begin_journal()? {
             Some(journal) => self.carry_out_journal(journal, &mut afterwards)?,
             None => {
+                self.bar_new_files(false)?;
                 self.check_locks()?;
                 self.sync_absence()?;
                 self.carry_out_alone(&mut afterwards)?;

@@ -331,7 +331,7 @@ pub(super) fn blocked_by(name: RefName<'_>, folder: &Path) -> Refusal {
     }
 }
 
-fn name_conflict(name: RefName<'_>, existing: &[u8]) -> Refusal {
+pub(super) fn name_conflict(name: RefName<'_>, existing: &[u8]) -> Refusal {
     Refusal {
         reason: Reason::NameConflict,
         message: Message::from(in_the_way(existing, name)).naming(existing),

@@ -50,7 +50,7 @@ impl FilesSession {
             return Ok(None);
         }
         self.sign_locks()?;
-        self.bar_new_files()?;
+        self.bar_new_files(true)?;
         let mut dirs = std::mem::take(&mut self.log_dirs);
         let change = self.change(&mut dirs)?;
         if self.files.options.fsync {
