@@ -36,7 +36,7 @@ const CRATES: &[Crate] = &[
         layers: &[
             &["error", "hook", "name", "oid", "reflog", "target"],
             &["beside", "system"],
-            &["commit", "layout", "objects", "options"],
+            &["commit", "layout", "objects", "options", "shared"],
             &["backend"],
             &["refs", "resolve"],
             &["transaction"],

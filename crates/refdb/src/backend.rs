@@ -18,6 +18,7 @@ pub(crate) mod reftable;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use bstr::ByteSlice;
 
@@ -98,6 +99,19 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
 
     /// Begins to write. Nothing is locked yet.
     fn begin(&self) -> Result<Box<dyn Session + '_>>;
+
+    /// Returns for how long a transaction is tried again that was prepared and overtaken by another one
+    /// ([`Published::Moved`]); `None` where locks keep others out.
+    fn tries_again(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Returns how many times the refs were changed, as far as is known here, or as they are now. Always 0
+    /// where locks keep others out.
+    fn generation(&self, now: bool) -> Result<u64> {
+        let _ = now;
+        Ok(0)
+    }
 
     /// Packs loose refs, or compacts tables.
     fn optimize(&self, options: &OptimizeOptions<'_>) -> Result<()>;
@@ -434,10 +448,6 @@ pub(crate) enum Published {
     Done { afterwards: Vec<Error> },
     /// Another writer published first, where no lock excludes that: nothing was written, and the
     /// transaction has to be checked again.
-    #[allow(
-        dead_code,
-        reason = "local stacks are locked; a store shared by machines is not"
-    )]
     Moved,
 }
 

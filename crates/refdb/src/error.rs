@@ -67,6 +67,10 @@ pub enum ErrorKind {
     Hook,
     /// The caller asked for something that makes no sense: mend the caller.
     Misuse,
+    /// Another writer was faster, where no lock keeps it out: nothing was changed. Do it again.
+    Overtaken,
+    /// Whether it was committed could not be found out, and it may still be: read again.
+    Unknown,
     /// The refs were moved into the other format since the repository was opened: open it again.
     Moved,
 }
@@ -155,6 +159,12 @@ impl Error {
     pub fn io(operation: &str, path: &Path, source: io::Error) -> Self {
         let text = format!("{operation} '{}': {}", path.display(), io_text(&source));
         Error::new(ErrorKind::Io, Message::from(text).of(path, Role::File)).with_source(source)
+    }
+
+    /// Says that another writer was faster, where no lock kept it out.
+    pub(crate) fn overtaken() -> Error {
+        let what = "the refs were changed by another writer; try again";
+        Error::new(ErrorKind::Overtaken, what)
     }
 
     /// Says that a symref shows that refs are tables by now, which were files.

@@ -80,6 +80,7 @@ pub mod oid;
 pub mod options;
 pub mod reflog;
 pub mod refs;
+pub mod shared;
 pub mod store;
 pub mod system;
 pub mod target;

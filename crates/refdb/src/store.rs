@@ -22,7 +22,7 @@ use crate::backend::cursor::Cursor;
 use crate::backend::files::pseudoref;
 use crate::backend::maintained::Maintained;
 use crate::backend::{Backend, LogChange, LogOrder, OptimizeOptions, RefFormat, Value};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::hook;
 use crate::layout::{Layout, TARGET_OF_TABLES};
 use crate::name::{RefName, RefNameBuf, is_pseudoref};
@@ -32,6 +32,7 @@ use crate::options::Options;
 use crate::reflog::LogEntry;
 use crate::refs::{Ref, Refs};
 use crate::resolve::{End, follow};
+use crate::shared::Register;
 use crate::system::System;
 use crate::transaction::rename::Rename;
 use crate::transaction::{self, Commits, Group, LogRewrite, Outcome, Prepared, Transaction};
@@ -87,6 +88,7 @@ impl Store {
                 Arc::clone(&system),
                 layout,
                 Arc::clone(&options),
+                None,
             )),
         };
         Ok(Store {
@@ -96,6 +98,51 @@ impl Store {
             system,
             commits: Arc::default(),
             pseudorefs,
+        })
+    }
+
+    /// Opens the refs that many machines share, as the main worktree of a repository sees them.
+    ///
+    /// # Errors
+    /// None of the refs' state is read yet, so only for settings that cannot be met.
+    pub fn open_shared(
+        register: Arc<Register>,
+        objects: Arc<dyn Objects>,
+        options: Options,
+    ) -> Result<Store> {
+        Store::open_shared_beside(&Layout::main("/nowhere"), register, objects, options)
+    }
+
+    /// As [`Store::open_shared`], for a repository that has a place on this machine too. The refs of single
+    /// worktrees are there.
+    ///
+    /// # Errors
+    /// `Unsupported` in a linked worktree.
+    pub fn open_shared_beside(
+        layout: &Layout,
+        register: Arc<Register>,
+        objects: Arc<dyn Objects>,
+        options: Options,
+    ) -> Result<Store> {
+        if layout.is_linked() {
+            let what = "a store that machines share cannot be used from a linked worktree yet";
+            return Err(Error::new(ErrorKind::Unsupported, what));
+        }
+        let options = Arc::new(options);
+        let system = register.system_shared();
+        let system = system.near(layout.common_dir()).unwrap_or(system);
+        Ok(Store {
+            backend: Arc::new(crate::backend::reftable::ReftableBackend::new(
+                Arc::clone(&system),
+                layout.clone(),
+                Arc::clone(&options),
+                Some(register),
+            )),
+            objects,
+            options,
+            system,
+            commits: Arc::default(),
+            pseudorefs: Some(layout.worktree_dir().to_owned()),
         })
     }
 
@@ -207,12 +254,14 @@ impl Store {
     }
 
     /// Begins a group of transactions that are published together; `None` where a hook wants to be
-    /// told of each when it happens.
+    /// told of each when it happens, and on a [shared place](crate::shared), where each may have to be
+    /// tried again.
     ///
     /// # Errors
     /// As for [`Transaction::prepare`], for what keeps every transaction from being written.
     pub fn group(&self) -> Result<Option<Group<'_>>> {
-        if hook::present(self.options.hook.as_deref())?.is_some() {
+        let hook = hook::present(self.options.hook.as_deref())?;
+        if hook.is_some() || self.backend.tries_again().is_some() {
             return Ok(None);
         }
         let backend = self.backend.as_ref();
@@ -250,7 +299,8 @@ impl Store {
         &'s self,
         transactions: impl IntoIterator<Item = &'t Transaction<'s>>,
     ) -> Result<Option<Prepared<'s>>> {
-        if hook::present(self.options.hook.as_deref())?.is_some() {
+        let hook = hook::present(self.options.hook.as_deref())?;
+        if hook.is_some() || self.backend.tries_again().is_some() {
             return Ok(None);
         }
         let transactions = transactions.into_iter();
@@ -320,7 +370,7 @@ impl Store {
         mut keep: impl FnMut(&LogEntry) -> Result<bool>,
     ) -> Result<Option<Outcome>> {
         let (backend, objects) = (self.backend.as_ref(), self.objects.as_ref());
-        transaction::log::rewrite(backend, objects, name, how, &mut keep)
+        self.until_done(|| transaction::log::rewrite(backend, objects, name, how, &mut keep))
     }
 
     /// Replaces a whole reflog, or makes it: these are its entries then, the oldest first. It is done
@@ -331,7 +381,8 @@ impl Store {
     /// another process changes the ref or the reflog; `Corrupt` or `Io` for the files. The reflog is as
     /// it was then.
     pub fn replace_log(&self, name: RefName<'_>, entries: &[LogEntry]) -> Result<Outcome> {
-        transaction::log::replace(self.backend.as_ref(), &self.options, name, entries)
+        let backend = self.backend.as_ref();
+        self.until_done(|| transaction::log::replace(backend, &self.options, name, entries))
     }
 
     /// Makes a reflog without entries, unless there is one.
@@ -339,7 +390,7 @@ impl Store {
     /// # Errors
     /// `Locked` when another process changes refs; `Corrupt` or `Io` for the files.
     pub fn create_log(&self, name: RefName<'_>) -> Result<Outcome> {
-        transaction::log::change(self.backend.as_ref(), vec![LogChange::Create(name)])
+        self.change_logs(&[LogChange::Create(name)])
     }
 
     /// Removes reflogs; their refs stay. One that is not there is fine.
@@ -347,8 +398,23 @@ impl Store {
     /// # Errors
     /// `Locked` when another process changes refs; `Corrupt` or `Io` for the files.
     pub fn delete_logs<'n>(&self, names: impl IntoIterator<Item = RefName<'n>>) -> Result<Outcome> {
-        let changes = names.into_iter().map(LogChange::Delete).collect();
-        transaction::log::change(self.backend.as_ref(), changes)
+        let changes: Vec<_> = names.into_iter().map(LogChange::Delete).collect();
+        self.change_logs(&changes)
+    }
+
+    fn change_logs(&self, changes: &[LogChange<'_>]) -> Result<Outcome> {
+        let backend = self.backend.as_ref();
+        self.until_done(|| transaction::log::change(backend, changes.to_vec()))
+    }
+
+    /// Does something again for as long as another writer is faster.
+    fn until_done<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+        let (backend, system) = (self.backend.as_ref(), self.system.as_ref());
+        transaction::until_not_overtaken(backend, system, || {
+            // What is missing must be missing now.
+            backend.generation(true)?;
+            attempt()
+        })
     }
 
     /// Gives a ref, and its reflog, another name. A ref that has that name is replaced; symrefs to
@@ -392,14 +458,15 @@ impl Store {
         replaces: bool,
     ) -> Result<Outcome> {
         let (backend, system) = (self.backend.as_ref(), self.system.as_ref());
-        let rename = Rename {
+        let rename = || Rename {
             from,
             to,
             message,
             copies,
             replaces,
         };
-        transaction::rename::rename(backend, &self.options, system, rename)
+        let attempt = || transaction::rename::rename(backend, &self.options, system, rename());
+        self.until_done(attempt)
     }
 
     /// Returns the refs whose value, or peeled value, is `oid`, in name order.

@@ -35,6 +35,7 @@ mod names;
 mod plan;
 mod queue;
 pub(crate) mod rename;
+mod retry;
 mod sort;
 mod together;
 
@@ -43,6 +44,7 @@ pub use edit::{Change, Edit, Expected, LogEdit};
 pub use group::Group;
 pub use locked::LockedRefs;
 pub use log::LogRewrite;
+pub(crate) use retry::until_not_overtaken;
 
 use crate::backend::{Backend, Published, Session};
 use crate::error::{Error, ErrorKind, Rejection, Result};
@@ -80,6 +82,8 @@ pub struct Prepared<'s> {
     rejections: Vec<Rejection>,
     announcer: Option<Announcer<'s>>,
     initial: bool,
+    /// The same transaction once more, where another writer may be faster.
+    again: Option<Box<Transaction<'s>>>,
 }
 
 /// What a commit came to.
@@ -196,7 +200,10 @@ impl<'s> Transaction<'s> {
     /// `Rejected` for the first refused edit, unless this is a batch; `Locked`, `Corrupt` or `Io`
     /// when the store cannot be read or locked; `Hook` when the hook refuses.
     pub fn prepare(self) -> Result<Prepared<'s>> {
-        self.prepare_in(|backend| backend.begin())
+        match self.backend.tries_again() {
+            None => self.prepare_in(|backend| backend.begin()),
+            Some(_) => self.prepare_to_try(),
+        }
     }
 
     /// Prepares in the session that `begin` gives.
@@ -263,6 +270,7 @@ impl<'s> Transaction<'s> {
             rejections: expansion.into_rejections(),
             announcer,
             initial: self.initial,
+            again: None,
         })
     }
 
@@ -324,10 +332,26 @@ impl Prepared<'_> {
 
     /// Makes every edit visible and durable.
     ///
+    /// On a [shared place](crate::shared) another writer may have been faster: then every edit is checked
+    /// again. Only one that does not go with what is there by now is refused.
+    ///
     /// # Errors
-    /// `Io` when the system refuses a write; `Locked` when another writer was faster in a store
-    /// that has no locks; `Hook` when the hook refuses to have a store filled for the first time.
-    pub fn commit(self) -> Result<Outcome> {
+    /// `Io` when the system refuses a write; `Hook` when the hook refuses to have a store filled for the
+    /// first time. On a shared place as for [`Transaction::prepare`], too; `Overtaken` when others were
+    /// faster for too long, or where the edits depend on what was read ([`LockedRefs`]); `Unknown`
+    /// when it was not to be found out whether it is committed.
+    pub fn commit(mut self) -> Result<Outcome> {
+        match self.again.take() {
+            None => self.commit_once(),
+            Some(again) => again.commit_prepared(self),
+        }
+    }
+
+    /// Makes every edit visible and durable.
+    ///
+    /// # Errors
+    /// `Overtaken` as soon as another writer was faster.
+    fn commit_once(self) -> Result<Outcome> {
         if let (Some(announcer), true) = (&self.announcer, self.initial) {
             announcer.publishing_initial()?;
         }
@@ -342,10 +366,12 @@ impl Prepared<'_> {
                     afterwards,
                 })
             }
-            Published::Moved => Err(Error::new(
-                ErrorKind::Locked,
-                "the refs were changed by another writer",
-            )),
+            Published::Moved => {
+                if let Some(announcer) = &self.announcer {
+                    announcer.aborted()?;
+                }
+                Err(Error::overtaken())
+            }
         }
     }
 

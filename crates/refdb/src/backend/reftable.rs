@@ -12,22 +12,24 @@ mod hold;
 mod log_write;
 mod logs;
 mod session;
+mod shared;
 mod stack;
 mod stamp;
 mod tables;
 mod walk;
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use reftable::{HashId, RefRecord, RefValue};
 
 use self::cursor::StackCursor;
 pub use self::fresh::what_is_lost;
 use self::session::ReftableSession;
+use self::shared::SharedTables;
 use self::stack::{Added, Stack};
-use self::tables::LocalTables;
+use self::tables::{LocalTables, Tables};
 pub use self::tables::{is_table_name, is_unfinished, may_be_listed, short_random};
 use super::cursor::{Cursor, ListCursor, OverCursor};
 use super::{Backend, LogOrder, OptimizeOptions, RefFormat, Session, Value};
@@ -38,6 +40,7 @@ use crate::name::{RefName, RefNameBuf, is_per_worktree};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::options::Options;
 use crate::reflog::LogEntry;
+use crate::shared::{Freshness, Register};
 use crate::system::System;
 use crate::target::Target;
 
@@ -49,10 +52,17 @@ pub(crate) struct ReftableBackend {
     home: Arc<Home>,
     journal: Arc<JournalWatch>,
     stacks: Mutex<HashMap<Place, Arc<Stack>>>,
+    /// Where the refs of the common directory are, if not there.
+    register: Option<Arc<Register>>,
 }
 
 impl ReftableBackend {
-    pub(crate) fn new(system: Arc<dyn System>, layout: Layout, options: Arc<Options>) -> Self {
+    pub(crate) fn new(
+        system: Arc<dyn System>,
+        layout: Layout,
+        options: Arc<Options>,
+        register: Option<Arc<Register>>,
+    ) -> Self {
         let home = Home::new(&system, layout.common_dir(), &options);
         let journal = Arc::new(JournalWatch::new(&home));
         ReftableBackend {
@@ -62,6 +72,7 @@ impl ReftableBackend {
             home,
             journal,
             stacks: Mutex::new(HashMap::new()),
+            register,
         }
     }
 
@@ -71,19 +82,32 @@ impl ReftableBackend {
         if let Some(stack) = stacks.get(place) {
             return Arc::clone(stack);
         }
-        let stack = Arc::new(self.open_stack(self.layout.dir(place)));
+        let stack = Arc::new(self.open_stack(place));
         stacks.insert(place.clone(), Arc::clone(&stack));
         stack
     }
 
-    fn open_stack(&self, base: &Path) -> Stack {
+    fn open_stack(&self, place: &Place) -> Stack {
         let hash = match self.options.object_format {
             ObjectFormat::Sha1 => HashId::Sha1,
             ObjectFormat::Sha256 => HashId::Sha256,
         };
-        let tables = LocalTables::new(&self.home, &self.journal, &self.layout, base, &self.options);
+        let base = self.layout.dir(place);
+        let tables: Box<dyn Tables> = match &self.register {
+            Some(register) if *place == Place::Common => {
+                let register = Arc::clone(register);
+                Box::new(SharedTables::new(register, self.options.object_format))
+            }
+            _ => Box::new(LocalTables::new(
+                &self.home,
+                &self.journal,
+                &self.layout,
+                base,
+                &self.options,
+            )),
+        };
         Stack::new(
-            Box::new(tables),
+            tables,
             Arc::clone(&self.system),
             hash,
             self.options.reftable,
@@ -198,6 +222,21 @@ impl Backend for ReftableBackend {
     fn begin(&self) -> Result<Box<dyn Session + '_>> {
         self.journal.for_writing()?;
         Ok(Box::new(ReftableSession::new(self)))
+    }
+
+    fn tries_again(&self) -> Option<Duration> {
+        self.register.as_ref().map(|it| it.settings().limit)
+    }
+
+    fn generation(&self, now: bool) -> Result<u64> {
+        let Some(register) = &self.register else {
+            return Ok(0);
+        };
+        let known = match now {
+            true => register.current(Freshness::Fresh)?,
+            false => register.known()?,
+        };
+        Ok(known.head.generation)
     }
 
     fn optimize(&self, options: &OptimizeOptions<'_>) -> Result<()> {

@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::group::Group;
 use super::queue::Queue;
-use super::{Outcome, Transaction};
+use super::{Outcome, Transaction, until_not_overtaken};
 use crate::error::{Error, ErrorKind, Rejection, Result};
 
 /// The commits of one store, from all threads.
@@ -160,14 +160,30 @@ impl Commits {
             waits: true,
         };
         let begin = || Group::new(backend, options, system).ok();
-        let queue = Queue::new(options.object_format);
-        let together = alone(Job {
-            queue,
-            batch: false,
+        let together = || {
+            let queue = Queue::new(options.object_format);
+            alone(Job {
+                queue,
+                batch: false,
+            })
+        };
+        let mut waiting = waiting;
+        let done = until_not_overtaken(backend, system, || {
+            let some = mem::take(&mut waiting);
+            let overtaken = commit_all(together(), begin, some, |job| {
+                alone(job).prepare()?.commit()
+            });
+            waiting = overtaken;
+            match waiting.is_empty() {
+                true => Ok(()),
+                false => Err(Error::overtaken()),
+            }
         });
-        commit_all(together, begin, waiting, |job| {
-            alone(job).prepare()?.commit()
-        });
+        if let Err(error) = done {
+            for Waiting { seat, .. } in waiting {
+                seat.0.tell(News::Done(Err(error.clone())));
+            }
+        }
         drop(lead);
         match seat.wait() {
             News::Done(done) => done,
@@ -176,21 +192,23 @@ impl Commits {
     }
 }
 
-/// Commits what waits, as one transaction or as a group as far as that is possible, and tells everybody.
-/// `together` has no edit yet.
+/// Commits what waits, as one transaction or as a group as far as that is possible, and tells everybody;
+/// returns those who were overtaken by another writer, and have to be tried again. `together` has no edit
+/// yet.
 fn commit_all<'s>(
     together: Transaction<'s>,
     begin: impl Fn() -> Option<Group<'s>>,
     waiting: Vec<Waiting>,
     alone: impl Fn(Job) -> Result<Outcome>,
-) {
+) -> Vec<Waiting> {
     let mut singles = Vec::new();
     let is_alone = waiting.len() == 1;
     let queues = waiting.iter().map(|one| &one.job.queue);
     if !is_alone && let Some(prepared) = together.join_queues(queues) {
         let members = waiting.into_iter().map(|one| (one, Vec::new()));
-        return tell_all(prepared.commit(), members.collect());
+        return tell_all(prepared.commit_once(), members.collect());
     }
+    let mut overtaken = Vec::new();
     // What keeps a group from being made is told to each.
     match begin().filter(|_| !is_alone) {
         None => singles = waiting,
@@ -203,7 +221,7 @@ fn commit_all<'s>(
                 }
             }
             match group.close() {
-                Ok(prepared) => tell_all(prepared.commit(), together),
+                Ok(prepared) => overtaken = tell_all(prepared.commit_once(), together),
                 // One of them may be the reason, and then it is so alone.
                 Err(_) => {
                     let together = together.into_iter().map(|(one, _)| one);
@@ -215,11 +233,15 @@ fn commit_all<'s>(
     for Waiting { job, seat } in singles {
         seat.0.tell(News::Done(alone(job)));
     }
+    overtaken
 }
 
-/// Tells what became of a group to each of its members.
-fn tell_all(done: Result<Outcome>, members: Vec<(Waiting, Vec<Rejection>)>) {
+/// Tells what became of a group to each of its members; returns them if it was overtaken.
+fn tell_all(done: Result<Outcome>, members: Vec<(Waiting, Vec<Rejection>)>) -> Vec<Waiting> {
     match done {
+        Err(error) if error.kind() == ErrorKind::Overtaken => {
+            return members.into_iter().map(|(waiting, _)| waiting).collect();
+        }
         Ok(Outcome { afterwards, .. }) => {
             let mut afterwards = Some(afterwards);
             for (Waiting { seat, .. }, rejections) in members {
@@ -235,6 +257,7 @@ fn tell_all(done: Result<Outcome>, members: Vec<(Waiting, Vec<Rejection>)>) {
             }
         }
     }
+    Vec::new()
 }
 
 #[cfg(test)]

@@ -95,6 +95,7 @@ impl<'s> Group<'s> {
             rejections: Vec::new(),
             announcer: None,
             initial: false,
+            again: None,
         })
     }
 }

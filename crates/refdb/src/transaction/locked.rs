@@ -45,6 +45,8 @@ pub struct LockedRefs<'s> {
 impl<'s> LockedRefs<'s> {
     pub(super) fn begin(transaction: Transaction<'s>) -> Result<Self> {
         super::may_write(transaction.options)?;
+        // What the edits are decided by must be what is there now.
+        transaction.backend.generation(true)?;
         let session = LockedSession {
             session: transaction.backend.begin()?,
             found: BTreeMap::new(),

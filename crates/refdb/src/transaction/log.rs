@@ -187,9 +187,6 @@ pub(super) fn publish(session: Box<dyn Session + '_>) -> Result<Outcome> {
             rejections: Vec::new(),
             afterwards,
         }),
-        Published::Moved => Err(Error::new(
-            ErrorKind::Locked,
-            "the refs were changed by another writer",
-        )),
+        Published::Moved => Err(Error::overtaken()),
     }
 }

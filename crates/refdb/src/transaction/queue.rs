@@ -21,6 +21,7 @@ use super::sort::{Sequence, after, sort_by_name};
 /// How many bytes the names and messages of one transaction may have together.
 const TEXT_LEN_MAX: usize = u32::MAX as usize;
 
+#[derive(Clone)]
 pub(super) struct Queue {
     format: ObjectFormat,
     /// The names, one behind the other.

@@ -25,7 +25,7 @@ use super::stack::{Added, Held, Publish, Stack};
 use super::walk::Walk;
 use super::{ReftableBackend, find};
 use crate::backend::cursor::{Cursor, OverCursor};
-use crate::backend::{Judge, Locked, Plan, Published, Session, Value, committed_in_part};
+use crate::backend::{Backend, Judge, Locked, Plan, Published, Session, Value, committed_in_part};
 use crate::beside::by_turns;
 use crate::commit::{Change, Journal, LockFile};
 use crate::error::{Error, ErrorKind, Result};
@@ -376,8 +376,11 @@ impl Session for ReftableSession<'_> {
         // A branch is there before the HEAD of a linked worktree that names it.
         self.parts.sort_by_key(|part| part.place != Place::Common);
         let compact = self.backend.options.reftable.auto_compaction;
-        if compact {
+        if compact || self.backend.register.is_some() {
             self.fold();
+        }
+        if self.is_overtaken()? {
+            return Ok(Published::Moved);
         }
         let mut stored = VecDeque::new();
         let mut afterwards = Vec::new();
@@ -414,6 +417,18 @@ struct Stored {
 }
 
 impl ReftableSession<'_> {
+    /// Returns whether nothing is to be changed because of what was read, and others have changed that.
+    /// Where something is, publishing it is what finds out.
+    fn is_overtaken(&self) -> Result<bool> {
+        let is_shared = self.backend.register.is_some() && !self.parts.is_empty();
+        if !is_shared || self.parts.iter().any(|part| part.pending.is_some()) {
+            return Ok(false);
+        }
+        let now = self.backend.generation(true)?;
+        let is_behind = |part: &Part| part.stack.is_behind(&part.held.snapshot.stamp, now);
+        Ok(self.parts.iter().any(is_behind))
+    }
+
     /// Merges the new table with those on top of its stack, where the compaction after the commit
     /// would do no more than that. Tables of several stacks are published one by one as they are.
     fn fold(&mut self) {

@@ -6,17 +6,18 @@
 //!    without it is durable.
 //! 3. Compaction never changes what a reader sees; when it fails, the stack is as it was.
 
+mod compact;
 mod fold;
+mod maintain;
 
 pub(super) use fold::Own;
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use reftable::{HashId, Table, WriteOptions};
 
-use super::tables::{Claim, Hold, Publication, Stamp, Tables, short_random};
+use super::tables::{Hold, Publication, Stamp, Tables, short_random};
 use crate::commit::{Change, LockFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::oid::ObjectFormat;
@@ -34,6 +35,9 @@ const COMPACT_UNDER_LOCK_MAX: u64 = 256 * 1024;
 /// as Git leaves them.
 const DEAD_STACK_MIN: u64 = 16 * 1024;
 
+/// How long tables of a shared place are left for slow readers that nobody lists any more.
+const GRACE: Duration = Duration::from_secs(60 * 60);
+
 #[derive(Debug)]
 pub(super) struct Stack {
     pub(super) tables: Box<dyn Tables>,
@@ -49,14 +53,16 @@ pub(super) struct Snapshot {
     pub(super) stamp: Stamp,
     pub(super) names: Vec<String>,
     pub(super) tables: Vec<Arc<Table>>,
+    /// An update index that is taken, whatever the tables have.
+    index: u64,
 }
 
 impl Snapshot {
     /// Returns the update index of the next transaction.
     pub(super) fn next_update_index(&self) -> u64 {
-        self.tables
-            .last()
-            .map_or(1, |table| table.max_update_index().saturating_add(1))
+        let last = self.tables.last();
+        let taken = last.map_or(0, |table| table.max_update_index());
+        taken.max(self.index).saturating_add(1)
     }
 }
 
@@ -120,7 +126,28 @@ impl Stack {
             }
             return self.reload(Some(known));
         }
+        if let Some(shared) = self.tables.as_shared() {
+            // It may have been a while ago that somebody else here looked.
+            shared.look()?;
+        }
         self.reload(None)
+    }
+
+    /// Returns whether a shared stack is of another generation by now.
+    pub(super) fn is_behind(&self, stamp: &Stamp, now: u64) -> bool {
+        self.tables.as_shared().is_some() && !stamp.is_generation(now)
+    }
+
+    /// Returns the tables on which a transaction is tried: what nobody else can change is as it is now;
+    /// for what others can change, what is known here is good enough.
+    fn snapshot_to_write(&self) -> Result<Arc<Snapshot>> {
+        let Some(shared) = self.tables.as_shared() else {
+            return self.snapshot();
+        };
+        match self.cached() {
+            Some(known) if shared.is_known(&known.stamp)? => Ok(known),
+            known => self.reload(known),
+        }
     }
 
     fn cached(&self) -> Option<Arc<Snapshot>> {
@@ -147,6 +174,7 @@ impl Stack {
                         stamp: list.stamp,
                         names,
                         tables,
+                        index: list.index,
                     });
                     self.cache(&snapshot);
                     return Ok(snapshot);
@@ -262,7 +290,7 @@ impl Stack {
     /// As [`Stack::hold`], for a transaction that holds another stack by the lock `beside`.
     fn hold_beside(&self, timeout: LockTimeout, beside: Option<&LockFile>) -> Result<Held> {
         let hold = self.tables.hold(timeout, beside)?;
-        let snapshot = self.snapshot()?;
+        let snapshot = self.snapshot_to_write()?;
         Ok(Held {
             hold,
             snapshot,
@@ -286,6 +314,9 @@ impl Stack {
     }
 
     pub(super) fn new_name(&self, min: u64, max: u64) -> String {
+        if let Some(shared) = self.tables.as_shared() {
+            return shared.new_name(None, min, max);
+        }
         format!(
             "0x{min:012x}-0x{max:012x}-{:08x}.ref",
             short_random(&*self.system)
@@ -358,12 +389,21 @@ impl Stack {
         match published? {
             Publication::Moved => Ok(Publish::Moved),
             Publication::Done(stamp, unsynced) => {
+                let index = held.snapshot.index;
                 held.snapshot = Arc::new(Snapshot {
                     stamp,
                     names,
                     tables,
+                    index,
                 });
-                self.cache(&held.snapshot);
+                if self.tables.as_shared().is_some() {
+                    // The newest table may have become a part of the head. Whoever wants to know
+                    // what is wrong with that meets it again: the commit is done.
+                    let known = Some(Arc::clone(&held.snapshot));
+                    held.snapshot = self.reload(known).unwrap_or(Arc::clone(&held.snapshot));
+                } else {
+                    self.cache(&held.snapshot);
+                }
                 Ok(Publish::Done { unsynced })
             }
         }
@@ -375,142 +415,6 @@ impl Stack {
             // At worst a table stays behind that no list names.
             let _ = self.tables.drop_table(name);
         }
-    }
-
-    /// Compacts what is worth compacting.
-    ///
-    /// # Errors
-    /// `Locked` when somebody else is at it, which is fine after a commit.
-    pub(super) fn auto_compact(&self, added: Added) -> Result<()> {
-        let Some(snapshot) = self.cached() else {
-            return Ok(());
-        };
-        if self.choose(&snapshot.tables, added)?.is_none() {
-            return Ok(());
-        }
-        let held = self.hold(LockTimeout::from_millis(0))?;
-        match self.choose(&held.snapshot.tables, added)? {
-            Some(range) => self.compact(held, range, true),
-            None => Ok(()),
-        }
-    }
-
-    /// Returns the tables that are worth merging: by the sizes alone, as Git chooses unless that
-    /// means to rewrite much for little, or all of them if the last commit left more dead records
-    /// than live ones.
-    fn choose(&self, tables: &[Arc<Table>], added: Added) -> Result<Option<Range<usize>>> {
-        let count = tables.len();
-        if count > 1 && added.deleted > 0 && self.is_mostly_dead(tables, added.deleted)? {
-            return Ok(Some(0..count));
-        }
-        let weights: Vec<u64> = tables.iter().map(|table| table.weight()).collect();
-        let factor = self.options.geometric_factor;
-        let chosen = reftable::compaction::choose(&weights, factor);
-        let weight = |range: &Range<usize>| {
-            weights
-                .get(range.clone())?
-                .iter()
-                .copied()
-                .reduce(u64::saturating_add)
-        };
-        match chosen.as_ref().and_then(weight) {
-            Some(weight) if weight > COMPACT_UNDER_LOCK_MAX => {
-                Ok(reftable::compaction::choose_worthwhile(&weights, factor))
-            }
-            _ => Ok(chosen),
-        }
-    }
-
-    /// Returns whether `deleted` records, the deletions of the newest table, are more than half of
-    /// those below, in a stack that is too large to be read through for every ref. Counting reads
-    /// every table, so it is done only if the deletions weigh enough to make that likely.
-    fn is_mostly_dead(&self, tables: &[Arc<Table>], deleted: u64) -> Result<bool> {
-        let Some((newest, below)) = tables.split_last() else {
-            return Ok(false);
-        };
-        let weight: u64 = below.iter().map(|table| table.weight()).sum();
-        if !may_be_mostly_dead(weight, newest.weight()) {
-            return Ok(false);
-        }
-        let mut records = reftable::MergedRefs::new(below.to_vec());
-        let mut count: u64 = 0;
-        while records
-            .advance()
-            .map_err(|error| self.format_error(error))?
-        {
-            count += 1;
-        }
-        Ok(is_most_of(deleted, count))
-    }
-
-    /// Merges all tables into one.
-    pub(super) fn compact_all(&self) -> Result<()> {
-        let held = self.hold(self.options.lock_timeout)?;
-        let count = held.snapshot.tables.len();
-        if count > 1 {
-            self.compact(held, 0..count, false)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Merges a range of tables into one: claim them, newest first, merge without the right to
-    /// publish unless it is quick, publish, drop.
-    fn compact(&self, held: Held, mut range: Range<usize>, best_effort: bool) -> Result<()> {
-        let snapshot = Arc::clone(&held.snapshot);
-        let mut claims: Vec<Box<dyn Claim>> = Vec::new();
-        for at in range.clone().rev() {
-            match self.tables.claim(&snapshot.names[at])? {
-                Some(claim) => claims.push(claim),
-                // Somebody is merging this one; what is newer can still be merged.
-                None if best_effort && claims.len() >= 2 => {
-                    range.start = at + 1;
-                    break;
-                }
-                None => return Err(locked()),
-            }
-        }
-        let merged = &snapshot.tables[range.clone()];
-        let weight: u64 = merged.iter().map(|table| table.weight()).sum();
-        let held = (weight <= COMPACT_UNDER_LOCK_MAX).then_some(held);
-        let (name, is_empty) = self.merge(merged, range.start == 0)?;
-        let mut held = match held {
-            Some(held) => held,
-            None => self.hold(self.options.lock_timeout)?,
-        };
-        held.hold.stay()?;
-        // Others may have added tables meanwhile, or compacted others; ours were claimed.
-        let old = &snapshot.names[range.clone()];
-        let now = Arc::clone(&held.snapshot);
-        let Some(at) = now.names.windows(old.len()).position(|names| names == old) else {
-            drop(name);
-            return Err(locked());
-        };
-        let mut names = now.names.clone();
-        let mut tables = now.tables.clone();
-        let (mut new_names, mut new_tables) = (Vec::new(), Vec::new());
-        if !is_empty {
-            let name = name.finish(self)?;
-            let table = self.reopen(&name);
-            if table.is_err() {
-                self.discard([&name]);
-            }
-            new_tables.push(Arc::new(table?));
-            new_names.push(name);
-        }
-        names.splice(at..at + old.len(), new_names.clone());
-        tables.splice(at..at + old.len(), new_tables);
-        match self.publish(&mut held, names, tables, &new_names)? {
-            Publish::Moved => return Err(locked()),
-            // The old list may come back after a power failure: its tables have to stay.
-            Publish::Done {
-                unsynced: Some(error),
-            } => return Err(error),
-            // The claims go first: a process that dies has both, and whoever takes over the one
-            // takes over the others, or its merge took long, and the tables are claimed by others.
-            Publish::Done { unsynced: None } => drop((claims, held)),
-        }
-        self.drop_tables(old)
     }
 
     /// Removes tables that no list names any more; one that cannot be removed does not keep the
@@ -535,25 +439,11 @@ impl Stack {
         self.open_table(name, content)
     }
 
-    fn merge(&self, tables: &[Arc<Table>], to_the_bottom: bool) -> Result<(Merged, bool)> {
-        let options = self.options_of_merge(tables);
-        let name = self.new_name(options.min_update_index, options.max_update_index);
-        let file = self.tables.create(&name)?;
-        let sink = std::io::BufWriter::with_capacity(256 * 1024, file);
-        let finished = reftable::compact(tables, to_the_bottom, &options, sink)
-            .map_err(|error| self.format_error(error))?;
-        let is_empty = finished.stats.is_empty();
-        Ok((
-            Merged {
-                name,
-                file: finished.sink,
-            },
-            is_empty,
-        ))
-    }
-
     /// Removes what dead writers left behind.
     pub(super) fn clean(&self) -> Result<()> {
+        if let Some(shared) = self.tables.as_shared() {
+            return shared.register().collect(GRACE).map(drop);
+        }
         let mut held = self.hold(self.options.lock_timeout)?;
         let max = held.snapshot.next_update_index().saturating_sub(1);
         let names = held.snapshot.names.clone();
@@ -574,24 +464,4 @@ fn is_most_of(deleted: u64, records: u64) -> bool {
 
 fn locked() -> Error {
     Error::new(ErrorKind::Locked, "data is locked")
-}
-
-/// A merged table that is written and not yet named.
-struct Merged {
-    name: String,
-    file: std::io::BufWriter<Box<dyn super::tables::NewTable>>,
-}
-
-impl Merged {
-    fn finish(self, stack: &Stack) -> Result<String> {
-        let file = self.file.into_inner().map_err(|error| {
-            Error::io(
-                "cannot write",
-                &stack.tables.path_of(&self.name),
-                error.into_error(),
-            )
-        })?;
-        file.finish()?;
-        Ok(self.name)
-    }
 }

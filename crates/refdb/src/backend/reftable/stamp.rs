@@ -7,9 +7,17 @@ use std::sync::Arc;
 use crate::system::{ReadFile, Stat};
 
 /// What one version of a list is recognised by: its inode, which is kept open so that no later
-/// list can get the same one. `None` when there is no list yet.
+/// list can get the same one; or the generation of a head.
 #[derive(Clone)]
-pub(super) struct Stamp(Option<Pin>);
+pub(super) struct Stamp(Version);
+
+#[derive(Clone)]
+enum Version {
+    /// There is no list yet.
+    None,
+    File(Pin),
+    Generation(u64),
+}
 
 #[derive(Clone)]
 struct Pin {
@@ -20,16 +28,24 @@ struct Pin {
 
 impl Stamp {
     /// The stamp of a list that does not exist.
-    pub(super) const NONE: Self = Stamp(None);
+    pub(super) const NONE: Self = Stamp(Version::None);
+
+    pub(super) fn of_generation(generation: u64) -> Self {
+        Stamp(Version::Generation(generation))
+    }
+
+    pub(super) fn is_generation(&self, generation: u64) -> bool {
+        matches!(self.0, Version::Generation(own) if own == generation)
+    }
 
     /// Returns whether there is a list.
     pub(super) fn is_of_a_list(&self) -> bool {
-        self.0.is_some()
+        !matches!(self.0, Version::None)
     }
 
     pub(super) fn of(file: Box<dyn ReadFile>) -> io::Result<Self> {
         let Stat { dev, ino, .. } = file.stat()?;
-        Ok(Stamp(Some(Pin {
+        Ok(Stamp(Version::File(Pin {
             dev,
             ino,
             _file: Arc::from(file),
@@ -38,8 +54,8 @@ impl Stamp {
 
     pub(super) fn is(&self, list: Option<Stat>) -> bool {
         match (&self.0, list) {
-            (None, None) => true,
-            (Some(pin), Some(list)) => (pin.dev, pin.ino) == (list.dev, list.ino),
+            (Version::None, None) => true,
+            (Version::File(pin), Some(list)) => (pin.dev, pin.ino) == (list.dev, list.ino),
             _ => false,
         }
     }
@@ -47,6 +63,10 @@ impl Stamp {
 
 impl fmt::Debug for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Stamp({:?})", self.0.as_ref().map(|pin| pin.ino))
+        match &self.0 {
+            Version::None => f.write_str("Stamp(None)"),
+            Version::File(pin) => write!(f, "Stamp({})", pin.ino),
+            Version::Generation(generation) => write!(f, "Stamp(generation {generation})"),
+        }
     }
 }

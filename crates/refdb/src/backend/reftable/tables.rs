@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::fresh::what_is_lost;
 use super::hold::LocalHold;
+use super::shared::SharedTables;
 pub(super) use super::stamp::Stamp;
 use crate::commit::{
     Becomes, Change, Holder, Home, JournalWatch, LockFile, LockOptions, Place, describe_refusal,
@@ -34,6 +35,11 @@ const LIST_LEN_MAX: u64 = 8 << 20;
 pub(super) trait Tables: Send + Sync + fmt::Debug {
     /// Returns what to call the place, or a table of it, in messages.
     fn path_of(&self, table: &str) -> PathBuf;
+
+    /// Returns the tables on a shared place, if these are.
+    fn as_shared(&self) -> Option<&SharedTables> {
+        None
+    }
 
     /// Reads the list.
     fn list(&self) -> Result<List>;
@@ -112,6 +118,8 @@ pub(super) trait NewTable: Write {
 pub(super) struct List {
     pub(super) names: Vec<String>,
     pub(super) stamp: Stamp,
+    /// An update index that no new table has; 0 if the tables tell that by themselves.
+    pub(super) index: u64,
 }
 
 /// A list that names nothing, and was written so. One without a byte may have lost its content.
@@ -122,10 +130,6 @@ pub(super) enum Publication {
     /// It stands. The error says why it may not be durable, although readers see it.
     Done(Stamp, Option<Error>),
     /// Another list was published before; nothing changed.
-    #[allow(
-        dead_code,
-        reason = "a local list is locked; one shared by machines is not"
-    )]
     Moved,
 }
 
@@ -329,6 +333,7 @@ impl Tables for LocalTables {
                         return Ok(List {
                             names: Vec::new(),
                             stamp: Stamp::NONE,
+                            index: 0,
                         });
                     }
                     continue;
@@ -342,7 +347,11 @@ impl Tables for LocalTables {
             if content.is_empty() && !self.check_empty("empty")? {
                 continue;
             }
-            return Ok(List { names, stamp });
+            return Ok(List {
+                names,
+                stamp,
+                index: 0,
+            });
         }
     }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use reftable::compaction::{choose, choose_worthwhile};
 use reftable::{Table, WriteOptions};
 
+use crate::backend::reftable::shared::is_inline;
+
 use super::{Added, COMPACT_UNDER_LOCK_MAX, Held, Snapshot, Stack, is_most_of, may_be_mostly_dead};
 
 /// So many times what a commit brings itself may be merged with it under its lock.
@@ -43,6 +45,9 @@ impl Stack {
         content: &[u8],
         added: Added,
     ) -> Option<Folded> {
+        if self.tables.as_shared().is_some() {
+            return self.fold_newest(held, content);
+        }
         let below = &held.snapshot.tables;
         let weight = |tables: &[Arc<Table>]| -> u64 { tables.iter().map(|t| t.weight()).sum() };
         let own = content.len() as u64;
@@ -70,6 +75,22 @@ impl Stack {
         })
     }
 
+    /// Merges a table with the newest records of a shared store, which are in its head; `None` if there
+    /// are none. Deletions stay, for whoever follows the changes.
+    fn fold_newest(&self, held: &Held, content: &[u8]) -> Option<Folded> {
+        is_inline(held.snapshot.names.last()?).then_some(())?;
+        let newest = held.snapshot.tables.last()?;
+        let new = Arc::new(self.open_table("", content.to_vec()).ok()?);
+        let tables = [Arc::clone(newest), new];
+        let options = self.options_of_merge(&tables);
+        let finished = reftable::compact(&tables, false, &options, Vec::new()).ok()?;
+        Some(Folded {
+            content: finished.sink,
+            options,
+            replaces: 1,
+        })
+    }
+
     /// Returns whether it is worth finding out if every table is merged with one that is not encoded
     /// yet, and weighs about so much.
     pub(in crate::backend::reftable) fn may_fold_whole(
@@ -77,6 +98,9 @@ impl Stack {
         snapshot: &Snapshot,
         own_about: u64,
     ) -> bool {
+        if self.tables.as_shared().is_some() {
+            return false;
+        }
         let below: u64 = snapshot.tables.iter().map(|table| table.weight()).sum();
         let factor = self.options.geometric_factor;
         choose_worthwhile(&[below, own_about], factor).is_some()

@@ -1,0 +1,349 @@
+//! A stack whose tables are on a shared place: the head is its list, and the newest table is in the head.
+//!
+//! Nobody holds the right to publish alone. A transaction is checked against the head that is known here,
+//! and published on the condition that it still stands; else the answer is [`Publication::Moved`].
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::tables::{Claim, Hold, List, NewTable, Publication, Stamp, Tables};
+use crate::commit::{Change, LockFile};
+use crate::error::{Error, ErrorKind, Result};
+use crate::oid::ObjectFormat;
+use crate::options::LockTimeout;
+use crate::shared::head::{
+    DROPPED_MAX, Dropped, Head, INLINE_LEN_MAX, TABLES_MAX, TableEntry, checksum,
+};
+use crate::shared::{Known, Register, Swapped, TableKey, check_open};
+use crate::system::Bytes;
+
+/// What the name of the table in a head begins with; its generation comes next.
+const INLINE: &str = "inline-";
+
+/// Tables on a shared place.
+#[derive(Clone, Debug)]
+pub(super) struct SharedTables(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    register: Arc<Register>,
+    object_format: ObjectFormat,
+    /// Tables that no head names yet, by name.
+    pending: Mutex<HashMap<String, Bytes>>,
+    /// Those that are stored all the same, since a head was tried that names them.
+    stored: Mutex<HashSet<TableKey>>,
+}
+
+impl SharedTables {
+    pub(super) fn new(register: Arc<Register>, object_format: ObjectFormat) -> SharedTables {
+        SharedTables(Arc::new(Inner {
+            register,
+            object_format,
+            pending: Mutex::default(),
+            stored: Mutex::default(),
+        }))
+    }
+
+    pub(super) fn register(&self) -> &Register {
+        &self.0.register
+    }
+
+    fn pending(&self) -> MutexGuard<'_, HashMap<String, Bytes>> {
+        let pending = self.0.pending.lock();
+        pending.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the head that is known here.
+    pub(super) fn known(&self) -> Result<Arc<Known>> {
+        let known = self.0.register.known()?;
+        if known.head.object_format != self.0.object_format {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "{}: the store is of another object format",
+                    self.0.register.name()
+                ),
+            ));
+        }
+        Ok(known)
+    }
+
+    /// Makes what is known here as fresh as reads are to be.
+    pub(super) fn look(&self) -> Result<()> {
+        let freshness = self.register().settings().freshness;
+        self.register().current(freshness).map(drop)
+    }
+
+    /// Returns whether what a stack has is what is known here.
+    pub(super) fn is_known(&self, stamp: &Stamp) -> Result<bool> {
+        Ok(stamp.is_generation(self.known()?.head.generation))
+    }
+
+    /// Returns the table in the head, if that is the one of the stamp.
+    pub(super) fn known_inline(&self, stamp: &Stamp) -> Result<Option<Bytes>> {
+        let known = self.known()?;
+        Ok(stamp_is(stamp, &known).then(|| known.head.inline.clone()))
+    }
+
+    /// Keeps a table for the next list, which names it.
+    pub(super) fn keep(&self, name: &str, content: Bytes) {
+        self.pending().insert(name.to_owned(), content);
+    }
+
+    /// Returns the name of a new table.
+    pub(super) fn new_name(&self, epoch: Option<u64>, min: u64, max: u64) -> String {
+        let random = self.0.register.system().random();
+        let key = TableKey {
+            epoch,
+            min,
+            max,
+            random,
+        };
+        key.to_string()
+    }
+
+    /// Publishes a list of tables in place of the expected one. The last may be small enough to be in the
+    /// head. Deletions up to `forgotten` are recorded no longer.
+    pub(super) fn swap(
+        &self,
+        expected: &Stamp,
+        names: &[String],
+        forgotten: u64,
+    ) -> Result<Publication> {
+        let base = self.known()?;
+        if !stamp_is(expected, &base) {
+            return Ok(Publication::Moved);
+        }
+        let register = self.register();
+        check_open(&base.head, &register.name())?;
+        let mut new = base.head.clone();
+        new.inline = Bytes::new();
+        new.tables.clear();
+        new.complete_since = new.complete_since.max(forgotten);
+        let inline_max = register.settings().inline_max.min(INLINE_LEN_MAX);
+        for (at, name) in names.iter().enumerate() {
+            if is_inline(name) {
+                new.inline = base.head.inline.clone();
+                continue;
+            }
+            let key = key_of(name)?;
+            if let Some(entry) = base.head.tables.iter().find(|table| table.key == key) {
+                new.tables.push(entry.clone());
+                continue;
+            }
+            let content = self.pending().get(name).cloned();
+            let Some(content) = content else {
+                let what = format!("{}: the table {name} is lost", register.name());
+                return Err(Error::new(ErrorKind::Misuse, what));
+            };
+            new.index = new.index.max(key.max);
+            if at + 1 == names.len() && key.epoch.is_none() && content.len() <= inline_max {
+                new.inline = content;
+                continue;
+            }
+            if new.tables.len() == TABLES_MAX {
+                return Err(self.too_many());
+            }
+            self.store(&key, &content)?;
+            new.tables.push(TableEntry {
+                key,
+                len: content.len() as u64,
+                checksum: checksum(&content),
+            });
+        }
+        self.note_dropped(&base.head, &mut new);
+        let generation = base.head.generation + 1;
+        let swapped = register.swap(&base, new)?;
+        let mut pending = self.pending();
+        names.iter().for_each(|name| drop(pending.remove(name)));
+        drop(pending);
+        Ok(match swapped {
+            Swapped::Done => Publication::Done(Stamp::of_generation(generation), None),
+            Swapped::Moved => Publication::Moved,
+        })
+    }
+
+    /// Stores a table on the place, once.
+    fn store(&self, key: &TableKey, content: &[u8]) -> Result<()> {
+        let stored = || {
+            let stored = self.0.stored.lock();
+            stored.unwrap_or_else(PoisonError::into_inner)
+        };
+        if !stored().contains(key) {
+            self.register().put_table(key, content)?;
+            stored().insert(*key);
+        }
+        Ok(())
+    }
+
+    /// Writes down which tables the new head does not name any more.
+    fn note_dropped(&self, old: &Head, new: &mut Head) {
+        let time = self.register().system().now().as_secs();
+        let (generation, kept) = (old.generation + 1, &new.tables);
+        let is_kept = |entry: &&TableEntry| !kept.iter().any(|kept| kept.key == entry.key);
+        let dropped = old.tables.iter().filter(is_kept).map(|entry| Dropped {
+            key: entry.key,
+            generation,
+            time,
+        });
+        new.dropped = dropped
+            .chain(old.dropped.iter().cloned())
+            .take(DROPPED_MAX)
+            .collect();
+    }
+
+    fn too_many(&self) -> Error {
+        let what = format!(
+            "{}: the store has {TABLES_MAX} tables, and cannot name more before they are merged: \
+             refdb pack-refs",
+            self.register().name()
+        );
+        Error::new(ErrorKind::Locked, what)
+    }
+}
+
+/// Returns whether a name is that of the table in a head.
+pub(super) fn is_inline(name: &str) -> bool {
+    name.starts_with(INLINE)
+}
+
+fn stamp_is(stamp: &Stamp, known: &Known) -> bool {
+    stamp.is_generation(known.head.generation)
+}
+
+fn key_of(name: &str) -> Result<TableKey> {
+    name.parse()
+        .map_err(|error| Error::new(ErrorKind::Misuse, format!("'{name}': {error}")))
+}
+
+impl Tables for SharedTables {
+    fn path_of(&self, table: &str) -> PathBuf {
+        PathBuf::from(self.register().name()).join(table)
+    }
+
+    fn as_shared(&self) -> Option<&SharedTables> {
+        Some(self)
+    }
+
+    fn list(&self) -> Result<List> {
+        let known = self.known()?;
+        let head = &known.head;
+        let mut names: Vec<String> = head.tables.iter().map(|it| it.key.to_string()).collect();
+        if !head.inline.is_empty() {
+            names.push(format!("{INLINE}{}", head.generation));
+        }
+        Ok(List {
+            names,
+            stamp: Stamp::of_generation(head.generation),
+            index: head.index,
+        })
+    }
+
+    fn is_current(&self, stamp: &Stamp) -> Result<bool> {
+        let freshness = self.register().settings().freshness;
+        Ok(stamp_is(stamp, &*self.register().current(freshness)?))
+    }
+
+    fn open(&self, table: &str) -> Result<Option<Bytes>> {
+        if let Some(content) = self.pending().get(table) {
+            return Ok(Some(content.clone()));
+        }
+        let known = self.known()?;
+        if let Some(generation) = table.strip_prefix(INLINE) {
+            let is_it = generation == known.head.generation.to_string();
+            return Ok(is_it.then(|| known.head.inline.clone()));
+        }
+        let key = key_of(table)?;
+        match known.head.tables.iter().find(|entry| entry.key == key) {
+            Some(entry) => self.register().get_table(entry),
+            None => Ok(None),
+        }
+    }
+
+    fn hold(&self, _timeout: LockTimeout, _beside: Option<&LockFile>) -> Result<Box<dyn Hold>> {
+        let known = self.register().to_write()?;
+        check_open(&known.head, &self.register().name())?;
+        Ok(Box::new(SharedHold(self.clone())))
+    }
+
+    fn claim(&self, _table: &str) -> Result<Option<Box<dyn Claim>>> {
+        // An epoch is what keeps two maintainers apart.
+        Ok(None)
+    }
+
+    fn is_claimed(&self, _table: &str) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn create(&self, table: &str) -> Result<Box<dyn NewTable>> {
+        Ok(Box::new(PendingTable {
+            tables: self.clone(),
+            name: table.to_owned(),
+            content: Vec::new(),
+        }))
+    }
+
+    /// What is on the place is collected, when nobody can list it any more.
+    fn drop_table(&self, table: &str) -> Result<()> {
+        self.pending().remove(table);
+        Ok(())
+    }
+
+    fn clean(&self, _hold: &mut dyn Hold, _listed: &[String], _max: u64) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The right to try.
+struct SharedHold(SharedTables);
+
+impl Hold for SharedHold {
+    fn stage(&mut self, _tables: &[String], _change: &mut Change) -> Result<()> {
+        Err(Error::new(
+            ErrorKind::Misuse,
+            "refs of a shared store and of a single worktree cannot be changed in one transaction",
+        ))
+    }
+
+    fn as_lock(&self) -> Option<&LockFile> {
+        None
+    }
+
+    fn leave(&mut self) {}
+
+    fn publish(&mut self, expected: &Stamp, tables: &[String]) -> Result<Publication> {
+        self.0.swap(expected, tables, 0)
+    }
+}
+
+/// A table that is stored when a head is to name it, unless the head has room for it.
+struct PendingTable {
+    tables: SharedTables,
+    name: String,
+    content: Vec<u8>,
+}
+
+impl Write for PendingTable {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.content.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl NewTable for PendingTable {
+    fn finish(self: Box<Self>) -> Result<()> {
+        let PendingTable {
+            tables,
+            name,
+            content,
+        } = *self;
+        tables.keep(&name, Bytes::from(content));
+        Ok(())
+    }
+}
