@@ -39,6 +39,7 @@ pub mod ours;
 pub mod repo;
 pub mod rng;
 pub mod scripts;
+pub mod shared;
 pub mod state;
 pub mod trust;
 

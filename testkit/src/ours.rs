@@ -24,6 +24,9 @@ use crate::model::{OldSymref, Reason, Transaction, Verb};
 use crate::oracle;
 use crate::state::{LogEntry, State, Target};
 
+/// Edits of a batch that were rejected, and why.
+pub type Rejected = Vec<(usize, Reason)>;
+
 /// Opens a repository in the environment that Git gets. Nothing is synced, as in Git unless told:
 /// thousands of transactions would wait for the disk.
 ///
@@ -62,6 +65,20 @@ pub fn options() -> OpenOptions {
 ///
 /// If something goes wrong after the commit.
 pub fn apply(store: &Store, transaction: &Transaction) -> Result<Vec<(usize, Reason)>> {
+    let (rejected, afterwards) = apply_whatever_follows(store, transaction)?;
+    assert!(afterwards.is_empty(), "after the commit: {afterwards:?}");
+    Ok(rejected)
+}
+
+/// As [`apply`], where what goes wrong after the commit is expected, and returned.
+///
+/// # Errors
+///
+/// What refuses the whole transaction.
+pub fn apply_whatever_follows(
+    store: &Store,
+    transaction: &Transaction,
+) -> Result<(Rejected, Vec<refdb::Error>)> {
     let mut running = store.transaction();
     if transaction.batch {
         running = running.batch();
@@ -91,16 +108,11 @@ pub fn apply(store: &Store, transaction: &Transaction) -> Result<Vec<(usize, Rea
         }
     }
     let outcome = running.commit()?;
-    assert!(
-        outcome.afterwards.is_empty(),
-        "after the commit: {:?}",
-        outcome.afterwards
-    );
     for told in &outcome.rejections {
         rejected.push((added[told.index], reason(told.reason.as_str())));
     }
     rejected.sort_unstable();
-    Ok(rejected)
+    Ok((rejected, outcome.afterwards))
 }
 
 fn reason(text: &str) -> Reason {
