@@ -1,0 +1,25 @@
+//! The command, most of it beside Git: the same answers, words, exit codes and files.
+
+mod anywhere;
+mod bench;
+mod beside;
+mod broken;
+mod circles;
+mod clone;
+mod differential;
+mod generate;
+mod groups;
+mod hooks;
+mod interrupt;
+mod limits;
+mod lost;
+mod migrate;
+mod moved;
+mod names;
+mod pipes;
+mod places;
+mod repair;
+mod settings;
+mod signature;
+mod usage;
+mod verify;

@@ -1,0 +1,6 @@
+//! A repository as Git opens it, beside Git: configuration, objects, revisions, history.
+
+mod graph;
+mod objects;
+mod open;
+mod revision;

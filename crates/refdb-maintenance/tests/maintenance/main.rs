@@ -1,0 +1,5 @@
+//! Checking, mending and migrating whole stores.
+
+mod corpus;
+mod interrupted;
+mod migrate_faults;

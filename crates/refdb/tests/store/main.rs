@@ -1,0 +1,13 @@
+//! The store as a program uses it, beside Git, in every format.
+
+mod changing;
+mod cursors;
+mod damage;
+mod files_git;
+mod initial;
+mod library;
+mod reflogs;
+mod reftable_golden;
+mod shared_repository;
+mod stack;
+mod worktrees;

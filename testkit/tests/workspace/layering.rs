@@ -1,0 +1,696 @@
+//! The layers of the workspace, read from its sources.
+//!
+//! A crate and a module import only what lies below them, ARCHITECTURE.md says the same, the two
+//! backends do not know each other, only the system layer touches the file system, files stay short
+//! and sources ASCII. Each checker is shown to find what it is for by the tests at the end.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use refdb_testkit::oracle::workspace_root;
+
+/// A crate, and its modules from the lowest layer up, if it has any. A module may import from its own
+/// layer and from lower ones.
+struct Crate {
+    /// Its folder in the workspace.
+    folder: &'static str,
+    /// Its name in code.
+    name: &'static str,
+    layers: &'static [&'static [&'static str]],
+    /// The crates whose module `internals` it may use.
+    insides_of: &'static [&'static str],
+}
+
+/// All crates, from the lowest up: each may import from those before it.
+const CRATES: &[Crate] = &[
+    Crate {
+        folder: "crates/reftable",
+        name: "reftable",
+        layers: &[],
+        insides_of: &[],
+    },
+    Crate {
+        folder: "crates/refdb",
+        name: "refdb",
+        layers: &[
+            &["error", "hook", "name", "oid", "reflog", "target"],
+            &["beside", "system"],
+            &["commit", "layout", "objects", "options", "shared"],
+            &["backend"],
+            &["refs", "resolve"],
+            &["transaction"],
+            &["store"],
+            &["internals"],
+        ],
+        insides_of: &[],
+    },
+    Crate {
+        folder: "crates/refdb-git",
+        name: "refdb_git",
+        layers: &[
+            &["date", "objects"],
+            &["graph"],
+            &["repository"],
+            &["describe", "expire", "revision"],
+            &["internals"],
+        ],
+        insides_of: &["refdb"],
+    },
+    Crate {
+        folder: "crates/refdb-maintenance",
+        name: "refdb_maintenance",
+        layers: &[&["verify"], &["inspect", "repair"], &["migrate"]],
+        insides_of: &["refdb", "refdb_git"],
+    },
+    Crate {
+        folder: "testkit",
+        name: "refdb_testkit",
+        layers: &[],
+        insides_of: &[],
+    },
+    Crate {
+        folder: "bench",
+        name: "refdb_bench",
+        layers: &[],
+        insides_of: &[],
+    },
+    Crate {
+        folder: "crates/refdb-cli",
+        name: "refdb_cli",
+        layers: &[],
+        insides_of: &[],
+    },
+    Crate {
+        folder: "fuzz",
+        name: "refdb_fuzz",
+        layers: &[],
+        insides_of: &[],
+    },
+];
+/// How long a file may be without its tests.
+const LINES_MAX: usize = 600;
+
+/// A source file of the workspace.
+struct Source {
+    /// From the root of the workspace, with `/`.
+    path: String,
+    text: String,
+}
+
+#[test]
+fn crates_import_only_downward() {
+    for own in CRATES {
+        let mut sources = below(own.folder);
+        // The examples below are what is looked for.
+        sources.retain(|source| source.path != "testkit/tests/workspace/layering.rs");
+        let tests = format!("{}/tests/", own.folder);
+        check(sources, |source| {
+            let own = match source.path.starts_with(&tests) {
+                true => for_tests(own, CRATES),
+                false => own,
+            };
+            crates_upward(own, CRATES, &source.text)
+        });
+    }
+}
+
+#[test]
+fn modules_import_only_downward() {
+    for own in CRATES.iter().filter(|own| !own.layers.is_empty()) {
+        let src = format!("{}/src", own.folder);
+        let reexports = reexports(&read(&format!("{src}/lib.rs")).text);
+        check(below(&src), |source| {
+            let path = &source.path[src.len() + 1..];
+            imports_upward(own, path, &source.text, &reexports)
+        });
+        for module in own.layers.concat() {
+            let is_there = |path| workspace_root().join(&src).join(path).exists();
+            let is_module = is_there(format!("{module}.rs"));
+            assert!(is_module, "{src} has no module {module}, which has a layer");
+        }
+    }
+}
+
+#[test]
+fn the_map_shows_these_crates_and_layers() {
+    let map = fs::read_to_string(workspace_root().join("ARCHITECTURE.md")).expect("there is a map");
+    assert_eq!(differences(&map, CRATES), Vec::<String>::new());
+}
+
+#[test]
+fn the_format_crate_opens_nothing_and_knows_no_clock() {
+    check(below("crates/reftable/src"), |source| {
+        mentions(
+            &source.text,
+            &["std::fs", "std::net", "std::env", "std::time"],
+        )
+    });
+}
+
+#[test]
+fn only_the_system_layer_touches_files_or_is_unsafe() {
+    let mut sources = below("crates/refdb/src");
+    for other in ["reftable", "refdb-git", "refdb-maintenance", "refdb-cli"] {
+        sources.extend(below(&format!("crates/{other}/src")));
+    }
+    let system = "crates/refdb/src/system";
+    sources.retain(|source| !source.path.starts_with(system) && !is_test(&source.path));
+    check(sources, |source| {
+        mentions(&source.text, &["std::fs", "unsafe"])
+    });
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let mut sources = all();
+    sources.retain(|source| !is_test(&source.path));
+    check(sources, |source| {
+        let lines = without_tests(&source.text).lines().count();
+        if lines > LINES_MAX {
+            vec![format!("{lines} lines without its tests")]
+        } else {
+            vec![]
+        }
+    });
+}
+
+#[test]
+fn sources_are_ascii() {
+    check(all(), |source| not_ascii(&source.text));
+}
+
+/// Fails with everything that `find` finds.
+fn check(sources: Vec<Source>, find: impl Fn(&Source) -> Vec<String>) {
+    assert!(!sources.is_empty(), "there is nothing to check");
+    let mut report = String::new();
+    for source in &sources {
+        for fault in find(source) {
+            writeln!(report, "{}: {fault}", source.path).expect("a string takes everything");
+        }
+    }
+    assert!(report.is_empty(), "\n{report}");
+}
+
+/// Returns the crate as which the integration tests of one import: they stand beside what they test,
+/// and use the test kit, which is made from crates that lie above.
+fn for_tests<'a>(own: &'a Crate, crates: &'a [Crate]) -> &'a Crate {
+    let (mut names, kit) = (crates.iter().map(|one| one.name), "refdb_testkit");
+    let is_below = names.find(|name| [own.name, kit].contains(name)) == Some(own.name);
+    let kit = crates.iter().find(|one| one.name == kit);
+    kit.filter(|_| is_below).unwrap_or(own)
+}
+
+/// Returns the crates that a file imports and that do not lie below its own, tests included, and the
+/// insides of others that it uses without being meant to.
+fn crates_upward(own: &Crate, crates: &[Crate], text: &str) -> Vec<String> {
+    let code: String = text.lines().map(code_of).collect::<Vec<_>>().join("\n");
+    let lower = crates.iter().take_while(|other| other.name != own.name);
+    let lower: Vec<&str> = lower.map(|other| other.name).collect();
+    let mut faults = Vec::new();
+    for other in crates.iter().filter(|other| other.name != own.name) {
+        for (start, _) in code.match_indices(&format!("{}::", other.name)) {
+            let before = code[..start].chars().next_back();
+            if before.is_some_and(|c| c == ':' || is_word(c)) {
+                continue;
+            }
+            let mut found = Vec::new();
+            open_braces(&code[start..], &[], &mut found);
+            let may_know = own.insides_of.contains(&other.name);
+            for path in found {
+                if !lower.contains(&other.name) {
+                    faults.push(format!("imports upward: {}", path.join("::")));
+                } else if path.get(1).is_some_and(|part| part == "internals") && !may_know {
+                    faults.push(format!("uses the insides of others: {}", path.join("::")));
+                }
+            }
+        }
+    }
+    faults
+}
+
+/// Returns what the map says of crates and modules otherwise than the list does, or not at all.
+///
+/// It has a line for each crate, which begins with its folder, from the lowest up, and for each crate
+/// with layers a table below "Inside `<folder>`". A line of such a table begins with the names of
+/// modules of one layer, the highest first.
+fn differences(map: &str, crates: &[Crate]) -> Vec<String> {
+    let mut faults = Vec::new();
+    let rows = |text: &str| -> Vec<Vec<String>> {
+        let lines = text.lines().skip_while(|line| !line.starts_with("    "));
+        let lines = lines.take_while(|line| line.starts_with("    "));
+        let names = lines.map(|line| line.trim().split("  ").next().unwrap_or_default());
+        names
+            .map(|names| names.split(", ").map(str::to_owned).collect())
+            .collect()
+    };
+    let folders: Vec<&str> = crates.iter().map(|one| one.folder).collect();
+    let listed = rows(map).concat();
+    if listed != folders {
+        faults.push(format!("crates {listed:?} in place of {folders:?}"));
+    }
+    for one in crates.iter().filter(|one| !one.layers.is_empty()) {
+        let title = format!("\nInside `{}`", one.folder);
+        let Some((_, text)) = map.split_once(&title) else {
+            faults.push(format!("no layers of {}", one.folder));
+            continue;
+        };
+        let mut layers = one.layers.iter().rev().peekable();
+        let mut left: Vec<&str> = Vec::new();
+        for row in rows(text) {
+            for module in row {
+                if left.is_empty() {
+                    left = layers.next().map_or(Vec::new(), |layer| layer.to_vec());
+                }
+                match left.iter().position(|one| *one == module) {
+                    Some(at) => drop(left.remove(at)),
+                    None => faults.push(format!("{}: {module} is not there", one.folder)),
+                }
+            }
+        }
+        let missing = left
+            .into_iter()
+            .chain(layers.flat_map(|layer| layer.iter().copied()));
+        faults.extend(missing.map(|module| format!("{}: {module} is missing", one.folder)));
+    }
+    faults
+}
+
+/// Returns the imports of a file that do not go down within its crate. `path` is below `src`.
+fn imports_upward(
+    own: &Crate,
+    path: &str,
+    text: &str,
+    reexports: &[(String, String)],
+) -> Vec<String> {
+    let here: Vec<&str> = path.trim_end_matches(".rs").split('/').collect();
+    // The root names all modules, that is its work. Tests may build what they test from above.
+    if here == ["lib"] || is_test(path) {
+        return vec![];
+    }
+    let layers = own.layers;
+    let layer = |module: &str| layers.iter().position(|layer| layer.contains(&module));
+    let Some(own) = layer(here[0]) else {
+        return vec![format!("the module {} has no layer", here[0])];
+    };
+    let backends = ["files", "reftable"];
+    let mut faults = Vec::new();
+    for path in paths(&here, without_tests(text)) {
+        let known = reexports.iter().find(|(name, _)| *name == path[0]);
+        let module = known.map_or(path[0].as_str(), |(_, module)| module.as_str());
+        match layer(module) {
+            None => faults.push(format!("crate::{} is in no layer", path.join("::"))),
+            Some(other) if other > own => {
+                faults.push(format!("imports upward: {}", path.join("::")));
+            }
+            Some(_) => (),
+        }
+        let of_backend = |path: &[&str]| path.len() > 1 && backends.contains(&path[1]);
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        if module == "backend" && of_backend(&here) && of_backend(&path) && here[1] != path[1] {
+            faults.push(format!("backend {} imports {}", here[1], path.join("::")));
+        }
+    }
+    faults
+}
+
+/// Returns every path in the code that begins at the root of the crate, written as such or with
+/// `super`, without the root. Braces are opened: `crate::{a, b::c}` are two paths.
+fn paths(here: &[&str], text: &str) -> Vec<Vec<String>> {
+    let code: String = text.lines().map(code_of).collect::<Vec<_>>().join("\n");
+    let mut found = Vec::new();
+    for (start, _) in code.match_indices("crate::") {
+        let before = code[..start].chars().next_back();
+        if !before.is_some_and(|c| c == '$' || is_word(c)) {
+            open_braces(&code[start + "crate::".len()..], &[], &mut found);
+        }
+    }
+    let mut at = 0;
+    while let Some(start) = code[at..].find("super::").map(|start| at + start) {
+        let mut rest = &code[start..];
+        let mut parents = 0;
+        while let Some(shorter) = rest.strip_prefix("super::") {
+            parents += 1;
+            rest = shorter;
+        }
+        at = code.len() - rest.len();
+        let kept: Vec<String> = here[..here.len().saturating_sub(parents)]
+            .iter()
+            .map(|s| (*s).to_owned())
+            .collect();
+        if rest.starts_with('*') && kept.is_empty() {
+            found.push(vec!["*".to_owned()]);
+        } else if !rest.starts_with('*') {
+            open_braces(rest, &kept, &mut found);
+        }
+    }
+    found
+}
+
+/// Reads one path, or several in braces, after `prefix`. Returns the rest of the text.
+fn open_braces<'a>(text: &'a str, prefix: &[String], found: &mut Vec<Vec<String>>) -> &'a str {
+    let text = text.trim_start();
+    if let Some(mut rest) = text.strip_prefix('{') {
+        loop {
+            rest = open_braces(rest, prefix, found).trim_start();
+            let Some(next) = rest.strip_prefix(',') else {
+                return rest.strip_prefix('}').unwrap_or(rest);
+            };
+            rest = next.trim_start();
+            if let Some(rest) = rest.strip_prefix('}') {
+                return rest;
+            }
+        }
+    }
+    let end = text.find(|c| !is_word(c)).unwrap_or(text.len());
+    let (word, rest) = text.split_at(end);
+    let mut path = prefix.to_vec();
+    // `self` in braces is the prefix itself.
+    if !word.is_empty() && word != "self" {
+        path.push(word.to_owned());
+    }
+    if let Some(rest) = rest.strip_prefix("::") {
+        return open_braces(rest, &path, found);
+    }
+    if !path.is_empty() {
+        found.push(path);
+    }
+    match rest.trim_start().strip_prefix("as ") {
+        Some(alias) => alias.trim_start().trim_start_matches(is_word),
+        None => rest,
+    }
+}
+
+/// Returns the names that the root of the crate exports, each with the module it is from.
+fn reexports(root: &str) -> Vec<(String, String)> {
+    let mut names = Vec::new();
+    for (start, _) in root.match_indices("\npub use ") {
+        let mut found = Vec::new();
+        open_braces(&root[start + "\npub use ".len()..], &[], &mut found);
+        let pairs = found.into_iter().filter_map(|path| {
+            let (first, last) = (path.first()?.clone(), path.last()?.clone());
+            Some((last, first))
+        });
+        names.extend(pairs);
+    }
+    names
+}
+
+/// Returns the forbidden words that the code of a file mentions outside its tests.
+fn mentions(text: &str, forbidden: &[&str]) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (number, line) in without_tests(text).lines().enumerate() {
+        let code = code_of(line);
+        for word in forbidden {
+            let whole = |start: usize| {
+                let before = code[..start].chars().next_back();
+                let after = code[start + word.len()..].chars().next();
+                !before.is_some_and(is_word) && !after.is_some_and(is_word)
+            };
+            if code.match_indices(word).any(|(start, _)| whole(start)) {
+                faults.push(format!("line {}: {word}", number + 1));
+            }
+        }
+    }
+    faults
+}
+
+fn not_ascii(text: &str) -> Vec<String> {
+    let lines = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.is_ascii());
+    lines
+        .map(|(number, line)| format!("line {}: {line}", number + 1))
+        .collect()
+}
+
+/// Returns a file up to its tests, which stand at its end.
+fn without_tests(text: &str) -> &str {
+    let start = text.find("\n#[cfg(test)]\nmod ").filter(|start| {
+        let rest = &text[start + 1..];
+        rest.lines().nth(1).is_some_and(|line| line.ends_with('{'))
+    });
+    start.map_or(text, |start| &text[..start + 1])
+}
+
+/// Returns a line without its comment. A `//` in a string is taken for one, too.
+fn code_of(line: &str) -> &str {
+    line.split("//").next().unwrap_or_default()
+}
+
+/// Tells whether a file holds nothing but tests.
+fn is_test(path: &str) -> bool {
+    path.trim_end_matches(".rs")
+        .split('/')
+        .any(|part| part == "tests")
+}
+
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// Returns all Rust files of the workspace.
+fn all() -> Vec<Source> {
+    ["crates", "testkit", "bench", "fuzz"]
+        .into_iter()
+        .flat_map(below)
+        .collect()
+}
+
+/// Returns the Rust files below a folder of the workspace.
+fn below(folder: &str) -> Vec<Source> {
+    let mut sources = Vec::new();
+    let mut folders = vec![PathBuf::from(folder)];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = fs::read_dir(workspace_root().join(&folder)) else {
+            continue;
+        };
+        for entry in entries {
+            let entry = entry.expect("the sources can be listed");
+            let path = folder.join(entry.file_name());
+            if entry.file_type().expect("the entry is there").is_dir() {
+                if entry.file_name() != "target" {
+                    folders.push(path);
+                }
+            } else if path.extension() == Some("rs".as_ref()) {
+                sources.push(read(path.to_str().expect("sources have ASCII names")));
+            }
+        }
+    }
+    sources
+}
+
+fn read(path: &str) -> Source {
+    let text = fs::read_to_string(Path::new(workspace_root()).join(path));
+    Source {
+        path: path.to_owned(),
+        text: text.expect("the source can be read"),
+    }
+}
+
+mod the_checkers {
+    use super::*;
+
+    fn faults(path: &str, text: &str) -> Vec<String> {
+        let store = ("Store".to_owned(), "store".to_owned());
+        imports_upward(crate_of("refdb"), path, text, &[store])
+    }
+
+    fn crate_of(name: &str) -> &'static Crate {
+        let mut crates = CRATES.iter();
+        let found = crates.find(|one| one.name == name);
+        found.expect("the crate is in the list")
+    }
+
+    #[test]
+    fn find_imports_of_higher_crates() {
+        let of = |name, text| crates_upward(crate_of(name), CRATES, text);
+        let up = ["imports upward: refdb_git::Repository"];
+        assert_eq!(of("refdb", "use refdb_git::Repository;\n"), up);
+        assert_eq!(of("refdb", "fn f() -> refdb_git::Repository {}\n"), up);
+        let tests = "#[cfg(test)]\nmod tests {\n    use refdb_git::{Repository};\n}\n";
+        assert_eq!(of("refdb", tests), up);
+        assert_eq!(
+            of(
+                "refdb_git",
+                "use refdb_maintenance::verify::{deep, Event};\n"
+            ),
+            [
+                "imports upward: refdb_maintenance::verify::deep",
+                "imports upward: refdb_maintenance::verify::Event"
+            ]
+        );
+        let down = "use refdb::{Error, internals};\nuse refdb_git::internals::real_path;\n";
+        assert_eq!(of("refdb_maintenance", down), Vec::<String>::new());
+        let other = "use super::refdb_git::X;\n// refdb_git::Y\nuse my_refdb_git::Z;\n";
+        assert_eq!(of("refdb", other), Vec::<String>::new());
+    }
+
+    #[test]
+    fn let_integration_tests_use_the_test_kit() {
+        let of = |name, text| crates_upward(for_tests(crate_of(name), CRATES), CRATES, text);
+        let kit = "use refdb_testkit::repo::Repo;\nuse refdb_git::Repository;\n";
+        assert_eq!(of("refdb", kit), Vec::<String>::new());
+        assert_eq!(
+            of("refdb", "use refdb_cli::run;\n"),
+            ["imports upward: refdb_cli::run"]
+        );
+        assert_eq!(
+            of("refdb", "use refdb::internals::Guard;\n"),
+            ["uses the insides of others: refdb::internals::Guard"]
+        );
+        let cli = "use refdb_bench::main;\nuse refdb_testkit::Format;\n";
+        assert_eq!(of("refdb_cli", cli), Vec::<String>::new());
+    }
+
+    #[test]
+    fn find_who_uses_the_insides_of_others() {
+        let of = |name, text| crates_upward(crate_of(name), CRATES, text);
+        assert_eq!(
+            of("refdb_cli", "use refdb::{Error, internals::LockFile};\n"),
+            ["uses the insides of others: refdb::internals::LockFile"]
+        );
+        assert_eq!(
+            of("refdb_testkit", "use refdb_git::internals;\n"),
+            ["uses the insides of others: refdb_git::internals"]
+        );
+    }
+
+    #[test]
+    fn find_a_map_that_differs() {
+        let crates = [
+            Crate {
+                folder: "low",
+                name: "low",
+                layers: &[&["leaf", "other"], &["top"]],
+                insides_of: &[],
+            },
+            Crate {
+                folder: "high",
+                name: "high",
+                layers: &[],
+                insides_of: &[],
+            },
+        ];
+        let map = |crates: &str, modules: &str| format!("{crates}\nInside `low`:\n\n{modules}");
+        let two = "    low   the first\n    high  the second\n";
+        let right = "    top          above\n    other, leaf  below\n";
+        let split = "    top\n    leaf   one\n    other  two\n";
+        for modules in [right, split] {
+            assert_eq!(
+                differences(&map(two, modules), &crates),
+                Vec::<String>::new()
+            );
+        }
+        for (crates_of_map, modules) in [
+            ("    high\n    low\n", right),
+            ("    low\n", right),
+            (two, "    leaf\n    other\n    top\n"),
+            (two, "    top\n    leaf\n"),
+            (two, "    top\n    other, leaf, more\n"),
+            (two, ""),
+        ] {
+            let found = differences(&map(crates_of_map, modules), &crates);
+            assert!(!found.is_empty(), "{crates_of_map}{modules}");
+        }
+        assert_eq!(differences(two, &crates), ["no layers of low"]);
+    }
+
+    #[test]
+    fn find_imports_that_go_up() {
+        let up = ["imports upward: store::Store"];
+        assert_eq!(faults("backend.rs", "use crate::store::Store;\n"), up);
+        assert_eq!(faults("backend.rs", "use super::store::Store;\n"), up);
+        assert_eq!(
+            faults("backend/files.rs", "use super::super::store::Store;\n"),
+            up
+        );
+        assert_eq!(
+            faults(
+                "backend.rs",
+                "use crate::{\n    name,\n    store::{Store},\n};\n"
+            ),
+            up
+        );
+        assert_eq!(faults("name.rs", "fn f() -> crate::store::Store {}\n"), up);
+        assert_eq!(
+            faults("name.rs", "use crate::Store;\n"),
+            ["imports upward: Store"]
+        );
+        assert_eq!(
+            faults("oid.rs", "use crate::system;\n"),
+            ["imports upward: system"]
+        );
+        assert_eq!(
+            faults("name.rs", "use super::*;\n"),
+            ["crate::* is in no layer"]
+        );
+    }
+
+    #[test]
+    fn accept_imports_that_go_down() {
+        let down = "use crate::{name::{self, RefName as Name}, error};\nuse super::overlay::*;\n";
+        assert_eq!(
+            faults("backend/files/session.rs", down),
+            Vec::<String>::new()
+        );
+        let link = "//! See [`crate::store::Store`].\nuse $crate::store;\n";
+        assert_eq!(faults("name.rs", link), Vec::<String>::new());
+        let tests = "fn f() {}\n\n#[cfg(test)]\nmod tests {\n    use crate::store::Store;\n}\n";
+        assert_eq!(faults("name.rs", tests), Vec::<String>::new());
+    }
+
+    #[test]
+    fn find_a_module_without_a_layer() {
+        assert_eq!(faults("new.rs", ""), ["the module new has no layer"]);
+        let unknown = faults("name.rs", "use crate::new::New;\n");
+        assert_eq!(unknown, ["crate::new::New is in no layer"]);
+    }
+
+    #[test]
+    fn find_backends_that_know_each_other() {
+        let fault = ["backend files imports backend::reftable::Stack"];
+        assert_eq!(
+            faults(
+                "backend/files/log.rs",
+                "use crate::backend::reftable::Stack;\n"
+            ),
+            fault
+        );
+        assert_eq!(
+            faults("backend/files.rs", "use super::reftable::Stack;\n"),
+            fault
+        );
+        assert_eq!(
+            faults("backend/files/log.rs", "use super::loose;\n"),
+            Vec::<String>::new()
+        );
+    }
+
+    #[test]
+    fn find_forbidden_words_and_only_those() {
+        let text = "use std::fs;\n// unsafe\nunsafe {}\n#![forbid(unsafe_code)]\nuse std::fsx;\n";
+        assert_eq!(
+            mentions(text, &["std::fs", "unsafe"]),
+            ["line 1: std::fs", "line 3: unsafe"]
+        );
+    }
+
+    #[test]
+    fn find_other_characters() {
+        assert_eq!(not_ascii("a\n\u{2013}\n"), ["line 2: \u{2013}"]);
+    }
+
+    #[test]
+    fn do_not_count_tests() {
+        let text = "one\n\n#[cfg(test)]\nmod tests {\n}\n";
+        assert_eq!(without_tests(text), "one\n\n");
+        assert_eq!(
+            without_tests("one\n\n#[cfg(test)]\nmod tests;\ntwo\n")
+                .lines()
+                .count(),
+            5
+        );
+    }
+}
