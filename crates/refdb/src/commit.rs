@@ -128,6 +128,7 @@ pub fn describe_refusal(system: &dyn System, target: &Path, error: &io::Error) -
     if error.kind() != io::ErrorKind::AlreadyExists {
         return told(text);
     }
+    let told = |text: String| told(text).held();
     let (more, remedy) = owner::describe(system, &path).unwrap_or_default();
     if owner::is_ours(system, &path) {
         return told(format!("{text}.\n\n{more}")).with(remedy);
@@ -158,7 +159,10 @@ pub(crate) fn describe_barred(
     let text = format!(
         "Unable to create '{shown}': {why}.\n\nThe directory '{barrier}' is locked as a whole. {about}"
     );
-    Message::from(text).of(&path, Role::InTheWay).with(remedy)
+    Message::from(text)
+        .of(&path, Role::InTheWay)
+        .held()
+        .with(remedy)
 }
 
 /// Returns the process that holds the lock of `target`, if it left its number.

@@ -64,6 +64,21 @@ const CRATES: &[Crate] = &[
         insides_of: &["refdb", "refdb_git"],
     },
     Crate {
+        folder: "crates/refdb-arrow",
+        name: "refdb_arrow",
+        layers: &[],
+        insides_of: &[],
+    },
+    Crate {
+        folder: "crates/refdb-c",
+        name: "refdb_c",
+        layers: &[
+            &["border", "types"],
+            &["log", "refs", "store", "transaction"],
+        ],
+        insides_of: &[],
+    },
+    Crate {
         folder: "testkit",
         name: "refdb_testkit",
         layers: &[],

@@ -24,6 +24,7 @@ pub struct Message {
     path: Option<PathBuf>,
     pub(super) role: Role,
     remedy: Option<Remedy>,
+    is_held: bool,
 }
 
 /// What the path of a message is to its reader.
@@ -71,6 +72,12 @@ impl Message {
         self
     }
 
+    /// Says that what is in the way is a lock that somebody holds.
+    pub(crate) fn held(mut self) -> Self {
+        self.is_held = true;
+        self
+    }
+
     /// Puts words before the text; it stays about the same.
     pub(crate) fn after(self, words: impl fmt::Display) -> Self {
         Message {
@@ -92,6 +99,12 @@ impl Message {
     /// Returns what the path is to the reader.
     pub fn role(&self) -> Role {
         self.role
+    }
+
+    /// Returns whether what is in the way is a lock that somebody holds, so that the same may come off
+    /// later. An edit that is refused for it has no [`Reason`](crate::Reason) of its own.
+    pub fn is_held(&self) -> bool {
+        self.is_held
     }
 
     /// Returns what can be done.
