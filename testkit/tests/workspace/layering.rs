@@ -6,9 +6,10 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use refdb_testkit::oracle::workspace_root;
+
+use super::sources::{Source, all, below, read};
 
 /// A crate, and its modules from the lowest layer up, if it has any. A module may import from its own
 /// layer and from lower ones.
@@ -105,13 +106,6 @@ const CRATES: &[Crate] = &[
 ];
 /// How long a file may be without its tests.
 const LINES_MAX: usize = 600;
-
-/// A source file of the workspace.
-struct Source {
-    /// From the root of the workspace, with `/`.
-    path: String,
-    text: String,
-}
 
 #[test]
 fn crates_import_only_downward() {
@@ -463,45 +457,6 @@ fn is_test(path: &str) -> bool {
 
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
-}
-
-/// Returns all Rust files of the workspace.
-fn all() -> Vec<Source> {
-    ["crates", "testkit", "bench", "fuzz"]
-        .into_iter()
-        .flat_map(below)
-        .collect()
-}
-
-/// Returns the Rust files below a folder of the workspace.
-fn below(folder: &str) -> Vec<Source> {
-    let mut sources = Vec::new();
-    let mut folders = vec![PathBuf::from(folder)];
-    while let Some(folder) = folders.pop() {
-        let Ok(entries) = fs::read_dir(workspace_root().join(&folder)) else {
-            continue;
-        };
-        for entry in entries {
-            let entry = entry.expect("the sources can be listed");
-            let path = folder.join(entry.file_name());
-            if entry.file_type().expect("the entry is there").is_dir() {
-                if entry.file_name() != "target" {
-                    folders.push(path);
-                }
-            } else if path.extension() == Some("rs".as_ref()) {
-                sources.push(read(path.to_str().expect("sources have ASCII names")));
-            }
-        }
-    }
-    sources
-}
-
-fn read(path: &str) -> Source {
-    let text = fs::read_to_string(Path::new(workspace_root()).join(path));
-    Source {
-        path: path.to_owned(),
-        text: text.expect("the source can be read"),
-    }
 }
 
 mod the_checkers {
