@@ -149,13 +149,13 @@ impl<'o> Graph<'o> {
     }
 
     /// Takes other parents for some commits.
-    pub fn with_grafts(mut self, grafts: Grafts) -> Self {
+    pub(crate) fn with_grafts(mut self, grafts: Grafts) -> Self {
         self.grafts = grafts;
         self
     }
 
     /// Reads the commit-graph file beside the objects, if there is one that is sound.
-    pub fn with_commit_graph_file(mut self) -> Self {
+    pub(crate) fn with_commit_graph_file(mut self) -> Self {
         self.file = CommitGraph::open(self.odb.dir(), self.odb.format());
         self
     }
@@ -461,7 +461,7 @@ fn damaged(what: String) -> Error {
 }
 
 /// Returns the parents that a commit names; `None` if it is malformed.
-pub fn commit_parents(commit: &[u8], format: ObjectFormat) -> Option<Vec<ObjectId>> {
+pub(crate) fn commit_parents(commit: &[u8], format: ObjectFormat) -> Option<Vec<ObjectId>> {
     let id = |hex: &[u8]| ObjectId::from_hex(hex).filter(|oid| oid.format() == format);
     let mut lines = commit.lines();
     id(lines.next()?.strip_prefix(b"tree ")?)?;

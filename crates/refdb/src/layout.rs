@@ -102,7 +102,7 @@ impl Layout {
     }
 
     /// Returns where `name` is kept: the directory, and the name within it.
-    pub fn locate<'n>(&self, name: RefName<'n>) -> (Place, RefName<'n>) {
+    pub(crate) fn locate<'n>(&self, name: RefName<'n>) -> (Place, RefName<'n>) {
         if !self.is_linked() && name.as_bytes().starts_with(b"refs/") {
             // In the main worktree these are all together, as nearly every name is.
             return (Place::Common, name);

@@ -27,9 +27,8 @@ use std::hash::{Hash, Hasher};
 use bstr::{BStr, ByteSlice};
 use reftable::short;
 
-pub use class::{
-    WorktreeName, is_per_worktree, is_pseudoref, is_root_ref, is_root_ref_syntax, worktree_name,
-};
+pub(crate) use class::is_root_ref_syntax;
+pub use class::{WorktreeName, is_per_worktree, is_pseudoref, is_root_ref, worktree_name};
 pub(crate) use rules::goes_on_well;
 pub use rules::{FormatOptions, goes_on_plainly, is_path, is_safe, is_well_formed, normalize};
 

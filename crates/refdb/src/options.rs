@@ -267,7 +267,7 @@ impl LockTimeout {
 
     /// Long enough for dozens of writers to take turns, even on a slow disk; Git waits a tenth of a
     /// second for a ref, and a second for packed-refs.
-    pub const DEFAULT: Self = LockTimeout::from_millis(5000);
+    pub(crate) const DEFAULT: Self = LockTimeout::from_millis(5000);
 
     /// Waits so many milliseconds; 0 means one attempt.
     pub const fn from_millis(milliseconds: u64) -> Self {

@@ -82,7 +82,7 @@ pub struct Stat {
 impl Stat {
     /// Returns whether this is a file that [`System::create_guarded`] made and that was not made one
     /// like all others since.
-    pub fn is_guarded(&self) -> bool {
+    pub(crate) fn is_guarded(&self) -> bool {
         self.kind == FileKind::File && self.mode & GUARDED_MODE != 0
     }
 }

@@ -41,7 +41,7 @@ impl Queue {
     ///
     /// # Errors
     /// As for [`Graph::commit`].
-    pub fn push_by_time(&mut self, graph: &mut Graph<'_>, node: Node) -> Result<()> {
+    pub(crate) fn push_by_time(&mut self, graph: &mut Graph<'_>, node: Node) -> Result<()> {
         let time = graph.time(node)?;
         let key = Key {
             generation: 0,

@@ -28,7 +28,7 @@ impl Revisions<'_> {
     /// replaced, anything else as it is. Whether the result is well-formed is not checked.
     ///
     /// # Errors
-    /// As for [`Revisions::dwim_ref`].
+    /// `Misuse` for `@{upstream}` of a branch that has none; `Corrupt` or `Io` for the files.
     pub fn expand_branch(&self, name: &[u8]) -> Result<BString> {
         self.expand(name, true)
     }
@@ -37,7 +37,7 @@ impl Revisions<'_> {
     /// ref that is meant, remote-tracking ones included; anything else as it is.
     ///
     /// # Errors
-    /// As for [`Revisions::dwim_ref`].
+    /// `Misuse` for `@{upstream}` of a branch that has none; `Corrupt` or `Io` for the files.
     pub fn expand_ref(&self, name: &[u8]) -> Result<BString> {
         self.expand(name, false)
     }

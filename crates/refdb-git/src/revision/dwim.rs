@@ -41,7 +41,7 @@ impl Revisions<'_> {
     ///
     /// # Errors
     /// `Misuse` for `@{upstream}` of a branch that has none; `Corrupt` or `Io` for the files.
-    pub fn dwim_ref(&self, name: &[u8]) -> Result<Option<Found>> {
+    pub(super) fn dwim_ref(&self, name: &[u8]) -> Result<Option<Found>> {
         let name = self.interpreted(name)?;
         let all = self.warns_of_ambiguity()?;
         let mut found: Option<Found> = None;
@@ -75,7 +75,7 @@ impl Revisions<'_> {
     /// Returns the ref whose reflog a short name stands for, with the ref's value.
     ///
     /// # Errors
-    /// As for [`Revisions::dwim_ref`].
+    /// `Misuse` for `@{upstream}` of a branch that has none; `Corrupt` or `Io` for the files.
     pub fn dwim_log(&self, name: &[u8]) -> Result<Option<Found>> {
         let name = self.interpreted(name)?;
         let all = self.warns_of_ambiguity()?;
