@@ -9,8 +9,10 @@ mod pack_refs;
 mod reflog;
 mod refs;
 mod show_ref;
+mod store;
 mod symbolic_ref;
 pub(crate) mod update_ref;
+mod watch;
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -131,6 +133,27 @@ const COMMANDS: &[Command] = &[
         run: refs::run,
     },
     Command {
+        name: "store",
+        summary: "Keep the refs in a place that many machines share",
+        spec: &store::SPEC,
+        subcommands: store::SUBCOMMANDS,
+        run: store::run,
+    },
+    Command {
+        name: "probe",
+        summary: "Try whether a place can keep a store that many machines share",
+        spec: &store::PROBE,
+        subcommands: &[],
+        run: store::probe_place,
+    },
+    Command {
+        name: "watch",
+        summary: "Tell what changes in a store that many machines share",
+        spec: &watch::SPEC,
+        subcommands: &[],
+        run: watch::run,
+    },
+    Command {
         name: "completions",
         summary: "Print completions for a shell: bash, zsh or fish",
         spec: &generate::COMPLETIONS,
@@ -150,7 +173,14 @@ const COMMANDS: &[Command] = &[
 const AGAIN_MAX: usize = 3;
 
 /// The commands that do something useful where there is no repository.
-const WITHOUT_REPOSITORY: &[&str] = &["check-ref-format", "completions", "man", "bench"];
+const WITHOUT_REPOSITORY: &[&str] = &[
+    "check-ref-format",
+    "completions",
+    "man",
+    "bench",
+    "probe",
+    "store",
+];
 
 /// Runs the command line.
 ///
@@ -325,7 +355,7 @@ pub(crate) fn usage() -> String {
     "usage: refdb [-v | --version] [-h | --help] [-C <path>] [-c <name>=<value>]\n\
      \x20            [-p | --paginate | -P | --no-pager] [--no-replace-objects] [--bare]\n\
      \x20            [--git-dir=<path>] [--work-tree=<path>] [--namespace=<name>]\n\
-     \x20            [--config-env=<name>=<envvar>]\n\
+     \x20            [--config-env=<name>=<envvar>] [--store=<url>]\n\
      \x20            <command> [<args>]\n"
         .to_owned()
 }

@@ -69,6 +69,19 @@ impl Context {
         self.open(true).map_err(refused)
     }
 
+    /// Fails where the refs are on a place that many machines share: `what` works on those that are kept
+    /// here.
+    pub(crate) fn local_refs_only(repository: &Repository, what: &str) -> Result<()> {
+        match repository.register() {
+            None => Ok(()),
+            Some(register) => {
+                let name = register.name();
+                let text = format!("{what} works on refs that are kept here; these are in {name}");
+                Err(Failure::fatal(text))
+            }
+        }
+    }
+
     /// Returns the repository; `None` where there is none that may be opened.
     ///
     /// Whatever else stands in the way, such as configuration that makes no sense, is a failure.

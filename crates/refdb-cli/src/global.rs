@@ -43,7 +43,7 @@ pub(crate) enum Request {
 
 /// What the options before the command word do, for completions and pages: their names, those of
 /// their arguments, and what they say.
-const TEXTS: [(&str, &str); 6] = [
+const TEXTS: [(&str, &str); 7] = [
     ("path", "go there before anything else"),
     ("name>=<value", "set a value of the configuration"),
     ("path", "name the directory of the repository"),
@@ -53,6 +53,7 @@ const TEXTS: [(&str, &str); 6] = [
         "name>=<variable",
         "set a value of the configuration from a variable",
     ),
+    ("url", "use the refs of a store that many machines share"),
 ];
 
 /// Returns the options before the command word: name, argument, and what each says.
@@ -94,6 +95,7 @@ const WITH_VALUE: &[(&str, bool, &str)] = &[
     ),
     ("--namespace", true, "no namespace given for --namespace"),
     ("--config-env", true, "no config key given for --config-env"),
+    ("--store", true, "no URL given for --store"),
 ];
 
 /// Options that speak of what this command never does: paths, locks of the index, advice.
@@ -238,6 +240,9 @@ impl Globals {
             "--git-dir" => self.git_dir = Some(path()),
             "--work-tree" => self.work_tree = Some(path()),
             "--namespace" => self.namespace = Some(value),
+            "--store" => self
+                .config
+                .push([b"refdb.store=", value.as_slice()].concat()),
             _ => self.config_env.push(value),
         }
         Ok(())

@@ -29,6 +29,7 @@ mod ownership;
 pub(crate) mod paths;
 mod replace;
 mod settings;
+mod shared;
 mod view;
 mod worktrees;
 
@@ -41,6 +42,7 @@ use refdb::error::Message;
 use refdb::internals::{MIGRATION, is_absent};
 use refdb::layout::Layout;
 use refdb::name::{FormatOptions, is_well_formed};
+use refdb::shared::Register;
 use refdb::system::{FileKind, System};
 use refdb::{Error, ErrorKind, ObjectFormat, Options, RefFormat, Result, Store};
 
@@ -67,6 +69,7 @@ pub struct Repository {
     config: Arc<Config>,
     odb: Arc<Odb>,
     store: Store,
+    register: Option<Arc<Register>>,
     warnings: Vec<String>,
     again: Arc<open::Again>,
 }
@@ -116,6 +119,11 @@ impl Repository {
     /// Returns the refs, as the current worktree sees them.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Returns where the refs are if many machines share them (`refdb.store`).
+    pub fn register(&self) -> Option<&Arc<Register>> {
+        self.register.as_ref()
     }
 
     /// Returns the objects.
@@ -251,6 +259,10 @@ impl Repository {
     }
 
     fn open_store(&self, layout: Layout, options: Options) -> Result<Store> {
+        if let Some(register) = &self.register {
+            let (register, odb) = (Arc::clone(register), Arc::clone(&self.odb));
+            return Store::open_shared_beside(&layout, register, odb, options);
+        }
         Store::open(
             Arc::clone(&self.system),
             layout,

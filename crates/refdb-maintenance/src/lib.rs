@@ -15,4 +15,5 @@
 pub mod inspect;
 pub mod migrate;
 pub mod repair;
+pub mod shared;
 pub mod verify;

@@ -131,6 +131,12 @@ pub trait Shared: Send + Sync + fmt::Debug {
     /// `Io` when one may still be there.
     fn delete(&self, keys: &[&str]) -> Result<()>;
 
+    /// Removes slots that no store uses, such as those that a probe wrote. Those that are not there are fine.
+    ///
+    /// # Errors
+    /// `Io` when one may still be there.
+    fn clear(&self, slots: Range<u32>) -> Result<()>;
+
     /// Lists the objects whose names begin with `prefix`, and how many bytes each has. One that came or
     /// went lately may be missing, or still be there.
     ///

@@ -13,7 +13,7 @@ use std::time::Duration;
 use refdb::objects::NoObjects;
 use refdb::shared::simulation::{Faults, Lie, Requests, World};
 use refdb::shared::{DirShared, Register, Settings, Shared};
-use refdb::system::OsSystem;
+use refdb::system::{OsSystem, System};
 use refdb::{Edit, ErrorKind, Expected, ObjectFormat, ObjectId, Options, RefName, Store};
 use refdb_testkit::shared::{Tried, run};
 use refdb_testkit::trust::{Tally, budget};
@@ -230,6 +230,39 @@ fn writers_of_one_directory_lose_nothing_and_are_not_refused() {
         .optimize(&refdb::Optimize::default())
         .expect("nobody else is at it");
     assert_eq!(count(&open(Arc::new(place(false)))), 4 * COMMITS);
+}
+
+/// What a writer that died left in the directory is in nobody's way.
+#[test]
+fn what_a_dead_writer_left_is_taken_over() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let root = temp.path().join("store");
+    let system = OsSystem::new();
+    let place = || Arc::new(DirShared::open(&system, &root, true).expect("a place"));
+    Register::init(place().as_ref(), &system, ObjectFormat::Sha1, 1).expect("init");
+    let lock = root.join("head/lock");
+    let held = system.create_guarded(&lock, 0o666).expect("a lock");
+    let store = open(place());
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| create(&store, "refs/heads/a"));
+        thread::sleep(Duration::from_millis(100));
+        assert!(!writer.is_finished(), "somebody has the lock");
+        // The process ends: its files are closed, and the lock stays where it is.
+        drop(held);
+        writer
+            .join()
+            .expect("no panic")
+            .expect("the lock is nobody's");
+    });
+    assert!(!lock.exists());
+    // A head and a table that were not finished.
+    std::fs::write(root.join("tmp/0123456789abcdef"), "half a head").expect("written");
+    std::fs::write(root.join("tables/half"), "half a table").expect("written");
+    create(&store, "refs/heads/b").expect("a new name");
+    store
+        .optimize(&refdb::Optimize::default())
+        .expect("nobody else is at it");
+    assert_eq!(count(&open(place())), 2);
 }
 
 /// Whoever made the directory leads nobody out of it.

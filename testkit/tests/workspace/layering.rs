@@ -61,7 +61,7 @@ const CRATES: &[Crate] = &[
     Crate {
         folder: "crates/refdb-maintenance",
         name: "refdb_maintenance",
-        layers: &[&["verify"], &["inspect", "repair"], &["migrate"]],
+        layers: &[&["shared", "verify"], &["inspect", "repair"], &["migrate"]],
         insides_of: &["refdb", "refdb_git"],
     },
     Crate {

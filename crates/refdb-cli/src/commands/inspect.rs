@@ -46,6 +46,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         return Err(SPEC.mistake("--records requires --table", None));
     }
     let repository = context.repository()?;
+    Context::local_refs_only(repository, "inspect")?;
     let table = table.map(|name| String::from_utf8_lossy(&name).into_owned());
     match (inspect(repository)?, table) {
         (Shape::Files(_), Some(_)) => Err(Failure::fatal(

@@ -21,5 +21,6 @@ mod places;
 mod repair;
 mod settings;
 mod signature;
+mod store;
 mod usage;
 mod verify;

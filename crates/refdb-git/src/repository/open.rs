@@ -10,7 +10,7 @@ use refdb::internals::{self, bytes_to_path};
 use refdb::layout::Layout;
 use refdb::options::{Committer, Interrupt, Warn};
 use refdb::system::{OsSystem, System};
-use refdb::{Error, ErrorKind, Options, RefName, Result, Store, Target};
+use refdb::{Error, ErrorKind, Options, RefFormat, RefName, Result, Store, Target};
 
 use super::config::{Conditions, GlobalFiles, LocalFile, Override, Sources};
 use super::discover::{Found, Location, Search};
@@ -20,7 +20,7 @@ use super::hooks::{Hooks, Notice, Programs};
 use super::moved::Watched;
 use super::paths::{self, absolute};
 use super::view::Setting;
-use super::{Repository, identity, ownership, refused, replace, settings};
+use super::{Repository, identity, ownership, refused, replace, settings, shared};
 use crate::objects::Odb;
 
 /// How to find and open a repository.
@@ -354,18 +354,22 @@ impl OpenOptions {
         let config = config.read()?;
         let base = replace::base(&self.environment, &config)?;
         let mut warnings = Vec::new();
+        let register = shared::register(&config, &self.system)?;
         let mut options = settings::options(
             &config,
             &self.environment,
             format.objects,
-            format.refs,
+            match register {
+                Some(_) => RefFormat::Reftable,
+                None => format.refs,
+            },
             bare,
             &mut warnings,
         )?;
         options.recovers = recovers;
         options.interrupt = self.interrupt.clone();
         // What only the environment says does not change.
-        if format.refs_dir.is_none() && !format.is_overridden {
+        if format.refs_dir.is_none() && !format.is_overridden && register.is_none() {
             let watched = Watched {
                 system: Arc::clone(&self.system),
                 environment: self.environment.clone(),
@@ -414,7 +418,13 @@ impl OpenOptions {
                 warned: AtomicBool::new(false),
             }));
         }
-        let store = open_store(options)?;
+        let store = match &register {
+            Some(register) => {
+                let (register, odb) = (Arc::clone(register), Arc::clone(&odb));
+                Store::open_shared_beside(&layout, register, odb, options)?
+            }
+            None => open_store(options)?,
+        };
         if let Some(base) = base.filter(|_| !self.reads_originals) {
             // The objects themselves are of no interest here, and would go in a circle.
             let none = Arc::new(Odb::new("", [], format.objects));
@@ -428,6 +438,7 @@ impl OpenOptions {
             store,
             odb,
             config,
+            register,
             system: self.system,
             environment: self.environment,
             git_dir,

@@ -77,7 +77,7 @@ impl DirShared {
         let below = system.beneath(root);
         let below = below.map_err(|error| Error::io("cannot open", root, error))?;
         if make {
-            for dir in ["head", "tables", "tmp"] {
+            for dir in ["head", "probe", "tables", "tmp"] {
                 create(&root.join(dir))?;
             }
             below
@@ -231,6 +231,19 @@ impl Shared for DirShared {
     fn delete(&self, keys: &[&str]) -> Result<()> {
         for key in keys {
             let path = self.path(key)?;
+            match self.system.remove_file(&path) {
+                Err(error) if !is_missing(&error) => {
+                    return Err(Error::io("cannot remove", &path, error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn clear(&self, slots: Range<u32>) -> Result<()> {
+        let _lock = self.lock()?;
+        for path in slots.map(|slot| self.slot_path(slot)) {
             match self.system.remove_file(&path) {
                 Err(error) if !is_missing(&error) => {
                     return Err(Error::io("cannot remove", &path, error));

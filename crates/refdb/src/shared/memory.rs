@@ -82,6 +82,11 @@ impl Shared for MemoryShared {
         Ok(())
     }
 
+    fn clear(&self, slots: Range<u32>) -> Result<()> {
+        self.state().slots.retain(|slot, _| !slots.contains(slot));
+        Ok(())
+    }
+
     fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>> {
         let state = self.state();
         let named = state.objects.iter();

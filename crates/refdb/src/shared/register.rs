@@ -393,8 +393,11 @@ impl Register {
         }
     }
 
-    /// Reads a table; `None` if it is gone.
-    pub(crate) fn get_table(&self, entry: &super::head::TableEntry) -> Result<Option<Bytes>> {
+    /// Reads a table; `None` if it is gone, since it was merged with others.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is not the one that the head names; `Io`.
+    pub fn table(&self, entry: &super::head::TableEntry) -> Result<Option<Bytes>> {
         let name = entry.key.to_string();
         if let Some(cache) = &self.cache
             && let Some(found) = cache.find(entry)?

@@ -494,6 +494,12 @@ impl Shared for SimShared {
         }
     }
 
+    fn clear(&self, slots: Range<u32>) -> Result<()> {
+        let mut state = lock(&self.world.state);
+        state.slots.retain(|slot, _| !slots.contains(slot));
+        Ok(())
+    }
+
     fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>> {
         let mut state = self.begin();
         state.requests.lists += 1;

@@ -117,6 +117,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
 
 fn migrate(context: &Context, out: &mut Output, settings: &Settings) -> Result<()> {
     let repository = context.repository()?;
+    Context::local_refs_only(repository, "migrate")?;
     let mut migration = Migration::of(repository)
         .dry_run(settings.dry_run)
         .logs(!settings.no_reflog)

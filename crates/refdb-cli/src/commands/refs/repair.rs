@@ -58,6 +58,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         return Err(SPEC.misuse());
     }
     let repository = context.damaged_repository()?;
+    Context::local_refs_only(repository, "repair")?;
     if options.remove_locks && !dry_run {
         finish_unseen(repository)?;
     }

@@ -7,6 +7,7 @@ use refdb_git::repository::config::Scope;
 use refdb_maintenance::verify::{Event, Severities, Severity, as_git};
 
 use super::deep;
+use crate::commands::store;
 use crate::context::Context;
 use crate::failure::{Failure, Result, Words, complain, say};
 use crate::options::{Opt, Spec};
@@ -55,9 +56,15 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     }
     if deep {
         let repository = context.damaged_repository()?;
+        if let Some(register) = repository.register() {
+            return store::verify_all(register, out);
+        }
         return deep::run(repository, out, json, strict, verbose);
     }
     let repository = context.repository()?;
+    if let Some(register) = repository.register() {
+        return store::verify_all(register, out);
+    }
     let git_dir = context.shown_git_dir(repository);
     let severities = severities(repository, strict)?;
     let clean = as_git(repository, &severities, &mut |event| {

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use reftable::{LogCursor, LogRecord, LogUpdate, LogValue, RefCursor, Writer};
 
 use super::encode::record;
-use super::stack::Stack;
+use super::stack::{Publish, Stack};
 use super::tables::NewTable;
 use super::{ReftableBackend, logs};
 use crate::backend::bulk::{Bulk, BulkOptions, Frozen, Locks, LogMark, Mark, NewLog};
 use crate::backend::maintained::Maintained;
 use crate::backend::{LogOrder, NewValue, Write};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf};
 use crate::options::LockTimeout;
@@ -45,14 +45,9 @@ struct OpenLog {
 
 impl ReftableBackend {
     pub(super) fn begin_bulk(&self, entries_max: u64) -> Result<ReftableBulk> {
-        let dir = super::tables::stack_dir(self.layout.common_dir());
-        let made = self.system.create_dir(&dir);
-        made.and_then(|()| {
-            self.options
-                .shared_repository
-                .adjust(self.system.as_ref(), &dir)
-        })
-        .map_err(|error| Error::io("cannot create", &dir, error))?;
+        if self.register.is_none() {
+            self.make_dir()?;
+        }
         let stack = self.stack(&Place::Common);
         let newest = entries_max.max(1);
         let mut options = stack.write_options(1, newest);
@@ -69,6 +64,17 @@ impl ReftableBackend {
             newest,
             message_max,
         })
+    }
+
+    fn make_dir(&self) -> Result<()> {
+        let dir = super::tables::stack_dir(self.layout.common_dir());
+        let made = self.system.create_dir(&dir);
+        made.and_then(|()| {
+            self.options
+                .shared_repository
+                .adjust(self.system.as_ref(), &dir)
+        })
+        .map_err(|error| Error::io("cannot create", &dir, error))
     }
 
     /// Replaces whole reflogs by a table on top.
@@ -155,6 +161,10 @@ impl ReftableBackend {
 
     /// Takes the lock of the stack.
     pub(super) fn take_lock(&self) -> Result<Box<dyn Frozen>> {
+        if self.register.is_some() {
+            let what = "what many machines share is not frozen by a lock: refdb store freeze";
+            return Err(Error::new(ErrorKind::Unsupported, what));
+        }
         let base = self.layout.common_dir();
         let list = super::tables::stack_dir(base).join("tables.list");
         let mut locks = Locks::new(&self.home, self.options.shared_repository);
@@ -311,8 +321,13 @@ impl Bulk for ReftableBulk {
             .iter()
             .map(|name| self.stack.reopen(name).map(Arc::new))
             .collect::<Result<Vec<_>>>()?;
-        self.stack.publish(&mut held, names, tables, &[])?;
-        Ok(())
+        match self.stack.publish(&mut held, names, tables, &[])? {
+            Publish::Done { unsynced: None } => Ok(()),
+            Publish::Done {
+                unsynced: Some(error),
+            } => Err(error),
+            Publish::Moved => Err(Error::overtaken()),
+        }
     }
 }
 

@@ -257,7 +257,7 @@ impl Tables for SharedTables {
         }
         let key = key_of(table)?;
         match known.head.tables.iter().find(|entry| entry.key == key) {
-            Some(entry) => self.register().get_table(entry),
+            Some(entry) => self.register().table(entry),
             None => Ok(None),
         }
     }

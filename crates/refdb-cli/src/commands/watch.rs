@@ -1,0 +1,117 @@
+//! `refdb watch`: what changed in a store that many machines share, and what changes from now on.
+
+use std::time::Duration;
+
+use refdb::Target;
+use refdb_maintenance::shared::{Changes, Moment, changes};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::interrupt;
+use crate::options::{Opt, Spec};
+use crate::output::Output;
+
+/// How often is looked.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// How long at most passes until a signal is noticed.
+const STEP: Duration = Duration::from_millis(100);
+
+#[derive(Clone, Copy)]
+pub(super) enum Id {
+    Since,
+    Json,
+    Follow,
+}
+
+pub(super) const SPEC: Spec<Id> = Spec {
+    name: "watch",
+    forms: &["[--since=<moment>] [--follow] [--json]"],
+    options: &[
+        Opt::text(Id::Since, "since", "moment", "what changed since then"),
+        Opt::flag(Id::Follow, "follow", "go on until it is stopped"),
+        Opt::flag(Id::Json, "json", "print one object for each line"),
+    ],
+};
+
+/// Runs `watch`.
+pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    let (mut since, mut json, mut follow) = (None, false, false);
+    let operands = SPEC.parse(args, |id, value| {
+        match id {
+            Id::Since => since = value.into_text(),
+            Id::Json => json = value.is_set(),
+            Id::Follow => follow = value.is_set(),
+        }
+        Ok(())
+    })?;
+    if !operands.is_empty() {
+        return Err(SPEC.misuse());
+    }
+    let Some(register) = context.repository()?.register() else {
+        return Err(Failure::fatal(
+            "watch works on a store that many machines share: name one with --store=<url>, or set refdb.store",
+        ));
+    };
+    let mut since: Option<Moment> = match since {
+        Some(text) => Some(String::from_utf8_lossy(&text).parse()?),
+        None => None,
+    };
+    loop {
+        let found = changes(register, since)?;
+        if since != Some(found.until) {
+            put(out, &found, json)?;
+            out.flush()?;
+        }
+        since = Some(found.until);
+        if !follow {
+            return Ok(());
+        }
+        let mut waited = Duration::ZERO;
+        while waited < EVERY {
+            if interrupt::came() {
+                return Ok(());
+            }
+            std::thread::sleep(STEP);
+            waited += STEP;
+        }
+    }
+}
+
+/// Prints changes, and the moment from which to go on.
+fn put(out: &mut Output, found: &Changes, json: bool) -> Result<()> {
+    if found.is_all {
+        out.put(match json {
+            true => format!("{}\n", json!({ "event": "resync" })),
+            false => "resync\n".to_owned(),
+        })?;
+    }
+    for changed in &found.changes {
+        let value = match &changed.target {
+            None => "deleted".to_owned(),
+            Some(Target::Direct(oid)) => oid.to_string(),
+            Some(Target::Symbolic(target)) => format!("ref:{target}"),
+        };
+        let (index, name) = (changed.index, &changed.name);
+        out.put(match json {
+            true => format!(
+                "{}\n",
+                json!({
+                    "event": "ref",
+                    "index": index,
+                    "name": name.to_string(),
+                    "value": changed.target.as_ref().map(|_| value),
+                })
+            ),
+            false => format!("{index} {value} {name}\n"),
+        })?;
+    }
+    out.put(match json {
+        true => format!(
+            "{}\n",
+            json!({ "event": "until", "moment": found.until.to_string() })
+        ),
+        false => format!("until {}\n", found.until),
+    })
+}

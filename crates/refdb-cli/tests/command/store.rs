@@ -1,0 +1,243 @@
+//! The reference commands on a store that many machines share: what they print there is what they print of
+//! the local refs it was made from, and what they write there Git reads once it is exported.
+
+use std::path::Path;
+
+use refdb_testkit::oracle::{self, Output};
+use refdb_testkit::repo::Repo;
+use refdb_testkit::{Format, for_every_format};
+
+fn refdb(repo: &Repo, args: &[&str]) -> Output {
+    oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path())
+        .args(args)
+        .run()
+}
+
+/// A repository with branches, tags, symrefs and reflogs, and an empty store beside it.
+fn scene(format: Format) -> (Repo, tempfile::TempDir, String) {
+    let repo = Repo::init(format);
+    let objects = repo.objects();
+    for (at, commit) in objects.commits.iter().take(4).enumerate() {
+        let name = format!("refs/heads/b{at}");
+        let message = format!("made {at}");
+        repo.git([
+            "update-ref",
+            "--create-reflog",
+            "-m",
+            &message,
+            &name,
+            commit,
+        ])
+        .run()
+        .ok();
+    }
+    repo.git(["update-ref", "-m", "moved", "HEAD", &objects.commits[0]])
+        .run()
+        .ok();
+    repo.git(["update-ref", "refs/tags/t", &objects.tags[0].id])
+        .run()
+        .ok();
+    repo.git(["symbolic-ref", "refs/remotes/o/HEAD", "refs/heads/b1"])
+        .run()
+        .ok();
+    let temp = tempfile::tempdir().expect("a folder");
+    let url = format!("file://{}", temp.path().join("store").display());
+    refdb(&repo, &["store", "init", &url]).ok();
+    (repo, temp, url)
+}
+
+/// What reads refs and reflogs.
+const READING: [&[&str]; 9] = [
+    &["for-each-ref", "--include-root-refs"],
+    &[
+        "for-each-ref",
+        "--format=%(refname) %(*objectname) %(symref)",
+        "--sort=-refname",
+    ],
+    &["show-ref", "--head", "-d"],
+    &["symbolic-ref", "HEAD"],
+    &["refs", "list"],
+    &["refs", "exists", "refs/heads/b2"],
+    &["reflog", "list"],
+    &["reflog", "show", "refs/heads/b1"],
+    &["reflog", "exists", "refs/heads/b1"],
+];
+
+/// Asserts that every command that reads prints the same of both.
+fn same(repo: &Repo, url: &str, other: &Repo) {
+    for args in READING {
+        let here = refdb(other, args);
+        let there = refdb(repo, &[&["--store", url], args].concat());
+        assert_eq!(said(&here), said(&there), "{args:?}");
+    }
+}
+
+/// Everything that a command said, and how it ended.
+fn said(output: &Output) -> String {
+    let text = [output.stdout.as_slice(), &output.stderr].concat();
+    format!("{}: {}", output.code(), String::from_utf8_lossy(&text))
+}
+
+for_every_format! {
+    fn the_commands_work_on_a_store(format) {
+        let (repo, _temp, url) = scene(format);
+        let told = refdb(&repo, &["store", "import", &url]).text();
+        assert!(told.starts_with("Imported 8 refs and "), "{told}");
+        same(&repo, &url, &repo);
+        let commit = repo.objects().commits[5].clone();
+        let store = ["--store", url.as_str()];
+        let write = |args: &[&str]| refdb(&repo, &[&store, args].concat());
+        write(&["update-ref", "-m", "there", "refs/heads/there", &commit]).ok();
+        write(&["update-ref", "-d", "refs/heads/b3"]).ok();
+        write(&["symbolic-ref", "HEAD", "refs/heads/b1"]).ok();
+        write(&["refs", "rename", "refs/heads/b2", "refs/heads/c2"]).ok();
+        write(&["pack-refs", "--all"]).ok();
+        write(&["update-ref", "refs/heads/there", &repo.objects().commits[6]]).ok();
+        write(&["refs", "verify"]).ok();
+        write(&["store", "maintain", "--grace=0"]).ok();
+        write(&["store", "verify"]).ok();
+        // What is refused here is refused there, in the same words.
+        let refused = write(&["update-ref", "refs/heads/there/below", &commit]);
+        assert!(said(&refused).contains("'refs/heads/there' exists"), "{}", said(&refused));
+
+        // The local refs are as they were, and what was written there is exported to Git.
+        let missing = repo.git(["show-ref", "--verify", "refs/heads/there"]).run();
+        assert!(missing.code() != 0);
+        let frozen = write(&["store", "freeze", "--reason=moving"]).text();
+        assert!(frozen.starts_with("Frozen"), "{frozen}");
+        let refused = write(&["update-ref", "refs/heads/late", &commit]);
+        assert!(said(&refused).contains("frozen (moving)"), "{}", said(&refused));
+        let new = Repo::init(format);
+        let told = refdb(&new, &["store", "export", &url]).text();
+        assert!(told.starts_with("Exported 8 refs and "), "{told}");
+        same(&repo, &url, &new);
+        let state = new.state();
+        assert_eq!(state.difference(&new.state()), "");
+        let read = new.git(["rev-parse", "refs/heads/there"]).run().text();
+        assert_eq!(read.trim(), repo.objects().commits[6]);
+        assert_eq!(new.git(["symbolic-ref", "HEAD"]).run().text().trim(), "refs/heads/b1");
+        let log = new.git(["reflog", "show", "--format=%gs", "refs/heads/there"]).run().text();
+        assert!(log.ends_with("there\n") || log.trim_end().ends_with("there"), "{log}");
+    }
+}
+
+/// The moment that the last line names.
+fn until(output: Output) -> (Vec<String>, String) {
+    let text = output.text();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let last = lines.pop().expect("a line at least");
+    let moment = last.strip_prefix("until ").expect("the moment comes last");
+    (lines, moment.to_owned())
+}
+
+for_every_format! {
+    fn changes_are_told_once_and_in_order(format) {
+        let (repo, _temp, url) = scene(format);
+        refdb(&repo, &["store", "import", &url]).ok();
+        let run = |args: &[&str]| refdb(&repo, &[&["--store", url.as_str()], args].concat());
+        let since = |moment: &str| until(run(&["watch", &format!("--since={moment}")]));
+        let (all, first) = until(run(&["watch"]));
+        assert_eq!((all[0].as_str(), all.len()), ("resync", 9));
+        // Nothing is news.
+        assert_eq!(run(&["watch", &format!("--since={first}")]).text(), "");
+        let commit = &repo.objects().commits[7];
+        run(&["update-ref", "refs/heads/z", commit]).ok();
+        run(&["update-ref", "-d", "refs/heads/b3"]).ok();
+        run(&["symbolic-ref", "refs/heads/s", "refs/heads/z"]).ok();
+        let (news, second) = since(&first);
+        let news: Vec<&str> = news.iter().map(|line| line.split_once(' ').expect("words").1).collect();
+        let made = format!("{commit} refs/heads/z");
+        assert_eq!(news, [made.as_str(), "deleted refs/heads/b3", "ref:refs/heads/z refs/heads/s"]);
+        run(&["update-ref", "refs/heads/y", commit]).ok();
+        let (news, _) = since(&second);
+        assert_eq!(news.len(), 1);
+        let json = run(&["watch", "--json", &format!("--since={second}")]).text();
+        assert!(json.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{json}");
+        // What is in the head needs no merging, and is told as before.
+        run(&["pack-refs"]).ok();
+        let (news, third) = since(&first);
+        assert_eq!(news.len(), 4);
+        run(&["update-ref", "-d", "refs/heads/y"]).ok();
+        let (news, _) = since(&third);
+        assert!(news.len() == 1 && news[0].ends_with(" deleted refs/heads/y"), "{news:?}");
+        // A moment of another store says nothing of this one.
+        let other = format!("{:032x}-5", 7);
+        assert_eq!(since(&other).0[0], "resync");
+        assert!(said(&run(&["watch", "--since=5"])).contains("not a moment"));
+        assert!(said(&refdb(&repo, &["watch"])).contains("--store=<url>"));
+    }
+}
+
+#[test]
+fn a_directory_keeps_its_word() {
+    let (repo, temp, url) = scene(Format::REFTABLE_SHA1);
+    let before = std::fs::read(temp.path().join("store/head/0")).expect("a head");
+    let output = refdb(&repo, &["probe", &url]);
+    assert!(
+        said(&output).ends_with("can keep a store\n"),
+        "{}",
+        said(&output)
+    );
+    // The store that is there is as it was, and nothing is left beside it.
+    for (dir, left) in [("head", 1), ("tables", 0), ("probe", 0), ("tmp", 0)] {
+        let entries = std::fs::read_dir(temp.path().join("store").join(dir)).expect("a folder");
+        assert_eq!(entries.count(), left, "{dir}");
+    }
+    assert_eq!(
+        std::fs::read(temp.path().join("store/head/0")).expect("a head"),
+        before
+    );
+}
+
+#[test]
+fn what_cannot_work_on_a_store_says_so() {
+    let (repo, temp, url) = scene(Format::REFTABLE_SHA1);
+    let store = ["--store", url.as_str()];
+    for args in [
+        &["refs", "migrate", "--ref-format=files"][..],
+        &["refs", "repair"],
+        &["inspect"],
+        &["store", "import", &url],
+        &["store", "export", &url],
+    ] {
+        let output = refdb(&repo, &[&store, args].concat());
+        assert!(output.code() != 0, "{args:?}");
+        assert!(
+            said(&output).contains("fatal: "),
+            "{args:?}: {}",
+            said(&output)
+        );
+    }
+    refdb(&repo, &["store", "import", &url]).ok();
+    let again = refdb(&repo, &["store", "import", &url]);
+    assert!(said(&again).contains("into a new one"), "{}", said(&again));
+    let again = refdb(&repo, &["store", "init", &url]);
+    assert!(
+        said(&again).contains("there is a store already"),
+        "{}",
+        said(&again)
+    );
+    // Nothing is missing because it could not be read.
+    let none = format!("file://{}", temp.path().join("none").display());
+    for url in [none.as_str(), "s3://key:secret@bucket/x", "file://relative"] {
+        let output = refdb(&repo, &["--store", url, "for-each-ref"]);
+        assert!(output.code() != 0, "{url}");
+        assert!(!said(&output).contains("secret"), "{}", said(&output));
+    }
+    damage(temp.path());
+    let output = refdb(&repo, &["--store", &url, "for-each-ref"]);
+    assert!(
+        said(&output).contains("checksum of the head"),
+        "{}",
+        said(&output)
+    );
+}
+
+/// Flips a bit of the head.
+fn damage(temp: &Path) {
+    let path = temp.join("store/head/0");
+    let mut content = std::fs::read(&path).expect("a head");
+    let middle = content.len() / 2;
+    content[middle] ^= 1;
+    std::fs::write(&path, content).expect("written");
+}

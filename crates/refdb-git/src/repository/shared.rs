@@ -1,0 +1,31 @@
+//! Refs that a place keeps which many machines share: `refdb.store`.
+
+use std::sync::Arc;
+
+use refdb::shared::{Register, Settings, open_url};
+use refdb::system::System;
+use refdb::{Error, ErrorKind, Result};
+
+use super::config::Config;
+
+/// Opens the store that `refdb.store` names, if there is one. Nothing of it is read yet.
+///
+/// # Errors
+/// `Config` for a value that is no text; as for [`open_url`].
+pub(super) fn register(config: &Config, system: &Arc<dyn System>) -> Result<Option<Arc<Register>>> {
+    let Some(entry) = config.get("refdb.store") else {
+        return Ok(None);
+    };
+    let Some(value) = entry.value() else {
+        return Err(entry.unparsable("missing value for 'refdb.store'"));
+    };
+    let value: &[u8] = value.as_ref();
+    if value.is_empty() {
+        return Ok(None);
+    }
+    let url = std::str::from_utf8(value)
+        .map_err(|_| Error::new(ErrorKind::Config, "refdb.store is no UTF-8"))?;
+    let place = open_url(system.as_ref(), url, false)?;
+    let register = Register::open(place, Arc::clone(system), Settings::default())?;
+    Ok(Some(Arc::new(register)))
+}

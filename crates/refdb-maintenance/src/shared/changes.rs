@@ -1,0 +1,201 @@
+//! What changed in a shared store since a moment: the refs whose newest record is later, each with its value
+//! now.
+//!
+//! Deletions are recorded until tables are merged to the bottom. Who comes back later than that has to read
+//! everything anew, and is told.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use refdb::shared::{Freshness, Known, Register};
+use refdb::{Error, ErrorKind, ObjectId, RefNameBuf, Result, Target};
+use reftable::{MergedRefs, RefValue, Table};
+
+/// A moment of a store: what was written with a greater index is later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Which store.
+    pub uuid: u128,
+    /// The greatest update index.
+    pub index: u64,
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}-{}", self.uuid, self.index)
+    }
+}
+
+impl FromStr for Moment {
+    type Err = Error;
+
+    /// Reads what `Display` writes.
+    ///
+    /// ```
+    /// use refdb_maintenance::shared::Moment;
+    /// let moment = Moment { uuid: 7, index: 12 };
+    /// assert_eq!(moment.to_string().parse::<Moment>()?, moment);
+    /// assert!("12".parse::<Moment>().is_err());
+    /// # Ok::<(), refdb::Error>(())
+    /// ```
+    fn from_str(text: &str) -> Result<Moment> {
+        let parse = || {
+            let (uuid, index) = text.split_once('-')?;
+            let is_plain = |part: &str| part.bytes().all(|byte| byte.is_ascii_alphanumeric());
+            (uuid.len() == 32 && is_plain(uuid) && is_plain(index)).then_some(())?;
+            Some(Moment {
+                uuid: u128::from_str_radix(uuid, 16).ok()?,
+                index: index.parse().ok()?,
+            })
+        };
+        let what = || format!("'{text}' is not a moment that refdb watch has printed");
+        parse().ok_or_else(|| Error::new(ErrorKind::Misuse, what()))
+    }
+}
+
+/// A ref that changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// When: with which update index.
+    pub index: u64,
+    /// The ref.
+    pub name: RefNameBuf,
+    /// Its value now; `None` if it was deleted.
+    pub target: Option<Target>,
+}
+
+/// What became of the refs since a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changes {
+    /// Whether these are all refs that there are, since it is not known any more what was deleted, or it is
+    /// another store.
+    pub is_all: bool,
+    /// The changes, in the order in which they were made.
+    pub changes: Vec<Changed>,
+    /// The moment from which to go on.
+    pub until: Moment,
+}
+
+/// Returns what changed since a moment; all refs if that is `None`.
+///
+/// # Errors
+/// `Corrupt` for tables that are damaged; `Io`.
+pub fn changes(register: &Register, since: Option<Moment>) -> Result<Changes> {
+    loop {
+        let known = register.current(Freshness::Fresh)?;
+        if let Some(changes) = changes_of(register, &known, since)? {
+            return Ok(changes);
+        }
+        // A table was merged and removed meanwhile: there is a later head.
+    }
+}
+
+/// Returns the changes up to a head; `None` if a table of it is gone, and there is a later one.
+fn changes_of(
+    register: &Register,
+    known: &Known,
+    since: Option<Moment>,
+) -> Result<Option<Changes>> {
+    let head = &known.head;
+    let knows = |since: &Moment| since.uuid == head.uuid && since.index >= head.complete_since;
+    let from = since.filter(knows).map(|since| since.index);
+    let least = from.unwrap_or(0);
+    let mut tables: Vec<Arc<Table>> = Vec::new();
+    let damaged = |error: reftable::Error| Error::corrupt(register.name().as_ref(), error);
+    for entry in head.tables.iter().filter(|entry| entry.key.max > least) {
+        match register.table(entry)? {
+            Some(content) => tables.push(Arc::new(Table::open(content).map_err(damaged)?)),
+            None => {
+                let now = register.current(Freshness::Fresh)?;
+                if now.head.generation == head.generation {
+                    let what = format!("the table {} is missing", entry.key);
+                    return Err(Error::corrupt(register.name().as_ref(), what));
+                }
+                return Ok(None);
+            }
+        }
+    }
+    if !head.inline.is_empty() {
+        tables.push(Arc::new(Table::open(head.inline.clone()).map_err(damaged)?));
+    }
+    let mut merged = MergedRefs::new(tables);
+    let mut changes = Vec::new();
+    while merged.advance().map_err(damaged)? {
+        let record = merged.record();
+        let oid = |raw: &[u8]| {
+            let what = "an object id has the wrong length";
+            ObjectId::from_bytes(raw).ok_or_else(|| Error::corrupt(register.name().as_ref(), what))
+        };
+        let target = match record.value {
+            RefValue::Deletion => None,
+            RefValue::Direct(raw) | RefValue::Peeled { oid: raw, .. } => {
+                Some(Target::Direct(oid(raw)?))
+            }
+            RefValue::Symref(target) => Some(Target::Symbolic(RefNameBuf::lax(target)?)),
+        };
+        let is_news = record.update_index > least && (from.is_some() || target.is_some());
+        if is_news {
+            changes.push(Changed {
+                index: record.update_index,
+                name: RefNameBuf::lax(record.name)?,
+                target,
+            });
+        }
+    }
+    changes.sort_by(|low, high| low.index.cmp(&high.index).then(low.name.cmp(&high.name)));
+    Ok(Some(Changes {
+        is_all: from.is_none(),
+        changes,
+        until: Moment {
+            uuid: head.uuid,
+            index: head.index,
+        },
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use refdb::objects::NoObjects;
+    use refdb::shared::{MemoryShared, Settings};
+    use refdb::system::OsSystem;
+    use refdb::{Edit, ObjectFormat, Optimize, Options, RefName, Store};
+
+    use super::*;
+
+    #[test]
+    fn who_comes_back_after_deletions_were_merged_away_gets_everything() {
+        let place = Arc::new(MemoryShared::new());
+        Register::init(place.as_ref(), &OsSystem::new(), ObjectFormat::Sha1, 1).unwrap();
+        let settings = Settings {
+            inline_max: 0,
+            ..Settings::default()
+        };
+        let register = Register::open(place, Arc::new(OsSystem::new()), settings).unwrap();
+        let register = Arc::new(register);
+        let options = Options::new(ObjectFormat::Sha1);
+        let store =
+            Store::open_shared(Arc::clone(&register), Arc::new(NoObjects), options).unwrap();
+        let commit = |edit: Edit<'_>| {
+            let mut transaction = store.transaction().skip_logs();
+            transaction.add(edit).unwrap();
+            assert!(transaction.commit().unwrap().afterwards.is_empty());
+        };
+        let oid = ObjectId::from_hex(&[b'1'; 40]).unwrap();
+        let name = |text: &'static str| RefName::new(text).unwrap();
+        commit(Edit::update(name("refs/heads/a"), oid));
+        commit(Edit::update(name("refs/heads/b"), oid));
+        let early = changes(&register, None).unwrap();
+        assert_eq!((early.is_all, early.changes.len()), (true, 2));
+        commit(Edit::delete(name("refs/heads/a")));
+        let news = changes(&register, Some(early.until)).unwrap();
+        assert_eq!((news.is_all, news.changes.len()), (false, 1));
+        assert_eq!(news.changes[0].target, None);
+        store.optimize(&Optimize::default()).unwrap();
+        let all = changes(&register, Some(early.until)).unwrap();
+        assert_eq!((all.is_all, all.changes.len()), (true, 1));
+        // Who was there before that goes on as before.
+        let none = changes(&register, Some(news.until)).unwrap();
+        assert_eq!((none.is_all, none.changes.len()), (false, 0));
+    }
+}
