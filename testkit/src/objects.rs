@@ -132,6 +132,7 @@ impl Objects {
 }
 
 /// Makes a repository in `dir` whose object folder and list `ids` are what is wanted.
+#[expect(clippy::too_many_lines, reason = "one object after the other")]
 fn make(dir: &Path, format: ObjectFormat, commits: usize, tags: usize) {
     let object_format = format!("--object-format={}", format.name());
     git(dir)

@@ -46,6 +46,7 @@ pub(super) fn heads() -> Vec<Kind> {
 
 const REF: &str = "refs/heads/late-7";
 
+#[expect(clippy::too_many_lines, reason = "a list of kinds")]
 fn loose() -> Vec<Kind> {
     fn content(
         name: &str,
@@ -150,6 +151,7 @@ fn insert(subject: &Subject, line: &str) -> usize {
     at
 }
 
+#[expect(clippy::too_many_lines, reason = "a list of kinds")]
 fn packed() -> Vec<Kind> {
     fn change(name: &str, make: impl Fn(&mut Vec<u8>, &mut Rng) -> usize + 'static) -> Kind {
         kind(name, move |subject, rng| {

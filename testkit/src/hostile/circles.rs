@@ -79,6 +79,7 @@ fn symref(scene: &Scene, refs: &[(&str, &str)]) -> Made {
     refs.iter().try_for_each(write)
 }
 
+#[expect(clippy::too_many_lines, reason = "a list of kinds")]
 fn folders() -> Vec<Kind> {
     let wants = "A walk over folders never ends.";
     vec![

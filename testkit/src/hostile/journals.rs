@@ -127,6 +127,7 @@ const STEPS: &[(&str, &str, Steps, bool)] = &[
     ),
 ];
 
+#[expect(clippy::too_many_lines, reason = "a list of kinds")]
 pub(super) fn kinds() -> Vec<Kind> {
     let mut kinds = Vec::new();
     for &dialect in Dialect::ALL {

@@ -17,6 +17,7 @@ const LOCKED: &[&str] = &[
     "config",
 ];
 
+#[expect(clippy::too_many_lines, reason = "a list of kinds")]
 pub(super) fn kinds() -> Vec<Kind> {
     vec![
         kind(

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::forge::{Dialect, Journal, Signer, Step};
 use super::{Kind, Scene, kind};
 
+#[expect(clippy::too_many_lines, reason = "a list of kinds")]
 pub(super) fn kinds() -> Vec<Kind> {
     vec![
         kind(

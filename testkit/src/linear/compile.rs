@@ -196,6 +196,10 @@ impl Numbers {
 }
 
 /// Turns a history into numbers.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one translation, in which each step uses what those before found"
+)]
 pub(super) fn compile(history: &History, isolation: Isolation) -> Calls<'_> {
     let mut numbers = Numbers::default();
     for (name, value) in &history.first {

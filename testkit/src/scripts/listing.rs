@@ -95,6 +95,7 @@ pub(super) fn show_ref(rng: &mut Rng) -> Parts {
 }
 
 /// The options of `for-each-ref`.
+#[expect(clippy::too_many_lines, reason = "a list of options")]
 fn each_ref(rng: &mut Rng) -> (Vec<BString>, Vec<BString>) {
     let (mut args, mut stdin) = (Vec::new(), Vec::new());
     some(

@@ -205,7 +205,18 @@ pub(super) fn list(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Res
     each_ref(context, out, args, &LIST)
 }
 
-fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<Id>) -> Result<()> {
+/// What is asked for: the arguments, read and found to make sense together.
+struct Question<'a> {
+    settings: Settings,
+    atoms: Atoms,
+    format: Format,
+    /// The first one counts most.
+    keys: Vec<SortKey>,
+    names: Vec<Vec<u8>>,
+    histories: Histories<'a>,
+}
+
+fn question<'a>(context: &'a Context, args: &[Vec<u8>], spec: &Spec<Id>) -> Result<Question<'a>> {
     let mut settings = Settings::default();
     let operands = spec.parse(args, |id, value| settings.set(context, id, value))?;
     if settings.count < 0 {
@@ -249,6 +260,25 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
     if settings.start_after.is_some() && !names.is_empty() {
         return Err(Failure::fatal("cannot use --start-after with patterns"));
     }
+    Ok(Question {
+        settings,
+        atoms,
+        format,
+        keys,
+        names,
+        histories,
+    })
+}
+
+fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<Id>) -> Result<()> {
+    let Question {
+        settings,
+        atoms,
+        format,
+        keys,
+        names,
+        histories,
+    } = question(context, args, spec)?;
     let mut listing = Listing {
         selection: Selection::new(context, &settings, names)?,
         points_at: PointsAt::new(context, settings.points_at.clone())?,

@@ -1,6 +1,8 @@
 //! `refdb refs migrate`: what it leaves beside what Git leaves, worktrees, other writers, processes
 //! that know nothing of it.
 
+// Long: one command, whose tests share what they make and compare.
+
 #![allow(clippy::print_stderr, reason = "says what was not tried")]
 
 use std::collections::BTreeMap;

@@ -51,6 +51,7 @@ struct Call {
 }
 
 /// Checks the calls on one ref that had the value `first` before all of them and `last` at the end.
+#[expect(clippy::too_many_lines, reason = "one proof, step by step")]
 fn check(calls: &[Call], first: &str, last: &str) -> Result<(), String> {
     let mut next: HashMap<&str, (&str, Duration, Duration)> = HashMap::new();
     let mut reads: HashMap<&str, Vec<&Call>> = HashMap::new();

@@ -282,6 +282,10 @@ impl OpenOptions {
     }
 
     /// Reads format and configuration of the repository at `location`.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "each setting is read with what those before it say"
+    )]
     fn finish(self, location: Location, global: &GlobalFiles, again: Again) -> Result<Repository> {
         let system = self.system.as_ref();
         let (start, named) = (again.start.as_path(), again.named.as_deref());

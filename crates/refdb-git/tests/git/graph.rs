@@ -57,6 +57,7 @@ fn numbers(found: impl Iterator<Item = bool>) -> BTreeSet<usize> {
     found.map(|(number, _)| number).collect()
 }
 
+#[expect(clippy::too_many_lines, reason = "a list of questions")]
 fn compare(repo: &Repo, history: &History, rng: &mut Rng) {
     let repository = open(repo);
     let mut fresh = repository.graph().expect("a graph");

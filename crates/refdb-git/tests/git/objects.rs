@@ -156,6 +156,7 @@ fn packs_that_come_and_go_are_seen_by_a_database_that_stays_open() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one chain of repositories")]
 fn alternates_are_followed_as_by_git() {
     let repos: Vec<Repo> = (0..9)
         .map(|_| Repo::init_bare(Format::FILES_SHA1))

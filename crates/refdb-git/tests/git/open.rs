@@ -1,5 +1,7 @@
 //! Opening a repository: the same one as Git finds, with the same settings, or the same refusal.
 
+// Long: a repository is opened in one way, and each test is one rule of that.
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
@@ -506,6 +508,7 @@ fn bare_repositories_can_be_forbidden() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list of settings")]
 fn configuration_is_read_as_git_reads_it() {
     let repo = Repo::init(Format::REFTABLE_SHA1);
     repo.git(["symbolic-ref", "HEAD", "refs/heads/topic/x"])

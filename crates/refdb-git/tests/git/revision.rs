@@ -324,6 +324,7 @@ fn ambiguous_ids_are_decided_by_what_is_asked_for() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list of dates")]
 fn dates_are_read_as_git_reads_them() {
     // A Tuesday, in the afternoon.
     let now = 1_700_000_000;

@@ -44,6 +44,10 @@ type Logged = BTreeMap<Vec<u8>, Vec<(u64, ObjectId)>>;
 
 impl Plan<'_> {
     /// Plans the repair of the stack in `dir`, if the check found something there.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one plan, in which each step uses what those before found"
+    )]
     pub(super) fn stack_of(
         &mut self,
         dir: &Path,

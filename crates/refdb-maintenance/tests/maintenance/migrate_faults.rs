@@ -52,6 +52,7 @@ fn write(system: &SimSystem, path: &str, content: &str) {
 }
 
 /// Makes a durable repository with refs of every kind in two worktrees.
+#[expect(clippy::too_many_lines, reason = "a list of what is there")]
 fn repository(format: Format) -> SimSystem {
     let system = SimSystem::new(7);
     let dirs: &[&str] = match format.ours() {

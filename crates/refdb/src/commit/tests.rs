@@ -435,6 +435,7 @@ fn a_store_looks_for_a_journal_now_and_then() {
 
 /// What is no journal of this repository is left alone, and told; one that was cut goes.
 #[test]
+#[allow(clippy::too_many_lines, reason = "one forged journal after the other")]
 fn only_what_was_made_here_is_a_journal() {
     let sound = {
         let system = repository();

@@ -10,6 +10,8 @@
 //! `planted` shows that these tests find what they are for; `journal` what Git may do between the
 //! death of a process and the next one; `repair` disturbs a repair in the same way.
 
+// Long: the rig, and the list of workloads that all of it runs.
+
 mod drawn;
 mod journal;
 mod planted;
@@ -256,6 +258,7 @@ fn large_repository(format: Format) -> SimSystem {
     system
 }
 
+#[expect(clippy::too_many_lines, reason = "a list of workloads")]
 fn workloads() -> Vec<Workload> {
     use Scope::{OneLog, OneRef, Rename, Several, Steps};
     vec![

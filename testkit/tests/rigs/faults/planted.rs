@@ -1,6 +1,8 @@
 //! Planted bugs: each is seen to be caught by the tests of the module above. The bug is in the system
 //! that the stores are given, so that what is tested is the code as it is.
 
+// Long: the bugs, which share one system that has them.
+
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};

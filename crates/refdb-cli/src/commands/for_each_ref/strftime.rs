@@ -58,6 +58,7 @@ fn flags(from: &[u8]) -> (Flags, usize) {
 }
 
 /// Appends what a letter stands for; `false` if it stands for nothing.
+#[expect(clippy::too_many_lines, reason = "one line for each letter")]
 fn conversion(letter: u8, flags: Flags, shown: Shown, zone_name: &str, out: &mut Vec<u8>) -> bool {
     let civil = shown.civil;
     let hour12 = (civil.hour + 11) % 12 + 1;

@@ -90,23 +90,7 @@ pub(super) fn run(
     if question(args).is_some() {
         return SPEC.parse(args, |(), _| Ok(())).map(drop);
     }
-    let mut settings = Settings {
-        max_count: None,
-        skip: 0,
-        pretty: Pretty::Oneline,
-        abbreviates_commit: true,
-        digits: Digits::Configured,
-        date: None,
-        decorate: None,
-        filter: Filter::default(),
-        ends_with_nul: false,
-        json: false,
-        hides_notes: false,
-        maps_names: None,
-        is_colorless: false,
-        names_revisions: false,
-        beyond: None,
-    };
+    let mut settings = Settings::new();
     let paging = Paging::of(context, "reflog")?;
     let items = settings.parse(args, context);
     let beyond = settings.finish(context)?;
@@ -228,6 +212,27 @@ fn number(text: &[u8]) -> Result<i64> {
 }
 
 impl Settings {
+    /// Returns what holds where no option is given.
+    fn new() -> Settings {
+        Settings {
+            max_count: None,
+            skip: 0,
+            pretty: Pretty::Oneline,
+            abbreviates_commit: true,
+            digits: Digits::Configured,
+            date: None,
+            decorate: None,
+            filter: Filter::default(),
+            ends_with_nul: false,
+            json: false,
+            hides_notes: false,
+            maps_names: None,
+            is_colorless: false,
+            names_revisions: false,
+            beyond: None,
+        }
+    }
+
     /// Reads the options; returns what stands for reflogs, in its order. Where an option makes no
     /// sense the call is beyond this command: what is told first, Git knows.
     fn parse<'a>(&mut self, args: &'a [Vec<u8>], context: &Context) -> Vec<Item<'a>> {

@@ -51,6 +51,7 @@ const STDIN: &[&str] = &["update-ref", "--stdin"];
 const TO_FILES: &[&str] = &["refs", "migrate", "--ref-format=files"];
 const TO_REFTABLE: &[&str] = &["refs", "migrate", "--ref-format=reftable"];
 
+#[expect(clippy::too_many_lines, reason = "a list of workloads")]
 fn workloads(repo: &Repo) -> Vec<Work> {
     let commits = &repo.objects().commits;
     let (one, two) = (&commits[1], &commits[2]);

@@ -129,6 +129,7 @@ fn by_git_alone(cell: &Cell, time: Duration) -> Option<String> {
 }
 
 /// Runs the cells in turns until the time is over.
+#[expect(clippy::too_many_lines, reason = "one run, and what it reports")]
 fn matrix(format: Format) {
     let _alone = ONE_AT_A_TIME.lock();
     let total = Duration::from_secs(budget("REFDB_RACE_SECONDS", SHORT)) / 2;

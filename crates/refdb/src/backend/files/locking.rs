@@ -89,6 +89,10 @@ impl FilesSession {
     /// locked for the ones below them alone, nothing is asked of these, they do not count in what is
     /// answered, and the places of new ones are barred as well. Returns `false`, and no lock is held,
     /// after directories were given back that had been locked as a whole.
+    #[allow(
+        clippy::too_many_lines,
+        reason = "what is locked, read and barred stands in one order"
+    )]
     fn lock_all(
         &mut self,
         names: &[RefName<'_>],

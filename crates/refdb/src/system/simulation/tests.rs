@@ -180,6 +180,7 @@ fn time_passes_with_operations_and_sleep() {
 }
 
 /// What a sequence of operations answers, on any system below any directory.
+#[allow(clippy::too_many_lines, reason = "one operation after the other")]
 fn behaviour(system: &dyn System, base: &Path) -> Vec<String> {
     let at = |text: &str| base.join(text);
     let mut answers = Vec::new();

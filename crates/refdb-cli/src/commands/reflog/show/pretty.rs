@@ -418,6 +418,7 @@ impl Printer<'_> {
 
     /// Appends the value of the placeholder at the start of `text`, and returns its length; `None`
     /// if there is none.
+    #[expect(clippy::too_many_lines, reason = "one line for each placeholder")]
     fn placeholder(
         &self,
         text: &[u8],
