@@ -16,6 +16,7 @@
 //! 4. A `<file>.lock.lock` exists only while its lock does. Where a power failure took the lock alone,
 //!    it goes when it is in somebody's way ([`sweep`]).
 
+mod change;
 mod encoding;
 mod hold;
 mod home;
@@ -27,13 +28,14 @@ mod step;
 mod takeover;
 mod watch;
 
+pub(crate) use change::{Carried, Change, Means};
 pub use hold::Holder;
 pub use home::Home;
 pub use journal::finish_left;
-pub(crate) use journal::{Becomes, Change, Journal, View};
+pub(crate) use journal::{Becomes, View};
 pub use lock::LockFile;
 pub(crate) use place::{Place, Roots};
-pub(crate) use step::{MANY_MIN, Step, sync};
+pub(crate) use step::{MANY_MIN, Step, between, sync};
 pub(crate) use takeover::sweep;
 pub use takeover::{is_barrier, sweep_all, take_over};
 pub(crate) use watch::JournalWatch;

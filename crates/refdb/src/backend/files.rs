@@ -7,9 +7,9 @@
 //!    names, and refuses it.
 //!
 //! How the parts go together: `loose` and `packed` read the two kinds of files, `overlay` walks
-//! over both, `log` reads reflogs; `session` locks, `current` reads what is locked, `log_write` writes
-//! whole reflogs, `publish` all else after `steps` put into the journal what it will do, `rewrite`
-//! replaces packed-refs, `sync` makes many files durable at once, `optimize` packs; `bulk` writes a
+//! over both, `log` reads reflogs; `session` locks, `current` reads what is locked, `publish` and
+//! `log_write` (whole reflogs) write what nobody sees yet, `steps` tells what makes it visible and hands that to
+//! `commit`, `rewrite` replaces packed-refs, `optimize` packs; `bulk` writes a
 //! store from nothing, `freeze` keeps every other writer out.
 
 mod acquire;

@@ -18,7 +18,7 @@ mod stamp;
 mod tables;
 mod walk;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ use self::tables::{LocalTables, Tables};
 pub use self::tables::{is_table_name, is_unfinished, may_be_listed, short_random};
 use super::cursor::{Cursor, ListCursor, OverCursor};
 use super::{Backend, LogOrder, OptimizeOptions, RefFormat, Session, Value};
-use crate::commit::{Change, Home, Journal, JournalWatch, LockFile, LockOptions, Roots, sweep};
+use crate::commit::{Home, JournalWatch, LockFile, LockOptions, Means, Roots, sweep};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
@@ -114,17 +114,22 @@ impl ReftableBackend {
         )
     }
 
-    /// Commits what is about to be done in several stacks; `other` is one of the locks.
-    fn begin_journal(&self, change: Change, other: &LockFile) -> Result<Journal> {
-        let options = LockOptions {
-            timeout: self.options.reftable.lock_timeout,
-            shared: self.options.shared_repository,
-            pid_file: self.options.lockfile_pid,
-        };
+    /// Returns what it takes to change several stacks at once, of which one is held by a lock.
+    fn means<'m>(&self, lock: &'m LockFile) -> Means<'m> {
         let common = self.layout.common_dir();
-        let roots = Roots::new(&self.system, common, &common.join("packed-refs"));
-        let (holder, fsync) = (other.holder(), self.options.fsync);
-        Journal::commit(holder, options, fsync, change, roots, other)
+        Means {
+            holder: lock.holder(),
+            lock: Some(lock),
+            options: LockOptions {
+                timeout: self.options.reftable.lock_timeout,
+                shared: self.options.shared_repository,
+                pid_file: self.options.lockfile_pid,
+            },
+            fsync: self.options.fsync,
+            roots: Roots::new(&self.system, common, &common.join("packed-refs")),
+            dirs: BTreeSet::new(),
+            clear: &|_| Ok(()),
+        }
     }
 
     /// Returns the stacks of this worktree: the common one, and its own if it is a linked one.

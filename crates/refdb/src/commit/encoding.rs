@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use bstr::ByteSlice;
 
-use super::journal::Change;
+use super::change::Change;
 use super::owner::{self, Owner, Signed};
 use super::place::Place;
 use super::step::Step;
@@ -50,6 +50,10 @@ impl Change {
                 Step::Put { sum, .. } => (b"put", *sum, b""),
                 Step::Remove { .. } => (b"remove", None, b""),
                 Step::Append { len, lines, .. } => (b"append", Some(*len), lines),
+                Step::Move { from, .. } => match from.write() {
+                    Some((_, from)) => (b"move", None, from),
+                    None => continue,
+                },
             };
             let number = number.map_or_else(String::new, |number| number.to_string());
             let (guard, len) = (guard.to_string(), lines.len().to_string());
@@ -164,12 +168,21 @@ impl<'c> Fields<'c> {
             self.0 = rest;
             let is_log = matches!(place, Place::Log(_));
             let step = match verb {
-                b"put" if !is_log => Step::Put { place, sum: number },
+                b"put" => Step::Put {
+                    place,
+                    sum: number,
+                    from_lock: false,
+                },
                 b"remove" => Step::Remove { place },
                 b"append" if is_log => Step::Append {
                     place,
                     len: number?,
                     lines: lines.to_vec(),
+                    create: true,
+                },
+                b"move" if is_log => Step::Move {
+                    place,
+                    from: Place::read(b"log", lines)?,
                 },
                 _ => return None,
             };

@@ -22,7 +22,7 @@ use super::owner::{Owner, Purpose};
 use super::takeover::{is_barrier, take_over};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::LockTimeout;
-use crate::system::{GuardedFile, Stat};
+use crate::system::{GuardedFile, Stat, System};
 
 /// Who takes locks: one transaction in one repository.
 #[derive(Clone, Debug)]
@@ -90,6 +90,10 @@ impl Holder {
             holds: Mutex::default(),
         });
         Holder { who }
+    }
+
+    pub(super) fn system(&self) -> &dyn System {
+        self.who.home.system.as_ref()
     }
 
     /// Returns what the files say of who made them.

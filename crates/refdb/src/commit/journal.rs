@@ -15,21 +15,22 @@
 //!    here anyway. It names places by names that pass the rules, and never paths. Any other file of
 //!    that name is left alone: it does not stop reading, and writing is refused with the reason.
 
-use std::collections::{BTreeSet, HashMap};
-use std::io::{self, Write};
+use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::change::{Change, Means};
 use super::encoding::{END, END_LEN, Flaw, begin, decode};
 use super::hold::Hold;
 use super::home::Home;
 use super::owner::{HEAD_LEN, Owner};
-use super::place::{Place, PlainDirs, Roots};
-use super::step::{self, How, Step};
+use super::place::{Place, Roots};
+use super::step::{self, How, Step, Taken, between};
 use super::takeover::remove_with_barrier;
 use super::watch::LOOK_EVERY;
-use super::{Holder, LockFile, LockOptions, lock_path, owner, remove_if_there, value_path};
+use super::{lock_path, owner, remove_if_there, value_path};
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::{FileKind, Guard, Stat, is_absent};
 
@@ -45,64 +46,31 @@ const PAUSE: Duration = Duration::from_micros(250);
 const PAUSES: u64 = 8;
 const LEN_OF_PAUSE: u64 = 32 << 10;
 
-/// The steps of a transaction, each with the lock that guards it.
-#[derive(Debug, Default)]
-pub(crate) struct Change {
-    /// The places whose locks the transaction holds.
-    pub(super) guards: Vec<Place>,
-    pub(super) steps: Vec<(usize, Step)>,
-}
-
-impl Change {
-    /// Adds the lock of a place; returns what to call it in [`Change::add`].
-    pub(crate) fn lock(&mut self, place: Place) -> usize {
-        self.guards.push(place);
-        self.guards.len() - 1
-    }
-
-    /// Adds a step that is guarded by a lock.
-    pub(crate) fn add(&mut self, lock: usize, step: Step) {
-        self.steps.push((lock, step));
-    }
-
-    /// Adds the step that puts the new content of a lock in place.
-    pub(crate) fn put(&mut self, guard: usize, place: Place, lock: &LockFile) {
-        let sum = lock.content_sum();
-        self.add(guard, Step::Put { place, sum });
-    }
-}
-
 /// The path of the journal in its directory.
 pub(super) fn journal_path(dir: &Path) -> PathBuf {
     dir.join("refdb.journal")
 }
 
 /// A journal that this transaction wrote.
-pub(crate) struct Journal {
+pub(super) struct Journal {
     home: Arc<Home>,
     path: PathBuf,
     hold: Arc<Hold>,
-    roots: Roots,
-    change: Change,
-    how: How,
 }
 
 impl Journal {
     /// Writes the journal: from here on the transaction is committed, whatever becomes of this
-    /// process. With `fsync` it is durable, and so has to be all that the steps need. `other` is one
-    /// of the locks; `roots` says where the places are.
+    /// process. With fsync it is durable, and so has to be all that the steps need.
     ///
     /// # Errors
     /// `Locked` when another transaction is at it for too long, or when somebody took a lock away;
     /// `Io`. Nothing is committed then.
-    pub(crate) fn commit(
-        holder: &Holder,
-        options: LockOptions,
-        fsync: bool,
-        mut change: Change,
-        roots: Roots,
-        other: &LockFile,
-    ) -> Result<Journal> {
+    pub(super) fn commit(change: &Change, means: &Means<'_>) -> Result<Journal> {
+        let (holder, options, fsync) = (means.holder, means.options, means.fsync);
+        let Some(other) = means.lock else {
+            let message = "a transaction of several steps holds no lock";
+            return Err(Error::new(ErrorKind::Misuse, message));
+        };
         let home = Arc::clone(&holder.who.home);
         let dir = home.journal_dir()?.to_owned();
         let path = journal_path(&dir);
@@ -113,10 +81,8 @@ impl Journal {
             }
             Error::io("unable to write", &path, error)
         };
-        holder.may_publish()?;
         other.sign().map_err(failed)?;
         let stat = home.system.stat(&dir).map_err(failed)?;
-        change.leave_out_linked(&roots);
         let hold = Arc::clone(other.hold());
         holder.reveal(&hold, fsync).map_err(failed)?;
         let write = |hold: &Hold| {
@@ -153,19 +119,10 @@ impl Journal {
                 hold
             }
         };
-        let how = How {
-            shared: options.shared,
-            is_live: true,
-            is_first: true,
-            sync_each: fsync && change.steps.len() < step::MANY_MIN,
-        };
         let journal = Journal {
             home: Arc::clone(&home),
             path,
             hold,
-            roots,
-            change,
-            how,
         };
         if fsync && let Err(error) = home.system.sync_dir(&dir) {
             journal.end()?;
@@ -174,42 +131,11 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Takes every step; those that fail are taken once more. Returns the directories that they
-    /// changed, which are to be made durable ([`Journal::sync`]).
-    ///
-    /// # Errors
-    /// `Io`: the transaction is committed in part, and the next process will try again.
-    pub(crate) fn take(&self) -> Result<BTreeSet<PathBuf>> {
-        let mut dirs = BTreeSet::new();
-        let how = self.how;
-        let mut failed = Vec::new();
-        for (_, step) in &self.change.steps {
-            let taken = step.take(&self.roots, how, &mut dirs);
-            failed.extend(taken.err().map(|error| (step, error)));
-        }
-        let again = How {
-            is_first: false,
-            ..how
-        };
-        for (step, error) in failed {
-            step.take(&self.roots, again, &mut dirs)
-                .map_err(|_| error)?;
-        }
-        Ok(dirs)
-    }
-
-    /// Makes durable what the steps have changed.
-    ///
-    /// # Errors
-    /// `Io`; the transaction is visible all the same.
-    pub(crate) fn sync(&self, dirs: &BTreeSet<PathBuf>) -> Result<()> {
-        step::sync(self.home.system.as_ref(), dirs, !self.how.sync_each)
-    }
     /// Removes the journal, after every step is durable.
     ///
     /// # Errors
     /// `Io`; the journal is still there, and with its locks gone it does no harm.
-    pub(crate) fn end(self) -> Result<()> {
+    pub(super) fn end(self) -> Result<()> {
         let system = self.home.system.as_ref();
         remove_if_there(system, &self.path)
             .or_else(|_| remove_if_there(system, &self.path))
@@ -219,7 +145,7 @@ impl Journal {
     }
 
     /// Leaves the journal to whoever comes when this process has ended.
-    pub(crate) fn leave(self) {
+    pub(super) fn leave(self) {
         std::mem::forget(self.hold);
     }
 }
@@ -416,19 +342,21 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat) -> Result<()> {
         is_live: false,
         is_first: false,
         sync_each: false,
+        fsync: true,
+        clear: None,
     };
     // What cannot be found out is no reason to take a step for one that is no business of this journal.
     let is_own = |guard: &Place| {
         is_own(&roots, guard, &journal)
             .map_err(|error| Error::io("unable to read", &lock_path(&roots.path(guard)), error))
     };
-    let mut dirs = BTreeSet::new();
-    let taken = journal.change.take(&roots, how, &mut dirs, &is_own);
-    let synced = taken.and_then(|()| {
+    let mut taken = Taken::default();
+    let finished = journal.change.take_own(&roots, how, &mut taken, &is_own);
+    let synced = finished.and_then(|()| {
         home.system
             .sync_file_system(dir)
             .map_err(|error| Error::io("unable to sync", dir, error))?;
-        step::sync(home.system.as_ref(), &dirs, true)
+        step::sync(home.system.as_ref(), &taken.dirs, true)
     });
     if let Err(error) = synced {
         let _ = beneath.set_mode(path, stat.mode);
@@ -477,7 +405,10 @@ fn is_own(roots: &Roots, guard: &Place, journal: &Read) -> io::Result<bool> {
 pub(crate) struct View {
     roots: Roots,
     journal: Read,
+    /// The last step that concerns a place, and its lock.
     steps: HashMap<Place, (usize, usize)>,
+    /// Where the reflogs that move come from, by where they go to.
+    moves: HashMap<Place, Place>,
 }
 
 impl std::fmt::Debug for Read {
@@ -493,20 +424,27 @@ pub(crate) enum Becomes {
     Content(PathBuf),
     /// It goes.
     Nothing,
-    /// It gets lines behind so many bytes.
-    Longer(u64, Vec<u8>),
+    /// It gets what is in the first of these files that is there, up to so many bytes, and lines behind
+    /// that.
+    Longer(Vec<PathBuf>, u64, Vec<u8>),
 }
 
 impl View {
     fn of(home: &Home, journal: Read) -> Result<View> {
         let roots = home.roots()?;
-        let steps = journal.change.steps.iter().enumerate();
-        let steps = steps.map(|(at, (guard, step))| (step.place().clone(), (*guard, at)));
-        let steps = steps.collect();
+        let (mut steps, mut moves) = (HashMap::new(), HashMap::new());
+        for (at, (guard, step)) in journal.change.steps.iter().enumerate() {
+            steps.insert(step.place().clone(), (*guard, at));
+            if let Step::Move { place, from } = step {
+                steps.insert(from.clone(), (*guard, at));
+                moves.insert(place.clone(), from.clone());
+            }
+        }
         Ok(View {
             roots,
             journal,
             steps,
+            moves,
         })
     }
 
@@ -523,8 +461,25 @@ impl View {
         Some(match step {
             Step::Put { .. } => Becomes::Content(value_path(&lock_path(&path))),
             Step::Remove { .. } => Becomes::Nothing,
-            Step::Append { len, lines, .. } => Becomes::Longer(*len, lines.clone()),
+            Step::Append { len, lines, .. } => {
+                Becomes::Longer(self.files(place, path), *len, lines.clone())
+            }
+            Step::Move { from, .. } if from == place => Becomes::Nothing,
+            Step::Move { .. } => Becomes::Longer(self.files(place, path), u64::MAX, Vec::new()),
         })
+    }
+
+    /// Returns the files of which one is a reflog, in the order in which it has these names.
+    fn files(&self, place: &Place, path: PathBuf) -> Vec<PathBuf> {
+        let Some(from) = self.moves.get(place) else {
+            return vec![path];
+        };
+        let from = self.roots.path(from);
+        let between = between(&from, &path);
+        [Some(from), between, Some(path)]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     /// Returns whether this is the transaction of an owner of locks.
@@ -535,44 +490,5 @@ impl View {
     /// Returns the places of which something becomes.
     pub(crate) fn places(&self) -> impl Iterator<Item = &Place> {
         self.steps.keys()
-    }
-}
-
-impl Change {
-    /// Takes out of the journal what nobody could finish later, who follows no link below the directories
-    /// that everybody uses: what lies in a directory that is one, such as `refs/heads` on another disk. As
-    /// beside Git, a crash leaves a part of that.
-    fn leave_out_linked(&mut self, roots: &Roots) {
-        let mut dirs = PlainDirs::new(roots);
-        let steps = self.steps.iter_mut().map(|(_, step)| step.place_mut());
-        for place in self.guards.iter_mut().chain(steps) {
-            if !dirs.leads_to(place) {
-                *place = Place::Outside(roots.path(place));
-            }
-        }
-    }
-
-    /// Takes every step whose lock is still held, for a process that did not make the change.
-    fn take(
-        &self,
-        roots: &Roots,
-        how: How,
-        dirs: &mut BTreeSet<PathBuf>,
-        is_own: &dyn Fn(&Place) -> Result<bool>,
-    ) -> Result<()> {
-        let mut first = None;
-        let mut last: Option<(usize, bool)> = None;
-        for (guard, step) in &self.steps {
-            // Steps under one lock follow each other.
-            let is_held = match last {
-                Some((at, is_held)) if at == *guard => is_held,
-                _ => self.guards.get(*guard).map_or(Ok(false), is_own)?,
-            };
-            last = Some((*guard, is_held));
-            if is_held && let Err(error) = step.take(roots, how, dirs) {
-                first = first.or(Some(error));
-            }
-        }
-        first.map_or(Ok(()), Err)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::hold::{Hold, Holder, lost};
 use super::takeover::BARRIER;
-use super::{LockOptions, encoding, lock_path, pid_path, remove_if_there, value_path};
+use super::{LockOptions, encoding, lock_path, pid_path, remove_if_there, step, value_path};
 use crate::options::SharedRepository;
 use crate::system::{FileKind, GUARDED_MODE, Stat, System, WriteFile, is_absent};
 
@@ -303,6 +303,18 @@ impl LockFile {
         self.value = None;
     }
 
+    /// Makes ready what is written: from here on the step that puts it in place may be taken.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(crate) fn make_ready(&mut self) -> io::Result<()> {
+        self.close();
+        match self.is_alone() {
+            true => self.hold.file().reveal(),
+            false => Ok(()),
+        }
+    }
+
     /// Renames the new content over the file. The lock is still held, unless it was the content;
     /// after a failure this may be tried again.
     ///
@@ -310,24 +322,9 @@ impl LockFile {
     /// Those of the system, and `ESTALE` if somebody took the lock away, or what was written through it.
     pub fn place(&mut self) -> io::Result<()> {
         self.check_name()?;
-        if self.is_alone() {
-            return self.place_alone();
-        }
-        self.close();
-        self.system().rename(&self.value_path(), &self.target())?;
+        self.make_ready()?;
+        step::rename(self.system(), &self.value_path(), &self.target())?;
         self.was_placed();
-        Ok(())
-    }
-
-    /// Gives the lock the name that it was a lock for, and with that gives it away.
-    fn place_alone(&mut self) -> io::Result<()> {
-        self.hold.file().reveal()?;
-        self.system().rename(&self.path, &self.target())?;
-        self.held = false;
-        self.bars = false;
-        self.is_placed = true;
-        self.written = Written::Nothing;
-        self.remove_pid_file();
         Ok(())
     }
 
@@ -364,8 +361,13 @@ impl LockFile {
         &self.holder
     }
 
-    /// Notes that somebody else put the new content in place: the journal's steps do.
+    /// Notes that the new content is in place. With a lock that takes it itself, that gives the lock away.
     pub(crate) fn was_placed(&mut self) {
+        if self.is_alone() && self.written != Written::Nothing {
+            self.held = false;
+            self.is_placed = true;
+            self.remove_pid_file();
+        }
         self.written = Written::Nothing;
         // The file has the place of the barrier.
         self.bars = false;

@@ -321,6 +321,8 @@ impl<'r> PlainDirs<'r> {
         for end in ends.filter(|&end| end > known) {
             match system.lstat(bytes_to_path(dir.get(..end).unwrap_or_default())) {
                 Ok(stat) if stat.kind == FileKind::Directory => {}
+                // A reflog that gets a name below its own.
+                Ok(stat) if stat.kind == FileKind::File => break,
                 Err(error) if is_absent(&error) => break,
                 _ => return false,
             }

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use super::encoding::checksum;
 use super::place::{Place, Roots, Spot};
-use super::{lock_path, remove_if_there, value_path};
-use crate::error::{Error, Result, Role};
+use super::{lock_path, remove_if_there, suffixed, value_path};
+use crate::error::{Error, ErrorKind, Message, Result, Role, io_text};
 use crate::options::SharedRepository;
-use crate::system::{System, is_absent, remove_empty_tree};
+use crate::system::{FileKind, System, WriteFile, is_absent, remove_empty_tree};
 
 /// From so many files or directories on, they are synced with their file systems.
 pub(crate) const MANY_MIN: usize = 8;
@@ -22,22 +22,33 @@ pub(crate) const MANY_MIN: usize = 8;
 /// One step of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The new content, which stands beside the lock, gets the name under which it is read; if `sum`
-    /// is given, only one with this checksum.
-    Put { place: Place, sum: Option<u64> },
+    /// The new content gets the name under which it is read; if `sum` is given, only one with this
+    /// checksum. It stands beside the lock, or in it if `from_lock`: then no journal names the step.
+    Put {
+        place: Place,
+        sum: Option<u64>,
+        from_lock: bool,
+    },
     /// A file goes.
     Remove { place: Place },
-    /// Lines come behind the first `len` bytes of a file, which is made if it is not there.
+    /// Lines come behind the first `len` bytes of a file. With `create` it is made if it is not there,
+    /// else nothing is done then.
     Append {
         place: Place,
         len: u64,
         lines: Vec<u8>,
+        create: bool,
     },
+    /// A reflog gets the name of another one.
+    Move { place: Place, from: Place },
 }
 
+/// Makes room for a new reflog.
+pub(crate) type Clear<'c> = &'c dyn Fn(&Place) -> Result<()>;
+
 /// How steps are taken.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct How {
+#[derive(Clone, Copy)]
+pub(crate) struct How<'h> {
     pub(crate) shared: SharedRepository,
     /// Whether the process lives that made the change: what is not there then was taken away from it.
     pub(crate) is_live: bool,
@@ -45,60 +56,129 @@ pub(crate) struct How {
     pub(crate) is_first: bool,
     /// Whether every file is made durable by itself.
     pub(crate) sync_each: bool,
+    /// Whether all is made durable in the end.
+    pub(crate) fsync: bool,
+    /// Makes room for a new reflog, where that may still be done.
+    pub(crate) clear: Option<Clear<'h>>,
+}
+
+/// What steps leave behind.
+#[derive(Default)]
+pub(super) struct Taken {
+    /// The directories whose names they changed, which are to be made durable.
+    pub(super) dirs: BTreeSet<PathBuf>,
+    /// The files that they made.
+    pub(super) made: Vec<PathBuf>,
 }
 
 impl Step {
-    pub(super) fn place_mut(&mut self) -> &mut Place {
-        match self {
-            Step::Put { place, .. } | Step::Remove { place } | Step::Append { place, .. } => place,
-        }
+    pub(super) fn places_mut(&mut self) -> impl Iterator<Item = &mut Place> {
+        let (place, from) = match self {
+            Step::Put { place, .. } | Step::Remove { place } | Step::Append { place, .. } => {
+                (place, None)
+            }
+            Step::Move { place, from } => (place, Some(from)),
+        };
+        [Some(place), from].into_iter().flatten()
     }
 
     pub(super) fn place(&self) -> &Place {
         match self {
-            Step::Put { place, .. } | Step::Remove { place } | Step::Append { place, .. } => place,
+            Step::Put { place, .. }
+            | Step::Remove { place }
+            | Step::Append { place, .. }
+            | Step::Move { place, .. } => place,
         }
     }
 
-    /// Takes the step, if it was not taken; adds the directories whose names it changed to `dirs`.
+    /// Takes the step, if it was not taken.
     ///
     /// # Errors
-    /// `Io`, which names the file.
-    pub(super) fn take(&self, roots: &Roots, how: How, dirs: &mut BTreeSet<PathBuf>) -> Result<()> {
+    /// `Io`, which names the file, and those of [`How::clear`].
+    pub(super) fn take(&self, roots: &Roots, how: How<'_>, taken: &mut Taken) -> Result<()> {
         let place = self.place();
-        let spot = roots.spot(place).map_err(|error| {
-            let path = roots.path(place);
-            Error::io("unable to reach", &path, error)
-        })?;
+        let reach = |place: &Place| {
+            let spot = roots.spot(place);
+            spot.map_err(|error| Error::io("unable to reach", &roots.path(place), error))
+        };
+        let spot = reach(place)?;
         let Spot { system, path, .. } = &spot;
         match self {
-            Step::Put { sum, .. } => {
+            Step::Put { sum, from_lock, .. } => {
                 // Who has just written the content need not read it.
                 let sum = sum.filter(|_| !how.is_live);
-                put(system.as_ref(), path, sum, how.is_live)?;
-                add_parent(dirs, path);
+                let lock = lock_path(path);
+                let value = if *from_lock { lock } else { value_path(&lock) };
+                let put = put(system.as_ref(), &value, path, sum, how.is_live)?;
+                put.map_err(|error| unable_to_put(place, path, error))?;
+                add_parent(&mut taken.dirs, path);
             }
             Step::Remove { .. } => match remove_if_there(system.as_ref(), path) {
                 Err(error) if is_in_the_way(&error) => {}
                 removed => {
                     removed.map_err(|error| Error::io("unable to remove", path, error))?;
-                    add_parent(dirs, path);
+                    add_parent(&mut taken.dirs, path);
                 }
             },
-            Step::Append { len, lines, .. } => {
-                match append(&spot, *len, lines, how, dirs) {
+            Step::Append {
+                len, lines, create, ..
+            } => {
+                let append = Append {
+                    spot: &spot,
+                    len: *len,
+                    lines,
+                    create: *create,
+                    how,
+                };
+                let mut appended = append.take(taken);
+                if let (Err(error), Some(clear), true) = (&appended, how.clear, *create)
+                    && is_in_the_way(error)
+                {
+                    clear(place)?;
+                    appended = append.take(taken);
+                }
+                match appended {
                     // Something has the place of the reflog that was not there when the transaction
                     // was committed: its entries are lost, and nothing waits for them.
-                    Err(error) if is_in_the_way(&error) => {}
-                    appended => appended.map_err(|error| {
-                        let failed = Error::io("unable to append to", path, error);
-                        failed.with_role(Role::Place)
-                    })?,
+                    Err(error) if how.clear.is_none() && is_in_the_way(&error) => {}
+                    appended => {
+                        appended.map_err(|error| unable_to_append(place, path, error))?;
+                    }
                 }
+            }
+            Step::Move { from, .. } => {
+                let moved = move_log(&reach(from)?, &spot, how, taken);
+                moved.map_err(|error| Error::io("unable to move the reflog to", path, error))?;
             }
         }
         Ok(())
     }
+}
+
+/// Says that a file could not be replaced, in Git's words if it is that of a ref.
+fn unable_to_put(place: &Place, path: &Path, error: io::Error) -> Error {
+    match place {
+        Place::Ref(name) => {
+            let message = format!("couldn't set '{name}': {}", io_text(&error));
+            Error::new(ErrorKind::Io, message).with_source(error)
+        }
+        _ => Error::io("unable to replace", path, error),
+    }
+}
+
+/// Says that entries could not be written, in Git's words.
+fn unable_to_append(place: &Place, path: &Path, error: io::Error) -> Error {
+    let why = format!(
+        "unable to append to '{}': {}",
+        path.display(),
+        io_text(&error)
+    );
+    let message = match place {
+        Place::Log(name) => format!("cannot update the ref '{name}': {why}"),
+        _ => why,
+    };
+    let message = Message::from(message).of(path, Role::Place);
+    Error::new(ErrorKind::Io, message).with_source(error)
 }
 
 fn is_in_the_way(error: &io::Error) -> bool {
@@ -108,32 +188,36 @@ fn is_in_the_way(error: &io::Error) -> bool {
     )
 }
 
-fn put(system: &dyn System, path: &Path, sum: Option<u64>, is_live: bool) -> Result<()> {
-    let value = value_path(&lock_path(path));
-    if let Some(sum) = sum
-        && !has_sum(system, &value, sum)?
-    {
-        // It is there already; this is the content of a later transaction. A power failure brought
-        // the journal back, and the lock, which the later one had taken.
-        return Ok(());
-    }
-    let mut renamed = system.rename(&value, path);
-    if renamed.is_err() && remove_empty_tree(system, path) {
-        renamed = system.rename(&value, path);
-    }
+/// Gives a file another name, should there be an empty directory in its place as well.
+pub(super) fn rename(system: &dyn System, from: &Path, to: &Path) -> io::Result<()> {
+    let renamed = system.rename(from, to);
     match renamed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !is_live => {
-            match system.lstat(path) {
-                Ok(_) => Ok(()),
-                Err(_) => Err(unable_to_set(path, error)),
-            }
-        }
-        renamed => renamed.map_err(|error| unable_to_set(path, error)),
+        Err(_) if remove_empty_tree(system, to) => system.rename(from, to),
+        renamed => renamed,
     }
 }
 
-fn unable_to_set(path: &Path, error: io::Error) -> Error {
-    Error::io("unable to replace", path, error)
+/// Gives new content its name. What fails in the system is told apart from what must not be tried.
+fn put(
+    system: &dyn System,
+    value: &Path,
+    path: &Path,
+    sum: Option<u64>,
+    is_live: bool,
+) -> Result<io::Result<()>> {
+    if let Some(sum) = sum
+        && !has_sum(system, value, sum)?
+    {
+        // It is there already; this is the content of a later transaction. A power failure brought
+        // the journal back, and the lock, which the later one had taken.
+        return Ok(Ok(()));
+    }
+    Ok(match rename(system, value, path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !is_live => {
+            system.lstat(path).map(drop).map_err(|_| error)
+        }
+        renamed => renamed,
+    })
 }
 
 fn has_sum(system: &dyn System, path: &Path, sum: u64) -> Result<bool> {
@@ -144,52 +228,148 @@ fn has_sum(system: &dyn System, path: &Path, sum: u64) -> Result<bool> {
     }
 }
 
-/// Puts `lines` behind the first `len` bytes of a file. A part of them may be there already, or what
-/// a power failure left of them: nobody else writes to the file while its lock is held.
-fn append(
-    spot: &Spot,
+/// Lines that come behind the first `len` bytes of a file.
+struct Append<'s> {
+    spot: &'s Spot,
     len: u64,
-    lines: &[u8],
-    how: How,
-    dirs: &mut BTreeSet<PathBuf>,
-) -> io::Result<()> {
-    let Spot { system, path, .. } = spot;
-    let tail = match how.is_first {
-        true => Vec::new(),
-        false => match read_from(system.as_ref(), path, len) {
-            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
-                if !remove_empty_tree(system.as_ref(), path) {
-                    return Err(error);
+    lines: &'s [u8],
+    create: bool,
+    how: How<'s>,
+}
+
+impl Append<'_> {
+    /// Appends the lines. A part of them may be there already, or what a power failure left of them:
+    /// nobody else writes to the file while its lock is held.
+    fn take(&self, taken: &mut Taken) -> io::Result<()> {
+        let Spot { system, path, .. } = self.spot;
+        let system = system.as_ref();
+        let tail = match self.how.is_first {
+            true => Vec::new(),
+            false => match read_from(system, path, self.len) {
+                Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                    if !remove_empty_tree(system, path) {
+                        return Err(error);
+                    }
+                    Vec::new()
                 }
-                Vec::new()
-            }
-            tail => tail?.unwrap_or_default(),
-        },
-    };
-    if !lines.is_empty() && tail.starts_with(lines) {
-        return Ok(());
-    }
-    let Some(missing) = lines.strip_prefix(&*tail) else {
-        return rewrite(system.as_ref(), path, len, lines);
-    };
-    let mut file = match system.append(path, None) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let parent = path.parent().unwrap_or(&spot.floor);
-            create_dirs(spot, how.shared, parent, dirs)?;
-            add_parent(dirs, path);
-            system.append(path, Some(0o666))?
+                tail => tail?.unwrap_or_default(),
+            },
+        };
+        if !self.lines.is_empty() && tail.starts_with(self.lines) {
+            return Ok(());
         }
-        file => file?,
-    };
-    // One that was there before the setting follows it from now on; one of somebody else stays.
-    let _ = how.shared.adjust(system.as_ref(), path);
-    file.write_all(missing)?;
-    if how.sync_each {
-        file.sync()?;
-    } else {
-        add_parent(dirs, path);
+        let Some(missing) = self.lines.strip_prefix(&*tail) else {
+            return rewrite(system, path, self.len, self.lines);
+        };
+        let Some(mut file) = self.open(taken)? else {
+            return Ok(());
+        };
+        // One that was there before the setting follows it from now on; one of somebody else stays.
+        let _ = self.how.shared.adjust(system, path);
+        file.write_all(missing)?;
+        if self.how.sync_each {
+            file.sync()?;
+        } else {
+            add_parent(&mut taken.dirs, path);
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Opens the file, and makes it if it is to be made; `None` if there is none.
+    fn open(&self, taken: &mut Taken) -> io::Result<Option<Box<dyn WriteFile>>> {
+        let Spot {
+            system,
+            path,
+            floor,
+        } = self.spot;
+        match system.append(path, None) {
+            Err(error) if !self.create && is_missing(&error) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let parent = path.parent().unwrap_or(floor);
+                create_dirs(self.spot, self.how.shared, parent, &mut taken.dirs)?;
+                add_parent(&mut taken.dirs, path);
+                let file = system.append(path, Some(0o666))?;
+                taken.made.push(path.clone());
+                Ok(Some(file))
+            }
+            file => file.map(Some),
+        }
+    }
+}
+
+/// Returns whether there is no file, and a directory may have its place or another file that of one of
+/// its directories.
+fn is_missing(error: &io::Error) -> bool {
+    is_absent(error) || error.kind() == io::ErrorKind::IsADirectory
+}
+
+/// Gives a reflog another name. It has a name at every moment: where the way leads through a directory
+/// that is still a file, or the other way round, it stays between the two, where whoever takes the step
+/// again finds it.
+fn move_log(from: &Spot, to: &Spot, how: How<'_>, taken: &mut Taken) -> io::Result<()> {
+    let system = to.system.as_ref();
+    let between = between(&from.path, &to.path);
+    let mut source = &from.path;
+    match find_file(from.system.as_ref(), source)? {
+        Some(_) => {}
+        None => match &between {
+            Some(path) if find_file(system, path)?.is_some() => source = path,
+            // It was moved.
+            _ => return Ok(()),
+        },
+    }
+    add_parent(&mut taken.dirs, &from.path);
+    if let Some(between) = between.as_ref().filter(|between| *between != source) {
+        system.rename(source, between)?;
+        add_parent(&mut taken.dirs, between);
+        if how.fsync {
+            // Else a loss of power could leave it where a directory is about to come or to go.
+            parents(&from.path, between).try_for_each(|dir| system.sync_dir(dir))?;
+        }
+        source = between;
+    }
+    add_parent(&mut taken.dirs, &to.path);
+    match rename(system, source, &to.path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let parent = to.path.parent().unwrap_or(&to.floor);
+            let mut dirs = BTreeSet::new();
+            create_dirs(to, how.shared, parent, &mut dirs)?;
+            // A loss of power must not take a new directory away, and with it what was moved there.
+            for dir in dirs.iter().filter(|_| how.fsync) {
+                system.sync_dir(dir)?;
+            }
+            taken.dirs.append(&mut dirs);
+            rename(system, source, &to.path)
+        }
+        renamed => renamed,
+    }
+}
+
+/// Returns the directories of two files.
+fn parents<'p>(one: &'p Path, other: &'p Path) -> impl Iterator<Item = &'p Path> {
+    [one.parent(), other.parent()].into_iter().flatten()
+}
+
+/// Returns how long a file is; `None` if there is none.
+pub(super) fn find_file(system: &dyn System, path: &Path) -> io::Result<Option<u64>> {
+    match system.lstat(path) {
+        Ok(stat) => Ok((stat.kind == FileKind::File).then_some(stat.len)),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns where a reflog stays on its way between two names of which one lies below the other;
+/// `None` if neither does.
+pub(crate) fn between(from: &Path, to: &Path) -> Option<PathBuf> {
+    let upper = match (from.starts_with(to), to.starts_with(from)) {
+        (false, false) => return None,
+        (true, _) => to,
+        (_, true) => from,
+    };
+    let mut name = std::ffi::OsString::from(".");
+    name.push(upper.file_name().unwrap_or_default());
+    Some(suffixed(&upper.with_file_name(name), ".moved"))
 }
 
 /// Returns what is in a file behind so many bytes; `None` if there is no file.
@@ -199,7 +379,7 @@ fn read_from(system: &dyn System, path: &Path, len: u64) -> io::Result<Option<Ve
         file => file?,
     };
     let stat = file.stat()?;
-    if stat.kind == crate::system::FileKind::Directory {
+    if stat.kind == FileKind::Directory {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     let count = usize::try_from(stat.len.saturating_sub(len)).unwrap_or(0);

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -128,12 +129,22 @@ fn commit_ref(dies: &SimSystem, name: &str) -> LockFile {
     let place = Place::read(b"ref", name.as_bytes()).unwrap();
     let guard = change.lock(place.clone());
     change.put(guard, place, &lock);
-    let system: Arc<dyn System> = Arc::new(dies.clone());
-    let roots = Roots::new(&system, Path::new(DIR), &at("packed-refs"));
-    Journal::commit(lock.holder(), OPTIONS, true, change, roots, &lock)
-        .unwrap()
-        .leave();
+    commit_change(dies, &lock, change);
     lock
+}
+
+fn commit_change(dies: &SimSystem, lock: &LockFile, mut change: Change) {
+    let system: Arc<dyn System> = Arc::new(dies.clone());
+    let means = Means {
+        holder: lock.holder(),
+        lock: Some(lock),
+        options: OPTIONS,
+        fsync: true,
+        roots: Roots::new(&system, Path::new(DIR), &at("packed-refs")),
+        dirs: BTreeSet::new(),
+        clear: &|_| Ok(()),
+    };
+    change.commit(&means).unwrap().leave();
 }
 
 fn create(system: &SimSystem, name: &str, content: &[u8]) {
@@ -537,11 +548,7 @@ fn nothing_leads_out_of_the_place_that_a_link_has() {
     let place = Place::read(b"ref", name.as_bytes()).unwrap();
     let guard = change.lock(place.clone());
     change.put(guard, place, &lock);
-    let shared: Arc<dyn System> = Arc::new(dies.clone());
-    let roots = Roots::new(&shared, Path::new(DIR), &at("packed-refs"));
-    Journal::commit(lock.holder(), OPTIONS, true, change, roots, &lock)
-        .unwrap()
-        .leave();
+    commit_change(&dies, &lock, change);
     lock.leave();
     dies.end();
     for file in ["a.lock", "a.lock.lock"] {

@@ -51,8 +51,6 @@ enum Scope {
     OneLog,
     /// One transaction: all or nothing.
     Several,
-    /// A ref gets another name: in `files` it has the new one before it loses the old one.
-    Rename,
     /// Several transactions, one after the other.
     Steps,
 }
@@ -260,7 +258,7 @@ fn large_repository(format: Format) -> SimSystem {
 
 #[expect(clippy::too_many_lines, reason = "a list of workloads")]
 fn workloads() -> Vec<Workload> {
-    use Scope::{OneLog, OneRef, Rename, Several, Steps};
+    use Scope::{OneLog, OneRef, Several, Steps};
     vec![
         Workload::new("create in new directories", OneRef, |process| {
             commit(
@@ -378,19 +376,21 @@ fn workloads() -> Vec<Workload> {
             let outcome = process.main.create_log(name("refs/x/new").as_name())?;
             Ok(outcome.afterwards.is_empty())
         }),
-        Workload::new("rename a loose ref", Rename, |process| {
+        Workload::new("rename a loose ref", Several, |process| {
             rename(process, "refs/heads/side", "refs/heads/new/name")
         }),
-        Workload::new("rename a packed ref", Rename, |process| {
+        Workload::new("rename a packed ref", Several, |process| {
             rename(process, "refs/heads/deep/er/packed", "refs/heads/new")
         }),
-        Workload::new("rename a ref that is loose and packed", Rename, |process| {
-            rename(process, "refs/heads/both", "refs/heads/new")
-        }),
-        Workload::new("rename a ref to one below it", Rename, |process| {
+        Workload::new(
+            "rename a ref that is loose and packed",
+            Several,
+            |process| rename(process, "refs/heads/both", "refs/heads/new"),
+        ),
+        Workload::new("rename a ref to one below it", Several, |process| {
             rename(process, "refs/heads/side", "refs/heads/side/below")
         }),
-        Workload::new("rename a ref to one above it", Rename, |process| {
+        Workload::new("rename a ref to one above it", Several, |process| {
             rename(process, "refs/heads/dir/loose", "refs/heads/dir")
         }),
         Workload::new("copy a ref", OneRef, |process| {
@@ -648,7 +648,6 @@ impl Case {
     fn is_at_once(&self) -> bool {
         match self.workload.scope {
             Scope::OneRef | Scope::OneLog | Scope::Several => true,
-            Scope::Rename => is_reftable(self.format),
             Scope::Steps => false,
         }
     }

@@ -30,6 +30,9 @@ pub(super) enum Bug {
     JournalNotSynced,
     /// There is no journal at all.
     NoJournal,
+    /// The process that makes a change takes a step in another way than recovery does: entries of reflogs
+    /// that recovery writes are left out.
+    StepTakenDifferently,
     /// Every process counts as running: nothing is taken over.
     NobodyIsDead,
     /// A file that a process has for itself is given to others too.
@@ -117,6 +120,29 @@ impl io::Write for EarlySynced {
 impl WriteFile for EarlySynced {
     fn sync(&mut self) -> io::Result<()> {
         Ok(())
+    }
+
+    fn set_modified(&mut self, at: Duration) -> io::Result<()> {
+        self.0.set_modified(at)
+    }
+}
+
+/// A file to which nothing is added.
+struct Unchanged(Box<dyn WriteFile>);
+
+impl io::Write for Unchanged {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl WriteFile for Unchanged {
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync()
     }
 
     fn set_modified(&mut self, at: Duration) -> io::Result<()> {
@@ -327,7 +353,11 @@ impl System for Buggy {
 
     fn append(&self, path: &Path, create: Option<u32>) -> io::Result<Box<dyn WriteFile>> {
         self.step(path)?;
-        Ok(self.file(path, self.inner.append(path, create)?))
+        let file = self.inner.append(path, create)?;
+        Ok(match self.bug {
+            Bug::StepTakenDifferently => Box::new(Unchanged(file)),
+            _ => self.file(path, file),
+        })
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -597,6 +627,7 @@ caught! {
     journal_not_synced_in_reftable: check_power(REFTABLE_SHA1) with JournalNotSynced;
     journal_goes_too_early_in_files: check_deaths(FILES_SHA1) with JournalGoesTooEarly;
     journal_goes_too_early_in_reftable: check_deaths(REFTABLE_SHA1) with JournalGoesTooEarly;
+    a_step_taken_differently_live_and_in_recovery: check_deaths(FILES_SHA1) with StepTakenDifferently;
     no_journal_in_files: check_deaths(FILES_SHA1) with NoJournal;
     no_journal_in_reftable: check_deaths(REFTABLE_SHA1) with NoJournal;
     takeover_without_the_liveness_check_in_files: check_locks(FILES_SHA1) with FilesAreFree;

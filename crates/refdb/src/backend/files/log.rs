@@ -91,14 +91,30 @@ impl Files {
         }
         let (_, path) = self.log_path(name)?;
         let failed = |error| Error::io("unable to read", &path, error);
-        let file = match self.system.open(&path) {
-            Err(error) if is_absent(&error) => None,
-            file => Some(file.map_err(failed)?),
+        let open = |path: &Path| match self.system.open(path) {
+            Err(error) if is_absent(&error) => Ok(None),
+            file => file.map(Some).map_err(failed),
         };
-        let mut file: Box<dyn ReadFile> = match (file, becomes) {
-            (file, Some(Becomes::Longer(len, lines))) => Box::new(Longer::new(file, len, lines)),
-            (Some(file), _) => file,
-            (None, _) => return Ok(false),
+        let file = match becomes {
+            Some(Becomes::Longer(paths, len, lines)) => {
+                let mut file = None;
+                for path in paths {
+                    // Where one of two names is below the other, a directory may have one.
+                    if file.is_none() && !self.is_dir(&path) {
+                        file = open(&path)?;
+                    }
+                }
+                let longer = Longer::new(file, len, lines).map_err(failed)?;
+                Some(Box::new(longer) as Box<dyn ReadFile>)
+            }
+            Some(Becomes::Content(new)) => match open(&new)? {
+                None => open(&path)?,
+                file => file,
+            },
+            _ => open(&path)?,
+        };
+        let Some(mut file) = file else {
+            return Ok(false);
         };
         let format = self.options.object_format;
         let mut is_whole = true;
@@ -118,6 +134,11 @@ impl Files {
             damaged.unwrap_or_else(PoisonError::into_inner).insert(path);
         }
         Ok(true)
+    }
+
+    fn is_dir(&self, path: &Path) -> bool {
+        let stat = self.system.lstat(path);
+        stat.is_ok_and(|stat| stat.kind == FileKind::Directory)
     }
 
     /// Returns the lines that are no entries, in the reflogs that were read so far: the file, the numbers

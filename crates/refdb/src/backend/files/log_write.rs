@@ -1,26 +1,19 @@
-//! Writing whole reflogs: rewriting, moving, copying and removing them.
+//! Preparing what becomes of whole reflogs: rewriting, moving, copying and removing them.
 //!
-//! Invariants:
-//! 1. A reflog that is rewritten or copied is complete, and durable, before it gets its name.
-//! 2. A reflog that moves has a name at every moment: where the way from one name to the other
-//!    leads through a directory that is still a file, or the other way round, it stays under a name
-//!    that the next attempt looks for.
+//! Invariant: a reflog that is rewritten or copied is complete, and durable, before it gets its name.
 
-use std::collections::BTreeSet;
-use std::io;
-use std::path::{Path, PathBuf};
-
+use super::Files;
 use super::directories;
 use super::log;
-use super::publish::add_parent;
+use super::publish::LogAppend;
 use super::session::FilesSession;
 use crate::backend::{Fate, Judge, LogChange, LogOrder};
-use crate::commit::{LockFile, describe_refusal, suffixed};
+use crate::commit::{LockFile, LockOptions, between, describe_refusal};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{RefName, RefNameBuf};
 use crate::options::LockTimeout;
 use crate::reflog::LogEntry;
-use crate::system::{FileKind, remove_empty_tree};
+use crate::system::FileKind;
 
 /// So many bytes of a rewritten reflog are written at once.
 const CHUNK_LEN: usize = 1 << 16;
@@ -28,50 +21,37 @@ const CHUNK_LEN: usize = 1 << 16;
 /// What is to happen to reflogs.
 #[derive(Default)]
 pub(super) struct WholeLogs {
-    moves: Vec<LogMove>,
-    // Reflogs that go while their refs stay.
-    removed: Vec<RefNameBuf>,
-    // Locks that hold a whole new reflog.
-    rewritten: Vec<LockFile>,
-}
-
-/// A reflog that gets the name of another one, or is copied to it.
-struct LogMove {
-    from: RefNameBuf,
-    to: RefNameBuf,
-    copies: bool,
-    done: bool,
+    /// Reflogs that get another name.
+    pub(super) moved: Vec<(RefNameBuf, RefNameBuf)>,
+    /// Reflogs that go while their refs stay.
+    pub(super) removed: Vec<RefNameBuf>,
+    /// Locks that hold a whole new reflog.
+    pub(super) written: Vec<(RefNameBuf, LockFile)>,
 }
 
 impl WholeLogs {
-    /// Takes over what becomes of whole reflogs; returns those that are to be made.
-    pub(super) fn plan<'a>(&mut self, changes: &[LogChange<'a>]) -> Vec<RefName<'a>> {
-        let mut made = Vec::new();
-        for change in changes {
-            match *change {
-                LogChange::Create(name) => made.push(name),
-                LogChange::Delete(name) => self.removed.push(name.to_owned()),
-                LogChange::Copy { from, to } => self.moves.push(LogMove::new(from, to, true)),
-                LogChange::Move { from, to } => self.moves.push(LogMove::new(from, to, false)),
-            }
-        }
-        made
+    pub(super) fn len(&self) -> usize {
+        self.moved.len() + self.removed.len() + self.written.len()
     }
 
     /// Returns whether nothing of the kind is planned.
     pub(super) fn is_empty(&self) -> bool {
-        self.moves.is_empty() && self.removed.is_empty() && self.rewritten.is_empty()
+        self.len() == 0
     }
-}
 
-impl LogMove {
-    fn new(from: RefName<'_>, to: RefName<'_>, copies: bool) -> Self {
-        LogMove {
-            from: from.to_owned(),
-            to: to.to_owned(),
-            copies,
-            done: false,
+    /// Notes that everything is done; returns the names that have no reflog any more.
+    pub(super) fn was_placed(&mut self) -> impl Iterator<Item = RefNameBuf> {
+        for (_, mut lock) in self.written.drain(..) {
+            lock.was_placed();
         }
+        let moved = std::mem::take(&mut self.moved).into_iter();
+        let removed = std::mem::take(&mut self.removed).into_iter();
+        moved.map(|(from, _)| from).chain(removed)
+    }
+
+    /// Leaves the locks to whoever comes after this process.
+    pub(super) fn leave(&mut self) {
+        self.written.drain(..).for_each(|(_, lock)| lock.leave());
     }
 }
 
@@ -88,7 +68,7 @@ impl FilesSession {
             return Ok(false);
         }
         let (_, path) = files.log_path(name)?;
-        let options = crate::commit::LockOptions {
+        let options = LockOptions {
             timeout: LockTimeout::from_millis(0),
             ..files.lock_options()
         };
@@ -127,155 +107,101 @@ impl FilesSession {
         }
         lock.close();
         written.map_err(|error| failed(&lock, error))?;
-        self.planned.whole_logs.rewritten.push(lock);
+        self.planned
+            .whole_logs
+            .written
+            .push((name.to_owned(), lock));
         Ok(true)
     }
 
-    /// Moves and copies reflogs; tells `sync` which directories changed.
-    pub(super) fn move_logs(&mut self, sync: &mut BTreeSet<PathBuf>) -> Result<()> {
-        let mut moves = std::mem::take(&mut self.planned.whole_logs.moves);
-        let moved = moves.iter_mut().try_for_each(|it| self.move_log(it, sync));
-        self.planned.whole_logs.moves = moves;
-        moved
-    }
-
-    /// Removes reflogs, and gives rewritten ones their names.
-    pub(super) fn replace_logs(&mut self, sync: &mut BTreeSet<PathBuf>) -> Result<()> {
-        for name in std::mem::take(&mut self.planned.whole_logs.removed) {
-            self.remove_log(name.as_name(), sync)?;
-        }
-        for mut lock in std::mem::take(&mut self.planned.whole_logs.rewritten) {
-            let path = lock.target();
-            lock.place()
-                .map_err(|error| Error::io("unable to write reflog", &path, error))?;
-            add_parent(sync, &path);
+    /// Prepares what becomes of whole reflogs.
+    pub(super) fn prepare_whole_logs(&mut self, changes: &[LogChange<'_>]) -> Result<()> {
+        for change in changes {
+            match *change {
+                LogChange::Create(name) => self.planned.logs.push(LogAppend {
+                    name: name.to_owned(),
+                    lines: Vec::new(),
+                    create: true,
+                }),
+                LogChange::Delete(name) => self.planned.whole_logs.removed.push(name.to_owned()),
+                LogChange::Copy { from, to } => self.copy_log_into_lock(from, to)?,
+                LogChange::Move { from, to } => {
+                    let moved = (from.to_owned(), to.to_owned());
+                    self.planned.whole_logs.moved.push(moved);
+                }
+            }
         }
         Ok(())
     }
 
-    /// Gives moved reflogs their old names back, after the refs could not be moved.
-    pub(super) fn undo_moves(&mut self) {
-        for moved in std::mem::take(&mut self.planned.whole_logs.moves) {
-            if moved.done && !moved.copies {
-                let back = &mut LogMove::new(moved.to.as_name(), moved.from.as_name(), false);
-                // At worst the reflog stays under the new name, and the next attempt finds it.
-                let _ = self.move_log(back, &mut BTreeSet::new());
+    /// Writes a reflog into the lock of another one, with the entries behind it that this one gets. One
+    /// that is not there leaves the other as it is.
+    fn copy_log_into_lock(&mut self, from: RefName<'_>, to: RefName<'_>) -> Result<()> {
+        let files = std::sync::Arc::clone(&self.files);
+        if files.len_to_move(from, to)?.is_none() {
+            return Ok(());
+        }
+        let (_, from_path) = files.log_path(from)?;
+        let (base, path) = files.log_path(to)?;
+        let failed = |error| Error::io("unable to copy the reflog to", &path, error);
+        let (system, shared) = (files.system.as_ref(), files.options.shared_repository);
+        if let Some(dir) = path.parent() {
+            let floor = base.parent().unwrap_or(&base);
+            directories::create(system, shared, floor, dir, &mut self.created_dirs)
+                .map_err(failed)?;
+        }
+        let mut content = system.read(&from_path).map_err(failed)?;
+        self.planned.logs.retain(|append| {
+            let is_other = append.name.as_name() != to;
+            if !is_other {
+                content.extend_from_slice(&append.lines);
             }
-        }
-    }
-
-    /// Removes the reflogs of refs that could not be made: a later one below such a name would have no
-    /// place for its own.
-    pub(super) fn remove_made_logs(&mut self) {
-        for path in std::mem::take(&mut self.planned.made_logs) {
-            // At worst it stays, as one of Git does.
-            let _ = self.files.system.remove_file(&path);
-        }
-    }
-
-    /// Moves or copies one reflog; one that is not there leaves the other as it is.
-    fn move_log(&mut self, moved: &mut LogMove, sync: &mut BTreeSet<PathBuf>) -> Result<()> {
-        let (from, to) = (moved.from.as_name(), moved.to.as_name());
-        let (from_base, from_path) = self.files.log_path(from)?;
-        let (to_base, to_path) = self.files.log_path(to)?;
-        let between = between(&from_path, &to_path);
-        let failed = |error| Error::io("unable to move the reflog to", &to_path, error);
-        let system = std::sync::Arc::clone(&self.files.system);
-        let mut source = from_path.clone();
-        match system.lstat(&from_path) {
-            Ok(stat) if stat.kind == FileKind::Symlink => {
-                let message = format!("reflog for {from} is a symlink");
-                return Err(Error::new(ErrorKind::Io, message));
-            }
-            Ok(stat) if stat.kind == FileKind::File => {}
-            Err(error) if !log::is_absent(&error) => return Err(failed(error)),
-            // What an earlier attempt left half way is the reflog.
-            _ => match between.as_deref().filter(|path| system.lstat(path).is_ok()) {
-                Some(path) => source = path.to_owned(),
-                None => return Ok(()),
-            },
-        }
-        if moved.copies {
-            return self.copy_log(&source, &to_base, &to_path, sync);
-        }
-        if let Some(between) = between.filter(|between| *between != source) {
-            system.rename(&source, &between).map_err(failed)?;
-            source = between;
-            let (_, bare) = self.files.layout.locate(from);
-            self.empty_dirs.add_parent(&from_base, bare.as_bytes());
-        }
-        let placed = self
-            .make_log_dir(&to_base, &to_path, sync)
-            .and_then(|()| system.rename(&source, &to_path));
-        if let Err(error) = placed {
-            // At worst it stays between the names, where the next attempt looks for it.
-            let _ = self
-                .make_log_dir(&from_base, &from_path, sync)
-                .and_then(|()| system.rename(&source, &from_path));
-            return Err(failed(error));
-        }
-        moved.done = true;
-        add_parent(sync, &from_path);
-        add_parent(sync, &to_path);
-        let (_, bare) = self.files.layout.locate(from);
-        self.empty_dirs.add_parent(&from_base, bare.as_bytes());
-        Ok(())
-    }
-
-    fn copy_log(
-        &mut self,
-        source: &Path,
-        to_base: &Path,
-        to_path: &Path,
-        sync: &mut BTreeSet<PathBuf>,
-    ) -> Result<()> {
-        let failed = |error| Error::io("unable to copy the reflog to", to_path, error);
-        self.make_log_dir(to_base, to_path, sync).map_err(failed)?;
-        let files = &self.files;
-        let content = files.system.read(source).map_err(failed)?;
-        let mut lock =
-            LockFile::acquire(&self.holder, to_path, files.lock_options()).map_err(failed)?;
+            is_other
+        });
+        // Should nothing come of it, its directory goes.
+        let (_, bare) = files.layout.locate(to);
+        self.empty_dirs.add_parent(&base, bare.as_bytes());
+        let lock = LockFile::acquire(&self.holder, &path, files.lock_options());
+        let mut lock = lock.map_err(failed)?;
         let mut written = lock.write_all(&content);
         if files.options.fsync {
             written = written.and_then(|()| lock.sync());
         }
-        written.and_then(|()| lock.place()).map_err(failed)?;
-        add_parent(sync, to_path);
+        lock.close();
+        written.map_err(failed)?;
+        self.planned.whole_logs.written.push((to.to_owned(), lock));
         Ok(())
-    }
-
-    /// Makes the directory of a reflog, and removes an empty one that has its place.
-    fn make_log_dir(
-        &mut self,
-        base: &Path,
-        path: &Path,
-        sync: &mut BTreeSet<PathBuf>,
-    ) -> io::Result<()> {
-        let system = self.files.system.as_ref();
-        if matches!(system.lstat(path), Ok(stat) if stat.kind == FileKind::Directory) {
-            remove_empty_tree(system, path);
-        }
-        let floor = base.parent().unwrap_or(base);
-        let shared = self.files.options.shared_repository;
-        match path.parent() {
-            Some(dir) => {
-                sync.insert(dir.to_owned());
-                directories::create(system, shared, floor, dir, &mut self.created_dirs)
-            }
-            None => Ok(()),
-        }
     }
 }
 
-/// Returns where a reflog stays on its way between two names of which one lies below the other;
-/// `None` if neither does.
-fn between(from: &Path, to: &Path) -> Option<PathBuf> {
-    let upper = match (from.starts_with(to), to.starts_with(from)) {
-        (false, false) => return None,
-        (true, _) => to,
-        (_, true) => from,
-    };
-    let mut name = std::ffi::OsString::from(".");
-    name.push(upper.file_name().unwrap_or_default());
-    Some(suffixed(&upper.with_file_name(name), ".moved"))
+impl Files {
+    /// Returns how long a reflog is that gets another name, or is copied to it, and makes room for that;
+    /// `None` if there is none.
+    ///
+    /// # Errors
+    /// `Io`, also if it is a link, or if another reflog is in the way.
+    pub(super) fn len_to_move(&self, from: RefName<'_>, to: RefName<'_>) -> Result<Option<u64>> {
+        let ((_, path), (_, to_path)) = (self.log_path(from)?, self.log_path(to)?);
+        let between = between(&path, &to_path);
+        // What an earlier renaming left half way is the reflog.
+        for path in [Some(&path), between.as_ref()].into_iter().flatten() {
+            match self.system.lstat(path) {
+                Ok(stat) if stat.kind == FileKind::Symlink => {
+                    let message = format!("reflog for {from} is a symlink");
+                    return Err(Error::new(ErrorKind::Io, message));
+                }
+                Ok(stat) if stat.kind == FileKind::File => {
+                    if between.is_none() {
+                        self.clear_log_way(to)?;
+                    }
+                    return Ok(Some(stat.len));
+                }
+                Err(error) if !log::is_absent(&error) => {
+                    return Err(Error::io("unable to move the reflog to", &to_path, error));
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
 }

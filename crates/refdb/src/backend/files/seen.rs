@@ -121,8 +121,18 @@ pub(super) struct Longer {
 }
 
 impl Longer {
-    pub(super) fn new(file: Option<Box<dyn ReadFile>>, len: u64, lines: Vec<u8>) -> Self {
-        Longer { file, len, lines }
+    /// # Errors
+    /// Those of looking how long the file is, if all of it counts.
+    pub(super) fn new(
+        mut file: Option<Box<dyn ReadFile>>,
+        len: u64,
+        lines: Vec<u8>,
+    ) -> io::Result<Self> {
+        let len = match &mut file {
+            Some(file) if len == u64::MAX => file.len()?,
+            _ => len,
+        };
+        Ok(Longer { file, len, lines })
     }
 }
 

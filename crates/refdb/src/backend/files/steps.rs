@@ -1,105 +1,162 @@
-//! What a plan does that takes more than one step, as the journal is told of it.
+//! What a plan does, as the steps of a change, and carrying it out.
 //!
-//! One step needs no journal: a loose ref that is renamed into place, or a packed-refs. Its reflog
-//! entries, which come first, may then be ahead of the ref after a crash.
+//! Invariants:
+//! 1. packed-refs is renamed before a loose file that shadows it is removed, and after new loose files are
+//!    there: a reader sees an old value or the new one, and once it has seen the new one never an old one.
+//! 2. With fsync, the absence of a loose file is durable before packed-refs says what it would shadow.
+//! 3. The lengths of reflogs are looked at under the locks, and what is in the way of new ones is cleared
+//!    before a journal commits the transaction.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use super::Files;
 use super::known_dirs::KnownDirs;
 use super::publish::add_parent;
 use super::session::{ByName, FilesSession, Held};
-use crate::backend::committed_in_part;
-use crate::commit::{Change, Journal, Place, Roots, Step};
-use crate::error::{Error, ErrorKind, Result};
-use crate::name::RefName;
+use crate::backend::{Published, committed_in_part};
+use crate::commit::{Carried, Change, LockFile, Means, Place, Roots, Step};
+use crate::error::{Error, ErrorKind, Result, Role};
+use crate::name::{RefName, RefNameBuf};
 use crate::system::{FileKind, Stat, System};
 
+/// The locks that guard the steps of a change, for each name that is held.
+enum Guards {
+    /// There is one step, which no journal names.
+    None,
+    /// The positions of the locks in the journal, for each name that is still held.
+    Of(Vec<Option<usize>>, ByName),
+}
+
+/// The reflogs that get another name, by that: which lock guards them, and how long they are.
+type Moved = HashMap<RefNameBuf, (usize, u64)>;
+
+impl Guards {
+    fn of(&self, index: usize) -> Option<usize> {
+        match self {
+            Guards::None => Some(0),
+            Guards::Of(guards, _) => guards.get(index).copied().flatten(),
+        }
+    }
+
+    /// Returns the lock of a reflog, which is that of its ref.
+    fn of_log(&mut self, held: &[Held], name: RefName<'_>) -> Result<usize> {
+        let guard = match self {
+            Guards::None => Some(0),
+            Guards::Of(guards, by_name) => {
+                let index = by_name.find(held, name);
+                index.and_then(|index| *guards.get(index)?)
+            }
+        };
+        guard.ok_or_else(|| {
+            let message = format!("the reflog of '{name}' is changed without a lock");
+            Error::new(ErrorKind::Misuse, message)
+        })
+    }
+}
+
 impl FilesSession {
-    /// Writes the journal if the plan takes several steps.
-    ///
-    /// # Errors
-    /// `Io` or `Locked`; nothing is visible then.
-    pub(super) fn begin_journal(&mut self) -> Result<Option<Journal>> {
-        if !self.planned.whole_logs.is_empty() {
-            // These have an order of their own, in which nothing gets lost.
-            return Ok(None);
+    pub(super) fn publish_plan(&mut self) -> Result<Published> {
+        if !self.bars.are_held() {
+            let message = "a directory that this transaction has locked was taken from it by \
+                           somebody else: nothing was changed";
+            return Err(Error::new(ErrorKind::Locked, message));
         }
-        let system = std::sync::Arc::clone(&self.files.system);
-        let mut log_unlinks = Vec::new();
-        for index in std::mem::take(&mut self.planned.log_unlinks) {
-            let Some(held) = self.held.get(index) else {
-                continue;
-            };
-            let (_, path) = self.files.log_path(held.name.as_name())?;
-            match log_stat(system.as_ref(), &mut self.log_dirs, &path)?.map(|stat| stat.kind) {
-                Some(FileKind::File) => log_unlinks.push(index),
-                Some(FileKind::Directory) => self.planned.log_dirs.push(path),
-                _ => {}
-            }
-        }
-        self.planned.log_unlinks = log_unlinks;
-        let planned = &self.planned;
-        let packed = planned
-            .packed
-            .as_ref()
-            .is_some_and(|packed| packed.pending().1);
-        let refs = planned.renames.len() + planned.unlinks.len() + usize::from(packed);
-        let several = planned.several && (refs > 1 || !planned.logs.is_empty());
-        if !several && planned.log_unlinks.is_empty() {
-            return Ok(None);
-        }
-        self.sign_locks()?;
-        self.bar_new_files(true)?;
-        let mut dirs = std::mem::take(&mut self.log_dirs);
-        let change = self.change(&mut dirs)?;
-        if self.files.options.fsync {
-            self.sync_locks()?;
-        }
-        let files = &self.files;
-        let roots = Roots::new(
-            &files.system,
-            files.layout.common_dir(),
-            &files.packed.resolved_path()?,
-        );
-        let locks = self.held.iter().filter_map(|held| held.lock.as_ref());
-        let packed = self
-            .planned
-            .packed
-            .as_ref()
-            .map(|packed| packed.pending().0);
-        let Some(other) = locks.chain(self.bars.locks()).chain(packed).next() else {
-            let message = "a transaction of several steps holds no lock";
-            return Err(Error::new(ErrorKind::Misuse, message));
-        };
+        let change = self.describe()?;
         self.check_locks()?;
-        let (options, fsync) = (files.lock_options(), files.options.fsync);
-        Journal::commit(&self.holder, options, fsync, change, roots, other).map(Some)
-    }
-
-    /// Makes a plan visible that the journal has committed.
-    pub(super) fn carry_out_journal(
-        &mut self,
-        journal: Journal,
-        afterwards: &mut Vec<Error>,
-    ) -> Result<()> {
-        let dirs = match journal.take() {
-            Ok(dirs) => dirs,
-            Err(error) => {
-                self.leave(journal);
-                return Err(committed_in_part(error));
-            }
-        };
-        if self.files.options.fsync {
-            afterwards.extend(journal.sync(&dirs).err());
-        }
+        let mut afterwards = self.carry_out(change)?;
         self.note_taken();
-        self.remove_log_dirs(afterwards);
-        afterwards.extend(journal.end().err());
-        Ok(())
+        self.remove_log_dirs(&mut afterwards);
+        self.tidy();
+        if let Some(packed) = self.planned.packed.take() {
+            afterwards.extend(packed.release().err());
+        }
+        Ok(Published::Done { afterwards })
     }
 
-    /// Notes what the steps of the journal have done.
+    /// Makes the change visible; returns what went wrong afterwards.
+    fn carry_out(&mut self, change: Change) -> Result<Vec<Error>> {
+        let files = Arc::clone(&self.files);
+        let mut dirs = BTreeSet::new();
+        let created = self.created_dirs.iter();
+        created.for_each(|dir| add_parent(&mut dirs, dir));
+        for &index in &self.planned.renames {
+            if let Some(lock) = self.held.get_mut(index).and_then(|held| held.lock.as_mut()) {
+                let ready = lock.make_ready();
+                ready.map_err(|error| Error::io("unable to write", lock.path(), error))?;
+            }
+        }
+        let clear = |place: &Place| match place {
+            Place::Log(name) => files.clear_log_way(name.as_name()),
+            _ => Ok(()),
+        };
+        let means = Means {
+            holder: &self.holder,
+            lock: self.locks().next(),
+            options: files.lock_options(),
+            fsync: files.options.fsync,
+            roots: self.roots(),
+            dirs,
+            clear: &clear,
+        };
+        match change.carry_out(means)? {
+            Carried::Whole { afterwards } => Ok(afterwards),
+            Carried::InPart(error) => {
+                self.leave();
+                Err(committed_in_part(error))
+            }
+        }
+    }
+
+    /// Returns where the places are that the steps concern.
+    fn roots(&self) -> Roots {
+        let common = self.files.layout.common_dir();
+        let packed = match &self.planned.packed {
+            Some(packed) => packed.pending().0.target(),
+            None => common.join("packed-refs"),
+        };
+        Roots::new(&self.files.system, common, &packed)
+    }
+
+    /// Returns the locks that are held.
+    fn locks(&self) -> impl Iterator<Item = &LockFile> {
+        let packed = self.planned.packed.as_ref();
+        self.held
+            .iter()
+            .filter_map(|held| held.lock.as_ref())
+            .chain(self.bars.locks())
+            .chain(packed.map(|packed| packed.pending().0))
+            .chain(self.planned.whole_logs.written.iter().map(|(_, lock)| lock))
+    }
+
+    /// Leaves everything as it is, for whoever comes after this process.
+    fn leave(&mut self) {
+        self.files.packed.forget();
+        for held in self.held.drain(..) {
+            if let Some(lock) = held.lock {
+                lock.leave();
+            }
+        }
+        self.bars.leave();
+        self.planned.whole_logs.leave();
+        if let Some(packed) = self.planned.packed.take() {
+            packed.leave();
+        }
+    }
+
+    /// Removes what has the place of reflogs and is none.
+    fn remove_log_dirs(&mut self, afterwards: &mut Vec<Error>) {
+        for path in std::mem::take(&mut self.planned.log_dirs) {
+            // It stays, and stands for no reflog.
+            let removed = self.files.system.remove_file(&path).err();
+            afterwards.extend(
+                removed.map(|it| Error::io("unable to unlink", &path, it).with_role(Role::Place)),
+            );
+        }
+    }
+
+    /// Notes what the steps have done.
     fn note_taken(&mut self) {
         for &index in &self.planned.renames {
             if let Some(held) = self.held.get_mut(index) {
@@ -114,31 +171,94 @@ impl FilesSession {
                 held.loose = false;
             }
         }
-        for &index in &self.planned.log_unlinks {
-            if let Some(held) = self.held.get(index)
-                && let Ok((base, _)) = self.files.log_path(held.name.as_name())
-            {
-                let (_, bare) = self.files.layout.locate(held.name.as_name());
-                self.empty_dirs.add_parent(&base, bare.as_bytes());
-            }
+        let unlinked = self.planned.log_unlinks.iter();
+        let unlinked = unlinked.filter_map(|&index| Some(self.held.get(index)?.name.clone()));
+        let gone: Vec<RefNameBuf> = unlinked
+            .chain(self.planned.whole_logs.was_placed())
+            .collect();
+        for name in gone {
+            let (place, bare) = self.files.layout.locate(name.as_name());
+            let base = self.files.layout.dir(&place).join("logs");
+            self.empty_dirs.add_parent(&base, bare.as_bytes());
         }
         if let Some(packed) = &mut self.planned.packed {
             packed.was_placed(&self.files.packed);
         }
     }
 
-    /// Returns the steps in the order in which they are taken.
-    fn change(&self, dirs: &mut KnownDirs) -> Result<Change> {
+    /// Returns whether the plan takes more than one step, entries of the reflogs of one ref aside.
+    fn takes_several(&self) -> bool {
+        let planned = &self.planned;
+        let packed = planned.packed.as_ref();
+        let refs = planned.renames.len()
+            + planned.unlinks.len()
+            + usize::from(packed.is_some_and(|packed| packed.pending().1));
+        let logs = planned.log_unlinks.len() + planned.whole_logs.len();
+        let several = refs + logs > 1 || planned.several && !planned.logs.is_empty();
+        // Without a lock reflogs are made and removed, each for itself, as by Git.
+        several && self.locks().next().is_some()
+    }
+
+    /// Returns what the plan does, step by step. What its steps need is durable then.
+    ///
+    /// # Errors
+    /// `Io` or `Locked`; nothing is visible then.
+    fn describe(&mut self) -> Result<Change> {
+        self.find_old_logs()?;
+        let several = self.takes_several();
+        if several {
+            self.sign_locks()?;
+        }
+        self.bar_new_files(several)?;
         let mut change = Change::default();
+        let mut guards = match several {
+            true => Guards::Of(self.guards(&mut change)?, ByName::of(&self.held)),
+            false => Guards::None,
+        };
+        let moved = self.whole_log_steps(&mut guards, &mut change)?;
+        self.log_steps(&mut guards, &moved, &mut change)?;
+        self.ref_steps(&guards, &mut change)?;
+        if several && self.files.options.fsync {
+            self.sync_locks()?;
+        } else {
+            self.sync_absence()?;
+        }
+        Ok(change)
+    }
+
+    /// Looks which of the reflogs of deleted refs are there.
+    fn find_old_logs(&mut self) -> Result<()> {
+        let system = Arc::clone(&self.files.system);
+        let mut log_unlinks = Vec::new();
+        for index in std::mem::take(&mut self.planned.log_unlinks) {
+            let Some(held) = self.held.get(index) else {
+                continue;
+            };
+            let mut moved = self.planned.whole_logs.moved.iter();
+            if moved.any(|(from, _)| *from == held.name) {
+                continue;
+            }
+            let (_, path) = self.files.log_path(held.name.as_name())?;
+            match log_stat(system.as_ref(), &mut self.log_dirs, &path)?.map(|stat| stat.kind) {
+                Some(FileKind::File) => log_unlinks.push(index),
+                Some(FileKind::Directory) => self.planned.log_dirs.push(path),
+                _ => {}
+            }
+        }
+        self.planned.log_unlinks = log_unlinks;
+        Ok(())
+    }
+
+    /// Tells the change of the locks; returns their positions there.
+    fn guards(&self, change: &mut Change) -> Result<Vec<Option<usize>>> {
         let files = &self.files;
-        // The positions of the locks in the journal, for each of `held` that is still held.
-        let mut guards = Vec::with_capacity(self.held.len());
         let mut bars = Vec::new();
         for dir in self.bars.names() {
             let name = RefName::from_disk(dir);
             let (_, path) = files.path(name)?;
             bars.push(change.lock(files.spot(name, &path)?));
         }
+        let mut guards = Vec::with_capacity(self.held.len());
         for held in &self.held {
             let bar = held.bar.and_then(|bar| bars.get(bar as usize).copied());
             guards.push(match bar {
@@ -147,61 +267,109 @@ impl FilesSession {
                 None => None,
             });
         }
-        let guard = |index: usize| guards.get(index).copied().flatten();
-        self.log_steps(&guards, dirs, &mut change)?;
-        for &index in &self.planned.log_unlinks {
-            if let (Some(held), Some(guard)) = (self.held.get(index), guard(index)) {
-                let (_, path) = files.log_path(held.name.as_name())?;
-                let place = files.log_spot(held.name.as_name(), &path)?;
-                change.add(guard, Step::Remove { place });
-            }
-        }
-        if let Some((lock, true)) = self.planned.packed.as_ref().map(|packed| packed.pending()) {
-            let guard = change.lock(Place::Packed);
-            change.put(guard, Place::Packed, lock);
-        }
-        for &index in &self.planned.renames {
-            let held = self.held.get(index);
-            let lock = held.and_then(|held| held.lock.as_ref());
-            if let (Some(held), Some(lock), Some(guard)) = (held, lock, guard(index)) {
-                change.put(guard, self.spot_of(held)?, lock);
-            }
-        }
-        for &index in &self.planned.unlinks {
-            if let (Some(held), Some(guard)) = (self.held.get(index), guard(index)) {
-                let place = self.spot_of(held)?;
-                change.add(guard, Step::Remove { place });
-            }
-        }
-        Ok(change)
+        Ok(guards)
     }
 
     fn spot_of(&self, held: &Held) -> Result<Place> {
         self.files.spot(held.name.as_name(), &held.path)
     }
 
-    fn log_steps(
-        &self,
-        guards: &[Option<usize>],
-        dirs: &mut KnownDirs,
-        change: &mut Change,
-    ) -> Result<()> {
-        let mut by_name = ByName::of(&self.held);
-        for append in &self.planned.logs {
+    /// Adds the steps of reflogs as a whole; returns how long those are that get another name, and which
+    /// locks guard them.
+    fn whole_log_steps(&self, guards: &mut Guards, change: &mut Change) -> Result<Moved> {
+        let (files, logs) = (&self.files, &self.planned.whole_logs);
+        let mut moved = Moved::new();
+        for (from, to) in &logs.moved {
+            let Some(len) = files.len_to_move(from.as_name(), to.as_name())? else {
+                continue;
+            };
+            let guard = guards.of_log(&self.held, from.as_name())?;
+            moved.insert(to.clone(), (guard, len));
+            let [from, place] = [from, to].map(|name| files.log_place(name.as_name()));
+            let (from, place) = (from?, place?);
+            change.add(guard, Step::Move { place, from });
+        }
+        for name in &logs.removed {
+            let guard = guards.of_log(&self.held, name.as_name())?;
+            let place = files.log_place(name.as_name())?;
+            change.add(guard, Step::Remove { place });
+        }
+        for (name, lock) in &logs.written {
+            let place = files.log_place(name.as_name())?;
+            let guard = match guards {
+                Guards::None => 0,
+                Guards::Of(..) => change.lock(place.clone()),
+            };
+            change.put(guard, place, lock);
+        }
+        Ok(moved)
+    }
+
+    /// Adds the entries of reflogs.
+    fn log_steps(&mut self, guards: &mut Guards, moved: &Moved, change: &mut Change) -> Result<()> {
+        let mut dirs = std::mem::take(&mut self.log_dirs);
+        let is_one = matches!(guards, Guards::None);
+        for append in std::mem::take(&mut self.planned.logs) {
             let name = append.name.as_name();
             let (_, path) = self.files.log_path(name)?;
-            let len = match log_len(self.files.system.as_ref(), dirs, &path)? {
-                None if !append.create => continue,
-                None => {
-                    self.files.clear_log_way(name)?;
-                    0
+            let mut create = append.create;
+            let (guard, len) = match moved.get(&append.name) {
+                Some(&moved) => {
+                    create = true;
+                    moved
                 }
-                Some(len) => len,
+                // How long it is only a journal has to know.
+                None if is_one => (0, 0),
+                None => {
+                    let len = match log_len(self.files.system.as_ref(), &mut dirs, &path)? {
+                        None if !create => continue,
+                        None => {
+                            self.files.clear_log_way(name)?;
+                            0
+                        }
+                        Some(len) => len,
+                    };
+                    (guards.of_log(&self.held, name)?, len)
+                }
             };
-            let guard = by_name.find(&self.held, name);
-            if let Some(guard) = guard.and_then(|index| *guards.get(index)?) {
-                let (place, lines) = (self.files.log_spot(name, &path)?, append.lines.clone());
-                change.add(guard, Step::Append { place, len, lines });
+            let step = Step::Append {
+                place: self.files.log_spot(name, &path)?,
+                len,
+                lines: append.lines,
+                create,
+            };
+            change.add(guard, step);
+        }
+        Ok(())
+    }
+
+    /// Adds the steps of refs, and those of the reflogs that go with them.
+    fn ref_steps(&self, guards: &Guards, change: &mut Change) -> Result<()> {
+        let planned = &self.planned;
+        for &index in &planned.log_unlinks {
+            if let (Some(held), Some(guard)) = (self.held.get(index), guards.of(index)) {
+                let place = self.files.log_place(held.name.as_name())?;
+                change.add(guard, Step::Remove { place });
+            }
+        }
+        for &index in &planned.renames {
+            let held = self.held.get(index);
+            let lock = held.and_then(|held| held.lock.as_ref());
+            if let (Some(held), Some(lock), Some(guard)) = (held, lock, guards.of(index)) {
+                change.put(guard, self.spot_of(held)?, lock);
+            }
+        }
+        if let Some((lock, true)) = planned.packed.as_ref().map(|packed| packed.pending()) {
+            let guard = match guards {
+                Guards::None => 0,
+                Guards::Of(..) => change.lock(Place::Packed),
+            };
+            change.put(guard, Place::Packed, lock);
+        }
+        for &index in &planned.unlinks {
+            if let (Some(held), Some(guard)) = (self.held.get(index), guards.of(index)) {
+                let place = self.spot_of(held)?;
+                change.add(guard, Step::Remove { place });
             }
         }
         Ok(())
@@ -211,8 +379,14 @@ impl FilesSession {
     /// needs must be there as long as the journal is.
     fn sync_locks(&self) -> Result<()> {
         let mut dirs = self.dirs_of(|held| held.lock.is_some());
-        if let Some(packed) = &self.planned.packed {
-            add_parent(&mut dirs, packed.pending().0.path());
+        let packed = self
+            .planned
+            .packed
+            .as_ref()
+            .map(|packed| packed.pending().0);
+        let logs = self.planned.whole_logs.written.iter().map(|(_, lock)| lock);
+        for lock in packed.into_iter().chain(logs) {
+            add_parent(&mut dirs, lock.path());
         }
         self.sync_dirs(dirs, self.planned.many_values)
     }
@@ -220,12 +394,21 @@ impl FilesSession {
     /// Makes durable that there is no loose file over what packed-refs is about to say. Such a file
     /// may have been packed and removed by a process that did not make that durable: after a loss of
     /// power it would come back, with an older value than the one written here.
-    pub(super) fn sync_absence(&self) -> Result<()> {
+    fn sync_absence(&self) -> Result<()> {
         let packed = self.planned.packed.as_ref();
         if !self.files.options.fsync || !packed.is_some_and(|packed| packed.pending().1) {
             return Ok(());
         }
         self.sync_dirs(self.dirs_of(|held| !held.loose), false)
+    }
+
+    /// Makes the names in `dirs` durable, and those of the directories that were created; `all` of
+    /// their file systems if that is asked for, or less work.
+    fn sync_dirs(&self, mut dirs: BTreeSet<PathBuf>, all: bool) -> Result<()> {
+        self.created_dirs
+            .iter()
+            .for_each(|dir| add_parent(&mut dirs, dir));
+        crate::commit::sync(self.files.system.as_ref(), &dirs, all)
     }
 
     /// Returns the directories of those names for which `is_meant` says so, and of the locked
@@ -238,6 +421,13 @@ impl FilesSession {
         let meant = self.held.iter().filter(|&held| is_meant(held));
         meant.for_each(|held| add_parent(&mut dirs, &held.path));
         dirs
+    }
+}
+
+impl Files {
+    fn log_place(&self, name: RefName<'_>) -> Result<Place> {
+        let (_, path) = self.log_path(name)?;
+        self.log_spot(name, &path)
     }
 }
 

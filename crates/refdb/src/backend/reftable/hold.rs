@@ -111,17 +111,18 @@ impl Hold for LocalHold {
         let in_place = if self.staged { &list } else { &new };
         let stamp = system.open(in_place).and_then(Stamp::of);
         let stamp = stamp.map_err(|error| Error::io("cannot read", in_place, error))?;
+        let mut unsynced = None;
         if self.staged {
-            // The steps of the journal have put it there.
+            // The change has put it there, and made it durable.
             self.lock()?.was_placed();
         } else {
             self.lock()?.may_publish()?;
             self.lock()?
                 .place()
                 .map_err(|error| Error::io("cannot replace", &list, error))?;
+            unsynced = self.sync_dir().err();
         }
         self.published = true;
-        let unsynced = self.sync_dir().err();
         Ok(Publication::Done(stamp, unsynced))
     }
 }

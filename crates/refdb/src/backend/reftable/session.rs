@@ -27,7 +27,7 @@ use super::{ReftableBackend, find};
 use crate::backend::cursor::{Cursor, OverCursor};
 use crate::backend::{Backend, Judge, Locked, Plan, Published, Session, Value, committed_in_part};
 use crate::beside::by_turns;
-use crate::commit::{Change, Journal, LockFile};
+use crate::commit::{Carried, Change, LockFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
@@ -464,30 +464,29 @@ impl ReftableSession<'_> {
         stored: &mut VecDeque<Stored>,
         afterwards: &mut Vec<Error>,
     ) -> Result<Publish> {
-        let Some(journal) = self.begin_journal(stored)? else {
+        if stored.len() < 2 {
             return self.publish_each(stored, afterwards);
-        };
-        if let Err(error) = journal.take() {
-            stored.clear();
-            journal.leave();
-            self.parts
-                .iter_mut()
-                .for_each(|part| part.held.hold.leave());
-            return Err(committed_in_part(error));
         }
-        // The lists are in place: what is left is to know them here.
-        let known = self.publish_each(stored, afterwards);
-        stored.clear();
-        afterwards.extend(known.err());
-        afterwards.extend(journal.end().err());
-        Ok(Publish::Done { unsynced: None })
+        match self.carry_out(stored)? {
+            Carried::InPart(error) => {
+                stored.clear();
+                let parts = self.parts.iter_mut();
+                parts.for_each(|part| part.held.hold.leave());
+                Err(committed_in_part(error))
+            }
+            Carried::Whole { afterwards: failed } => {
+                afterwards.extend(failed);
+                // The lists are in place: what is left is to know them here.
+                let known = self.publish_each(stored, afterwards);
+                stored.clear();
+                afterwards.extend(known.err());
+                Ok(Publish::Done { unsynced: None })
+            }
+        }
     }
 
-    /// Writes into the journal what there is to publish, if that is more than one table.
-    fn begin_journal(&mut self, stored: &VecDeque<Stored>) -> Result<Option<Journal>> {
-        if stored.len() < 2 {
-            return Ok(None);
-        }
+    /// Gives several stacks their new lists, each of which is a step of one change.
+    fn carry_out(&mut self, stored: &VecDeque<Stored>) -> Result<Carried> {
         let mut change = Change::default();
         for Stored { at, name, .. } in stored {
             if let Some(part) = self.parts.get_mut(*at) {
@@ -500,15 +499,14 @@ impl ReftableSession<'_> {
             parts.filter_map(|part| part.held.hold.as_lock())
         };
         locks().try_for_each(LockFile::check)?;
-        let Some(other) = locks().next() else {
+        let Some(lock) = locks().next() else {
             let message = "a transaction of several stacks holds no lock";
             return Err(Error::new(ErrorKind::Misuse, message));
         };
-        let journal = self.backend.begin_journal(change, other)?;
-        self.parts
-            .iter_mut()
-            .for_each(|part| part.held.staged = true);
-        Ok(Some(journal))
+        let carried = change.carry_out(self.backend.means(lock))?;
+        let parts = self.parts.iter_mut();
+        parts.for_each(|part| part.held.staged = true);
+        Ok(carried)
     }
 
     fn publish_each(

@@ -1,0 +1,223 @@
+//! A change, and the one way in which it becomes visible.
+//!
+//! A backend describes what a transaction changes: the locks that it holds, and steps in their order. One
+//! step is taken. Several are written into the journal first, which commits them; then they are taken and
+//! made durable, and the journal goes. Recovery takes the same steps by the same code (`journal`).
+//!
+//! Invariants:
+//! 1. Entries of reflogs come before the one step that they belong to. If that fails they stay, but no
+//!    reflog does that was made for it.
+//! 2. A step of a journal that fails is taken once more after all others. If it fails again, the locks and
+//!    the journal stay for the next process.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use super::journal::Journal;
+use super::place::{Place, PlainDirs, Roots};
+use super::step::{self, How, Step, Taken};
+use super::{Holder, LockFile, LockOptions, remove_if_there};
+use crate::error::{Error, ErrorKind, Result};
+use crate::system::System;
+
+/// The steps of a transaction, each with the lock that guards it.
+#[derive(Debug, Default)]
+pub(crate) struct Change {
+    /// The places whose locks the transaction holds; none if it takes one step.
+    pub(super) guards: Vec<Place>,
+    pub(super) steps: Vec<(usize, Step)>,
+}
+
+/// What it takes to make a change visible.
+pub(crate) struct Means<'m> {
+    pub(crate) holder: &'m Holder,
+    /// One of the locks of the transaction, if it has any.
+    pub(crate) lock: Option<&'m LockFile>,
+    pub(crate) options: LockOptions,
+    /// Whether all of it is made durable.
+    pub(crate) fsync: bool,
+    /// Where the places are.
+    pub(crate) roots: Roots,
+    /// Directories whose names were changed before.
+    pub(crate) dirs: BTreeSet<PathBuf>,
+    /// Makes room for a new reflog.
+    pub(crate) clear: &'m dyn Fn(&Place) -> Result<()>,
+}
+
+/// What became of a change that is visible.
+pub(crate) enum Carried {
+    /// All of it is done. What went wrong afterwards has no bearing on it.
+    Whole { afterwards: Vec<Error> },
+    /// It is committed, and a part of it is still to be done, by whoever comes when this process has ended:
+    /// the locks have to stay.
+    InPart(Error),
+}
+
+impl Change {
+    /// Adds the lock of a place; returns what to call it in [`Change::add`].
+    pub(crate) fn lock(&mut self, place: Place) -> usize {
+        self.guards.push(place);
+        self.guards.len() - 1
+    }
+
+    /// Adds a step that is guarded by a lock.
+    pub(crate) fn add(&mut self, lock: usize, step: Step) {
+        self.steps.push((lock, step));
+    }
+
+    /// Adds the step that puts the new content of a lock in place.
+    pub(crate) fn put(&mut self, guard: usize, place: Place, lock: &LockFile) {
+        let step = Step::Put {
+            place,
+            sum: lock.content_sum(),
+            from_lock: lock.is_alone(),
+        };
+        self.add(guard, step);
+    }
+
+    /// Makes the change visible, and durable. The caller has looked whether his locks are still his.
+    ///
+    /// # Errors
+    /// `Locked` when another transaction is at it for too long, or when somebody took a lock away;
+    /// `Interrupted`; `Io`. Nothing is visible then.
+    pub(crate) fn carry_out(mut self, mut means: Means<'_>) -> Result<Carried> {
+        let mut taken = Taken {
+            dirs: std::mem::take(&mut means.dirs),
+            ..Taken::default()
+        };
+        let how = How {
+            shared: means.options.shared,
+            is_live: true,
+            is_first: true,
+            sync_each: means.fsync && self.steps.len() < step::MANY_MIN,
+            fsync: means.fsync,
+            clear: None,
+        };
+        let system = means.holder.system();
+        let mut afterwards = Vec::new();
+        if self.guards.is_empty() {
+            let how = How {
+                clear: Some(means.clear),
+                ..how
+            };
+            self.check_is_one(means.lock)?;
+            self.take_one(system, &means.roots, how, &mut taken)?;
+            if means.fsync {
+                afterwards.extend(step::sync(system, &taken.dirs, !how.sync_each).err());
+            }
+            return Ok(Carried::Whole { afterwards });
+        }
+        let journal = self.commit(&means)?;
+        if let Err(error) = self.take_all(&means.roots, how, &mut taken) {
+            journal.leave();
+            return Ok(Carried::InPart(error));
+        }
+        if means.fsync {
+            afterwards.extend(step::sync(system, &taken.dirs, !how.sync_each).err());
+        }
+        afterwards.extend(journal.end().err());
+        Ok(Carried::Whole { afterwards })
+    }
+
+    /// Writes the journal, which commits the change.
+    pub(super) fn commit(&mut self, means: &Means<'_>) -> Result<Journal> {
+        means.holder.may_publish()?;
+        self.leave_out_linked(&means.roots);
+        Journal::commit(self, means)
+    }
+
+    /// Makes sure that there is one step, and entries of reflogs. What is done without a lock is no
+    /// transaction: each step of it stands for itself.
+    fn check_is_one(&self, lock: Option<&LockFile>) -> Result<()> {
+        let is_entry = |step: &Step| matches!(step, Step::Append { .. });
+        let others = self.steps.iter().filter(|(_, step)| !is_entry(step));
+        if lock.is_none() || others.count() <= 1 {
+            return Ok(());
+        }
+        let message = "a transaction of several steps names no locks";
+        Err(Error::new(ErrorKind::Misuse, message))
+    }
+
+    /// Takes the one step that there is, after entries of reflogs.
+    fn take_one(
+        &self,
+        system: &dyn System,
+        roots: &Roots,
+        how: How<'_>,
+        taken: &mut Taken,
+    ) -> Result<()> {
+        for (_, step) in &self.steps {
+            if let Err(error) = step.take(roots, how, taken) {
+                // A later reflog below such a name would have no place. At worst it stays, as one of Git
+                // does.
+                for path in &taken.made {
+                    let _ = remove_if_there(system, path);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes every step; those that fail are taken once more, with those that concern the same places.
+    fn take_all(&self, roots: &Roots, how: How<'_>, taken: &mut Taken) -> Result<()> {
+        let mut failed: Vec<(&Step, Option<Error>)> = Vec::new();
+        for (_, step) in &self.steps {
+            let is_same = |(other, _): &(&Step, _)| other.place() == step.place();
+            if failed.iter().any(is_same) {
+                failed.push((step, None));
+            } else if let Err(error) = step.take(roots, how, taken) {
+                failed.push((step, Some(error)));
+            }
+        }
+        let again = How {
+            is_first: false,
+            ..how
+        };
+        for (step, first) in failed {
+            let done = step.take(roots, again, taken);
+            done.map_err(|error| first.unwrap_or(error))?;
+        }
+        Ok(())
+    }
+
+    /// Takes every step whose lock is still held, for a process that did not make the change.
+    pub(super) fn take_own(
+        &self,
+        roots: &Roots,
+        how: How<'_>,
+        taken: &mut Taken,
+        is_own: &dyn Fn(&Place) -> Result<bool>,
+    ) -> Result<()> {
+        let mut first = None;
+        let mut last: Option<(usize, bool)> = None;
+        for (guard, step) in &self.steps {
+            // Steps under one lock follow each other.
+            let is_held = match last {
+                Some((at, is_held)) if at == *guard => is_held,
+                _ => self.guards.get(*guard).map_or(Ok(false), is_own)?,
+            };
+            last = Some((*guard, is_held));
+            if is_held && let Err(error) = step.take(roots, how, taken) {
+                first = first.or(Some(error));
+            }
+        }
+        first.map_or(Ok(()), Err)
+    }
+
+    /// Takes out of the journal what nobody could finish later, who follows no link below the directories
+    /// that everybody uses: what lies in a directory that is one, such as `refs/heads` on another disk. As
+    /// beside Git, a crash leaves a part of that.
+    fn leave_out_linked(&mut self, roots: &Roots) {
+        let mut dirs = PlainDirs::new(roots);
+        let steps = self
+            .steps
+            .iter_mut()
+            .flat_map(|(_, step)| step.places_mut());
+        for place in self.guards.iter_mut().chain(steps) {
+            if !dirs.leads_to(place) {
+                *place = Place::Outside(roots.path(place));
+            }
+        }
+    }
+}
