@@ -6,6 +6,7 @@ mod for_each_ref;
 mod generate;
 mod inspect;
 mod pack_refs;
+mod pages;
 mod reflog;
 mod refs;
 mod show_ref;
@@ -33,7 +34,6 @@ type Run = fn(&Context, &mut Output, &[Vec<u8>]) -> Result<()>;
 /// One command.
 struct Command {
     name: &'static str,
-    summary: &'static str,
     /// What it takes.
     spec: &'static dyn Describe,
     subcommands: &'static [Subcommand],
@@ -64,105 +64,90 @@ const fn forms_of<const N: usize>(subcommands: &[Subcommand]) -> [&'static str; 
 const COMMANDS: &[Command] = &[
     Command {
         name: "update-ref",
-        summary: "Create, move and delete refs, one or a hundred thousand at once",
         spec: &update_ref::SPEC,
         subcommands: &[],
         run: update_ref::run,
     },
     Command {
         name: "symbolic-ref",
-        summary: "Read, set and delete symrefs such as HEAD",
         spec: &symbolic_ref::SPEC,
         subcommands: &[],
         run: symbolic_ref::run,
     },
     Command {
         name: "show-ref",
-        summary: "List refs with their object ids, or check that one exists",
         spec: &show_ref::SPEC,
         subcommands: &[],
         run: show_ref::run,
     },
     Command {
         name: "for-each-ref",
-        summary: "List refs in any form and order",
         spec: &for_each_ref::FOR_EACH_REF,
         subcommands: &[],
         run: for_each_ref::run,
     },
     Command {
         name: "pack-refs",
-        summary: "Store refs compactly",
         spec: &pack_refs::PACK_REFS,
         subcommands: &[],
         run: pack_refs::run,
     },
     Command {
         name: "check-ref-format",
-        summary: "Tell whether a name may be the name of a ref or of a branch",
         spec: &check_ref_format::SPEC,
         subcommands: &[],
         run: check_ref_format::run,
     },
     Command {
         name: "inspect",
-        summary: "Show what the refs are kept in: tables and blocks, or loose and packed refs",
         spec: &inspect::SPEC,
         subcommands: &[],
         run: inspect::run,
     },
     Command {
         name: "reflog",
-        summary: "Show where refs have been, and forget what is too old",
         spec: &reflog::SPEC,
         subcommands: reflog::SUBCOMMANDS,
         run: reflog::run,
     },
     Command {
         name: "bench",
-        summary: "Measure refdb and Git side by side",
         spec: &bench::BENCH,
         subcommands: &[],
         run: bench::run,
     },
     Command {
         name: "refs",
-        summary: "All of this under one name: list, exists, create, update, delete, rename, ...",
         spec: &refs::SPEC,
         subcommands: refs::SUBCOMMANDS,
         run: refs::run,
     },
     Command {
         name: "store",
-        summary: "Keep the refs in a place that many machines share",
         spec: &store::SPEC,
         subcommands: store::SUBCOMMANDS,
         run: store::run,
     },
     Command {
         name: "probe",
-        summary: "Try whether a place can keep a store that many machines share",
         spec: &store::PROBE,
         subcommands: &[],
         run: store::probe_place,
     },
     Command {
         name: "watch",
-        summary: "Tell what changes in a store that many machines share",
         spec: &watch::SPEC,
         subcommands: &[],
         run: watch::run,
     },
     Command {
         name: "completions",
-        summary: "Print completions for a shell: bash, zsh or fish",
         spec: &generate::COMPLETIONS,
         subcommands: &[],
         run: generate::completions,
     },
     Command {
         name: "man",
-        summary: "Print the manual page, or write all pages into a directory",
         spec: &generate::MAN,
         subcommands: &[],
         run: generate::man,
@@ -276,17 +261,13 @@ fn may_begin_again(name: &[u8], args: &[Vec<u8>]) -> bool {
 }
 
 fn dispatch(context: &Context, out: &mut Output, name: &[u8], args: &[Vec<u8>]) -> Result<()> {
-    let help_of = |name: &[u8]| find(name).map(|command| (command, vec![b"-h".to_vec()]));
     match (name, args) {
         (b"help", []) => out.put(overview()),
-        (b"help", [name, ..]) => match help_of(name) {
-            Some((command, args)) => help(context, out, command, &args),
-            None => Err(unknown(name)),
-        },
-        (name, [first, ..]) if first == b"--help" => match help_of(name) {
-            Some((command, args)) => help(context, out, command, &args),
-            None => Err(unknown(name)),
-        },
+        (b"help", [name, rest @ ..]) => help(out, name, rest.first().map(Vec::as_slice)),
+        (name, [first, ..]) if first == b"--help" => help(out, name, None),
+        (name, [sub, first, ..]) if first == b"--help" && find_sub(name, sub).is_some() => {
+            help(out, name, Some(sub))
+        }
         (name, args) => match find(name) {
             Some(command) => {
                 // Asking how to call a command needs no repository; all else does.
@@ -329,14 +310,91 @@ fn find(name: &[u8]) -> Option<&'static Command> {
         .find(|command| command.name.as_bytes() == name)
 }
 
-/// Prints what a command does and how it is called.
-fn help(context: &Context, out: &mut Output, command: &Command, args: &[Vec<u8>]) -> Result<()> {
-    let about = format!("refdb {}: {}\n\n", command.name, command.summary);
-    out.put(about)?;
-    match (command.run)(context, out, args) {
-        Err(Failure::Usage { text, .. }) => out.put(text),
-        other => other,
+fn find_sub(name: &[u8], sub: &[u8]) -> Option<&'static Subcommand> {
+    let mut subcommands = find(name)?.subcommands.iter();
+    subcommands.find(|subcommand| subcommand.name.as_bytes() == sub)
+}
+
+/// Prints what a command or a subcommand does, how it is called, and what else helps.
+fn help(out: &mut Output, name: &[u8], sub: Option<&[u8]>) -> Result<()> {
+    let Some(command) = find(name) else {
+        return Err(unknown(name));
+    };
+    let (name, spec) = match sub {
+        None => (command.name.to_owned(), command.spec),
+        Some(sub) => match find_sub(name, sub) {
+            Some(found) => (format!("{} {}", command.name, found.name), found.spec),
+            None => return Err(unknown_sub(command, sub)),
+        },
+    };
+    let mut text = String::new();
+    let page = pages::find(&name);
+    if let Some(page) = page {
+        let _ = write!(text, "refdb {name}: {}\n\n", page.summary);
     }
+    text.push_str(&spec.usage_text());
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    if let Some(page) = page {
+        tail(&mut text, command, page);
+    }
+    out.put(folded(&text))
+}
+
+/// Returns a text whose lines are not wider than a terminal, as far as they have spaces.
+fn folded(text: &str) -> String {
+    const WIDTH: usize = 80;
+    let mut lines = String::new();
+    for line in text.lines() {
+        let is_form = line.starts_with("usage: ") || line.starts_with("   or: ");
+        let lead = line.len() - line.trim_start().len();
+        let indent = if is_form || lead == 0 { 11 } else { lead };
+        let mut rest = line.to_owned();
+        while rest.len() > WIDTH {
+            let head = rest.char_indices().take_while(|&(at, _)| at <= WIDTH);
+            let space = head.filter(|&(at, c)| c == ' ' && at > indent).last();
+            let Some((at, _)) = space else { break };
+            lines.push_str(rest.get(..at).unwrap_or(&rest).trim_end());
+            lines.push('\n');
+            rest = format!("{:indent$}{}", "", rest.get(at + 1..).unwrap_or_default());
+        }
+        lines.push_str(&rest);
+        lines.push('\n');
+    }
+    lines
+}
+
+/// Adds what stands below the options.
+fn tail(text: &mut String, command: &Command, page: &pages::Page) {
+    if page.name == command.name && !command.subcommands.is_empty() {
+        text.push_str("\nSubcommands:\n");
+        for subcommand in command.subcommands {
+            let page = pages::find(&format!("{} {}", command.name, subcommand.name));
+            let summary = page.map_or("", |page| page.summary);
+            let _ = writeln!(text, "    {:<10} {summary}", subcommand.name);
+        }
+    }
+    text.push_str("\nExamples:\n");
+    for (call, does) in page.examples {
+        let _ = writeln!(text, "    refdb {call}\n        {does}");
+    }
+    text.push_str("\nExit codes:\n");
+    for (code, says) in page.all_exit_codes() {
+        let _ = writeln!(text, "    {code:<8} {says}");
+    }
+    let _ = writeln!(text, "\nSee also: {}", page.see_also.join(", "));
+}
+
+fn unknown_sub(command: &Command, sub: &[u8]) -> Failure {
+    let (name, sub) = (command.name, String::from_utf8_lossy(sub));
+    let mut text =
+        format!("refdb: '{sub}' is no subcommand of '{name}'. See 'refdb help {name}'.\n");
+    let names = command.subcommands.iter().map(|it| it.name.to_owned());
+    if let Some(nearest) = suggest::nearest(&sub, names) {
+        let _ = write!(text, "\nThe most similar subcommand is\n\t{nearest}\n");
+    }
+    crate::failure::complain(&text);
+    Failure::Exit(1)
 }
 
 fn unknown(name: &[u8]) -> Failure {
@@ -362,11 +420,14 @@ pub(crate) fn usage() -> String {
 
 fn overview() -> String {
     let mut text = usage();
-    text.push_str("\nThe commands are:\n\n");
-    for command in COMMANDS {
-        let _ = writeln!(text, "    {:<14} {}", command.name, command.summary);
+    for (what, names) in pages::GROUPS {
+        let _ = write!(text, "\n{what}\n");
+        for name in names {
+            let summary = pages::find(name).map_or("", |page| page.summary);
+            let _ = writeln!(text, "    {name:<16} {summary}");
+        }
     }
-    text.push_str("\n'refdb help <command>' tells how each is called.\n");
+    text.push_str("\n'refdb help <command> [<subcommand>]' tells how each is called.\n");
     text
 }
 

@@ -11,6 +11,7 @@ use clap_complete::Shell;
 use refdb::system::{OsSystem, System};
 
 use super::COMMANDS;
+use super::pages::{self, PAGES, Page};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::options::{Description, Opt, OptionDescription, Spec};
@@ -59,18 +60,22 @@ pub(super) fn man(_context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Res
     let operands = MAN.parse(args, |(), _| Ok(()))?;
     let command = all();
     match operands.as_slice() {
-        [] => out.put(page(command)?),
+        [] => out.put(page(command, "refdb")?),
         [dir] => write_pages(command, "refdb", Path::new(OsStr::from_bytes(dir))),
         _ => Err(MAN.misuse()),
     }
 }
 
 fn write_pages(command: Command, name: &str, dir: &Path) -> Result<()> {
-    for sub in command.get_subcommands() {
+    // What `help` takes are the names of commands, which have pages of their own.
+    for sub in command
+        .get_subcommands()
+        .filter(|sub| sub.get_name() != "help")
+    {
         write_pages(sub.clone(), &format!("{name}-{}", sub.get_name()), dir)?;
     }
     let path = dir.join(format!("{name}.1"));
-    let text = page(command.name(name.to_owned()))?;
+    let text = page(command.name(name.to_owned()), name)?;
     let system = OsSystem::new();
     // Another run's pages are replaced.
     let _ = system.remove_file(&path);
@@ -83,11 +88,48 @@ fn write_pages(command: Command, name: &str, dir: &Path) -> Result<()> {
     })
 }
 
-fn page(command: Command) -> Result<Vec<u8>> {
+fn page(command: Command, name: &str) -> Result<Vec<u8>> {
     let mut text = Vec::new();
+    let mut command = command;
+    if name == "refdb" {
+        // The page tells what 'refdb help' tells, and that is no subcommand with a page.
+        command = command.mut_subcommand("help", |help| help.hide(true));
+    }
     let rendered = clap_mangen::Man::new(command).render(&mut text);
     rendered.map_err(|error| Failure::fatal(format!("cannot write the page: {error}")))?;
+    let called = name.strip_prefix("refdb-").unwrap_or_default();
+    let page = PAGES
+        .iter()
+        .find(|page| page.name.replace(' ', "-") == called);
+    if let Some(page) = page {
+        text.extend(sections(page).into_bytes());
+    }
     Ok(text)
+}
+
+/// Returns what a page says beside the options.
+fn sections(page: &Page) -> String {
+    let mut text = String::from(".SH EXAMPLES\n");
+    for (call, does) in page.examples {
+        let (call, does) = (escaped(call), escaped(does));
+        text.push_str(&format!(".TP\n\\fBrefdb {call}\\fR\n{does}.\n"));
+    }
+    text.push_str(".SH \"EXIT STATUS\"\n");
+    for (code, says) in page.all_exit_codes() {
+        text.push_str(&format!(".TP\n\\fB{code}\\fR\n{}\n", escaped(says)));
+    }
+    let others = page.see_also.iter();
+    let others = others.map(|it| format!("\\fBrefdb\\-{}\\fR(1)", escaped(&it.replace(' ', "-"))));
+    let others: Vec<String> = others.collect();
+    text.push_str(&format!(".SH \"SEE ALSO\"\n{}\n", others.join(", ")));
+    text
+}
+
+/// Returns a text that begins with no dot or quote as the formatter of pages takes it.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\e")
+        .replace('-', "\\-")
+        .replace('\'', "\\(aq")
 }
 
 /// Returns the whole command line as the generators take it.
@@ -105,18 +147,24 @@ fn all() -> Command {
         );
     for command in COMMANDS {
         let of_command = command.spec.describe();
-        let mut sub = made_of(Command::new(command.name), &of_command).about(command.summary);
+        let mut sub = made_of(Command::new(command.name), &of_command).about(summary(command.name));
         for subcommand in command.subcommands {
             let of_subcommand = subcommand.spec.describe();
-            sub = sub.subcommand(made_of(Command::new(subcommand.name), &of_subcommand));
+            let about = summary(&format!("{} {}", command.name, subcommand.name));
+            let made = made_of(Command::new(subcommand.name), &of_subcommand).about(about);
+            sub = sub.subcommand(made);
         }
         root = root.subcommand(sub);
     }
     let mut help = Command::new("help").about("Tell how a command is called");
     for command in COMMANDS {
-        help = help.subcommand(Command::new(command.name).about(command.summary));
+        help = help.subcommand(Command::new(command.name).about(summary(command.name)));
     }
     root.subcommand(help)
+}
+
+fn summary(name: &str) -> &'static str {
+    pages::find(name).map_or("", |page| page.summary)
 }
 
 fn made_of(command: Command, description: &Description) -> Command {

@@ -8,6 +8,8 @@ use super::{Opt, Spec, Takes};
 pub(crate) trait Describe {
     /// Returns what the command takes.
     fn describe(&self) -> Description;
+    /// Returns the usage text, with its options.
+    fn usage_text(&self) -> String;
 }
 
 /// A command.
@@ -34,12 +36,16 @@ pub(crate) struct OptionDescription {
     pub(crate) hidden: bool,
 }
 
-impl<Id> Describe for Spec<Id> {
+impl<Id: Copy> Describe for Spec<Id> {
     fn describe(&self) -> Description {
         Description {
             forms: self.forms.to_vec(),
             options: self.options.iter().map(describe).collect(),
         }
+    }
+
+    fn usage_text(&self) -> String {
+        self.usage(false)
     }
 }
 

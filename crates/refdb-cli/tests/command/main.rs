@@ -9,6 +9,7 @@ mod clone;
 mod differential;
 mod generate;
 mod groups;
+mod help;
 mod hooks;
 mod interrupt;
 mod limits;

@@ -1,0 +1,161 @@
+//! Help: every page is looked at as a person would, on a terminal of 80 columns.
+
+use std::collections::BTreeSet;
+use std::process::{Command, Output};
+
+/// Runs the command where there is no repository.
+fn refdb(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_refdb"))
+        .args(args)
+        .current_dir("/")
+        .env("GIT_CEILING_DIRECTORIES", "/")
+        .output()
+        .expect("the program can be run")
+}
+
+fn text(args: &[&str]) -> String {
+    let out = refdb(args);
+    let errors = String::from_utf8_lossy(&out.stderr);
+    assert!(
+        out.status.success() && errors.is_empty(),
+        "{args:?}: {errors}"
+    );
+    String::from_utf8(out.stdout).expect("UTF-8")
+}
+
+/// Returns the first words of the lines of a list: lines set in by four columns, below a heading.
+fn listed(text: &str, heading: impl Fn(&str) -> bool) -> Vec<String> {
+    let below = text.lines().skip_while(|line| !heading(line)).skip(1);
+    let list = below.take_while(|line| line.starts_with("    "));
+    let words = list.filter_map(|line| line.split_whitespace().next());
+    words.map(str::to_owned).collect()
+}
+
+/// Returns every command and subcommand, as the help texts name them.
+fn every_command() -> Vec<String> {
+    let overview = text(&["help"]);
+    let groups = overview.split("\n\n").skip(1);
+    let mut names = Vec::new();
+    for group in groups {
+        for name in listed(group, |line| !line.starts_with(' ')) {
+            let page = text(&["help", &name]);
+            let subcommands = listed(&page, |line| line == "Subcommands:");
+            names.extend(subcommands.iter().map(|sub| format!("{name} {sub}")));
+            names.push(name);
+        }
+    }
+    names
+}
+
+#[test]
+fn every_page_is_whole_and_fits_a_terminal() {
+    let names = every_command();
+    assert!(names.len() > 35, "{names:?}");
+    let mut wrong = Vec::new();
+    for name in &names {
+        let mut args = vec!["help"];
+        args.extend(name.split(' '));
+        let page = text(&args);
+        // The other way of asking gives the same answer.
+        let mut asked: Vec<&str> = name.split(' ').collect();
+        asked.push("--help");
+        assert_eq!(text(&asked), page, "{name}");
+        let has = |what: &str| page.contains(what);
+        // It is what `reflog` does when nothing else is asked for.
+        let called = name.replace("reflog show", "reflog [show]");
+        if !has(&format!("refdb {name}: ")) || !has(&format!("usage: refdb {called}")) {
+            wrong.push(format!("{name}: no summary, or no usage"));
+        }
+        for part in ["\nExamples:\n", "\nExit codes:\n", "\nSee also: "] {
+            if !has(part) {
+                wrong.push(format!("{name}: nothing below {part:?}"));
+            }
+        }
+        let long = page.lines().filter(|line| line.chars().count() > 80);
+        wrong.extend(long.map(|line| format!("{name}: too wide: {line}")));
+    }
+    let overview = text(&["help"]);
+    let long = overview.lines().filter(|line| line.chars().count() > 80);
+    wrong.extend(long.map(|line| format!("help: too wide: {line}")));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Options that the examples use exist: their pages name them.
+#[test]
+fn examples_use_options_that_there_are() {
+    for name in every_command() {
+        let mut args = vec!["help"];
+        args.extend(name.split(' '));
+        let page = text(&args);
+        let (above, below) = page.split_once("\nExamples:\n").expect("examples");
+        let calls = below.lines().take_while(|line| !line.is_empty());
+        let calls: Vec<&str> = calls
+            .filter(|line| line.starts_with("    refdb "))
+            .collect();
+        assert_eq!(calls.len(), 2, "{name}");
+        let long = |word: &&str| word.starts_with("--");
+        for option in calls
+            .iter()
+            .flat_map(|call| call.split_whitespace())
+            .filter(long)
+        {
+            let option = option.split('=').next().unwrap_or(option);
+            let (bare, open) = (
+                option.trim_start_matches("--no-"),
+                option.replacen("--", "--[no-]", 1),
+            );
+            let is_named = above.contains(option)
+                || above.contains(&open)
+                || above.contains(&format!("--[no-]{bare}"));
+            // What `reflog` shows takes the options of a log, which are too many for its page.
+            assert!(is_named || name.starts_with("reflog"), "{name}: {option}");
+        }
+    }
+}
+
+#[test]
+fn migrate_tells_its_own_options() {
+    let page = text(&["help", "refs", "migrate"]);
+    for option in ["--ref-format", "--keep", "--undo", "skip-broken", "--json"] {
+        assert!(page.contains(option.trim_start_matches("--")), "{option}");
+    }
+}
+
+#[test]
+fn there_are_no_pages_of_noise() {
+    let dir = tempfile::tempdir().expect("a folder");
+    text(&["man", dir.path().to_str().expect("UTF-8")]);
+    let files = std::fs::read_dir(dir.path()).expect("pages");
+    let files = files.map(|it| {
+        it.expect("a page")
+            .file_name()
+            .to_string_lossy()
+            .into_owned()
+    });
+    let pages: BTreeSet<String> = files.collect();
+    let mut expected: BTreeSet<String> = every_command()
+        .iter()
+        .map(|name| format!("refdb-{}.1", name.replace(' ', "-")))
+        .collect();
+    expected.insert("refdb.1".to_owned());
+    assert_eq!(pages, expected);
+    for page in pages.iter().filter(|page| *page != "refdb.1") {
+        let text = std::fs::read_to_string(dir.path().join(page)).expect("a page");
+        for part in ["EXAMPLES", "EXIT STATUS", "SEE ALSO"] {
+            assert!(text.contains(part), "{page}: {part}");
+        }
+    }
+}
+
+#[test]
+fn a_mistyped_subcommand_gets_a_suggestion() {
+    for args in [
+        &["help", "refs", "migrat"][..],
+        &["help", "reflog", "expir"],
+    ] {
+        let out = refdb(args);
+        let told = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(1), "{told}");
+        assert!(told.contains("The most similar subcommand is"), "{told}");
+    }
+}
