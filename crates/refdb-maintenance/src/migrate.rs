@@ -105,6 +105,8 @@ pub struct Problem {
 /// A migration that is being put together.
 pub struct Migration<'a> {
     system: Arc<dyn System>,
+    /// The system that follows links, once `system` does not do so any more.
+    followed: Arc<dyn System>,
     objects: Arc<dyn Objects>,
     options: Options,
     common_dir: PathBuf,
@@ -145,6 +147,7 @@ impl Migration<'static> {
         // Both formats are read, whatever the configuration says.
         set_still_there(&mut options, None);
         Migration {
+            followed: Arc::clone(&system),
             system,
             objects,
             options,
@@ -207,7 +210,7 @@ impl<'a> Migration<'a> {
     /// with their names; `Locked` when another process keeps a lock; `Config` when the configuration
     /// cannot be changed; `Hook` when the hook refuses; `Corrupt` or `Io` for the files. The
     /// repository is as it was, unless the message says that it is migrated.
-    pub fn run(self) -> Result<Report> {
+    pub fn run(mut self) -> Result<Report> {
         let to = match self.to {
             Some(to) => to,
             None => return Err(misuse("no format is given".to_owned())),
@@ -229,6 +232,9 @@ impl<'a> Migration<'a> {
             ));
         }
         links::check(self.system.as_ref(), &self.common_dir, &self.places()?)?;
+        // There are no links that have to be followed, and one that somebody puts in the place of a
+        // folder from here on is an error.
+        self.system = self.context().beneath()?;
         if self.dry_run {
             return self.copy_only(to);
         }
@@ -356,7 +362,7 @@ impl<'a> Migration<'a> {
         context.sync_file_system(&folder.path)?;
         self.options.interrupt.check()?;
         switch::switch(context, folder, &places, &copied.stores(), config, to)?;
-        let others = others::Others::now(self.system.as_ref(), &self.common_dir, &places);
+        let others = others::Others::now(self.followed.as_ref(), &self.common_dir, &places);
         for frozen in &mut frozen {
             frozen.leave();
         }
@@ -389,7 +395,7 @@ impl<'a> Migration<'a> {
     fn context(&self) -> Context {
         Context {
             system: Arc::clone(&self.system),
-            followed: Arc::clone(&self.system),
+            followed: Arc::clone(&self.followed),
             objects: Arc::clone(&self.objects),
             options: self.options.clone(),
             common_dir: self.common_dir.clone(),
@@ -478,8 +484,22 @@ impl Context {
     }
 
     fn store(&self, dir: &Path, format: RefFormat) -> Result<refdb::Store> {
+        self.store_on(&self.system, dir, format)
+    }
+
+    /// Opens a store that is only read: refs that are links are followed as by everybody who reads.
+    fn source(&self, dir: &Path, format: RefFormat) -> Result<refdb::Store> {
+        self.store_on(&self.followed, dir, format)
+    }
+
+    fn store_on(
+        &self,
+        system: &Arc<dyn System>,
+        dir: &Path,
+        format: RefFormat,
+    ) -> Result<refdb::Store> {
         refdb::Store::open(
-            Arc::clone(&self.system),
+            Arc::clone(system),
             refdb::layout::Layout::main(dir),
             format,
             Arc::clone(&self.objects),

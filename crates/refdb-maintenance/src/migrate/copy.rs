@@ -131,7 +131,7 @@ impl Migration<'_> {
                     }
                 }
             }
-            let source = context.store(&place.dir, self.from)?;
+            let source = context.source(&place.dir, self.from)?;
             let mut one = CopiedPlace {
                 place: place.clone(),
                 // Before anything is read: what changes later is seen to have changed.

@@ -1,6 +1,7 @@
 //! Repositories that have their refs or their configuration from elsewhere, by links: from another one,
 //! as `git-new-workdir` makes them, which would list nothing after a migration of this one, or from a
-//! folder that may have more in it than refs, which would be moved with them.
+//! folder that may have more in it than refs, which would be moved with them. Nor is a link within the
+//! repository followed: what is written follows none, as somebody may put one there meanwhile.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,7 @@ use refdb::internals::{bytes_to_path, is_absent};
 use refdb::system::{FileKind, System};
 use refdb::{Error, ErrorKind, Result};
 
-use super::folder::list;
+use super::folder::{self, list};
 use super::place::Place;
 
 /// What a migration changes, and what could be a link.
@@ -22,8 +23,8 @@ const CHANGED: [&str; 7] = [
     "worktrees",
 ];
 
-/// Makes sure that what a migration changes is in this repository, but for a configuration that is in
-/// no repository: that is changed in one place and nothing else is touched beside it.
+/// Makes sure that what a migration changes is no link, but for a configuration that is in this repository
+/// or in none: that is changed in one place and nothing else is touched beside it.
 ///
 /// # Errors
 /// `Unsupported` if something is not; `Io` if that cannot be found out.
@@ -40,21 +41,20 @@ pub(super) fn check(system: &dyn System, common_dir: &Path, places: &[Place]) ->
                 continue;
             }
             let target = real(&path)?;
-            if target.starts_with(&here) {
-                continue;
-            }
-            let other = repository_of(system, &target)?;
+            let other = match target.starts_with(&here) {
+                // What another migration left, which leads nowhere.
+                true if !folder::exists(system, &target)? => continue,
+                true => None,
+                false => repository_of(system, &target)?,
+            };
             if other.is_some() || name != "config" {
                 return Err(refused(&path, &target, other.as_deref()));
             }
         }
         let mut folders = Vec::new();
         linked_folders(system, &place.dir.join("refs"), &mut folders)?;
-        for path in folders {
-            let target = real(&path)?;
-            if !target.starts_with(&here) {
-                return Err(refused(&path, &target, None));
-            }
+        if let Some(path) = folders.first() {
+            return Err(refused(path, &real(path)?, None));
         }
     }
     Ok(())
@@ -67,7 +67,9 @@ fn refused(path: &Path, target: &Path, other: Option<&Path>) -> Error {
              one",
             other.display()
         ),
-        None => "outside of this repository: what is there may be more than refs".to_owned(),
+        None => "and a migration follows no link: what is there may be more than refs, and somebody could \
+                 exchange it meanwhile. Put the folder itself there first"
+            .to_owned(),
     };
     let (path, target) = (path.display(), target.display());
     let message = format!("'{path}' is a link to '{target}', {what}");
@@ -106,7 +108,7 @@ fn repository_of(system: &dyn System, path: &Path) -> Result<Option<PathBuf>> {
     for dir in path.ancestors().skip(1) {
         let mut has_all = true;
         for name in ["HEAD", "objects", "refs"] {
-            has_all = has_all && super::folder::exists(system, &dir.join(name))?;
+            has_all = has_all && folder::exists(system, &dir.join(name))?;
         }
         if has_all {
             return Ok(Some(dir.to_owned()));

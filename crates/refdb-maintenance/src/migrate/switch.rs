@@ -7,6 +7,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bstr::ByteSlice;
@@ -16,7 +17,7 @@ use refdb::internals::{
     suffixed,
 };
 use refdb::name::{is_path, is_root_ref};
-use refdb::system::FileKind;
+use refdb::system::{FileKind, System};
 use refdb::{Error, ErrorKind, ObjectFormat, RefFormat, Result};
 use refdb_git::internals::set_config;
 use refdb_git::repository::config::Config;
@@ -68,6 +69,8 @@ pub(super) fn freeze(
 pub(super) struct NewConfig {
     /// The file itself, should `config` be a link.
     path: PathBuf,
+    /// Reaches the file: what lies below the common directory without links, like all else.
+    system: Arc<dyn System>,
     from: RefFormat,
     to: RefFormat,
 }
@@ -84,9 +87,24 @@ impl NewConfig {
         to: RefFormat,
     ) -> Result<NewConfig> {
         let path = context.common_dir.join("config");
-        let path = refdb_git::internals::real_path(context.system.as_ref(), &path)
-            .map_err(|error| Error::io("unable to read", &path, error))?;
-        let config = NewConfig { path, from, to };
+        let is_link = context
+            .system
+            .lstat(&path)
+            .is_ok_and(|stat| stat.kind == FileKind::Symlink);
+        let (path, system) = match is_link {
+            false => (path, &context.system),
+            true => {
+                let real = refdb_git::internals::real_path(context.followed.as_ref(), &path);
+                let real = real.map_err(|error| Error::io("unable to read", &path, error))?;
+                (real, &context.followed)
+            }
+        };
+        let config = NewConfig {
+            path,
+            system: Arc::clone(system),
+            from,
+            to,
+        };
         config.write(context, folder)?;
         Ok(config)
     }
@@ -95,7 +113,7 @@ impl NewConfig {
     fn write(&self, context: &Context, folder: &Folder) -> Result<Vec<u8>> {
         let system = context.system.as_ref();
         let io = |error| Error::io("unable to read", &self.path, error);
-        let old = system.read(&self.path).map_err(io)?;
+        let old = self.system.read(&self.path).map_err(io)?;
         if format_of(&old)? != self.from {
             return Err(Error::new(
                 ErrorKind::Locked,
@@ -106,7 +124,7 @@ impl NewConfig {
         let path = folder.config();
         folder::remove_if_there(system, &path)?;
         context.write(&path, &new)?;
-        let mode = system.stat(&self.path).map_err(io)?.mode;
+        let mode = self.system.stat(&self.path).map_err(io)?.mode;
         system
             .set_mode(&path, mode)
             .map_err(|error| Error::io("unable to write", &path, error))?;
@@ -115,7 +133,7 @@ impl NewConfig {
 
     /// Takes the lock of the configuration: a name of the new one, which only has to be renamed.
     fn lock(&self, context: &Context, folder: &Folder) -> Result<()> {
-        let system = context.system.as_ref();
+        let system = self.system.as_ref();
         let lock = suffixed(&self.path, ".lock");
         for attempt in 0.. {
             let old = self.write(context, folder)?;
@@ -144,6 +162,22 @@ impl NewConfig {
             ErrorKind::Locked,
             "the configuration is changed by other processes all the time",
         ))
+    }
+
+    /// Replaces the configuration by its lock.
+    fn publish(&self, context: &Context) -> Result<()> {
+        let lock = suffixed(&self.path, ".lock");
+        let renamed = self.system.rename(&lock, &self.path);
+        renamed.map_err(|error| Error::io("unable to write", &self.path, error))?;
+        // What is removed next must not be gone while the old configuration may come back.
+        let dir = self.path.parent().unwrap_or(&context.common_dir);
+        match context.options.fsync {
+            true => self
+                .system
+                .sync_dir(dir)
+                .map_err(|error| Error::io("unable to sync", dir, error)),
+            false => Ok(()),
+        }
     }
 }
 
@@ -195,10 +229,7 @@ pub(super) fn switch(
     context.sync_file_system(&folder.path)?;
     put(context, folder, &items)?;
     context.sync_file_system(&context.common_dir)?;
-    context.rename(&suffixed(&config.path, ".lock"), &config.path)?;
-    // What is removed next must not be gone while the old configuration may come back.
-    let dir = config.path.parent().unwrap_or(&context.common_dir);
-    context.sync_dir(dir)
+    config.publish(context)
 }
 
 /// Returns what is put in place, as paths below the common directory.

@@ -1,5 +1,6 @@
 //! Checking, mending and migrating whole stores.
 
 mod corpus;
+mod exchanged;
 mod interrupted;
 mod migrate_faults;

@@ -14,6 +14,9 @@ use super::{
     Bytes, Guard, GuardedFile, Machine, ProcessState, ReadFile, Scan, Stat, System, WriteFile,
 };
 
+/// What a system says that finds a link where it follows none.
+const LOOP: i32 = rustix::io::Errno::LOOP.raw_os_error();
+
 /// A system that can be asked for the way to a file without following links.
 pub(super) trait Narrow: System + Clone + 'static {
     /// The directory below which all paths are.
@@ -117,7 +120,12 @@ impl<S: Narrow> System for Beneath<S> {
     }
 
     fn scan_dir(&self, path: &Path) -> io::Result<Scan> {
-        self.at_file(path)?.scan_dir(path)
+        // A link is no directory, be it a barrier or somebody's way out.
+        let narrow = self.at_file(path).map_err(|error| match error {
+            error if error.raw_os_error() == Some(LOOP) => io::ErrorKind::NotADirectory.into(),
+            error => error,
+        })?;
+        narrow.scan_dir(path)
     }
 
     fn create_new(&self, path: &Path, mode: u32) -> io::Result<Box<dyn WriteFile>> {

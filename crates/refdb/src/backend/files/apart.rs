@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice;
 
+use super::Files;
 use super::packed::Snapshot;
 use super::publish::{Assigned, BATCH_MIN};
 use super::session::{FilesSession, Held, blocked_by, cannot_lock, name_conflict};
@@ -24,6 +25,9 @@ use crate::commit::LockFile;
 use crate::error::{Error, Result};
 use crate::name::{RefName, is_per_worktree};
 use crate::system::{FileKind, bytes_to_path};
+
+/// How often the place of a file is barred where somebody makes directories.
+const BAR_ATTEMPTS: usize = 3;
 
 impl FilesSession {
     /// Returns whether nothing is below a directory but what this session has locked.
@@ -131,12 +135,7 @@ impl FilesSession {
             if is_there_already || held.is_barred() || !is_shared(held.name.as_name()) {
                 continue;
             }
-            let mut barred = bar_one(held, None);
-            let is_there = |barred: &io::Result<()>| matches!(barred, Err(error) if error.kind() == io::ErrorKind::AlreadyExists);
-            if is_there(&barred) && files.clear_way(&held.path) {
-                barred = bar_one(held, None);
-            }
-            if is_there(&barred) {
+            if !bar_file(&files, held) {
                 return Err(blocked(held));
             }
             let packed = match &packed {
@@ -209,6 +208,25 @@ impl FilesSession {
         }
         Ok(())
     }
+}
+
+/// Bars the place of a ref that becomes a file, as far as there can be barriers here; returns whether
+/// no directory is in the way. Anything else that is there, such as a link that leads nowhere, keeps
+/// directories away as a barrier does.
+fn bar_file(files: &Files, held: &mut Held) -> bool {
+    // Directories may come and go meanwhile.
+    for _ in 0..BAR_ATTEMPTS {
+        match bar_one(held, None) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            _ => return true,
+        }
+        match files.system.lstat(&held.path).map(|stat| stat.kind) {
+            Ok(FileKind::Directory) if !files.clear_way(&held.path) => return false,
+            Ok(FileKind::Directory) | Err(_) => {}
+            Ok(_) => return true,
+        }
+    }
+    false
 }
 
 /// Says that something is in the place of a name that is locked.
