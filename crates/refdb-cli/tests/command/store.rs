@@ -168,6 +168,33 @@ for_every_format! {
     }
 }
 
+for_every_format! {
+    /// A clone can bring a bare repository as files. It must not choose where the user's commands write.
+    fn a_bare_repository_that_was_found_names_no_store(format) {
+        let (repo, temp, url) = scene(format);
+        refdb(&repo, &["store", "import", &url]).ok();
+        let hash = format!("--object-format={}", format.objects.name());
+        repo.git(["init", "-q", "--bare", &hash, "thing"]).run().ok();
+        repo.git(["--git-dir=thing", "config", "refdb.store", &url]).run().ok();
+        let head = || std::fs::read(temp.path().join("store/head/0")).expect("a head");
+        let before = head();
+        let thing = repo.path().join("thing");
+        let run = |args: &[&str]| {
+            oracle::run_of(env!("CARGO_BIN_EXE_refdb"), &thing).args(args).run()
+        };
+        for args in [&["update-ref", "-d", "refs/heads/b1"][..], &["pack-refs"], &["for-each-ref"]] {
+            let output = run(args);
+            assert_eq!(output.code(), 128, "{args:?}: {}", said(&output));
+            assert!(said(&output).contains("refdb.store is not followed here"), "{}", said(&output));
+        }
+        assert_eq!(head(), before);
+        // Whoever names the repository, or the store, means it.
+        for named in ["--git-dir=.".to_owned(), format!("--store={url}")] {
+            assert!(run(&[&named, "for-each-ref", "--format=%(refname)"]).text().contains("refs/heads/b1"), "{named}");
+        }
+    }
+}
+
 #[test]
 fn a_directory_keeps_its_word() {
     let (repo, temp, url) = scene(Format::REFTABLE_SHA1);

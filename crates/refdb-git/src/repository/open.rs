@@ -358,7 +358,7 @@ impl OpenOptions {
         let config = config.read()?;
         let base = replace::base(&self.environment, &config)?;
         let mut warnings = Vec::new();
-        let register = shared::register(&config, &self.system)?;
+        let register = shared::register(&config, &self.system, recovers)?;
         let mut options = settings::options(
             &config,
             &self.environment,
