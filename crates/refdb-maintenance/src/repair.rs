@@ -39,7 +39,7 @@ use refdb::{Error, ObjectId, RefFormat, Result, Target};
 use refdb_git::Repository;
 use refdb_git::internals::real_path;
 
-use crate::verify::{Advice, deep};
+use crate::verify::{Advice, Damage, Repair, deep};
 
 /// What a repair may do.
 #[derive(Clone, Copy, Debug, Default)]
@@ -177,8 +177,19 @@ pub fn finish_unseen(repository: &Repository) -> Result<()> {
 /// # Errors
 /// As for [`deep`].
 pub fn plan(repository: &Repository, options: Options) -> Result<Plan<'_>> {
-    let mut found = Vec::new();
-    deep(repository, &mut |damage| found.push(damage.clone()))?;
+    let mut found: Vec<Damage> = Vec::new();
+    deep(repository, &mut |damage| {
+        // A file is written again once, however many of its lines are bad.
+        let is_known = matches!(
+            damage.repair,
+            Repair::RewriteLog | Repair::RewritePackedRefs
+        ) && found
+            .last()
+            .is_some_and(|last| last.repair == damage.repair && last.file == damage.file);
+        if !is_known {
+            found.push(damage.clone());
+        }
+    })?;
     let mut plan = Plan {
         repository,
         steps: Vec::new(),

@@ -366,6 +366,31 @@ fn what_is_no_file_is_not_waited_for() {
     }
 }
 
+#[test]
+fn files_of_nothing_but_bad_lines_are_repaired_in_little_memory() {
+    let repo = Repo::init(refdb_testkit::Format::FILES_SHA1);
+    let commits = &repo.objects().commits;
+    repo.update_refs(create(branches(20), &commits[0]));
+    repo.git(["pack-refs", "--all"]).run().ok();
+    let before = list(repo.path());
+    // Bad lines of two kinds in turn: each of three bytes was a finding of some hundred bytes.
+    let junk = b"\n\0\n".repeat(1 << 20);
+    for file in ["logs/refs/heads/b00004", "packed-refs"] {
+        let path = repo.git_dir().join(file);
+        let good = fs::read(&path).expect("it is there");
+        fs::write(&path, [&good, &junk[..]].concat()).expect("room");
+        let out = limited(
+            repo.path(),
+            "-v 250000 -t 20",
+            "refs repair --no-dry-run",
+            "",
+        );
+        assert!(out.status.success(), "{file}: {}", out.stderr.as_bstr());
+        assert!(fs::read(&path).expect("it is there") == good, "{file}");
+    }
+    assert_eq!(list(repo.path()), before);
+}
+
 /// A table of nothing but so many log blocks, each of which is a few kilobytes that become 16 MiB.
 /// The length that a block states is right, or `stated`.
 fn bombs(count: usize, stated: Option<u32>) -> Vec<u8> {

@@ -183,6 +183,24 @@ struct Deep<'a> {
     seen: Vec<Seen>,
 }
 
+/// Bad lines, one behind the other, that are one finding: a file of nothing but line ends would be
+/// a finding for each byte.
+#[derive(Default)]
+struct BadLines {
+    /// Where the first one stands, and what is wrong with it.
+    first: Option<(usize, &'static str)>,
+    more: u64,
+}
+
+impl BadLines {
+    fn add(&mut self, at: usize, what: &'static str) {
+        match self.first {
+            None => self.first = Some((at, what)),
+            Some(_) => self.more += 1,
+        }
+    }
+}
+
 /// Checks everything that is stored about refs, in every worktree.
 ///
 /// # Errors
@@ -247,6 +265,18 @@ impl Deep<'_> {
     /// Reports what is not as it should be, and harms nobody yet.
     fn warning(&mut self, file: &Path, what: impl Into<String>, repair: Repair) {
         self.report(Severity::Warning, file, None, what, repair);
+    }
+
+    /// Reports bad lines as one finding, if there are any.
+    fn bad_lines(&mut self, file: &Path, bad: &mut BadLines, repair: Repair) {
+        let BadLines { first, more } = std::mem::take(bad);
+        let Some((at, what)) = first else { return };
+        let what = match more {
+            0 => what.to_owned(),
+            1 => format!("{what}; the line after it is bad too"),
+            _ => format!("{what}; the {more} lines after it are bad too"),
+        };
+        self.error(file, u64::try_from(at).ok(), what, repair);
     }
 
     fn report(

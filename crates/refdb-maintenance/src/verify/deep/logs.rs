@@ -7,7 +7,7 @@ use refdb::internals::{bytes_to_path, parse_log_line};
 use refdb::name::{FormatOptions, is_well_formed};
 use refdb::system::FileKind;
 
-use super::{Deep, Repair, is_gone, unreadable};
+use super::{BadLines, Deep, Repair, is_gone, unreadable};
 
 impl Deep<'_> {
     /// Checks every reflog of a directory.
@@ -58,6 +58,7 @@ impl Deep<'_> {
         let content = content.as_ref();
         let format = self.repository.object_format();
         let mut at = 0;
+        let mut bad = BadLines::default();
         for line in content.split_inclusive(|&byte| byte == b'\n') {
             let what = match line.strip_suffix(b"\n") {
                 Some(entry) if parse_log_line(entry, format).is_some() => None,
@@ -71,11 +72,13 @@ impl Deep<'_> {
                 None => Some("the last line has no end: its entry is left out"),
             };
             self.counts.log_entries += u64::from(what.is_none());
-            if let Some(what) = what {
-                self.error(path, u64::try_from(at).ok(), what, Repair::RewriteLog);
+            match what {
+                Some(what) => bad.add(at, what),
+                None => self.bad_lines(path, &mut bad, Repair::RewriteLog),
             }
             at += line.len();
         }
+        self.bad_lines(path, &mut bad, Repair::RewriteLog);
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use refdb::internals::{PACKED_HEADER, is_space};
 use refdb::name::{FormatOptions, is_per_worktree, is_well_formed};
 use refdb::{ObjectFormat, ObjectId, Result};
 
-use super::{Deep, Repair, Seen, Source, Value, condition, unreadable};
+use super::{BadLines, Deep, Repair, Seen, Source, Value, condition, unreadable};
 
 impl Deep<'_> {
     /// Checks the file in the common directory.
@@ -54,6 +54,7 @@ impl Deep<'_> {
         let mut names: HashSet<&[u8]> = HashSet::new();
         // Whether the line before holds a ref, whose peeled value may follow.
         let mut open = false;
+        let mut bad = BadLines::default();
         for (at, line) in lines {
             if let Some(hex) = line.strip_prefix(b"^") {
                 let peeled = ObjectId::from_hex(hex).filter(|oid| oid.format() == format);
@@ -63,10 +64,8 @@ impl Deep<'_> {
                             *peeled = Some(found);
                         }
                     }
-                    (false, ..) => {
-                        self.bad_line(path, at, "a peeled value without a ref before it")
-                    }
-                    _ => self.bad_line(path, at, "the peeled value is no object id"),
+                    (false, ..) => bad.add(at, "a peeled value without a ref before it"),
+                    _ => bad.add(at, "the peeled value is no object id"),
                 }
                 open = false;
                 continue;
@@ -79,9 +78,10 @@ impl Deep<'_> {
                 } else {
                     "the line is no ref"
                 };
-                self.bad_line(path, at, what);
+                bad.add(at, what);
                 continue;
             };
+            self.bad_lines(path, &mut bad, Repair::RewritePackedRefs);
             self.counts.refs += 1;
             if !is_well_formed(name, FormatOptions::FULL) {
                 self.bad_line(path, at, "the name is none that a ref can have");
@@ -108,6 +108,7 @@ impl Deep<'_> {
                 source: Source::Packed(u64::try_from(at).unwrap_or(u64::MAX)),
             });
         }
+        self.bad_lines(path, &mut bad, Repair::RewritePackedRefs);
     }
 }
 
