@@ -367,6 +367,41 @@ fn what_is_no_file_is_not_waited_for() {
 }
 
 #[test]
+fn a_lock_that_keeps_all_reflogs_is_waited_for_once_and_told_once() {
+    for format in [
+        refdb_testkit::Format::REFTABLE_SHA1,
+        refdb_testkit::Format::REFTABLE_SHA256,
+    ] {
+        let repo = Repo::init(format);
+        let script = create(branches(100), &repo.objects().commits[0]);
+        repo.update_refs(script);
+        let before = refdb(repo.path()).args(["reflog", "list"]).run().text();
+        assert_eq!(before.lines().count(), 100);
+        let lock = repo.git_dir().join("reftable/tables.list.lock");
+        fs::write(&lock, "").expect("room");
+        // Waited for by each, it would take 40 s.
+        let args = "-c reftable.lockTimeout=400 reflog expire --expire=now --all";
+        let script = format!("exec timeout -s KILL 20 \"$0\" {args}");
+        let out = oracle::run_of("/bin/bash", repo.path())
+            .args(["-c", &script, env!("CARGO_BIN_EXE_refdb")])
+            .run();
+        let said = out.stderr.as_bstr();
+        assert_eq!(out.code(), 251, "{said}");
+        assert_eq!(said.find_iter("cannot lock").count(), 1, "{said}");
+        assert!(said.contains_str("99 more reflogs"), "{said}");
+        fs::remove_file(&lock).expect("it is there");
+        refdb(repo.path())
+            .args(["reflog", "expire", "--expire=now", "--all"])
+            .run()
+            .ok();
+        let left = refdb(repo.path())
+            .args(["reflog", "show", "refs/heads/b00099"])
+            .run();
+        assert_eq!(left.text(), "");
+    }
+}
+
+#[test]
 fn files_of_nothing_but_bad_lines_are_repaired_in_little_memory() {
     let repo = Repo::init(refdb_testkit::Format::FILES_SHA1);
     let commits = &repo.objects().commits;

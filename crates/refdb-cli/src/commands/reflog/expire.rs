@@ -1,6 +1,7 @@
 //! `refdb reflog expire`, `delete` and `drop`: entries and whole reflogs go.
 
 use bstr::ByteSlice;
+use refdb::name::{WorktreeName, worktree_name};
 use refdb::{ErrorKind, LogEntry, LogRewrite, Outcome, RefFormat, RefName, RefNameBuf};
 use refdb_git::date;
 use refdb_git::expire::{Expiry, Policy, Wishes, cutoff};
@@ -142,9 +143,13 @@ fn moment(context: &Context, option: &str, value: Value) -> Result<u64> {
 struct Status(u8);
 
 impl Status {
-    fn note(&mut self, done: refdb::Result<Outcome>, format: RefFormat) {
+    /// Tells an error; returns whether it was a lock.
+    fn note(&mut self, done: refdb::Result<Outcome>, format: RefFormat) -> bool {
         let error = match done {
-            Ok(outcome) => return tell_afterwards(&outcome),
+            Ok(outcome) => {
+                tell_afterwards(&outcome);
+                return false;
+            }
             Err(error) => error,
         };
         say_error("error", &error);
@@ -154,6 +159,7 @@ impl Status {
             (RefFormat::Reftable, ErrorKind::Corrupt) => 253,
             (RefFormat::Reftable, _) => 254,
         };
+        error.kind() == ErrorKind::Locked
     }
 
     fn refuse(&mut self, message: &str, given: &[u8]) {
@@ -179,6 +185,10 @@ struct Rewriter<'c> {
     /// What is said of an entry that goes.
     prunes: &'static str,
     status: Status,
+    /// The stacks whose lock was waited for in vain: each ref would wait for it again.
+    locked: Vec<Vec<u8>>,
+    /// How many reflogs were left for their sake.
+    left: usize,
 }
 
 impl<'c> Rewriter<'c> {
@@ -191,7 +201,40 @@ impl<'c> Rewriter<'c> {
                 false => "prune ",
             },
             status: Status::default(),
+            locked: Vec::new(),
+            left: 0,
         }
+    }
+
+    /// Returns what tells the stack that a name is in from others; `None` where each ref has its own
+    /// lock.
+    fn stack_of(&self, name: RefName<'_>) -> Result<Option<Vec<u8>>> {
+        let repository = self.context.repository()?;
+        if repository.ref_format() == RefFormat::Files {
+            return Ok(None);
+        }
+        let is_linked = repository.git_dir() != repository.common_dir();
+        Ok(Some(match worktree_name(name.as_bytes()) {
+            WorktreeName::Current(_) if is_linked => b".".to_vec(),
+            WorktreeName::Linked { id, .. } => id.to_vec(),
+            _ => Vec::new(),
+        }))
+    }
+
+    fn finish(self) -> Result<()> {
+        match self.left {
+            0 => {}
+            1 => say(
+                "error",
+                b"1 more reflog is behind that lock, and was left as it is",
+            ),
+            left => {
+                let what =
+                    format!("{left} more reflogs are behind that lock, and were left as they are");
+                say("error", what.as_bytes());
+            }
+        }
+        self.status.finish()
     }
 
     fn rewrite(
@@ -200,6 +243,14 @@ impl<'c> Rewriter<'c> {
         name: RefName<'_>,
         mut is_expired: impl FnMut(&LogEntry) -> refdb::Result<bool>,
     ) -> Result<()> {
+        let stack = self.stack_of(name)?;
+        if stack
+            .as_ref()
+            .is_some_and(|stack| self.locked.contains(stack))
+        {
+            self.left += 1;
+            return Ok(());
+        }
         let store = self.context.store()?;
         let verbose = self.settings.verbose;
         let buffer = out.buffer();
@@ -213,8 +264,10 @@ impl<'c> Rewriter<'c> {
             }
             Ok(!expired)
         });
-        self.status
-            .note(done.map(Option::unwrap_or_default), store.format());
+        let done = done.map(Option::unwrap_or_default);
+        if self.status.note(done, store.format()) {
+            self.locked.extend(stack);
+        }
         out.line_done()
     }
 }
@@ -256,7 +309,7 @@ pub(super) fn expire(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> R
             }
         }
     }
-    rewriter.status.finish()
+    rewriter.finish()
 }
 
 /// Which entry of a reflog is to go.
@@ -294,7 +347,7 @@ pub(super) fn delete(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> R
             Ok(Some(passed) == number)
         })?;
     }
-    rewriter.status.finish()
+    rewriter.finish()
 }
 
 /// Reads what stands behind `@{`: a position up to the `}`, or else a date.
@@ -348,11 +401,13 @@ pub(super) fn drop(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> Re
     if settings.all {
         let names = target::all(context, settings.single_worktree)?;
         let done = store.delete_logs(names.iter().map(RefName::from));
-        status.note(done, store.format());
+        let _ = status.note(done, store.format());
     }
     for operand in operands {
         match target::find(context, &operand)? {
-            Some(name) => status.note(store.delete_logs([name.as_name()]), store.format()),
+            Some(name) => {
+                let _ = status.note(store.delete_logs([name.as_name()]), store.format());
+            }
             None => status.refuse("reflog could not be found: '", &operand),
         }
     }
