@@ -1,5 +1,6 @@
 //! The commands: a table with a line for each, and what leads to them.
 
+mod batch;
 mod bench;
 mod check_ref_format;
 mod for_each_ref;
@@ -67,6 +68,12 @@ const COMMANDS: &[Command] = &[
         spec: &update_ref::SPEC,
         subcommands: &[],
         run: update_ref::run,
+    },
+    Command {
+        name: "batch",
+        spec: &batch::SPEC,
+        subcommands: &[],
+        run: batch::run,
     },
     Command {
         name: "symbolic-ref",

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::failure::{Failure, Result};
 
 /// What the options before the command word say.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Globals {
     /// `--git-dir`.
     pub(crate) git_dir: Option<PathBuf>,

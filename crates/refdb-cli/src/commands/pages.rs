@@ -35,7 +35,10 @@ pub(super) const GROUPS: [(&str, &[&str]); 5] = [
         "look at refs and find them",
         &["refs", "for-each-ref", "show-ref", "check-ref-format"],
     ),
-    ("change refs", &["update-ref", "symbolic-ref", "pack-refs"]),
+    (
+        "change refs",
+        &["update-ref", "symbolic-ref", "pack-refs", "batch"],
+    ),
     ("see where refs have been", &["reflog"]),
     ("share refs among machines", &["store", "probe", "watch"]),
     (
@@ -71,6 +74,16 @@ pub(super) const PAGES: &[Page] = &[
         ],
         exit_codes: CHANGES,
         see_also: &["refs update", "symbolic-ref", "reflog"],
+    },
+    Page {
+        name: "batch",
+        summary: "Answer many questions, and change refs, in one process",
+        examples: [
+            ("batch <questions", "Answer every line of a file"),
+            ("batch -z", "Questions and answers end with NUL"),
+        ],
+        exit_codes: NO_CODES,
+        see_also: &["update-ref", "show-ref", "for-each-ref"],
     },
     Page {
         name: "symbolic-ref",

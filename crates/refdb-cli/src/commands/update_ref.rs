@@ -2,7 +2,7 @@
 //!
 //! With `--stdin` the commands are carried out as they come, so that a program can hold a dialogue.
 
-mod command;
+pub(super) mod command;
 mod fields;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzz;

@@ -1,6 +1,7 @@
 //! The command, most of it beside Git: the same answers, words, exit codes and files.
 
 mod anywhere;
+mod batch;
 mod bench;
 mod beside;
 mod broken;

@@ -11,7 +11,7 @@ use crate::failure::{Failure, Result, say};
 
 /// What a command does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(in crate::commands) enum Verb {
     Update,
     Create,
     Delete,
@@ -100,7 +100,7 @@ pub(super) fn split(piece: &[u8], zero: bool, ended: bool) -> Option<(&[u8], &[u
 ///
 /// # Errors
 /// Fatal, when it is no command.
-pub(super) fn recognise(command: &[u8], zero: bool) -> Result<(Verb, &[u8])> {
+pub(in crate::commands) fn recognise(command: &[u8], zero: bool) -> Result<(Verb, &[u8])> {
     let terminator = if zero { 0 } else { b'\n' };
     let shown = match zero {
         false => command,
@@ -123,7 +123,7 @@ pub(super) fn recognise(command: &[u8], zero: bool) -> Result<(Verb, &[u8])> {
 }
 
 /// One command with its fields, on the way to an edit.
-pub(super) struct Parser<'p, 'c> {
+pub(in crate::commands) struct Parser<'p, 'c> {
     context: &'c Context,
     verb: Verb,
     fields: Fields<'p>,
@@ -133,7 +133,7 @@ pub(super) struct Parser<'p, 'c> {
 
 impl<'p, 'c> Parser<'p, 'c> {
     /// Begins with what follows the verb.
-    pub(super) fn new(
+    pub(in crate::commands) fn new(
         context: &'c Context,
         verb: Verb,
         rest: &'p [u8],
@@ -154,7 +154,7 @@ impl<'p, 'c> Parser<'p, 'c> {
     ///
     /// # Errors
     /// Fatal, for whatever is wrong with the command.
-    pub(super) fn edit(mut self) -> Result<Edit<'p>> {
+    pub(in crate::commands) fn edit(mut self) -> Result<Edit<'p>> {
         let symref_alone = matches!(self.verb, Verb::SymrefDelete | Verb::SymrefVerify);
         if symref_alone && !self.no_deref {
             return Err(self.fail("cannot operate with deref mode"));

@@ -1,0 +1,169 @@
+//! `batch`: a dialogue of many questions, beside what Git says of the same refs.
+
+use std::path::Path;
+
+use refdb_testkit::dialogue::Dialogue;
+use refdb_testkit::for_every_format;
+use refdb_testkit::oracle::run_of;
+use refdb_testkit::repo::Repo;
+
+fn begin(repo: &Repo) -> Dialogue {
+    let ours = Path::new(env!("CARGO_BIN_EXE_refdb"));
+    run_of(ours, repo.path()).args(["batch"]).begin()
+}
+
+/// Asks, and compares the lines of the answer.
+fn ask(batch: &mut Dialogue, question: &str, answers: &[&str]) {
+    batch.say(&format!("{question}\n"));
+    for answer in answers {
+        assert_eq!(batch.hear(), format!("{answer}\n"), "{question}");
+    }
+}
+
+/// Asks, and compares how the answer begins: the rest is for people.
+fn ask_and_fail(batch: &mut Dialogue, question: &str, answer: &str) {
+    batch.say(&format!("{question}\n"));
+    let heard = batch.hear();
+    assert!(heard.starts_with(answer), "{question}: {heard}");
+}
+
+for_every_format! {
+    fn questions_see_what_git_writes_meanwhile(format) {
+        let repo = Repo::init(format);
+        let ids = &repo.objects().commits;
+        let (one, two) = (&ids[0], &ids[1]);
+        repo.update_refs(format!("create refs/heads/a {one}\ncreate refs/heads/b {two}\n"));
+        let mut batch = begin(&repo);
+        ask(&mut batch, "version", &["1 version 1"]);
+        ask(&mut batch, "read refs/heads/a", &[&format!("2 oid {one}")]);
+        ask(&mut batch, "read refs/heads/none", &["3 missing"]);
+        repo.git(["symbolic-ref", "HEAD", "refs/heads/b"]).run();
+        ask(&mut batch, "read HEAD", &["4 symref refs/heads/b"]);
+        ask(&mut batch, "resolve HEAD", &[&format!("5 oid {two} refs/heads/b")]);
+        repo.update_refs(format!("update refs/heads/a {two}\ncreate refs/heads/none {one}\n"));
+        ask(&mut batch, "read refs/heads/a", &[&format!("6 oid {two}")]);
+        ask(&mut batch, "exists refs/heads/none", &["7 yes"]);
+        repo.update_refs("delete refs/heads/none\n");
+        ask(&mut batch, "exists refs/heads/none", &["8 no"]);
+        let listed = [format!("9 ref refs/heads/a oid {two}"), "9 end more".to_owned()];
+        ask(&mut batch, "list prefix=refs/heads/ count=1", &[&listed[0], &listed[1]]);
+        let listed = [format!("10 ref refs/heads/b oid {two}"), "10 end".to_owned()];
+        ask(&mut batch, "list prefix=refs/heads/ after=refs/heads/a", &[&listed[0], &listed[1]]);
+        let pointing = ["a", "b"].map(|name| format!("11 ref refs/heads/{name} oid {two}"));
+        ask(&mut batch, &format!("points-at {two}"), &[&pointing[0], &pointing[1], "11 end"]);
+        ask(&mut batch, "flush", &["12 ok"]);
+        assert_eq!(batch.end().code(), 0);
+    }
+
+    fn a_question_that_fails_ends_nothing(format) {
+        let repo = Repo::init(format);
+        let one = &repo.objects().commits[0];
+        let mut batch = begin(&repo);
+        ask_and_fail(&mut batch, "", "1 error usage ");
+        ask_and_fail(&mut batch, "nonsense", "2 error usage ");
+        ask_and_fail(&mut batch, "read refs/heads/a..b", "3 error name ");
+        ask_and_fail(&mut batch, "commit", "4 error usage ");
+        ask_and_fail(&mut batch, "list count=x", "5 error usage ");
+        ask_and_fail(&mut batch, "points-at 12", "6 error usage ");
+        ask_and_fail(&mut batch, &format!("update refs/heads/a {one}"), "7 error usage ");
+        ask_and_fail(&mut batch, &"x".repeat(100_000), "8 error usage ");
+        ask(&mut batch, "exists refs/heads/a", &["9 no"]);
+        batch.say("exists refs/heads/a");
+        let text = batch.end().text();
+        assert!(text.starts_with("10 error usage "), "{text}");
+    }
+
+    fn a_transaction_is_whole_or_nothing(format) {
+        let repo = Repo::init(format);
+        let ids = &repo.objects().commits;
+        let (one, two) = (&ids[0], &ids[1]);
+        let mut batch = begin(&repo);
+        ask(&mut batch, "start", &["1 ok"]);
+        ask(&mut batch, "message for a reason", &["2 ok"]);
+        ask(&mut batch, &format!("create refs/heads/a {one}"), &["3 ok"]);
+        ask(&mut batch, "exists refs/heads/a", &["4 no"]);
+        ask(&mut batch, "commit", &["5 edit 3 ok", "5 committed"]);
+        let log = repo.git(["reflog", "show", "--format=%gs", "refs/heads/a"]).run();
+        assert_eq!(log.text(), "for a reason");
+        // One edit that is refused when the locks are taken refuses both.
+        ask(&mut batch, "start", &["6 ok"]);
+        ask(&mut batch, &format!("create refs/heads/b {one}"), &["7 ok"]);
+        ask(&mut batch, &format!("update refs/heads/a {two} {two}"), &["8 ok"]);
+        ask_and_fail(&mut batch, "commit", "9 edit 8 rejected old-value ");
+        assert!(batch.hear().starts_with("9 error rejected "));
+        ask(&mut batch, "exists refs/heads/b", &["10 no"]);
+        // So does one that cannot be read, though all was sent before it was answered.
+        batch.say(&format!("start\nupdate refs/heads/b {one}\nupdate refs/heads/a\ncommit\n"));
+        assert_eq!(batch.hear(), "11 ok\n");
+        assert_eq!(batch.hear(), "12 ok\n");
+        assert!(batch.hear().starts_with("13 error usage "));
+        assert!(batch.hear().starts_with("14 error rejected "));
+        ask(&mut batch, "exists refs/heads/b", &["15 no"]);
+        assert_eq!(batch.end().code(), 0);
+        repo.assert_sound();
+    }
+
+    fn a_batch_refuses_single_edits(format) {
+        let repo = Repo::init(format);
+        let ids = &repo.objects().commits;
+        let (one, two) = (&ids[0], &ids[1]);
+        repo.update_refs(format!("create refs/heads/a {one}\n"));
+        let mut batch = begin(&repo);
+        ask(&mut batch, "start batch", &["1 ok"]);
+        ask(&mut batch, &format!("update refs/heads/a {two} {two}"), &["2 ok"]);
+        ask(&mut batch, &format!("create refs/heads/b {two}"), &["3 ok"]);
+        ask_and_fail(&mut batch, "commit", "4 edit 2 rejected old-value ");
+        assert_eq!(batch.hear(), "4 edit 3 ok\n");
+        assert_eq!(batch.hear(), "4 committed\n");
+        // Locks are held from `prepare` on, and given back by `abort` and by the end of the input.
+        ask(&mut batch, "start", &["5 ok"]);
+        ask(&mut batch, "delete refs/heads/b", &["6 ok"]);
+        ask(&mut batch, "prepare", &["7 prepared"]);
+        let text = format!("update refs/heads/b {one}\n");
+        let meanwhile = || repo.git(["update-ref", "--stdin"]).stdin(text.clone()).run().code();
+        assert_ne!(meanwhile(), 0, "Git finds the lock");
+        ask(&mut batch, "abort", &["8 ok"]);
+        assert_eq!(meanwhile(), 0);
+        ask(&mut batch, "start", &["9 ok"]);
+        ask(&mut batch, "delete refs/heads/b", &["10 ok"]);
+        ask(&mut batch, "prepare", &["11 prepared"]);
+        assert_eq!(batch.end().code(), 0);
+        assert_eq!(meanwhile(), 0);
+        repo.assert_sound();
+    }
+
+    fn records_end_with_nul_on_request(format) {
+        let repo = Repo::init(format);
+        let ours = Path::new(env!("CARGO_BIN_EXE_refdb"));
+        let run = run_of(ours, repo.path()).args(["batch", "-z"]);
+        let out = run.stdin("exists refs/heads/a\0read a\nb\0exists refs/heads/b\0").run();
+        let text = out.text();
+        let answers: Vec<&str> = text.split_terminator('\0').collect();
+        assert_eq!(answers.len(), 3, "{text}");
+        assert_eq!((answers[0], answers[2]), ("1 no", "3 no"));
+        assert!(answers[1].starts_with("2 error usage "), "{text}");
+    }
+
+    fn refs_that_move_into_the_other_format_are_found_again(format) {
+        let repo = Repo::init(format);
+        let one = &repo.objects().commits[0];
+        repo.update_refs(format!("create refs/heads/a {one}\n"));
+        let mut batch = begin(&repo);
+        ask(&mut batch, "exists refs/heads/a", &["1 yes"]);
+        let other = match format.refs == refdb_testkit::format::RefFormat::Reftable {
+            true => "--ref-format=files",
+            false => "--ref-format=reftable",
+        };
+        let moved = repo.git(["refs", "migrate", other]).run();
+        assert_eq!(moved.code(), 0);
+        // At most one question is told that it is to be asked again.
+        batch.say("read refs/heads/a\n");
+        let mut heard = batch.hear();
+        if heard.starts_with("2 error moved ") {
+            batch.say("read refs/heads/a\n");
+            heard = batch.hear();
+        }
+        assert!(heard.ends_with(&format!(" oid {one}\n")), "{heard}");
+        assert_eq!(batch.end().code(), 0);
+    }
+}
