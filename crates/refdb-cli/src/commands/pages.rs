@@ -170,7 +170,7 @@ pub(super) const PAGES: &[Page] = &[
         summary: "Show what the refs are kept in, and how much of it",
         examples: [
             ("inspect", "Sizes and counts, and what compaction would do"),
-            ("inspect --json", "The same for a script (docs/json.md)"),
+            ("inspect --json", "The same for a script"),
         ],
         exit_codes: NO_CODES,
         see_also: &["refs verify", "refs optimize"],
@@ -193,10 +193,7 @@ pub(super) const PAGES: &[Page] = &[
         summary: "Show where a ref has been, newest first",
         examples: [
             ("reflog show -5 main", "The last five places of a branch"),
-            (
-                "reflog show --json HEAD",
-                "An object for each entry (docs/json.md)",
-            ),
+            ("reflog show --json HEAD", "An object for each entry"),
         ],
         exit_codes: NO_CODES,
         see_also: &["reflog list", "reflog exists"],
@@ -426,10 +423,7 @@ pub(super) const PAGES: &[Page] = &[
         summary: "Check what is stored; with --deep every byte and every object",
         examples: [
             ("refs verify", "What Git checks"),
-            (
-                "refs verify --deep --json",
-                "All, for a script (docs/json.md)",
-            ),
+            ("refs verify --deep --json", "All, for a script"),
         ],
         exit_codes: &[
             (
@@ -481,10 +475,7 @@ pub(super) const PAGES: &[Page] = &[
         summary: "Tell what a store holds, and whether it is frozen",
         examples: [
             ("store status file:///srv/refs", "In words"),
-            (
-                "store status --json file:///srv/refs",
-                "For a script (docs/json.md)",
-            ),
+            ("store status --json file:///srv/refs", "For a script"),
         ],
         exit_codes: NO_CODES,
         see_also: &["store verify", "watch"],
@@ -569,7 +560,7 @@ pub(super) const PAGES: &[Page] = &[
         summary: "Tell what changes in a store that many machines share",
         examples: [
             ("watch --follow", "Each change, until it is stopped"),
-            ("watch --follow --json", "For a script (docs/json.md)"),
+            ("watch --follow --json", "For a script"),
         ],
         exit_codes: NO_CODES,
         see_also: &["store status", "reflog show"],
