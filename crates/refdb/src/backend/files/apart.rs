@@ -12,6 +12,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bstr::ByteSlice;
 
@@ -111,7 +112,6 @@ impl FilesSession {
                 write.is_apart = conflict(&packed, write.name)?.is_none();
             }
         }
-        self.packed = Some(packed);
         Ok(())
     }
 
@@ -125,8 +125,8 @@ impl FilesSession {
     /// `Locked` when another ref has come to be above or below one of them since the locks were taken;
     /// nothing is visible then.
     pub(super) fn bar_new_files(&mut self, with_packed: bool) -> Result<()> {
-        let files = std::sync::Arc::clone(&self.files);
-        let mut packed = None;
+        let files = Arc::clone(&self.files);
+        let mut barred = Vec::new();
         for &index in &self.planned.renames {
             let Some(held) = self.held.get_mut(index) else {
                 continue;
@@ -138,12 +138,19 @@ impl FilesSession {
             if !bar_file(&files, held) {
                 return Err(blocked(held));
             }
-            let packed = match &packed {
-                Some(packed) => packed,
-                None => packed.insert(files.packed.snapshot()?),
-            };
-            if let Some(existing) = conflict(packed, held.name.as_name())? {
-                let name = held.name.as_name();
+            barred.push(index);
+        }
+        if barred.is_empty() {
+            return Ok(());
+        }
+        let packed = files.packed.snapshot()?;
+        if (self.packed.as_ref()).is_some_and(|seen| Arc::ptr_eq(seen, &packed)) {
+            // Conflicts were looked for in this one.
+            return Ok(());
+        }
+        for held in barred.iter().filter_map(|&index| self.held.get(index)) {
+            let name = held.name.as_name();
+            if let Some(existing) = conflict(&packed, name)? {
                 return Err(cannot_lock(name, &name_conflict(name, &existing)));
             }
         }

@@ -67,7 +67,7 @@ pub(super) struct FilesSession {
     pub(super) log_dirs: KnownDirs,
     // What a new name has seen of a migration.
     pub(super) migration: Migration,
-    // packed-refs as it was after the last locks were taken.
+    // packed-refs as it was after the last locks were taken, in which conflicts are looked for.
     pub(super) packed: Option<Arc<Snapshot>>,
 }
 
