@@ -490,8 +490,11 @@ fn parse_list(path: &Path, content: &[u8]) -> Result<Vec<String>> {
             .ok()
             .filter(|name| may_be_listed(name));
         let Some(name) = name else {
-            let what = format_args!("line {} is not the name of a table", index + 1);
-            return Err(Error::corrupt(path, what));
+            let line = index + 1;
+            return Err(Error::corrupt(
+                path,
+                format_args!("line {line} is not the name of a table"),
+            ));
         };
         if names.len() == TABLES_MAX {
             return Err(Error::corrupt(
