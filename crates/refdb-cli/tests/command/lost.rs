@@ -227,7 +227,8 @@ fn what_is_new_is_empty() {
 /// Returns the files below a folder whose names end so.
 fn ending(dir: &Path, end: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(dir).expect("it can be listed") {
+    // It need not be there.
+    for entry in fs::read_dir(dir).into_iter().flatten() {
         let path = entry.expect("it can be listed").path();
         if path.is_dir() && !path.is_symlink() {
             found.extend(ending(&path, end));
@@ -242,7 +243,7 @@ fn ending(dir: &Path, end: &str) -> Vec<PathBuf> {
 /// a folder to put things aside.
 type Theft = (&'static str, fn(&Path, &Path));
 
-const THEFTS: [Theft; 4] = [
+const THEFTS: [Theft; 5] = [
     ("removed", |git_dir, _| {
         let locks = ending(git_dir, ".lock");
         locks.iter().for_each(|lock| remove(lock));
@@ -264,6 +265,23 @@ const THEFTS: [Theft; 4] = [
             |path: &&PathBuf| path.ends_with("taken-0.lock") || path.ends_with("tables.list.lock");
         let lock = locks.iter().find(is_lock).expect("it is held");
         fs::rename(lock, aside.join("one")).expect("it can be done");
+    }),
+    ("their folder is moved", |git_dir, aside| {
+        for name in ["refs/heads", "reftable"] {
+            let (dir, moved) = (git_dir.join(name), aside.join(name.replace('/', "-")));
+            if ending(&dir, ".lock").is_empty() {
+                continue;
+            }
+            // Another one has its place, with all in it but the locks.
+            fs::rename(&dir, &moved).expect("it can be done");
+            fs::create_dir(&dir).expect("it can be done");
+            for entry in fs::read_dir(&moved).expect("it can be listed") {
+                let entry = entry.expect("it can be listed");
+                if !entry.file_name().to_string_lossy().ends_with(".lock") {
+                    fs::copy(entry.path(), dir.join(entry.file_name())).expect("it can be done");
+                }
+            }
+        }
     }),
 ];
 

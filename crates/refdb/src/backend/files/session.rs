@@ -41,7 +41,8 @@ use crate::options::LockTimeout;
 use crate::reflog::LogEntry;
 use crate::system::{bytes_to_path, remove_empty_tree};
 
-/// Up to so many locks are looked at one by one before something is published, or given up.
+/// Up to so many locks are looked at one by one before something is published, or given up; of more, no
+/// more than these.
 const LOOKED_AT_MAX: usize = 64;
 
 /// A running write.
@@ -525,12 +526,15 @@ impl FilesSession {
     /// `Locked` if somebody did; `Interrupted`; `Io`. Nothing is visible then.
     pub(super) fn check_locks(&self) -> Result<()> {
         self.holder.may_publish()?;
-        if self.held.len() <= LOOKED_AT_MAX || self.holder.is_torn() {
-            let locks = self.held.iter().filter_map(|held| held.lock.as_ref());
-            locks
-                .chain(self.bars.locks())
-                .try_for_each(LockFile::check)?;
-        }
+        let locks = self.held.iter().filter_map(|held| held.lock.as_ref());
+        // Whoever moves a directory neither dates the file of the locks in it nor takes a name from it, so
+        // that of many locks some are looked at as well.
+        let step = match self.holder.is_torn() {
+            true => 1,
+            false => self.held.len().div_ceil(LOOKED_AT_MAX).max(1),
+        };
+        let mut looked_at = locks.chain(self.bars.locks()).step_by(step);
+        looked_at.try_for_each(LockFile::check)?;
         let packed = self.planned.packed.as_ref();
         packed.map_or(Ok(()), |packed| packed.pending().0.check())?;
         self.holder.note_seen();
