@@ -78,6 +78,10 @@ impl OsSystem {
                 return Some(Path::new("."));
             }
             let rest = rest.strip_prefix(b"/")?;
+            if self.strict && rest.contains(&b'/') {
+                // It is below the directory of the other path, and the way there may be a link by now.
+                return None;
+            }
             // A second slash would make it a path from the root.
             (!rest.is_empty() && !rest.starts_with(b"/")).then(|| bytes_to_path(rest))
         };

@@ -85,3 +85,39 @@ impl OsSystem {
         dir.ok_or_else(|| io::ErrorKind::InvalidInput.into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of two paths, the way to the one leads through the directory of the other.
+    #[test]
+    fn each_of_two_paths_is_followed_from_its_own_directory() {
+        let temp = tempfile::tempdir().unwrap();
+        let (base, out) = (temp.path().join("base"), temp.path().join("out"));
+        for dir in [&base, &base.join("dir"), &out] {
+            std::fs::create_dir(dir).unwrap();
+        }
+        let (file, new) = (base.join("file"), base.join("dir/new"));
+        std::fs::write(&file, "content").unwrap();
+        let system = OsSystem::new();
+        let root = system.root(&base).unwrap();
+        let below = |whole| Below {
+            whole,
+            rest: Path::strip_prefix(whole, &base).unwrap(),
+        };
+        for paths in [[&file, &new], [&new, &file]] {
+            let narrow = system.narrow(&root, &paths.map(|path| below(path)), false);
+            let narrow = narrow.unwrap();
+            // Somebody exchanges the directory for a link after it was found.
+            std::fs::rename(base.join("dir"), base.join("moved")).unwrap();
+            std::os::unix::fs::symlink(&out, base.join("dir")).unwrap();
+            narrow.hard_link(&file, &new).unwrap();
+            assert!(base.join("moved/new").exists());
+            assert_eq!(std::fs::read_dir(&out).unwrap().count(), 0);
+            std::fs::remove_file(base.join("dir")).unwrap();
+            std::fs::remove_file(base.join("moved/new")).unwrap();
+            std::fs::rename(base.join("moved"), base.join("dir")).unwrap();
+        }
+    }
+}
