@@ -11,7 +11,7 @@ use refdb_testkit::repo::Repo;
 use refdb_testkit::{Format, for_every_format, ours, trust};
 
 /// How often that is tried: each time somebody comes at other moments.
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 6;
 
 /// What is exchanged, all at once.
 const FOLDERS: [&str; 7] = [
