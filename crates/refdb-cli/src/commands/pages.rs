@@ -3,8 +3,8 @@
 //!
 //! 1. There is one page for each command and each subcommand, with two examples.
 //! 2. Forms and options stand in the table of the command alone: a page adds to them.
-//!
-//! The file is longer than 600 lines, since it is one table of words.
+
+// Long: it is one table of words.
 
 /// What is said about one command or subcommand.
 pub(super) struct Page {

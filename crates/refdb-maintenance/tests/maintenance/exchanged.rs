@@ -31,7 +31,7 @@ for_every_format! {
             refdb_testkit::RefFormat::Files => RefFormat::Reftable,
             refdb_testkit::RefFormat::Reftable => RefFormat::Files,
         };
-        let mut tally = trust::Tally::begin("safety: migrations beside exchanged folders", 0);
+        let mut tally = trust::Tally::begin("migrations beside exchanged folders", 0);
         let mut exchanged = 0;
         for _ in 0..ROUNDS {
             for folder in FOLDERS {
