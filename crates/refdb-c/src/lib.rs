@@ -1,7 +1,7 @@
 //! refdb for C: the functions of `include/refdb.h`, which is made from this crate.
 //!
-//! Every function that can fail returns a [`refdb_status`](types::refdb_status) and goes through
-//! [`border`], where errors become codes and a panic ends. What a caller has to know of ownership and
+//! Every function that can fail returns a [`refdb_status`] and goes through
+//! `border`, where errors become codes and a panic ends. What a caller has to know of ownership and
 //! threads stands with each function, and in docs/c.md.
 //!
 //! Invariants:
