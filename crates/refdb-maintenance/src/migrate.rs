@@ -474,37 +474,33 @@ impl Context {
     /// Returns what clearing up needs: what lies there may have been made by anybody, so that nothing
     /// in it leads out of the repository.
     fn strict(&self) -> Result<Context> {
-        Ok(Context {
+        Ok(self.on(self.beneath()?))
+    }
+
+    /// Returns the same for what is done by another system.
+    fn on(&self, system: Arc<dyn System>) -> Context {
+        Context {
             followed: Arc::clone(&self.followed),
-            system: self.beneath()?,
+            system,
             objects: Arc::clone(&self.objects),
             options: self.options.clone(),
             common_dir: self.common_dir.clone(),
-        })
+        }
     }
 
     fn store(&self, dir: &Path, format: RefFormat) -> Result<refdb::Store> {
-        self.store_on(&self.system, dir, format)
-    }
-
-    /// Opens a store that is only read: refs that are links are followed as by everybody who reads.
-    fn source(&self, dir: &Path, format: RefFormat) -> Result<refdb::Store> {
-        self.store_on(&self.followed, dir, format)
-    }
-
-    fn store_on(
-        &self,
-        system: &Arc<dyn System>,
-        dir: &Path,
-        format: RefFormat,
-    ) -> Result<refdb::Store> {
         refdb::Store::open(
-            Arc::clone(system),
+            Arc::clone(&self.system),
             refdb::layout::Layout::main(dir),
             format,
             Arc::clone(&self.objects),
             self.options.clone(),
         )
+    }
+
+    /// Opens a store that is only read: refs that are links are followed as by everybody who reads.
+    fn source(&self, dir: &Path, format: RefFormat) -> Result<refdb::Store> {
+        self.on(Arc::clone(&self.followed)).store(dir, format)
     }
 
     /// Whoever asks to stop is not heard any more: what was begun is finished, or undone.

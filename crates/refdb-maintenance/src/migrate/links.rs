@@ -95,7 +95,8 @@ fn linked_folders(system: &dyn System, dir: &Path, found: &mut Vec<PathBuf>) -> 
     Ok(())
 }
 
-fn is_link(system: &dyn System, path: &Path) -> Result<bool> {
+/// Returns whether there is a link of that name.
+pub(super) fn is_link(system: &dyn System, path: &Path) -> Result<bool> {
     match system.lstat(path) {
         Ok(stat) => Ok(stat.kind == FileKind::Symlink),
         Err(error) if is_absent(&error) => Ok(false),

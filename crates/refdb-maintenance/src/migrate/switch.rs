@@ -17,12 +17,13 @@ use refdb::internals::{
     suffixed,
 };
 use refdb::name::{is_path, is_root_ref};
-use refdb::system::{FileKind, System};
+use refdb::system::FileKind;
 use refdb::{Error, ErrorKind, ObjectFormat, RefFormat, Result};
 use refdb_git::internals::set_config;
 use refdb_git::repository::config::Config;
 
 use super::folder::{self, Folder};
+use super::links;
 use super::moving;
 use super::place::Place;
 use super::{Context, Migration};
@@ -69,8 +70,8 @@ pub(super) fn freeze(
 pub(super) struct NewConfig {
     /// The file itself, should `config` be a link.
     path: PathBuf,
-    /// Reaches the file: what lies below the common directory without links, like all else.
-    system: Arc<dyn System>,
+    /// Reaches the file: without links, like all else, unless it is one.
+    context: Context,
     from: RefFormat,
     to: RefFormat,
 }
@@ -87,21 +88,21 @@ impl NewConfig {
         to: RefFormat,
     ) -> Result<NewConfig> {
         let path = context.common_dir.join("config");
-        let is_link = context
-            .system
-            .lstat(&path)
-            .is_ok_and(|stat| stat.kind == FileKind::Symlink);
-        let (path, system) = match is_link {
-            false => (path, &context.system),
-            true => {
-                let real = refdb_git::internals::real_path(context.followed.as_ref(), &path);
-                let real = real.map_err(|error| Error::io("unable to read", &path, error))?;
-                (real, &context.followed)
-            }
+        let is_link = links::is_link(context.system.as_ref(), &path)?;
+        let system = if is_link {
+            &context.followed
+        } else {
+            &context.system
+        };
+        let context_of_file = context.on(Arc::clone(system));
+        let path = match is_link {
+            true => refdb_git::internals::real_path(system.as_ref(), &path)
+                .map_err(|error| Error::io("unable to read", &path, error))?,
+            false => path,
         };
         let config = NewConfig {
             path,
-            system: Arc::clone(system),
+            context: context_of_file,
             from,
             to,
         };
@@ -113,7 +114,7 @@ impl NewConfig {
     fn write(&self, context: &Context, folder: &Folder) -> Result<Vec<u8>> {
         let system = context.system.as_ref();
         let io = |error| Error::io("unable to read", &self.path, error);
-        let old = self.system.read(&self.path).map_err(io)?;
+        let old = self.context.system.read(&self.path).map_err(io)?;
         if format_of(&old)? != self.from {
             return Err(Error::new(
                 ErrorKind::Locked,
@@ -124,7 +125,7 @@ impl NewConfig {
         let path = folder.config();
         folder::remove_if_there(system, &path)?;
         context.write(&path, &new)?;
-        let mode = self.system.stat(&self.path).map_err(io)?.mode;
+        let mode = self.context.system.stat(&self.path).map_err(io)?.mode;
         system
             .set_mode(&path, mode)
             .map_err(|error| Error::io("unable to write", &path, error))?;
@@ -133,7 +134,7 @@ impl NewConfig {
 
     /// Takes the lock of the configuration: a name of the new one, which only has to be renamed.
     fn lock(&self, context: &Context, folder: &Folder) -> Result<()> {
-        let system = self.system.as_ref();
+        let system = self.context.system.as_ref();
         let lock = suffixed(&self.path, ".lock");
         for attempt in 0.. {
             let old = self.write(context, folder)?;
@@ -165,19 +166,12 @@ impl NewConfig {
     }
 
     /// Replaces the configuration by its lock.
-    fn publish(&self, context: &Context) -> Result<()> {
-        let lock = suffixed(&self.path, ".lock");
-        let renamed = self.system.rename(&lock, &self.path);
-        renamed.map_err(|error| Error::io("unable to write", &self.path, error))?;
+    fn publish(&self) -> Result<()> {
+        self.context
+            .rename(&suffixed(&self.path, ".lock"), &self.path)?;
         // What is removed next must not be gone while the old configuration may come back.
-        let dir = self.path.parent().unwrap_or(&context.common_dir);
-        match context.options.fsync {
-            true => self
-                .system
-                .sync_dir(dir)
-                .map_err(|error| Error::io("unable to sync", dir, error)),
-            false => Ok(()),
-        }
+        let dir = self.path.parent().unwrap_or(&self.context.common_dir);
+        self.context.sync_dir(dir)
     }
 }
 
@@ -229,7 +223,7 @@ pub(super) fn switch(
     context.sync_file_system(&folder.path)?;
     put(context, folder, &items)?;
     context.sync_file_system(&context.common_dir)?;
-    config.publish(context)
+    config.publish()
 }
 
 /// Returns what is put in place, as paths below the common directory.
