@@ -6,6 +6,7 @@ mod check_ref_format;
 mod for_each_ref;
 mod generate;
 mod inspect;
+mod install_shim;
 mod pack_refs;
 mod pages;
 mod reflog;
@@ -24,10 +25,10 @@ use crate::context::Context;
 use crate::failure::{Failure, Result, say_error};
 use crate::global::{self, Request};
 use crate::interrupt;
-use crate::options::Describe;
+use crate::options::{self, Describe};
 use crate::output::Output;
 use crate::pager::Paging;
-use crate::suggest;
+use crate::{shim, suggest};
 
 /// What carries out a command or a subcommand, with the arguments behind its name.
 type Run = fn(&Context, &mut Output, &[Vec<u8>]) -> Result<()>;
@@ -148,6 +149,12 @@ const COMMANDS: &[Command] = &[
         run: watch::run,
     },
     Command {
+        name: "install-shim",
+        spec: &install_shim::SPEC,
+        subcommands: &[],
+        run: install_shim::run,
+    },
+    Command {
         name: "completions",
         spec: &generate::COMPLETIONS,
         subcommands: &[],
@@ -161,6 +168,34 @@ const COMMANDS: &[Command] = &[
     },
 ];
 
+/// The commands that Git has too.
+const OF_GIT: [&str; 8] = [
+    "update-ref",
+    "symbolic-ref",
+    "show-ref",
+    "for-each-ref",
+    "pack-refs",
+    "check-ref-format",
+    "reflog",
+    "refs",
+];
+
+/// Returns whether a call of a command is one that Git's command of the same name takes: nothing that
+/// refdb alone has, no mistake, and no question how it is called.
+pub(crate) fn is_gits(name: &[u8], args: &[Vec<u8>]) -> bool {
+    let Some(command) = find(name).filter(|it| OF_GIT.contains(&it.name)) else {
+        return false;
+    };
+    if options::question(args).is_some() {
+        return false;
+    }
+    match command.name {
+        "refs" => refs::is_gits(args),
+        "reflog" => reflog::is_gits(args),
+        _ => command.spec.is_gits(args),
+    }
+}
+
 /// How often a command that reads begins again, since the refs were moved into the other format.
 const AGAIN_MAX: usize = 3;
 
@@ -168,6 +203,7 @@ const AGAIN_MAX: usize = 3;
 const WITHOUT_REPOSITORY: &[&str] = &[
     "check-ref-format",
     "completions",
+    "install-shim",
     "man",
     "bench",
     "probe",
@@ -280,6 +316,9 @@ fn dispatch(context: &Context, out: &mut Output, name: &[u8], args: &[Vec<u8>]) 
                 // Asking how to call a command needs no repository; all else does.
                 let asks = matches!(args, [only] if only == b"-h" || only == b"--help-all");
                 let is_for_damaged = command.name == "refs" && refs::is_for_damaged(args);
+                if shim::is_git() && !WITHOUT_REPOSITORY.contains(&command.name) {
+                    shim::leave_to_git(context, &[&[name.to_vec()], args].concat())?;
+                }
                 if is_for_damaged && !args.iter().any(|arg| arg == b"-h") {
                     context.damaged_repository()?;
                 } else if !asks && !WITHOUT_REPOSITORY.contains(&command.name) {
@@ -417,12 +456,12 @@ fn unknown(name: &[u8]) -> Failure {
 
 /// Returns how the command as a whole is called.
 pub(crate) fn usage() -> String {
-    "usage: refdb [-v | --version] [-h | --help] [-C <path>] [-c <name>=<value>]\n\
+    let text = "usage: refdb [-v | --version] [-h | --help] [-C <path>] [-c <name>=<value>]\n\
      \x20            [-p | --paginate | -P | --no-pager] [--no-replace-objects] [--bare]\n\
      \x20            [--git-dir=<path>] [--work-tree=<path>] [--namespace=<name>]\n\
      \x20            [--config-env=<name>=<envvar>] [--store=<url>]\n\
-     \x20            <command> [<args>]\n"
-        .to_owned()
+     \x20            <command> [<args>]\n";
+    text.replacen("refdb", shim::called(), 1)
 }
 
 fn overview() -> String {

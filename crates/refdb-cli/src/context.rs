@@ -101,7 +101,8 @@ impl Context {
         }
     }
 
-    fn found(&self) -> refdb::Result<&Repository> {
+    /// Returns the repository, or why it cannot be opened.
+    pub(crate) fn found(&self) -> refdb::Result<&Repository> {
         self.open(false)
     }
 

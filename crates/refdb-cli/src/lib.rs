@@ -5,7 +5,7 @@
 //!    prints, so that a script can take one for the other.
 //! 3. A closed pipe ends the command quietly, and nothing that is read can make it panic.
 //!
-//! It is a library so that fuzz targets can call it; the program is [`run`].
+//! It is a library so that fuzz targets can call it; the program is [`run_as`].
 
 mod commands;
 mod context;
@@ -18,10 +18,19 @@ mod options;
 mod output;
 mod pager;
 mod programs;
+mod shim;
 mod suggest;
 mod waiting;
 
+use std::ffi::OsStr;
 use std::process::ExitCode;
+
+/// Runs the command line `args` of a program that is called `name`: as `git` it answers what it knows
+/// as Git does, and becomes the real Git for all else. The process is to end with it.
+#[must_use]
+pub fn run_as(name: &OsStr, args: &[Vec<u8>]) -> ExitCode {
+    shim::begin(name, args).unwrap_or_else(|| run(args))
+}
 
 /// Runs the command line `args`, which is without the name of the program. The process is to end
 /// with it.

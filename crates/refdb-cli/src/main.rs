@@ -10,9 +10,8 @@ use std::process::ExitCode;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
-    let args: Vec<Vec<u8>> = std::env::args_os()
-        .skip(1)
-        .map(OsStringExt::into_vec)
-        .collect();
-    refdb_cli::run(&args)
+    let mut args = std::env::args_os();
+    let name = args.next().unwrap_or_default();
+    let args: Vec<Vec<u8>> = args.map(OsStringExt::into_vec).collect();
+    refdb_cli::run_as(&name, &args)
 }

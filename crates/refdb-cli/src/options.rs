@@ -222,6 +222,15 @@ impl<Id: Copy> Spec<Id> {
         args: &[Vec<u8>],
         mut on: impl FnMut(Id, Value) -> Result<()>,
     ) -> Result<Vec<Vec<u8>>> {
+        self.parse_named(args, |option, value| on(option.id, value))
+    }
+
+    /// The same, with all that is known of each option.
+    fn parse_named(
+        &self,
+        args: &[Vec<u8>],
+        mut on: impl FnMut(&Opt<Id>, Value) -> Result<()>,
+    ) -> Result<Vec<Vec<u8>>> {
         if matches!(args, [only] if only == b"-h") {
             return Err(self.help(false));
         }
@@ -261,7 +270,7 @@ impl<Id: Copy> Spec<Id> {
         &self,
         arg: &[u8],
         rest: &mut std::slice::Iter<'_, Vec<u8>>,
-        on: &mut impl FnMut(Id, Value) -> Result<()>,
+        on: &mut impl FnMut(&Opt<Id>, Value) -> Result<()>,
     ) -> Result<()> {
         let (name, value) = match arg.iter().position(|&byte| byte == b'=') {
             Some(at) => (arg.get(..at).unwrap_or(arg), arg.get(at + 1..)),
@@ -272,7 +281,7 @@ impl<Id: Copy> Spec<Id> {
             self.mistake(&text, self.nearest(name))
         })?;
         let value = value_of(&named, value, rest)?;
-        on(named.option.id, value)
+        on(named.option, value)
     }
 
     /// Finds the option with the long name `name`, which may be shortened, for an argument that
@@ -332,7 +341,7 @@ impl<Id: Copy> Spec<Id> {
         &self,
         arg: &[u8],
         rest: &mut std::slice::Iter<'_, Vec<u8>>,
-        on: &mut impl FnMut(Id, Value) -> Result<()>,
+        on: &mut impl FnMut(&Opt<Id>, Value) -> Result<()>,
     ) -> Result<()> {
         let mut letters = arg;
         while let Some((&letter, after)) = letters.split_first() {
@@ -361,7 +370,7 @@ impl<Id: Copy> Spec<Id> {
             };
             let stuck = (option.takes != Takes::Nothing && !after.is_empty()).then_some(after);
             let value = value_of(&named, stuck, rest)?;
-            on(option.id, value)?;
+            on(option, value)?;
             if stuck.is_some() {
                 return Ok(());
             }

@@ -35,6 +35,11 @@ pub(crate) struct Paging {
 }
 
 impl Paging {
+    /// Returns the option before the command word that says whether there is to be a pager.
+    pub(crate) fn option(wanted: Option<bool>) -> Option<&'static str> {
+        wanted.map(|wanted| if wanted { "--paginate" } else { "--no-pager" })
+    }
+
     /// Finds what is said about the pager of `command`.
     ///
     /// # Errors

@@ -5,14 +5,16 @@
 //! refdb-bench growth COMMIT DATE MACHINE SIZE=RESULTS...  renews bench/growth.json
 //! refdb-bench page                                     writes docs/benchmarks.html from both
 //! refdb-bench instructions SUMMARIES [--record]        compares with bench/instructions.json
+//! refdb-bench shim SHIM GIT RUNS                       measures what a shim costs other commands
 //! ```
 //!
-//! `scripts/bench`, `scripts/growth` and `scripts/instructions` call it.
+//! `scripts/bench`, `scripts/growth`, `scripts/instructions` and `scripts/shim-cost` call it.
 
 mod growth;
 mod history;
 mod instructions;
 mod page;
+mod shim;
 
 use std::io::Write;
 use std::path::Path;
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         }),
         ["instructions", summaries] => instructions::compare(Path::new(summaries)),
         ["instructions", summaries, "--record"] => instructions::record(Path::new(summaries)),
+        ["shim", shim, git, runs] => shim::measure(Path::new(shim), Path::new(git), runs),
         _ => {
             Err("see the head of bench/src/bin/refdb-bench/main.rs for how it is called".to_owned())
         }

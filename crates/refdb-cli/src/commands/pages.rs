@@ -43,7 +43,7 @@ pub(super) const GROUPS: [(&str, &[&str]); 5] = [
     ("share refs among machines", &["store", "probe", "watch"]),
     (
         "look inside, measure, set up",
-        &["inspect", "bench", "completions", "man"],
+        &["inspect", "bench", "install-shim", "completions", "man"],
     ),
 ];
 
@@ -564,6 +564,22 @@ pub(super) const PAGES: &[Page] = &[
         ],
         exit_codes: NO_CODES,
         see_also: &["store status", "reflog show"],
+    },
+    Page {
+        name: "install-shim",
+        summary: "Put a `git` into a directory that answers for refs itself",
+        examples: [
+            (
+                "install-shim /opt/refdb",
+                "Then PATH=/opt/refdb:$PATH, for a shell or a service",
+            ),
+            (
+                "install-shim ~/.local/lib/refdb",
+                "For you; call it again after refdb has moved",
+            ),
+        ],
+        exit_codes: NO_CODES,
+        see_also: &["batch", "completions"],
     },
     Page {
         name: "completions",

@@ -76,6 +76,19 @@ pub(super) const SPEC: Spec<()> = Spec {
     options: NO_OPTIONS,
 };
 
+/// Returns whether a call is one that Git takes.
+pub(super) fn is_gits(args: &[Vec<u8>]) -> bool {
+    let named = args.split_first().and_then(|(name, rest)| {
+        let mut others = SUBCOMMANDS.iter().filter(|it| it.name != "show");
+        Some((others.find(|it| it.name.as_bytes() == name)?, rest))
+    });
+    match named {
+        Some((subcommand, rest)) => subcommand.spec.is_gits(rest),
+        // Those of a log are not in a table; what is not known of them is handed on anyway.
+        None => !args.iter().any(|arg| show::is_not_gits(arg)),
+    }
+}
+
 /// Runs `reflog`.
 pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     let names = SUBCOMMANDS.iter().map(|subcommand| subcommand.name);

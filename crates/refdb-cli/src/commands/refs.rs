@@ -93,6 +93,15 @@ pub(super) const SPEC: Spec<()> = Spec {
     options: NO_OPTIONS,
 };
 
+/// Returns whether a call is one of a subcommand that Git has, as Git takes it.
+pub(super) fn is_gits(args: &[Vec<u8>]) -> bool {
+    let Some((name, rest)) = args.split_first() else {
+        return false;
+    };
+    let found = SUBCOMMANDS.iter().find(|it| it.name.as_bytes() == name);
+    found.is_some_and(|it| OF_GIT.contains(&it.name) && it.spec.is_gits(rest))
+}
+
 /// Runs `refs`.
 pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     let Some((name, rest)) = args.split_first() else {

@@ -10,6 +10,9 @@ pub(crate) trait Describe {
     fn describe(&self) -> Description;
     /// Returns the usage text, with its options.
     fn usage_text(&self) -> String;
+    /// Returns whether these arguments make no mistake, ask for no help, and have no option that Git's
+    /// command does not have.
+    fn is_gits(&self, args: &[Vec<u8>]) -> bool;
 }
 
 /// A command.
@@ -46,6 +49,15 @@ impl<Id: Copy> Describe for Spec<Id> {
 
     fn usage_text(&self) -> String {
         self.usage(false)
+    }
+
+    fn is_gits(&self, args: &[Vec<u8>]) -> bool {
+        let mut is_gits = true;
+        let parsed = self.parse_named(args, |option, _| {
+            is_gits &= !option.own;
+            Ok(())
+        });
+        is_gits && parsed.is_ok()
     }
 }
 

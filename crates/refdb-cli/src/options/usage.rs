@@ -31,7 +31,7 @@ impl<Id: Copy> Spec<Id> {
         let mut out = String::new();
         for (index, form) in self.forms.iter().enumerate() {
             let lead = if index == 0 { "usage: " } else { "   or: " };
-            let lead = format!("{lead}refdb {} ", self.name);
+            let lead = format!("{lead}{} {} ", crate::shim::called(), self.name);
             let broken = format!("\n{}", " ".repeat(lead.len()));
             out.push_str(&lead);
             out.push_str(&form.replace('\n', &broken));

@@ -22,6 +22,7 @@ mod pipes;
 mod places;
 mod repair;
 mod settings;
+mod shim;
 mod signature;
 mod store;
 mod usage;

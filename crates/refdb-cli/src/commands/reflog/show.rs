@@ -76,6 +76,11 @@ fn options(args: &[Vec<u8>]) -> impl Iterator<Item = &[u8]> {
         .take_while(move |arg| !ends(arg))
 }
 
+/// Returns whether an argument asks how the command is called, or for what Git does not have.
+pub(super) fn is_not_gits(arg: &[u8]) -> bool {
+    arg.starts_with(b"-h") || arg.starts_with(b"--help") || arg.starts_with(b"--json")
+}
+
 /// Runs `reflog show`, with its name on the command line or without it.
 pub(super) fn run(
     context: &Context,

@@ -4,7 +4,6 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 use bstr::{BStr, ByteSlice};
 use refdb::RefName;
@@ -30,7 +29,7 @@ pub(super) fn hand_over(
         let args = args.iter().map(|arg| OsStr::from_bytes(arg).to_owned());
         args.collect()
     };
-    let mut git = Command::new("git");
+    let mut git = crate::shim::real_git();
     git.args(arguments(&context.globals().as_arguments()));
     if let Some(program) = &paging.program {
         let setting = [b"core.pager=", program.as_slice()].concat();
