@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
-use refdb::RefFormat;
+use refdb::{RefFormat, short};
 
 /// How many bytes of a file's name are left for a ref, beside those of its lock.
 const COMPONENT_MAX: usize = 255 - ".lock".len();
@@ -41,14 +41,13 @@ impl Names {
 
     /// Returns why the store cannot hold the next name, if it cannot.
     pub(super) fn add(&mut self, name: &[u8]) -> Option<String> {
-        if self.to == RefFormat::Files {
+        if self.to == RefFormat::Files && name.len() > COMPONENT_MAX {
             let mut parts = name.split(|&byte| byte == b'/');
             if parts.any(|part| part.len() > COMPONENT_MAX) || name.len() > PATH_MAX {
                 return Some("the name is too long for a file".to_owned());
             }
         }
-        let shared = self.last.iter().zip(name);
-        let shared = shared.take_while(|(last, next)| last == next).count();
+        let shared = short::common_prefix(&self.last, name);
         while self.begun.last().is_some_and(|&len| len > shared) {
             self.begun.pop();
         }
@@ -68,7 +67,7 @@ impl Names {
             }
         }
         self.last.truncate(shared);
-        self.last.extend(name.iter().skip(shared));
+        short::push(&mut self.last, name.get(shared..).unwrap_or_default());
         self.begun.push(name.len());
         None
     }

@@ -12,6 +12,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use reftable::short;
+
 use super::packed::HEADER;
 use super::{Files, FilesBackend, directories, freeze, join, log, loose, overlay, packed, rewrite};
 use crate::backend::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
@@ -30,8 +32,8 @@ pub(super) struct FilesBulk {
     files: Arc<Files>,
     options: BulkOptions,
     packed: Option<BufWriter<Box<dyn WriteFile>>>,
-    // The last name that was packed.
-    last: Vec<u8>,
+    // Where in `record` the last name is that was packed.
+    last: Range<usize>,
     record: Vec<u8>,
     dirs: HashSet<PathBuf>,
     log: Option<OpenLog>,
@@ -49,7 +51,7 @@ impl FilesBulk {
             files,
             options,
             packed: None,
-            last: Vec::new(),
+            last: 0..0,
             record: Vec::new(),
             dirs: HashSet::new(),
             log: None,
@@ -153,17 +155,17 @@ impl Bulk for FilesBulk {
         let is_shared = bytes.starts_with(b"refs/") && !is_per_worktree(bytes);
         let content = match value {
             NewValue::Direct { oid, peeled } if is_shared => {
-                if self.last.as_slice() >= bytes {
-                    let path = self.base().join("packed-refs");
-                    return Err(rewrite::out_of_order(&path, &self.last, bytes));
-                }
-                self.last.clear();
-                self.last.extend_from_slice(bytes);
                 let mut record = std::mem::take(&mut self.record);
+                let last = record.get(self.last.clone()).unwrap_or_default();
+                if !short::is_less(last, bytes) {
+                    let path = self.base().join("packed-refs");
+                    return Err(rewrite::out_of_order(&path, last, bytes));
+                }
                 record.clear();
                 oid.push_hex(&mut record);
                 record.push(b' ');
-                record.extend_from_slice(bytes);
+                self.last = record.len()..record.len() + bytes.len();
+                short::push(&mut record, bytes);
                 record.push(b'\n');
                 if let Some(peeled) = peeled {
                     record.push(b'^');
