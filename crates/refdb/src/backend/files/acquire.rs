@@ -175,7 +175,7 @@ impl FilesSession {
             name: name.to_owned(),
             place,
             path,
-            lock: Some(lock),
+            lock: Some(Box::new(lock)),
             bar: None,
             is_above: false,
             exists: false,
@@ -252,7 +252,7 @@ impl FilesSession {
             }
         }
         loop {
-            let other = self.held.get(self.pattern?)?.lock.as_ref()?;
+            let other = self.held.get(self.pattern?)?.lock.as_deref()?;
             match LockFile::acquire_linked(&self.holder, path, lock_options, other) {
                 Err(error) => match error.kind() {
                     io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
@@ -306,7 +306,7 @@ impl FilesSession {
     /// # Errors
     /// `Io`.
     pub(super) fn sign_locks(&mut self) -> Result<()> {
-        let mut locks = self.held.iter().filter_map(|held| held.lock.as_ref());
+        let mut locks = self.held.iter().filter_map(|held| held.lock.as_deref());
         locks.next().map_or(Ok(()), |lock| {
             lock.sign()
                 .map_err(|error| Error::io("unable to lock", &lock.target(), error))

@@ -39,7 +39,7 @@ impl FilesSession {
         entries.iter().all(|entry| {
             let path = dir.join(bytes_to_path(&entry.name));
             let is_own = |held: &Held| {
-                held.lock.as_ref().is_some_and(|lock| {
+                held.lock.as_deref().is_some_and(|lock| {
                     let is_at_ref = held.path == path;
                     lock.path() == path || is_at_ref && (lock.bars() || held.loose)
                 })
@@ -66,9 +66,9 @@ impl FilesSession {
     /// Keeps new names apart that were locked one by one, as those of transactions that are published
     /// together are. Nothing is waited for, and where somebody is in the way the ref stays a file.
     pub(super) fn keep_apart(&mut self, writes: &mut [Assigned<'_>]) -> Result<()> {
-        let packable = writes.iter().filter(|write| write.is_packable());
-        let count = packable.clone().count();
+        let packable = writes.iter().filter(|write| write.is_packable);
         let is_needed = packable.clone().any(|write| !write.is_apart);
+        let count = packable.clone().count();
         let is_plain = !self.files.options.ignore_case && !self.files.layout.is_linked();
         if !is_needed || !is_plain || count < BATCH_MIN || !self.is_worth_packing(count)? {
             return Ok(());
@@ -95,18 +95,18 @@ impl FilesSession {
         let mut pattern: Option<PathBuf> = None;
         for write in writes.iter_mut().filter(|write| !write.is_apart) {
             if let Some(held) = write.held.and_then(|at| self.held.get_mut(at))
-                && write.is_packable()
+                && write.is_packable
                 && is_free(write.name)
             {
                 write.is_apart = bar_one(held, pattern.as_deref()).is_ok();
                 if write.is_apart && pattern.is_none() {
-                    pattern = held.lock.as_ref().map(LockFile::target);
+                    pattern = held.lock.as_deref().map(LockFile::target);
                 }
             }
         }
         // Conflicts were looked for before that.
         let packed = self.files.packed.snapshot()?;
-        for write in writes.iter_mut().filter(|write| write.is_packable()) {
+        for write in writes.iter_mut().filter(|write| write.is_packable) {
             let is_new = write.held.is_some_and(|at| !self.held[at].exists);
             if write.is_apart && is_new {
                 write.is_apart = conflict(&packed, write.name)?.is_none();

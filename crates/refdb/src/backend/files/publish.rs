@@ -70,21 +70,20 @@ pub(super) struct Assigned<'a> {
     pub(super) held: Option<usize>,
     /// Whether what is above and below the name is kept apart from it if there is no file of it.
     pub(super) is_apart: bool,
+    /// Whether this is of a kind that packed-refs can hold: direct refs that all worktrees share.
+    pub(super) is_packable: bool,
 }
 
 impl Assigned<'_> {
-    /// Returns whether packed-refs may hold this: direct refs that all worktrees share.
+    /// Returns whether packed-refs may hold this.
     fn may_be_packed(&self) -> bool {
-        self.is_apart && self.is_packable()
+        self.is_apart && self.is_packable
     }
+}
 
-    /// Returns whether this is of a kind that packed-refs can hold.
-    pub(super) fn is_packable(&self) -> bool {
-        let name = self.name.as_bytes();
-        matches!(self.value, NewValue::Direct { .. })
-            && name.starts_with(b"refs/")
-            && !is_per_worktree(name)
-    }
+fn is_packable(name: RefName<'_>, value: NewValue<'_>) -> bool {
+    let name = name.as_bytes();
+    matches!(value, NewValue::Direct { .. }) && name.starts_with(b"refs/") && !is_per_worktree(name)
 }
 
 impl FilesSession {
@@ -140,13 +139,14 @@ impl FilesSession {
     /// Finds the lock of every write, and takes those that are missing.
     fn assign<'a>(&mut self, plan: &Plan<'a>) -> Result<Vec<Assigned<'a>>> {
         let mut by_name = ByName::of(&self.held);
-        let mut writes = Vec::new();
+        let mut writes = Vec::with_capacity(plan.len_hint());
         for write in plan.writes() {
             let mut assigned = Assigned {
                 name: write.name,
                 value: write.value,
                 held: by_name.find(&self.held, write.name),
                 is_apart: true,
+                is_packable: is_packable(write.name, write.value),
             };
             let needs_none = (plan.initial || plan.renames) && assigned.may_be_packed();
             if assigned.held.is_none() && !needs_none {

@@ -79,7 +79,7 @@ pub(super) struct Held {
     /// The path of the loose ref.
     pub(super) path: PathBuf,
     /// `None` once it is released, or where the lock of a directory takes its place.
-    pub(super) lock: Option<LockFile>,
+    pub(super) lock: Option<Box<LockFile>>,
     /// The lock of a directory that keeps others from this name. It has no loose ref then, and
     /// `path` is empty.
     pub(super) bar: Option<u32>,
@@ -96,7 +96,7 @@ pub(super) struct Held {
 impl Held {
     /// Returns whether nobody can have, or make, a name below this one.
     pub(super) fn is_barred(&self) -> bool {
-        self.bar.is_some() || self.lock.as_ref().is_some_and(LockFile::bars)
+        self.bar.is_some() || self.lock.as_deref().is_some_and(LockFile::bars)
     }
 
     /// Returns what is held of a name below a locked directory.
@@ -526,7 +526,7 @@ impl FilesSession {
     /// `Locked` if somebody did; `Interrupted`; `Io`. Nothing is visible then.
     pub(super) fn check_locks(&self) -> Result<()> {
         self.holder.may_publish()?;
-        let locks = self.held.iter().filter_map(|held| held.lock.as_ref());
+        let locks = self.held.iter().filter_map(|held| held.lock.as_deref());
         // Whoever moves a directory neither dates the file of the locks in it nor takes a name from it, so
         // that of many locks some are looked at as well.
         let step = match self.holder.is_torn() {

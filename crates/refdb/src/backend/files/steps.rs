@@ -124,7 +124,7 @@ impl FilesSession {
         let packed = self.planned.packed.as_ref();
         self.held
             .iter()
-            .filter_map(|held| held.lock.as_ref())
+            .filter_map(|held| held.lock.as_deref())
             .chain(self.bars.locks())
             .chain(packed.map(|packed| packed.pending().0))
             .chain(self.planned.whole_logs.written.iter().map(|(_, lock)| lock))
@@ -354,7 +354,7 @@ impl FilesSession {
         }
         for &index in &planned.renames {
             let held = self.held.get(index);
-            let lock = held.and_then(|held| held.lock.as_ref());
+            let lock = held.and_then(|held| held.lock.as_deref());
             if let (Some(held), Some(lock), Some(guard)) = (held, lock, guards.of(index)) {
                 change.put(guard, self.spot_of(held)?, lock);
             }
