@@ -154,12 +154,20 @@ pub(crate) fn somebody_looks() -> bool {
     std::io::stdout().is_terminal() || is_in_use()
 }
 
+/// Returns whether the user wants no colours where nothing else asks for them (`NO_COLOR`).
+pub(crate) fn wants_no_color() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|said| !said.is_empty())
+}
+
 /// Returns whether what is printed may have colours of its own accord.
 ///
 /// # Errors
 /// As for [`Context::repository`].
 pub(crate) fn may_color(context: &Context) -> Result<bool> {
     let repository = context.repository()?;
+    if wants_no_color() {
+        return Ok(false);
+    }
     if !std::io::stdout().is_terminal() {
         let is_painted = repository.config().boolean("color.pager")?.unwrap_or(true);
         if !is_in_use() || !is_painted {

@@ -24,6 +24,33 @@ fn terminal_maker() -> Option<&'static Path> {
 }
 
 for_every_format! {
+    fn no_colors_where_the_user_wants_none(format) {
+        let Some(script) = terminal_maker() else {
+            eprintln!("left out: there is no `script` that makes a terminal");
+            return;
+        };
+        let twins = Twins::new(format);
+        twins.ours.update_refs(format!("update refs/heads/main {}\n", twins.ours.objects().commits[1]));
+        let is_painted = |said: &str, call: &str| {
+            let call = format!("{} -P {call}", env!("CARGO_BIN_EXE_refdb"));
+            let env = [("TERM", "xterm"), ("NO_COLOR", said)];
+            let args = ["-qec", call.as_str(), "/dev/null"];
+            let seen = beside::answer(script, &twins.ours, ".", &env, &args, "");
+            assert_eq!(seen.code, Some(0), "{call}: {}", seen.stdout);
+            assert!(!seen.stdout.is_empty(), "{call}");
+            seen.stdout.contains("\u{1b}[")
+        };
+        let listing = "for-each-ref --format='%(color:red)%(refname)'";
+        for call in [listing, "reflog main"] {
+            assert!(is_painted("", call), "{call}");
+            assert!(!is_painted("1", call), "{call}");
+        }
+        // What asks for colours on purpose gets them.
+        assert!(is_painted("1", "-c color.ui=always reflog main"));
+        assert!(is_painted("1", &format!("{listing} --color=always")));
+        assert!(is_painted("1", "reflog main --color=always"));
+    }
+
     fn nothing_is_written_in_quarantine(format) {
         let twins = Twins::new(format);
         for env in [[("GIT_QUARANTINE_PATH", "/x")], [("GIT_QUARANTINE_PATH", "")]] {

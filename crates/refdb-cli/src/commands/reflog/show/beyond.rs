@@ -14,7 +14,7 @@ use crate::commands::for_each_ref::color::sequence;
 use crate::context::Context;
 use crate::failure::Result;
 use crate::output::Output;
-use crate::pager::{Paging, somebody_looks};
+use crate::pager::{Paging, somebody_looks, wants_no_color};
 
 /// Becomes Git's log, with these arguments; returns where there is no Git.
 pub(super) fn hand_over(
@@ -48,6 +48,10 @@ pub(super) fn hand_over(
         None => git.args(["-c", "format.pretty=oneline", "log", "--walk-reflogs"]),
         Some(_) => git.args(["log", "--walk-reflogs", "--pretty=oneline"]),
     };
+    // Git does not know the variable; an option of the user's stands behind this one, and counts.
+    if wants_no_color() && !always_colors(context)? {
+        git.arg("--no-color");
+    }
     // Only a failure returns.
     let _ = git
         .arg(match pretty {
