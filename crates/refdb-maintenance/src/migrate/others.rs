@@ -180,9 +180,9 @@ mod tests {
                 command.env("GIT_DIR", value);
             }
             let child = command.spawn().unwrap();
-            // It has its name a moment after it was started.
-            let name = || of_proc(&OsSystem::new(), child.id(), "comm").unwrap_or_default();
-            while !name().starts_with(b"git") {
+            // It has its name a moment after it was started, and its environment a moment after that.
+            let told = |file| of_proc(&OsSystem::new(), child.id(), file).unwrap_or_default();
+            while !told("comm").starts_with(b"git") || told("environ").is_empty() {
                 std::thread::sleep(Duration::from_millis(1));
             }
             child
