@@ -14,13 +14,14 @@ use std::sync::Arc;
 
 use reftable::short;
 
+use super::apart::is_shared;
 use super::packed::HEADER;
 use super::{Files, FilesBackend, directories, freeze, join, log, loose, overlay, packed, rewrite};
 use crate::backend::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 use crate::backend::maintained::Maintained;
 use crate::backend::{LogOrder, NewValue};
 use crate::error::{Error, ErrorKind, Result};
-use crate::name::{RefName, RefNameBuf, is_per_worktree};
+use crate::name::{RefName, RefNameBuf};
 use crate::reflog::LogEntry;
 use crate::system::WriteFile;
 
@@ -152,15 +153,14 @@ fn cannot_hold(error: io::Error, path: &Path) -> Error {
 impl Bulk for FilesBulk {
     fn add_ref(&mut self, name: RefName<'_>, value: NewValue<'_>) -> Result<()> {
         let bytes = name.as_bytes();
-        let is_shared = bytes.starts_with(b"refs/") && !is_per_worktree(bytes);
         let content = match value {
-            NewValue::Direct { oid, peeled } if is_shared => {
-                let mut record = std::mem::take(&mut self.record);
-                let last = record.get(self.last.clone()).unwrap_or_default();
+            NewValue::Direct { oid, peeled } if is_shared(name) => {
+                let last = self.record.get(self.last.clone()).unwrap_or_default();
                 if !short::is_less(last, bytes) {
                     let path = self.base().join("packed-refs");
                     return Err(rewrite::out_of_order(&path, last, bytes));
                 }
+                let mut record = std::mem::take(&mut self.record);
                 record.clear();
                 oid.push_hex(&mut record);
                 record.push(b' ');

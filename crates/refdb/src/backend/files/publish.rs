@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use reftable::short;
 
 use super::Files;
+use super::apart::is_shared;
 use super::known_dirs::KnownDirs;
 use super::log;
 use super::log_write::WholeLogs;
@@ -25,7 +26,7 @@ use crate::backend::{NewValue, Plan};
 use crate::commit::MANY_MIN;
 use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::layout::Place;
-use crate::name::{RefName, RefNameBuf, is_per_worktree};
+use crate::name::{RefName, RefNameBuf};
 use crate::system::bytes_to_path;
 
 /// From so many direct refs on, packed-refs is considered.
@@ -79,11 +80,6 @@ impl Assigned<'_> {
     fn may_be_packed(&self) -> bool {
         self.is_apart && self.is_packable
     }
-}
-
-fn is_packable(name: RefName<'_>, value: NewValue<'_>) -> bool {
-    let name = name.as_bytes();
-    matches!(value, NewValue::Direct { .. }) && name.starts_with(b"refs/") && !is_per_worktree(name)
 }
 
 impl FilesSession {
@@ -146,7 +142,8 @@ impl FilesSession {
                 value: write.value,
                 held: by_name.find(&self.held, write.name),
                 is_apart: true,
-                is_packable: is_packable(write.name, write.value),
+                is_packable: matches!(write.value, NewValue::Direct { .. })
+                    && is_shared(write.name),
             };
             let needs_none = (plan.initial || plan.renames) && assigned.may_be_packed();
             if assigned.held.is_none() && !needs_none {
