@@ -318,6 +318,7 @@ impl Block {
             b'i' => "index",
             _ => "log",
         };
-        Error::corrupt(self.offset, format!("{message}, in a block of type {kind}"))
+        let message = [message, ", in a block of type ", kind].concat();
+        Error::corrupt(self.offset, message)
     }
 }

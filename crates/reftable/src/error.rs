@@ -101,6 +101,13 @@ impl Error {
         self.0.kind
     }
 
+    /// Returns what is wrong, without the place and the kind: for those who tell these in a way of their
+    /// own, and for small programs, into which printing would bring more than reading a table does.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
     /// Returns the file offset in bytes that the error concerns, if it concerns one.
     ///
     /// For a fault inside a compressed block this is where the block starts.

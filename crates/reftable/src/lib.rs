@@ -56,6 +56,7 @@ pub use compact::compact;
 pub use cursor::{LogCursor, RefCursor};
 pub use error::{Error, ErrorKind, Result};
 pub use hash::HashId;
+pub use header::Sections;
 pub use merged::{MergedLogs, MergedRefs, find_ref};
 pub use record::{LogRecord, LogUpdate, LogValue, RefRecord, RefValue};
 pub use salvage::{Salvaged, diagnose, salvage, salvage_as};

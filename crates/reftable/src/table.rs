@@ -11,7 +11,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 use crate::block::{Block, BlockHead, HEAD_LEN};
 use crate::error::{Error, Result};
 use crate::hash::HashId;
-use crate::header::{Footer, Header};
+use crate::header::{Footer, Header, Sections};
 use crate::record::{Codec, IndexCodec, LogCodec, Params, RefCodec};
 use crate::walk::Walk;
 
@@ -256,6 +256,23 @@ impl Table {
             start: 0,
             index: position(self.footer.ref_index),
         })
+    }
+
+    /// Returns where the sections of the table start.
+    #[must_use]
+    pub fn sections(&self) -> Sections {
+        let footer = &self.footer;
+        let start = |section: Option<Section>| section.map(|section| section.start);
+        Sections {
+            refs: start(self.ref_section()),
+            ref_index: position(footer.ref_index),
+            objects: start(self.object_section()),
+            object_index: position(footer.object_index),
+            logs: start(self.log_section()),
+            log_index: position(footer.log_index),
+            object_id_len: footer.object_id_len,
+            footer: self.body_len as u64,
+        }
     }
 
     /// Returns whether the table has log records.

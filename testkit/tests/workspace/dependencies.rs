@@ -76,6 +76,8 @@ fn the_format_crate_needs_two_packages() {
         .map(|dependency| text(dependency, "name"))
         .collect();
     names.sort_unstable();
+    // One of them differs by what is built for.
+    names.dedup();
     assert_eq!(names, FORMAT_CRATE);
 }
 
