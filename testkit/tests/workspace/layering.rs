@@ -82,6 +82,12 @@ const CRATES: &[Crate] = &[
         insides_of: &[],
     },
     Crate {
+        folder: "crates/refdb-wasm",
+        name: "refdb_wasm",
+        layers: &[&["encode"], &["session"], &["border"]],
+        insides_of: &[],
+    },
+    Crate {
         folder: "testkit",
         name: "refdb_testkit",
         layers: &[],
