@@ -44,7 +44,7 @@ exported! {
 
 #[cfg(feature = "whole")]
 exported! {
-    refdb_logs = logs(stack: u32, is_prefix: bool, deleted: bool) -> u32;
+    refdb_logs = logs(stack: u32, len: usize, is_prefix: bool, deleted: bool, index: u64) -> u32;
     refdb_skip = skip(cursor: u32, most: u32) -> i32;
     refdb_describe = describe(table: u32) -> i32;
     refdb_blocks = blocks(table: u32) -> i32;

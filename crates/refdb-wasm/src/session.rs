@@ -45,8 +45,11 @@ struct Refs {
 #[cfg(feature = "whole")]
 struct Logs {
     merged: MergedLogs,
-    /// The only name that is wanted, if not those with a prefix are.
-    name: Option<Vec<u8>>,
+    /// The name that is wanted, or what those start with that are.
+    name: Vec<u8>,
+    is_prefix: bool,
+    /// The entry behind which it begins.
+    after: Option<(Vec<u8>, u64)>,
     failure: Option<Error>,
     is_at_end: bool,
 }
@@ -248,9 +251,17 @@ impl Session {
 /// What an inspection asks for.
 #[cfg(feature = "whole")]
 impl Session {
-    /// Makes a cursor over the reflog of the ref whose name the input has, or over those of all names
-    /// that start with it. `deleted`: with deleted entries. Returns its number, or 0.
-    pub fn logs(&mut self, stack: u32, is_prefix: bool, deleted: bool) -> u32 {
+    /// Makes a cursor over the reflog of the ref whose name the first `len` bytes of the input are, or over
+    /// those of all names that start so. If the input has more, that is the name of an entry, and `index`
+    /// its update index, behind which it begins. `deleted`: with deleted entries. Returns its number, or 0.
+    pub fn logs(
+        &mut self,
+        stack: u32,
+        len: usize,
+        is_prefix: bool,
+        deleted: bool,
+        index: u64,
+    ) -> u32 {
         self.error.clear();
         let Some(Item::Stack(tables)) = self.item(stack) else {
             self.refuse("there is no such stack");
@@ -260,10 +271,12 @@ impl Session {
         if !deleted {
             merged = merged.live_only();
         }
-        let name = std::mem::take(&mut self.input);
-        let moved = match is_prefix {
-            true => merged.seek_prefix(&name),
-            false => merged.seek(&name),
+        let mut name = std::mem::take(&mut self.input);
+        let after = name.split_off(len.min(name.len()));
+        let moved = match (after.is_empty(), is_prefix) {
+            (false, _) => merged.seek_at(&after, index),
+            (true, true) => merged.seek_prefix(&name),
+            (true, false) => merged.seek(&name),
         };
         if let Err(error) = moved {
             self.fail(&error, "");
@@ -271,7 +284,9 @@ impl Session {
         }
         self.keep(Item::Logs(Box::new(Logs {
             merged,
-            name: (!is_prefix).then_some(name),
+            name,
+            is_prefix,
+            after: Some((after, index)).filter(|(after, _)| !after.is_empty()),
             failure: None,
             is_at_end: false,
         })))
@@ -417,8 +432,19 @@ impl Logs {
         if self.is_at_end {
             return Ok(false);
         }
-        let moved = self.merged.advance();
-        let is_wanted = |name: &[u8]| self.name.as_ref().is_none_or(|wanted| wanted == name);
+        let mut moved = self.merged.advance();
+        if let Some((name, index)) = self.after.take()
+            && matches!(moved, Ok(true))
+        {
+            let first = self.merged.record();
+            if first.name == name && first.update_index == index {
+                moved = self.merged.advance();
+            }
+        }
+        let is_wanted = |name: &[u8]| match self.is_prefix {
+            true => name.starts_with(&self.name),
+            false => name == self.name,
+        };
         let is_on = matches!(moved, Ok(true)) && is_wanted(self.merged.record().name);
         self.is_at_end = !is_on;
         moved.map(|_| is_on)

@@ -204,7 +204,7 @@ fn reflogs_go_from_new_to_old_and_end_with_their_name() {
     let mut session = Session::default();
     let stack = stack(&mut session, &two_tables());
     give(&mut session, b"HEAD");
-    let cursor = session.logs(stack, false, false);
+    let cursor = session.logs(stack, 4, false, false, 0);
     assert_eq!(session.next(cursor, 9), 2);
     let output = session.output();
     assert_eq!(&output[4..8], 4_u32.to_le_bytes());
@@ -221,8 +221,20 @@ fn reflogs_go_from_new_to_old_and_end_with_their_name() {
     assert_eq!(session.next(cursor, 9), 0);
 
     give(&mut session, b"HEAD");
-    let cursor = session.logs(stack, true, false);
+    let cursor = session.logs(stack, 4, true, false, 0);
     assert_eq!(session.next(cursor, 9), 3, "those of HEADS too");
+
+    for (index, is_prefix, left) in [
+        (2, true, 2),
+        (1, true, 1),
+        (2, false, 1),
+        (1, false, 0),
+        (3, false, 2),
+    ] {
+        give(&mut session, b"HEADHEAD");
+        let cursor = session.logs(stack, 4, is_prefix, false, index);
+        assert_eq!(session.next(cursor, 9), left, "behind {index}");
+    }
 }
 
 #[test]
@@ -275,7 +287,7 @@ fn what_cannot_be_is_an_error() {
         give(&mut session, b"HEAD");
         assert_eq!(session.find(number), FAILED);
         assert_eq!(session.refs(number, 0, false), 0);
-        assert_eq!(session.logs(number, false, false), 0);
+        assert_eq!(session.logs(number, 4, false, false, 0), 0);
         assert_eq!(session.next(number, 1), FAILED);
         assert_eq!(session.skip(number, 1), FAILED);
     }
@@ -326,7 +338,7 @@ fn ask_everything(data: &[u8]) -> usize {
     give(&mut session, b"");
     let cursors = [
         session.refs(stack, 0, true),
-        session.logs(stack, true, true),
+        session.logs(stack, 0, true, true, 0),
     ];
     let mut seen = 0;
     for cursor in cursors.into_iter().filter(|cursor| *cursor != 0) {
