@@ -262,8 +262,8 @@ pub(crate) enum Locked {
     Found(Value),
     /// Locked, and there is no such ref.
     Missing,
-    /// Locked, and there is no ref whose name begins with this one: it was looked for in all refs
-    /// anyway, and so need not be looked for once more.
+    /// Locked, and there is neither such a ref nor one below its name: that was seen in looking for it,
+    /// and need not be looked for once more.
     Alone,
     /// Not locked, or unreadable.
     Refused(Refusal),

@@ -156,7 +156,7 @@ impl<S: Source> Merge<S> {
             return None;
         }
         let key = self.top()?.key();
-        (1..self.heap.len().min(3)).find(|at| self.sources[self.heap[*at]].key() == key)
+        (1..self.heap.len().min(3)).find(|at| short::same(self.sources[self.heap[*at]].key(), key))
     }
 
     /// Moves the source at this position of the heap, and puts the heap in order again.
@@ -333,6 +333,22 @@ impl MergedRefs {
             }
         }
         Ok(false)
+    }
+
+    /// Moves onto the next record, be it a deletion or not, and whatever the prefix is; false at the end.
+    ///
+    /// # Errors
+    ///
+    /// As for [`seek`](Self::seek).
+    pub fn advance_one(&mut self) -> Result<bool> {
+        self.merge.advance()
+    }
+
+    /// Returns whether the cursor is on a deletion.
+    #[must_use]
+    pub fn is_deletion(&self) -> bool {
+        let top = self.merge.top();
+        top.is_some_and(|top| top.inner.codec.is_deletion())
     }
 
     /// Returns the name of the ref that the cursor is on; empty if it is on none.

@@ -64,6 +64,19 @@ impl RefRecord<'_> {
     }
 }
 
+/// What a cursor finds in the place of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// It stands on the ref of that name.
+    It,
+    /// There is none, and it stands on the next one.
+    Next,
+    /// There is none, and no ref behind the name.
+    End,
+    /// There is none; what comes behind the name was not looked for.
+    Nothing,
+}
+
 /// What is called for a ref; gives whether to go on.
 pub(crate) type Each<'f> = dyn FnMut(&RefRecord<'_>) -> bool + 'f;
 
@@ -84,6 +97,17 @@ pub(crate) trait Cursor: Send {
     /// Returns the name of that ref, without a look at the rest of it.
     fn name(&self) -> RefName<'_> {
         self.record().name
+    }
+
+    /// Moves to the place of a name. A cursor that would have to read through what is deleted to find
+    /// the next ref may say that there is nothing, and has to be moved by a seek then.
+    fn look_at(&mut self, name: &[u8]) -> Result<Found> {
+        self.seek(name, b"")?;
+        Ok(match self.advance()? {
+            false => Found::End,
+            true if self.name().as_bytes() == name => Found::It,
+            true => Found::Next,
+        })
     }
 
     /// Calls `each` for the refs from here on whose names are less than `end`, until it gives `false`;

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use bstr::ByteSlice;
 use reftable::short::{common_prefix, has_prefix};
 
-use crate::backend::cursor::Cursor;
+use crate::backend::cursor::{Cursor, Found};
 use crate::backend::{RefFormat, Session, in_the_way};
 use crate::error::{Reason, Result};
 use crate::name::RefName;
@@ -43,10 +43,7 @@ pub(super) fn check(
         look_apart(expansion, new, session, &mut clashes)?;
         let mut walk = Walk::new(session.names()?);
         for &parent in &parents {
-            if walk
-                .first_from(parent)?
-                .is_some_and(|found| found == parent)
-            {
+            if walk.has(parent)? {
                 clashes.existing_parents.insert(parent.to_vec());
             }
         }
@@ -243,14 +240,31 @@ impl<'c> Walk<'c> {
         self.state = Gap::Unknown;
     }
 
-    /// Returns the first ref from `name` on; `name` must not be less than the one before.
-    fn first_from(&mut self, name: &[u8]) -> Result<Option<&[u8]>> {
-        let ahead = match self.state {
+    /// Returns whether what is known tells the first ref from `name` on.
+    fn is_ahead(&self, name: &[u8]) -> bool {
+        match self.state {
             Gap::Unknown => false,
             Gap::BeforeRecord => self.cursor.name().as_bytes() >= name,
             Gap::BeforeEnd => true,
-        };
-        if !ahead {
+        }
+    }
+
+    /// Returns whether there is a ref of that name; `name` must not be less than the one before.
+    fn has(&mut self, name: &[u8]) -> Result<bool> {
+        if !self.is_ahead(name) {
+            self.state = match self.cursor.look_at(name)? {
+                Found::It | Found::Next => Gap::BeforeRecord,
+                Found::End => Gap::BeforeEnd,
+                Found::Nothing => Gap::Unknown,
+            };
+        }
+        let stands = matches!(self.state, Gap::BeforeRecord);
+        Ok(stands && self.cursor.name().as_bytes() == name)
+    }
+
+    /// Returns the first ref from `name` on; `name` must not be less than the one before.
+    fn first_from(&mut self, name: &[u8]) -> Result<Option<&[u8]>> {
+        if !self.is_ahead(name) {
             self.cursor.seek(name, b"")?;
             let found = self.cursor.advance()?;
             self.state = if found {

@@ -4,6 +4,7 @@ mod changing;
 mod cursors;
 mod damage;
 mod files_git;
+mod in_the_way;
 mod initial;
 mod library;
 mod reflogs;

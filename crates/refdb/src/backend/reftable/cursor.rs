@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use reftable::short::has_prefix;
+use reftable::short::{self, has_prefix};
 use reftable::{MergedRefs, RefCursor, RefValue};
 
 use super::stack::{Snapshot, Stack};
-use crate::backend::cursor::{Cursor, Look, RefRecord, least};
+use crate::backend::cursor::{Cursor, Found, Look, RefRecord, least};
 use crate::error::Result;
 use crate::name::{RefName, goes_on_well, is_root_ref};
 use crate::oid::{ObjectFormat, ObjectId};
@@ -73,6 +73,24 @@ impl Cursor for StackCursor {
             }
         }
         Ok(false)
+    }
+
+    fn look_at(&mut self, name: &[u8]) -> Result<Found> {
+        self.prefix.clear();
+        let failed = |error| self.stack.format_error(error);
+        self.merged.seek(name).map_err(failed)?;
+        if !self.merged.advance_one().map_err(failed)? {
+            return Ok(Found::End);
+        }
+        // What is deleted may go on for very long.
+        if self.merged.is_deletion() || !is_listed(self.merged.name()) {
+            return Ok(Found::Nothing);
+        }
+        self.look = Look::at(self.merged.is_good(goes_on_well));
+        Ok(match short::same(self.merged.name(), name) {
+            true => Found::It,
+            false => Found::Next,
+        })
     }
 
     fn name(&self) -> RefName<'_> {

@@ -44,15 +44,25 @@ impl<'n> Walk<'n> {
         }
         self.place(name.as_bytes())
             .map_err(|error| stack.format_error(error))?;
-        if self.is_it {
+        if !self.is_it {
+            return Ok(None);
+        }
+        if !self.merged.is_deletion() {
             return to_ref(stack, &self.merged.record());
         }
+        // What stands behind it tells whether anything can be below the name.
+        self.is_it = false;
+        self.advance().map_err(|error| stack.format_error(error))?;
         Ok(None)
     }
 
-    /// Returns whether no name begins with the one that was asked for last, which was not found.
+    /// Returns whether no name is below the one that was asked for last, which was not found.
     pub(super) fn is_alone(&self, name: RefName<'_>) -> bool {
-        !self.stands || !has_prefix(self.merged.name(), name.as_bytes())
+        let (next, name) = (self.merged.name(), name.as_bytes());
+        // What is below sorts behind all that goes on with less than a slash.
+        !self.stands
+            || !has_prefix(next, name)
+            || next.get(name.len()).is_some_and(|byte| *byte > b'/')
     }
 
     /// Places the cursor on the first record that is not before `name`.
