@@ -194,7 +194,7 @@ fn changed(states: &States, bytes: &[u8], spoil: bool) {
     }
     if spoil {
         let mut file = disk
-            .append("/home/u/.bashrc".as_ref(), None)
+            .append("/home/u/.bashrc".as_ref())
             .expect("it is there");
         file.write_all(b"more\n").expect("no fault");
     }

@@ -15,8 +15,9 @@ use std::path::PathBuf;
 
 use super::journal::Journal;
 use super::place::{Place, PlainDirs, Roots};
-use super::step::{self, How, Step, Taken};
+use super::step::{self, Clear, How, Step, Taken};
 use super::{Holder, LockFile, LockOptions, remove_if_there};
+use crate::beside::{HALVES_MIN, both};
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::System;
 
@@ -41,7 +42,7 @@ pub(crate) struct Means<'m> {
     /// Directories whose names were changed before.
     pub(crate) dirs: BTreeSet<PathBuf>,
     /// Makes room for a new reflog.
-    pub(crate) clear: &'m dyn Fn(&Place) -> Result<()>,
+    pub(crate) clear: Clear<'m>,
 }
 
 /// What became of a change that is visible.
@@ -51,6 +52,39 @@ pub(crate) enum Carried {
     /// It is committed, and a part of it is still to be done, by whoever comes when this process has ended:
     /// the locks have to stay.
     InPart(Error),
+}
+
+/// Steps that failed, with why; those without a reason were left out, as one before them failed.
+type Failed<'s> = Vec<(&'s Step, Option<Error>)>;
+
+/// Returns whether a step concerns no file that another one concerns: a reflog below `refs/` has one name
+/// in a transaction, and all its entries are one step.
+fn is_apart((_, step): &(usize, Step)) -> bool {
+    match step {
+        Step::Append {
+            place: Place::Log(name),
+            ..
+        } => name.as_bytes().starts_with(b"refs/"),
+        _ => false,
+    }
+}
+
+/// Takes steps in their order, but for those that follow a failed one on the same place.
+fn take_each<'s>(
+    steps: &'s [(usize, Step)],
+    roots: &Roots,
+    how: How<'_>,
+    taken: &mut Taken,
+    failed: &mut Failed<'s>,
+) {
+    for (_, step) in steps {
+        let is_same = |(other, _): &(&Step, _)| other.place() == step.place();
+        if failed.iter().any(is_same) {
+            failed.push((step, None));
+        } else if let Err(error) = step.take(roots, how, taken) {
+            failed.push((step, Some(error)));
+        }
+    }
 }
 
 impl Change {
@@ -89,6 +123,7 @@ impl Change {
             shared: means.options.shared,
             is_live: true,
             is_first: true,
+            is_journalled: !self.guards.is_empty(),
             sync_each: means.fsync && self.steps.len() < step::MANY_MIN,
             fsync: means.fsync,
             clear: None,
@@ -161,14 +196,27 @@ impl Change {
 
     /// Takes every step; those that fail are taken once more, with those that concern the same places.
     fn take_all(&self, roots: &Roots, how: How<'_>, taken: &mut Taken) -> Result<()> {
-        let mut failed: Vec<(&Step, Option<Error>)> = Vec::new();
-        for (_, step) in &self.steps {
-            let is_same = |(other, _): &(&Step, _)| other.place() == step.place();
-            if failed.iter().any(is_same) {
-                failed.push((step, None));
-            } else if let Err(error) = step.take(roots, how, taken) {
-                failed.push((step, Some(error)));
+        let mut failed = Failed::new();
+        for steps in self
+            .steps
+            .chunk_by(|one, next| is_apart(one) == is_apart(next))
+        {
+            if steps.len() < HALVES_MIN || !steps.first().is_some_and(is_apart) {
+                take_each(steps, roots, how, taken, &mut failed);
+                continue;
             }
+            // Two threads take 0.88 times as long for 20,000 refs with new reflogs, all of it counted.
+            let (here, there) = steps.split_at(steps.len() / 2);
+            let second = || {
+                let (mut taken, mut failed) = (Taken::default(), Failed::new());
+                take_each(there, roots, how, &mut taken, &mut failed);
+                (taken, failed)
+            };
+            let first = || take_each(here, roots, how, taken, &mut failed);
+            let ((), (mut also_taken, also_failed)) = both(first, second);
+            taken.dirs.append(&mut also_taken.dirs);
+            taken.made.append(&mut also_taken.made);
+            failed.extend(also_failed);
         }
         let again = How {
             is_first: false,

@@ -341,6 +341,7 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat) -> Result<()> {
         shared: home.shared,
         is_live: false,
         is_first: false,
+        is_journalled: true,
         sync_each: false,
         fsync: true,
         clear: None,

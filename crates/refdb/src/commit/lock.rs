@@ -244,9 +244,7 @@ impl LockFile {
         } else {
             let mut file = match self.value.take() {
                 Some(file) => file,
-                None if before != Written::Nothing => {
-                    self.system().append(&self.value_path(), None)?
-                }
+                None if before != Written::Nothing => self.system().append(&self.value_path())?,
                 None => self.create()?,
             };
             file.write_all(content)?;

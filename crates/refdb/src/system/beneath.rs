@@ -151,8 +151,8 @@ impl<S: Narrow> System for Beneath<S> {
         self.inner.guard_owner(path)
     }
 
-    fn append(&self, path: &Path, create: Option<u32>) -> io::Result<Box<dyn WriteFile>> {
-        self.at_file(path)?.append(path, create)
+    fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.at_file(path)?.append(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -259,7 +259,7 @@ mod tests {
             let path = &at(path);
             assert!(beneath.read(path).is_err(), "{path:?}");
             assert!(beneath.open(path).is_err(), "{path:?}");
-            assert!(beneath.append(path, Some(0o666)).is_err(), "{path:?}");
+            assert!(beneath.append(path).is_err(), "{path:?}");
             assert!(beneath.set_mode(path, 0o777).is_err(), "{path:?}");
             assert!(beneath.rename(&at("r/file"), &path.join("x")).is_err());
             assert!(beneath.rename(&path.join("x"), &at("r/file")).is_err());

@@ -328,13 +328,10 @@ impl System for OsSystem {
         guard::owner(&self.read(Path::new("/proc/locks")).ok()?, &stat)
     }
 
-    fn append(&self, path: &Path, create: Option<u32>) -> io::Result<Box<dyn WriteFile>> {
+    fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         // A FIFO would be waited for until somebody reads from it.
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK;
-        let file = match create {
-            Some(mode) => self.open_as(path, flags | OFlags::CREATE, mode)?,
-            None => self.open_as(path, flags, 0)?,
-        };
+        let file = self.open_as(path, flags, 0)?;
         regular(&file)?;
         Ok(Box::new(OsFile(file)))
     }
@@ -571,10 +568,7 @@ mod tests {
             .unwrap()
             .write_all(b"one")
             .unwrap();
-        near.append(&at("dir/a"), None)
-            .unwrap()
-            .write_all(b"!")
-            .unwrap();
+        near.append(&at("dir/a")).unwrap().write_all(b"!").unwrap();
         near.hard_link(&at("dir/a"), &at("b")).unwrap();
         near.symlink(Path::new("dir/a"), &at("link")).unwrap();
         near.rename(&at("b"), &at("c")).unwrap();

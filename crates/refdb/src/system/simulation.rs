@@ -349,24 +349,10 @@ impl System for SimSystem {
         Ok(Box::new(self.handle(path, ino)))
     }
 
-    fn append(&self, path: &Path, create: Option<u32>) -> io::Result<Box<dyn WriteFile>> {
-        let mut disk = self.changing("append", path)?;
-        let found = disk.find(path, true)?;
-        let ino = match (found.ino, create) {
-            (Some(ino), _) => {
-                disk.content(ino)?;
-                ino
-            }
-            (None, Some(mode)) => {
-                let ino = disk.new_inode(Node::empty_file(), mode & !0o022);
-                disk.change_names(NameChange {
-                    removed: None,
-                    added: Some((found.dir, found.name, ino)),
-                })?;
-                ino
-            }
-            (None, None) => return Err(Errno::NOENT.into()),
-        };
+    fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        let disk = self.changing("append", path)?;
+        let ino = disk.find(path, true)?.ino.ok_or(Errno::NOENT)?;
+        disk.content(ino)?;
         Ok(Box::new(self.handle(path, ino)))
     }
 

@@ -351,9 +351,9 @@ impl System for Buggy {
         self.inner.guard_owner(path)
     }
 
-    fn append(&self, path: &Path, create: Option<u32>) -> io::Result<Box<dyn WriteFile>> {
+    fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.step(path)?;
-        let file = self.inner.append(path, create)?;
+        let file = self.inner.append(path)?;
         Ok(match self.bug {
             Bug::StepTakenDifferently => Box::new(Unchanged(file)),
             _ => self.file(path, file),

@@ -383,9 +383,9 @@ impl System for Process {
         self.inner.guard_owner(path)
     }
 
-    fn append(&self, path: &Path, create: Option<u32>) -> io::Result<Box<dyn WriteFile>> {
+    fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.step_on();
-        self.inner.append(path, create)
+        self.inner.append(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

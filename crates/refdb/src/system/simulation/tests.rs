@@ -220,11 +220,11 @@ fn behaviour(system: &dyn System, base: &Path) -> Vec<String> {
     note("read a directory", system.read(&at("d")).map(text));
     note(
         "append to a directory",
-        system.append(&at("d"), None).map(|_| String::new()),
+        system.append(&at("d")).map(|_| String::new()),
     );
     note(
         "append to nothing",
-        system.append(&at("n"), None).map(|_| String::new()),
+        system.append(&at("n")).map(|_| String::new()),
     );
     note(
         "rmdir not empty",
