@@ -35,6 +35,7 @@ use measure::{Result, Stage};
 use process::Program;
 use report::Row;
 use shape::Shape;
+use workload::By;
 pub use workload::{WORKLOADS, Workload};
 
 /// What is measured, and how.
@@ -153,7 +154,9 @@ impl Settings {
                     judge: git.unwrap_or(refdb),
                 };
                 stage.prepare(&pack.join("objects/pack"))?;
-                for workload in &self.workloads {
+                // What Git leaves cannot be had without it.
+                let is_to_be_had = |it: &&&Workload| git.is_some() || it.by != By::Git;
+                for workload in self.workloads.iter().filter(is_to_be_had) {
                     rows.push(self.measure_one(&stage, workload, git, progress)?);
                 }
             }

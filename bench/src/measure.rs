@@ -13,7 +13,7 @@ use refdb::RefFormat;
 use crate::process::{Cost, Program};
 use crate::repository;
 use crate::shape::Shape;
-use crate::workload::{Action, SMALL, State, Step, WRITERS, WRITES, Workload, small};
+use crate::workload::{Action, By, SMALL, State, Step, WRITERS, WRITES, Workload, small};
 
 /// The result of a part of the benchmark; the text is for people.
 pub(crate) type Result<T> = std::result::Result<T, String>;
@@ -36,7 +36,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) fsync: &'a str,
     /// Makes the repositories that both programs start from.
     pub(crate) refdb: &'a Program,
-    /// Says which refs there are afterwards: Git, if there is one.
+    /// Says which refs there are afterwards, and leaves what Git has to leave: Git, if there is one.
     pub(crate) judge: &'a Program,
 }
 
@@ -102,7 +102,7 @@ impl Stage<'_> {
     pub(crate) fn measure(&self, program: &Program, workload: &Workload) -> Result<Option<Sample>> {
         let dir = self.folder.join("measured");
         let origin = match workload.state {
-            State::Deleted => State::Empty,
+            State::Made | State::Deleted => State::Empty,
             State::Grown => State::Full,
             state => state,
         };
@@ -117,12 +117,17 @@ impl Stage<'_> {
                 .map_err(told)?;
         }
         let history: &[Step] = match workload.state {
+            State::Made => &[Step::Create],
             State::Deleted => &[Step::Create, Step::Delete],
             State::Grown => &[Step::CreateMore],
             _ => &[],
         };
+        let maker = match workload.by {
+            By::Itself => program,
+            By::Git => self.judge,
+        };
         for &step in history {
-            if self.step(program, &dir, step)?.is_none() {
+            if self.step(maker, &dir, step)?.is_none() {
                 fs::remove_dir_all(&dir).map_err(told)?;
                 return Ok(None);
             }

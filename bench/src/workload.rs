@@ -24,10 +24,21 @@ pub(crate) enum State {
     Small,
     /// All refs, packed or compacted. The same for both programs.
     Full,
-    /// All refs created and deleted again, by the program that is measured.
+    /// All refs, as they were created in one transaction.
+    Made,
+    /// All refs created and deleted again.
     Deleted,
-    /// All refs, and a tenth more that the measured program added.
+    /// All refs, and a tenth more that was added.
     Grown,
+}
+
+/// Who brings a repository into its state before the measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The program that is measured.
+    Itself,
+    /// Git, whichever program is measured: users begin with what Git has left.
+    Git,
 }
 
 /// What is done.
@@ -49,6 +60,7 @@ pub struct Workload {
     /// What is done.
     pub about: &'static str,
     pub(crate) state: State,
+    pub(crate) by: By,
     /// Whether reflogs are written for all refs.
     pub(crate) logged: bool,
     pub(crate) action: Action,
@@ -83,6 +95,7 @@ const fn workload(name: &'static str, about: &'static str, state: State, step: S
         name,
         about,
         state,
+        by: By::Itself,
         logged: false,
         action: Action::Once,
         step,
@@ -93,6 +106,13 @@ impl Workload {
     const fn in_a_row(self) -> Self {
         let action = Action::Row;
         Workload { action, ..self }
+    }
+
+    const fn by_git(self) -> Self {
+        Workload {
+            by: By::Git,
+            ..self
+        }
     }
 
     const fn logged(self) -> Self {
@@ -126,6 +146,27 @@ pub const WORKLOADS: &[Workload] = &[
         State::Deleted,
         Step::Create,
     ),
+    workload(
+        "update-git",
+        "update all that Git created",
+        State::Made,
+        Step::Update,
+    )
+    .by_git(),
+    workload(
+        "delete-git",
+        "delete all that Git created",
+        State::Made,
+        Step::Delete,
+    )
+    .by_git(),
+    workload(
+        "create-after-git",
+        "create all after Git deleted all",
+        State::Deleted,
+        Step::Create,
+    )
+    .by_git(),
     workload(
         "single-small",
         "one ref, small repository",
@@ -189,6 +230,13 @@ pub const WORKLOADS: &[Workload] = &[
     .logged(),
     workload("list", "list all", State::Full, Step::List),
     workload(
+        "list-git",
+        "list all that Git created",
+        State::Made,
+        Step::List,
+    )
+    .by_git(),
+    workload(
         "list-names",
         "list names only",
         State::Full,
@@ -222,6 +270,13 @@ pub const WORKLOADS: &[Workload] = &[
         Step::ByObject,
     ),
     workload("pack", "pack or compact a tenth", State::Grown, Step::Pack),
+    workload(
+        "pack-git",
+        "the same, that Git created",
+        State::Grown,
+        Step::Pack,
+    )
+    .by_git(),
     workload(
         "migrate",
         "migrate to the other format",
