@@ -3,7 +3,7 @@
 import { RefdbError } from "./error.js";
 import { entries, read, stat } from "./disk.js";
 import { isRoot, isWellFormed } from "./names.js";
-import { sound } from "./refs.js";
+import { named, sound } from "./refs.js";
 import { compare, fromBytes, toBytes } from "./text.js";
 
 const LOOSE_MAX = 1 << 20;
@@ -33,7 +33,7 @@ export class Files {
         for (const name of names) {
             if (after !== "" && compare(name, after) <= 0) continue;
             while (!next.done && compare(next.value.name, name) < 0) {
-                yield sound(next.value);
+                yield named(sound(next.value));
                 next = packed.next();
             }
             const loose = this.#loose(name);
@@ -41,9 +41,9 @@ export class Files {
             // One that went since its directory was read was packed, perhaps, or is in its packed form here.
             const ref = loose ?? (isPacked ? sound(next.value) : this.#fromPacked(name));
             if (isPacked) next = packed.next();
-            if (ref !== null) yield ref;
+            if (ref !== null) yield named(ref);
         }
-        for (; !next.done; next = packed.next()) yield sound(next.value);
+        for (; !next.done; next = packed.next()) yield named(sound(next.value));
     }
 
     *log(name) {

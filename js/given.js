@@ -1,7 +1,7 @@
 // Refs from tables that are given as bytes: for browsers, and wherever else there are no files.
 
 import { Engine } from "./engine.js";
-import { Refs, fromLogRecord, fromRecord } from "./refs.js";
+import { Refs, fromLogRecord, fromRecord, named } from "./refs.js";
 
 /** The refs of a stack of tables, each of them there already. */
 export class GivenRefs extends Refs {
@@ -24,7 +24,7 @@ export class GivenRefs extends Refs {
     }
 
     *_list(prefix, after) {
-        for (const record of this.#engine.refs(this.#stack, { prefix, after })) yield fromRecord(record);
+        for (const record of this.#engine.refs(this.#stack, { prefix, after })) yield named(fromRecord(record));
     }
 
     *_log(name) {

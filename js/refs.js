@@ -1,6 +1,6 @@
 // What can be asked of refs, whatever they are read from.
 
-import { check, isWellFormed, mayExist } from "./names.js";
+import { check, isWellFormed } from "./names.js";
 
 // How many symrefs are followed: four, and the ref in which they end.
 const DEPTH = 5;
@@ -58,11 +58,14 @@ export class Refs {
 
 if (Symbol.dispose !== undefined) Refs.prototype[Symbol.dispose] = function dispose() { this.close(); };
 
-/** Makes a ref of what a file says, and marks it if it can be none. */
+/** Marks a ref whose value is none. */
 export function sound(ref) {
-    if (!mayExist(ref.name)) return { name: ref.name, broken: "name" };
-    if (ref.oid !== undefined && /^0*$/.test(ref.oid)) return { name: ref.name, broken: "value" };
-    return ref;
+    return ref.oid !== undefined && /^0*$/.test(ref.oid) ? { name: ref.name, broken: "value" } : ref;
+}
+
+/** Marks a listed ref whose name breaks Git's rules: who was not asked for it shall not take it for a path. */
+export function named(ref) {
+    return isWellFormed(ref.name) ? ref : { name: ref.name, broken: "name" };
 }
 
 /** Makes a ref of a table's record; null for a deleted one. */

@@ -4,7 +4,7 @@ import { readFileSync, statSync } from "node:fs";
 import { dirname, resolve as absolute } from "node:path";
 import { fileURLToPath } from "node:url";
 
-import { read } from "./disk.js";
+import { isAbsent, read } from "./disk.js";
 import { RefdbError } from "./error.js";
 import { Files } from "./files.js";
 import { isPerWorktree, worktreeOf } from "./names.js";
@@ -119,20 +119,26 @@ function gitDirectory(gitDir) {
 }
 
 function isDirectory(path) {
-    return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
+    try {
+        return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
+    } catch (cause) {
+        if (isAbsent(cause)) return false;
+        throw new RefdbError("io", cause.code ?? String(cause), { path, cause });
+    }
 }
 
-// Returns the content of a small file, which may be a link; null if there is none.
+// Returns the content of a small file, which may be a link, as Git has it; null if there is none.
 function small(path) {
-    let stat;
     try {
-        stat = statSync(path, { throwIfNoEntry: false });
-    } catch (error) {
-        if (error.code === "ENOTDIR") return null;
-        throw error;
+        const stat = statSync(path, { throwIfNoEntry: false });
+        if (stat === undefined) return null;
+        if (stat.isFile() && stat.size <= SMALL_MAX) return readFileSync(path, "utf8");
+    } catch (cause) {
+        if (isAbsent(cause)) return null;
+        throw new RefdbError("io", cause.code ?? String(cause), { path, cause });
     }
-    if (!stat?.isFile() || stat.size > SMALL_MAX) return null;
-    return readFileSync(path, "utf8");
+    // To take it for missing would be to read refs in another format than they have.
+    throw new RefdbError("corrupt", "is no file, or one that is too long", { path });
 }
 
 // Returns the format of refs and the hash, which the configuration of a repository says.

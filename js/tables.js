@@ -1,9 +1,9 @@
 // The format `reftable`: a list of tables, and the tables.
 
-import { read, stat } from "./disk.js";
+import { entries, read, stat } from "./disk.js";
 import { Engine } from "./engine.js";
 import { RefdbError } from "./error.js";
-import { fromLogRecord, fromRecord } from "./refs.js";
+import { fromLogRecord, fromRecord, named } from "./refs.js";
 import { fromBytes } from "./text.js";
 
 const LIST = "reftable/tables.list";
@@ -41,7 +41,7 @@ export class Tables {
 
     *list(prefix, after) {
         const { engine, stack } = this.#views[0].now();
-        for (const record of engine.refs(stack, { prefix, after })) yield fromRecord(record);
+        for (const record of engine.refs(stack, { prefix, after })) yield named(fromRecord(record));
     }
 
     *log(name) {
@@ -98,14 +98,21 @@ class View {
         this.#engine ??= this.#make();
         let missing;
         for (let tries = 0; tries < TRIES; tries++) {
+            if (tries > 1) pause(2 ** tries);
             const { names, stat } = this.#list();
+            // Who merges everything away publishes an empty file, and removes the tables then.
+            if (stat.size === 0n && entries(this.#dir, "reftable").some(({ name }) => mayBeListed(name))) {
+                missing = undefined;
+                continue;
+            }
             const tables = new Map();
             missing = names.find((name) => !this.#open(name, tables));
             if (missing === undefined) return this.#take(names, tables, stat);
             // Somebody merged it with others meanwhile, and then the list is another one.
             this.#drop(tables);
         }
-        throw new RefdbError("corrupt", `names the table ${missing}, which is missing`, { path: this.#path(LIST) });
+        const what = missing === undefined ? "is empty, but there are tables" : `names the table ${missing}, which is missing`;
+        throw new RefdbError("corrupt", what, { path: this.#path(LIST) });
     }
 
     // Puts a table that a list names into `tables`; false if it is not there.
@@ -153,13 +160,12 @@ class View {
         if (found === null) throw new RefdbError("corrupt", "the list of tables is missing", { path });
         if (found.link !== undefined) throw new RefdbError("unsafe", "is a link, which is not followed", { path });
         if (found.odd) throw new RefdbError("corrupt", "is no file, or one that is too long", { path });
-        const names = found.content.latin1Slice().split("\n");
-        if (names.at(-1) === "") names.pop();
-        names.forEach((name, index) => {
-            if (!mayBeListed(name)) {
-                throw new RefdbError("corrupt", `line ${index + 1} is not the name of a table`, { path });
-            }
-        });
+        const lines = found.content.latin1Slice().split("\n");
+        if (lines.at(-1) !== "") throw new RefdbError("corrupt", "the last line has no end", { path });
+        const bad = lines.findIndex((line) => line !== "" && !mayBeListed(line));
+        if (bad >= 0) throw new RefdbError("corrupt", `line ${bad + 1} is not the name of a table`, { path });
+        // A list of one empty line says that there is no table.
+        const names = lines.filter((line) => line !== "");
         if (new Set(names).size < names.length) throw new RefdbError("corrupt", "names a table twice", { path });
         return { names, stat: found.stat };
     }
@@ -167,6 +173,10 @@ class View {
     #path(name) {
         return `${this.#dir}/${name}`;
     }
+}
+
+function pause(ms) {
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 }
 
 /** Tells whether a list may name a table so: a file beside it that is no other one of a stack. */

@@ -104,7 +104,7 @@ test("a list of tables leads nowhere else", (context) => {
         assert.throws(() => [...repository.list()], { kind });
         assert.throws(() => [...repository.log("HEAD")], { kind });
     };
-    for (const name of ["../above.ref", "../../../outside.ref", outside, "./x.ref", ".ref", "", "a/../b.ref", "tables.list",
+    for (const name of ["../above.ref", "../../../outside.ref", outside, "./x.ref", ".ref", "a/../b.ref", "tables.list",
         `${first}\0`, "x.ref ", "\xff.ref", `${"x".repeat(300)}.ref`]) {
         told([name, ...rest]);
         told([first, name]);
@@ -112,7 +112,11 @@ test("a list of tables leads nowhere else", (context) => {
     told([first, first]);
     told([first, "0x000000000009-0x000000000009-00000000.ref"]);
     told([], "corrupt", "x".repeat(2 << 20));
-    // The same tables in the other order have nothing to say of newer ones.
+    told([], "corrupt", "");
+    told([], "corrupt", first);
+    writeFileSync(list, "\n");
+    assert.equal(open(dir).head(), null, "a stack without tables");
+    assert.deepEqual([...open(dir).list()], []);
     symlinkSync(outside, join(tables, "linked.ref"));
     told(["linked.ref"], "unsafe");
     mkdirSync(join(tables, "folder.ref"));
@@ -165,8 +169,8 @@ test("loose refs: links, pipes, folders, and what is no ref", (context) => {
     writeFileSync(at("refs/heads/nowhere2"), "ref: ../../../config\n");
     writeFileSync(at("refs/heads/x.lock"), `${one}\n`);
     const broken = [...repository.list()].filter((ref) => ref.broken !== undefined);
-    assert.deepEqual(broken.map((ref) => `${ref.name} ${ref.broken}`).sort(), ["empty", "long", "more", "null", "pipe", "short", "text"]
-        .map((name) => `refs/heads/${name} value`));
+    assert.deepEqual(broken.map((ref) => `${ref.name} ${ref.broken}`).sort(), ["refs/heads/bad..name name",
+        ...["empty", "long", "more", "null", "pipe", "short", "text"].map((name) => `refs/heads/${name} value`)]);
     assert.equal(repository.resolve("refs/heads/nowhere2"), null);
     assert.equal(repository.read("refs/heads/bad..name").oid, one, "it leads nowhere else, and Git reads it");
     for (const name of ["refs/heads/../../config", "../config", "/etc/passwd", "refs//heads", "", "a\0b", "HEAD/",
@@ -196,6 +200,17 @@ inAll(test, "HEAD that is a pipe, a folder or an outside link is no repository's
         rmSync(head, { recursive: true });
         put();
         assert.throws(() => open(dir), { kind: "repository" });
+    }
+});
+
+inAll(test, "a configuration that cannot be read is not one that is missing", (context, format, hash) => {
+    const { dir } = make(context, format, hash);
+    const config = join(dir, ".git", "config");
+    for (const put of [() => execFileSync("mkfifo", [config]), () => mkdirSync(config), () => writeFileSync(config, "#".repeat(2 << 20)),
+        () => symlinkSync("/dev/zero", config)]) {
+        rmSync(config, { recursive: true });
+        put();
+        assert.throws(() => open(dir), { kind: "corrupt" });
     }
 });
 

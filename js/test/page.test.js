@@ -3,9 +3,10 @@
 
 import assert from "node:assert/strict";
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, extname, join } from "node:path";
 import { createServer } from "node:http";
 import test from "node:test";
+import { fileURLToPath } from "node:url";
 
 import { chromium } from "playwright-core";
 
@@ -116,6 +117,42 @@ test("a dropped folder is a stack: refs, tombstones, reflogs, blocks, header and
     assert.equal(fields.Hash, "sha256");
     assert.equal(fields.Version, "2");
     assert.deepEqual(page.faults, []);
+});
+
+test("the package in a browser reads tables, with reflogs and without", { skip }, async (context) => {
+    const { dir, two } = make(context, "reftable", "sha1");
+    const { tables, names } = tablesOf(dir);
+    const from = dirname(fileURLToPath(import.meta.resolve("refdb")));
+    const types = { ".js": "text/javascript", ".wasm": "application/wasm" };
+    const server = createServer(({ url }, answer) => {
+        const path = url.startsWith("/tables/") ? join(tables, url.slice(8)) : join(from, url);
+        answer.setHeader("Content-Type", types[extname(path)] ?? "text/html");
+        answer.end(url === "/" ? "" : readFileSync(path));
+    });
+    await new Promise((done) => server.listen(0, "127.0.0.1", done));
+    context.after(() => server.close());
+    const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+    context.after(() => browser.close());
+    const page = await browser.newPage();
+    await page.goto(`http://127.0.0.1:${server.address().port}/`);
+    const answers = await page.evaluate(async (names) => {
+        const { fromTables, open, RefdbError } = await import("/browser.js");
+        const data = await Promise.all(names.map(async (name) => (await fetch(`/tables/${name}`)).arrayBuffer()));
+        const answers = [];
+        for (const logs of [true, false]) {
+            const refs = await fromTables(data, { logs });
+            answers.push(refs.head(), [...refs.list({ prefix: "refs/heads/dir3/" })].length);
+            if (logs) answers.push([...refs.log("refs/heads/main")].length);
+        }
+        try {
+            open(".");
+        } catch (error) {
+            answers.push(error instanceof RefdbError && error.kind);
+        }
+        return answers;
+    }, names);
+    const head = { ref: "refs/heads/main", oid: two };
+    assert.deepEqual(answers, [head, 158, 2, head, 158, "unsupported"]);
 });
 
 test("single tables, dropped without their list", { skip }, async (context) => {
