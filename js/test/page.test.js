@@ -126,8 +126,10 @@ test("the package in a browser reads tables, with reflogs and without", { skip }
     const types = { ".js": "text/javascript", ".wasm": "application/wasm" };
     const server = createServer(({ url }, answer) => {
         const path = url.startsWith("/tables/") ? join(tables, url.slice(8)) : join(from, url);
-        answer.setHeader("Content-Type", types[extname(path)] ?? "text/html");
-        answer.end(url === "/" ? "" : readFileSync(path));
+        // A browser asks for an icon too.
+        const isThere = url !== "/" && existsSync(path);
+        answer.writeHead(isThere || url === "/" ? 200 : 404, { "Content-Type": types[extname(path)] ?? "text/html" });
+        answer.end(isThere ? readFileSync(path) : "");
     });
     await new Promise((done) => server.listen(0, "127.0.0.1", done));
     context.after(() => server.close());
