@@ -17,6 +17,8 @@ pub(crate) struct Run {
     pub(crate) machine: String,
     /// What `git --version` said.
     pub(crate) git: String,
+    /// How `refdb bench` was called; empty in the first runs, which did not say so.
+    options: Vec<(String, String)>,
     /// By `format/fsync/workload`.
     pub(crate) figures: BTreeMap<String, Figure>,
 }
@@ -30,8 +32,37 @@ pub(crate) struct Figure {
     pub(crate) refdb_mib: f64,
 }
 
-/// Adds the results of a run, in Bencher's metric format, to the history.
-pub(crate) fn record(results: &Path, [commit, date, machine, git]: [&str; 4]) -> Result<()> {
+impl Run {
+    /// Returns the options with which it was measured.
+    pub(crate) fn options(&self) -> impl Iterator<Item = (&str, &str)> {
+        let options = self.options.iter();
+        options.map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// Returns how many refs the repositories had, if the run says so.
+    pub(crate) fn refs(&self) -> Option<u64> {
+        self.option("refs")?.parse().ok()
+    }
+
+    /// Returns how long Git was given.
+    pub(crate) fn limit_ms(&self) -> Option<f64> {
+        let seconds: f64 = self.option("limit")?.parse().ok()?;
+        Some(seconds * 1e3)
+    }
+
+    fn option(&self, wanted: &str) -> Option<&str> {
+        let mut options = self.options();
+        options.find_map(|(name, value)| (name == wanted).then_some(value))
+    }
+}
+
+/// Adds the results of a run, in Bencher's metric format, to the history. `options` are those with which
+/// it was measured.
+pub(crate) fn record(
+    results: &Path,
+    [commit, date, machine, git]: [&str; 4],
+    options: &[&str],
+) -> Result<()> {
     let results: Value = parse(&read(results)?)?;
     let mut figures = BTreeMap::new();
     for (name, measures) in results.as_object().ok_or("the results are no object")? {
@@ -44,6 +75,7 @@ pub(crate) fn record(results: &Path, [commit, date, machine, git]: [&str; 4]) ->
     }
     let line = json!({
         "commit": commit, "date": date, "machine": machine, "git": git, "figures": figures,
+        "options": options.join(" "),
     });
     let mut history = read(Path::new(HISTORY)).unwrap_or_default();
     history.push_str(&format!("{line}\n"));
@@ -83,8 +115,24 @@ fn run(line: &str) -> Result<Run> {
         date: text("date"),
         machine: text("machine"),
         git: text("git"),
+        options: options(value["options"].as_str().unwrap_or_default()),
         figures,
     })
+}
+
+/// Reads options as they are written on a command line: `--name value` or `--name=value`.
+fn options(text: &str) -> Vec<(String, String)> {
+    let mut words = text.split_whitespace();
+    let mut options = Vec::new();
+    while let Some(word) = words.next() {
+        let word = word.trim_start_matches('-');
+        let (name, value) = match word.split_once('=') {
+            Some(parts) => parts,
+            None => (word, words.next().unwrap_or_default()),
+        };
+        options.push((name.to_owned(), value.to_owned()));
+    }
+    options
 }
 
 fn parse(text: &str) -> Result<Value> {

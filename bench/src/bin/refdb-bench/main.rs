@@ -1,9 +1,10 @@
 //! What is kept of measurements: a history with a page, and the instruction counts of the hot paths.
 //!
 //! ```text
-//! refdb-bench record RESULTS COMMIT DATE MACHINE GIT   adds a line to bench/history.jsonl
+//! refdb-bench record RESULTS COMMIT DATE MACHINE GIT OPTIONS...   adds a line to bench/history.jsonl
 //! refdb-bench growth COMMIT DATE MACHINE SIZE=RESULTS...  renews bench/growth.json
 //! refdb-bench page                                     writes docs/benchmarks.html from both
+//! refdb-bench readme                                   writes README's table from the history
 //! refdb-bench instructions SUMMARIES [--record]        compares with bench/instructions.json
 //! refdb-bench shim SHIM GIT RUNS                       measures what a shim costs other commands
 //! ```
@@ -14,6 +15,9 @@ mod growth;
 mod history;
 mod instructions;
 mod page;
+mod questions;
+mod readme;
+mod rows;
 mod shim;
 
 use std::io::Write;
@@ -27,8 +31,8 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match args.as_slice() {
-        ["record", results, commit, date, machine, git] => {
-            history::record(Path::new(results), [commit, date, machine, git])
+        ["record", results, commit, date, machine, git, options @ ..] => {
+            history::record(Path::new(results), [commit, date, machine, git], options)
         }
         ["growth", commit, date, machine, results @ ..] => {
             growth::record(results, [commit, date, machine])
@@ -36,6 +40,10 @@ fn main() -> ExitCode {
         ["page"] => history::read_history().and_then(|runs| {
             let page = page::render(&runs, growth::read_growth()?.as_ref());
             write(Path::new("docs/benchmarks.html"), &page)
+        }),
+        ["readme"] => history::read_history().and_then(|runs| match rows::Rows::last(&runs) {
+            Some(rows) => readme::renew(&rows),
+            None => Err("no run of the history says how many refs there were".to_owned()),
         }),
         ["instructions", summaries] => instructions::compare(Path::new(summaries)),
         ["instructions", summaries, "--record"] => instructions::record(Path::new(summaries)),
