@@ -8,7 +8,7 @@ import { fromBytes } from "./text.js";
 
 const LIST = "reftable/tables.list";
 const LIST_MAX = 1 << 20;
-const TABLE_MAX = 1 << 30;
+const TABLE_MAX = 1 << 29;
 // How often the list is read again because a table of it is gone.
 const TRIES = 8;
 
