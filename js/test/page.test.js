@@ -5,8 +5,8 @@ import assert from "node:assert/strict";
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, extname, join } from "node:path";
 import { createServer } from "node:http";
+import { createRequire } from "node:module";
 import test from "node:test";
-import { fileURLToPath } from "node:url";
 
 import { chromium } from "playwright-core";
 
@@ -122,7 +122,7 @@ test("a dropped folder is a stack: refs, tombstones, reflogs, blocks, header and
 test("the package in a browser reads tables, with reflogs and without", { skip }, async (context) => {
     const { dir, two } = make(context, "reftable", "sha1");
     const { tables, names } = tablesOf(dir);
-    const from = dirname(fileURLToPath(import.meta.resolve("refdb")));
+    const from = dirname(createRequire(import.meta.url).resolve("refdb/package.json"));
     const types = { ".js": "text/javascript", ".wasm": "application/wasm" };
     const server = createServer(({ url }, answer) => {
         const path = url.startsWith("/tables/") ? join(tables, url.slice(8)) : join(from, url);
