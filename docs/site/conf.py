@@ -8,10 +8,12 @@ html_title = "refdb"
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
 root_doc = "index"
-include_patterns = ["*.md", "docs/*.md", "js/README.md", "python/README.md"]
+include_patterns = ["*.md", "docs/*.md", "js/README.md", "python/README.md", "crates/*/README.md"]
 myst_heading_anchors = 4
 # The pages say themselves what a block is; what says nothing is a table or a command.
 highlight_language = "none"
+# A block that leaves something out is no proper program, and stays as it is; headings may skip a level.
+suppress_warnings = ["misc.highlighting_failure", "myst.header"]
 html_theme = "furo"
 html_show_copyright = False
 html_copy_source = False
@@ -50,15 +52,21 @@ def read(app, page, source):
     folder = os.path.join(app.srcdir, os.path.dirname(page))
 
     def link(found):
-        text, target = found.groups()
+        text, target, place = found[1], found[2], found[3] or ""
+        path = os.path.join(folder, target)
         if target.endswith("benchmarks.html"):
+            # It has places of its own, which are not those of a page here.
             return f"[{text}]({target.removesuffix('html')}md)"
-        if target.endswith("README.md") and os.path.dirname(target).strip("./") == "":
-            return f"[{text}]({target.replace('README', 'index')})"
-        # A folder of sources has no page: its name stays.
-        return text if os.path.isdir(os.path.join(folder, target)) else found[0]
+        if os.path.normpath(path) == os.path.join(app.srcdir, "README.md"):
+            return f"[{text}]({target.replace('README', 'index')}{place})"
+        name = os.path.relpath(path, app.srcdir).removesuffix(".md")
+        is_no_page = path.endswith(".md") and name not in app.env.found_docs
+        # A folder, or notes beside sources: they are not part of the site, and their name stays.
+        if os.path.isdir(path) or (is_no_page and os.path.isfile(path)):
+            return text
+        return found[0]
 
-    text = re.sub(r"\[([^][]*)\]\(([^()#\s]+)\)", link, source[0])
+    text = re.sub(r"\[([^][]*)\]\(([^()#\s]+)(#[^()\s]*)?\)", link, source[0])
     # Cargo's own words behind a language.
     text = re.sub(r"^```rust,\w+$", "```rust", text, flags=re.MULTILINE)
     if page == root_doc:
