@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use refdb::RefFormat;
+use refdb::system::{OsSystem, System};
 
 use crate::process::{Cost, Program};
 use crate::repository;
@@ -149,8 +150,7 @@ impl Stage<'_> {
         out.flush().map_err(told)?;
         let args = step.args(self.shape, self.format, 0);
         // What was written before must not be waited for in the measurement.
-        let folder = File::open(dir).map_err(told)?;
-        rustix::fs::syncfs(&folder).map_err(|error| error.to_string())?;
+        OsSystem::new().sync_file_system(dir).map_err(told)?;
         program.run(dir, &args, reads.then_some(input.as_path()), None)
     }
 

@@ -8,16 +8,15 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use bstr::ByteSlice;
-use refdb::system::{OsSystem, System};
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag::{register, register_conditional_default, register_usize};
 use signal_hook::low_level::{emulate_default_handler, pipe};
+
+use crate::platform;
 
 /// What a terminal, a shell or a service manager ends a program by.
 const SIGNALS: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
@@ -50,7 +49,11 @@ impl Noted {
         let (came, which) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let mut signals = Vec::new();
         let is_quick = IS_QUICK.load(Ordering::Relaxed);
-        let ignored = if is_quick { 0 } else { ignored() };
+        let ignored = if is_quick {
+            0
+        } else {
+            platform::ignored_signals()
+        };
         for signal in SIGNALS {
             let number = usize::try_from(signal).unwrap_or_default();
             if ignored & 1 << (number - 1) != 0 {
@@ -81,19 +84,6 @@ impl Noted {
         });
         made.as_ref()
     }
-}
-
-/// Returns which signals whoever started the command wants it to ignore, as `nohup` does: a bit for each.
-fn ignored() -> u64 {
-    // It is far shorter.
-    let status = OsSystem::new().read_at_most(Path::new("/proc/self/status"), 1 << 14);
-    let status = status.unwrap_or_default();
-    let mut lines = status.lines();
-    let mask = lines.find_map(|line| line.strip_prefix(b"SigIgn:"));
-    // Where the system does not tell, nobody is taken to want that.
-    let mask = mask.and_then(|mask| mask.trim().to_str().ok());
-    mask.and_then(|mask| u64::from_str_radix(mask, 16).ok())
-        .unwrap_or(0)
 }
 
 /// Returns whether a signal came, and begins to note them.

@@ -17,6 +17,7 @@ mod interrupt;
 mod options;
 mod output;
 mod pager;
+mod platform;
 mod programs;
 mod shim;
 mod suggest;

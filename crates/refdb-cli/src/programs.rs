@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -10,10 +9,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use bstr::ByteSlice;
 use refdb::error::Message;
 use refdb_git::repository::{Ending, Notice, Program, Programs};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::failure::{say, shown};
 use crate::interrupt;
+use crate::platform;
 
 /// What makes a command one for a shell.
 pub(crate) const SHELL_CHARACTERS: &[u8] = b"|&;<>()$`\\\"' \t\n*?[#~=%";
@@ -39,7 +38,7 @@ impl Programs for Processes {
             // A hook that reads nothing, or not everything, is as good as any.
             let _ = pipe.write_all(input);
         }
-        match wait(&mut child) {
+        match platform::wait(&mut child) {
             Ok(status) => {
                 say_signal(program, status);
                 if status.success() {
@@ -66,17 +65,6 @@ impl Programs for Processes {
             say(severity, line);
         }
     }
-}
-
-/// Waits until a program has ended, or a signal came: then it is left alone, as by Git.
-fn wait(child: &mut Child) -> io::Result<ExitStatus> {
-    // Without a descriptor to wait for, as on old kernels, a signal has to wait for the program.
-    if let Some(pid) = Pid::from_raw(i32::try_from(child.id()).unwrap_or_default())
-        && let Ok(ended) = pidfd_open(pid, PidfdFlags::empty())
-    {
-        interrupt::wait_for(ended.as_fd())?;
-    }
-    child.wait()
 }
 
 fn start(program: &Program) -> io::Result<Child> {

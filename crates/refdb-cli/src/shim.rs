@@ -21,6 +21,7 @@ use crate::commands;
 use crate::context::Context;
 use crate::failure::{Result, say};
 use crate::pager::Paging;
+use crate::platform;
 
 /// Whether the program is called `git`.
 static IS_GIT: AtomicBool = AtomicBool::new(false);
@@ -30,9 +31,6 @@ const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// What a shell ends with where a program is missing.
 const NOT_FOUND: u8 = 127;
-
-/// The file that this process runs, even if its name has another file by now.
-const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// Options before the command word that take a value, and are Git's as well as refdb's.
 const WITH_VALUE: [&[u8]; 4] = [
@@ -209,7 +207,8 @@ fn candidates() -> Vec<PathBuf> {
 /// Returns what tells the file that this process runs from all others.
 pub(crate) fn this_program() -> Option<(u64, u64)> {
     let by_path = || identity(&std::env::current_exe().ok()?);
-    identity(Path::new(THIS_PROGRAM)).or_else(by_path)
+    let by_system = platform::THIS_PROGRAM.map(Path::new);
+    by_system.and_then(identity).or_else(by_path)
 }
 
 /// Returns what tells a file from all others, if it is there.

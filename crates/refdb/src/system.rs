@@ -22,6 +22,7 @@ mod guard;
 mod map;
 mod os;
 pub(crate) mod paths;
+mod platform;
 mod process;
 mod scan;
 #[cfg(any(test, feature = "simulation"))]
@@ -80,16 +81,23 @@ pub struct Stat {
 }
 
 impl Stat {
+    /// Returns whether the file system is one of a disk, whose number it has: one that is put together of
+    /// others may tell a number of theirs.
+    pub fn is_on_disk(&self) -> bool {
+        platform::is_disk(self.dev)
+    }
+
     /// Returns whether this is a file that [`System::create_guarded`] made and that was not made one
     /// like all others since.
     pub(crate) fn is_guarded(&self) -> bool {
-        self.kind == FileKind::File && self.mode & GUARDED_MODE != 0
+        let bits = self.mode & GUARDED_MODE;
+        self.kind == FileKind::File && bits != 0
     }
 }
 
-/// The permission bit of files that [`System::create_guarded`] makes: the sticky bit, which means
-/// nothing for files, and which no program gives to those that it creates.
-pub const GUARDED_MODE: u32 = 0o1000;
+/// The permission bit of files that [`System::create_guarded`] makes: the sticky bit on Linux, none where
+/// files cannot have that. It means nothing for files, and no program gives it to those that it creates.
+pub const GUARDED_MODE: u32 = platform::GUARDED_MODE;
 
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -240,6 +248,11 @@ pub trait System: Send + Sync + fmt::Debug {
     /// Makes everything durable that was written to the file system on which `path` is: content
     /// and names.
     fn sync_file_system(&self, path: &Path) -> io::Result<()>;
+    /// Returns whether [`System::sync_file_system`] keeps what it promises. Where it only begins to, as
+    /// on systems without such a call, each file and directory is synced for itself.
+    fn syncs_at_once(&self) -> bool {
+        true
+    }
     /// Returns the time since 1970-01-01 UTC.
     fn now(&self) -> Duration;
     /// Waits.

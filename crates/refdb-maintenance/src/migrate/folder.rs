@@ -128,7 +128,7 @@ impl Folder {
         let mark = system.read_at_most(&self.path.join(MARK), 256);
         let expected = self.mark(context)?;
         // Where file systems lie over others, a directory has another number than below.
-        let has_numbers = rustix::fs::major(stat(&self.common_dir)?.dev) != 0;
+        let has_numbers = stat(&self.common_dir)?.is_on_disk();
         let is_ours = |mark: Vec<u8>| match has_numbers {
             true => mark == expected.as_bytes(),
             false => mark.starts_with(b"refdb migration\n"),

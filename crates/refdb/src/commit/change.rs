@@ -119,12 +119,13 @@ impl Change {
             dirs: std::mem::take(&mut means.dirs),
             ..Taken::default()
         };
+        let is_few = self.steps.len() < step::MANY_MIN;
         let how = How {
             shared: means.options.shared,
             is_live: true,
             is_first: true,
             is_journalled: !self.guards.is_empty(),
-            sync_each: means.fsync && self.steps.len() < step::MANY_MIN,
+            sync_each: means.fsync && (is_few || !means.holder.system().syncs_at_once()),
             fsync: means.fsync,
             clear: None,
         };

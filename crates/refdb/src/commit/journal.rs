@@ -342,7 +342,7 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat) -> Result<()> {
         is_live: false,
         is_first: false,
         is_journalled: true,
-        sync_each: false,
+        sync_each: !home.system.syncs_at_once(),
         fsync: true,
         clear: None,
     };

@@ -459,13 +459,14 @@ pub(super) fn add_parent(dirs: &mut BTreeSet<PathBuf>, path: &Path) {
     }
 }
 
-/// Makes the names in directories durable; with `all`, or of many, everything on their file systems.
+/// Makes the names in directories durable; with `all`, or of many, everything on their file systems,
+/// where the system can do that at once.
 ///
 /// # Errors
 /// `Io`, after every one of them was tried. A directory that is gone is passed over: another writer
 /// removed it when nothing was left in it.
 pub(crate) fn sync(system: &dyn System, dirs: &BTreeSet<PathBuf>, all: bool) -> Result<()> {
-    let all = all || dirs.len() >= MANY_MIN;
+    let all = system.syncs_at_once() && (all || dirs.len() >= MANY_MIN);
     let mut first = None;
     let mut done = BTreeSet::new();
     for dir in dirs {

@@ -195,6 +195,10 @@ impl<S: Narrow> System for Beneath<S> {
         self.at_file(path)?.sync_file_system(path)
     }
 
+    fn syncs_at_once(&self) -> bool {
+        self.inner.syncs_at_once()
+    }
+
     fn now(&self) -> Duration {
         self.inner.now()
     }

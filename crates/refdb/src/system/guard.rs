@@ -4,13 +4,14 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
-use rustix::fs::{Mode, fchmod, fstat};
+use rustix::fs::{fchmod, fstat};
 use rustix::io::Errno;
 
 use super::os::{OsFile, describe};
+use super::platform::{self, is_local};
 use super::{FileKind, GUARDED_MODE, Guard, GuardedFile, Stat, WriteFile};
 
 /// A file that this process has for itself as long as it is open.
@@ -56,12 +57,12 @@ impl GuardedFile for OsGuardedFile {
         }
         Ok(fchmod(
             &self.file.0,
-            Mode::from_raw_mode(self.mode | GUARDED_MODE),
+            platform::mode(self.mode | GUARDED_MODE),
         )?)
     }
 
     fn unguard(&mut self) -> io::Result<()> {
-        Ok(fchmod(&self.file.0, Mode::from_raw_mode(self.mode))?)
+        Ok(fchmod(&self.file.0, platform::mode(self.mode))?)
     }
 }
 
@@ -97,7 +98,7 @@ pub(super) fn take_new(file: File, local: Option<u64>) -> io::Result<OsGuardedFi
     }
     let hidden = stat.mode & !((!stat.mode & 0o222) << 1);
     if hidden != stat.mode {
-        fchmod(&file, Mode::from_raw_mode(hidden))?;
+        fchmod(&file, platform::mode(hidden))?;
     }
     let is_local = local == Some(stat.dev) || is_local(file.as_fd());
     Ok(OsGuardedFile {
@@ -122,53 +123,6 @@ pub(super) fn take_file(
 /// Returns whether somebody has a file for certain.
 pub(super) fn is_taken(file: &File) -> bool {
     is_local(file.as_fd()) && matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
-}
-
-/// Returns which process has a file for itself, by the content of `/proc/locks`. Some file systems
-/// are told there by another device: of these nothing is known.
-pub(super) fn owner(locks: &[u8], file: &Stat) -> Option<u32> {
-    let (major, minor) = (rustix::fs::major(file.dev), rustix::fs::minor(file.dev));
-    let file = format!("{major:02x}:{minor:02x}:{}", file.ino);
-    // "7: FLOCK  ADVISORY  WRITE 4242 fe:00:1234 0 EOF"
-    let mut owners = locks.split(|&byte| byte == b'\n').filter_map(|line| {
-        let mut fields = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
-        let is_flock = fields.nth(1) == Some("FLOCK");
-        let (pid, of) = (fields.nth(2)?, fields.next()?);
-        (is_flock && of == file).then(|| pid.parse().ok())?
-    });
-    // Of a process in another namespace the kernel gives no number.
-    owners.find(|&pid| pid != 0)
-}
-
-/// Returns whether a file is on a file system of this machine alone, as far as that is certain: there,
-/// a lock (`flock`) of one process is one for all that can see the file. Of file systems that are put
-/// together of others only overlayfs is among these: whoever writes to it writes to a layer that, by
-/// the kernel's rules, nobody else uses meanwhile.
-#[cfg(target_os = "linux")]
-pub(super) fn is_local(file: BorrowedFd<'_>) -> bool {
-    // As statfs(2) tells them: ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, ZFS, bcachefs, overlayfs, FAT,
-    // exFAT.
-    const LOCAL: [u32; 10] = [
-        0xef53,
-        0x5846_5342,
-        0x9123_683e,
-        0x0102_1994,
-        0xf2f5_2010,
-        0x2fc1_2fc1,
-        0xca45_1a4e,
-        0x794c_7630,
-        0x4d44,
-        0x2011_bab0,
-    ];
-    let Ok(found) = rustix::fs::fstatfs(file) else {
-        return false;
-    };
-    u32::try_from(found.f_type).is_ok_and(|magic| LOCAL.contains(&magic))
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(super) fn is_local(_file: BorrowedFd<'_>) -> bool {
-    false
 }
 
 #[cfg(test)]
@@ -239,25 +193,5 @@ mod tests {
                 "{named}"
             );
         }
-    }
-
-    #[test]
-    fn the_kernel_tells_who_has_a_file() {
-        let locks = b"1: POSIX  ADVISORY  WRITE 11 fe:00:77 0 EOF\n\
-            2: FLOCK  ADVISORY  WRITE 22 fe:00:78 0 EOF\n\
-            3: FLOCK  ADVISORY  WRITE 0 fe:00:79 0 EOF\n\
-            3: -> FLOCK  ADVISORY  WRITE 33 fe:00:77 0 EOF\n\
-            4: FLOCK  ADVISORY  WRITE 44 fe:00:77 0 EOF\n";
-        let dir = tempfile::tempdir().unwrap();
-        let mut stat = describe(&fstat(File::open(dir.path()).unwrap()).unwrap());
-        stat.dev = rustix::fs::makedev(0xfe, 0);
-        let mut owner_of = |ino| {
-            stat.ino = ino;
-            owner(locks, &stat)
-        };
-        assert_eq!(owner_of(77), Some(44));
-        assert_eq!(owner_of(78), Some(22));
-        assert_eq!(owner_of(79), None, "in another namespace");
-        assert_eq!(owner_of(80), None);
     }
 }

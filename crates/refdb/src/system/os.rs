@@ -1,7 +1,6 @@
 //! The real system.
 
 mod narrow;
-mod process_stat;
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,15 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, statat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, OFlags, fstat, statat};
 use rustix::io::{Errno, retry_on_intr};
-
-use process_stat::parse_stat;
 
 use super::beneath::Beneath;
 use super::{
     Bytes, DirEntry, FileKind, GUARDED_MODE, Guard, GuardedFile, Machine, ProcessState, ReadFile,
-    Scan, Stat, System, WriteFile, bytes_to_path, guard, map,
+    Scan, Stat, System, WriteFile, bytes_to_path, guard, map, platform,
 };
 
 /// The operating system's files, clock and random numbers.
@@ -49,7 +46,7 @@ impl Near {
     fn local_device(&self) -> Option<u64> {
         *self.local.get_or_init(|| {
             let stat = describe(&fstat(&self.dir).ok()?);
-            guard::is_local(self.dir.as_fd()).then_some(stat.dev)
+            platform::is_local(self.dir.as_fd()).then_some(stat.dev)
         })
     }
 }
@@ -97,7 +94,7 @@ impl OsSystem {
         if self.strict {
             flags |= OFlags::NOFOLLOW;
         }
-        let open = || rustix::fs::openat(dir, path, flags, Mode::from_raw_mode(mode));
+        let open = || rustix::fs::openat(dir, path, flags, platform::mode(mode));
         Ok(File::from(retry_on_intr(open)?))
     }
 
@@ -135,7 +132,7 @@ impl Write for OsFile {
 
 impl WriteFile for OsFile {
     fn sync(&mut self) -> io::Result<()> {
-        self.0.sync_all()
+        platform::sync(&self.0)
     }
 
     fn set_modified(&mut self, at: Duration) -> io::Result<()> {
@@ -166,16 +163,12 @@ fn regular(file: &File) -> io::Result<Stat> {
     }
 }
 
-/// The dates of files are those of a clock that ticks every few milliseconds: what changed in the same
-/// tick has the same date.
-const TICK_MAX: Duration = Duration::from_millis(50);
-
 /// Returns whether nothing changed in a directory that was described before it was read and after that,
 /// from `begun` on.
 fn is_quiet(before: &Stat, after: &Stat, begun: Duration) -> bool {
     let dates = |stat: &Stat| (stat.mtime_ns, stat.ctime_ns);
     let begun_ns = i128::try_from(begun.as_nanos()).unwrap_or(0);
-    let tick_ns = i128::try_from(TICK_MAX.as_nanos()).unwrap_or(0);
+    let tick_ns = i128::try_from(platform::TICK_MAX.as_nanos()).unwrap_or(0);
     // A name that comes, goes or is given to another file dates the content of the directory.
     dates(before) == dates(after) && begun_ns.saturating_sub(after.mtime_ns) > tick_ns
 }
@@ -217,7 +210,7 @@ impl System for OsSystem {
     }
 
     fn near(&self, dir: &Path) -> Option<Arc<dyn System>> {
-        let file = self.open_as(dir, NEAR_FLAGS, 0).ok()?;
+        let file = self.open_as(dir, platform::THROUGH, 0).ok()?;
         let near = Near {
             path: dir.to_owned(),
             dir: Arc::new(file.into()),
@@ -325,7 +318,7 @@ impl System for OsSystem {
 
     fn guard_owner(&self, path: &Path) -> Option<u32> {
         let stat = self.lstat(path).ok()?;
-        guard::owner(&self.read(Path::new("/proc/locks")).ok()?, &stat)
+        platform::lock_owner(self, &stat)
     }
 
     fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
@@ -341,17 +334,8 @@ impl System for OsSystem {
         Ok(rustix::fs::renameat(from_dir, from, to_dir, to)?)
     }
 
-    #[cfg(target_os = "linux")]
     fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
-        use rustix::fs::{RenameFlags, renameat_with};
-        let ((one_dir, one), (other_dir, other)) = (self.from(one), self.from(other));
-        match renameat_with(one_dir, one, other_dir, other, RenameFlags::EXCHANGE) {
-            // What a file system says that knows no such thing.
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
-                Err(io::ErrorKind::Unsupported.into())
-            }
-            done => Ok(done?),
-        }
+        platform::exchange(self.from(one), self.from(other))
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -372,7 +356,7 @@ impl System for OsSystem {
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         let (dir, path) = self.from(path);
-        Ok(rustix::fs::mkdirat(dir, path, Mode::from_raw_mode(0o777))?)
+        Ok(rustix::fs::mkdirat(dir, path, platform::mode(0o777))?)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
@@ -381,7 +365,7 @@ impl System for OsSystem {
     }
 
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
-        let mode = Mode::from_raw_mode(mode);
+        let mode = platform::mode(mode);
         if self.strict {
             let file = self.open_now(path)?;
             return Ok(rustix::fs::fchmod(&file, mode)?);
@@ -391,11 +375,15 @@ impl System for OsSystem {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.open_now(path)?.sync_all()
+        platform::sync(&self.open_now(path)?)
     }
 
     fn sync_file_system(&self, path: &Path) -> io::Result<()> {
-        Ok(rustix::fs::syncfs(self.open_now(path)?)?)
+        platform::sync_file_system(&self.open_now(path)?)
+    }
+
+    fn syncs_at_once(&self) -> bool {
+        platform::SYNCS_AT_ONCE
     }
 
     fn now(&self) -> Duration {
@@ -409,17 +397,13 @@ impl System for OsSystem {
     }
 
     fn random(&self) -> u64 {
-        let mut bytes = [0; 8];
-        match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-            Ok(8) => u64::from_ne_bytes(bytes),
-            // Without the kernel's generator the clock and the process id still differ between
-            // the writers whose names must not collide.
-            _ => {
-                let now = self.now();
-                let moment = now.as_secs().rotate_left(32) ^ u64::from(now.subsec_nanos());
-                moment ^ (u64::from(self.process_id()) << 40)
-            }
-        }
+        // Without the kernel's generator the clock and the process id still differ between the writers
+        // whose names must not collide.
+        platform::random().unwrap_or_else(|| {
+            let now = self.now();
+            let moment = now.as_secs().rotate_left(32) ^ u64::from(now.subsec_nanos());
+            moment ^ (u64::from(self.process_id()) << 40)
+        })
     }
 
     fn user_id(&self) -> u32 {
@@ -431,12 +415,10 @@ impl System for OsSystem {
     }
 
     fn machine(&self) -> Machine {
-        let boot = self.read(Path::new("/proc/sys/kernel/random/boot_id"));
-        let boot = String::from_utf8(boot.unwrap_or_default());
         let names = rustix::system::uname();
         Machine {
             host: names.nodename().to_string_lossy().into_owned(),
-            boot: boot.unwrap_or_default().trim_end().to_owned(),
+            boot: platform::boot(self),
         }
     }
 
@@ -451,8 +433,7 @@ impl System for OsSystem {
         if rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH) {
             return ProcessState::Gone;
         }
-        let stat = self.read(Path::new(&format!("/proc/{}/stat", pid.as_raw_nonzero())));
-        match stat.ok().and_then(|stat| parse_stat(&stat)) {
+        match platform::process(self, pid.as_raw_nonzero().get()) {
             Some(stat) if stat.ended => ProcessState::Gone,
             Some(stat) => ProcessState::Since(stat.started),
             None => ProcessState::Unknown,
@@ -464,12 +445,6 @@ impl System for OsSystem {
         guard::take(dir, || self.stat(path))
     }
 }
-
-/// What a directory is opened for that is only gone through.
-#[cfg(target_os = "linux")]
-const NEAR_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
-#[cfg(not(target_os = "linux"))]
-const NEAR_FLAGS: OFlags = OFlags::DIRECTORY;
 
 /// Reads until the buffer is full or nothing comes any more; `read` is told how much has come.
 fn fill(
@@ -641,22 +616,6 @@ mod tests {
         child.wait().unwrap();
         assert_eq!(system.process_state(pid), ProcessState::Gone);
         assert_eq!(system.process_state(0), ProcessState::Gone);
-    }
-
-    #[test]
-    fn the_name_of_a_program_does_not_confuse() {
-        let tail = "1 1 1 0 -1 4194560 99 0 0 0 0 0 0 0 20 0 7 0 1166 0";
-        let stat = |state: &str| parse_stat(format!("42 (a) b (c)) {state} {tail}").as_bytes());
-        let running = stat("S").unwrap();
-        assert_eq!((running.started, running.ended), (1166, false));
-        assert!(!stat("Z").unwrap().ended, "others of its threads run");
-        let last = tail.replace(" 7 0 1166", " 1 0 1166");
-        assert!(
-            parse_stat(format!("42 (x) Z {last}").as_bytes())
-                .unwrap()
-                .ended
-        );
-        assert!(parse_stat(b"42 (x").is_none());
     }
 
     #[test]

@@ -170,6 +170,11 @@ impl SimSystem {
         self.disk().lies = true;
     }
 
+    /// Makes it a system without a call that makes everything durable at once.
+    pub fn sync_one_by_one(&self) {
+        self.disk().syncs_at_once = false;
+    }
+
     /// Lays an overlay over all that is there: directories that are there now cannot be renamed from
     /// then on.
     pub fn lay_over(&self) {
@@ -414,10 +419,14 @@ impl System for SimSystem {
     fn sync_file_system(&self, path: &Path) -> io::Result<()> {
         let mut disk = self.changing("sync_file_system", path)?;
         disk.existing(path, true)?;
-        if !disk.lies {
+        if !disk.lies && disk.syncs_at_once {
             disk.sync_all();
         }
         Ok(())
+    }
+
+    fn syncs_at_once(&self) -> bool {
+        self.disk().syncs_at_once
     }
 
     fn now(&self) -> Duration {

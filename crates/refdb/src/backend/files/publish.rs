@@ -108,7 +108,8 @@ impl FilesSession {
         }
         let is_loose = |write: &Assigned<'_>| !(is_delete(write) || batch && write.may_be_packed());
         let loose = writes.iter().filter(|write| is_loose(write)).count();
-        let many = self.files.options.fsync && loose >= MANY_MIN;
+        let at_once = self.files.options.fsync && self.files.system.syncs_at_once();
+        let many = at_once && loose >= MANY_MIN;
         for write in &writes {
             let Some(held) = write.held else { continue };
             if is_loose(write) {

@@ -7,15 +7,15 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::{NEAR_FLAGS, Near, OsSystem};
-use crate::system::System;
+use super::{Near, OsSystem};
 use crate::system::beneath::{Below, Narrow};
+use crate::system::{System, platform};
 
 impl Narrow for OsSystem {
     type Root = Arc<OwnedFd>;
 
     fn root(&self, path: &Path) -> io::Result<Arc<OwnedFd>> {
-        Ok(Arc::new(self.open_as(path, NEAR_FLAGS, 0)?.into()))
+        Ok(Arc::new(self.open_as(path, platform::THROUGH, 0)?.into()))
     }
 
     fn narrow(
@@ -55,22 +55,13 @@ impl Narrow for OsSystem {
 impl OsSystem {
     /// Opens a directory below another one without following a link on the way.
     fn dir_beneath(&self, root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
-        let flags = NEAR_FLAGS | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let flags = platform::THROUGH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         #[cfg(test)]
         let at_once = !self.step_by_step;
         #[cfg(not(test))]
         let at_once = true;
-        #[cfg(target_os = "linux")]
-        if at_once {
-            use rustix::fs::ResolveFlags;
-            use rustix::io::Errno;
-            let resolve =
-                ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-            match rustix::fs::openat2(root, path, flags, Mode::empty(), resolve) {
-                // An old kernel, or a sandbox that knows no such call.
-                Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => {}
-                opened => return Ok(opened?),
-            }
+        if at_once && let Some(opened) = platform::open_beneath(root, path, flags) {
+            return opened;
         }
         let mut dir: Option<OwnedFd> = None;
         for part in path.components() {

@@ -40,6 +40,8 @@ pub(super) struct Disk {
     pub(super) machine: Machine,
     /// Whether it says that something is durable without making it so.
     pub(super) lies: bool,
+    /// Whether it has a call that makes everything durable.
+    pub(super) syncs_at_once: bool,
     /// Whether other machines have the file system as well.
     pub(super) is_shared: bool,
     /// Whether no file can have a second name.
@@ -159,6 +161,7 @@ impl Disk {
             random: seed,
             machine: Machine::default(),
             lies: false,
+            syncs_at_once: true,
             is_shared: false,
             has_one_name: false,
             user: 0,
