@@ -38,6 +38,11 @@ impl Home {
         })
     }
 
+    /// Returns the directory of the refs that everybody sees.
+    pub(super) fn common_dir(&self) -> &Path {
+        &self.common_dir
+    }
+
     /// Returns the directory that the journal is in.
     ///
     /// # Errors

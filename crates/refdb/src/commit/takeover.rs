@@ -4,7 +4,7 @@
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::encoding::dir_of_journal;
@@ -63,8 +63,48 @@ fn take_over_of(most: Purpose, home: &Arc<Home>, path: &Path) -> io::Result<bool
     if path.ends_with("tables.list.lock") {
         remove_claims(system, path.parent().unwrap_or(path))?;
     }
+    remove_log_lock(home, path)?;
     remove_with_barrier(system, path)?;
     Ok(true)
+}
+
+/// Removes the lock of a reflog that the same transaction took as that of its ref, at `path`, which the
+/// caller has: only whoever writes that reflog anew would come by it, and nobody may.
+fn remove_log_lock(home: &Home, path: &Path) -> io::Result<()> {
+    let system = home.system.as_ref();
+    let Some(log_lock) = log_lock_path(home.common_dir(), path) else {
+        return Ok(());
+    };
+    let (Some(owner), Some(of_log)) = (
+        owner::of_lock(system, path),
+        owner::of_lock(system, &log_lock),
+    ) else {
+        return Ok(());
+    };
+    if owner.id != of_log.id {
+        return Ok(());
+    }
+    let (one, other) = (system.lstat(path)?, system.lstat(&log_lock)?);
+    let is_same = (one.dev, one.ino) == (other.dev, other.ino);
+    let guard = system.guard_file(&log_lock);
+    if is_same || guard?.is_some() {
+        remove_with_barrier(system, &log_lock)?;
+    }
+    Ok(())
+}
+
+/// Returns the path of the lock of a ref's reflog.
+fn log_lock_path(common: &Path, path: &Path) -> Option<PathBuf> {
+    let is_worktree = |dir: &&Path| {
+        let parent = dir.parent().and_then(Path::file_name);
+        parent.is_some_and(|name| name == "worktrees")
+    };
+    let base = match path.strip_prefix(common) {
+        Ok(inner) if !inner.starts_with("worktrees") => common,
+        // A linked worktree, which may be known by another path.
+        _ => path.ancestors().find(is_worktree)?,
+    };
+    Some(base.join("logs").join(path.strip_prefix(base).ok()?))
 }
 
 /// Returns whether a lock has a journal in another directory: a link leads to the refs of another repository,

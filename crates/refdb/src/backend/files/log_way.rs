@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Files, log};
-use crate::commit::{suffixed, take_over};
+use crate::commit::{NameKind, name_kind, suffixed, sweep, take_over};
 use crate::error::{Error, ErrorKind, Message, Result, Role, io_text};
 use crate::name::RefName;
 use crate::system::{FileKind, bytes_to_path, remove_empty_tree};
@@ -67,16 +67,18 @@ impl Files {
         stat.is_ok_and(|stat| stat.kind == FileKind::File)
     }
 
-    /// Removes the reflogs below a directory that may be removed.
+    /// Removes the reflogs below a directory that may be removed, and the locks that the dead left there.
     fn clear_logs_below(&self, base: &Path, dir: &Path) {
+        // What cannot be taken over stays in the way, and is told as that.
+        let _ = sweep(&self.home, dir, true);
         let mut dirs = vec![dir.to_owned()];
         while let Some(dir) = dirs.pop() {
             for entry in self.system.read_dir(&dir).unwrap_or_default() {
                 let path = dir.join(bytes_to_path(&entry.name));
-                match entry.kind {
-                    FileKind::Directory => dirs.push(path),
-                    FileKind::File => drop(self.clear_log(base, &path)),
-                    FileKind::Symlink | FileKind::Other => {}
+                match (entry.kind, name_kind(&entry.name)) {
+                    (FileKind::Directory, _) => dirs.push(path),
+                    (FileKind::File, NameKind::Other) => drop(self.clear_log(base, &path)),
+                    _ => {}
                 }
             }
         }
@@ -198,6 +200,66 @@ mod tests {
                 }
                 assert_eq!(create(&store, &[name]).is_ok(), dead, "{name}");
             }
+        }
+    }
+
+    /// A process that has ended held the lock of a reflog, and perhaps that of its ref as well.
+    fn dead_log_lock(system: &SimSystem, dir: &str, with_ref: bool) {
+        let process = system.process(7);
+        let sha1 = Options::new(ObjectFormat::Sha1);
+        let home = Home::new(&(Arc::new(process.clone()) as _), Path::new("/r"), &sha1);
+        let holder = Holder::new(&home);
+        for dir in [dir.to_owned(), dir.replace("/r/", "/r/logs/")] {
+            if with_ref || dir.starts_with("/r/logs") {
+                system.create_dir_all(Path::new(&dir)).unwrap();
+                let path = Path::new(&dir).join("b");
+                let lock = LockFile::acquire(&holder, &path, LockOptions::AT_ONCE);
+                let mut lock = lock.unwrap();
+                lock.write_all(b"new content\n").unwrap();
+                lock.leave();
+            }
+        }
+        process.end();
+    }
+
+    #[test]
+    fn a_lock_that_the_dead_left_of_a_reflog_is_in_nobodys_way() {
+        let (system, store) = store("refs/heads/c", &[]);
+        dead_log_lock(&system, "/r/refs/heads/a", false);
+        create(&store, &["refs/heads/a"]).unwrap();
+        let log = system.lstat(Path::new("/r/logs/refs/heads/a")).unwrap();
+        assert_eq!(log.kind, FileKind::File);
+    }
+
+    #[test]
+    fn it_goes_with_that_of_its_ref() {
+        let (system, store) = store("refs/heads/c", &[]);
+        for dir in ["/r/refs/heads/a", "/r/worktrees/w/refs/bisect"] {
+            dead_log_lock(&system, dir, true);
+        }
+        create(&store, &["refs/heads/a/b", "worktrees/w/refs/bisect/b"]).unwrap();
+        for dir in [
+            "/r/logs/refs/heads/a",
+            "/r/worktrees/w/logs/refs/bisect",
+        ] {
+            for left in ["b.lock", "b.lock.lock"] {
+                let left = Path::new(dir).join(left);
+                assert!(system.lstat(&left).is_err(), "{}", left.display());
+            }
+        }
+    }
+
+    #[test]
+    fn one_of_another_program_stays_whatever_is_in_it() {
+        for content in ["", "01"] {
+            let (system, store) = store("refs/heads/a/b.lock", &[]);
+            let lock = Path::new("/r/logs/refs/heads/a/b.lock");
+            system.remove_file(lock).unwrap();
+            let mut file = system.create_new(lock, 0o666).unwrap();
+            file.write_all(content.as_bytes()).unwrap();
+            let error = create(&store, &["refs/heads/a"]).unwrap_err();
+            assert!(error.to_string().contains("there are still logs under"));
+            assert!(system.lstat(lock).is_ok());
         }
     }
 
