@@ -402,6 +402,37 @@ fn a_lock_that_keeps_all_reflogs_is_waited_for_once_and_told_once() {
 }
 
 #[test]
+fn of_many_locks_that_others_hold_one_is_waited_for() {
+    for format in [
+        refdb_testkit::Format::FILES_SHA1,
+        refdb_testkit::Format::FILES_SHA256,
+    ] {
+        let repo = Repo::init(format);
+        let commit = &repo.objects().commits[0];
+        repo.update_refs(create(branches(100), commit));
+        let mut batch = String::new();
+        for name in branches(100) {
+            batch += &format!("update {name} {commit}\n");
+            fs::write(repo.git_dir().join(format!("{name}.lock")), "").expect("room");
+        }
+        // Each lock waited for, it would take 40 s.
+        for (args, code) in [
+            ("reflog expire --expire=now --all", 255),
+            ("pack-refs --all", 0),
+            ("update-ref --stdin --batch-updates", 0),
+        ] {
+            let args = format!("-c core.filesRefLockTimeout=400 {args}");
+            let script = format!("exec timeout -s KILL 20 \"$0\" {args}");
+            let out = oracle::run_of("/bin/bash", repo.path())
+                .args(["-c", &script, env!("CARGO_BIN_EXE_refdb")])
+                .stdin(batch.clone())
+                .run();
+            assert_eq!(out.code(), code, "{args}: {}", out.stderr.as_bstr());
+        }
+    }
+}
+
+#[test]
 fn files_of_nothing_but_bad_lines_are_repaired_in_little_memory() {
     let repo = Repo::init(refdb_testkit::Format::FILES_SHA1);
     let commits = &repo.objects().commits;

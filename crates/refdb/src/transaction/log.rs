@@ -30,6 +30,8 @@ pub struct LogRewrite {
     pub update_ref: bool,
     /// Nothing is written.
     pub dry_run: bool,
+    /// No lock is waited for: for whoever has waited for another one in vain just now.
+    pub at_once: bool,
 }
 
 /// What the entries that are kept come to.
@@ -61,6 +63,9 @@ pub(crate) fn rewrite(
     keep: &mut dyn FnMut(&LogEntry) -> Result<bool>,
 ) -> Result<Option<Outcome>> {
     let mut session = backend.begin()?;
+    if how.at_once {
+        session.wait_no_more();
+    }
     let current = lock(session.as_mut(), name)?;
     let mut kept = Kept {
         join: how.join,

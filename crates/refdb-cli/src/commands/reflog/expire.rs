@@ -189,6 +189,8 @@ struct Rewriter<'c> {
     locked: Vec<Vec<u8>>,
     /// How many reflogs were left for their sake.
     left: usize,
+    /// Whether a lock of a ref was waited for in vain: no other one is waited for then.
+    is_late: bool,
 }
 
 impl<'c> Rewriter<'c> {
@@ -203,6 +205,7 @@ impl<'c> Rewriter<'c> {
             status: Status::default(),
             locked: Vec::new(),
             left: 0,
+            is_late: false,
         }
     }
 
@@ -254,7 +257,11 @@ impl<'c> Rewriter<'c> {
         let store = self.context.store()?;
         let verbose = self.settings.verbose;
         let buffer = out.buffer();
-        let done = store.rewrite_log(name, self.settings.how, |entry| {
+        let how = LogRewrite {
+            at_once: self.is_late,
+            ..self.settings.how
+        };
+        let done = store.rewrite_log(name, how, |entry| {
             let expired = is_expired(entry)?;
             if verbose {
                 let verb = if expired { self.prunes } else { "keep " };
@@ -266,6 +273,7 @@ impl<'c> Rewriter<'c> {
         });
         let done = done.map(Option::unwrap_or_default);
         if self.status.note(done, store.format()) {
+            self.is_late |= stack.is_none();
             self.locked.extend(stack);
         }
         out.line_done()

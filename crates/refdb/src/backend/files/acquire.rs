@@ -116,6 +116,11 @@ impl FilesSession {
             Reason::CreateExists if against_last.is_lt() && self.may_turn_back() => {
                 NotTaken::Behind
             }
+            Reason::CreateExists if against_last.is_gt() => {
+                // A batch goes on without the ref. It must not take as many waits as there are locks.
+                self.timeout = LockTimeout::from_millis(0);
+                NotTaken::Refused(refusal)
+            }
             _ => NotTaken::Refused(refusal),
         })
     }

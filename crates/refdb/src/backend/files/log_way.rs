@@ -238,10 +238,7 @@ mod tests {
             dead_log_lock(&system, dir, true);
         }
         create(&store, &["refs/heads/a/b", "worktrees/w/refs/bisect/b"]).unwrap();
-        for dir in [
-            "/r/logs/refs/heads/a",
-            "/r/worktrees/w/logs/refs/bisect",
-        ] {
+        for dir in ["/r/logs/refs/heads/a", "/r/worktrees/w/logs/refs/bisect"] {
             for left in ["b.lock", "b.lock.lock"] {
                 let left = Path::new(dir).join(left);
                 assert!(system.lstat(&left).is_err(), "{}", left.display());

@@ -173,6 +173,7 @@ fn prune(
         holder,
         last: None,
         above: Vec::new(),
+        timeout: files.lock_options().timeout,
     };
     let mut line = Vec::new();
     for (name, value) in packed.iter().rev() {
@@ -221,6 +222,8 @@ struct Locks<'a> {
     // Those of the names above, without which somebody could make a ref there who looked before the
     // one below was made.
     above: Vec<(Vec<u8>, LockFile)>,
+    // How long the next one is waited for: not at all after one that was waited for in vain.
+    timeout: LockTimeout,
 }
 
 impl Locks<'_> {
@@ -309,7 +312,15 @@ impl Locks<'_> {
             None => {
                 // Who waits holds nothing.
                 self.above.clear();
-                LockFile::acquire(self.holder, path, options)?
+                let options = LockOptions {
+                    timeout: self.timeout,
+                    ..options
+                };
+                let lock = LockFile::acquire(self.holder, path, options);
+                if matches!(&lock, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
+                    self.timeout = at_once.timeout;
+                }
+                lock?
             }
         });
         Ok(())

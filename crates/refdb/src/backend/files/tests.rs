@@ -1,3 +1,4 @@
+mod patience;
 mod syncs;
 
 use std::fs;
