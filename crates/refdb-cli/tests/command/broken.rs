@@ -35,6 +35,28 @@ fn a_listing_goes_on_behind_a_broken_ref() {
 }
 
 for_every_format! {
+    fn a_reflog_whose_commit_is_damaged_is_told(format) {
+        let repo = Repo::init(format);
+        let message: String = (0..500_u32).map(|number| format!("{} ", number * number)).collect();
+        let tree = repo.git(["hash-object", "-t", "tree", "-w", "--stdin"]).run().text();
+        let commit = repo.git(["commit-tree", tree.trim(), "-m", &message]).run().text();
+        let commit = commit.trim();
+        repo.update_refs(format!("create refs/heads/main {commit}\n"));
+        let (dir, rest) = commit.split_at(2);
+        let path = repo.git_dir().join("objects").join(dir).join(rest);
+        let content = fs::read(&path).expect("a loose object");
+        fs::remove_file(&path).expect("it is there");
+        fs::write(&path, &content[..content.len() / 2]).expect("room");
+        let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path())
+            .args(["reflog", "show", "refs/heads/main"])
+            .run();
+        let said = String::from_utf8_lossy(&ours.stderr).into_owned();
+        assert_eq!((ours.code(), ours.stdout.len()), (128, 0), "{format}: {said}");
+        assert!(said.contains(commit), "{said}");
+    }
+}
+
+for_every_format! {
     fn a_long_listing_tells_all_in_its_order(format) {
         let repo = Repo::init(format);
         let commit = &repo.objects().commits[0];

@@ -16,7 +16,7 @@ use std::cell::OnceCell;
 use bstr::ByteSlice;
 use refdb::name::{FormatOptions, SYMREF_DEPTH_MAX, is_well_formed};
 use refdb::objects::ObjectKind;
-use refdb::{RefName, RefNameBuf, Target};
+use refdb::{ObjectId, RefName, RefNameBuf, Target};
 use refdb_git::date;
 use refdb_git::objects::Object;
 use serde_json::json;
@@ -132,7 +132,7 @@ pub(super) fn run(
         }
         let commit = match settings.json {
             true => None,
-            false => context.odb()?.read(step.entry.new)?,
+            false => Some(read(context, step.entry.new)?),
         };
         if !settings.filter.admits(step.entry, commit.as_ref()) {
             continue;
@@ -145,6 +145,12 @@ pub(super) fn run(
         show(&mut printer, &step, commit.as_ref(), out)?;
     }
     Ok(())
+}
+
+/// Reads a commit of which the walk has seen that it is there.
+fn read(context: &Context, oid: ObjectId) -> Result<Object> {
+    let found = context.odb()?.read(oid)?;
+    found.ok_or_else(|| Failure::fatal(format!("unable to read commit {oid}: it is damaged")))
 }
 
 fn show(
