@@ -13,7 +13,8 @@ use crate::{layout, reflog};
 pub use crate::backend::NewValue;
 pub use crate::backend::bulk::{BARRIER, Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 pub use crate::backend::files::{
-    LINKED_MAX, PACKED_HEADER, TOO_MANY_LINKED, parse_log_line, parse_loose, read_loose_link,
+    LINKED_MAX, LOG_LINE_MAX, PACKED_HEADER, TOO_MANY_LINKED, parse_log_line, parse_loose,
+    read_loose_link,
 };
 pub use crate::backend::maintained::Maintained;
 pub use crate::backend::migration::{MIGRATION, MIGRATION_JOURNAL, first_line};

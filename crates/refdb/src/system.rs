@@ -99,6 +99,9 @@ impl Stat {
 /// files cannot have that. It means nothing for files, and no program gives it to those that it creates.
 pub const GUARDED_MODE: u32 = platform::GUARDED_MODE;
 
+/// From how many bytes on a file is not read from its beginning to its end.
+pub const WHOLE_MAX: u64 = 1 << 32;
+
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirEntry {
@@ -183,6 +186,19 @@ pub trait System: Send + Sync + fmt::Debug {
     fn read_at_most(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>>;
     /// Reads a whole file that nobody changes in place, mapping it where that is cheaper.
     fn map(&self, path: &Path) -> io::Result<Bytes>;
+
+    /// As [`System::map`], of a file that is read from its beginning to its end: one with holes may say
+    /// that it is longer than any that was ever written.
+    ///
+    /// # Errors
+    /// As for [`System::map`], and `FileTooLarge` for more than [`WHOLE_MAX`] bytes.
+    fn map_whole(&self, path: &Path) -> io::Result<Bytes> {
+        let content = self.map(path)?;
+        match content.len() as u64 > WHOLE_MAX {
+            true => Err(io::ErrorKind::FileTooLarge.into()),
+            false => Ok(content),
+        }
+    }
     /// Opens a file for reading at any place.
     fn open(&self, path: &Path) -> io::Result<Box<dyn ReadFile>>;
     /// Describes what a path names, following links.

@@ -402,6 +402,53 @@ fn a_lock_that_keeps_all_reflogs_is_waited_for_once_and_told_once() {
 }
 
 #[test]
+fn holes_are_not_read_to_their_end() {
+    for format in [
+        refdb_testkit::Format::FILES_SHA1,
+        refdb_testkit::Format::FILES_SHA256,
+    ] {
+        let repo = Repo::init(format);
+        repo.update_refs(create(branches(20), &repo.objects().commits[0]));
+        repo.git(["pack-refs", "--all"]).run().ok();
+        for (file, told) in [
+            ("logs/refs/heads/b00004", "b00004"),
+            ("packed-refs", "packed-refs"),
+        ] {
+            let path = repo.git_dir().join(file);
+            let before = fs::read(&path).expect("it is there");
+            let opened = fs::File::options().write(true).open(&path);
+            if let Err(error) = opened.expect("it is there").set_len(1 << 42) {
+                eprintln!("not tried: no file of 4 TiB can be here: {error}");
+                return;
+            }
+            for args in [
+                "refs verify --deep",
+                "refs repair --dry-run",
+                "reflog expire --expire=now refs/heads/b00004",
+            ] {
+                let script = format!("ulimit -d 1000000; exec timeout -s KILL 30 \"$0\" {args}");
+                let out = oracle::run_of("/bin/bash", repo.path())
+                    .args(["-c", &script, env!("CARGO_BIN_EXE_refdb")])
+                    .run();
+                let said = [out.stdout.as_slice(), &out.stderr].concat();
+                let is_plan = out.code() == 0 && args.ends_with("--dry-run");
+                assert!(
+                    is_plan || ![0, 134, 137].contains(&out.code()),
+                    "{file}, {args}: {}",
+                    out.code()
+                );
+                assert!(
+                    said.contains_str(told),
+                    "{file}, {args}: {}",
+                    said.as_bstr()
+                );
+            }
+            fs::write(&path, before).expect("room");
+        }
+    }
+}
+
+#[test]
 fn of_many_locks_that_others_hold_one_is_waited_for() {
     for format in [
         refdb_testkit::Format::FILES_SHA1,

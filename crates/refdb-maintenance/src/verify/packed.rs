@@ -33,7 +33,7 @@ pub(super) fn check(
         report.find(b"packed-refs", MessageId::BadRefFiletype, text);
         return Ok(());
     }
-    let content = system.map(&path);
+    let content = system.map_whole(&path);
     let content = content.map_err(|error| Error::io("unable to read", &path, error))?;
     let content = content.as_ref();
     if content.is_empty() {

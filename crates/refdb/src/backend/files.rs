@@ -55,7 +55,7 @@ use crate::options::Options;
 use crate::reflog::LogEntry;
 use crate::system::{FileKind, System, bytes_to_path};
 use crate::target::Target;
-pub use log::parse as parse_log_line;
+pub use log::{LOG_LINE_MAX, parse as parse_log_line};
 use loose::Loose;
 pub use loose::{parse as parse_loose, read_symlink as read_loose_link};
 pub use overlay::{LINKED_MAX, TOO_MANY_LINKED};

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use bstr::ByteSlice;
 use refdb::Result;
-use refdb::internals::{bytes_to_path, parse_log_line};
+use refdb::internals::{LOG_LINE_MAX, bytes_to_path, parse_log_line};
 use refdb::name::{FormatOptions, is_well_formed};
 use refdb::system::FileKind;
 
@@ -51,15 +52,30 @@ impl Deep<'_> {
     }
 
     fn log(&mut self, path: &Path) -> Result<()> {
-        let content = match self.system.map(path) {
+        let content = match self.system.map_whole(path) {
             Err(error) if is_gone(&error) => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
+                let what = "longer than 4 GiB: nobody reads all of the reflog";
+                self.error(path, None, what, Repair::ByHand);
+                return Ok(());
+            }
             content => content.map_err(unreadable(path))?,
         };
         let content = content.as_ref();
         let format = self.repository.object_format();
         let mut at = 0;
         let mut bad = BadLines::default();
-        for line in content.split_inclusive(|&byte| byte == b'\n') {
+        while let Some(rest) = content.get(at..).filter(|rest| !rest.is_empty()) {
+            // A file with holes may seem to have lines that are longer than any memory.
+            let most = rest.get(..LOG_LINE_MAX);
+            let end = most.unwrap_or(rest).find_byte(b'\n');
+            if end.is_none() && most.is_some() {
+                self.bad_lines(path, &mut bad, Repair::RewriteLog);
+                let what = "a line of more than 128 MiB: nobody reads the reflog beyond it";
+                self.error(path, u64::try_from(at).ok(), what, Repair::ByHand);
+                return Ok(());
+            }
+            let (line, _) = rest.split_at(end.map_or(rest.len(), |end| end + 1));
             let what = match line.strip_suffix(b"\n") {
                 Some(entry) if parse_log_line(entry, format).is_some() => None,
                 _ if line.iter().all(|byte| *byte == 0) => {

@@ -15,7 +15,7 @@ impl Deep<'_> {
     /// Checks the file in the common directory.
     pub(super) fn packed_refs(&mut self, dir: &Path) -> Result<()> {
         let path = dir.join("packed-refs");
-        let content = match self.system.map(&path) {
+        let content = match self.system.map_whole(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             content => content.map_err(unreadable(&path))?,
         };

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::name::{FormatOptions, RefName, RefNameBuf, is_per_worktree, is_well_formed};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::reflog::{LogEntry, Signature};
-use crate::system::{FileKind, ReadFile, bytes_to_path};
+use crate::system::{FileKind, ReadFile, WHOLE_MAX, bytes_to_path};
 
 /// How reflogs are read.
 #[derive(Clone, Copy)]
@@ -29,12 +29,19 @@ struct Limits {
     /// From how many bytes on a line is not read: a file of holes can claim to be one that fits no
     /// memory. One chunk more or less does not matter.
     line_len_max: usize,
+    /// How much is read in all: holes end lines as well where somebody put line feeds between them.
+    len_max: u64,
 }
 
 const LIMITS: Limits = Limits {
     chunk_len: 1 << 16,
-    line_len_max: 1 << 28,
+    line_len_max: LOG_LINE_MAX,
+    len_max: WHOLE_MAX,
 };
+
+/// From how many bytes on a line of a reflog is not read. An entry of that length is held several times
+/// while its reflog is written anew.
+pub const LOG_LINE_MAX: usize = 1 << 27;
 
 /// Returns whether an error says that there is no such file: none of that name, or none whose name
 /// is so long.
@@ -267,7 +274,8 @@ fn forward(
                 return Ok(false);
             }
         }
-        if begun.len() > limits.line_len_max {
+        // Room for the longest line is never doubled.
+        if begun.len() + rest.len() > limits.line_len_max || offset > limits.len_max {
             return Err(failed(io::ErrorKind::FileTooLarge.into()));
         }
         begun.extend_from_slice(rest);
@@ -315,6 +323,9 @@ fn backward(
                 }
             }
             rest = before;
+        }
+        if len - end > limits.len_max {
+            return Err(failed(io::ErrorKind::FileTooLarge.into()));
         }
         match &mut pieces {
             Some(pieces) if pieces.len() > limits.line_len_max / chunk_len => {
@@ -516,6 +527,7 @@ mod tests {
         let limits = Limits {
             chunk_len: 10,
             line_len_max: 100,
+            len_max: 2000,
         };
         for order in [LogOrder::OldestFirst, LogOrder::NewestFirst] {
             let mut longest = 0;
@@ -528,6 +540,10 @@ mod tests {
             let endless = format!("a\n{}\n", "b".repeat(1000));
             assert!(read(&endless, limits, order, &mut each).is_err());
             assert_eq!(longest, 90);
+            let mut any = |_: &[u8]| Ok(true);
+            let lines = format!("{}\n", "b".repeat(90));
+            assert!(!read(&lines.repeat(20), limits, order, &mut any).unwrap());
+            assert!(read(&lines.repeat(30), limits, order, &mut any).is_err());
         }
     }
 

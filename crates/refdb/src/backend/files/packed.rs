@@ -135,7 +135,7 @@ impl PackedRefs {
         }
         let settled = is_settled(self.system.now(), stat.ctime_ns);
         // Should the file be replaced in this moment, the next look finds another inode.
-        let bytes = self.system.map(&self.path).map_err(io)?;
+        let bytes = self.system.map_whole(&self.path).map_err(io)?;
         let snapshot = Arc::new(Snapshot::new(self.path.clone(), self.format, bytes)?);
         // While a file is mapped nobody else gets its inode, and what is written over it is seen.
         let is_mapped = stat.len >= MAP_MIN && snapshot.as_on_disk;
