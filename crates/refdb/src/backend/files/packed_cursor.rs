@@ -31,6 +31,9 @@ pub(super) struct PackedCursor {
     scout: usize,
 }
 
+/// Where all refs are listed, one whose name was damaged must not hide others.
+const ALL: &[u8] = b"refs/";
+
 /// About a thousand refs take so many bytes.
 const AHEAD: usize = 96 << 10;
 
@@ -122,6 +125,9 @@ impl Cursor for PackedCursor {
         };
         self.current = None;
         self.next = self.snapshot.lower_bound(name.max(prefix), from)?;
+        if prefix == ALL && name <= prefix {
+            self.snapshot.check_begin(self.next)?;
+        }
         self.prefix.clear();
         self.prefix.extend_from_slice(prefix);
         Ok(())
@@ -153,6 +159,9 @@ impl Cursor for PackedCursor {
                 self.snapshot.check_name(&record.name)?;
             }
             if !has_prefix(name, &self.prefix) {
+                if last.is_some() || self.prefix == ALL {
+                    self.snapshot.check_end(record.all.end, name, before)?;
+                }
                 break;
             }
             self.next = record.all.end;
@@ -243,6 +252,34 @@ mod tests {
             names.push(cursor.record().name.to_string());
         }
         names
+    }
+
+    /// A bit that flipped in one name, or zeros in it, must not hide others: it is told.
+    #[test]
+    fn a_damaged_name_ends_no_listing() {
+        let names: Vec<String> = ('a'..'k').map(|c| format!("refs/heads/{c}")).collect();
+        for damaged in 0..names.len() {
+            let last = names.len() - 1;
+            for start in ["qefs/", "zefs/", "refs-", "reft/", "\0efs/", "ref\0/"] {
+                let mut changed = names.clone();
+                changed[damaged] = changed[damaged].replace("refs/", start);
+                // At an end it stands where such a name belongs, which is in nobody's way.
+                let is_sorted = changed.is_sorted() && !start.contains('\0');
+                let names: Vec<&str> = changed.iter().map(String::as_str).collect();
+                let mut cursor = cursor(&names, false);
+                let listed = cursor.seek(b"refs/", b"refs/").and_then(|()| {
+                    let mut count = 0;
+                    while cursor.advance()? {
+                        count += 1;
+                    }
+                    Ok(count)
+                });
+                match listed {
+                    Ok(count) => assert!(is_sorted && count == last, "{changed:?}"),
+                    Err(error) => assert!(!is_sorted, "{error}: {changed:?}"),
+                }
+            }
+        }
     }
 
     #[test]
