@@ -74,6 +74,8 @@ pub struct Stat {
     pub ctime_ns: i128,
     /// The owner.
     pub uid: u32,
+    /// The group.
+    pub gid: u32,
     /// The permission bits.
     pub mode: u32,
     /// How many names it has.

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::forge::{Dialect, Journal, Signer, Step};
 use super::{Kind, Made, Scene, kind};
+use crate::format::RefFormat;
 
 pub(super) fn kinds() -> Vec<Kind> {
     vec![
@@ -68,6 +69,30 @@ pub(super) fn kinds() -> Vec<Kind> {
             },
         ),
         kind(
+            "owner: a journal, and logs lead out",
+            "A listing writes where its maker may not.",
+            |scene| {
+                scene.remove("logs")?;
+                scene.link("logs", scene.absolute("other"))?;
+                shared_journal(
+                    scene,
+                    Step::Append("logs/HEAD".into(), 0, "attacked\n".into()),
+                )
+            },
+        )
+        .leads("other"),
+        kind(
+            "owner: a journal, and packed-refs leads out",
+            "A listing removes what its maker may not.",
+            |scene| {
+                scene.remove("packed-refs")?;
+                scene.link("packed-refs", scene.absolute("home/.bashrc"))?;
+                shared_journal(scene, Step::Remove("packed-refs".into()))
+            },
+        )
+        .leads("home/.bashrc")
+        .only(RefFormat::Files),
+        kind(
             "owner: a folder of a clone",
             "A listing finishes what is in it.",
             |scene| {
@@ -83,6 +108,13 @@ fn journal(scene: &Scene) -> Made {
     let log = "logs/refs/heads/topic".to_owned();
     let steps = vec![Step::Remove("refs/heads/topic".into()), Step::Remove(log)];
     Journal::new(Dialect::NEWEST, Signer::Dead, steps).put(scene, "refdb.journal")
+}
+
+/// In a shared repository journals are believed whoever of the group made them.
+fn shared_journal(scene: &Scene, step: Step) -> Made {
+    scene.configure("[core]\n\tsharedRepository = group")?;
+    Journal::new(Dialect::NEWEST, Signer::Dead, vec![step]).put(scene, "refdb.journal")?;
+    scene.give_away("refdb.journal")
 }
 
 fn mode(scene: &Scene, name: &str, mode: u32) -> Made {

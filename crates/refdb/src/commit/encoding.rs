@@ -22,6 +22,8 @@ pub(super) enum Flaw {
     /// Power failed, or its process ended, before it was written.
     NotWhole,
     Foreign(&'static str),
+    /// It says that it was made in another directory, or as another file.
+    Elsewhere,
 }
 
 impl Change {
@@ -78,8 +80,7 @@ impl Change {
 /// Reads how a journal begins, the file `own` in the directory `dir`: who made it, and how long that is.
 pub(super) fn begin(
     content: &[u8],
-    own: &Stat,
-    dir: &Stat,
+    made: Option<(&Stat, &Stat)>,
 ) -> std::result::Result<(Owner, usize), Flaw> {
     let (owner, text_len) = match Owner::parse(content) {
         Signed::By(owner, len) => (owner, len),
@@ -97,9 +98,8 @@ pub(super) fn begin(
     else {
         return Err(Flaw::NotWhole);
     };
-    if !is_made_here(ids, own, dir) {
-        let why = "it was made for another repository, or is a copy, and cannot be finished here";
-        return Err(Flaw::Foreign(why));
+    if made.is_some_and(|(own, dir)| !is_made_here(ids, own, dir)) {
+        return Err(Flaw::Elsewhere);
     }
     Ok((owner, text_len + START.len() + ids.len() + 1))
 }
@@ -117,10 +117,9 @@ pub(super) fn dir_of_journal(head: &[u8]) -> Option<u64> {
 /// Reads the content of a journal, the file `own` in the directory `dir`.
 pub(super) fn decode(
     content: &[u8],
-    own: &Stat,
-    dir: &Stat,
+    made: Option<(&Stat, &Stat)>,
 ) -> std::result::Result<(Owner, Change), Flaw> {
-    let (owner, start) = begin(content, own, dir)?;
+    let (owner, start) = begin(content, made)?;
     let whole = content.len().checked_sub(END_LEN);
     let (body, end) = content.split_at(whole.ok_or(Flaw::NotWhole)?);
     if *end != *format!("end\0{:016x}\0", checksum(body)).as_bytes() {
@@ -188,9 +187,13 @@ impl<'c> Fields<'c> {
             };
             change.steps.push((guard, step));
         }
-        let is_guarded = |(guard, _): &(usize, Step)| {
-            let place = change.guards.get(*guard);
-            place.is_some_and(|place| !matches!(place, Place::Outside(_)))
+        let is_guarded = |(guard, step): &(usize, Step)| {
+            let lock = change.guards.get(*guard);
+            lock.is_some_and(|lock| match step.place() {
+                // Its own lock lies beside it, wherever it is.
+                Place::Packed => matches!(step, Step::Put { .. }) && *lock == Place::Packed,
+                _ => !matches!(lock, Place::Outside(_)),
+            })
         };
         change.steps.iter().all(is_guarded).then_some(change)
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::place::{Roots, journal_dir};
+use super::place::{Maker, Roots, journal_dir};
 use crate::error::{Error, Result};
 use crate::options::{Interrupt, Options, SharedRepository, Warn};
 use crate::system::{Stat, System};
@@ -56,13 +56,22 @@ impl Home {
         Ok(self.journal_dir.get_or_init(|| found))
     }
 
-    /// Returns where the places that a journal names are.
+    /// Returns where the places are that a journal names, which is this file.
     ///
     /// # Errors
     /// `Io`.
-    pub(super) fn roots(&self) -> Result<Roots> {
+    pub(super) fn roots(&self, journal: &Stat) -> Result<Roots> {
         let dir = self.journal_dir()?;
-        Roots::find(&self.system, dir).map_err(|error| Error::io("unable to read", dir, error))
+        let find = || {
+            let shared = self.shared != SharedRepository::Umask;
+            let group = shared.then(|| self.system.stat(dir)).transpose()?;
+            let maker = Maker {
+                uid: journal.uid,
+                group: group.map(|dir| dir.gid),
+            };
+            Roots::find(&self.system, dir, Some(maker))
+        };
+        find().map_err(|error| Error::io("unable to read", dir, error))
     }
 
     /// Tells, once, what keeps nobody from reading.

@@ -201,7 +201,7 @@ fn look(home: &Arc<Home>, unseen: bool) -> Result<Found> {
         is_young =
             guard.is_none() && is_made_lately(home, &stat) && !is_finished(home, &path, &stat);
         if let Some(guard) = guard.or_else(|| may.then(|| Box::new(()) as Guard)) {
-            match finish(home, &path, &stat) {
+            match finish(home, &path, &stat, unseen) {
                 Ok(()) => return Ok(Found::default()),
                 // Who may not write reads what the journal says.
                 Err(unfinished) => error = Some(unfinished).filter(|it| !may_not_write(it)),
@@ -209,7 +209,7 @@ fn look(home: &Arc<Home>, unseen: bool) -> Result<Found> {
             drop(guard);
         }
     }
-    match read(home, &path) {
+    match read(home, &path, false) {
         Ok(Some(journal)) => Ok(Found {
             view: Some(Arc::new(View::of(home, journal)?)),
             error,
@@ -263,6 +263,22 @@ fn foreign(path: &Path, why: &str) -> Error {
     Error::new(ErrorKind::Corrupt, message)
 }
 
+/// Tells of a journal in a repository of which links lead to where its maker may not write.
+fn leads_out(path: &Path, error: &io::Error) -> Error {
+    foreign(path, &error.to_string())
+}
+
+/// Tells of a journal of another directory. To move it away would leave a copy with half of a transaction.
+fn elsewhere(path: &Path) -> Error {
+    let path = path.display();
+    let message = format!(
+        "'{path}' is left alone: it was made for another repository, or is a copy, and cannot be finished \
+         here. If this repository was copied in the midst of a transaction, a repair that takes locks away \
+         finishes that; if not, see what the file is, and move it away"
+    );
+    Error::new(ErrorKind::Corrupt, message)
+}
+
 /// A journal as it was read.
 struct Read {
     owner: Owner,
@@ -271,17 +287,20 @@ struct Read {
     change: Change,
 }
 
-/// Reads the journal at `path`; `None` if it is gone, or not whole: then it was never committed.
+/// Reads the journal at `path`; `None` if it is gone, or not whole: then it was never committed. With
+/// `is_copied` it may say that it was made elsewhere.
 ///
 /// # Errors
 /// `Corrupt` for what is no journal of this repository.
-fn read(home: &Home, path: &Path) -> Result<Option<Read>> {
+fn read(home: &Home, path: &Path, is_copied: bool) -> Result<Option<Read>> {
     let failed = |error| Error::io("unable to read", path, error);
     let system = home.system.as_ref();
     let dir = system.stat(home.journal_dir()?).map_err(failed)?;
-    let (content, stat) = match system.open(path) {
+    let (content, stat, is_copied) = match system.open(path) {
         Ok(mut file) => {
             let stat = file.stat().map_err(failed)?;
+            // What lies elsewhere itself is not changed for the sake of a file that says nothing of it.
+            let is_copied = is_copied && home.roots(&stat)?.are_plain();
             let mut read = |from: u64, len: usize| {
                 let mut content = vec![0; len];
                 let count = file.read_at(from, &mut content).map_err(failed)?;
@@ -291,18 +310,21 @@ fn read(home: &Home, path: &Path) -> Result<Option<Read>> {
             // What was not made here, or is not whole, is not read to its end, which may be far away.
             let whole = usize::try_from(stat.len).unwrap_or(0);
             let mut content = read(0, whole.min(HEAD_LEN))?;
-            if whole > content.len() && begin(&content, &stat, &dir).is_ok() {
+            if whole > content.len()
+                && begin(&content, (!is_copied).then_some((&stat, &dir))).is_ok()
+            {
                 if !read(stat.len.saturating_sub(END_LEN as u64), END_LEN)?.starts_with(END) {
                     return Ok(None);
                 }
                 content = read(0, whole)?;
             }
-            (content, stat)
+            (content, stat, is_copied)
         }
         Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(failed(error)),
     };
-    match decode(&content, &stat, &dir) {
+    let made = (!is_copied).then_some((&stat, &dir));
+    match decode(&content, made) {
         Ok((owner, change)) => Ok(Some(Read {
             owner,
             stat,
@@ -310,11 +332,13 @@ fn read(home: &Home, path: &Path) -> Result<Option<Read>> {
         })),
         Err(Flaw::NotWhole) => Ok(None),
         Err(Flaw::Foreign(why)) => Err(foreign(path, why)),
+        Err(Flaw::Elsewhere) => Err(elsewhere(path)),
     }
 }
 
-/// Finishes what a journal says whose process has ended: the caller has the file.
-fn finish(home: &Arc<Home>, path: &Path, stat: &Stat) -> Result<()> {
+/// Finishes what a journal says whose process has ended: the caller has the file. With `is_copied` it may be
+/// that of a repository that was copied with all its locks: somebody says that no process is at work.
+fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, is_copied: bool) -> Result<()> {
     let unfinished = |error: Error| {
         error.context(format_args!(
             "a transaction that a process began and did not finish ('{}') cannot be finished",
@@ -328,12 +352,13 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat) -> Result<()> {
         remove_if_there(beneath.as_ref(), path)
             .map_err(|error| unfinished(Error::io("unable to remove", path, error)))
     };
-    let Some(journal) = read(home, path)? else {
+    let Some(journal) = read(home, path, is_copied)? else {
         // One that is not whole was never committed: without fsync power failed before its content
         // was written.
         return remove();
     };
-    let roots = home.roots().map_err(unfinished)?;
+    let roots = home.roots(&journal.stat).map_err(unfinished)?;
+    roots.check().map_err(|error| leads_out(path, &error))?;
     // Who cannot have the file now is to know that its maker has ended. Of somebody else's file in a shared
     // repository that cannot be said: for a moment its transaction is seen step by step.
     let _ = beneath.set_mode(path, stat.mode | FINISHED_MODE);
@@ -432,7 +457,9 @@ pub(crate) enum Becomes {
 
 impl View {
     fn of(home: &Home, journal: Read) -> Result<View> {
-        let roots = home.roots()?;
+        let roots = home.roots(&journal.stat)?;
+        let path = journal_path(home.journal_dir()?);
+        roots.check().map_err(|error| leads_out(&path, &error))?;
         let (mut steps, mut moves) = (HashMap::new(), HashMap::new());
         for (at, (guard, step)) in journal.change.steps.iter().enumerate() {
             steps.insert(step.place().clone(), (*guard, at));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::layout::Layout;
 use crate::name::{FormatOptions, RefName, RefNameBuf, is_safe, is_well_formed};
-use crate::system::{FileKind, System, bytes_to_path, is_absent};
+use crate::system::{FileKind, Stat, System, bytes_to_path, is_absent};
 
 /// Something that a change can concern. Names are those of the main worktree: a ref of the linked
 /// worktree `w` is `worktrees/w/<name>`.
@@ -183,6 +183,23 @@ pub(crate) struct Roots {
     packed: PathBuf,
     system: Arc<dyn System>,
     is_strict: bool,
+    maker: Option<Maker>,
+}
+
+/// Who made what is to be finished.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Maker {
+    pub(super) uid: u32,
+    /// The group of a shared repository.
+    pub(super) group: Option<u32>,
+}
+
+impl Maker {
+    /// Returns whether he may make files in a directory anyway.
+    fn may_write(self, dir: &Stat) -> bool {
+        let is_of_group = self.group == Some(dir.gid) && dir.mode & 0o020 != 0;
+        self.uid == 0 || self.uid == dir.uid || is_of_group
+    }
 }
 
 /// A place on the disk, and the system to reach it with.
@@ -204,6 +221,7 @@ impl Roots {
             packed: packed.to_owned(),
             system: Arc::clone(system),
             is_strict: false,
+            maker: None,
         }
     }
 
@@ -212,7 +230,11 @@ impl Roots {
     ///
     /// # Errors
     /// Those of the system.
-    pub(super) fn find(system: &Arc<dyn System>, common: &Path) -> io::Result<Roots> {
+    pub(super) fn find(
+        system: &Arc<dyn System>,
+        common: &Path,
+        maker: Option<Maker>,
+    ) -> io::Result<Roots> {
         let real = |name: &str| {
             let path = common.join(name);
             match system.lstat(&path) {
@@ -228,7 +250,20 @@ impl Roots {
             common: common.to_owned(),
             system: Arc::clone(system),
             is_strict: true,
+            maker,
         })
+    }
+
+    /// Returns whether all of them are in the common directory.
+    pub(super) fn are_plain(&self) -> bool {
+        let inner = [
+            (&self.refs, "refs"),
+            (&self.logs, "logs"),
+            (&self.packed, "packed-refs"),
+        ];
+        inner
+            .iter()
+            .all(|(path, name)| **path == self.common.join(name))
     }
 
     /// Returns where a place is.
@@ -242,7 +277,7 @@ impl Roots {
         let root = roots.into_iter().find(|root| path.starts_with(root));
         let root = root.unwrap_or(&self.common);
         let system = match self.is_strict {
-            true => self.system.beneath(root)?,
+            true => self.beneath(root)?,
             false => Arc::clone(&self.system),
         };
         let floor = root.to_owned();
@@ -250,6 +285,36 @@ impl Roots {
             system,
             path,
             floor,
+        })
+    }
+
+    /// Opens a directory that places are in. Where a link led to it, whoever made what is to be finished
+    /// needs to have the right to write there: the link says nothing of that.
+    fn beneath(&self, root: &Path) -> io::Result<Arc<dyn System>> {
+        let system = self.system.beneath(root)?;
+        match self.maker {
+            Some(maker) if root != self.common && !maker.may_write(&system.stat(root)?) => {
+                let why = "a link leads there, and who made the journal may not write there";
+                Err(io::Error::other(why))
+            }
+            _ => Ok(system),
+        }
+    }
+
+    /// Makes sure that whoever made what is to be finished may write in all directories that links lead to.
+    ///
+    /// # Errors
+    /// Those of the system, and another one if he may not.
+    pub(super) fn check(&self) -> io::Result<()> {
+        let packed = self.packed.parent().unwrap_or(&self.common);
+        let mut linked = [&*self.logs, packed].into_iter();
+        linked.try_for_each(|root| match root.starts_with(&self.common) {
+            true => Ok(()),
+            false => match self.beneath(root) {
+                // There is nothing.
+                Err(error) if is_absent(&error) => Ok(()),
+                opened => opened.map(drop),
+            },
         })
     }
 
@@ -474,7 +539,7 @@ mod tests {
         ] {
             assert_eq!(at(layout, name), (file.into(), log.into()), "{name}");
         }
-        let roots = Roots::find(&system, Path::new("/r")).unwrap();
+        let roots = Roots::find(&system, Path::new("/r"), None).unwrap();
         let branch = Place::read(b"ref", b"refs/heads/a").unwrap();
         assert_eq!(roots.path(&branch), Path::new("/other/refs/heads/a"));
         let dir = journal_dir(system.as_ref(), Path::new("/r")).unwrap();

@@ -326,6 +326,41 @@ fn a_journal_stays_whose_locks_cannot_be_looked_at() {
     assert_eq!(system.read(&at("refs/heads/a")).unwrap(), b"first");
 }
 
+/// A repository that was copied in the midst of a transaction has its locks and its journal as other files.
+/// Somebody has to say so before that is finished, and nothing that lies elsewhere is changed.
+#[test]
+fn a_copied_journal_is_finished_by_whoever_says_so() {
+    for is_linked in [false, true] {
+        let system = repository();
+        let dies = system.process(7);
+        committed(&dies).leave();
+        dies.end();
+        for name in ["refdb.journal", "HEAD.lock", "refs/heads/a.lock"] {
+            let Ok(content) = system.read(&at(name)) else {
+                continue;
+            };
+            system.remove_file(&at(name)).unwrap();
+            create(&system, name, &content);
+        }
+        if is_linked {
+            let elsewhere = Path::new("/logs");
+            system.create_dir(elsewhere).unwrap();
+            system.symlink(elsewhere, &at("logs")).unwrap();
+        }
+        let found = recover(&system);
+        let text = found.error.expect("it is left alone").to_string();
+        assert!(text.contains("or is a copy"), "{text}");
+        assert!(found.view.is_none() && system.lstat(&at("refdb.journal")).is_ok());
+        let finished = journal::finish_left(&home(&system), true);
+        assert_eq!(finished.is_ok(), !is_linked);
+        assert_eq!(system.lstat(&at("refdb.journal")).is_ok(), is_linked);
+        if !is_linked {
+            assert_eq!(system.read(&at("HEAD")).unwrap(), b"first");
+            assert!(system.lstat(&at("HEAD.lock")).is_err());
+        }
+    }
+}
+
 /// What is not certain is not done: the lock may be one of a process that runs.
 #[test]
 fn on_a_file_system_of_many_machines_nobody_is_dead() {

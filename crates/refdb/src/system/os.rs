@@ -199,6 +199,7 @@ pub(super) fn describe(stat: &rustix::fs::Stat) -> Stat {
         mtime_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
         ctime_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
         uid: stat.st_uid,
+        gid: stat.st_gid,
         mode: u32::from(stat.st_mode) & 0o7777,
         nlink: u64::try_from(stat.st_nlink).unwrap_or(0),
     }

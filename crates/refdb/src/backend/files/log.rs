@@ -487,6 +487,7 @@ mod tests {
                 mtime_ns: 0,
                 ctime_ns: 0,
                 uid: 0,
+                gid: 0,
                 mode: 0o644,
                 nlink: 1,
             })

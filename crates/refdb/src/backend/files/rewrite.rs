@@ -455,6 +455,7 @@ mod tests {
             mtime_ns: i128::from(dated) * 1_000_000_000,
             ctime_ns: i128::from(changed) * 1_000_000_000 + 999_999_999,
             uid: 0,
+            gid: 0,
             mode: 0o644,
             nlink: 1,
         };

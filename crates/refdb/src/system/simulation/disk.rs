@@ -382,6 +382,7 @@ impl Disk {
             mtime_ns: nanoseconds(inode.mtime),
             ctime_ns: nanoseconds(inode.ctime),
             uid: 0,
+            gid: 0,
             mode: inode.mode,
             nlink: self.count_names(ino),
         })
