@@ -7,6 +7,7 @@ use super::forge::{Dialect, Journal, Signer, Step};
 use super::{Kind, Made, Scene, kind};
 use crate::format::RefFormat;
 
+#[expect(clippy::too_many_lines, reason = "a list of kinds")]
 pub(super) fn kinds() -> Vec<Kind> {
     vec![
         kind(

@@ -568,44 +568,6 @@ impl Snapshot {
         Error::damage(&self.path, what)
     }
 
-    /// Makes sure that a listing which ends with the record before `next`, whose name is `name`, does not end
-    /// for a damaged name: it would hide what comes behind it. `before` is the name before it.
-    ///
-    /// # Errors
-    /// `Corrupt` if the names do not follow each other.
-    pub(super) fn check_end(&self, next: usize, name: &[u8], before: Option<&[u8]>) -> Result<()> {
-        if let Some(before) = before.filter(|before| *before > name) {
-            return Err(super::rewrite::out_of_order(&self.path, before, name));
-        }
-        let behind = (next < self.len())
-            .then(|| self.name_at(next))
-            .transpose()?;
-        match behind.map(|behind| self.slice(&behind)) {
-            Some(behind) if behind < name => {
-                Err(super::rewrite::out_of_order(&self.path, name, behind))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The same, of a listing that begins at `at`: the name before it is not one that was damaged.
-    ///
-    /// # Errors
-    /// As for [`Snapshot::check_end`].
-    pub(super) fn check_begin(&self, at: usize) -> Result<()> {
-        if at <= self.start {
-            return Ok(());
-        }
-        let before = self.record_start(at - 1, self.start);
-        let name = self.name_at(before)?;
-        self.check_name(&name)?;
-        let first = (before > self.start)
-            .then(|| self.name_at(self.record_start(before - 1, self.start)))
-            .transpose()?;
-        let first = first.map(|first| self.slice(&first));
-        self.check_end(at, self.slice(&name), first)
-    }
-
     fn bad_line(&self, what: &str, at: usize) -> Error {
         let line = self.line(at);
         let text = match line.get(..75) {

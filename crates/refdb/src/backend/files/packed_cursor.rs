@@ -6,6 +6,7 @@ use std::sync::Arc;
 use reftable::short::{self, has_prefix};
 
 use super::packed::{FirstBytes, Snapshot};
+use super::rewrite::out_of_order;
 use crate::backend::cursor::{Cursor, Look, RefRecord};
 use crate::error::Result;
 use crate::name::{
@@ -109,6 +110,40 @@ impl PackedCursor {
     }
 }
 
+/// Makes sure that a listing which ends with the record before `next`, whose name is `name`, does not end
+/// for a damaged name: it would hide what comes behind it. `before` is the name before it.
+///
+/// # Errors
+/// `Corrupt` if the names do not follow each other.
+fn check_end(snapshot: &Snapshot, next: usize, name: &[u8], before: Option<&[u8]>) -> Result<()> {
+    if let Some(before) = before.filter(|before| *before > name) {
+        return Err(out_of_order(snapshot.path(), before, name));
+    }
+    let behind = (next < snapshot.len()).then(|| snapshot.name_at(next));
+    match behind.transpose()?.map(|behind| snapshot.slice(&behind)) {
+        Some(behind) if behind < name => Err(out_of_order(snapshot.path(), name, behind)),
+        _ => Ok(()),
+    }
+}
+
+/// The same, of a listing that begins at `at`: the name before it is not one that was damaged.
+///
+/// # Errors
+/// As for [`check_end`].
+fn check_begin(snapshot: &Snapshot, at: usize) -> Result<()> {
+    let start = snapshot.start();
+    if at <= start {
+        return Ok(());
+    }
+    let before = snapshot.record_start(at - 1, start);
+    let name = snapshot.name_at(before)?;
+    snapshot.check_name(&name)?;
+    let first =
+        (before > start).then(|| snapshot.name_at(snapshot.record_start(before - 1, start)));
+    let first = first.transpose()?.map(|first| snapshot.slice(&first));
+    check_end(snapshot, at, snapshot.slice(&name), first)
+}
+
 /// Returns whether two names are one. Most neighbours differ in their length or in their last byte.
 #[inline]
 fn is_same(one: &[u8], other: &[u8]) -> bool {
@@ -126,7 +161,7 @@ impl Cursor for PackedCursor {
         self.current = None;
         self.next = self.snapshot.lower_bound(name.max(prefix), from)?;
         if prefix == ALL && name <= prefix {
-            self.snapshot.check_begin(self.next)?;
+            check_begin(&self.snapshot, self.next)?;
         }
         self.prefix.clear();
         self.prefix.extend_from_slice(prefix);
@@ -160,7 +195,7 @@ impl Cursor for PackedCursor {
             }
             if !has_prefix(name, &self.prefix) {
                 if last.is_some() || self.prefix == ALL {
-                    self.snapshot.check_end(record.all.end, name, before)?;
+                    check_end(&self.snapshot, record.all.end, name, before)?;
                 }
                 break;
             }
