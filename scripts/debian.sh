@@ -3,7 +3,8 @@
 # apt gets a state of its own in a folder of ours, needs no root, and checks signatures with the
 # host's Debian keys. The archive is the one that the host's own configuration names.
 #
-#   debian_begin DIR LOG   prepares; sets `debian_arch`; messages of apt go to LOG
+#   debian_begin DIR LOG [ARCH]   prepares, for this machine or another; sets `debian_arch`; messages of
+#                          apt go to LOG
 #   debian_suite SUITE     turns to a suite and fetches its lists; `debian_debs` is empty afterwards
 #   debian_get ARGUMENTS   runs apt-get; `download` and `install --download-only` fill `debian_debs`
 #   debian_unpack DIR      unpacks everything in `debian_debs` into DIR
@@ -15,7 +16,7 @@ debian_begin() {
     for tool in apt-get apt-config dpkg dpkg-deb; do
         command -v "$tool" >/dev/null || die "$tool is missing: this needs Debian or a relative"
     done
-    debian_arch=$(dpkg --print-architecture)
+    debian_arch=${3:-$(dpkg --print-architecture)}
     debian_keyring=/usr/share/keyrings/debian-archive-keyring.gpg
     [ -r "$debian_keyring" ] ||
         die "$debian_keyring is missing (package debian-archive-keyring)"
