@@ -1,4 +1,4 @@
-//! The command, in a small real repository: formats of `for-each-ref`, dialogues of `update-ref`,
+//! The command, in a small real repository: formats of `for-each-ref`, dialogues of `update-ref` and of `batch`,
 //! files of the commit-graph.
 
 use std::fs::{File, read_dir, write};
@@ -41,10 +41,7 @@ pub(crate) fn update_ref(bytes: &[u8]) {
     };
     FIXTURE.reset(format);
     READER.with(|reader| reader.read(input));
-    let path = FIXTURE.git_dir.join("input");
-    write(&path, input).expect("room");
-    let file = File::open(&path).expect("it is there");
-    rustix::stdio::dup2_stdin(file).expect("a descriptor");
+    give(input);
     let mut args = FIXTURE.args([b"update-ref", b"--stdin"]);
     let given = OPTIONS.iter().enumerate();
     let given = given.filter(|(bit, _)| first >> (bit + 1) & 1 != 0);
@@ -53,6 +50,38 @@ pub(crate) fn update_ref(bytes: &[u8]) {
     let list = FIXTURE.args([b"for-each-ref"]);
     assert!(command(&list), "what was written can be read");
     no_locks(&FIXTURE.git_dir);
+}
+
+/// The format and `-z`, a bit each, and questions of `batch`. Whatever they are, the process ends well: what
+/// cannot be answered is answered by an error, and the next question is answered.
+pub(crate) fn batch(bytes: &[u8]) {
+    let Some((&first, input)) = bytes.split_first() else {
+        return;
+    };
+    let format = match first & 1 {
+        0 => RefFormat::Files,
+        _ => RefFormat::Reftable,
+    };
+    FIXTURE.reset(format);
+    give(input);
+    let mut args = FIXTURE.args([b"batch"]);
+    if first & 2 != 0 {
+        args.push(b"-z".to_vec());
+    }
+    assert!(command(&args), "questions make no process fail");
+    // One that leads out of refs/ may be written, as by Git: then nobody takes it for a repository.
+    write(FIXTURE.git_dir.join("HEAD"), "ref: refs/heads/main\n").expect("room");
+    let list = FIXTURE.args([b"for-each-ref"]);
+    assert!(command(&list), "what was written can be read");
+    no_locks(&FIXTURE.git_dir);
+}
+
+/// Makes bytes the standard input.
+fn give(input: &[u8]) {
+    let path = FIXTURE.git_dir.join("input");
+    write(&path, input).expect("room");
+    let file = File::open(&path).expect("it is there");
+    rustix::stdio::dup2_stdin(file).expect("a descriptor");
 }
 
 fn no_locks(dir: &Path) {

@@ -25,6 +25,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 type Target = (&'static str, fn(&[u8]));
 
 const TARGETS: &[Target] = &[
+    ("batch", commands::batch),
     ("block", tables::block),
     ("commit-graph", commands::commit_graph),
     ("config", config::config),
