@@ -14,7 +14,7 @@
 //!     runs: 1,
 //!     ..Settings::default()
 //! };
-//! let report = settings.run("/usr/bin/refdb".into(), &|_| ())?;
+//! let report = settings.run("/usr/bin/refdb".into(), &|_, _, _| ())?;
 //! assert!(report.starts_with("1000 refs"));
 //! # Ok::<(), String>(())
 //! ```
@@ -37,6 +37,9 @@ use report::Row;
 use shape::Shape;
 use workload::By;
 pub use workload::{WORKLOADS, Workload};
+
+/// Told what is being done, how many measurements are done, and how many there are.
+pub type Watch<'w> = dyn Fn(&str, usize, usize) + 'w;
 
 /// What is measured, and how.
 #[derive(Clone, Debug)]
@@ -83,15 +86,11 @@ impl Default for Settings {
 
 impl Settings {
     /// Takes every measurement with the program `refdb`, and returns the report. `progress` is told
-    /// what is being done, and nothing at the end.
+    /// what is being done, how many measurements are done, and how many there are.
     ///
     /// # Errors
     /// When a program fails or does not do its work; the text is for people.
-    pub fn run(
-        &self,
-        refdb: PathBuf,
-        progress: &dyn Fn(&str),
-    ) -> std::result::Result<String, String> {
+    pub fn run(&self, refdb: PathBuf, progress: &Watch<'_>) -> std::result::Result<String, String> {
         let folder = tempfile::Builder::new()
             .prefix("refdb-bench-")
             .tempdir_in(&self.dir)
@@ -109,7 +108,6 @@ impl Settings {
         let version = git.as_ref().map(|git| version(git, folder.path()));
         let version = version.transpose()?;
         let result = self.measure(folder.path(), &refdb, git.as_ref(), progress);
-        progress("");
         let (refs, rows) = result?;
         if self.json {
             return Ok(format!("{:#}\n", report::json(&rows)));
@@ -131,7 +129,7 @@ impl Settings {
         folder: &Path,
         refdb: &Program,
         git: Option<&Program>,
-        progress: &dyn Fn(&str),
+        progress: &Watch<'_>,
     ) -> Result<(usize, Vec<Row>)> {
         let pack = folder.join("source");
         repository::create(&pack, RefFormat::Files, ObjectFormat::Sha1, None)
@@ -142,9 +140,11 @@ impl Settings {
             Some(path) => Shape::of_repository(path)?,
         };
         let mut rows = Vec::new();
+        let total = self.formats.len() * self.fsync.len() * self.workloads.len() * self.runs;
         for &format in &self.formats {
             for fsync in &self.fsync {
-                progress(&format!("{}, core.fsync={fsync}", format.name()));
+                let what = format!("{}, core.fsync={fsync}", format.name());
+                progress(&what, rows.len() * self.runs, total);
                 let stage = Stage {
                     folder,
                     shape: &shape,
@@ -157,7 +157,9 @@ impl Settings {
                 // What Git leaves cannot be had without it.
                 let is_to_be_had = |it: &&&Workload| git.is_some() || it.by != By::Git;
                 for workload in self.workloads.iter().filter(is_to_be_had) {
-                    rows.push(self.measure_one(&stage, workload, git, progress)?);
+                    let done = rows.len() * self.runs;
+                    let watch = |what: &str, run: usize| progress(what, done + run, total);
+                    rows.push(self.measure_one(&stage, workload, git, &watch)?);
                 }
             }
         }
@@ -170,7 +172,7 @@ impl Settings {
         stage: &Stage<'_>,
         workload: &'static Workload,
         git: Option<&Program>,
-        progress: &dyn Fn(&str),
+        watch: &dyn Fn(&str, usize),
     ) -> Result<Row> {
         let mut row = Row {
             format: stage.format.name(),
@@ -182,10 +184,7 @@ impl Settings {
         };
         for run in 0..self.runs {
             let (format, fsync, about) = (row.format, &row.fsync, row.about);
-            progress(&format!(
-                "{format}, core.fsync={fsync}: {about} ({})",
-                run + 1
-            ));
+            watch(&format!("{format}, core.fsync={fsync}: {about}"), run);
             let refdb_first = run % 2 == 0;
             for refdb_now in [refdb_first, !refdb_first] {
                 if refdb_now {

@@ -67,7 +67,11 @@ impl Answer {
             scope.spawn(move || pipe.write_all(stdin));
             child.wait_with_output().expect("the program ends")
         });
-        Answer::new(out.status, &exact(&out.stdout), &out.stderr, repo)
+        let mut answer = Answer::new(out.status, &exact(&out.stdout), &out.stderr, repo);
+        if Path::new(command.get_program()) == oracle::program() {
+            oracle::as_newest(&mut answer.code, &mut answer.stdout, &mut answer.stderr);
+        }
+        answer
     }
 
     /// Talks with a command that [`command`] began: it is told a piece of input, and where that
@@ -194,6 +198,10 @@ fn comparable(text: &str, repo: &Repo) -> String {
             if let Some(option) = option {
                 let end = option.find("  ").unwrap_or(option.len());
                 let spelled = &option[..end.min(22).min(option.len())];
+                // It is refdb's own, in commands that Git has as well.
+                if spelled.trim_end() == "--[no-]progress" {
+                    continue;
+                }
                 let _ = writeln!(out, "    {}", spelled.trim_end());
             }
         } else {

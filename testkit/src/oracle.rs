@@ -105,6 +105,20 @@ pub fn version() -> &'static str {
     &oracle().version
 }
 
+/// Turns the answer of a Git that was asked for a usage text into that of Git 2.56, which ends with
+/// exit code 0 where older ones end with 129, and tells of an ambiguous option on standard error.
+/// Every other answer stays.
+pub fn as_newest(code: &mut i32, stdout: &mut String, stderr: &mut String) {
+    if *code != 129 || !stdout.starts_with("usage") {
+        return;
+    }
+    if stderr.is_empty() {
+        *code = 0;
+    } else {
+        stderr.push_str(&std::mem::take(stdout));
+    }
+}
+
 /// Returns the oracle's program, for measurements that must start it themselves.
 pub fn program() -> &'static Path {
     &oracle().program

@@ -28,7 +28,7 @@ use crate::interrupt;
 use crate::options::{self, Describe};
 use crate::output::Output;
 use crate::pager::Paging;
-use crate::{shim, suggest};
+use crate::{shim, suggest, trace};
 
 /// What carries out a command or a subcommand, with the arguments behind its name.
 type Run = fn(&Context, &mut Output, &[Vec<u8>]) -> Result<()>;
@@ -313,13 +313,14 @@ fn dispatch(context: &Context, out: &mut Output, name: &[u8], args: &[Vec<u8>]) 
         }
         (name, args) => match find(name) {
             Some(command) => {
+                trace::command(command.name);
                 // Asking how to call a command needs no repository; all else does.
-                let asks = matches!(args, [only] if only == b"-h" || only == b"--help-all");
+                let asks = asks_for_usage(command, args);
                 let is_for_damaged = command.name == "refs" && refs::is_for_damaged(args);
                 if shim::is_git() && !WITHOUT_REPOSITORY.contains(&command.name) {
                     shim::leave_to_git(context, &[&[name.to_vec()], args].concat())?;
                 }
-                if is_for_damaged && !args.iter().any(|arg| arg == b"-h") {
+                if is_for_damaged && !asks && !args.iter().any(|arg| arg == b"-h") {
                     context.damaged_repository()?;
                 } else if !asks && !WITHOUT_REPOSITORY.contains(&command.name) {
                     context.repository()?;
@@ -338,6 +339,16 @@ fn dispatch(context: &Context, out: &mut Output, name: &[u8], args: &[Vec<u8>]) 
             }
             None => Err(unknown(name)),
         },
+    }
+}
+
+/// Returns whether nothing is asked but how a command or a subcommand is called.
+fn asks_for_usage(command: &Command, args: &[Vec<u8>]) -> bool {
+    let asks = |arg: &[u8]| arg == b"-h" || arg == b"--help-all";
+    match args {
+        [only] => asks(only),
+        [sub, only] => asks(only) && find_sub(command.name.as_bytes(), sub).is_some(),
+        _ => false,
     }
 }
 
@@ -447,7 +458,14 @@ fn unknown(name: &[u8]) -> Failure {
     let name = String::from_utf8_lossy(name);
     let mut text = format!("refdb: '{name}' is not a refdb command. See 'refdb --help'.\n");
     let names = COMMANDS.iter().map(|command| command.name.to_owned());
-    if let Some(nearest) = suggest::nearest(&name, names) {
+    // The name of a subcommand stands for it, whatever else is like it.
+    let under = |command: &Command| {
+        let mut subcommands = command.subcommands.iter();
+        let found = subcommands.find(|subcommand| subcommand.name == name)?;
+        Some(format!("{} {}", command.name, found.name))
+    };
+    let under = COMMANDS.iter().find_map(under);
+    if let Some(nearest) = under.or_else(|| suggest::nearest(&name, names)) {
         let _ = write!(text, "\nThe most similar command is\n\t{nearest}\n");
     }
     crate::failure::complain(&text);

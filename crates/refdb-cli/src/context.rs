@@ -4,6 +4,8 @@
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use std::sync::Arc;
 use bstr::ByteSlice;
 use refdb::objects::Objects;
 use refdb::options::Interrupt;
+use refdb::system::{FileKind, OsSystem, System};
 use refdb::{ErrorKind, ObjectFormat, ObjectId, RefName, Resolved, Store};
 use refdb_git::Repository;
 use refdb_git::graph::Grafts;
@@ -23,6 +26,10 @@ use crate::failure::{Failure, Result, Words, complain, say, say_error, say_messa
 use crate::global::Globals;
 use crate::interrupt;
 use crate::programs::Processes;
+use crate::trace;
+
+/// So many folders are looked into for a repository that may have been meant.
+const NEARBY_MAX: usize = 200;
 
 /// How many digits of an object id are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -137,6 +144,7 @@ impl Context {
             say("warning", warning.as_bytes());
         }
         let repository = self.repository.get_or_init(|| repository);
+        trace::opened(repository);
         let path = repository.common_dir().as_os_str().as_bytes().to_vec();
         show_folder(path, self.shown_git_dir(repository).into_bytes());
         clear_up(repository);
@@ -425,11 +433,39 @@ fn may_not_write(error: &refdb::Error) -> bool {
     matches!(kind, Some(Io::PermissionDenied | Io::ReadOnlyFilesystem))
 }
 
+/// Returns a repository in a folder below this one, for whoever stands beside it. Nobody looks for one
+/// where nobody reads the answer.
+fn nearby() -> Option<PathBuf> {
+    if !std::io::stderr().is_terminal() {
+        return None;
+    }
+    let system = OsSystem::new();
+    let mut entries = system.read_dir(Path::new(".")).ok()?;
+    entries.retain(|entry| entry.kind == FileKind::Directory);
+    entries.sort_by(|low, high| low.name.cmp(&high.name));
+    let is_one = |path: &PathBuf| {
+        let has = |name: &str| system.stat(&path.join(name)).is_ok();
+        has(".git") || (has("HEAD") && has("objects") && has("refs"))
+    };
+    let entries = entries.iter().take(NEARBY_MAX);
+    let mut paths = entries.map(|entry| PathBuf::from(OsStr::from_bytes(&entry.name)));
+    paths.find(is_one)
+}
+
 /// Returns the failure of opening a repository, with what can be done about it.
 fn refused(error: refdb::Error) -> Failure {
     let hint = match error.kind() {
         ErrorKind::NoRepository => {
-            "go into a repository, or name one with -C <path> or --git-dir=<path>"
+            let hint = match nearby() {
+                Some(path) => format!("there is one in '{0}': refdb -C '{0}' ...", path.display()),
+                None => {
+                    "go into a repository, or name one with -C <path> or --git-dir=<path>".into()
+                }
+            };
+            return Failure::Advised {
+                message: Words::from(&error),
+                hint,
+            };
         }
         ErrorKind::BareRepository => {
             "name it with --git-dir=<path>, or set safe.bareRepository to `all`"

@@ -10,7 +10,7 @@ use bstr::ByteSlice;
 use refdb::ErrorKind;
 use refdb::error::{Message, Remedy, Role};
 
-use crate::interrupt;
+use crate::{interrupt, progress, trace};
 
 /// The result of a command or a part of one.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
@@ -43,7 +43,7 @@ pub(crate) enum Failure {
         /// The exit code.
         code: u8,
     },
-    /// It was called in a wrong way, or asked for its usage text: exit code 129.
+    /// It was called in a wrong way: exit code 129. Or asked for its usage text: exit code 0.
     Usage {
         /// What is wrong with the call.
         error: Option<String>,
@@ -51,8 +51,8 @@ pub(crate) enum Failure {
         hint: Option<String>,
         /// The usage text.
         text: String,
-        /// Whether the text goes to standard output.
-        on_stdout: bool,
+        /// Whether the text is what was asked for, and goes to standard output.
+        is_answer: bool,
     },
     /// It was asked something else than its work, and this is the answer: exit code 0.
     Answered(String),
@@ -74,6 +74,15 @@ impl Failure {
             message: message.into(),
             code,
         }
+    }
+
+    /// Says what went wrong, and to people what they can do; returns what is left of the failure.
+    pub(crate) fn advised(self, hint: String) -> Self {
+        let code = self.report();
+        if std::io::stderr().is_terminal() {
+            say("hint", hint.as_bytes());
+        }
+        Failure::Exit(code)
     }
 
     /// Says what is to be said, and returns the exit code.
@@ -107,7 +116,7 @@ impl Failure {
                 error,
                 hint,
                 text,
-                on_stdout,
+                is_answer,
             } => {
                 if let Some(error) = error {
                     say("error", error.as_bytes());
@@ -116,11 +125,11 @@ impl Failure {
                     say("hint", hint.as_bytes());
                 }
                 // Whoever closed the stream does not want to read it.
-                let _ = if on_stdout {
-                    std::io::stdout().write_all(text.as_bytes())
-                } else {
-                    std::io::stderr().write_all(text.as_bytes())
-                };
+                if is_answer {
+                    let _ = std::io::stdout().write_all(text.as_bytes());
+                    return 0;
+                }
+                complain(&text);
                 129
             }
             Failure::Answered(text) => {
@@ -263,7 +272,7 @@ fn way_out(message: &Message) -> String {
 /// Writes `text` to standard error as it is.
 pub(crate) fn complain(text: &str) {
     // Where standard error is closed there is nobody to tell.
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    progress::aside(|| drop(std::io::stderr().write_all(text.as_bytes())));
 }
 
 /// The repository's folder and how it is shown, once there is one.
@@ -309,6 +318,9 @@ fn seen_from_top(text: Vec<u8>, message: &Message) -> Vec<u8> {
 ///
 /// Control characters are replaced, so that a name cannot paint the terminal.
 pub(crate) fn say(severity: &str, message: &[u8]) {
+    if severity != "hint" {
+        trace::message(message);
+    }
     let mut line = format!("{severity}: ").into_bytes();
     line.extend(message.iter().map(|&byte| match byte {
         b'\t' | b'\n' => byte,
@@ -317,5 +329,5 @@ pub(crate) fn say(severity: &str, message: &[u8]) {
     }));
     line.push(b'\n');
     // Where standard error is closed there is nobody to tell.
-    let _ = std::io::stderr().write_all(&line);
+    progress::aside(|| drop(std::io::stderr().write_all(&line)));
 }

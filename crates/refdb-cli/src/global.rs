@@ -188,7 +188,7 @@ fn misuse(what: &str) -> Failure {
         error: None,
         hint: None,
         text: format!("{what}\n{}", crate::commands::usage()),
-        on_stdout: false,
+        is_answer: false,
     }
 }
 

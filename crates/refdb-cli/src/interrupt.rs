@@ -123,12 +123,15 @@ pub(crate) fn wait_for(fd: BorrowedFd<'_>) -> io::Result<()> {
     Err(io::ErrorKind::Interrupted.into())
 }
 
+/// Returns the signal that was noted, if one was.
+pub(crate) fn signal() -> Option<i32> {
+    let which = NOTED.get()?.which.load(Ordering::Relaxed);
+    i32::try_from(which).ok().filter(|signal| *signal != 0)
+}
+
 /// Ends the process by the signal that was noted, if one was.
 pub(crate) fn finish() {
-    if let Some(noted) = NOTED.get()
-        && let Ok(signal) = i32::try_from(noted.which.load(Ordering::Relaxed))
-        && signal != 0
-    {
+    if let Some(signal) = signal() {
         // It returns only for signals that end nothing.
         let _ = emulate_default_handler(signal);
     }

@@ -19,9 +19,10 @@ mod output;
 mod pager;
 mod platform;
 mod programs;
+mod progress;
 mod shim;
 mod suggest;
-mod waiting;
+mod trace;
 
 use std::ffi::OsStr;
 use std::process::ExitCode;
@@ -37,11 +38,13 @@ pub fn run_as(name: &OsStr, args: &[Vec<u8>]) -> ExitCode {
 /// with it.
 #[must_use]
 pub fn run(args: &[Vec<u8>]) -> ExitCode {
+    trace::begin();
     let code = match commands::run(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => ExitCode::from(failure.report()),
+        Ok(()) => 0,
+        Err(failure) => failure.report(),
     };
+    trace::end(code, interrupt::signal());
     interrupt::finish();
     pager::finish();
-    code
+    ExitCode::from(code)
 }

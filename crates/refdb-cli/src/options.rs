@@ -292,7 +292,16 @@ impl<Id: Copy> Spec<Id> {
         let begins = |form: &[u8]| form.starts_with(name) && !(is_no && form.starts_with(b"no-"));
         let mut found: Option<Named<'_, Id>> = None;
         let mut other: Option<Named<'_, Id>> = None;
-        for option in self.options.iter().filter(|option| !option.long.is_empty()) {
+        // What is short for an option of Git's stays so beside options that Git does not have.
+        let (of_git, own): (Vec<&Opt<Id>>, Vec<&Opt<Id>>) =
+            self.options.iter().partition(|it| !it.own);
+        let mut asked_own = false;
+        for option in of_git.into_iter().chain(own) {
+            if option.long.is_empty() {
+                continue;
+            }
+            asked_own |= option.own;
+            let is_settled = asked_own && found.is_some_and(|found| !found.option.own);
             let positive = option.long.as_bytes();
             let mut negative: Vec<&[u8]> = Vec::new();
             let prefixed = [b"no-", positive].concat();
@@ -311,7 +320,9 @@ impl<Id: Copy> Spec<Id> {
             if negative.contains(&name) {
                 return Ok(Some(named(true)));
             }
-            let shortened = if begins(positive) {
+            let shortened = if is_settled {
+                continue;
+            } else if begins(positive) {
                 named(false)
             } else if negative.iter().any(|form| begins(form)) {
                 named(true)
@@ -331,7 +342,7 @@ impl<Id: Copy> Spec<Id> {
                 )),
                 hint: None,
                 text: self.usage(false),
-                on_stdout: true,
+                is_answer: false,
             }),
             (found, _) => Ok(found),
         }
@@ -418,7 +429,7 @@ impl<Id: Copy> Spec<Id> {
             error: Some(error.to_owned()),
             hint,
             text: self.usage(false),
-            on_stdout: false,
+            is_answer: false,
         }
     }
 
@@ -428,7 +439,7 @@ impl<Id: Copy> Spec<Id> {
             error: None,
             hint: None,
             text: self.usage(false),
-            on_stdout: false,
+            is_answer: false,
         }
     }
 
@@ -438,7 +449,7 @@ impl<Id: Copy> Spec<Id> {
             error: None,
             hint: None,
             text: self.usage(all),
-            on_stdout: true,
+            is_answer: true,
         }
     }
 }
@@ -591,6 +602,32 @@ mod tests {
         assert_eq!(parse(&["--deref"]).0, [(2, Value::Unset)]);
         assert_eq!(parse(&["--no-deref"]).0, [(2, Value::Set)]);
         assert_eq!(parse(&["--no-st"]).0, [(3, Value::Unset)]);
+    }
+
+    #[test]
+    fn what_is_short_for_an_option_of_git_stays_so() {
+        static BOTH: Spec<u8> = Spec {
+            name: "test",
+            forms: &[""],
+            options: &[
+                Opt::flag(1, "progress", "own").own(),
+                Opt::flag(2, "prune", "Git's"),
+                Opt::flag(3, "pretty", "own as well").own(),
+            ],
+        };
+        let id = |arg: &[u8]| {
+            let mut seen = Vec::new();
+            let parsed = BOTH.parse(&[arg.to_vec()], |id, _| {
+                seen.push(id);
+                Ok(())
+            });
+            parsed.ok().and(seen.pop())
+        };
+        assert_eq!(id(b"--pr"), Some(2));
+        assert_eq!(id(b"--no-pr"), Some(2));
+        assert_eq!(id(b"--pro"), Some(1));
+        assert_eq!(id(b"--pre"), Some(3));
+        assert_eq!(id(b"--progress"), Some(1));
     }
 
     #[test]

@@ -134,6 +134,7 @@ fn spawn(program: &[u8]) -> std::io::Result<Child> {
             command.env(name, value);
         }
     }
+    crate::trace::pass_on(&mut command);
     command.stdin(Stdio::piped()).spawn()
 }
 

@@ -11,8 +11,7 @@ use refdb::error::Message;
 use refdb_git::repository::{Ending, Notice, Program, Programs};
 
 use crate::failure::{say, shown};
-use crate::interrupt;
-use crate::platform;
+use crate::{interrupt, platform, trace};
 
 /// What makes a command one for a shell.
 pub(crate) const SHELL_CHARACTERS: &[u8] = b"|&;<>()$`\\\"' \t\n*?[#~=%";
@@ -99,6 +98,7 @@ fn spawn(mut command: Command, program: &Program) -> io::Result<Child> {
         .stdin(Stdio::piped())
         // Standard output belongs to the command's own answers.
         .stdout(io::stderr());
+    trace::pass_on(&mut command);
     command.spawn()
 }
 

@@ -22,6 +22,7 @@ use crate::context::Context;
 use crate::failure::{Result, say};
 use crate::pager::Paging;
 use crate::platform;
+use crate::trace;
 
 /// Whether the program is called `git`.
 static IS_GIT: AtomicBool = AtomicBool::new(false);
@@ -50,12 +51,24 @@ const FLAGS: [&[u8]; 6] = [
     b"--no-pager",
 ];
 
-/// Settings by which Git writes down what it does: here it would be missing.
-const TRACES: [&str; 3] = [
-    "trace2.normaltarget",
-    "trace2.perftarget",
-    "trace2.eventtarget",
+/// Variables about what is written down of a run: these are obeyed. With others of their kind it is
+/// more than this program writes.
+const TRACES: [&str; 11] = [
+    "GIT_TRACE2",
+    "GIT_TRACE2_EVENT",
+    "GIT_TRACE2_PERF",
+    "GIT_TRACE2_BRIEF",
+    "GIT_TRACE2_EVENT_BRIEF",
+    "GIT_TRACE2_PERF_BRIEF",
+    "GIT_TRACE2_DST_DEBUG",
+    "GIT_TRACE2_MAX_FILES",
+    "GIT_TRACE2_PARENT_NAME",
+    "GIT_TRACE2_PARENT_SID",
+    "GIT_TRACE2_REDACT",
 ];
+
+/// Settings by which Git writes more into a trace than this program does.
+const MORE_OF_TRACES: [&str; 2] = ["trace2.configparams", "trace2.envvars"];
 
 /// Returns whether the program is called `git`.
 pub(crate) fn is_git() -> bool {
@@ -82,7 +95,10 @@ pub(crate) fn begin(name: &OsStr, args: &[Vec<u8>]) -> Option<ExitCode> {
 
 /// Returns whether the command line is one that this program answers as Git does.
 fn is_ours(args: &[Vec<u8>]) -> bool {
-    let traced = |name: &OsString| name.as_bytes().starts_with(b"GIT_TRACE");
+    let traced = |name: &OsString| {
+        let is_known = || TRACES.iter().any(|known| name == known);
+        name.as_bytes().starts_with(b"GIT_TRACE") && !is_known()
+    };
     match command(args) {
         Some([name, rest @ ..]) if commands::is_gits(name, rest) => {
             !std::env::vars_os().any(|(name, _)| traced(&name))
@@ -119,7 +135,7 @@ pub(crate) fn leave_to_git(context: &Context, args: &[Vec<u8>]) -> Result<()> {
     let is_gits = match context.found() {
         Ok(repository) => {
             let config = repository.config();
-            TRACES.iter().any(|key| config.get(key).is_some())
+            MORE_OF_TRACES.iter().any(|key| config.get(key).is_some())
         }
         Err(error) => matches!(
             error.kind(),
@@ -145,7 +161,9 @@ pub(crate) fn leave_to_git(context: &Context, args: &[Vec<u8>]) -> Result<()> {
 fn become_git(args: &[Vec<u8>]) -> ExitCode {
     let candidates = candidates();
     for path in &candidates {
-        let error = git(path, args).exec();
+        let mut git = git(path, args);
+        trace::exec(&git);
+        let error = git.exec();
         match error.kind() {
             io::ErrorKind::NotFound
             | io::ErrorKind::NotADirectory
@@ -169,6 +187,7 @@ fn become_git(args: &[Vec<u8>]) -> ExitCode {
 fn git(path: &Path, args: &[Vec<u8>]) -> Command {
     let mut command = Command::new(path);
     command.args(args.iter().map(|arg| OsStr::from_bytes(arg)));
+    trace::pass_on(&mut command);
     command
 }
 

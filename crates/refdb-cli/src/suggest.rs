@@ -1,5 +1,7 @@
 //! What a mistyped word was probably meant to be.
 
+use refdb::RefFormat;
+
 /// Returns the word of `words` that is nearest to `typed`, if one is near enough.
 pub(crate) fn nearest(typed: &str, words: impl IntoIterator<Item = String>) -> Option<String> {
     let limit = typed.chars().count().div_ceil(3).max(1);
@@ -9,6 +11,16 @@ pub(crate) fn nearest(typed: &str, words: impl IntoIterator<Item = String>) -> O
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, word)| word)
+}
+
+/// Returns which formats of refs there are, and which of them was probably meant.
+pub(crate) fn format(typed: &[u8]) -> String {
+    let known = [RefFormat::Files, RefFormat::Reftable].map(RefFormat::name);
+    let typed = String::from_utf8_lossy(typed);
+    match nearest(&typed, known.map(str::to_owned)) {
+        Some(nearest) => format!("did you mean {nearest}? There are {}", known.join(" and ")),
+        None => format!("there are the formats {}", known.join(" and ")),
+    }
 }
 
 /// Counts the letters that have to be inserted, deleted, replaced or swapped with a neighbour.

@@ -333,7 +333,9 @@ impl<'o> Graph<'o> {
             if self.missing_ends_history {
                 return Ok((0, Vec::new()));
             }
-            return Err(damaged(format!("commit {oid} is missing")));
+            return Err(damaged(format!(
+                "unable to parse commit {oid}: it is missing"
+            )));
         };
         if object.kind != ObjectKind::Commit {
             let kind = object.kind.as_str();
@@ -346,7 +348,9 @@ impl<'o> Graph<'o> {
         let parents = commit_parents(&object.data, self.odb.format());
         match parents {
             Some(parents) => Ok((time, parents)),
-            None => Err(damaged(format!("commit {oid} is malformed"))),
+            None => Err(damaged(format!(
+                "unable to parse commit {oid}: it is malformed"
+            ))),
         }
     }
 

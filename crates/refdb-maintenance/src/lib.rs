@@ -14,6 +14,7 @@
 
 pub mod inspect;
 pub mod migrate;
+pub mod progress;
 pub mod repair;
 pub mod shared;
 pub mod verify;

@@ -51,21 +51,14 @@ use refdb::system::System;
 use refdb::{Error, ErrorKind, Options, RefFormat, Result};
 use refdb_git::Repository;
 
+use crate::progress::Watch;
+
 /// A pass over what changed that takes longer than this is worth another one before writers are kept
 /// out.
 const LONG_PASS: Duration = Duration::from_millis(300);
 
 /// How many passes over what changed are made before writers are kept out.
 const PASSES_MAX: usize = 8;
-
-/// What is left to be done, for people who wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// What is being done.
-    pub what: &'static str,
-    /// How many refs or reflogs that was so far.
-    pub count: u64,
-}
 
 /// What a migration came to.
 #[derive(Clone, Debug, Default)]
@@ -117,7 +110,7 @@ pub struct Migration<'a> {
     logs: bool,
     keep: bool,
     skip_broken: bool,
-    progress: &'a dyn Fn(Progress),
+    progress: &'a Watch<'a>,
 }
 
 impl Migration<'static> {
@@ -196,7 +189,7 @@ impl<'a> Migration<'a> {
     }
 
     /// Calls `progress` now and then.
-    pub fn progress<'b>(self, progress: &'b dyn Fn(Progress)) -> Migration<'b>
+    pub fn progress<'b>(self, progress: &'b Watch<'b>) -> Migration<'b>
     where
         'a: 'b,
     {

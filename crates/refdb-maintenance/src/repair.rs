@@ -39,7 +39,8 @@ use refdb::{Error, ObjectId, RefFormat, Result, Target};
 use refdb_git::Repository;
 use refdb_git::internals::real_path;
 
-use crate::verify::{Advice, Damage, Repair, deep};
+use crate::progress::{Watch, nobody};
+use crate::verify::{Advice, Damage, Repair, deep_watched};
 
 /// What a repair may do.
 #[derive(Clone, Copy, Debug, Default)]
@@ -175,10 +176,22 @@ pub fn finish_unseen(repository: &Repository) -> Result<()> {
 /// Plans the repair of everything that the deep check finds.
 ///
 /// # Errors
-/// As for [`deep`].
+/// As for [`deep_watched`].
 pub fn plan(repository: &Repository, options: Options) -> Result<Plan<'_>> {
+    plan_watched(repository, options, &nobody)
+}
+
+/// The same, and tells how far it is.
+///
+/// # Errors
+/// As for [`deep_watched`].
+pub fn plan_watched<'r>(
+    repository: &'r Repository,
+    options: Options,
+    progress: &Watch<'_>,
+) -> Result<Plan<'r>> {
     let mut found: Vec<Damage> = Vec::new();
-    deep(repository, &mut |damage| {
+    let mut on = |damage: &Damage| {
         // A file is written again once, however many of its lines are bad.
         let is_known = matches!(
             damage.repair,
@@ -189,7 +202,8 @@ pub fn plan(repository: &Repository, options: Options) -> Result<Plan<'_>> {
         if !is_known {
             found.push(damage.clone());
         }
-    })?;
+    };
+    deep_watched(repository, &mut on, progress)?;
     let mut plan = Plan {
         repository,
         steps: Vec::new(),

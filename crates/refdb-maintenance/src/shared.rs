@@ -6,7 +6,7 @@
 //!
 //! let repository = Repository::discover(".".as_ref())?;
 //! if let Some(register) = repository.register() {
-//!     for problem in verify(register, &mut |_, _| ())? {
+//!     for problem in verify(register, &|_| ())? {
 //!         println!("{problem}");
 //!     }
 //! }
@@ -30,14 +30,13 @@ use refdb::{
 };
 use reftable::{HashId, Table};
 
+use crate::progress::{Progress, Watch};
+
 /// Progress is told after so many refs or reflogs.
 const PROGRESS_STEP: usize = 1000;
 
 /// How many refs one transaction makes.
 const EXPORT_STEP: usize = 50_000;
-
-/// Told what is being done, and how much of it is done.
-pub type Progress<'p> = dyn FnMut(&'static str, usize) + 'p;
 
 /// What was copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +57,7 @@ pub fn import(
     local: &Store,
     register: &Register,
     shared: &Store,
-    progress: &mut Progress<'_>,
+    progress: &Watch<'_>,
 ) -> Result<Copied> {
     let known = register.current(Freshness::Fresh)?;
     if known.head.index > 0 {
@@ -86,7 +85,7 @@ pub fn import(
         add(bulk.as_mut(), local.objects().as_ref(), &record)?;
         copied.refs += 1;
         if copied.refs.is_multiple_of(PROGRESS_STEP) {
-            progress("Importing refs", copied.refs);
+            told(progress, "Importing refs", copied.refs, None);
         }
     }
     let order = bulk.log_order();
@@ -99,7 +98,12 @@ pub fn import(
         })?;
         copied.logs += 1;
         if copied.logs.is_multiple_of(PROGRESS_STEP) {
-            progress("Importing reflogs", copied.logs);
+            told(
+                progress,
+                "Importing reflogs",
+                copied.logs,
+                Some(marks.len()),
+            );
         }
     }
     bulk.finish()?;
@@ -130,7 +134,7 @@ fn add(bulk: &mut dyn Bulk, objects: &dyn Objects, record: &RefRecord<'_>) -> Re
 ///
 /// # Errors
 /// `Misuse` when the local repository has refs; as for reading the one and writing the other.
-pub fn export(shared: &Store, local: &Store, progress: &mut Progress<'_>) -> Result<Copied> {
+pub fn export(shared: &Store, local: &Store, progress: &Watch<'_>) -> Result<Copied> {
     let mut there = local.refs()?;
     while let Some(record) = there.next()? {
         if record.name.as_bytes() != b"HEAD" {
@@ -161,16 +165,22 @@ pub fn export(shared: &Store, local: &Store, progress: &mut Progress<'_>) -> Res
         if copied.refs.is_multiple_of(EXPORT_STEP) {
             let full = std::mem::replace(&mut transaction, local.transaction().skip_logs());
             let _ = full.commit()?;
-            progress("Exporting refs", copied.refs);
+            told(progress, "Exporting refs", copied.refs, None);
         }
     }
     let _ = transaction.commit()?;
-    for name in shared.log_names()? {
+    let names = shared.log_names()?;
+    for name in &names {
         let entries = shared.log(name.as_name(), refdb::LogOrder::OldestFirst)?;
         let _ = local.replace_log(name.as_name(), &entries.unwrap_or_default())?;
         copied.logs += 1;
         if copied.logs.is_multiple_of(PROGRESS_STEP) {
-            progress("Exporting reflogs", copied.logs);
+            told(
+                progress,
+                "Exporting reflogs",
+                copied.logs,
+                Some(names.len()),
+            );
         }
     }
     Ok(copied)
@@ -181,12 +191,12 @@ pub fn export(shared: &Store, local: &Store, progress: &mut Progress<'_>) -> Res
 ///
 /// # Errors
 /// `Corrupt` for a head that cannot be read; `Io`.
-pub fn verify(register: &Register, progress: &mut Progress<'_>) -> Result<Vec<String>> {
+pub fn verify(register: &Register, progress: &Watch<'_>) -> Result<Vec<String>> {
     let known = register.current(Freshness::Fresh)?;
     let head = &known.head;
     let mut problems = Vec::new();
     for (at, entry) in head.tables.iter().enumerate() {
-        progress("Checking tables", at);
+        told(progress, "Checking tables", at, Some(head.tables.len()));
         let object = format!("tables/{}", entry.key);
         let Some(content) = register.shared().get(&object, None)? else {
             problems.push(format!("{object}: the table is missing"));
@@ -215,6 +225,14 @@ pub fn verify(register: &Register, progress: &mut Progress<'_>) -> Result<Vec<St
         );
     }
     Ok(problems)
+}
+
+fn told(progress: &Watch<'_>, what: &'static str, count: usize, total: Option<usize>) {
+    progress(Progress {
+        what,
+        count: count as u64,
+        total: total.map(|total| total as u64),
+    });
 }
 
 fn check_table(

@@ -27,7 +27,7 @@ mod tables;
 use std::path::Path;
 
 use bstr::{BStr, BString};
-pub use deep::{Advice, Counts, Damage, Repair, deep};
+pub use deep::{Advice, Counts, Damage, Repair, deep, deep_watched};
 pub(crate) use deep::{condition, indices_of_name};
 use refdb::system::FileKind;
 use refdb::{Error, RefFormat, Result};

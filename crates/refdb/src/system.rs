@@ -38,7 +38,7 @@ use std::time::Duration;
 /// The immutable content of a file, copied or mapped; cheap to share.
 pub use bytes::Bytes;
 pub(crate) use map::MAP_MIN;
-pub use os::OsSystem;
+pub use os::{OsSystem, syncs};
 pub(crate) use paths::{bytes_to_path, is_absent, remove_empty_tree};
 pub use process::{Guard, Machine, ProcessState};
 pub use scan::Scan;

@@ -63,7 +63,12 @@ const CRATES: &[Crate] = &[
     Crate {
         folder: "crates/refdb-maintenance",
         name: "refdb_maintenance",
-        layers: &[&["shared", "verify"], &["inspect", "repair"], &["migrate"]],
+        layers: &[
+            &["progress"],
+            &["shared", "verify"],
+            &["inspect", "repair"],
+            &["migrate"],
+        ],
         insides_of: &["refdb", "refdb_git"],
     },
     Crate {

@@ -1,6 +1,5 @@
 //! `refdb bench`: refdb and Git do the same work, and both are timed.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,9 +8,11 @@ use refdb::RefFormat;
 use refdb_bench::{Settings, WORKLOADS, Workload};
 
 use crate::context::Context;
-use crate::failure::{Failure, Result, complain};
+use crate::failure::{Failure, Result};
 use crate::options::{Opt, Spec};
 use crate::output::Output;
+use crate::progress::{self, Meter};
+use crate::suggest;
 
 #[derive(Clone, Copy)]
 pub(super) enum Id {
@@ -26,6 +27,7 @@ pub(super) enum Id {
     Dir,
     Json,
     List,
+    Progress,
 }
 
 pub(super) const BENCH: Spec<Id> = Spec {
@@ -33,7 +35,8 @@ pub(super) const BENCH: Spec<Id> = Spec {
     forms: &[concat!(
         "[--refs=<n>] [--formats=<list>] [--fsync=<list>] [--only=<list>]\n",
         "[--runs=<n>] [--limit=<seconds>] [--repo=<path>]\n",
-        "[--git=<program> | --no-git] [--dir=<path>] [--json] [--list]"
+        "[--git=<program> | --no-git] [--dir=<path>] [--json] [--list]\n",
+        "[--[no-]progress]"
     )],
     options: &[
         Opt::number(Id::Refs, "refs", "n", "how many refs (10000)"),
@@ -67,24 +70,30 @@ pub(super) const BENCH: Spec<Id> = Spec {
         Opt::text(Id::Dir, "dir", "path", "where the repositories are made"),
         Opt::flag(Id::Json, "json", "print Bencher's metric format"),
         Opt::flag(Id::List, "list", "only list the workloads"),
+        Opt::flag(Id::Progress, "progress", progress::HELP),
     ],
 };
 
 /// Runs `bench`.
 pub(super) fn run(_context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
-    let Some(settings) = parse(args)? else {
+    let mut shown = None;
+    let Some(settings) = parse(args, &mut shown)? else {
         for workload in WORKLOADS {
             out.put(format!("{:<20} {}\n", workload.name, workload.about))?;
         }
         return Ok(());
     };
     let refdb = std::env::current_exe().map_err(|error| Failure::fatal(error.to_string()))?;
-    let report = settings.run(refdb, &progress).map_err(Failure::fatal)?;
+    let report = {
+        let meter = Meter::begin(shown, "Measuring");
+        let watch = |what: &str, done: usize, total: usize| meter.told(what, done, total);
+        settings.run(refdb, &watch).map_err(Failure::fatal)?
+    };
     out.put(report)
 }
 
 /// Returns what is to be measured; `None` if the workloads are only to be listed.
-fn parse(args: &[Vec<u8>]) -> Result<Option<Settings>> {
+fn parse(args: &[Vec<u8>], shown: &mut Option<bool>) -> Result<Option<Settings>> {
     let mut settings = Settings::default();
     let mut list_only = false;
     let operands = BENCH.parse(args, |id, value| {
@@ -107,6 +116,7 @@ fn parse(args: &[Vec<u8>]) -> Result<Option<Settings>> {
             Id::Dir => settings.dir = path(value).unwrap_or_else(std::env::temp_dir),
             Id::Json => settings.json = value.is_set(),
             Id::List => list_only = value.is_set(),
+            Id::Progress => *shown = Some(value.is_set()),
         }
         Ok(())
     })?;
@@ -137,7 +147,11 @@ fn list<T>(
     text.split(',')
         .map(|word| {
             named(word).ok_or_else(|| {
-                Failure::fatal(format!("unknown {what} '{word}'; see 'refdb bench --list'"))
+                let way_out = match what {
+                    "ref format" => suggest::format(word.as_bytes()),
+                    _ => "see 'refdb bench --list'".to_owned(),
+                };
+                Failure::fatal(format!("unknown {what} '{word}'; {way_out}"))
             })
         })
         .collect()
@@ -157,12 +171,5 @@ fn absolute(program: PathBuf) -> PathBuf {
         1 => program,
         // It is only refused when it is empty.
         _ => std::path::absolute(&program).unwrap_or(program),
-    }
-}
-
-/// Shows what is being done, on a terminal only.
-fn progress(what: &str) {
-    if std::io::stderr().is_terminal() {
-        complain(&format!("\r\x1b[K{what}"));
     }
 }

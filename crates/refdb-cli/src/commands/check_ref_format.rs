@@ -105,11 +105,11 @@ fn branch(context: &Context, out: &mut Output, name: &[u8]) -> Result<()> {
     out.put([branch.as_slice(), b"\n"].concat())
 }
 
-fn usage(on_stdout: bool) -> Failure {
+fn usage(is_answer: bool) -> Failure {
     Failure::Usage {
         error: None,
         hint: None,
         text: SPEC.synopsis(),
-        on_stdout,
+        is_answer,
     }
 }

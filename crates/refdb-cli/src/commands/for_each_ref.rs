@@ -4,6 +4,7 @@
 
 mod argument;
 mod atom;
+mod bad_tag;
 mod block;
 pub(super) mod color;
 mod commits;

@@ -1,13 +1,20 @@
 //! `refdb pack-refs`, also `refdb refs optimize`: stores refs compactly.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use bstr::ByteSlice;
 use refdb::{Optimize, RefFormat, RefName};
+use refdb_maintenance::progress::Progress;
 
 use crate::context::Context;
 use crate::failure::{Failure, Result, Words, say};
 use crate::options::{Opt, Spec};
 use crate::output::Output;
-use crate::waiting::Waiting;
+use crate::progress::{self, Meter};
+
+/// What is done, for whoever waits, and after how many refs it is told how far it is.
+const PACKING: &str = "Optimizing refs";
+const COUNT_STEP: u64 = 256;
 
 #[derive(Clone, Copy)]
 pub(super) enum Id {
@@ -16,6 +23,7 @@ pub(super) enum Id {
     Auto,
     Include,
     Exclude,
+    Progress,
 }
 
 const OPTIONS: &[Opt<Id>] = &[
@@ -28,6 +36,7 @@ const OPTIONS: &[Opt<Id>] = &[
     Opt::flag(Id::Auto, "auto", "pack only if it is worth it"),
     Opt::text(Id::Include, "include", "pattern", "which refs to pack"),
     Opt::text(Id::Exclude, "exclude", "pattern", "which refs not to pack"),
+    Opt::flag(Id::Progress, "progress", progress::HELP).own(),
 ];
 
 /// How the command is called; part of the usage text of `refdb refs`.
@@ -59,6 +68,7 @@ pub(super) fn optimize(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -
 fn pack(context: &Context, args: &[Vec<u8>], spec: &Spec<Id>) -> Result<()> {
     let (mut all, mut prune, mut auto) = (false, true, false);
     let (mut include, mut exclude) = (Vec::new(), Vec::new());
+    let mut shown = None;
     let operands = spec.parse(args, |id, value| {
         match id {
             Id::All => all = value.is_set(),
@@ -66,6 +76,7 @@ fn pack(context: &Context, args: &[Vec<u8>], spec: &Spec<Id>) -> Result<()> {
             Id::Auto => auto = value.is_set(),
             Id::Include => value.add_or_clear(&mut include),
             Id::Exclude => value.add_or_clear(&mut exclude),
+            Id::Progress => shown = Some(value.is_set()),
         }
         Ok(())
     })?;
@@ -92,13 +103,26 @@ fn pack(context: &Context, args: &[Vec<u8>], spec: &Spec<Id>) -> Result<()> {
         })
     };
     let store = context.store()?;
+    let meter = Meter::counted(shown, PACKING, progress::refs_of(store));
+    let looked_at = AtomicU64::new(0);
     let options = Optimize {
         auto,
         prune,
-        include: &|name| any(&include, name) && !any(&exclude, name),
+        include: &|name| {
+            let count = looked_at.fetch_add(1, Ordering::Relaxed) + 1;
+            if count.is_multiple_of(COUNT_STEP) {
+                meter.show(Progress {
+                    what: PACKING,
+                    count,
+                    total: None,
+                });
+            }
+            any(&include, name) && !any(&exclude, name)
+        },
         warn: &|message| say("error", message.as_bytes()),
     };
-    let result = Waiting::during("Optimizing refs", || store.optimize(&options));
+    let result = store.optimize(&options);
+    drop(meter);
     result.map_err(|error| match store.format() {
         RefFormat::Files => error.into(),
         RefFormat::Reftable => {

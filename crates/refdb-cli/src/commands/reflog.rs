@@ -108,7 +108,10 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
             show::run(context, out, rest, true)
         }
         Some((subcommand, rest)) => {
-            start_pager(context, out, "reflog")?;
+            // Asking how it is called needs no repository, and so no setting of one.
+            if !matches!(rest, [only] if only == b"-h" || only == b"--help-all") {
+                start_pager(context, out, "reflog")?;
+            }
             (subcommand.run)(context, out, rest)
         }
         None => show::run(context, out, args, false),

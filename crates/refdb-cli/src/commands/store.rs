@@ -1,9 +1,8 @@
 //! `refdb store`: a place that keeps the refs of a repository for many machines.
 
 use std::fmt::Write as _;
-use std::io::IsTerminal;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use refdb::shared::{Freshness, Register, Settings, open_url};
 use refdb::system::{OsSystem, System};
@@ -16,10 +15,8 @@ use crate::context::Context;
 use crate::failure::{Failure, Result, complain};
 use crate::options::{Opt, Spec, of_subcommands};
 use crate::output::Output;
-use crate::waiting::Waiting;
-
-/// How often progress is shown.
-const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+use crate::progress::{self, Meter};
+use crate::suggest;
 
 pub(super) const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
@@ -36,19 +33,19 @@ pub(super) const SUBCOMMANDS: &[Subcommand] = &[
     },
     Subcommand {
         name: "import",
-        form: "import <url>",
+        form: "import [--[no-]progress] <url>",
         spec: &IMPORT,
         run: import_refs,
     },
     Subcommand {
         name: "export",
-        form: "export <url>",
+        form: "export [--[no-]progress] <url>",
         spec: &EXPORT,
         run: export_refs,
     },
     Subcommand {
         name: "verify",
-        form: "verify [<url>]",
+        form: "verify [--[no-]progress] [<url>]",
         spec: &VERIFY,
         run: verify_store,
     },
@@ -67,6 +64,8 @@ pub(super) const SUBCOMMANDS: &[Subcommand] = &[
 ];
 
 const NO_OPTIONS: &[Opt<()>] = &[];
+
+const PROGRESS: &[Opt<()>] = &[Opt::flag((), "progress", progress::HELP)];
 
 pub(super) const SPEC: Spec<()> = Spec {
     name: "store",
@@ -94,20 +93,20 @@ const STATUS: Spec<()> = Spec {
 
 const IMPORT: Spec<()> = Spec {
     name: "store import",
-    forms: &["<url>"],
-    options: NO_OPTIONS,
+    forms: &["[--[no-]progress] <url>"],
+    options: PROGRESS,
 };
 
 const EXPORT: Spec<()> = Spec {
     name: "store export",
-    forms: &["<url>"],
-    options: NO_OPTIONS,
+    forms: &["[--[no-]progress] <url>"],
+    options: PROGRESS,
 };
 
 const VERIFY: Spec<()> = Spec {
     name: "store verify",
-    forms: &["[<url>]"],
-    options: NO_OPTIONS,
+    forms: &["[--[no-]progress] [<url>]"],
+    options: PROGRESS,
 };
 
 #[derive(Clone, Copy)]
@@ -154,7 +153,9 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         Some(subcommand) => (subcommand.run)(context, out, rest),
         None => {
             let name = String::from_utf8_lossy(name);
-            Err(SPEC.mistake(&format!("unknown subcommand: `{name}'"), None))
+            let names = SUBCOMMANDS.iter().map(|sub| sub.name.to_owned());
+            let hint = suggest::nearest(&name, names).map(|it| format!("did you mean {it}?"));
+            Err(SPEC.mistake(&format!("unknown subcommand: `{name}'"), hint))
         }
     }
 }
@@ -234,7 +235,7 @@ pub(super) fn probe_place(_context: &Context, out: &mut Output, args: &[Vec<u8>]
     };
     let system = OsSystem::new();
     let place = open_url(&system, url_of(url)?, true)?;
-    let probed = Waiting::during("Probing", || probe(place.as_ref(), system.random()))?;
+    let probed = Meter::during(None, "Probing", || probe(place.as_ref(), system.random()))?;
     let took = |what: &str, latency: Latency| {
         let ms = |took: Duration| took.as_secs_f64() * 1000.0;
         let (median, most) = (ms(latency.median), ms(latency.most));
@@ -297,18 +298,6 @@ fn status(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     out.put(text)
 }
 
-/// Shows how far something is, on a terminal.
-fn shows() -> impl FnMut(&'static str, usize) {
-    let is_shown = std::io::stderr().is_terminal();
-    let mut last = Instant::now();
-    move |what, count| {
-        if is_shown && last.elapsed() >= PROGRESS_EVERY {
-            last = Instant::now();
-            complain(&format!("\r\x1b[K{what}: {count}\r"));
-        }
-    }
-}
-
 /// Returns the local refs, the store that is named, and the refs that are there.
 fn both(
     context: &Context,
@@ -340,9 +329,16 @@ fn told(copied: Copied, what: &str, place: &str) -> String {
 }
 
 fn import_refs(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
-    let operands = IMPORT.parse(args, |(), _| Ok(()))?;
+    let mut shown = None;
+    let operands = IMPORT.parse(args, |(), value| {
+        shown = Some(value.is_set());
+        Ok(())
+    })?;
     let (local, register, shared) = both(context, &operands, &IMPORT)?;
-    let copied = import(&local, &register, &shared, &mut shows())?;
+    let copied = {
+        let meter = Meter::counted(shown, "Importing refs", progress::refs_of(&local));
+        import(&local, &register, &shared, &|far| meter.show(far))?
+    };
     let name = register.name();
     out.put(told(copied, "Imported", &format!("into {name}")))?;
     complain(&format!(
@@ -352,10 +348,17 @@ fn import_refs(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<
 }
 
 fn export_refs(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
-    let operands = EXPORT.parse(args, |(), _| Ok(()))?;
+    let mut shown = None;
+    let operands = EXPORT.parse(args, |(), value| {
+        shown = Some(value.is_set());
+        Ok(())
+    })?;
     let (local, register, shared) = both(context, &operands, &EXPORT)?;
     let is_frozen = register.current(Freshness::Fresh)?.head.frozen.is_some();
-    let copied = export(&shared, &local, &mut shows())?;
+    let copied = {
+        let meter = Meter::counted(shown, "Exporting refs", progress::refs_of(&shared));
+        export(&shared, &local, &|far| meter.show(far))?
+    };
     out.put(told(
         copied,
         "Exported",
@@ -368,14 +371,21 @@ fn export_refs(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<
 }
 
 fn verify_store(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
-    let operands = VERIFY.parse(args, |(), _| Ok(()))?;
+    let mut shown = None;
+    let operands = VERIFY.parse(args, |(), value| {
+        shown = Some(value.is_set());
+        Ok(())
+    })?;
     let register = named_or_used(context, &operands, &VERIFY)?;
-    verify_all(&register, out)
+    verify_all(&register, out, shown)
 }
 
 /// Checks every byte of a store, and prints what is wrong.
-pub(super) fn verify_all(register: &Register, out: &mut Output) -> Result<()> {
-    let problems = verify(register, &mut shows())?;
+pub(super) fn verify_all(register: &Register, out: &mut Output, shown: Option<bool>) -> Result<()> {
+    let problems = {
+        let meter = Meter::begin(shown, "Checking tables");
+        verify(register, &|far| meter.show(far))?
+    };
     for problem in &problems {
         out.put(format!("{problem}\n"))?;
     }
@@ -421,7 +431,7 @@ fn maintain(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()>
     let format = register.current(Freshness::Fresh)?.head.object_format;
     let objects = Arc::new(refdb::objects::NoObjects);
     let store = Store::open_shared(Arc::clone(&register), objects, refdb::Options::new(format))?;
-    let merged = Waiting::during("Merging tables", || {
+    let merged = Meter::during(None, "Merging tables", || {
         store.optimize(&refdb::Optimize::default())
     });
     match merged {

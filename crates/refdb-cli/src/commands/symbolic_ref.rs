@@ -40,7 +40,7 @@ pub(super) const SPEC: Spec<Id> = Spec {
 };
 
 /// What Git says whenever it has written a symref as a symbolic link.
-const LINKS_END: &str = "\
+pub(super) const LINKS_END: &str = "\
 warning: 'core.preferSymlinkRefs=true' is nominated for removal.
 hint: The use of symbolic links for symbolic refs is deprecated
 hint: and will be removed in Git 3.0. The configuration that

@@ -1,5 +1,7 @@
 //! Help: every page is looked at as a person would, on a terminal of 80 columns.
 
+#![allow(clippy::print_stderr, reason = "says what cannot be tried here")]
+
 use std::collections::BTreeSet;
 use std::process::{Command, Output};
 
@@ -80,6 +82,31 @@ fn every_page_is_whole_and_fits_a_terminal() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Whoever asks how a command is called gets an answer, and no failure: as from Git since 2.56.
+#[test]
+fn asking_for_a_usage_text_succeeds() {
+    for name in every_command() {
+        for asks in ["-h", "--help-all"] {
+            let mut args: Vec<&str> = name.split(' ').collect();
+            args.push(asks);
+            let asked = text(&args);
+            let called = name.replace("reflog show", "reflog [show]");
+            assert!(
+                asked.starts_with(&format!("usage: refdb {called}")),
+                "{name} {asks}: {asked}"
+            );
+        }
+    }
+    let wrong = refdb(&["bench", "--no"]);
+    assert_eq!(wrong.status.code(), Some(129));
+    assert!(wrong.stdout.is_empty());
+    let told = String::from_utf8(wrong.stderr).expect("UTF-8");
+    assert!(
+        told.starts_with("error: ambiguous option: no ") && told.contains("usage: "),
+        "{told}"
+    );
+}
+
 /// Options that the examples use exist: their pages name them.
 #[test]
 fn examples_use_options_that_there_are() {
@@ -157,5 +184,69 @@ fn a_mistyped_subcommand_gets_a_suggestion() {
         let told = String::from_utf8_lossy(&out.stderr).into_owned();
         assert_eq!(out.status.code(), Some(1), "{told}");
         assert!(told.contains("The most similar subcommand is"), "{told}");
+    }
+}
+
+/// On a terminal, a slip of any kind is answered with what to do.
+#[test]
+fn a_slip_on_a_terminal_is_answered_with_what_to_do() {
+    let script = std::path::Path::new("/usr/bin/script");
+    if !script.exists() {
+        eprintln!("not tried: there is no {}", script.display());
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let repo = refdb_testkit::repo::Repo::init(refdb_testkit::Format::FILES_SHA1);
+    for folder in ["below", "other/.git"] {
+        std::fs::create_dir_all(dir.path().join(folder)).expect("a folder");
+    }
+    for (place, call, told) in [
+        (dir.path(), "migrate", "\trefs migrate"),
+        (dir.path(), "show-refs", "\tshow-ref"),
+        (
+            dir.path(),
+            "refs list",
+            "there is one in 'other': refdb -C 'other' ...",
+        ),
+        (
+            &*dir.path().join("below"),
+            "refs list",
+            "go into a repository, or name one with -C",
+        ),
+        (repo.path(), "refs lst", "did you mean list?"),
+        (repo.path(), "refs list --sotr=x", "did you mean --sort?"),
+        (repo.path(), "store statsu", "did you mean status?"),
+        (
+            repo.path(),
+            "refs migrate --ref-format=reftabel",
+            "did you mean reftable?",
+        ),
+        (
+            repo.path(),
+            "refs migrate --ref-format=x",
+            "there are the formats files and reftable",
+        ),
+        (
+            repo.path(),
+            "bench --formats=x",
+            "there are the formats files and reftable",
+        ),
+    ] {
+        let line = format!("{} {call}", env!("CARGO_BIN_EXE_refdb"));
+        let out = Command::new(script)
+            .args(["-qec", &line, "/dev/null"])
+            .current_dir(place)
+            .env(
+                "GIT_CEILING_DIRECTORIES",
+                dir.path().parent().expect("a folder above"),
+            )
+            .stdin(std::process::Stdio::null())
+            .output()
+            .expect("the program can be run");
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert!(
+            !out.status.success() && text.contains(told),
+            "{call}: {text}"
+        );
     }
 }

@@ -331,7 +331,7 @@ fn a_missing_commit_is_named() {
     let mut reachable = Reachable::new(&mut graph, [node]).unwrap();
     let error = reachable.walk_to(&mut graph, 0).unwrap_err().to_string();
     assert!(
-        error.starts_with(&format!("commit {parent} is missing; ")),
+        error.starts_with(&format!("unable to parse commit {parent}: it is missing; ")),
         "{error}"
     );
     let mut graph = repository.graph().unwrap().missing_ends_history();

@@ -9,7 +9,8 @@ use refdb::{Error, ErrorKind, ObjectId, RefFormat, RefName, RefRecord, Result, S
 
 use super::names::Names;
 use super::place::Place;
-use super::{LostLines, Migration, Problem, Progress, Report, misuse};
+use super::{LostLines, Migration, Problem, Report, misuse};
+use crate::progress::Progress;
 
 /// Up to so many bytes of refs every object is looked up of which it is not known whether it is a
 /// tag; of larger stores only those below `refs/tags/`.
@@ -217,6 +218,7 @@ impl Migration<'_> {
                 (self.progress)(Progress {
                     what: "Migrating refs",
                     count: all.refs,
+                    total: None,
                 });
             }
             Ok::<_, Error>(true)
@@ -264,6 +266,7 @@ impl Migration<'_> {
                 (self.progress)(Progress {
                     what: "Migrating reflogs",
                     count: all.logs,
+                    total: None,
                 });
             }
         }

@@ -13,6 +13,7 @@ use refdb::system::{FileKind, System};
 use refdb::{Error, ErrorKind, Result};
 
 use super::{Plan, Step, has_content};
+use crate::progress::{Progress, Watch, nobody};
 
 /// The directory in the common one that keeps what a repair changed.
 const ASIDE: &str = "refdb-damaged";
@@ -26,6 +27,14 @@ impl Plan<'_> {
     /// repair was planned; `Io` when the system refuses. What was done until then stands: the
     /// repair is to be planned again.
     pub fn apply(self) -> Result<PathBuf> {
+        self.apply_watched(&nobody)
+    }
+
+    /// The same, and tells how far it is.
+    ///
+    /// # Errors
+    /// As for [`Plan::apply`].
+    pub fn apply_watched(self, progress: &Watch<'_>) -> Result<PathBuf> {
         if let Some(path) = &self.outside {
             let text = format!(
                 "'{}' is in the repository only by a link, and may be no ref where it is: nothing was \
@@ -47,7 +56,13 @@ impl Plan<'_> {
             keep(system.as_ref(), beneath.as_ref(), file, &aside, inner)
                 .map_err(|error| Error::io("cannot keep a copy of", file, error))?;
         }
-        for step in &self.steps {
+        let total = u64::try_from(self.steps.len()).ok();
+        for (at, step) in self.steps.iter().enumerate() {
+            progress(Progress {
+                what: "Repairing",
+                count: u64::try_from(at).unwrap_or(u64::MAX),
+                total,
+            });
             self.step(system, step)?;
         }
         Ok(aside)

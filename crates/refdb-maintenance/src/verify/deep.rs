@@ -35,6 +35,7 @@ use refdb_git::Repository;
 use refdb_git::repository::Worktree;
 
 use super::Severity;
+use crate::progress::{Progress, Watch, nobody};
 pub(crate) use stack::indices_of_name;
 
 /// Something that the deep check found.
@@ -170,11 +171,15 @@ enum Source {
     Table,
 }
 
+/// How far it is, is told after so many refs or entries.
+const PROGRESS_STEP: u64 = 1024;
+
 /// The check of one repository.
 struct Deep<'a> {
     repository: &'a Repository,
     system: &'a dyn System,
     on: &'a mut dyn FnMut(&Damage),
+    progress: &'a Watch<'a>,
     counts: Counts,
     /// The directories of refs: the common one, then those of the linked worktrees.
     dirs: Vec<PathBuf>,
@@ -206,11 +211,24 @@ impl BadLines {
 /// # Errors
 /// `Io` where the system refuses to read, or the object database cannot be read.
 pub fn deep(repository: &Repository, on: &mut dyn FnMut(&Damage)) -> Result<Counts> {
+    deep_watched(repository, on, &nobody)
+}
+
+/// The same, and tells how far it is.
+///
+/// # Errors
+/// As for [`deep`].
+pub fn deep_watched(
+    repository: &Repository,
+    on: &mut dyn FnMut(&Damage),
+    progress: &Watch<'_>,
+) -> Result<Counts> {
     let worktrees: Vec<Worktree> = repository.worktrees()?;
     let mut check = Deep {
         repository,
         system: repository.system().as_ref(),
         on,
+        progress,
         counts: Counts::default(),
         dirs: Vec::new(),
         linked: 0,
@@ -244,6 +262,30 @@ impl Deep<'_> {
             self.packed_refs(&dir)?;
         }
         self.logs(&dir)
+    }
+
+    /// Counts a ref, and tells now and then how many there were.
+    fn count_ref(&mut self) {
+        self.counts.refs += 1;
+        if self.counts.refs.is_multiple_of(PROGRESS_STEP) {
+            (self.progress)(Progress {
+                what: "Reading refs",
+                count: self.counts.refs,
+                total: None,
+            });
+        }
+    }
+
+    /// Counts an entry of a reflog, and tells now and then how many there were.
+    fn count_entries(&mut self, more: u64) {
+        self.counts.log_entries += more;
+        if more > 0 && self.counts.log_entries.is_multiple_of(PROGRESS_STEP) {
+            (self.progress)(Progress {
+                what: "Reading entries of reflogs",
+                count: self.counts.log_entries,
+                total: None,
+            });
+        }
     }
 
     /// Reports what has the place of the journal and is none, or cannot be finished.

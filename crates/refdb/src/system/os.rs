@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,6 +20,15 @@ use super::{
     Bytes, DirEntry, FileKind, GUARDED_MODE, Guard, GuardedFile, Machine, ProcessState, ReadFile,
     Scan, Stat, System, WriteFile, bytes_to_path, guard, map, platform,
 };
+
+/// How often this process has waited until something was durable.
+static SYNCS: AtomicU64 = AtomicU64::new(0);
+
+/// Returns how often this process has waited until the content of a file, the names in a directory or a
+/// file system was durable.
+pub fn syncs() -> u64 {
+    SYNCS.load(Ordering::Relaxed)
+}
 
 /// The operating system's files, clock and random numbers.
 #[derive(Clone, Debug, Default)]
@@ -132,6 +142,7 @@ impl Write for OsFile {
 
 impl WriteFile for OsFile {
     fn sync(&mut self) -> io::Result<()> {
+        SYNCS.fetch_add(1, Ordering::Relaxed);
         platform::sync(&self.0)
     }
 
@@ -376,11 +387,15 @@ impl System for OsSystem {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        platform::sync(&self.open_now(path)?)
+        let dir = self.open_now(path)?;
+        SYNCS.fetch_add(1, Ordering::Relaxed);
+        platform::sync(&dir)
     }
 
     fn sync_file_system(&self, path: &Path) -> io::Result<()> {
-        platform::sync_file_system(&self.open_now(path)?)
+        let file = self.open_now(path)?;
+        SYNCS.fetch_add(1, Ordering::Relaxed);
+        platform::sync_file_system(&file)
     }
 
     fn syncs_at_once(&self) -> bool {

@@ -13,6 +13,7 @@ use refdb_git::objects::{Header, Object};
 use refdb_git::revision::{Direction, Shortener};
 
 use super::atom::{Atom, Atoms, Kind, NameForm, Source};
+use super::bad_tag;
 use super::content::{Content, ContentValues};
 use super::headers::Headers;
 use super::history::{Histories, HistoryAtom};
@@ -355,7 +356,7 @@ impl<'c> Values<'c> {
         let peeled = match self.store.objects().peel(item.oid)? {
             Peeled::To(peeled) => Some(peeled),
             Peeled::Itself => None,
-            Peeled::Nowhere => return Err(Failure::fatal("bad tag")),
+            Peeled::Nowhere => return Err(bad_tag::failure(self.context, item)?),
             Peeled::Missing => return Err(missing(&item.oid, item.name)),
         };
         self.peeled.insert(item.oid, peeled);

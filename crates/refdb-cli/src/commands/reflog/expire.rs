@@ -5,6 +5,7 @@ use refdb::name::{WorktreeName, worktree_name};
 use refdb::{ErrorKind, LogEntry, LogRewrite, Outcome, RefFormat, RefName, RefNameBuf};
 use refdb_git::date;
 use refdb_git::expire::{Expiry, Policy, Wishes, cutoff};
+use refdb_maintenance::progress::Progress;
 
 use super::super::tell_afterwards;
 use super::target;
@@ -12,7 +13,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result, say, say_error};
 use crate::options::{Opt, Spec, Value};
 use crate::output::Output;
-use crate::waiting::Waiting;
+use crate::progress::Meter;
 
 #[derive(Clone, Copy)]
 pub(super) enum Id {
@@ -280,10 +281,13 @@ impl<'c> Rewriter<'c> {
     }
 }
 
+/// What is done, for whoever waits.
+const EXPIRING: &str = "Expiring reflogs";
+
 /// Runs `reflog expire`.
 pub(super) fn expire(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     let (settings, operands) = Settings::parse(&EXPIRE, context, args)?;
-    let _waiting = Waiting::begin("Expiring reflogs");
+    let meter = Meter::begin(None, EXPIRING);
     let repository = context.repository()?;
     let policy = Policy::new(repository, settings.wishes)?;
     let mut expiry = Expiry::new(repository)?;
@@ -302,7 +306,13 @@ pub(super) fn expire(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> R
     };
     let mut rewriter = Rewriter::new(context, &settings, settings.all);
     if settings.all {
-        for name in target::all(context, settings.single_worktree)? {
+        let names = target::all(context, settings.single_worktree)?;
+        for (at, name) in names.iter().enumerate() {
+            meter.show(Progress {
+                what: EXPIRING,
+                count: at as u64,
+                total: Some(names.len() as u64),
+            });
             expire(out, &mut rewriter, name.as_name())?;
         }
     }

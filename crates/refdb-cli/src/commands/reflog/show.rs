@@ -88,7 +88,8 @@ pub(super) fn run(
     args: &[Vec<u8>],
     is_named: bool,
 ) -> Result<()> {
-    if is_named && options(args).any(|arg| arg.starts_with(b"-h")) {
+    let asks = |arg: &[u8]| arg == b"-h" || (is_named && arg.starts_with(b"-h"));
+    if options(args).any(|arg| asks(arg) || arg == b"--help-all") {
         return Err(SPEC.help(false));
     }
     // The options are those of a log, which are not in a table.

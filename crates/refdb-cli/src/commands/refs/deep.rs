@@ -1,27 +1,38 @@
 //! `refdb refs verify --deep`: every byte, as text or as JSON.
 
 use refdb_git::Repository;
-use refdb_maintenance::verify::{Advice, Damage, Severity};
+use refdb_maintenance::verify::{Advice, Damage, Severity, deep_watched};
 use serde_json::json;
 
 use super::verify::shown;
 use crate::failure::{Failure, Result, complain};
 use crate::output::Output;
-use crate::waiting::Waiting;
+use crate::progress::{self, Meter};
 
 /// The exit code when there is nothing worse than warnings.
 const WARNINGS: u8 = 1;
 /// The exit code when there is damage.
 const DAMAGE: u8 = 2;
 
+/// What the check does first, as the library calls it.
+pub(super) const READING: &str = "Reading refs";
+
+/// How the check is asked for.
+#[derive(Default)]
+pub(super) struct Wishes {
+    /// An object for each finding.
+    pub(super) json: bool,
+    /// Warnings count as errors.
+    pub(super) strict: bool,
+    /// What was looked at is told.
+    pub(super) verbose: bool,
+    /// Whether it is shown how far it is.
+    pub(super) progress: Option<bool>,
+}
+
 /// Runs the check. The exit code is 0 for a clean repository, 1 for warnings, 2 for damage.
-pub(super) fn run(
-    repository: &Repository,
-    out: &mut Output,
-    json: bool,
-    strict: bool,
-    verbose: bool,
-) -> Result<()> {
+pub(super) fn run(repository: &Repository, out: &mut Output, wishes: &Wishes) -> Result<()> {
+    let json = wishes.json;
     let (mut worst, mut written) = (None, Ok(()));
     let mut tell = |damage: &Damage| {
         worst = worst.max(Some(damage.severity));
@@ -33,10 +44,13 @@ pub(super) fn run(
             written = out.put(line);
         }
     };
-    let check = || refdb_maintenance::verify::deep(repository, &mut tell);
-    let counts = Waiting::during("Checking refs", check)?;
+    let counts = {
+        let count = progress::refs_of(repository.store());
+        let meter = Meter::counted(wishes.progress, READING, count);
+        deep_watched(repository, &mut tell, &|far| meter.show(far))?
+    };
     written?;
-    if verbose {
+    if wishes.verbose {
         complain(&format!(
             "Checked {} refs, {} reflog entries, {} tables\n",
             counts.refs, counts.log_entries, counts.tables
@@ -44,7 +58,7 @@ pub(super) fn run(
     }
     match worst {
         None => Ok(()),
-        Some(Severity::Warning) if !strict => Err(Failure::Exit(WARNINGS)),
+        Some(Severity::Warning) if !wishes.strict => Err(Failure::Exit(WARNINGS)),
         Some(_) => Err(Failure::Exit(DAMAGE)),
     }
 }

@@ -1,25 +1,21 @@
 //! `refdb refs migrate`: all refs in the other format.
 
-use std::cell::Cell;
-use std::io::{IsTerminal, Write};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use refdb::{Error, RefFormat};
-use refdb_maintenance::migrate::{Migration, Progress, Report};
+use refdb_maintenance::migrate::{Migration, Report};
+use refdb_maintenance::progress::Progress;
 use serde_json::json;
 
 use crate::context::Context;
 use crate::failure::{Failure, Result, complain, ends_all, full_text, say, say_message};
 use crate::options::{Opt, Spec};
 use crate::output::Output;
+use crate::progress::{self, Meter};
+use crate::suggest;
 
 /// So many lost lines are told one by one.
 const LINES_SHOWN: usize = 20;
-
-/// Progress is shown when it takes longer than this, and so often.
-const PROGRESS_AFTER: Duration = Duration::from_secs(1);
-const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy)]
 pub(super) enum Id {
@@ -30,6 +26,7 @@ pub(super) enum Id {
     Undo,
     SkipBroken,
     Json,
+    Progress,
 }
 
 pub(super) const MIGRATE: Spec<Id> = Spec {
@@ -71,6 +68,7 @@ pub(super) const MIGRATE: Spec<Id> = Spec {
         )
         .own(),
         Opt::flag(Id::Json, "json", "say as JSON what it came to").own(),
+        Opt::flag(Id::Progress, "progress", progress::HELP).own(),
     ],
 };
 
@@ -84,6 +82,7 @@ struct Settings {
     undo: bool,
     skip_broken: bool,
     json: bool,
+    progress: Option<bool>,
 }
 
 /// Runs `refs migrate`.
@@ -98,6 +97,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
             Id::Undo => settings.undo = value.is_set(),
             Id::SkipBroken => settings.skip_broken = value.is_set(),
             Id::Json => settings.json = value.is_set(),
+            Id::Progress => settings.progress = Some(value.is_set()),
         }
         Ok(())
     })?;
@@ -129,18 +129,20 @@ fn migrate(context: &Context, out: &mut Output, settings: &Settings) -> Result<(
             .and_then(RefFormat::from_name);
         let Some(format) = format else {
             let before = b"unknown ref storage format '".as_slice();
-            return Err(Failure::error([before, name, b"'"].concat(), 255));
+            let failure = Failure::error([before, name, b"'"].concat(), 255);
+            return Err(failure.advised(suggest::format(name)));
         };
         migration = migration.to(format);
     }
-    let meter = Meter::new();
-    let show = |progress| meter.show(progress);
+    let count = progress::refs_of(repository.store());
+    let meter = Meter::counted(settings.progress, "Migrating refs", count);
+    let show = |far: Progress| meter.show(far);
     let migration = migration.progress(&show);
     let done = match settings.undo {
         true => migration.undo(),
         false => migration.run(),
     };
-    meter.end();
+    drop(meter);
     let report = done.map_err(|error| failure(&error))?;
     for problem in &report.skipped {
         let text = format!("left behind: {}: {}", problem.name, problem.why);
@@ -228,41 +230,4 @@ fn failure(error: &Error) -> Failure {
 fn misuse(what: &str) -> Failure {
     complain(&format!("usage: {what}\n"));
     Failure::Exit(129)
-}
-
-/// Counts on a terminal, for whoever waits.
-struct Meter {
-    begun: Instant,
-    last: Cell<Option<Instant>>,
-    is_shown: bool,
-}
-
-impl Meter {
-    fn new() -> Meter {
-        Meter {
-            begun: Instant::now(),
-            last: Cell::new(None),
-            is_shown: std::io::stderr().is_terminal(),
-        }
-    }
-
-    fn show(&self, progress: Progress) {
-        let now = Instant::now();
-        let is_early = now.duration_since(self.begun) < PROGRESS_AFTER;
-        let last = self.last.get();
-        let is_soon = last.is_some_and(|last| now.duration_since(last) < PROGRESS_EVERY);
-        if !self.is_shown || is_early || is_soon {
-            return;
-        }
-        self.last.set(Some(now));
-        let text = format!("\r{}: {}", progress.what, progress.count);
-        // Where standard error is closed there is nobody to tell.
-        let _ = std::io::stderr().write_all(text.as_bytes());
-    }
-
-    fn end(&self) {
-        if self.last.get().is_some() {
-            complain(", done.\n");
-        }
-    }
 }

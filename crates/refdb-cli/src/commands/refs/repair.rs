@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use refdb::Target;
 use refdb_git::Repository;
-use refdb_maintenance::repair::{Options, Plan, WayOut, finish_unseen, plan};
+use refdb_maintenance::repair::{Options, Plan, WayOut, finish_unseen, plan_watched};
 
 use super::deep;
 use super::verify::shown;
@@ -12,17 +12,18 @@ use crate::context::Context;
 use crate::failure::{Failure, Result, complain, say};
 use crate::options::{Opt, Spec};
 use crate::output::Output;
-use crate::waiting::Waiting;
+use crate::progress::{self, Meter};
 
 #[derive(Clone, Copy)]
 pub(super) enum Id {
     DryRun,
     RemoveLocks,
+    Progress,
 }
 
 pub(super) const SPEC: Spec<Id> = Spec {
     name: "refs repair",
-    forms: &["[--[no-]dry-run] [--remove-locks]"],
+    forms: &["[--[no-]dry-run] [--remove-locks] [--[no-]progress]"],
     options: &[
         Opt::flag(
             Id::DryRun,
@@ -34,6 +35,7 @@ pub(super) const SPEC: Spec<Id> = Spec {
             "remove-locks",
             "no process is writing: take locks away",
         ),
+        Opt::flag(Id::Progress, "progress", progress::HELP),
     ],
 };
 
@@ -47,10 +49,12 @@ const TO_DO: u8 = 1;
 pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     let mut dry_run = std::io::stdout().is_terminal();
     let mut options = Options::default();
+    let mut wish = None;
     let operands = SPEC.parse(args, |id, value| {
         match id {
             Id::DryRun => dry_run = value.is_set(),
             Id::RemoveLocks => options.remove_locks = value.is_set(),
+            Id::Progress => wish = Some(value.is_set()),
         }
         Ok(())
     })?;
@@ -62,7 +66,10 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     if options.remove_locks && !dry_run {
         finish_unseen(repository)?;
     }
-    let plan = Waiting::during("Looking for damage", || plan(repository, options))?;
+    let plan = {
+        let meter = Meter::counted(wish, deep::READING, progress::refs_of(repository.store()));
+        plan_watched(repository, options, &|far| meter.show(far))?
+    };
     let most = match std::io::stdout().is_terminal() {
         true => SHOWN_MAX,
         false => usize::MAX,
@@ -97,14 +104,17 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         return Err(Failure::Exit(TO_DO));
     }
     if !plan.is_empty() {
-        let aside = Waiting::during("Repairing", || plan.apply())?;
+        let aside = {
+            let meter = Meter::begin(wish, "Repairing");
+            plan.apply_watched(&|far| meter.show(far))?
+        };
         let aside = shown(repository, &aside);
         complain(&format!(
             "What was there before is in {}\n",
             aside.display()
         ));
     }
-    deep::run(repository, out, false, false, false)
+    deep::run(repository, out, &deep::Wishes::default())
 }
 
 fn describe(repository: &Repository, plan: &Plan<'_>, most: usize) -> String {

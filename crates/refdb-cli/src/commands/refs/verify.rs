@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result, Words, complain, say};
 use crate::options::{Opt, Spec};
 use crate::output::Output;
+use crate::progress;
 
 #[derive(Clone, Copy)]
 pub(super) enum Id {
@@ -19,11 +20,15 @@ pub(super) enum Id {
     Strict,
     Deep,
     Json,
+    Progress,
 }
 
 pub(super) const SPEC: Spec<Id> = Spec {
     name: "refs verify",
-    forms: &["[--strict] [--verbose]", "--deep [--json]"],
+    forms: &[
+        "[--strict] [--verbose]",
+        "--deep [--json] [--[no-]progress]",
+    ],
     options: &[
         Opt::flag(Id::Verbose, "verbose", "tell what is looked at"),
         Opt::flag(Id::Strict, "strict", "count warnings as errors"),
@@ -31,19 +36,21 @@ pub(super) const SPEC: Spec<Id> = Spec {
             .group()
             .own(),
         Opt::flag(Id::Json, "json", "print an object for each finding").own(),
+        Opt::flag(Id::Progress, "progress", progress::HELP).own(),
     ],
 };
 
 /// Runs `refs verify`.
 pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     let (mut verbose, mut strict) = (false, false);
-    let (mut deep, mut json) = (false, false);
+    let (mut deep, mut json, mut wish) = (false, false, None);
     let operands = SPEC.parse(args, |id, value| {
         match id {
             Id::Verbose => verbose = value.is_set(),
             Id::Strict => strict = value.is_set(),
             Id::Deep => deep = value.is_set(),
             Id::Json => json = value.is_set(),
+            Id::Progress => wish = Some(value.is_set()),
         }
         Ok(())
     })?;
@@ -57,13 +64,19 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     if deep {
         let repository = context.damaged_repository()?;
         if let Some(register) = repository.register() {
-            return store::verify_all(register, out);
+            return store::verify_all(register, out, wish);
         }
-        return deep::run(repository, out, json, strict, verbose);
+        let wishes = deep::Wishes {
+            json,
+            strict,
+            verbose,
+            progress: wish,
+        };
+        return deep::run(repository, out, &wishes);
     }
     let repository = context.repository()?;
     if let Some(register) = repository.register() {
-        return store::verify_all(register, out);
+        return store::verify_all(register, out, wish);
     }
     let git_dir = context.shown_git_dir(repository);
     let severities = severities(repository, strict)?;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use bstr::ByteSlice;
 use refdb::{
-    Change, Edit, Expected, Group, ObjectId, Prepared, Reason, RefName, Rejection, Store,
-    Transaction,
+    Change, Edit, Expected, Group, ObjectId, Prepared, Reason, RefFormat, RefName, Rejection,
+    Store, Transaction,
 };
 
 use super::command::{Parser, Verb, recognise, split};
@@ -17,8 +17,9 @@ use super::fields::Fields;
 use super::input::{Input, Piece};
 use super::plain::{Lines, Plain};
 use super::{Settings, tell_afterwards};
+use crate::commands::symbolic_ref::LINKS_END;
 use crate::context::Context;
-use crate::failure::{Failure, Result, Words, say_message};
+use crate::failure::{Failure, Result, Words, complain, say_message};
 use crate::output::Output;
 
 /// Reads and carries out everything on standard input.
@@ -90,6 +91,10 @@ struct Session<'c> {
     no_deref: bool,
     /// What the edits of a batch show when they are rejected.
     columns: Vec<Columns>,
+    /// Whether symrefs become symbolic links, of which Git wants to be rid.
+    tells_of_links: bool,
+    /// Which of the edits write a symref, if that is to be told.
+    links: Vec<usize>,
     /// The answers to commands whose transactions are gathered, and those between them.
     answers: Vec<u8>,
     gathered: Option<Gathered<'c>>,
@@ -124,6 +129,9 @@ impl<'c> Session<'c> {
             columns: Vec::new(),
             answers: Vec::new(),
             gathered: None,
+            tells_of_links: store.options().prefer_symlink_refs
+                && store.format() == RefFormat::Files,
+            links: Vec::new(),
         })
     }
 
@@ -189,7 +197,10 @@ impl<'c> Session<'c> {
     /// nothing follows it, somebody may be waiting for the answer.
     fn may_gather(&self, more: bool) -> bool {
         let is_started = matches!(self.state, State::Started(_));
-        is_started && !self.settings.batch && (more || self.gathered.is_some())
+        is_started
+            && !self.settings.batch
+            && !self.tells_of_links
+            && (more || self.gathered.is_some())
     }
 
     /// Keeps the present transaction, to be published together with others.
@@ -341,13 +352,20 @@ impl<'c> Session<'c> {
             // An edit is large, and most are taken as they are.
             false => edit,
         };
+        let is_link = self.tells_of_links && matches!(edit.change(), Change::Symbolic(_));
+        let index = self.columns.len();
         if !self.settings.batch {
-            return Ok(self.transaction()?.add(edit)?);
+            self.transaction()?.add(edit)?;
+            self.links.extend(is_link.then_some(index));
+            return Ok(());
         }
         let Columns { new, old } =
             Columns::of(&edit, ObjectId::null(self.context.object_format()?));
         match self.transaction()?.add(edit) {
-            Ok(()) => self.columns.push(Columns { new, old }),
+            Ok(()) => {
+                self.columns.push(Columns { new, old });
+                self.links.extend(is_link.then_some(index));
+            }
             Err(error) => match error.rejection() {
                 Some(rejection) if rejection.reason != Reason::Generic => {
                     // That a new ref must not exist is shown only once it has been queued.
@@ -402,11 +420,13 @@ impl<'c> Session<'c> {
             }
             (Verb::Abort, State::Open(transaction) | State::Started(transaction)) => {
                 self.columns.clear();
+                self.links.clear();
                 transaction.abort()?;
                 State::Closed
             }
             (Verb::Abort, State::Prepared(prepared)) => {
                 self.columns.clear();
+                self.links.clear();
                 prepared.abort()?;
                 State::Closed
             }
@@ -442,6 +462,13 @@ impl<'c> Session<'c> {
         failed: impl FnOnce(refdb::Error) -> Failure,
     ) -> Result<()> {
         let outcome = prepared.commit().map_err(failed)?;
+        let refused = |index: &usize| outcome.rejections.iter().any(|it| it.index == *index);
+        if self.links.iter().any(|index| !refused(index)) {
+            // Once is enough.
+            self.tells_of_links = false;
+            complain(LINKS_END);
+        }
+        self.links.clear();
         for rejection in &outcome.rejections {
             let columns = self.columns.get(rejection.index);
             let (new, old) = columns.map_or((None, None), |it| (it.new, it.old));

@@ -93,7 +93,7 @@ exec "$REAL" "$@"
 /// The answer to one command.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
-    code: String,
+    code: i32,
     stdout: String,
     stderr: String,
 }
@@ -115,7 +115,7 @@ pub(crate) fn differences(script: &Script<'_>, format: Format) -> Vec<String> {
         }
         let mut text = format!("# {}\n$ {command}\n", script.title);
         for (what, git, ours) in [
-            ("exit code", git.code, ours.code),
+            ("exit code", git.code.to_string(), ours.code.to_string()),
             ("stdout", git.stdout, ours.stdout),
             ("stderr", git.stderr, ours.stderr),
         ] {
@@ -185,18 +185,28 @@ fn answers(folder: &Path, side: &str, commands: &[String], format: Format) -> Ve
         .expect("a shell");
     assert!(status.success(), "the shell ended with {status}");
 
-    let root = dir.to_str().expect("UTF-8").to_owned();
-    let read = |index: usize, what: &str| {
-        let bytes = fs::read(said.join(format!("{index}.{what}"))).unwrap_or_default();
-        let text = String::from_utf8_lossy(&bytes).replace(&root, "<dir>");
-        in_common_words(&text)
+    (0..commands.len())
+        .map(|index| said_of(&dir, index, side == "git"))
+        .collect()
+}
+
+/// Reads what a command answered.
+fn said_of(dir: &Path, index: usize, is_git: bool) -> Answer {
+    let root = dir.to_str().expect("UTF-8");
+    let read = |what: &str| {
+        let bytes = fs::read(dir.join(format!("said/{index}.{what}"))).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).replace(root, "<dir>")
     };
-    let answer = |index| Answer {
-        code: read(index, "code"),
-        stdout: read(index, "out"),
-        stderr: read(index, "err"),
-    };
-    (0..commands.len()).map(answer).collect()
+    let mut code = read("code").trim_end().parse().unwrap_or(-1);
+    let (mut stdout, mut stderr) = (read("out"), read("err"));
+    if is_git {
+        oracle::as_newest(&mut code, &mut stdout, &mut stderr);
+    }
+    Answer {
+        code,
+        stdout: in_common_words(&stdout),
+        stderr: in_common_words(&stderr),
+    }
 }
 
 /// Takes out what both sides say in their own words: how commands are called, their own name, and

@@ -385,8 +385,7 @@ fn is_setting(answer: &Answer) -> bool {
     says.iter().any(|it| answer.stderr.contains(it))
 }
 
-/// Returns an answer without the warning about `core.preferSymlinkRefs`, which only `symbolic-ref`
-/// gives here.
+/// Returns an answer without the warning about `core.preferSymlinkRefs`.
 fn without_nomination(answer: &Answer) -> Answer {
     let Some((before, rest)) = answer.stderr.split_once(NOMINATED[0]) else {
         return answer.clone();
@@ -414,7 +413,7 @@ pub(super) fn find(call: &Call, git: &Answer, ours: &Answer, refs: RefFormat) ->
     if bare != *git {
         return match bare == other {
             true => Some(Rule {
-                name: "nobody is told to unset core.preferSymlinkRefs",
+                name: "how often it is told to unset core.preferSymlinkRefs",
                 allowed: Allowed::Words,
                 applies: |_| true,
             }),

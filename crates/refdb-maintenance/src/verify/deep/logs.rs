@@ -87,7 +87,7 @@ impl Deep<'_> {
                 Some(_) => Some("the line is no entry: readers leave it out"),
                 None => Some("the last line has no end: its entry is left out"),
             };
-            self.counts.log_entries += u64::from(what.is_none());
+            self.count_entries(u64::from(what.is_none()));
             match what {
                 Some(what) => bad.add(at, what),
                 None => self.bad_lines(path, &mut bad, Repair::RewriteLog),

@@ -83,7 +83,7 @@ impl Deep<'_> {
     }
 
     fn loose_ref(&mut self, index: usize, name: &[u8], path: &Path, kind: FileKind) -> Result<()> {
-        self.counts.refs += 1;
+        self.count_ref();
         if !is_root_ref(name) && !is_well_formed(name, FormatOptions::FULL) {
             let what = "the name is none that a ref can have: Git lists it as broken";
             self.error(path, None, what, Repair::RemoveFile);

@@ -82,7 +82,7 @@ impl Deep<'_> {
                 continue;
             };
             self.bad_lines(path, &mut bad, Repair::RewritePackedRefs);
-            self.counts.refs += 1;
+            self.count_ref();
             if !is_well_formed(name, FormatOptions::FULL) {
                 self.bad_line(path, at, "the name is none that a ref can have");
                 continue;

@@ -255,7 +255,7 @@ impl Deep<'_> {
         // What cannot be read was told of its table.
         while let Ok(true) = refs.advance() {
             let record = refs.record();
-            self.counts.refs += 1;
+            self.count_ref();
             if !is_root_ref(record.name) && !is_well_formed(record.name, FormatOptions::FULL) {
                 let name = record.name.to_vec();
                 let (file, offset) = place(dir, tables, &name);
@@ -283,7 +283,7 @@ impl Deep<'_> {
         let mut logs = MergedLogs::new(tables.to_vec()).live_only();
         let mut last = Vec::new();
         while let Ok(true) = logs.advance() {
-            self.counts.log_entries += 1;
+            self.count_entries(1);
             let name = logs.record().name;
             if name != last {
                 last.clear();

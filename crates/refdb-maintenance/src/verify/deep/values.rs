@@ -9,6 +9,10 @@ use refdb::objects::{ObjectKind, Peeled};
 use refdb::{ObjectId, Result};
 
 use super::{Advice, Damage, Deep, Repair, Seen, Severity, Source, Value};
+use crate::progress::Progress;
+
+/// How far it is, is told after so many objects.
+const CHECKED_STEP: usize = 256;
 
 impl Deep<'_> {
     /// Checks everything that needs all refs at once.
@@ -24,7 +28,18 @@ impl Deep<'_> {
         let is_hidden = |seen: &Seen| {
             matches!(seen.source, Source::Packed(_)) && loose.contains(seen.name.as_slice())
         };
-        for seen in seen.iter().filter(|seen| !is_hidden(seen)) {
+        let total = u64::try_from(seen.len()).ok();
+        for (at, seen) in seen.iter().enumerate() {
+            if at % CHECKED_STEP == 0 {
+                (self.progress)(Progress {
+                    what: "Checking objects",
+                    count: u64::try_from(at).unwrap_or(u64::MAX),
+                    total,
+                });
+            }
+            if is_hidden(seen) {
+                continue;
+            }
             if let Value::Oid { oid, peeled } = &seen.value {
                 self.object(seen, *oid, *peeled, &mut kinds)?;
             }

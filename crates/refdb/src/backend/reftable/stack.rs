@@ -253,10 +253,17 @@ impl Stack {
     /// Turns a failure of the format into one that names the table, or at least the stack.
     pub(super) fn format_error(&self, error: reftable::Error) -> Error {
         match error.kind() {
-            reftable::ErrorKind::EntryTooLarge => Error::new(
-                ErrorKind::Misuse,
-                format!("reftable: transaction failure: entry too large ({error})"),
-            ),
+            reftable::ErrorKind::EntryTooLarge => {
+                // It begins with these words as well.
+                let error = error.to_string();
+                let (_, what) = error
+                    .split_once("entry too large: ")
+                    .unwrap_or(("", &error));
+                Error::new(
+                    ErrorKind::Misuse,
+                    format!("reftable: transaction failure: entry too large ({what})"),
+                )
+            }
             _ => {
                 let path = self.tables.path_of(error.table().unwrap_or_default());
                 Error::corrupt(&path, error.without_table())

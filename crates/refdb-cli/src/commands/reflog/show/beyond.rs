@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::failure::Result;
 use crate::output::Output;
 use crate::pager::{Paging, somebody_looks, wants_no_color};
+use crate::trace;
 
 /// Becomes Git's log, with these arguments; returns where there is no Git.
 pub(super) fn hand_over(
@@ -52,14 +53,15 @@ pub(super) fn hand_over(
     if wants_no_color() && !always_colors(context)? {
         git.arg("--no-color");
     }
+    git.arg(match pretty {
+        Pretty::Raw => "--no-abbrev-commit",
+        _ => "--abbrev-commit",
+    });
+    git.args(arguments(args));
+    trace::pass_on(&mut git);
+    trace::exec(&git);
     // Only a failure returns.
-    let _ = git
-        .arg(match pretty {
-            Pretty::Raw => "--no-abbrev-commit",
-            _ => "--abbrev-commit",
-        })
-        .args(arguments(args))
-        .exec();
+    let _ = git.exec();
     Ok(())
 }
 
