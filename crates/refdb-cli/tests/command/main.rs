@@ -13,6 +13,7 @@ mod groups;
 mod help;
 mod hooks;
 mod interrupt;
+mod json;
 mod limits;
 mod lost;
 mod migrate;
