@@ -54,7 +54,10 @@ impl Search<'_> {
     fn enter(&mut self, dir: &Path) -> Result<bool> {
         let stat = match self.system.stat(dir) {
             Ok(stat) => stat,
-            Err(error) if is_absent(&error) => return Ok(false),
+            // What is longer than any path can be names nothing.
+            Err(error) if is_absent(&error) || error.kind() == io::ErrorKind::InvalidFilename => {
+                return Ok(false);
+            }
             Err(error) => return Err(Error::io("unable to open object database", dir, error)),
         };
         let id = (stat.dev, stat.ino);
