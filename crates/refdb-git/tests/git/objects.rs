@@ -214,7 +214,10 @@ fn alternates_are_followed_as_by_git() {
     list(3, "");
     assert_eq!(check("what is none"), 2);
     let long = "x".repeat(100_000);
-    list(0, &format!("{long}\n/{}\n{}\n", "y/".repeat(3_000), path(3)));
+    list(
+        0,
+        &format!("{long}\n/{}\n{}\n", "y/".repeat(3_000), path(3)),
+    );
     assert_eq!(check("what no path can be"), 2);
     let relative = PathBuf::from("..")
         .join("..")
