@@ -254,11 +254,7 @@ impl Stack {
     pub(super) fn format_error(&self, error: reftable::Error) -> Error {
         match error.kind() {
             reftable::ErrorKind::EntryTooLarge => {
-                // It begins with these words as well.
-                let error = error.to_string();
-                let (_, what) = error
-                    .split_once("entry too large: ")
-                    .unwrap_or(("", &error));
+                let what = error.message();
                 Error::new(
                     ErrorKind::Misuse,
                     format!("reftable: transaction failure: entry too large ({what})"),
