@@ -67,11 +67,7 @@ impl Answer {
             scope.spawn(move || pipe.write_all(stdin));
             child.wait_with_output().expect("the program ends")
         });
-        let mut answer = Answer::new(out.status, &exact(&out.stdout), &out.stderr, repo);
-        if Path::new(command.get_program()) == oracle::program() {
-            oracle::as_newest(&mut answer.code, &mut answer.stdout, &mut answer.stderr);
-        }
-        answer
+        Answer::new(out.status, &exact(&out.stdout), &out.stderr, repo).as_newest(command)
     }
 
     /// Talks with a command that [`command`] began: it is told a piece of input, and where that
@@ -124,7 +120,15 @@ impl Answer {
             stdout.extend(receiver);
         });
         let status = child.wait().expect("the program ends");
-        Answer::new(status, &stdout, &stderr, repo)
+        Answer::new(status, &stdout, &stderr, repo).as_newest(command)
+    }
+
+    /// Turns an answer of the oracle into that of the newest Git.
+    fn as_newest(mut self, command: &Command) -> Answer {
+        if Path::new(command.get_program()) == oracle::program() {
+            oracle::as_newest(&mut self.code, &mut self.stdout, &mut self.stderr);
+        }
+        self
     }
 
     fn new(status: ExitStatus, stdout: &str, stderr: &[u8], repo: &Repo) -> Answer {

@@ -85,6 +85,15 @@ const RULES: &[Rule] = &[
         applies: |case| is_setting(case.git) || is_setting(case.ours),
     },
     Rule {
+        name: "how a command is called can be asked wherever and whatever the settings are",
+        allowed: Allowed::Words,
+        applies: |case| {
+            let is_answer = case.ours.code == 0 && case.ours.stdout.starts_with("usage");
+            let is_last = case.call.args.last().is_some_and(|last| last == "-h");
+            is_last && is_answer && case.ours.stderr.is_empty() && case.git.code == 128
+        },
+    },
+    Rule {
         name: "--start-after passes over no ref",
         allowed: Allowed::Words,
         applies: |case| {
