@@ -67,7 +67,7 @@ impl Answer {
             scope.spawn(move || pipe.write_all(stdin));
             child.wait_with_output().expect("the program ends")
         });
-        Answer::new(out.status, &exact(&out.stdout), &out.stderr, repo).as_newest(command)
+        Answer::new(out.status, &exact(&out.stdout), &out.stderr, repo).into_newest(command)
     }
 
     /// Talks with a command that [`command`] began: it is told a piece of input, and where that
@@ -120,11 +120,11 @@ impl Answer {
             stdout.extend(receiver);
         });
         let status = child.wait().expect("the program ends");
-        Answer::new(status, &stdout, &stderr, repo).as_newest(command)
+        Answer::new(status, &stdout, &stderr, repo).into_newest(command)
     }
 
     /// Turns an answer of the oracle into that of the newest Git.
-    fn as_newest(mut self, command: &Command) -> Answer {
+    fn into_newest(mut self, command: &Command) -> Answer {
         if Path::new(command.get_program()) == oracle::program() {
             oracle::as_newest(&mut self.code, &mut self.stdout, &mut self.stderr);
         }
