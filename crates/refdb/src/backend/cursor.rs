@@ -67,13 +67,11 @@ impl RefRecord<'_> {
 /// What a cursor finds in the place of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// It stands on the ref of that name.
-    It,
-    /// There is none, and it stands on the next one.
-    Next,
-    /// There is none, and no ref behind the name.
+    /// It stands on the ref of that name, or on the first one behind it.
+    Ref,
+    /// There is no ref of that name, and none behind it.
     End,
-    /// There is none; what comes behind the name was not looked for.
+    /// There is no ref of that name; what comes behind it was not looked for.
     Nothing,
 }
 
@@ -104,9 +102,8 @@ pub(crate) trait Cursor: Send {
     fn look_at(&mut self, name: &[u8]) -> Result<Found> {
         self.seek(name, b"")?;
         Ok(match self.advance()? {
+            true => Found::Ref,
             false => Found::End,
-            true if self.name().as_bytes() == name => Found::It,
-            true => Found::Next,
         })
     }
 

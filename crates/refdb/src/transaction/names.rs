@@ -253,7 +253,7 @@ impl<'c> Walk<'c> {
     fn has(&mut self, name: &[u8]) -> Result<bool> {
         if !self.is_ahead(name) {
             self.state = match self.cursor.look_at(name)? {
-                Found::It | Found::Next => Gap::BeforeRecord,
+                Found::Ref => Gap::BeforeRecord,
                 Found::End => Gap::BeforeEnd,
                 Found::Nothing => Gap::Unknown,
             };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use reftable::short::{self, has_prefix};
+use reftable::short::has_prefix;
 use reftable::{MergedRefs, RefCursor, RefValue};
 
 use super::stack::{Snapshot, Stack};
@@ -87,10 +87,7 @@ impl Cursor for StackCursor {
             return Ok(Found::Nothing);
         }
         self.look = Look::at(self.merged.is_good(goes_on_well));
-        Ok(match short::same(self.merged.name(), name) {
-            true => Found::It,
-            false => Found::Next,
-        })
+        Ok(Found::Ref)
     }
 
     fn name(&self) -> RefName<'_> {
