@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use refdb::Store;
 use refdb_maintenance::progress::Progress;
 
@@ -210,10 +210,10 @@ fn far(count: u64, total: Option<u64>, elapsed: Duration) -> String {
     // Writing to a string cannot fail.
     let _ = match (count, total) {
         (0, None) => Ok(()),
-        (count, None) => write!(text, ": {}", grouped(count)),
+        (count, None) => write!(text, ": {}", HumanCount(count)),
         (count, Some(total)) => {
             let percent = count.saturating_mul(100).checked_div(total).unwrap_or(100);
-            let (count, total) = (grouped(count), grouped(total));
+            let (count, total) = (HumanCount(count), HumanCount(total));
             write!(text, ": {count} of {total} ({}%)", percent.min(100))
         }
     };
@@ -228,19 +228,6 @@ fn far(count: u64, total: Option<u64>, elapsed: Duration) -> String {
         Some(left) => write!(text, ", {} left", lasting(left)),
         None => write!(text, ", {}", lasting(elapsed)),
     };
-    text
-}
-
-/// Returns a number with commas between its thousands.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
     text
 }
 
