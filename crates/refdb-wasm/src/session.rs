@@ -385,8 +385,47 @@ impl Session {
     }
 }
 
-impl Refs {
+/// A cursor whose records are given out some at a time.
+trait Cursor {
     /// Moves to the next record; false at the end, which it then stays at.
+    fn advance(&mut self) -> Result<bool, Error>;
+
+    /// Adds the record that it is on.
+    fn add_to(&self, records: &mut Records);
+
+    /// Why it ended, until that is told.
+    fn failure(&mut self) -> &mut Option<Error>;
+
+    fn next(&mut self, records: &mut Records, most: usize) -> Result<(), Error> {
+        self.failure().take().map_or(Ok(()), Err)?;
+        while records.count() < most && records.len() < BATCH {
+            match self.advance() {
+                Ok(true) => self.add_to(records),
+                Ok(false) => break,
+                Err(error) if records.count() == 0 => return Err(error),
+                Err(error) => {
+                    *self.failure() = Some(error);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(feature = "whole")]
+    fn skip(&mut self, last: &mut Records, most: u32, passed: &mut u32) -> Result<(), Error> {
+        self.failure().take().map_or(Ok(()), Err)?;
+        while *passed < most && self.advance()? {
+            *passed += 1;
+            if *passed == most {
+                self.add_to(last);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Cursor for Refs {
     fn advance(&mut self) -> Result<bool, Error> {
         if self.is_at_end {
             return Ok(false);
@@ -397,37 +436,17 @@ impl Refs {
         moved.map(|_| is_on)
     }
 
-    fn next(&mut self, records: &mut Records, most: usize) -> Result<(), Error> {
-        self.failure.take().map_or(Ok(()), Err)?;
-        while records.count() < most && records.len() < BATCH {
-            match self.advance() {
-                Ok(true) => records.add_ref(&self.merged.record()),
-                Ok(false) => break,
-                Err(error) if records.count() == 0 => return Err(error),
-                Err(error) => {
-                    self.failure = Some(error);
-                    break;
-                }
-            }
-        }
-        Ok(())
+    fn add_to(&self, records: &mut Records) {
+        records.add_ref(&self.merged.record());
     }
 
-    #[cfg(feature = "whole")]
-    fn skip(&mut self, last: &mut Records, most: u32, passed: &mut u32) -> Result<(), Error> {
-        self.failure.take().map_or(Ok(()), Err)?;
-        while *passed < most && self.advance()? {
-            *passed += 1;
-            if *passed == most {
-                last.add_ref(&self.merged.record());
-            }
-        }
-        Ok(())
+    fn failure(&mut self) -> &mut Option<Error> {
+        &mut self.failure
     }
 }
 
 #[cfg(feature = "whole")]
-impl Logs {
+impl Cursor for Logs {
     fn advance(&mut self) -> Result<bool, Error> {
         if self.is_at_end {
             return Ok(false);
@@ -450,31 +469,12 @@ impl Logs {
         moved.map(|_| is_on)
     }
 
-    fn next(&mut self, records: &mut Records, most: usize) -> Result<(), Error> {
-        self.failure.take().map_or(Ok(()), Err)?;
-        while records.count() < most && records.len() < BATCH {
-            match self.advance() {
-                Ok(true) => records.add_log(&self.merged.record()),
-                Ok(false) => break,
-                Err(error) if records.count() == 0 => return Err(error),
-                Err(error) => {
-                    self.failure = Some(error);
-                    break;
-                }
-            }
-        }
-        Ok(())
+    fn add_to(&self, records: &mut Records) {
+        records.add_log(&self.merged.record());
     }
 
-    fn skip(&mut self, last: &mut Records, most: u32, passed: &mut u32) -> Result<(), Error> {
-        self.failure.take().map_or(Ok(()), Err)?;
-        while *passed < most && self.advance()? {
-            *passed += 1;
-            if *passed == most {
-                last.add_log(&self.merged.record());
-            }
-        }
-        Ok(())
+    fn failure(&mut self) -> &mut Option<Error> {
+        &mut self.failure
     }
 }
 
