@@ -30,16 +30,20 @@ thread_local! {
 /// What the first byte says, a bit each, behind the one that is the format.
 const OPTIONS: [&[u8]; 4] = [b"-z", b"--batch-updates", b"--no-deref", b"--create-reflog"];
 
+/// Returns the format that the first byte asks for.
+fn format_of(first: u8) -> RefFormat {
+    match first & 1 {
+        0 => RefFormat::Files,
+        _ => RefFormat::Reftable,
+    }
+}
+
 /// Options, and an input of `update-ref --stdin`.
 pub(crate) fn update_ref(bytes: &[u8]) {
     let Some((&first, input)) = bytes.split_first() else {
         return;
     };
-    let format = match first & 1 {
-        0 => RefFormat::Files,
-        _ => RefFormat::Reftable,
-    };
-    FIXTURE.reset(format);
+    FIXTURE.reset(format_of(first));
     READER.with(|reader| reader.read(input));
     give(input);
     let mut args = FIXTURE.args([b"update-ref", b"--stdin"]);
@@ -58,11 +62,7 @@ pub(crate) fn batch(bytes: &[u8]) {
     let Some((&first, input)) = bytes.split_first() else {
         return;
     };
-    let format = match first & 1 {
-        0 => RefFormat::Files,
-        _ => RefFormat::Reftable,
-    };
-    FIXTURE.reset(format);
+    FIXTURE.reset(format_of(first));
     give(input);
     let mut args = FIXTURE.args([b"batch"]);
     if first & 2 != 0 {
