@@ -82,6 +82,31 @@ fn migrate(format: Format) -> [&'static str; 3] {
 }
 
 for_every_format! {
+    fn a_reflog_that_is_a_link_to_nowhere_makes_no_file(format) {
+        if format.refs == RefFormat::Reftable {
+            // Its reflogs are no files.
+            return;
+        }
+        // One ref, which has no journal, and several, which have one.
+        for names in [&["main"][..], &["main", "other"]] {
+            let (repo, home) = (repository(format), home());
+            let new = home.path().join("new");
+            let log = repo.git_dir().join("logs/refs/heads/main");
+            let _ = fs::remove_file(&log);
+            fs::create_dir_all(log.parent().expect("a folder")).expect("a folder");
+            symlink(&new, &log).expect("a link");
+            let commit = &repo.objects().commits[1];
+            let lines = names.iter().map(|name| format!("update refs/heads/{name} {commit}\n"));
+            let input: String = lines.collect();
+            let out = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path())
+                .args(["update-ref", "--stdin"])
+                .stdin(input)
+                .run();
+            assert!(out.code() != 0 && out.stderr.contains_str("unable to append"), "{out:?}");
+            assert!(!new.exists());
+        }
+    }
+
     fn a_migration_empties_nothing_that_a_link_leads_to(format) {
         for name in ["refdb-migration", "refdb-kept"] {
             let (repo, home) = (repository(format), home());
