@@ -241,3 +241,28 @@ for_every_format! {
         assert_eq!(before.difference(&repo.state()), "");
     }
 }
+
+for_every_format! {
+    /// So many that two threads write them.
+    fn very_many_new_reflogs_have_their_entry(format) {
+        let repo = Repo::init(format);
+        repo.config("core.logAllRefUpdates", "always");
+        let oid = ObjectId::from_hex(repo.objects().commits[0].as_bytes()).expect("an id");
+        let repository = ours::open(&repo.git_dir());
+        let mut transaction = repository.store().transaction();
+        for at in 0..5_000 {
+            let name = format!("refs/heads/{}/{at}", at % 40);
+            let edit = Edit::update(RefName::new(&name).expect("a name"), oid);
+            transaction.add(edit.into_owned()).expect("added");
+        }
+        assert!(transaction.commit().expect("a commit").rejections.is_empty());
+        let listed = repo.git(["reflog", "list"]).run().ok();
+        let heads = |line: &&[u8]| line.starts_with(b"refs/heads/");
+        assert_eq!(listed.split(|byte| *byte == b'\n').filter(heads).count(), 5_000);
+        for at in [0, 1, 2_499, 2_500, 4_999] {
+            let name = format!("refs/heads/{}/{at}", at % 40);
+            let shown = repo.git(["reflog", "show", "--format=%H"]).arg(name).run().ok();
+            assert_eq!(shown.trim_ascii(), oid.to_string().as_bytes());
+        }
+    }
+}
