@@ -34,7 +34,7 @@ use crate::refs::{Ref, Refs};
 use crate::resolve::{End, follow};
 use crate::shared::Register;
 use crate::system::System;
-use crate::transaction::rename::Rename;
+use crate::transaction::rename::{Rename, Renaming};
 use crate::transaction::{self, Commits, Group, LogRewrite, Outcome, Prepared, Transaction};
 
 /// The refs of one repository, seen from one of its worktrees.
@@ -162,8 +162,16 @@ impl Store {
         &self.commits
     }
 
-    /// Returns the same refs beside other objects.
-    pub(crate) fn with_objects(&self, objects: Arc<dyn Objects>) -> Store {
+    /// Returns the same refs beside other objects: those of a host that has an object database of its own.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// use refdb::objects::NoObjects;
+    /// fn unchecked(store: &refdb::Store) -> refdb::Store {
+    ///     store.with_objects(Arc::new(NoObjects))
+    /// }
+    /// ```
+    pub fn with_objects(&self, objects: Arc<dyn Objects>) -> Store {
         let store = self.clone();
         Store { objects, ..store }
     }
@@ -425,7 +433,12 @@ impl Store {
     /// of the new name; `Locked` when another process changes one of the refs; `Corrupt` or `Io`
     /// for the files.
     pub fn rename(&self, from: RefName<'_>, to: RefName<'_>, message: &[u8]) -> Result<Outcome> {
-        self.carry(from, to, message, false, true)
+        let replaces = Renaming {
+            message,
+            replaces: true,
+            ..Renaming::default()
+        };
+        self.rename_as(from, to, &replaces)
     }
 
     /// As [`Store::rename`], to a name that no ref has: that is asked under its lock.
@@ -438,7 +451,11 @@ impl Store {
         to: RefName<'_>,
         message: &[u8],
     ) -> Result<Outcome> {
-        self.carry(from, to, message, false, false)
+        let how = Renaming {
+            message,
+            ..Renaming::default()
+        };
+        self.rename_as(from, to, &how)
     }
 
     /// Copies a ref and its reflog to another name, as [`Store::rename`] gives it another one.
@@ -446,27 +463,38 @@ impl Store {
     /// # Errors
     /// As for [`Store::rename`].
     pub fn copy(&self, from: RefName<'_>, to: RefName<'_>, message: &[u8]) -> Result<Outcome> {
-        self.carry(from, to, message, true, true)
+        let copies = Renaming {
+            message,
+            copies: true,
+            replaces: true,
+            ..Renaming::default()
+        };
+        self.rename_as(from, to, &copies)
     }
 
-    fn carry(
+    /// Gives a ref, and its reflog, another name, as `how` says; symrefs to the old name stay as they are.
+    ///
+    /// ```no_run
+    /// # use refdb::{RefName, Renaming, Signature};
+    /// # fn f(store: &refdb::Store, who: Signature) -> refdb::Result<()> {
+    /// let how = Renaming { who: Some(who), message: b"renamed", ..Renaming::default() };
+    /// let (old, new) = (RefName::new("refs/heads/old")?, RefName::new("refs/heads/new")?);
+    /// let _ = store.rename_as(old, new, &how)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Store::rename`], and `Misuse` when there is a ref of that name, unless it is to be replaced,
+    /// or when the signature has a byte that no reflog can hold.
+    pub fn rename_as(
         &self,
         from: RefName<'_>,
         to: RefName<'_>,
-        message: &[u8],
-        copies: bool,
-        replaces: bool,
+        how: &Renaming<'_>,
     ) -> Result<Outcome> {
         let (backend, system) = (self.backend.as_ref(), self.system.as_ref());
-        let rename = || Rename {
-            from,
-            to,
-            message,
-            copies,
-            replaces,
-        };
-        let attempt = || transaction::rename::rename(backend, &self.options, system, rename());
-        self.until_done(attempt)
+        let rename = Rename { from, to, how };
+        self.until_done(|| transaction::rename::rename(backend, &self.options, system, rename))
     }
 
     /// Returns the refs whose value, or peeled value, is `oid`, in name order.

@@ -44,6 +44,7 @@ pub use edit::{Change, Edit, Expected, LogEdit};
 pub use group::Group;
 pub use locked::LockedRefs;
 pub use log::LogRewrite;
+pub use rename::Renaming;
 pub(crate) use retry::until_not_overtaken;
 
 use crate::backend::{Backend, Published, Session};

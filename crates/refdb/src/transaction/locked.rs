@@ -9,9 +9,10 @@ use crate::backend::cursor::Cursor;
 use crate::backend::{Judge, Locked, Plan, Published, Refusal, Session, Value};
 use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
 use crate::name::{RefName, RefNameBuf};
-use crate::reflog::LogEntry;
+use crate::reflog::{LogEntry, Signature};
 use crate::refs::Ref;
 
+use super::checks::check_signature;
 use super::edit::Edit;
 use super::{Outcome, Prepared, Transaction};
 
@@ -84,6 +85,28 @@ impl<'s> LockedRefs<'s> {
                 Err(Error::new(ErrorKind::Misuse, message))
             }
         }
+    }
+
+    /// Names `who` in every reflog entry of this transaction, as [`Transaction::committer`] does: it need not
+    /// be known before the locks are held.
+    ///
+    /// ```no_run
+    /// # use refdb::{Edit, RefName, Signature};
+    /// # fn f(store: &refdb::Store, who: Signature, new: refdb::ObjectId) -> refdb::Result<()> {
+    /// let topic = RefName::new("refs/heads/topic")?;
+    /// let mut locked = store.transaction().lock([topic])?;
+    /// locked.committer(who)?;
+    /// locked.add(Edit::update(topic, new))?;
+    /// let _ = locked.commit()?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// `Misuse` when the name or the address has a byte that no reflog can hold.
+    pub fn committer(&mut self, who: Signature) -> Result<()> {
+        check_signature(&who, "a transaction")?;
+        self.transaction.queue.who = Some(Box::new(who));
+        Ok(())
     }
 
     /// Adds an edit.

@@ -10,28 +10,44 @@ use crate::backend::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::hook::{self, Step};
 use crate::name::RefName;
-use crate::oid::ObjectId;
+use crate::oid::{ObjectFormat, ObjectId};
 use crate::options::Options;
-use crate::reflog::normalize_message;
+use crate::reflog::{Signature, normalize_message};
 use crate::resolve::{End, follow};
 use crate::system::System;
 use crate::target::Target;
 
 use super::Outcome;
+use super::checks::check_signature;
 use super::log::publish;
 use super::plan::{committer, is_logged_by_default};
 
-/// Which ref is to get which name.
+/// How a ref gets another name ([`Store::rename_as`](crate::Store::rename_as)).
+///
+/// ```
+/// let how = refdb::Renaming { message: b"moved", symrefs: true, ..refdb::Renaming::default() };
+/// assert!(!how.copies && !how.replaces);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Renaming<'a> {
+    /// The reason that reflogs record.
+    pub message: &'a [u8],
+    /// Who is named in reflog entries; the store's committer if `None`.
+    pub who: Option<Signature>,
+    /// The old ref stays.
+    pub copies: bool,
+    /// Another ref that has the new name is replaced.
+    pub replaces: bool,
+    /// A symref may be renamed, too, which Git refuses: it leads where it led.
+    pub symrefs: bool,
+}
+
+/// Which ref is to get which name, and how.
 #[derive(Clone, Copy)]
 pub(crate) struct Rename<'a> {
     pub(crate) from: RefName<'a>,
     pub(crate) to: RefName<'a>,
-    /// The reason that reflogs record.
-    pub(crate) message: &'a [u8],
-    /// Whether the old ref stays.
-    pub(crate) copies: bool,
-    /// Whether another ref may have the new name, and is replaced.
-    pub(crate) replaces: bool,
+    pub(crate) how: &'a Renaming<'a>,
 }
 
 /// Carries a renaming out.
@@ -52,11 +68,15 @@ pub(crate) fn rename(
         return Ok(Outcome::default());
     }
     super::may_write(options)?;
+    let Renaming { who, copies, .. } = rename.how;
+    if let Some(who) = who {
+        check_signature(who, "a renaming")?;
+    }
     let mut session = backend.begin()?;
     let (old, via_head) = rename.lock(backend, session.as_mut())?;
-    let Target::Direct(oid) = old.target else {
+    if !rename.how.symrefs && old.target.symbolic().is_some() {
         // The words are Git's, which has the same ones for both in `reftable`.
-        let doing = match (rename.copies, backend.format()) {
+        let doing = match (*copies, backend.format()) {
             (false, RefFormat::Files) => "renaming",
             _ => "copying",
         };
@@ -64,14 +84,22 @@ pub(crate) fn rename(
             ErrorKind::Misuse,
             format!("refname {from} is a symbolic ref, {doing} it is not supported"),
         ));
+    }
+    // A symref that leads nowhere brings no entries, as anywhere else.
+    let end = match &old.target {
+        Target::Direct(oid) => Some(*oid),
+        Target::Symbolic(target) => follow(target.as_name(), |name| backend.read(name))?.oid(),
     };
     rename.check_name(backend, session.as_mut())?;
-    let value = NewValue::Direct {
-        oid: &oid,
-        peeled: old.peeled.as_ref(),
+    let value = match &old.target {
+        Target::Direct(oid) => NewValue::Direct {
+            oid,
+            peeled: old.peeled.as_ref(),
+        },
+        Target::Symbolic(target) => NewValue::Symbolic(target.as_name()),
     };
     let mut writes = vec![Write { name: to, value }];
-    let change = if rename.copies {
+    let change = if *copies {
         LogChange::Copy { from, to }
     } else {
         let value = NewValue::Deleted;
@@ -79,44 +107,67 @@ pub(crate) fn rename(
         writes.sort_by(|low, high| low.name.cmp(&high.name));
         LogChange::Move { from, to }
     };
-    let message = normalize_message(rename.message);
-    let entries = rename.entries(backend.format(), options, oid, via_head, &message);
-    let mut plan = Plan::of(writes, entries, || committer(options, system));
+    let message = normalize_message(rename.how.message);
+    let entries = end.map(|oid| rename.entries(backend.format(), options, oid, via_head, &message));
+    let entries = entries.unwrap_or_default();
+    let mut plan = Plan::of(writes, entries, || match who {
+        Some(who) => Ok(who.clone()),
+        None => committer(options, system),
+    });
     plan.log_changes = vec![change];
-    plan.renames = !rename.copies;
-    let hook = hook::present(options.hook.as_deref())?;
-    let lines = rename.lines(oid);
-    let Some(hook) = hook else {
+    plan.renames = !copies;
+    let lines = rename.lines(&old.target, options.object_format);
+    carry_out(session, plan, options, &lines)
+}
+
+/// Prepares and publishes, and calls the hook.
+fn carry_out(
+    mut session: Box<dyn Session + '_>,
+    plan: Plan<'_>,
+    options: &Options,
+    lines: &[u8],
+) -> Result<Outcome> {
+    let Some(hook) = hook::present(options.hook.as_deref())? else {
         session.prepare(plan)?;
         return publish(session);
     };
-    hook::ask_or_abort(hook, Step::Preparing, &lines)?;
+    hook::ask_or_abort(hook, Step::Preparing, lines)?;
     if let Err(error) = session.prepare(plan) {
-        hook::tell(hook, Step::Aborted, &lines)?;
+        hook::tell(hook, Step::Aborted, lines)?;
         return Err(error);
     }
-    hook::ask_or_abort(hook, Step::Prepared, &lines)?;
+    hook::ask_or_abort(hook, Step::Prepared, lines)?;
     let outcome = publish(session);
     let end = match outcome {
         Ok(_) => Step::Committed,
         Err(_) => Step::Aborted,
     };
-    hook::tell(hook, end, &lines)?;
+    hook::tell(hook, end, lines)?;
     outcome
+}
+
+fn hex(oid: ObjectId) -> Vec<u8> {
+    let mut hex = Vec::new();
+    oid.push_hex(&mut hex);
+    hex
 }
 
 impl Rename<'_> {
     /// Returns what the hook is told: that the new ref comes, and that the old one goes.
-    fn lines(&self, oid: ObjectId) -> Vec<u8> {
-        let null = ObjectId::null(oid.format());
-        let mut changes = vec![(self.to, null, oid)];
-        if !self.copies {
-            changes.push((self.from, oid, null));
+    fn lines(&self, target: &Target, format: ObjectFormat) -> Vec<u8> {
+        let value = match target {
+            Target::Direct(oid) => hex(*oid),
+            Target::Symbolic(name) => [b"ref:", name.as_bytes()].concat(),
+        };
+        let null = hex(ObjectId::null(format));
+        let mut changes = vec![(self.to, &null, &value)];
+        if !self.how.copies {
+            changes.push((self.from, &value, &null));
         }
         changes.sort_by(|low, high| low.0.cmp(&high.0));
         let mut lines = Vec::new();
         for (name, old, new) in changes {
-            hook::push_line(&mut lines, old, new, name);
+            lines.extend([old, &b" "[..], new, b" ", name.as_bytes(), b"\n"].concat());
         }
         lines
     }
@@ -131,7 +182,8 @@ impl Rename<'_> {
         if !gives_way && !self.to.is_below(self.from) {
             names.push(self.to);
         }
-        let is_concerned = |target: &Target| !self.copies && target.symbolic() == Some(self.from);
+        let is_concerned =
+            |target: &Target| !self.how.copies && target.symbolic() == Some(self.from);
         let known = backend.read(head)?.map(|head| head.target);
         if known.as_ref().is_some_and(is_concerned) && !names.contains(&head) {
             names.push(head);
@@ -211,7 +263,7 @@ impl Rename<'_> {
     /// Returns whether the ref that has the new name may go: a symref that leads nowhere is none.
     fn may_replace(&self, backend: &dyn Backend, found: &Value) -> Result<bool> {
         Ok(match found.target.symbolic() {
-            _ if self.replaces => true,
+            _ if self.how.replaces => true,
             None => false,
             Some(target) => {
                 let end = follow(target, |name| backend.read(name))?;
@@ -227,7 +279,7 @@ impl Rename<'_> {
             let message = format!("'{existing}' exists; cannot create '{}'", self.to);
             Err(Error::new(ErrorKind::Misuse, message))
         };
-        let goes = |name: RefName<'_>| !self.copies && name == self.from;
+        let goes = |name: RefName<'_>| !self.how.copies && name == self.from;
         let slashes = to.iter().enumerate().filter(|&(_, &byte)| byte == b'/');
         for (at, _) in slashes {
             let parent = RefName::from_disk(to.get(..at).unwrap_or_default());
@@ -277,7 +329,7 @@ impl Rename<'_> {
                 entries.push(entry(self.to, oid, oid, create));
             }
             RefFormat::Reftable => {
-                if !self.copies {
+                if !self.how.copies {
                     entries.push(entry(self.to, oid, null, true));
                 }
                 entries.push(entry(self.to, null, oid, true));

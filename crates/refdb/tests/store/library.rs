@@ -351,6 +351,10 @@ for_every_format! {
 
         locked.add(Edit::update(main, new).expecting(Expected::Oid(old)).message(b"swap")).expect("added");
         locked.add(Edit::update(side, old).message(b"swap")).expect("added");
+        let who = Signature { name: "Ann".into(), email: "a@e".into(), time: 1_600_000_000, zone: 0 };
+        let bad = Signature { name: "A\nnn".into(), ..who.clone() };
+        assert_eq!(locked.committer(bad).expect_err("refused").kind(), ErrorKind::Misuse);
+        locked.committer(who).expect("a signature");
         locked.add(Edit::delete(gone).expecting(Expected::Exists)).expect("added");
         // Not locked before, and below what goes; HEAD's reflog is written too.
         locked.add(Edit::update(name("refs/tags/t"), old)).expect("added");
@@ -363,7 +367,9 @@ for_every_format! {
         assert_eq!(holds(side), direct(old));
         assert_eq!(holds(name("refs/tags/t")), direct(old));
         assert_eq!((holds(gone), holds(fresh)), (None, None));
-        assert_eq!(state.log("HEAD").last().expect("an entry").message, "swap");
+        let last = state.log("HEAD").last().expect("an entry").clone();
+        assert_eq!(last.message, "swap");
+        assert_eq!(last.committer, "Ann <a@e>");
         repo.assert_sound();
 
         // Dropped, or refused, it changes nothing and leaves no lock.

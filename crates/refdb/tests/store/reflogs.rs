@@ -1,8 +1,9 @@
 //! Reflogs by the library: entries without a change of the ref, several for one ref, long ones, and
 //! both orders of reading.
 
-use refdb::{Edit, LogOrder, LogRewrite, ObjectId, RefName, Signature};
+use refdb::{Edit, LogOrder, LogRewrite, ObjectId, RefName, Renaming, Signature};
 use refdb_testkit::repo::Repo;
+use refdb_testkit::state::Target;
 use refdb_testkit::{for_every_format, ours};
 
 fn name(name: &str) -> RefName<'_> {
@@ -204,6 +205,37 @@ for_every_format! {
             assert_eq!(difference, "", "{verb} {from} to {to}");
             repo.assert_sound();
         }
+    }
+
+    fn renaming_names_whom_the_caller_says(format) {
+        let repo = Repo::init(format);
+        let commits = &repo.objects().commits;
+        repo.git(["update-ref", "refs/heads/old", &commits[1]]).run().ok();
+        repo.git(["symbolic-ref", "refs/heads/sym", "refs/heads/old"]).run().ok();
+        repo.git(["update-ref", "--create-reflog", "-m", "by sym", "refs/heads/sym", &commits[2]]).run().ok();
+        let repository = ours::open(&repo.git_dir());
+        let who = Signature { name: "Ann".into(), email: "ann@e".into(), time: 1_600_000_000, zone: 130 };
+        let how = Renaming { message: b"moved", who: Some(who), ..Renaming::default() };
+        let _ = repository.store().rename_as(name("refs/heads/old"), name("refs/heads/new"), &how).expect("renamed");
+        let git = repo.state();
+        let log = git.log("refs/heads/new");
+        let last = log.last().expect("an entry");
+        assert_eq!((last.time, last.zone.as_str()), (1_600_000_000, "+0130"));
+        assert_eq!(last.committer, "Ann <ann@e>");
+        assert_eq!(last.message, "moved");
+
+        // A symref leads where it led. That one leads nowhere by now, and so brings no entry.
+        let entries = git.log("refs/heads/sym").len();
+        let symrefs = Renaming { symrefs: true, ..how.clone() };
+        let (sym, renamed) = (name("refs/heads/sym"), name("refs/heads/renamed"));
+        assert!(repository.store().rename_as(sym, renamed, &how).is_err());
+        let _ = repository.store().rename_as(sym, renamed, &symrefs).expect("renamed");
+        let git = repo.state();
+        assert_eq!(git.refs.get(bstr::BStr::new("refs/heads/sym")), None);
+        let target = git.refs.get(bstr::BStr::new("refs/heads/renamed"));
+        assert_eq!(target, Some(&Target::Symbolic("refs/heads/old".into())));
+        assert_eq!(git.log("refs/heads/renamed").len(), entries);
+        repo.assert_sound();
     }
 
     fn renaming_that_is_refused(format) {
