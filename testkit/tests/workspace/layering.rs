@@ -87,6 +87,20 @@ const CRATES: &[Crate] = &[
         insides_of: &[],
     },
     Crate {
+        folder: "crates/refdb-git2",
+        name: "refdb_git2",
+        layers: &[
+            &["abi", "ffi"],
+            &["border", "find"],
+            &["objects", "scratch"],
+            &[
+                "backend", "heads", "init", "iterate", "locks", "logs", "refs",
+            ],
+            &["attach"],
+        ],
+        insides_of: &[],
+    },
+    Crate {
         folder: "crates/refdb-wasm",
         name: "refdb_wasm",
         layers: &[&["encode"], &["session"], &["border"]],
