@@ -22,7 +22,7 @@ html_show_sourcelink = False
 # The navigation. A page that is not named here is listed last.
 SECTIONS = {
     "Use": ["docs/batch", "docs/json", "docs/compat", "docs/scale-out", "CHANGELOG"],
-    "In other languages": ["docs/c", "docs/python", "docs/javascript", "python/README", "js/README"],
+    "In other languages": ["docs/c", "docs/libgit2", "docs/python", "docs/javascript", "python/README", "js/README"],
     "Measured": ["docs/benchmarks"],
     "Inside": ["ARCHITECTURE", "docs/design", "docs/format", "docs/testing", "CONTRIBUTING"],
 }
