@@ -16,7 +16,7 @@ use crate::system::beside_this_thread;
 pub(crate) const COUNT_MIN: usize = 16 << 10;
 
 /// From so many things on it is worth one where both threads make half of them.
-pub(crate) const HALVES_MIN: usize = 4 << 10;
+pub(crate) const HALVES_MIN: usize = 512;
 
 /// So many things are handed over at once.
 pub(crate) const BATCH: usize = 1 << 10;
