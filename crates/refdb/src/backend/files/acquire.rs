@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use super::Files;
 use super::directories;
+use super::known_dirs::{is_in, parent};
 use super::session::{FilesSession, Held};
 use crate::backend::Refusal;
 use crate::beside::{HALVES_MIN, both};
@@ -248,7 +249,11 @@ impl FilesSession {
         let mut attempts = 0;
         // Where one ref lay in a directory that is gone, the next often does.
         let (dir, before) = (path.parent()?, self.held.last()?);
-        if self.created_last && before.path.parent() != Some(dir) {
+        let is_known = || {
+            let known = parent(&before.path).zip(parent(path));
+            known.is_some_and(|(known, dir)| is_in(known, dir))
+        };
+        if self.created_last && !is_known() {
             let system = self.files.system.as_ref();
             let shared = self.files.options.shared_repository;
             match directories::create_one(system, shared, dir, &mut self.created_dirs) {

@@ -294,11 +294,12 @@ pub(super) fn names_above<'n>(names: &[RefName<'n>]) -> Vec<RefName<'n>> {
 }
 
 fn bar_all(places: &mut [&mut Held], pattern: Option<&Path>) -> Vec<bool> {
-    let bar = |held: &mut &mut Held| bar_one(held, pattern).is_err();
+    let bar = |held: &mut &mut Held| !held.is_barred() && bar_one(held, pattern).is_err();
     places.iter_mut().map(bar).collect()
 }
 
-fn bar_one(held: &mut Held, pattern: Option<&Path>) -> io::Result<()> {
+/// Bars the place of a ref, with another name of the barrier at `pattern`.
+pub(super) fn bar_one(held: &mut Held, pattern: Option<&Path>) -> io::Result<()> {
     match &mut held.lock {
         Some(lock) if is_shared(held.name.as_name()) => lock.bar(pattern),
         Some(_) => Ok(()),

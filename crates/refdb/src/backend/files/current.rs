@@ -4,16 +4,20 @@
 //! answers for all the names in it that are not there.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use super::apart::{bar_one, is_shared};
+use super::forwards::Forwards;
+use super::known_dirs::parent;
 use super::loose::{self, Loose};
+use super::packed::Snapshot;
 use super::session::{FilesSession, Held};
 use super::{Files, unpeeled};
 use crate::backend::{Refusal, Value};
 use crate::beside::{HALVES_MIN, both};
 use crate::error::{Reason, io_text};
 use crate::name::RefName;
-use crate::system::{FileKind, remove_empty_tree};
+use crate::system::{FileKind, bytes_to_path, remove_empty_tree};
 
 /// From so many names in one directory on, it is listed.
 const LIST_MIN: usize = 64;
@@ -37,21 +41,49 @@ pub(super) enum Current {
 type Listing = Option<HashMap<Vec<u8>, FileKind>>;
 
 impl FilesSession {
-    /// Reads the loose refs of all locks from the one at `first` on.
-    pub(super) fn read_loose(&mut self, first: usize) -> Vec<Current> {
+    /// Reads the loose refs of all locks from the one at `first` on. The places of those that are not
+    /// in `packed` either are barred instead, if it is given and as far as nothing is there: that asks
+    /// the same, and new names of a batch need it anyway.
+    pub(super) fn read_loose(&mut self, first: usize, packed: Option<&Snapshot>) -> Vec<Current> {
         let files = &self.files;
         let locks = self.held.get_mut(first..).unwrap_or_default();
+        let read = |locks| read_all(files, locks, packed.map(NewPlaces::unless_in));
         if locks.len() < HALVES_MIN {
-            return read_all(files, locks);
+            return read(locks);
         }
         let (first, second) = locks.split_at_mut(locks.len() / 2);
-        let (mut found, others) = both(|| read_all(files, first), || read_all(files, second));
+        let (mut found, others) = both(|| read(first), || read(second));
         found.extend(others);
         found
     }
 }
 
-fn read_all(files: &Files, locks: &mut [Held]) -> Vec<Current> {
+/// The places of refs that seem to be new.
+struct NewPlaces<'s> {
+    packed: Forwards<'s>,
+    barred: Option<PathBuf>,
+}
+
+impl<'s> NewPlaces<'s> {
+    fn unless_in(packed: &'s Snapshot) -> Self {
+        let packed = Forwards::over(packed);
+        let barred = None;
+        NewPlaces { packed, barred }
+    }
+
+    /// Bars the place of a ref, if it seems to be new and nothing is there.
+    fn bar(&mut self, files: &Files, held: &mut Held) -> bool {
+        let is_new = matches!(self.packed.find_ref(files.bare(&held.name)), Ok(None));
+        let is_barred = is_new && is_shared(held.name.as_name());
+        let is_barred = is_barred && bar_one(held, self.barred.as_deref()).is_ok();
+        if is_barred && self.barred.is_none() {
+            self.barred = Some(held.path.clone());
+        }
+        is_barred
+    }
+}
+
+fn read_all(files: &Files, locks: &mut [Held], mut new: Option<NewPlaces<'_>>) -> Vec<Current> {
     let mut found = Vec::with_capacity(locks.len());
     let mut rest = locks;
     loop {
@@ -60,17 +92,23 @@ fn read_all(files: &Files, locks: &mut [Held]) -> Vec<Current> {
         let barred = rest.iter().take_while(is_unread).count();
         found.extend(std::iter::repeat_with(|| Current::NotLoose).take(barred));
         rest = rest.get_mut(barred..).unwrap_or_default();
-        let Some(parent) = rest.first().and_then(|held| held.path.parent()) else {
+        let Some(dir) = rest.first().and_then(|held| parent(&held.path)) else {
             break;
         };
-        let parent = parent.to_owned();
         let same = rest
             .iter()
-            .take_while(|held| held.path.parent() == Some(&parent) && !held.is_above)
+            .take_while(|held| parent(&held.path) == Some(dir) && !held.is_above)
             .count();
-        let listing = list(files, &parent, same);
+        let listing = list(files, bytes_to_path(dir), same);
         let (run, after) = std::mem::take(&mut rest).split_at_mut(same);
         for held in run {
+            if listing.is_none()
+                && let Some(new) = &mut new
+                && new.bar(files, held)
+            {
+                found.push(Current::NotLoose);
+                continue;
+            }
             let read = read(files, &held.path, &listing);
             let name = held.name.as_name();
             found.push(match read {

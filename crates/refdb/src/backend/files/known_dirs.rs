@@ -26,7 +26,7 @@ pub(super) struct KnownDirs {
 impl KnownDirs {
     /// Returns whether the directory of `path` exists.
     pub(super) fn have_parent(&mut self, system: &dyn System, path: &Path) -> bool {
-        let Some(dir) = parent(path.as_os_str().as_bytes()) else {
+        let Some(dir) = parent(path) else {
             return true;
         };
         if let Some((last, exists)) = &self.last
@@ -40,11 +40,8 @@ impl KnownDirs {
     }
 
     fn look(&mut self, system: &dyn System, dir: &[u8]) -> bool {
-        let above = |missing: &Vec<u8>| {
-            let rest = dir.strip_prefix(missing.as_slice());
-            rest.is_some_and(|rest| rest.first().is_none_or(|&byte| byte == b'/'))
-        };
-        if self.missing.as_ref().is_some_and(above) {
+        let missing = self.missing.as_ref();
+        if missing.is_some_and(|missing| is_in(dir, missing)) {
             return false;
         }
         // One directory is asked for itself; among many, it pays to know how much is missing.
@@ -53,7 +50,8 @@ impl KnownDirs {
         if !exists {
             let mut uppermost = dir;
             while !first
-                && let Some(above) = parent(uppermost).filter(|above| !self.exists(system, above))
+                && let Some(above) =
+                    parent_of(uppermost).filter(|above| !self.exists(system, above))
             {
                 uppermost = above;
             }
@@ -74,8 +72,18 @@ impl KnownDirs {
     }
 }
 
-/// Returns the directory of a path; `None` for one that has none above it.
-fn parent(path: &[u8]) -> Option<&[u8]> {
+/// Returns whether a path is the directory `dir`, or in it.
+pub(super) fn is_in(path: &[u8], dir: &[u8]) -> bool {
+    let rest = path.strip_prefix(dir);
+    rest.is_some_and(|rest| rest.first().is_none_or(|&byte| byte == b'/'))
+}
+
+/// Returns the directory of a path, to be compared as bytes; `None` for one that has none above it.
+pub(super) fn parent(path: &Path) -> Option<&[u8]> {
+    parent_of(path.as_os_str().as_bytes())
+}
+
+fn parent_of(path: &[u8]) -> Option<&[u8]> {
     let slash = path.iter().rposition(|&byte| byte == b'/')?;
     path.get(..slash).filter(|dir| !dir.is_empty())
 }

@@ -130,7 +130,8 @@ impl FilesSession {
         }
         self.mark_above(first, taken.iter().map(std::result::Result::is_ok), above);
         // Loose refs first, packed-refs afterwards: this is the order that misses none.
-        let mut loose = self.read_loose(first).into_iter();
+        let before = is_batch.then(|| self.files.packed.snapshot()).transpose()?;
+        let mut loose = self.read_loose(first, before.as_deref()).into_iter();
         let packed = self.files.packed.snapshot()?;
         self.packed = Some(Arc::clone(&packed));
         let mut packed = Forwards::over(&packed);

@@ -477,7 +477,7 @@ impl FilesSession {
         if self.files.is_migrating()? {
             return Err(cannot_lock(name, &being_migrated()));
         }
-        match self.read_loose(index).pop() {
+        match self.read_loose(index, None).pop() {
             Some(Current::Refused(refusal)) => Err(cannot_lock(name, &refusal)),
             _ => Ok(index),
         }
