@@ -249,14 +249,9 @@ pub(super) fn is_shared(name: RefName<'_>) -> bool {
 
 /// Returns the packed ref above or below a name, if there is one.
 fn conflict(packed: &Snapshot, name: RefName<'_>) -> Result<Option<Vec<u8>>> {
-    let below = [name.as_bytes(), b"/"].concat();
-    let at = packed.lower_bound(&below, packed.start())?;
-    if at < packed.len() {
-        let found = packed.name_at(at)?;
-        let found = packed.slice(&found);
-        if found.starts_with(&below) {
-            return Ok(Some(found.to_vec()));
-        }
+    let below = packed.first_in(&[name.as_bytes(), b"/"].concat())?;
+    if below.is_some() {
+        return Ok(below);
     }
     for above in names_above(&[name]) {
         if packed.find_ref(above.as_bytes())?.is_some() {

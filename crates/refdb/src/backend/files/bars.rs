@@ -15,8 +15,11 @@
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::Files;
+use super::packed::Snapshot;
+use super::publish::BATCH_MIN;
 use super::session::{FilesSession, Held};
 use crate::beside::HALVES_MIN;
 use crate::commit::{LockFile, LockOptions, is_barrier};
@@ -26,6 +29,21 @@ use crate::system::{FileKind, bytes_to_path};
 
 /// A directory is locked for the sake of so many names in it.
 const NAMES_MIN: usize = 8;
+
+/// Which directories are locked as a whole.
+struct Wanted {
+    /// Those of so many names.
+    names_min: usize,
+    /// Those that are new altogether: there is none of their names in here either.
+    new_beside: Option<Arc<Snapshot>>,
+}
+
+impl Wanted {
+    fn may_be(&self, dir: &[u8]) -> bool {
+        let packed = self.new_beside.as_ref();
+        packed.is_none_or(|packed| matches!(packed.first_in(dir), Ok(None)))
+    }
+}
 
 /// The directories that a session has locked.
 #[derive(Default)]
@@ -140,11 +158,33 @@ impl FilesSession {
     pub(super) fn bar_directories(&mut self, names: &[RefName<'_>]) {
         let options = &self.files.options;
         let min = options.directory_lock_min;
-        let is_large = min > 0 && names.len() >= min;
         let may_bar = self.bars.is_allowed && self.bars.is_empty() && !options.ignore_case;
-        if is_large && may_bar {
-            self.bar_in(b"refs/", names);
+        if !may_bar || min == 0 {
+            return;
         }
+        let wanted = if names.len() >= min {
+            Some(Wanted {
+                names_min: NAMES_MIN.min(min),
+                new_beside: None,
+            })
+        } else {
+            self.wants_new(names.len())
+        };
+        if let Some(wanted) = wanted {
+            self.bar_in(b"refs/", names, &wanted);
+        }
+    }
+
+    /// Returns which directories are locked for the sake of so many names that are not very many: new
+    /// ones of which nobody else knows yet, most likely. `None` if there are none, or if it could not be
+    /// found out, which whoever reads packed-refs next tells.
+    fn wants_new(&self, count: usize) -> Option<Wanted> {
+        let is_worth_it = self.is_worth_packing(count).ok()?;
+        let packed = self.files.packed.snapshot().ok()?;
+        is_worth_it.then_some(Wanted {
+            names_min: BATCH_MIN,
+            new_beside: Some(packed),
+        })
     }
 
     /// Locks names, those in locked directories with these, others each half in a thread of its own, as
@@ -188,8 +228,7 @@ impl FilesSession {
 
     /// Locks the directories below `dir`, one that is there, which are missing and of which there are
     /// many names.
-    fn bar_in(&mut self, dir: &[u8], names: &[RefName<'_>]) {
-        let names_min = NAMES_MIN.min(self.files.options.directory_lock_min);
+    fn bar_in(&mut self, dir: &[u8], names: &[RefName<'_>], wanted: &Wanted) {
         let mut all = names;
         while let Some(name) = all.first().map(|name| name.as_bytes()) {
             let rest = name.strip_prefix(dir).unwrap_or_default();
@@ -201,7 +240,7 @@ impl FilesSession {
             let count = all.partition_point(|name| name.as_bytes().starts_with(child));
             let (inner, after) = all.split_at(count);
             all = after;
-            if count < names_min || is_per_worktree(name) {
+            if count < wanted.names_min || is_per_worktree(name) {
                 continue;
             }
             let child_name = RefName::from_disk(child.strip_suffix(b"/").unwrap_or(child));
@@ -211,12 +250,13 @@ impl FilesSession {
             };
             match self.files.system.lstat(&path) {
                 Ok(stat) if stat.kind == FileKind::Directory => {
-                    self.bar_in(child, inner);
+                    self.bar_in(child, inner, wanted);
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     // Its own ref, if that is written as well, needs the lock for itself.
                     let is_written = names.binary_search(&child_name).is_ok();
-                    if !is_written && let Some(lock) = self.bar(&path) {
+                    let is_wanted = !is_written && wanted.may_be(child);
+                    if is_wanted && let Some(lock) = self.bar(&path) {
                         let dir = child.to_vec();
                         self.bars.bars.push(Bar { dir, lock });
                     }
@@ -435,6 +475,41 @@ mod tests {
         let mut session = ours.begin().unwrap();
         assert_eq!(lock(session.as_mut(), &PULLS).len(), 0);
         assert_eq!(links(&system).len(), 3);
+    }
+
+    #[test]
+    fn a_new_directory_of_many_is_locked_before_anybody_knows_it() {
+        let system = repository();
+        let options = Options::simulated(ObjectFormat::Sha1);
+        let layout = Layout::main(Path::new("/r"));
+        let ours = FilesBackend::new(Arc::new(system.process(1)), layout, Arc::new(options));
+        let many = |dir: char| (0..BATCH_MIN).map(move |at| format!("refs/heads/{dir}/{at:02}"));
+        let names: Vec<String> = many('a').chain(many('b')).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let barriers = || {
+            let mut links = links(&system);
+            links.retain(|link| !link.ends_with(".lock"));
+            links
+        };
+        let session = locked(&ours, &names);
+        assert_eq!(barriers(), ["/r/refs/heads/a", "/r/refs/heads/b"]);
+        publish(session, &names);
+        assert_eq!(links(&system), [""; 0]);
+        // Whoever knows a name may be about to write it, and Git does not wait for a barrier.
+        let session = locked(&ours, &["refs/heads/a/new", names[BATCH_MIN]]);
+        assert_eq!(barriers(), [""; 0]);
+        drop(session);
+        // Nor is it done for a few.
+        let known = many('a').map(|name| name + "-more");
+        let names: Vec<String> = known.chain(many('c')).chain(many('d').skip(1)).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let session = locked(&ours, &names);
+        let barred = barriers();
+        let whole = |dir: &str| barred.contains(&format!("/r/refs/heads/{dir}"));
+        assert_eq!(["a", "c", "d"].map(whole), [false, true, false]);
+        assert_eq!(barred.len(), 2 * BATCH_MIN);
+        publish(session, &names);
+        assert_eq!(links(&system), [""; 0]);
     }
 
     #[test]

@@ -475,6 +475,16 @@ impl Snapshot {
         end
     }
 
+    /// Returns the first name that begins with `dir`, if there is one.
+    pub(super) fn first_in(&self, dir: &[u8]) -> Result<Option<Vec<u8>>> {
+        let at = self.lower_bound(dir, self.start())?;
+        if at >= self.len() {
+            return Ok(None);
+        }
+        let found = self.slice(&self.name_at(at)?);
+        Ok(found.starts_with(dir).then(|| found.to_vec()))
+    }
+
     /// Returns where the first record starts whose name is `name` or greater, looking from the
     /// record at `from` on: near records are found in fewer steps than far ones.
     ///
