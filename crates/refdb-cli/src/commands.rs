@@ -28,7 +28,7 @@ use crate::interrupt;
 use crate::options::{self, Describe};
 use crate::output::Output;
 use crate::pager::Paging;
-use crate::{shim, suggest, trace};
+use crate::{remote, shim, suggest, trace};
 
 /// What carries out a command or a subcommand, with the arguments behind its name.
 type Run = fn(&Context, &mut Output, &[Vec<u8>]) -> Result<()>;
@@ -217,6 +217,9 @@ const WITHOUT_REPOSITORY: &[&str] = &[
 pub(crate) fn run(args: &[Vec<u8>]) -> Result<()> {
     for left in (0..=AGAIN_MAX).rev() {
         let (globals, request) = global::parse(args)?;
+        if let Request::Command(at) = request {
+            remote::begin(&globals, args.get(at..).unwrap_or_default());
+        }
         // The process ends with it: what was opened is given back at once, not piece by piece.
         let context = ManuallyDrop::new(Context::new(globals));
         match attempt(&context, request, args) {

@@ -20,6 +20,7 @@ mod pager;
 mod platform;
 mod programs;
 mod progress;
+mod remote;
 mod shim;
 mod suggest;
 mod trace;

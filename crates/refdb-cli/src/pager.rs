@@ -138,10 +138,14 @@ fn spawn(program: &[u8]) -> std::io::Result<Child> {
     command.stdin(Stdio::piped()).spawn()
 }
 
+/// Returns whether this process started a pager, and has to wait for it.
+pub(crate) fn is_running() -> bool {
+    RUNNING.lock().is_ok_and(|running| running.is_some())
+}
+
 /// Returns whether a pager was started, by this process or by the one that started it.
 fn is_in_use() -> bool {
-    let started = RUNNING.lock().is_ok_and(|running| running.is_some());
-    started || inherited()
+    is_running() || inherited()
 }
 
 /// Returns whether the environment says that a pager reads what is printed.

@@ -51,7 +51,7 @@ pub(crate) use garbage::check_open;
 pub use memory::MemoryShared;
 pub use register::{Freshness, Known, Register, Settings, Swapped};
 pub use table_key::TableKey;
-pub use url::open_url;
+pub use url::{Opener, open_url, set_opener};
 
 use crate::error::Result;
 use crate::system::Bytes;

@@ -125,6 +125,12 @@ const CRATES: &[Crate] = &[
         insides_of: &[],
     },
     Crate {
+        folder: "crates/refdb-remote",
+        name: "refdb_remote",
+        layers: &[],
+        insides_of: &[],
+    },
+    Crate {
         folder: "fuzz",
         name: "refdb_fuzz",
         layers: &[],
@@ -187,7 +193,13 @@ fn the_format_crate_opens_nothing_and_knows_no_clock() {
 #[test]
 fn only_the_system_layer_touches_files_or_is_unsafe() {
     let mut sources = below("crates/refdb/src");
-    for other in ["reftable", "refdb-git", "refdb-maintenance", "refdb-cli"] {
+    for other in [
+        "reftable",
+        "refdb-git",
+        "refdb-maintenance",
+        "refdb-cli",
+        "refdb-remote",
+    ] {
         sources.extend(below(&format!("crates/{other}/src")));
     }
     let system = "crates/refdb/src/system";

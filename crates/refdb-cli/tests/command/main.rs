@@ -22,6 +22,7 @@ mod names;
 mod pipes;
 mod places;
 mod progress;
+mod remote;
 mod repair;
 mod settings;
 mod shim;

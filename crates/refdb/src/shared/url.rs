@@ -1,13 +1,28 @@
 //! What names a shared place.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::{DirShared, Shared};
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::System;
 
-/// Opens the place that a URL names: `file:///path`. With `make`, a directory is made if need be.
+/// What opens places of other kinds: it is given the URL, and whether the place may be made if need be.
+pub type Opener = fn(&str, bool) -> Result<Arc<dyn Shared>>;
+
+/// What the URLs of buckets begin with.
+const BUCKETS: [&str; 3] = ["s3", "az", "gs"];
+
+static OPENER: OnceLock<Opener> = OnceLock::new();
+
+/// Has [`open_url`] open buckets by `opener` from now on, in this whole process. Returns whether it does: the
+/// first one that is set stays.
+pub fn set_opener(opener: Opener) -> bool {
+    OPENER.set(opener).is_ok()
+}
+
+/// Opens the place that a URL names: `file:///path`, and buckets (`s3://`, `az://`, `gs://`) where something was
+/// [set](set_opener) that opens them. With `make`, a directory is made if need be.
 ///
 /// # Errors
 /// `Unsupported` for a place of another kind; as for [`DirShared::open`].
@@ -20,9 +35,15 @@ pub fn open_url(system: &dyn System, url: &str, make: bool) -> Result<Arc<dyn Sh
     if let Some(path) = url.strip_prefix("file://") {
         return Ok(Arc::new(DirShared::open(system, Path::new(path), make)?));
     }
+    let scheme = url.split_once("://").map(|it| it.0);
+    if let (Some(scheme), Some(opener)) = (scheme, OPENER.get())
+        && BUCKETS.contains(&scheme)
+    {
+        return opener(url, make);
+    }
     // What stands before an `@` may be a secret.
-    let shown = match url.split_once("://") {
-        Some((scheme, _)) => format!("{scheme}://..."),
+    let shown = match scheme {
+        Some(scheme) => format!("{scheme}://..."),
         None => url.to_owned(),
     };
     let what = format!("'{shown}' names no store that this refdb can use; it can use file:///path");
