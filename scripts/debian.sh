@@ -5,7 +5,7 @@
 #
 #   debian_begin DIR LOG [ARCH]   prepares, for this machine or another; sets `debian_arch`; messages of
 #                          apt go to LOG
-#   debian_suite SUITE     turns to a suite and fetches its lists; `debian_debs` is empty afterwards
+#   debian_suite SUITE...  turns to suites and fetches their lists; `debian_debs` is empty afterwards
 #   debian_get ARGUMENTS   runs apt-get; `download` and `install --download-only` fill `debian_debs`
 #   debian_unpack DIR      unpacks everything in `debian_debs` into DIR
 
@@ -62,7 +62,9 @@ debian_get() {
 }
 
 debian_suite() {
-    echo "deb [signed-by=$debian_keyring] $debian_archive $1 main" >"$debian_dir/sources"
+    for debian_from; do
+        echo "deb [signed-by=$debian_keyring] $debian_archive $debian_from main"
+    done >"$debian_dir/sources"
     rm -rf "$debian_dir/state" "$debian_dir/cache"
     mkdir -p "$debian_dir/state/lists/partial" "$debian_debs/partial"
     debian_get update
