@@ -105,6 +105,12 @@ pub fn version() -> &'static str {
     &oracle().version
 }
 
+/// Returns whether the oracle answers as Git 2.56: whatever it calls itself, a call with `-h` succeeds.
+pub fn is_newest() -> bool {
+    static IS_NEWEST: OnceLock<bool> = OnceLock::new();
+    *IS_NEWEST.get_or_init(|| git("/").args(["update-ref", "-h"]).run().code() == 0)
+}
+
 /// Turns the answer of a Git that was asked for a usage text into that of Git 2.56, which ends with
 /// exit code 0 where older ones end with 129, and tells of an ambiguous option on standard error.
 /// Every other answer stays.

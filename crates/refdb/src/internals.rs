@@ -13,8 +13,8 @@ use crate::{layout, reflog};
 pub use crate::backend::NewValue;
 pub use crate::backend::bulk::{BARRIER, Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 pub use crate::backend::files::{
-    LINKED_MAX, LOG_LINE_MAX, PACKED_HEADER, TOO_MANY_LINKED, parse_log_line, parse_loose,
-    read_loose_link,
+    LINKED_MAX, LOG_LINE_MAX, PACKED_HEADER, TOO_MANY_LINKED, are_tables, parse_log_line,
+    parse_loose, read_loose_link,
 };
 pub use crate::backend::maintained::Maintained;
 pub use crate::backend::migration::{MIGRATION, MIGRATION_JOURNAL, first_line};
@@ -69,4 +69,9 @@ pub fn invalid_locking(options: &mut Options) -> &mut Option<crate::error::Error
 /// Returns the same for whoever locks packed-refs.
 pub fn invalid_packing(options: &mut Options) -> &mut Option<crate::error::Error> {
     &mut options.invalid.packing
+}
+
+/// Returns what is wrong with the settings that whoever writes tables asks for.
+pub fn invalid_tables(options: &mut Options) -> &mut Option<crate::error::Error> {
+    &mut options.invalid.tables
 }

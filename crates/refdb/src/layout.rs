@@ -34,6 +34,8 @@ pub struct Layout {
     objects: Option<PathBuf>,
     // Whether there need not be any refs.
     may_be_missing: bool,
+    // Whether the objects are somewhere else than the refs.
+    is_apart: bool,
 }
 
 impl Layout {
@@ -45,6 +47,7 @@ impl Layout {
             common,
             worktree: None,
             may_be_missing: false,
+            is_apart: false,
         }
     }
 
@@ -66,6 +69,7 @@ impl Layout {
 
     /// Says where the objects are, if not in the common directory.
     pub fn with_objects(mut self, dir: &Path) -> Self {
+        self.is_apart = dir.parent() != Some(&self.common);
         self.objects = Some(dir.to_owned());
         self
     }
@@ -79,6 +83,12 @@ impl Layout {
     /// Returns whether refs that are missing altogether are no loss.
     pub(crate) fn may_be_missing(&self) -> bool {
         self.may_be_missing
+    }
+
+    /// Returns whether the refs may be kept outside of the repository, where no file stands for what a
+    /// migration took away.
+    pub(crate) fn is_apart(&self) -> bool {
+        self.is_apart
     }
 
     /// Returns where the objects are, if the refs in `base` are those of the whole repository.

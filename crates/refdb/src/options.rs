@@ -200,6 +200,8 @@ pub(crate) struct InvalidSettings {
     pub(crate) locking: Option<Error>,
     /// For whoever locks packed-refs.
     pub(crate) packing: Option<Error>,
+    /// For whoever writes tables.
+    pub(crate) tables: Option<Error>,
 }
 
 impl InvalidSettings {

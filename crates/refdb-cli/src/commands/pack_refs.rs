@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bstr::ByteSlice;
-use refdb::{Optimize, RefFormat, RefName};
+use refdb::{ErrorKind, Optimize, RefFormat, RefName};
 use refdb_maintenance::progress::Progress;
 
 use crate::context::Context;
@@ -125,6 +125,7 @@ fn pack(context: &Context, args: &[Vec<u8>], spec: &Spec<Id>) -> Result<()> {
     drop(meter);
     result.map_err(|error| match store.format() {
         RefFormat::Files => error.into(),
+        RefFormat::Reftable if error.kind() == ErrorKind::Config => error.into(),
         RefFormat::Reftable => {
             Failure::error(Words::from(&error).after("unable to compact stack: "), 255)
         }

@@ -81,8 +81,9 @@ pub(super) const SUBCOMMANDS: &[Subcommand] = &[
     },
 ];
 
-/// Those that Git has, in its order.
+/// Those that every Git with reftables has, in its order, and those that Git 2.56 has behind them.
 const OF_GIT: [&str; 5] = ["migrate", "verify", "list", "exists", "optimize"];
+const OF_NEWEST_GIT: [&str; 4] = ["create", "delete", "update", "rename"];
 
 /// Options that stand before the subcommand: there are none but `-h`.
 const NO_OPTIONS: &[Opt<()>] = &[];
@@ -107,7 +108,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     let Some((name, rest)) = args.split_first() else {
         return Err(SPEC.mistake("need a subcommand", None));
     };
-    if let Some(answer) = of_subcommands(args, OF_GIT.into_iter()) {
+    if let Some(answer) = of_subcommands(args, OF_GIT.into_iter().chain(OF_NEWEST_GIT)) {
         return Err(answer);
     }
     if name.starts_with(b"-") && name != b"-" {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::beside::{self, Twins};
 use refdb_testkit::repo::Repo;
-use refdb_testkit::{RefFormat, for_every_format};
+use refdb_testkit::{Format, RefFormat, for_every_format, oracle};
 
 const LIST: [&str; 2] = ["for-each-ref", "--format=%(refname) %(objectname)"];
 const UPDATE: [&str; 3] = ["update-ref", "refs/heads/x", "{c}"];
@@ -140,6 +140,10 @@ for_every_format! {
                 repo.config("core.bare", if bare { "true" } else { "false" });
             }
             let setting = format!("core.logAllRefUpdates{value}");
+            let instead = match value {
+                "" => "core.logAllRefUpdates=true",
+                _ => &setting,
+            };
             for name in [
                 "refs/heads/l",
                 "refs/remotes/o/l",
@@ -150,10 +154,10 @@ for_every_format! {
                 "HEAD",
             ] {
                 let update = ["update-ref", "-m", "why", name, "{c}"];
-                twins.same(".", &[], &with(&[&setting], &update), "");
+                same_with(&twins, &setting, instead, &update);
             }
             let forced = ["update-ref", "--create-reflog", "refs/x/forced", "{c}"];
-            twins.same(".", &[], &with(&[&setting], &forced), "");
+            same_with(&twins, &setting, instead, &forced);
             twins.assert_same_state();
         }
     }
@@ -217,6 +221,7 @@ for_every_format! {
             "core.createObject",
             "core.abbrev",
             "core.logAllRefUpdates",
+            "core.preferSymlinkRefs",
             "core.repositoryFormatVersion",
             "extensions.refStorage",
             "extensions.worktreeConfig",
@@ -228,10 +233,43 @@ for_every_format! {
                     // What does not fit into a block is told with its name here.
                     continue;
                 }
-                twins.same(".", &[], &with(&[&setting], &UPDATE), "");
-                twins.same(".", &[], &with(&[&setting], &LIST), "");
                 let delete = ["update-ref", "-d", "refs/heads/x"];
-                twins.same(".", &[], &with(&[&setting], &delete), "");
+                if setting == "core.logAllRefUpdates" {
+                    same_with(&twins, &setting, "core.logAllRefUpdates=true", &UPDATE);
+                    same_with(&twins, &setting, "core.logAllRefUpdates=true", &delete);
+                } else {
+                    twins.same(".", &[], &with(&[&setting], &UPDATE), "");
+                    twins.same(".", &[], &with(&[&setting], &delete), "");
+                }
+                if value == "=x" && format.refs == RefFormat::Reftable && is_for_writing(key, format) {
+                    twins.same(".", &[], &with(&[&setting], &["pack-refs", "--all"]), "");
+                    let expire = ["reflog", "expire", "--all"];
+                    twins.same(".", &[], &with(&[&setting], &expire), "");
+                }
+                match is_for_writing(key, format) {
+                    true => same_with(&twins, &setting, "some.thing=else", &LIST),
+                    false => drop(twins.same(".", &[], &with(&[&setting], &LIST), "")),
+                }
+            }
+        }
+        twins.assert_same_state();
+    }
+
+    fn a_migration_writes_tables_as_is_configured(format) {
+        if format.refs == RefFormat::Reftable {
+            return;
+        }
+        let twins = Twins::new(format);
+        let migrate = ["refs", "migrate", "--ref-format=reftable"];
+        let seen = twins.same(".", &[], &with(&["reftable.blockSize=99999999999"], &migrate), "");
+        assert_ne!(seen.code, Some(0), "{seen:?}");
+        twins.same(".", &[], &with(&["reftable.blockSize=712"], &migrate), "");
+        for repo in twins.both() {
+            let dir = fs::read_dir(repo.git_dir().join("reftable")).expect("a stack");
+            let tables = dir.flatten().filter(|entry| entry.path().extension().is_some_and(|it| it == "ref"));
+            for table in tables {
+                let content = fs::read(table.path()).expect("a table");
+                assert_eq!(&content[5..8], &[0, 2, 200], "the size of a block");
             }
         }
         twins.assert_same_state();
@@ -434,4 +472,27 @@ for_every_format! {
         }
         twins.assert_same_state();
     }
+}
+
+/// Returns whether Git 2.56 asks for a setting only where it writes, and Git 2.55 always.
+fn is_for_writing(key: &str, format: Format) -> bool {
+    let of_tables = key.starts_with("reftable.") || key == "core.sharedRepository";
+    let of_files = key == "core.preferSymlinkRefs";
+    key == "core.logAllRefUpdates"
+        || of_tables && format.refs == RefFormat::Reftable
+        || of_files && format.refs == RefFormat::Files
+}
+
+/// As [`Twins::same`]; a Git that refuses `setting` is given `instead`.
+#[track_caller]
+fn same_with(twins: &Twins, setting: &str, instead: &str, args: &[&str]) {
+    if oracle::is_newest() {
+        twins.same(".", &[], &with(&[setting], args), "");
+        return;
+    }
+    let ours = Path::new(env!("CARGO_BIN_EXE_refdb"));
+    let actual = beside::answer(ours, &twins.ours, ".", &[], &with(&[setting], args), "");
+    let args = with(&[instead], args);
+    let expected = beside::answer(oracle::program(), &twins.git, ".", &[], &args, "");
+    assert_eq!(actual, expected, "{setting} {args:?}");
 }

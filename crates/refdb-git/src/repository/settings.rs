@@ -1,7 +1,7 @@
 //! From the configuration to the settings of a store.
 
 use bstr::{BStr, ByteSlice};
-use refdb::internals::{invalid_locking, invalid_packing};
+use refdb::internals::{invalid_locking, invalid_packing, invalid_tables};
 use refdb::options::{LockTimeout, LogRefs, ReftableOptions, SharedRepository};
 use refdb::{Error, ErrorKind, ObjectFormat, Options, RefFormat, Result};
 
@@ -22,7 +22,6 @@ pub(super) fn options(
     warnings: &mut Vec<String>,
 ) -> Result<Options> {
     let mut options = Options::new(object_format);
-    options.log_refs = log_refs(config, bare)?;
     options.fsync = fsync(config, environment, warnings)?;
     let flag = |key| Ok::<_, Error>(config.boolean(key)?.unwrap_or(false));
     options.lockfile_pid = flag("core.lockfilepid")?;
@@ -30,15 +29,21 @@ pub(super) fn options(
     config.boolean("core.bare")?;
     abbreviation(config, object_format)?;
     check_object_creation(config)?;
-    // As in Git, what only the other format asks for may say anything.
+    // Whoever reads needs none of these, and a migration writes tables where there are files.
+    let logged = log_refs(config, bare).map(|log_refs| options.log_refs = log_refs);
+    let written = reftable(config, environment).map(|written| options.reftable = written);
     match ref_format {
         RefFormat::Files => {
-            options.prefer_symlink_refs = flag("core.prefersymlinkrefs")?;
-            files(config, &mut options);
+            *invalid_packing(&mut options) = logged.clone().err();
+            *invalid_locking(&mut options) =
+                logged.and_then(|()| files(config, &mut options)).err();
+            packing(config, &mut options);
+            *invalid_tables(&mut options) = written.err();
         }
         RefFormat::Reftable => {
-            options.shared_repository = shared_repository(config)?;
-            options.reftable = reftable(config, environment)?;
+            let shared = shared_repository(config);
+            let shared = shared.map(|shared| options.shared_repository = shared);
+            *invalid_tables(&mut options) = shared.and(written).and(logged).err();
         }
     }
     options.quarantined = environment.get("GIT_QUARANTINE_PATH").is_some();
@@ -49,7 +54,7 @@ fn log_refs(config: &Config, bare: bool) -> Result<LogRefs> {
     const KEY: &str = "core.logallrefupdates";
     match config.get(KEY).map(|entry| entry.value()) {
         Some(Some(value)) if value.eq_ignore_ascii_case(b"always") => return Ok(LogRefs::Always),
-        Some(None) => return Err(missing_value(config, KEY)),
+        // As for any other setting that is true or false.
         _ => {}
     }
     Ok(if config.boolean(KEY)?.unwrap_or(!bare) {
@@ -59,28 +64,32 @@ fn log_refs(config: &Config, bare: bool) -> Result<LogRefs> {
     })
 }
 
-/// Reads what the `files` format asks for when it writes, and keeps what is wrong until then.
-fn files(config: &Config, options: &mut Options) {
-    let timeout = |key| {
-        let number = config.small_integer(key)?;
-        Ok::<_, Error>(number.map(|number| lock_timeout(number.into())))
-    };
-    let locking = shared_repository(config).and_then(|shared| {
-        options.shared_repository = shared;
-        let timeout = timeout("core.filesreflocktimeout")?;
-        options.files_ref_lock_timeout = timeout.unwrap_or(options.files_ref_lock_timeout);
-        if let Some(min) = config.unsigned_integer("refdb.directorylockmin")? {
-            options.directory_lock_min = usize::try_from(min).unwrap_or(usize::MAX);
-        }
-        Ok(())
-    });
-    *invalid_locking(options) = locking.err();
-    match timeout("core.packedrefstimeout") {
+/// Reads what the `files` format asks for when it takes a lock.
+fn files(config: &Config, options: &mut Options) -> Result<()> {
+    options.shared_repository = shared_repository(config)?;
+    options.prefer_symlink_refs = config.boolean("core.prefersymlinkrefs")?.unwrap_or(false);
+    if let Some(timeout) = timeout(config, "core.filesreflocktimeout")? {
+        options.files_ref_lock_timeout = timeout;
+    }
+    if let Some(min) = config.unsigned_integer("refdb.directorylockmin")? {
+        options.directory_lock_min = usize::try_from(min).unwrap_or(usize::MAX);
+    }
+    Ok(())
+}
+
+/// Reads what it asks for when it packs, and keeps what is wrong until then.
+fn packing(config: &Config, options: &mut Options) {
+    match timeout(config, "core.packedrefstimeout") {
         Ok(timeout) => {
             options.packed_refs_timeout = timeout.unwrap_or(options.packed_refs_timeout);
         }
         Err(error) => *invalid_packing(options) = Some(error),
     }
+}
+
+fn timeout(config: &Config, key: &str) -> Result<Option<LockTimeout>> {
+    let number = config.small_integer(key)?;
+    Ok(number.map(|number| lock_timeout(number.into())))
 }
 
 /// Refuses a way to create objects that is none. Refs are not created in such ways.
@@ -348,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn values_out_of_range_are_refused() {
+    fn values_out_of_range_are_refused_when_something_is_written() {
         for (line, message) in [
             (
                 "[core]\nlogallrefupdates=maybe",
@@ -371,7 +380,9 @@ mod tests {
                 "reftable lock timeout does not support negative values other than -1",
             ),
         ] {
-            assert_eq!(read(line, &[], false).unwrap_err().to_string(), message);
+            let mut options = read(line, &[], false).unwrap();
+            let told = invalid_tables(&mut options).take().unwrap();
+            assert_eq!(told.to_string(), message);
         }
     }
 
@@ -380,6 +391,10 @@ mod tests {
         let files = |content| read_as(RefFormat::Files, content, &[], false).unwrap();
         let mut options = files("[reftable]\nblocksize=x");
         assert!(invalid_locking(&mut options).is_none());
+        assert!(invalid_tables(&mut options).is_some());
+        let mut options = files("[core]\nlogallrefupdates=maybe");
+        assert!(invalid_locking(&mut options).is_some() && invalid_packing(&mut options).is_some());
+        assert_eq!(files("[core]\nlogallrefupdates").log_refs, LogRefs::Normal);
         assert_eq!(
             files("[refdb]\ndirectoryLockMin=2k").directory_lock_min,
             2048
@@ -411,6 +426,7 @@ mod tests {
             let options = read(&format!("[core]\nsharedRepository = {value}\n"), &[], false);
             assert_eq!(options.unwrap().shared_repository, shared, "{value}");
         }
-        assert!(read("[core]\nsharedRepository = 0440\n", &[], false).is_err());
+        let mut options = read("[core]\nsharedRepository = 0440\n", &[], false).unwrap();
+        assert!(invalid_tables(&mut options).is_some());
     }
 }

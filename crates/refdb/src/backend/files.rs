@@ -53,6 +53,7 @@ use crate::name::{RefName, RefNameBuf, is_path};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::options::Options;
 use crate::reflog::LogEntry;
+use crate::system::paths::is_absent;
 use crate::system::{FileKind, System, bytes_to_path};
 use crate::target::Target;
 pub use log::{LOG_LINE_MAX, parse as parse_log_line};
@@ -149,8 +150,21 @@ impl Files {
                     path.display()
                 ),
             )),
+            _ if self.layout.is_apart() && self.are_tables() => Err(Error::new(
+                ErrorKind::Moved,
+                format!(
+                    "the refs in '{}' were migrated to another format; try again",
+                    self.layout.common_dir().display()
+                ),
+            )),
             _ => Ok(()),
         }
+    }
+
+    /// Returns whether there are tables, and not even a HEAD beside them.
+    fn are_tables(&self) -> bool {
+        let base = self.layout.common_dir();
+        are_tables(self.system.as_ref(), base)
     }
 
     /// Returns how locks of refs are taken.
@@ -194,6 +208,13 @@ impl Files {
             Err(error) => Err(Error::io("unable to read", &path, error)),
         }
     }
+}
+
+/// Returns whether the refs in a directory outside of a repository are tables: there is not even a HEAD
+/// beside them.
+pub fn are_tables(system: &dyn System, base: &Path) -> bool {
+    let is_missing = |path: &Path| system.lstat(path).is_err_and(|error| is_absent(&error));
+    is_missing(&base.join("HEAD")) && !is_missing(&base.join("reftable/tables.list"))
 }
 
 /// Reads a pseudoref, which is a file in the directory of its worktree in every format.

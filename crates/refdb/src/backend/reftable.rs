@@ -106,12 +106,7 @@ impl ReftableBackend {
                 &self.options,
             )),
         };
-        Stack::new(
-            tables,
-            Arc::clone(&self.system),
-            hash,
-            self.options.reftable,
-        )
+        Stack::new(tables, Arc::clone(&self.system), hash, &self.options)
     }
 
     /// Returns what it takes to change several stacks at once, of which one is held by a lock.

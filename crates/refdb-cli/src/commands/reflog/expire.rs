@@ -144,13 +144,14 @@ fn moment(context: &Context, option: &str, value: Value) -> Result<u64> {
 struct Status(u8);
 
 impl Status {
-    /// Tells an error; returns whether it was a lock.
-    fn note(&mut self, done: refdb::Result<Outcome>, format: RefFormat) -> bool {
+    /// Tells an error; returns whether it was a lock. A setting that makes no sense ends it all.
+    fn note(&mut self, done: refdb::Result<Outcome>, format: RefFormat) -> Result<bool> {
         let error = match done {
             Ok(outcome) => {
                 tell_afterwards(&outcome);
-                return false;
+                return Ok(false);
             }
+            Err(error) if error.kind() == ErrorKind::Config => return Err(error.into()),
             Err(error) => error,
         };
         say_error("error", &error);
@@ -160,7 +161,7 @@ impl Status {
             (RefFormat::Reftable, ErrorKind::Corrupt) => 253,
             (RefFormat::Reftable, _) => 254,
         };
-        error.kind() == ErrorKind::Locked
+        Ok(error.kind() == ErrorKind::Locked)
     }
 
     fn refuse(&mut self, message: &str, given: &[u8]) {
@@ -273,7 +274,7 @@ impl<'c> Rewriter<'c> {
             Ok(!expired)
         });
         let done = done.map(Option::unwrap_or_default);
-        if self.status.note(done, store.format()) {
+        if self.status.note(done, store.format())? {
             self.is_late |= stack.is_none();
             self.locked.extend(stack);
         }
@@ -419,12 +420,12 @@ pub(super) fn drop(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> Re
     if settings.all {
         let names = target::all(context, settings.single_worktree)?;
         let done = store.delete_logs(names.iter().map(RefName::from));
-        let _ = status.note(done, store.format());
+        let _ = status.note(done, store.format())?;
     }
     for operand in operands {
         match target::find(context, &operand)? {
             Some(name) => {
-                let _ = status.note(store.delete_logs([name.as_name()]), store.format());
+                let _ = status.note(store.delete_logs([name.as_name()]), store.format())?;
             }
             None => status.refuse("reflog could not be found: '", &operand),
         }

@@ -49,6 +49,7 @@ impl ReftableBackend {
             self.make_dir()?;
         }
         let stack = self.stack(&Place::Common);
+        stack.may_write()?;
         let newest = entries_max.max(1);
         let mut options = stack.write_options(1, newest);
         options.deflate_threads = std::thread::available_parallelism().map_or(1, usize::from);

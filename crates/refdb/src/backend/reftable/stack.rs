@@ -21,7 +21,7 @@ use super::tables::{Hold, Publication, Stamp, Tables, short_random};
 use crate::commit::{Change, LockFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::oid::ObjectFormat;
-use crate::options::{LockTimeout, ReftableOptions};
+use crate::options::{InvalidSettings, LockTimeout, Options, ReftableOptions};
 use crate::system::System;
 
 /// How long a reader goes on looking for a table that a list names, while lists keep changing.
@@ -44,6 +44,8 @@ pub(super) struct Stack {
     system: Arc<dyn System>,
     hash: HashId,
     options: ReftableOptions,
+    /// What is wrong with them.
+    invalid: Option<Error>,
     current: Mutex<Option<Arc<Snapshot>>>,
 }
 
@@ -94,13 +96,14 @@ impl Stack {
         tables: Box<dyn Tables>,
         system: Arc<dyn System>,
         hash: HashId,
-        options: ReftableOptions,
+        options: &Options,
     ) -> Self {
         Stack {
             tables,
             system,
             hash,
-            options,
+            options: options.reftable,
+            invalid: options.invalid.tables.clone(),
             current: Mutex::new(None),
         }
     }
@@ -292,6 +295,7 @@ impl Stack {
 
     /// As [`Stack::hold`], for a transaction that holds another stack by the lock `beside`.
     fn hold_beside(&self, timeout: LockTimeout, beside: Option<&LockFile>) -> Result<Held> {
+        self.may_write()?;
         let hold = self.tables.hold(timeout, beside)?;
         let snapshot = self.snapshot_to_write()?;
         Ok(Held {
@@ -299,6 +303,11 @@ impl Stack {
             snapshot,
             staged: false,
         })
+    }
+
+    /// Fails if the settings for new tables make no sense.
+    pub(super) fn may_write(&self) -> Result<()> {
+        InvalidSettings::check(self.invalid.as_ref())
     }
 
     /// Returns how new tables are to be written.
