@@ -19,7 +19,7 @@
 pub mod config;
 mod discover;
 mod environment;
-mod format;
+pub(crate) mod format;
 mod history;
 mod hooks;
 mod identity;

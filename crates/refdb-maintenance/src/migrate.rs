@@ -24,6 +24,7 @@
 
 mod announce;
 mod changes;
+mod context;
 mod copy;
 mod finish;
 mod folder;
@@ -40,13 +41,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use context::Context;
 use copy::Copied;
 use folder::Folder;
 use place::Place;
 use refdb::error::Message;
-use refdb::internals::{Home, set_still_there};
+use refdb::internals::set_still_there;
 use refdb::objects::Objects;
-use refdb::options::{Committer, Identity, Interrupt};
+use refdb::options::{Committer, Identity};
 use refdb::system::System;
 use refdb::{Error, ErrorKind, Options, RefFormat, Result};
 use refdb_git::Repository;
@@ -103,7 +105,7 @@ pub struct Migration<'a> {
     objects: Arc<dyn Objects>,
     options: Options,
     common_dir: PathBuf,
-    refs_dir: Option<PathBuf>,
+    base: PathBuf,
     from: RefFormat,
     to: Option<RefFormat>,
     dry_run: bool,
@@ -116,15 +118,17 @@ pub struct Migration<'a> {
 impl Migration<'static> {
     /// Begins a migration of a repository and its worktrees.
     pub fn of(repository: &Repository) -> Self {
-        let mut migration = Migration::new(
+        let migration = Migration::new(
             Arc::clone(repository.system()),
             repository.common_dir(),
             repository.ref_format(),
             Arc::clone(repository.odb()) as _,
             repository.store().options().clone(),
         );
-        migration.refs_dir = repository.refs_dir().map(Path::to_owned);
-        migration
+        match repository.refs_dir() {
+            Some(dir) => migration.refs_in(dir),
+            None => migration,
+        }
     }
 
     /// Begins a migration of the repository whose worktrees share `common_dir`.
@@ -137,6 +141,7 @@ impl Migration<'static> {
     ) -> Self {
         // Nothing that is written here is anybody's doing but that of the entries' own committers.
         options.committer = Committer::from(Identity::default());
+        let common_dir = common_dir.into();
         // Both formats are read, whatever the configuration says.
         set_still_there(&mut options, None);
         Migration {
@@ -144,8 +149,8 @@ impl Migration<'static> {
             system,
             objects,
             options,
-            common_dir: common_dir.into(),
-            refs_dir: None,
+            base: common_dir.clone(),
+            common_dir,
             from,
             to: None,
             dry_run: false,
@@ -158,6 +163,18 @@ impl Migration<'static> {
 }
 
 impl<'a> Migration<'a> {
+    /// Says in which directory the refs are kept, if `extensions.refStorage` names one.
+    pub fn refs_in(mut self, dir: impl Into<PathBuf>) -> Self {
+        let dir = dir.into();
+        let system = self.system.as_ref();
+        let real = |dir: &Path| refdb_git::internals::real_path(system, dir).ok();
+        // It may be another name of the repository itself.
+        if real(&dir) != real(&self.common_dir) {
+            self.base = dir;
+        }
+        self
+    }
+
     /// Says which format the refs are to have.
     pub fn to(mut self, format: RefFormat) -> Self {
         self.to = Some(format);
@@ -215,16 +232,8 @@ impl<'a> Migration<'a> {
                 to.name()
             )));
         }
-        if let Some(dir) = &self.refs_dir {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                format!(
-                    "the refs are kept in '{}', outside the repository, and are not migrated",
-                    dir.display()
-                ),
-            ));
-        }
-        links::check(self.system.as_ref(), &self.common_dir, &self.places()?)?;
+        switch::check_place(&self.context())?;
+        links::check(&self.context(), &self.places()?)?;
         // There are no links that have to be followed, and one that somebody puts in the place of a
         // folder from here on is an error.
         self.system = self.context().beneath()?;
@@ -247,7 +256,7 @@ impl<'a> Migration<'a> {
     /// # Errors
     /// `Misuse` when nothing is kept; else as for [`Migration::run`].
     pub fn undo(mut self) -> Result<Report> {
-        let kept = folder::kept(self.system.as_ref(), &self.common_dir)?;
+        let kept = folder::kept(self.system.as_ref(), &self.base)?;
         match kept {
             Some(journal) if journal.to == self.from => self.to = Some(journal.from),
             _ => {
@@ -261,12 +270,14 @@ impl<'a> Migration<'a> {
 
     /// Copies everything into a folder that stays.
     fn copy_only(&self, to: RefFormat) -> Result<Report> {
-        let folder = folder::new_dry_run(self.system.as_ref(), &self.common_dir)?;
+        let folder = folder::new_dry_run(self.system.as_ref(), &self.base)?;
         let copied = self.places().and_then(|places| {
             let mut copied = self.copy(&places, &folder, to)?;
             announce::announce(self.options.hook.as_deref(), &copied, to)?;
-            for place in places.iter().filter(|_| to == RefFormat::Reftable) {
-                switch::write_stubs(&self.context(), &folder.join(&place.below))?;
+            let context = self.context();
+            let has_stubs = to == RefFormat::Reftable && !context.is_elsewhere();
+            for place in places.iter().filter(|_| has_stubs) {
+                switch::write_stubs(&context, &folder.join(&place.below))?;
             }
             copied.find_lost_lines()?;
             Ok(copied)
@@ -288,7 +299,7 @@ impl<'a> Migration<'a> {
     fn migrate(&self, to: RefFormat) -> Result<Report> {
         self.options.interrupt.check()?;
         let context = self.context().unstoppable();
-        folder::check_kept(self.system.as_ref(), &self.common_dir)?;
+        folder::check_kept(self.system.as_ref(), &self.base)?;
         let before = clear_up(&context)?;
         let folder = Folder::open(&context)?;
         // Another one may have died since.
@@ -355,7 +366,7 @@ impl<'a> Migration<'a> {
         context.sync_file_system(&folder.path)?;
         self.options.interrupt.check()?;
         switch::switch(context, folder, &places, &copied.stores(), config, to)?;
-        let others = others::Others::now(self.followed.as_ref(), &self.common_dir, &places);
+        let others = others::Others::now(context, &places);
         for frozen in &mut frozen {
             frozen.leave();
         }
@@ -392,11 +403,12 @@ impl<'a> Migration<'a> {
             objects: Arc::clone(&self.objects),
             options: self.options.clone(),
             common_dir: self.common_dir.clone(),
+            base: self.base.clone(),
         }
     }
 
     fn places(&self) -> Result<Vec<Place>> {
-        place::list(self.system.as_ref(), &self.common_dir)
+        place::list(self.system.as_ref(), &self.base)
     }
 
     fn catch_up(&self, places: &[Place], copied: &mut Copied) -> Result<()> {
@@ -444,116 +456,6 @@ fn clear_up(context: &Context) -> Result<Option<recover::Found>> {
     let found = recover::recover(context, &folder)?;
     folder.remove();
     Ok(Some(found))
-}
-
-/// What every step needs.
-struct Context {
-    system: Arc<dyn System>,
-    /// The system that follows links, should `system` not do so.
-    followed: Arc<dyn System>,
-    objects: Arc<dyn Objects>,
-    options: Options,
-    common_dir: PathBuf,
-}
-
-impl Context {
-    /// Returns the system that reaches nothing but what is below the common directory.
-    fn beneath(&self) -> Result<Arc<dyn System>> {
-        let dir = &self.common_dir;
-        let beneath = self.system.beneath(dir);
-        beneath.map_err(|error| Error::io("unable to open", dir, error))
-    }
-
-    /// Returns what clearing up needs: what lies there may have been made by anybody, so that nothing
-    /// in it leads out of the repository.
-    fn strict(&self) -> Result<Context> {
-        Ok(self.on(self.beneath()?))
-    }
-
-    /// Returns the same for what is done by another system.
-    fn on(&self, system: Arc<dyn System>) -> Context {
-        Context {
-            followed: Arc::clone(&self.followed),
-            system,
-            objects: Arc::clone(&self.objects),
-            options: self.options.clone(),
-            common_dir: self.common_dir.clone(),
-        }
-    }
-
-    fn store(&self, dir: &Path, format: RefFormat) -> Result<refdb::Store> {
-        refdb::Store::open(
-            Arc::clone(&self.system),
-            refdb::layout::Layout::main(dir),
-            format,
-            Arc::clone(&self.objects),
-            self.options.clone(),
-        )
-    }
-
-    /// Opens a store that is only read: refs that are links are followed as by everybody who reads.
-    fn source(&self, dir: &Path, format: RefFormat) -> Result<refdb::Store> {
-        self.on(Arc::clone(&self.followed)).store(dir, format)
-    }
-
-    /// Whoever asks to stop is not heard any more: what was begun is finished, or undone.
-    fn unstoppable(mut self) -> Context {
-        self.options.interrupt = Interrupt::default();
-        self
-    }
-
-    /// Returns the repository as its locks know it.
-    fn home(&self) -> Arc<Home> {
-        Home::new(&self.system, &self.common_dir, &self.options)
-    }
-
-    fn create_dir(&self, dir: &Path) -> Result<()> {
-        let shared = self.options.shared_repository;
-        self.system
-            .create_dir(dir)
-            .and_then(|()| shared.adjust(self.system.as_ref(), dir))
-            .map_err(|error| Error::io("unable to create", dir, error))
-    }
-
-    fn write(&self, path: &Path, content: &[u8]) -> Result<()> {
-        let shared = self.options.shared_repository;
-        let system = self.system.as_ref();
-        let mut file = system
-            .create_new(path, 0o666)
-            .map_err(|error| Error::io("unable to create", path, error))?;
-        let written = file.write_all(content).and_then(|()| {
-            if self.options.fsync {
-                file.sync()?;
-            }
-            shared.adjust(system, path)
-        });
-        written.map_err(|error| Error::io("unable to write", path, error))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.system.rename(from, to).map_err(|error| {
-            let what = format!("unable to rename '{}' to", from.display());
-            Error::io(&what, to, error)
-        })
-    }
-
-    fn sync_dir(&self, dir: &Path) -> Result<()> {
-        if !self.options.fsync {
-            return Ok(());
-        }
-        self.system
-            .sync_dir(dir)
-            .map_err(|error| Error::io("unable to sync", dir, error))
-    }
-
-    fn sync_file_system(&self, dir: &Path) -> Result<()> {
-        if !self.options.fsync {
-            return Ok(());
-        }
-        self.system
-            .sync_file_system(dir)
-            .map_err(|error| Error::io("unable to sync", dir, error))
-    }
 }
 
 fn misuse(message: String) -> Error {

@@ -8,6 +8,7 @@ mod broken;
 mod circles;
 mod clone;
 mod differential;
+mod elsewhere;
 mod generate;
 mod groups;
 mod help;

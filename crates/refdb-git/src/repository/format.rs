@@ -145,7 +145,7 @@ fn check_version(version: i32, unknown: &[&BStr], v1: &[&BStr]) -> Result<()> {
 }
 
 /// Reads `<format>` or `<format>://<path>`; `None` when the format is unknown.
-fn ref_storage(value: &BStr, common_dir: &Path) -> Option<(RefFormat, Option<PathBuf>)> {
+pub fn ref_storage(value: &BStr, common_dir: &Path) -> Option<(RefFormat, Option<PathBuf>)> {
     let (name, path) = format_and_path(value);
     let format = RefFormat::from_name(name.to_str().ok()?)?;
     let path = path.filter(|path| !path.is_empty());
@@ -157,7 +157,7 @@ fn ref_storage(value: &BStr, common_dir: &Path) -> Option<(RefFormat, Option<Pat
 
 /// Takes `<format>` or `<format>://<path>` apart, as short as it is without a search that asks the
 /// processor what it can do.
-fn format_and_path(value: &BStr) -> (&BStr, Option<&[u8]>) {
+pub fn format_and_path(value: &BStr) -> (&BStr, Option<&[u8]>) {
     const BETWEEN: &[u8] = b"://";
     let at = value.windows(BETWEEN.len()).position(|it| it == BETWEEN);
     match at.and_then(|at| value.split_at_checked(at)) {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use refdb::internals::HEAD_OF_TABLES;
+use refdb::internals::{HEAD_OF_TABLES, are_tables};
 use refdb::system::{Stat, System};
 use refdb::{Error, ErrorKind, RefFormat, Result};
 
@@ -31,6 +31,8 @@ pub(super) struct Watched {
     /// What the file was before it was read.
     pub(super) stat: Option<Stat>,
     pub(super) refs: RefFormat,
+    /// Where the refs are, if not there.
+    pub(super) refs_dir: Option<PathBuf>,
 }
 
 impl Watched {
@@ -47,7 +49,13 @@ impl Watched {
 
     fn check(&self, known: &Mutex<Option<Stat>>, is_empty: bool) -> Result<()> {
         self.check_config(known, is_empty)?;
-        if !is_empty || self.refs != RefFormat::Files {
+        if self.refs != RefFormat::Files {
+            return Ok(());
+        }
+        if let Some(dir) = &self.refs_dir {
+            return self.check_elsewhere(dir);
+        }
+        if !is_empty {
             return Ok(());
         }
         for pause in PAUSES_MS {
@@ -68,6 +76,18 @@ impl Watched {
         }
     }
 
+    /// Refs outside the repository may have been migrated by another one that has its own there.
+    fn check_elsewhere(&self, dir: &Path) -> Result<()> {
+        match are_tables(self.system.as_ref(), dir) {
+            true => Err(Error::corrupt(
+                dir,
+                "the refs there are tables, and the configuration says that they are files: another \
+                 repository has migrated them",
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// Looks whether the format is the same as before. Where nothing was found, a configuration that was
     /// changed may have been so twice: there, and back.
     fn check_config(&self, known: &Mutex<Option<Stat>>, is_empty: bool) -> Result<()> {
@@ -77,10 +97,13 @@ impl Watched {
         }
         let local = LocalFile::read(self.system.as_ref(), &self.common_dir.join("config"))?;
         let format = Format::read(&local.own_values(), &self.common_dir, &self.environment)?;
-        if format.refs == self.refs {
+        let dir = format.refs_dir.as_deref();
+        let dir = dir.map(|dir| super::open::real_refs_dir(self.system.as_ref(), dir));
+        let is_same = format.refs == self.refs && dir.transpose()? == self.refs_dir;
+        if is_same {
             *known.lock().unwrap_or_else(PoisonError::into_inner) = now;
         }
-        if format.refs != self.refs || is_empty {
+        if !is_same || is_empty {
             return Err(Error::new(
                 ErrorKind::Moved,
                 "the format of the refs was changed by another process; try again",

@@ -373,13 +373,14 @@ impl OpenOptions {
         options.recovers = recovers;
         options.interrupt = self.interrupt.clone();
         // What only the environment says does not change.
-        if format.refs_dir.is_none() && !format.is_overridden && register.is_none() {
+        if !format.is_overridden && register.is_none() {
             let watched = Watched {
                 system: Arc::clone(&self.system),
                 environment: self.environment.clone(),
                 common_dir: common_dir.clone(),
                 stat: config_stat,
                 refs: format.refs,
+                refs_dir: format.refs_dir.clone(),
             };
             internals::set_still_there(&mut options, Some(Arc::new(watched.still_there())));
         }
@@ -502,7 +503,7 @@ impl OpenOptions {
 }
 
 /// Returns the directory for refs that is meant, which need not be there yet.
-fn real_refs_dir(system: &dyn System, dir: &Path) -> Result<PathBuf> {
+pub(super) fn real_refs_dir(system: &dyn System, dir: &Path) -> Result<PathBuf> {
     paths::real(system, dir).map_err(|error| {
         let mut parents: Vec<&Path> = dir.ancestors().collect();
         parents.reverse();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use refdb::error::Message;
 use refdb::internals::{
     BARRIER, Frozen, HEAD_OF_TABLES, NewLog, bytes_to_path, is_absent, is_of_migration, maintained,
-    name_from_disk, suffixed,
+    name_from_disk, remove_empty_tree, suffixed,
 };
 use refdb::name::is_root_ref;
 use refdb::system::FileKind;
@@ -153,7 +153,9 @@ fn finish_reftable(context: &Context, place: &Place, old: &Path) -> Result<()> {
             has_stub = true;
         }
     }
-    if !has_stub {
+    if context.is_elsewhere() {
+        put_barred_away(context, &place.dir, old, "refs/heads")?;
+    } else if !has_stub {
         put_heads_away(context, &place.dir, old)?;
     }
     put_away(context, &place.dir.join("packed-refs"), old, "packed-refs")?;
@@ -162,7 +164,7 @@ fn finish_reftable(context: &Context, place: &Place, old: &Path) -> Result<()> {
             continue;
         }
         let path = place.dir.join(bytes_to_path(&entry.name));
-        if entry.name != b"HEAD" {
+        if entry.name != b"HEAD" || context.is_elsewhere() {
             let name = String::from_utf8_lossy(&entry.name).into_owned();
             put_away(context, &path, old, &name)?;
         } else if system.read(&path).ok().as_deref() != Some(HEAD_OF_TABLES) {
@@ -292,6 +294,10 @@ fn remove_barriers(context: &Context, place: &Place) -> Result<()> {
             Err(error) => return Err(Error::io("unable to read", &path, error)),
             Ok(_) => {}
         }
+    }
+    if context.is_elsewhere() {
+        // Nothing has to look like a repository there.
+        remove_empty_tree(system, &refs);
     }
     Ok(())
 }

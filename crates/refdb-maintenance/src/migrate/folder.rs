@@ -33,8 +33,9 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// The folder of a migration, which this process holds.
 pub(super) struct Folder {
     pub(super) path: PathBuf,
-    common_dir: PathBuf,
-    /// Reaches what is below the common directory by no link: what is removed there may have been
+    /// The directory in which it is, with the refs.
+    base: PathBuf,
+    /// Reaches what is below that directory by no link: what is removed there may have been
     /// made by anybody.
     beneath: Arc<dyn System>,
     _guard: Guard,
@@ -55,7 +56,7 @@ impl Folder {
     /// `Locked` when another migration is running; `Corrupt` when something else has its place, or
     /// something is in it that no migration of this repository left.
     pub(super) fn open(context: &Context) -> Result<Folder> {
-        let path = context.common_dir.join(MIGRATION);
+        let path = context.base.join(MIGRATION);
         let system = context.system.as_ref();
         // Whoever clears up after another migration may have it for a moment, or remove it.
         for _ in 0..ATTEMPTS {
@@ -100,12 +101,14 @@ impl Folder {
     }
 
     fn mark(&self, context: &Context) -> Result<String> {
-        let ino = |dir: &Path| {
-            let stat = context.system.stat(dir);
+        let ino = |system: &dyn System, dir: &Path| {
+            let stat = system.stat(dir);
             stat.map(|stat| stat.ino)
                 .map_err(|error| Error::io("unable to read", dir, error))
         };
-        let (dir, own) = (ino(&self.common_dir)?, ino(&self.path)?);
+        // The repository, and not where it has its refs: others may have theirs there as well.
+        let dir = ino(context.followed.as_ref(), &context.common_dir)?;
+        let own = ino(context.system.as_ref(), &self.path)?;
         Ok(format!("refdb migration\n{dir} {own}\n"))
     }
 
@@ -128,7 +131,7 @@ impl Folder {
         let mark = system.read_at_most(&self.path.join(MARK), 256);
         let expected = self.mark(context)?;
         // Where file systems lie over others, a directory has another number than below.
-        let has_numbers = stat(&self.common_dir)?.is_on_disk();
+        let has_numbers = stat(&self.base)?.is_on_disk();
         let is_ours = |mark: Vec<u8>| match has_numbers {
             true => mark == expected.as_bytes(),
             false => mark.starts_with(b"refdb migration\n"),
@@ -141,7 +144,7 @@ impl Folder {
 
     /// Takes the folder for this process, if it is there and nobody has it.
     fn hold(context: &Context) -> Result<Option<Folder>> {
-        let path = context.common_dir.join(MIGRATION);
+        let path = context.base.join(MIGRATION);
         let guard = match context.system.guard_dir(&path) {
             Err(error) if is_absent(&error) => None,
             guard => guard.map_err(|error| Error::io("unable to lock", &path, error))?,
@@ -154,7 +157,7 @@ impl Folder {
         is_folder(beneath.as_ref(), &path)?;
         Ok(Some(Folder {
             path,
-            common_dir: context.common_dir.clone(),
+            base: context.base.clone(),
             beneath,
             _guard: guard,
         }))
@@ -168,11 +171,6 @@ impl Folder {
     /// Returns where the old stores are put.
     pub(super) fn old(&self) -> PathBuf {
         self.path.join("old")
-    }
-
-    /// Returns where the new configuration is written.
-    pub(super) fn config(&self) -> PathBuf {
-        self.path.join("config")
     }
 
     /// Writes the journal: from here on there are locks that another migration may have to remove.
@@ -221,7 +219,7 @@ impl Folder {
     /// earlier migration has kept.
     pub(super) fn put_old_away(&self, context: &Context, keep: bool) -> Result<Option<PathBuf>> {
         let system = self.beneath.as_ref();
-        let kept = self.common_dir.join(KEPT);
+        let kept = self.base.join(KEPT);
         if is_folder(system, &kept)? {
             remove_tree(system, &kept)?;
         }
@@ -234,7 +232,7 @@ impl Folder {
             write_journal(context, &old, journal)?;
         }
         context.rename(&old, &kept)?;
-        context.sync_dir(&self.common_dir)?;
+        context.sync_dir(&self.base)?;
         Ok(Some(kept))
     }
 }
@@ -244,7 +242,7 @@ impl Folder {
 /// # Errors
 /// `Corrupt` when something else has its place.
 pub(super) fn is_there(context: &Context) -> Result<bool> {
-    let path = context.common_dir.join(MIGRATION);
+    let path = context.base.join(MIGRATION);
     match context.system.lstat(&path) {
         Err(error) if is_absent(&error) => Ok(false),
         Err(error) => Err(Error::io("unable to read", &path, error)),
@@ -270,8 +268,8 @@ fn is_folder(system: &dyn System, path: &Path) -> Result<bool> {
 ///
 /// # Errors
 /// `Corrupt` when it is something else.
-pub(super) fn check_kept(system: &dyn System, common_dir: &Path) -> Result<()> {
-    is_folder(system, &common_dir.join(KEPT)).map(|_| ())
+pub(super) fn check_kept(system: &dyn System, base: &Path) -> Result<()> {
+    is_folder(system, &base.join(KEPT)).map(|_| ())
 }
 
 fn foreign(path: &Path) -> Error {
@@ -284,12 +282,12 @@ fn foreign(path: &Path) -> Error {
 }
 
 /// Returns what is known of the old refs that are kept, if any are.
-pub(super) fn kept(system: &dyn System, common_dir: &Path) -> Result<Option<Journal>> {
-    read_journal(system, &common_dir.join(KEPT))
+pub(super) fn kept(system: &dyn System, base: &Path) -> Result<Option<Journal>> {
+    read_journal(system, &base.join(KEPT))
 }
 
 /// Makes the folder for the copy of a dry run.
-pub(super) fn new_dry_run(system: &dyn System, common_dir: &Path) -> Result<PathBuf> {
+pub(super) fn new_dry_run(system: &dyn System, base: &Path) -> Result<PathBuf> {
     const CHARS: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     loop {
         let mut random = system.random();
@@ -299,7 +297,7 @@ pub(super) fn new_dry_run(system: &dyn System, common_dir: &Path) -> Result<Path
             name.push(CHARS.get(at).copied().map_or('0', char::from));
             random /= 62;
         }
-        let path = common_dir.join(name);
+        let path = base.join(name);
         match system.create_dir(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => {

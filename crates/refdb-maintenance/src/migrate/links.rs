@@ -9,6 +9,7 @@ use refdb::internals::{bytes_to_path, is_absent};
 use refdb::system::{FileKind, System};
 use refdb::{Error, ErrorKind, Result};
 
+use super::context::Context;
 use super::folder::{self, list};
 use super::place::Place;
 
@@ -28,15 +29,19 @@ const CHANGED: [&str; 7] = [
 ///
 /// # Errors
 /// `Unsupported` if something is not; `Io` if that cannot be found out.
-pub(super) fn check(system: &dyn System, common_dir: &Path, places: &[Place]) -> Result<()> {
+pub(super) fn check(context: &Context, places: &[Place]) -> Result<()> {
+    let system = context.system.as_ref();
     let real = |path: &Path| {
         refdb_git::internals::real_path(system, path)
             .map_err(|error| Error::io("unable to follow the links of", path, error))
     };
-    let here = real(common_dir)?;
+    let here = real(&context.base)?;
     for place in places {
         for name in CHANGED {
-            let path = place.dir.join(name);
+            let path = match name {
+                "config" if place.is_common() => context.common_dir.join(name),
+                _ => place.dir.join(name),
+            };
             if !is_link(system, &path)? {
                 continue;
             }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use refdb::internals::bytes_to_path;
 use refdb::system::{ProcessState, System};
 
+use super::context::Context;
 use super::place::Place;
 
 /// How often they are looked at.
@@ -46,7 +47,11 @@ pub(super) struct Others {
 impl Others {
     /// Finds the processes that work in the repository now, but for this one and those that wait for
     /// it.
-    pub(super) fn now(system: &dyn System, common_dir: &Path, places: &[Place]) -> Others {
+    pub(super) fn now(context: &Context, places: &[Place]) -> Others {
+        Others::of(context.followed.as_ref(), &context.common_dir, places)
+    }
+
+    fn of(system: &dyn System, common_dir: &Path, places: &[Place]) -> Others {
         let folders = folders(system, common_dir, places);
         let waiting = ancestors(system);
         let mut running = Vec::new();
@@ -89,10 +94,11 @@ fn folders(system: &dyn System, common_dir: &Path, places: &[Place]) -> Vec<Path
     }
     for place in places.iter().filter(|place| !place.is_common()) {
         // `gitdir` names the file `.git` at the top of the work tree.
-        let Ok(named) = system.read_at_most(&place.dir.join("gitdir"), PROC_MAX) else {
+        let git_dir = common_dir.join(&place.below);
+        let Ok(named) = system.read_at_most(&git_dir.join("gitdir"), PROC_MAX) else {
             continue;
         };
-        let dir = place.dir.join(bytes_to_path(named.trim_ascii_end()));
+        let dir = git_dir.join(bytes_to_path(named.trim_ascii_end()));
         folders.extend(dir.parent().map(Path::to_owned));
     }
     let real = |dir: PathBuf| refdb_git::internals::real_path(system, &dir).unwrap_or(dir);
@@ -192,7 +198,7 @@ mod tests {
         let unrelated = start(elsewhere.path(), None);
         let inside = start(dir.path(), None);
         let named = start(elsewhere.path(), Some(&git_dir));
-        let mut others = Others::now(&system, &git_dir, &[]);
+        let mut others = Others::of(&system, &git_dir, &[]);
         let pids: Vec<u32> = others.running.iter().map(|(pid, _)| *pid).collect();
         assert!(pids.contains(&inside.id()) && pids.contains(&named.id()));
         assert!(!pids.contains(&unrelated.id()) && !pids.contains(&std::process::id()));

@@ -31,18 +31,18 @@ impl Place {
     }
 }
 
-/// Returns the common directory, then those of linked worktrees in the order of their ids.
+/// Returns the common directory, or whichever has its refs, then those of linked worktrees in the order of their ids.
 ///
 /// Every directory in `worktrees/` counts, also that of a worktree that is just being made: its refs
 /// are as much in the old format as others.
-pub(super) fn list(system: &dyn System, common_dir: &Path) -> Result<Vec<Place>> {
+pub(super) fn list(system: &dyn System, base: &Path) -> Result<Vec<Place>> {
     let mut places = vec![Place {
-        dir: common_dir.to_owned(),
+        dir: base.to_owned(),
         below: PathBuf::new(),
         prefix: String::new(),
         is_common: true,
     }];
-    let dir = common_dir.join("worktrees");
+    let dir = base.join("worktrees");
     let mut entries = match system.read_dir(&dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         entries => entries.map_err(|error| Error::io("unable to list", &dir, error))?,

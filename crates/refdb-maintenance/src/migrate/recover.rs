@@ -46,15 +46,17 @@ impl Found {
 pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
     let system = context.system.as_ref();
     let Some(journal) = folder.journal()? else {
+        remove_staged_config(context, folder)?;
         folder.clear()?;
         return Ok(Found::Nothing);
     };
-    let places = place::list(system, &context.common_dir)?;
+    let places = place::list(system, &context.base)?;
     let path = context.common_dir.join("config");
-    let config = system
+    let config = context
+        .beneath_repository()?
         .read(&path)
         .map_err(|error| Error::io("unable to read", &path, error))?;
-    let is_new = switch::format_of(&config)? == journal.to;
+    let is_new = switch::check_said(context, &config)? == journal.to;
     // A store that is to stay must be readable before anything of the other one is removed.
     let live = if is_new { journal.to } else { journal.from };
     for place in &places {
@@ -63,6 +65,7 @@ pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
         while refs.next()?.is_some() {}
     }
     unlock_config(context, folder, &path)?;
+    remove_staged_config(context, folder)?;
     let found = if is_new {
         let warnings = finish::finish(context, folder, &places, journal.to, None)?;
         finish::remove_all_barriers(context, &places, journal.to)?;
@@ -84,19 +87,28 @@ pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
 
 /// Removes the lock of the configuration if it is a name of the file that was to be the new one.
 fn unlock_config(context: &Context, folder: &Folder, path: &Path) -> Result<()> {
-    let system = context.system.as_ref();
+    let system = context.beneath_repository()?;
     // The configuration may be a link, which everybody follows.
     let followed = context.followed.as_ref();
     let path = refdb_git::internals::real_path(followed, path)
         .map_err(|error| Error::io("unable to read", path, error))?;
     let lock = suffixed(&path, ".lock");
-    let (Ok(ours), Ok(theirs)) = (system.stat(&folder.config()), followed.lstat(&lock)) else {
+    let (Ok(ours), Ok(theirs)) = (
+        system.stat(&switch::staged_config(context, folder)),
+        followed.lstat(&lock),
+    ) else {
         return Ok(());
     };
     if (ours.dev, ours.ino) == (theirs.dev, theirs.ino) {
         folder::remove_if_there(followed, &lock)?;
     }
     Ok(())
+}
+
+/// Removes the new configuration, if it did not come to its place.
+fn remove_staged_config(context: &Context, folder: &Folder) -> Result<()> {
+    let system = context.beneath_repository()?;
+    folder::remove_if_there(system.as_ref(), &switch::staged_config(context, folder))
 }
 
 /// Removes the locks of processes that have ended, and the links that kept writers out of a store.

@@ -17,9 +17,9 @@ use refdb::internals::{
     suffixed,
 };
 use refdb::name::{is_path, is_root_ref};
-use refdb::system::FileKind;
+use refdb::system::{FileKind, System};
 use refdb::{Error, ErrorKind, ObjectFormat, RefFormat, Result};
-use refdb_git::internals::set_config;
+use refdb_git::internals::{format_and_path, ref_storage, set_config};
 use refdb_git::repository::config::Config;
 
 use super::folder::{self, Folder};
@@ -34,6 +34,13 @@ pub(super) const HEADS_STUB: &[u8] = b"this repository uses the reftable format\
 /// How often the lock of the configuration is tried again, and after which time.
 const CONFIG_ATTEMPTS: usize = 20;
 const CONFIG_PAUSE: Duration = Duration::from_millis(50);
+
+/// Which format refs have, and where they are.
+const REF_STORAGE: &str = "extensions.refstorage";
+
+/// What the new configuration is called before it has its place, if the folder of the migration is
+/// elsewhere.
+const STAGED_CONFIG: &str = "config.refdb-migration";
 
 /// Extensions that a repository of version 0 cannot have, besides those that are changed here.
 const V1_EXTENSIONS: [&str; 4] = [
@@ -72,6 +79,10 @@ pub(super) struct NewConfig {
     path: PathBuf,
     /// Reaches the file: without links, like all else, unless it is one.
     context: Context,
+    /// Where the new one is written, on the file system of the old one.
+    staged: PathBuf,
+    /// Reaches that.
+    beneath: Arc<dyn System>,
     from: RefFormat,
     to: RefFormat,
 }
@@ -88,12 +99,9 @@ impl NewConfig {
         to: RefFormat,
     ) -> Result<NewConfig> {
         let path = context.common_dir.join("config");
-        let is_link = links::is_link(context.system.as_ref(), &path)?;
-        let system = if is_link {
-            &context.followed
-        } else {
-            &context.system
-        };
+        let beneath = context.beneath_repository()?;
+        let is_link = links::is_link(beneath.as_ref(), &path)?;
+        let system = if is_link { &context.followed } else { &beneath };
         let context_of_file = context.on(Arc::clone(system));
         let path = match is_link {
             true => refdb_git::internals::real_path(system.as_ref(), &path)
@@ -103,42 +111,45 @@ impl NewConfig {
         let config = NewConfig {
             path,
             context: context_of_file,
+            staged: staged_config(context, folder),
+            beneath: Arc::clone(&beneath),
             from,
             to,
         };
-        config.write(context, folder)?;
+        config.write(context)?;
         Ok(config)
     }
 
-    /// Writes the new configuration into the folder; returns the present one.
-    fn write(&self, context: &Context, folder: &Folder) -> Result<Vec<u8>> {
-        let system = context.system.as_ref();
+    /// Writes the new configuration beside the present one, which it returns.
+    fn write(&self, context: &Context) -> Result<Vec<u8>> {
+        let system = self.beneath.as_ref();
         let io = |error| Error::io("unable to read", &self.path, error);
         let old = self.context.system.read(&self.path).map_err(io)?;
-        if format_of(&old)? != self.from {
+        if check_said(context, &old)? != self.from {
             return Err(Error::new(
                 ErrorKind::Locked,
                 "the format of the refs was changed by another process; try again",
             ));
         }
         let new = changed(&old, context.options.object_format, self.to)?;
-        let path = folder.config();
-        folder::remove_if_there(system, &path)?;
-        context.write(&path, &new)?;
+        let path = &self.staged;
+        folder::remove_if_there(system, path)?;
+        let writer = context.on(Arc::clone(&self.beneath));
+        writer.write(path, &new)?;
         let mode = self.context.system.stat(&self.path).map_err(io)?.mode;
         system
-            .set_mode(&path, mode)
-            .map_err(|error| Error::io("unable to write", &path, error))?;
+            .set_mode(path, mode)
+            .map_err(|error| Error::io("unable to write", path, error))?;
         Ok(old)
     }
 
     /// Takes the lock of the configuration: a name of the new one, which only has to be renamed.
-    fn lock(&self, context: &Context, folder: &Folder) -> Result<()> {
+    fn lock(&self, context: &Context) -> Result<()> {
         let system = self.context.system.as_ref();
         let lock = suffixed(&self.path, ".lock");
         for attempt in 0.. {
-            let old = self.write(context, folder)?;
-            match system.hard_link(&folder.config(), &lock) {
+            let old = self.write(context)?;
+            match system.hard_link(&self.staged, &lock) {
                 Ok(()) => {
                     if system.read(&self.path).is_ok_and(|now| now == old) {
                         return Ok(());
@@ -171,19 +182,72 @@ impl NewConfig {
             .rename(&suffixed(&self.path, ".lock"), &self.path)?;
         // What is removed next must not be gone while the old configuration may come back.
         let dir = self.path.parent().unwrap_or(&self.context.common_dir);
-        self.context.sync_dir(dir)
+        self.context.sync_dir(dir)?;
+        folder::remove_if_there(self.beneath.as_ref(), &self.staged)
+    }
+}
+
+/// Returns where the new configuration is written before it replaces the old one: in the folder, unless
+/// that is outside the repository and so may be on another file system.
+pub(super) fn staged_config(context: &Context, folder: &Folder) -> PathBuf {
+    match context.is_elsewhere() {
+        true => context.common_dir.join(STAGED_CONFIG),
+        false => folder.path.join("config"),
     }
 }
 
 /// Returns the format that a configuration speaks of.
-pub(super) fn format_of(content: &[u8]) -> Result<RefFormat> {
+///
+/// # Errors
+/// `Unsupported` when the refs that it speaks of are not those that are migrated.
+pub(super) fn check_said(context: &Context, content: &[u8]) -> Result<RefFormat> {
     let config = Config::parse(content)?;
-    let name = config.string("extensions.refstorage");
-    let name = name.map_or_else(|| "files".to_owned(), |name| name.to_string());
-    RefFormat::from_name(&name).ok_or_else(|| {
-        let message = format!("unknown ref storage format '{name}'");
-        Error::new(ErrorKind::Unsupported, message)
-    })
+    let Some(said) = config.string(REF_STORAGE) else {
+        return match context.is_elsewhere() {
+            true => Err(not_said(context, None)),
+            false => Ok(RefFormat::Files),
+        };
+    };
+    let Some((format, dir)) = ref_storage(said, &context.common_dir) else {
+        let message = format!("unknown ref storage format '{said}'");
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    };
+    let real = |dir: &Path| {
+        refdb_git::internals::real_path(context.followed.as_ref(), dir)
+            .map_err(|error| Error::io("unable to follow the links of", dir, error))
+    };
+    let is_said = match &dir {
+        Some(dir) => real(dir)? == real(&context.base)?,
+        None => !context.is_elsewhere(),
+    };
+    match is_said {
+        true => Ok(format),
+        false => Err(not_said(context, dir.as_deref())),
+    }
+}
+
+/// Makes sure that the configuration speaks of the refs that are to be migrated: where only a variable
+/// does, nothing that is written there would tell of their new format.
+///
+/// # Errors
+/// `Unsupported` when it does not.
+pub(super) fn check_place(context: &Context) -> Result<()> {
+    let path = context.common_dir.join("config");
+    match context.followed.read(&path) {
+        Ok(content) => check_said(context, &content).map(|_| ()),
+        Err(error) if is_absent(&error) => check_said(context, b"").map(|_| ()),
+        Err(error) => Err(Error::io("unable to read", &path, error)),
+    }
+}
+
+fn not_said(context: &Context, said: Option<&Path>) -> Error {
+    let base = context.base.display();
+    let other = said.unwrap_or(&context.common_dir).display();
+    let message = format!(
+        "the refs in '{base}' are not migrated, since the configuration speaks of those in '{other}'; name \
+         the place there as 'extensions.refStorage' first, and not only in GIT_REFERENCE_BACKEND"
+    );
+    Error::new(ErrorKind::Unsupported, message)
 }
 
 /// Returns a configuration with another format of refs, as Git would change it.
@@ -193,9 +257,17 @@ fn changed(content: &[u8], objects: ObjectFormat, to: RefFormat) -> Result<Vec<u
     let needs_v1 = !is_sha1
         || to != RefFormat::Files
         || V1_EXTENSIONS.iter().any(|key| config.string(key).is_some());
-    let objects = (!is_sha1).then_some(objects.name());
-    let refs = (to != RefFormat::Files).then_some(to.name());
-    let version = if needs_v1 { "1" } else { "0" };
+    let objects = (!is_sha1).then_some(objects.name().as_bytes());
+    let place = config.string(REF_STORAGE).and_then(|said| {
+        let path = format_and_path(said).1.filter(|path| !path.is_empty())?;
+        Some([to.name().as_bytes(), b"://", path].concat())
+    });
+    let needs_v1 = needs_v1 || place.is_some();
+    let refs = match &place {
+        Some(place) => Some(place.as_slice()),
+        None => (to != RefFormat::Files).then_some(to.name().as_bytes()),
+    };
+    let version: &[u8] = if needs_v1 { b"1" } else { b"0" };
     let content = set_config(content, "extensions", "objectformat", objects)?;
     let content = set_config(&content, "extensions", "refstorage", refs)?;
     set_config(&content, "core", "repositoryformatversion", Some(version))
@@ -219,10 +291,10 @@ pub(super) fn switch(
     });
     let list = folder.path.join("items");
     context.write(&list, &text.collect::<Vec<u8>>())?;
-    config.lock(context, folder)?;
+    config.lock(context)?;
     context.sync_file_system(&folder.path)?;
     put(context, folder, &items)?;
-    context.sync_file_system(&context.common_dir)?;
+    context.sync_file_system(&context.base)?;
     config.publish()
 }
 
@@ -282,7 +354,7 @@ fn is_item(item: &[u8]) -> bool {
 fn check_free(context: &Context, places: &[Place], items: &[PathBuf], to: RefFormat) -> Result<()> {
     let system = context.system.as_ref();
     for item in items {
-        let path = context.common_dir.join(item);
+        let path = context.base.join(item);
         let name = item.file_name().unwrap_or_default();
         let is_stub = name == "heads"
             && system
@@ -325,7 +397,7 @@ fn put(context: &Context, folder: &Folder, items: &[PathBuf]) -> Result<()> {
     let system = context.system.as_ref();
     let stage = folder.stage();
     for item in items {
-        let to = context.common_dir.join(item);
+        let to = context.base.join(item);
         let is_dir = system
             .lstat(&stage.join(item))
             .is_ok_and(|stat| stat.kind == FileKind::Directory);
@@ -364,11 +436,12 @@ pub(super) fn take_back(context: &Context, folder: &Folder, to: RefFormat) -> Re
     }
     for item in items {
         let item = bytes_to_path(item);
-        let (there, staged) = (context.common_dir.join(item), stage.join(item));
+        let (there, staged) = (context.base.join(item), stage.join(item));
         if folder::exists(system, &staged)? || !folder::exists(system, &there)? {
             continue;
         }
-        if item.file_name().is_some_and(|name| name == "HEAD") && to == RefFormat::Files {
+        let is_head = item.file_name().is_some_and(|name| name == "HEAD");
+        if is_head && to == RefFormat::Files && !context.is_elsewhere() {
             write_head_stub(context, &there, &staged)?;
             continue;
         }
@@ -381,8 +454,10 @@ pub(super) fn take_back(context: &Context, folder: &Folder, to: RefFormat) -> Re
         }
     }
     if to == RefFormat::Files {
-        let heads = context.common_dir.join("refs/heads");
-        if !folder::exists(system, &heads)? {
+        let heads = context.base.join("refs/heads");
+        if context.is_elsewhere() {
+            remove_empty_tree(system, &context.base.join("refs"));
+        } else if !folder::exists(system, &heads)? {
             context.write(&heads, HEADS_STUB)?;
         }
     }

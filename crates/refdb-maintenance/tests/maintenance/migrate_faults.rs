@@ -4,6 +4,7 @@
 //!    every worktree is there.
 //! 2. What a process that died has left is cleaned up by the next migration, which then succeeds.
 //! 3. The same where directories cannot be renamed: in the lower layer of an overlay.
+//! 4. The same where the refs are kept in a directory outside the repository.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind as Io;
@@ -20,7 +21,7 @@ use refdb_maintenance::migrate::Migration;
 use refdb_testkit::{Format, for_every_format};
 
 const GIT_DIR: &str = "/repo/.git";
-const LINKED_DIR: &str = "/repo/.git/worktrees/w";
+const ELSEWHERE: &str = "/elsewhere";
 
 /// Every ref and every reflog, as both worktrees see them.
 type State = BTreeMap<String, String>;
@@ -41,9 +42,19 @@ fn open(system: &SimSystem, layout: Layout, refs: RefFormat, format: Format) -> 
     Store::open(system, layout, refs, Arc::new(NoObjects), options(format)).expect("a store")
 }
 
+/// Where the refs are kept.
+fn base(system: &SimSystem) -> &'static str {
+    let dir = system.process(9000).stat(ELSEWHERE.as_ref());
+    if dir.is_ok() { ELSEWHERE } else { GIT_DIR }
+}
+
 fn stores(system: &SimSystem, refs: RefFormat, format: Format) -> [Store; 2] {
-    [Layout::main(GIT_DIR), Layout::linked(LINKED_DIR, GIT_DIR)]
-        .map(|layout| open(system, layout, refs, format))
+    let base = base(system);
+    [
+        Layout::main(base),
+        Layout::linked(format!("{base}/worktrees/w"), base),
+    ]
+    .map(|layout| open(system, layout, refs, format))
 }
 
 fn write(system: &SimSystem, path: &str, content: &str) {
@@ -52,9 +63,26 @@ fn write(system: &SimSystem, path: &str, content: &str) {
 }
 
 /// Makes a durable repository with refs of every kind in two worktrees.
-#[expect(clippy::too_many_lines, reason = "a list of what is there")]
 fn repository(format: Format) -> SimSystem {
     let system = SimSystem::new(7);
+    fill(system, GIT_DIR, format)
+}
+
+/// The same with refs outside of it.
+fn repository_elsewhere(format: Format) -> SimSystem {
+    let system = SimSystem::new(7);
+    for dir in ["refs/heads", "worktrees/w/refs"] {
+        let dir = Path::new(GIT_DIR).join(dir);
+        system.create_dir_all(&dir).expect("a new directory");
+    }
+    let head = format!("{GIT_DIR}/HEAD");
+    write(&system, &head, "ref: refs/heads/.invalid\n");
+    fill(system, ELSEWHERE, format)
+}
+
+#[expect(clippy::too_many_lines, reason = "a list of what is there")]
+fn fill(system: SimSystem, base: &str, format: Format) -> SimSystem {
+    let linked_dir = format!("{base}/worktrees/w");
     let dirs: &[&str] = match format.ours() {
         RefFormat::Reftable => &[
             "refs",
@@ -66,13 +94,18 @@ fn repository(format: Format) -> SimSystem {
     };
     for dir in dirs {
         system
-            .create_dir_all(&Path::new(GIT_DIR).join(dir))
+            .create_dir_all(&Path::new(base).join(dir))
             .expect("a new directory");
     }
     let mut config = String::new();
-    if format.ours() == RefFormat::Reftable {
+    if base == ELSEWHERE {
+        let name = format.ours().name();
+        config = format!("[extensions]\n\trefstorage = {name}://../..{ELSEWHERE}\n");
+    } else if format.ours() == RefFormat::Reftable {
         config.push_str("[extensions]\n\trefstorage = reftable\n");
-        for dir in [GIT_DIR, LINKED_DIR] {
+    }
+    if format.ours() == RefFormat::Reftable {
+        for dir in [base, &linked_dir] {
             write(
                 &system,
                 &format!("{dir}/HEAD"),
@@ -188,7 +221,7 @@ fn migrate(system: &SimSystem, from: RefFormat, format: Format) -> refdb::Result
     let process = Arc::new(system.clone());
     let options = options(format);
     let migration = Migration::new(process, GIT_DIR, from, Arc::new(NoObjects), options);
-    let report = migration.to(other(from)).run()?;
+    let report = migration.refs_in(base(system)).to(other(from)).run()?;
     match report.warnings.is_empty() {
         true => Ok(()),
         false => Err(refdb::Error::new(
@@ -201,14 +234,14 @@ fn migrate(system: &SimSystem, from: RefFormat, format: Format) -> refdb::Result
 /// Returns everything that a migration should not leave.
 fn leftovers(system: &SimSystem) -> Vec<PathBuf> {
     let system = system.process(5000);
-    let mut dirs = vec![PathBuf::from(GIT_DIR)];
+    let mut dirs = vec![PathBuf::from(GIT_DIR), PathBuf::from(base(&system))];
     let mut found = Vec::new();
     while let Some(dir) = dirs.pop() {
         for entry in system.read_dir(&dir).expect("a directory") {
             let name = String::from_utf8(entry.name).expect("text");
             let path = dir.join(&name);
             let is_odd = name.ends_with(".lock")
-                || name.starts_with("refdb")
+                || name.contains("refdb")
                 || entry.kind == FileKind::Symlink;
             if is_odd || name.contains(".temp.") {
                 found.push(path);
@@ -485,17 +518,14 @@ fn lose_power_everywhere(base: &SimSystem, format: Format) {
         .enumerate()
         .filter(|(_, op)| op.changes)
     {
+        let with = |names| Crash {
+            names,
+            content: Content::Durable,
+            seed: 1,
+        };
         for crash in [
-            Crash {
-                names: Names::Durable,
-                content: Content::Durable,
-                seed: 1,
-            },
-            Crash {
-                names: Names::All,
-                content: Content::Durable,
-                seed: 1,
-            },
+            with(Names::Durable),
+            with(Names::All),
             Crash::seeded(at as u64),
         ] {
             let context = format!("{crash:?} at {at}: {} {}", op.name, op.path.display());
@@ -555,5 +585,14 @@ for_every_format! {
 
     fn what_died_in_a_lower_layer_is_cleared_up(format) {
         die_everywhere_below(&repository(format), format);
+    }
+}
+
+#[test]
+fn refs_elsewhere_stay_whole_whatever_happens() {
+    for format in [Format::FILES_SHA1, Format::REFTABLE_SHA1] {
+        let base = repository_elsewhere(format);
+        die_everywhere(&base, format);
+        lose_power_everywhere(&base, format);
     }
 }

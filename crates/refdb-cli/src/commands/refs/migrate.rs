@@ -212,10 +212,11 @@ fn as_json(context: &Context, report: &Report) -> Result<String> {
 /// Returns the path of a folder in the repository as Git would show it.
 fn shown(context: &Context, folder: &Path) -> Result<String> {
     let repository = context.repository()?;
-    let name = folder
-        .strip_prefix(repository.common_dir())
-        .unwrap_or(folder);
-    let dir = context.shown_git_dir(context.repository()?);
+    let Ok(name) = folder.strip_prefix(repository.common_dir()) else {
+        // Where refs are kept elsewhere.
+        return Ok(folder.display().to_string());
+    };
+    let dir = context.shown_git_dir(repository);
     Ok(format!("{dir}/{}", name.display()))
 }
 

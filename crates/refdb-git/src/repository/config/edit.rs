@@ -9,11 +9,11 @@ use super::parse::{self, Part, PartKind};
 
 /// Returns `content` with the variable `section.name` set to `value`, or without it.
 ///
-/// The key is in its canonical form and the value needs no quotes.
+/// The key is in its canonical form.
 ///
 /// # Errors
 /// `Config` when the file breaks the grammar, or has the variable more than once.
-pub fn set(content: &[u8], section: &str, name: &str, value: Option<&str>) -> Result<Vec<u8>> {
+pub fn set(content: &[u8], section: &str, name: &str, value: Option<&[u8]>) -> Result<Vec<u8>> {
     let refuse = |message: String| Error::new(ErrorKind::Config, message);
     let parts = parse::parts(content).map_err(|line| refuse(format!("bad config line {line}")))?;
     let key = format!("{section}.{name}");
@@ -23,7 +23,8 @@ pub fn set(content: &[u8], section: &str, name: &str, value: Option<&str>) -> Re
     if found.next().is_some() {
         return Err(refuse(format!("{key} has multiple values")));
     }
-    let line = value.map(|value| format!("\t{name} = {value}\n"));
+    let line =
+        value.map(|value| [format!("\t{name} = ").as_bytes(), &quoted(value), b"\n"].concat());
     let (keep, resume, header) = match (first, &line) {
         (None, None) => return Ok(content.to_vec()),
         (Some((at, part)), None) => {
@@ -44,10 +45,30 @@ pub fn set(content: &[u8], section: &str, name: &str, value: Option<&str>) -> Re
         if header {
             new.extend_from_slice(format!("[{section}]\n").as_bytes());
         }
-        new.extend_from_slice(line.as_bytes());
+        new.extend_from_slice(&line);
     }
     new.extend_from_slice(content.get(resume..).unwrap_or_default());
     Ok(new)
+}
+
+/// Returns a value as it stands in a file: between quotes where its ends or a comment would be lost.
+fn quoted(value: &[u8]) -> Vec<u8> {
+    let is_space = |byte: Option<&u8>| byte == Some(&b' ');
+    let is_cut = |byte: &u8| matches!(byte, b';' | b'#' | b'\r');
+    let needs_quotes =
+        is_space(value.first()) || is_space(value.last()) || value.iter().any(is_cut);
+    let mut text = Vec::with_capacity(value.len() + 2);
+    text.extend(needs_quotes.then_some(b'"'));
+    for &byte in value {
+        match byte {
+            b'\n' => text.extend_from_slice(b"\\n"),
+            b'\t' => text.extend_from_slice(b"\\t"),
+            b'"' | b'\\' => text.extend_from_slice(&[b'\\', byte]),
+            _ => text.push(byte),
+        }
+    }
+    text.extend(needs_quotes.then_some(b'"'));
+    text
 }
 
 /// Returns where `at` begins when the white space before it on its line goes with it.

@@ -325,13 +325,14 @@ impl FilesSession {
 
     /// Fails if the refs were migrated after this process had looked which format they have: what it
     /// writes would be read by nobody. Whoever has a lock of a branch, and waited for no other one, has
-    /// found its directory.
+    /// found its directory, which is none any more after a migration in the repository.
     pub(super) fn assert_not_migrated(&self) -> Result<()> {
         match self.held.as_slice() {
             [held]
                 if held.name.as_bytes().starts_with(b"refs/heads/")
                     && held.lock.is_some()
-                    && held.place == Place::Common =>
+                    && held.place == Place::Common
+                    && !self.files.layout.is_apart() =>
             {
                 Ok(())
             }
