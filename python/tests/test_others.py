@@ -83,3 +83,39 @@ def test_gitpython(git):
     assert found["topic/one"].commit.message == "two\n"
     assert found["v1"].object.type == "tag" and found["v1"].commit.hexsha == git.one
     repo.close()
+
+
+def test_pygit2(git, tmp_path):
+    if git("rev-parse", "--show-object-format") != "sha1":
+        return
+    import pygit2
+
+    import refdb.pygit2
+
+    if not os.environ.get("REFDB_GIT2"):
+        pytest.fail("REFDB_GIT2 names no plug-in for libgit2: scripts/git2 build makes it")
+    repo = refdb.pygit2.open(str(git.path))
+    assert repo.head.name == "refs/heads/main" and str(repo.head.target) == git.one
+    repo.set_ident("One", "one@example.org")
+    repo.references.create("refs/heads/topic", git.one)
+    with pytest.raises(pygit2.AlreadyExistsError):
+        repo.references.create("refs/heads/topic", git.two)
+    topic = repo.references["refs/heads/topic"]
+    topic.set_target(git.two, "moved")
+    assert [entry.message for entry in topic.log()][:1] == ["moved"] and len(list(topic.log())) == 2
+    with repo.transaction() as transaction:
+        transaction.lock_ref("refs/heads/main")
+        transaction.lock_ref("refs/heads/new")
+        transaction.set_target("refs/heads/main", git.two, message="together")
+        transaction.set_target("refs/heads/new", git.two, message="together")
+    topic.rename("refs/heads/renamed")
+    repo.references.delete("refs/heads/new")
+    listed = git("for-each-ref", "--format=%(refname) %(objectname)").split("\n")
+    assert listed == [f"refs/heads/main {git.two}", f"refs/heads/renamed {git.two}"]
+    assert git("reflog", "show", "--format=%gn %gs", "refs/heads/main").split("\n")[0] == "One together"
+    assert sorted(repo.references) == ["refs/heads/main", "refs/heads/renamed"]
+    repo.references.compress()
+    git("refs", "verify")
+    # What is open already.
+    other = refdb.pygit2.attach(pygit2.Repository(str(git.path)))
+    assert other.branches["renamed"].target == repo.head.target
