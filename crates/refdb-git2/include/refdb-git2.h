@@ -126,6 +126,13 @@ int refdb_git2_attach_in(void *handle, git_repository *repository);
 int refdb_git2_attach_with(const refdb_git2_functions *functions, git_repository *repository);
 
 /*
+ * Gives out a backend for a repository: one of refdb if its refs are tables, else libgit2's own. For a host that
+ * links libgit2 statically and has its calls of git_refdb_backend_fs() come here, by the linker (--wrap). Among
+ * the functions has to be the real one.
+ */
+int refdb_git2_backend_with(const refdb_git2_functions *functions, git_refdb_backend **out, git_repository *repository);
+
+/*
  * Says why the last call of this thread found no libgit2; empty if all did.
  *
  * Ownership: it belongs to the library, until the next call of this thread.

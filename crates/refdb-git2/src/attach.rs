@@ -18,7 +18,10 @@ use crate::find;
 const EXTENSION: &CStr = c"refstorage";
 
 /// Runs a call of a host with the libgit2 that it means.
-fn with(found: Result<&'static Libgit2>, act: impl FnOnce(&'static Libgit2) -> Answer) -> c_int {
+pub(crate) fn with(
+    found: Result<&'static Libgit2>,
+    act: impl FnOnce(&'static Libgit2) -> Answer,
+) -> c_int {
     match found {
         Ok(lib) => run(lib, || act(lib)),
         Err(error) => {
@@ -112,7 +115,7 @@ pub unsafe extern "C" fn refdb_git2_attach_with(
 }
 
 /// Takes the functions that a host gives: all of them have to be there.
-unsafe fn given(functions: *const Functions) -> Result<&'static Libgit2> {
+pub(crate) unsafe fn given(functions: *const Functions) -> Result<&'static Libgit2> {
     let refuse = |text: &str| Err(Error::new(ErrorKind::Misuse, text));
     let words = size_of::<Functions>() / size_of::<usize>();
     if functions.is_null() {

@@ -82,7 +82,9 @@ impl Opened {
             .environment(Environment::from_pairs(pairs))
             .damaged(true)
             .open(at)?;
-        Ok(Opened::beside(opened, lib, repository))
+        let opened = Opened::beside(opened, lib, repository);
+        init::complete_worktree(&opened.repository, &opened.store)?;
+        Ok(opened)
     }
 
     fn beside(

@@ -1,7 +1,9 @@
 //! The border: failures become libgit2's codes, with a text for `git_error_last`, and a panic ends here.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
 use refdb::{Error, ErrorKind, Reason};
 
@@ -98,6 +100,11 @@ pub(crate) unsafe fn text<'a>(text: *const c_char) -> Option<&'a [u8]> {
         // SAFETY: the caller says so.
         false => Some(unsafe { CStr::from_ptr(text) }.to_bytes()),
     }
+}
+
+/// Returns bytes as a path.
+pub(crate) fn path(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
 }
 
 /// Returns the bytes of a name.

@@ -10,7 +10,7 @@ use crate::abi::Libgit2;
 use crate::ffi::Functions;
 
 /// A symbol that every libgit2 has.
-const KNOWN_BY: &CStr = c"git_refdb_backend_fs";
+const KNOWN_BY: &CStr = c"git_refdb_init_backend";
 
 /// Finds the one libgit2 that is in this process.
 pub(crate) fn only() -> Result<&'static Libgit2> {
@@ -60,6 +60,49 @@ pub(crate) fn of_handle(handle: *mut c_void) -> Result<&'static Libgit2> {
     Libgit2::of(functions)
 }
 
+/// Takes the libgit2 in which an address is.
+pub(crate) fn around(at: *mut c_void) -> Result<&'static Libgit2> {
+    let object = object_of(at).and_then(|object| open(&object));
+    // The program has no name by which it could be opened.
+    match object.or_else(|| open(c"")) {
+        Some(handle) => of_handle(handle),
+        None => Err(Error::new(ErrorKind::Unsupported, "libgit2 went away")),
+    }
+}
+
+/// Returns what a caller would have called if `own`, which stands before it, were not there.
+pub(crate) fn for_caller(
+    own: *const c_void,
+    caller: *const c_void,
+    name: &CStr,
+) -> Result<*mut c_void> {
+    let is_other = |found: &*mut c_void| !found.is_null() && found.cast_const() != own;
+    // What a library was linked with comes before what others have brought.
+    let handle = object_of(caller.cast_mut()).and_then(|object| open(&object));
+    let near = handle.map_or(ptr::null_mut(), |handle| symbol(handle, name));
+    // SAFETY: the name ends with a null byte. This library comes before all that it could find.
+    let next = || unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    let found = Some(near)
+        .filter(is_other)
+        .or_else(|| Some(next()).filter(is_other));
+    found.ok_or_else(|| {
+        let text = format!("there is no {} but that of refdb", name.to_string_lossy());
+        Error::new(ErrorKind::Unsupported, text)
+    })
+}
+
+/// Returns the name of the object in which an address is.
+fn object_of(at: *mut c_void) -> Option<CString> {
+    // SAFETY: all zero is a value of this structure.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: the place can be written.
+    if unsafe { libc::dladdr(at, &raw mut info) } == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: it is a text, as it was found.
+    Some(unsafe { CStr::from_ptr(info.dli_fname) }.to_owned())
+}
+
 /// Returns a handle for what is loaded already; the empty name stands for the program.
 fn open(object: &CStr) -> Option<*mut c_void> {
     let name = match object.is_empty() {
@@ -78,16 +121,11 @@ pub(crate) fn symbol(handle: *mut c_void, name: &CStr) -> *mut c_void {
 
 /// Returns whether what is at an address belongs to an object, and not to one that it stands on.
 fn is_in(at: *mut c_void, object: &CStr) -> bool {
-    // SAFETY: all zero is a value of this structure.
-    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: the place can be written.
-    if unsafe { libc::dladdr(at, &raw mut info) } == 0 || info.dli_fname.is_null() {
+    let Some(name) = object_of(at) else {
         return false;
-    }
-    // SAFETY: it is a text, as it was found.
-    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    };
     // The program has no name in one of the two.
-    object.is_empty() || name == object
+    object.is_empty() || name.as_c_str() == object
 }
 
 /// Notes the name of an object that is loaded.

@@ -1,16 +1,20 @@
-//! The callback `init`, which libgit2's main branch calls for a repository that is being made.
+//! What repositories have before their first ref: the callback `init`, which libgit2's main branch calls for
+//! one that is being made, and worktrees that a release has made.
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use refdb::{Edit, Error, RefFormat, RefName};
+use refdb::{Edit, Error, ObjectId, RefFormat, RefName, Store};
+use refdb_git::Repository;
 
 use crate::backend::Backend;
 use crate::border::{Failure, run, text};
 use crate::ffi::{code, git_refdb_backend};
 
+/// What the file HEAD says where refs are tables.
+const HEAD_OF_TABLES: &[u8] = b"ref: refs/heads/.invalid\n";
 /// `GIT_REFDB_BACKEND_INIT_FORCE_HEAD`.
 const FORCE_HEAD: c_uint = 2;
 
@@ -52,18 +56,46 @@ fn make(dir: &Path, format: RefFormat) -> io::Result<()> {
         }
         RefFormat::Reftable => {
             fs::create_dir_all(dir.join("reftable"))?;
-            fs::create_dir_all(dir.join("refs"))?;
-            let stubs = [
-                ("HEAD", "ref: refs/heads/.invalid\n"),
-                ("refs/heads", "this repository uses the reftable format\n"),
-            ];
-            for (name, content) in stubs {
-                let path = dir.join(name);
-                if !path.is_dir() {
-                    fs::write(path, content)?;
-                }
-            }
-            Ok(())
+            make_stubs(dir)
         }
     }
+}
+
+/// Makes what tells programs that do not know tables that this is a repository, and that there are no files.
+fn make_stubs(dir: &Path) -> io::Result<()> {
+    fs::create_dir_all(dir.join("refs"))?;
+    let heads = dir.join("refs/heads");
+    if !heads.is_dir() {
+        fs::write(heads, "this repository uses the reftable format\n")?;
+    }
+    fs::write(dir.join("HEAD"), HEAD_OF_TABLES)
+}
+
+/// Gives a worktree that libgit2 has added the table that it lacks: released versions only write the file
+/// HEAD, wherever refs are.
+pub(crate) fn complete_worktree(repository: &Repository, store: &Store) -> refdb::Result<()> {
+    let dir = repository.git_dir();
+    let is_linked = dir != repository.common_dir();
+    if !is_linked || store.format() != RefFormat::Reftable || dir.join("reftable").exists() {
+        return Ok(());
+    }
+    let Ok(head) = fs::read(dir.join("HEAD")) else {
+        return Ok(());
+    };
+    let failed = |error| Error::io("cannot complete the worktree in", dir, error);
+    fs::create_dir(dir.join("reftable")).map_err(failed)?;
+    let edit = match head.strip_prefix(b"ref:") {
+        Some(target) => {
+            let target: &bstr::BStr = target.trim_ascii().into();
+            Some(Edit::symbolic(RefName::HEAD, target))
+        }
+        None => ObjectId::from_hex(head.trim_ascii()).map(|oid| Edit::update(RefName::HEAD, oid)),
+    };
+    if let Some(edit) = edit.filter(|_| head != HEAD_OF_TABLES) {
+        let mut transaction = store.transaction();
+        transaction.add(edit.no_deref().skip_log().skip_object_check())?;
+        let _ = transaction.commit()?;
+    }
+    // The file goes last: until then it says where HEAD leads.
+    make_stubs(dir).map_err(failed)
 }

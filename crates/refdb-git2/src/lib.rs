@@ -24,6 +24,7 @@ mod ffi;
 mod find;
 mod heads;
 mod init;
+mod interpose;
 mod iterate;
 mod locks;
 mod logs;
@@ -33,3 +34,4 @@ mod scratch;
 
 pub use attach::*;
 pub use ffi::*;
+pub use interpose::*;

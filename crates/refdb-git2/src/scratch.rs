@@ -15,6 +15,15 @@ use crate::abi::{Libgit2, Member};
 use crate::border::Failure;
 use crate::ffi::{code, git_refdb_backend, git_reflog, git_repository};
 
+/// With what the names of these directories begin.
+const PREFIX: &str = "refdb-git2-";
+
+/// Returns whether a repository is one of these.
+pub(crate) fn is_one(path: &[u8]) -> bool {
+    let name = crate::border::path(path).file_name();
+    name.is_some_and(|name| name.as_bytes().starts_with(PREFIX.as_bytes()))
+}
+
 /// A repository in which one reflog at a time is written, read, and removed.
 pub(crate) struct Scratch {
     lib: &'static Libgit2,
@@ -55,7 +64,7 @@ impl Scratch {
     }
 
     fn make(lib: &'static Libgit2, format: ObjectFormat) -> Result<Scratch, Failure> {
-        let dir = tempfile::Builder::new().prefix("refdb-git2-").tempdir();
+        let dir = tempfile::Builder::new().prefix(PREFIX).tempdir();
         let dir = dir.map_err(|error| failed(&std::env::temp_dir(), error))?;
         let at = dir.path();
         let config = match format {

@@ -97,7 +97,14 @@ const CRATES: &[Crate] = &[
                 "backend", "heads", "init", "iterate", "locks", "logs", "refs",
             ],
             &["attach"],
+            &["interpose"],
         ],
+        insides_of: &[],
+    },
+    Crate {
+        folder: "crates/refdb-git2-preload",
+        name: "refdb_git2_preload",
+        layers: &[],
         insides_of: &[],
     },
     Crate {
