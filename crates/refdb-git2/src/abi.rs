@@ -189,3 +189,90 @@ impl Libgit2 {
         unsafe { (self.functions.git_error_set_str)(class, text.as_ptr()) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::{CStr, c_char, c_uint, c_void};
+    use std::ptr;
+
+    use super::*;
+
+    /// A libgit2 whose backends have so many members, and of whose ids so many bytes are copied.
+    fn fake<const MEMBERS: usize, const OID_LEN: usize>() -> Functions {
+        unsafe extern "C" fn init<const MEMBERS: usize>(
+            backend: *mut git_refdb_backend,
+            version: c_uint,
+        ) -> c_int {
+            assert_eq!(version, 1);
+            // SAFETY: the caller has room for more.
+            unsafe { ptr::write_bytes(backend.cast::<usize>(), 0, MEMBERS) };
+            0
+        }
+        unsafe extern "C" fn alloc<const OID_LEN: usize>(
+            _name: *const c_char,
+            oid: *const git_oid,
+            _peeled: *const git_oid,
+        ) -> *mut git_reference {
+            let made = Box::into_raw(Box::new([0_u8; 80]));
+            // SAFETY: an id has so many bytes, and there is room for them.
+            unsafe { ptr::copy_nonoverlapping(oid.cast::<u8>(), made.cast::<u8>(), OID_LEN) };
+            made.cast()
+        }
+        unsafe extern "C" fn target(made: *const git_reference) -> *const git_oid {
+            made.cast()
+        }
+        unsafe extern "C" fn free(made: *mut git_reference) {
+            // SAFETY: it was made above.
+            drop(unsafe { Box::from_raw(made.cast::<[u8; 80]>()) });
+        }
+        let place = 16 * (1000 * MEMBERS + OID_LEN);
+        let found = |name: &CStr| match name.to_bytes() {
+            b"git_refdb_init_backend" => init::<MEMBERS> as *mut c_void,
+            b"git_reference__alloc" => alloc::<OID_LEN> as *mut c_void,
+            b"git_reference_target" => target as *mut c_void,
+            b"git_reference_free" => free as *mut c_void,
+            // Called by nobody here. It tells one fake from another.
+            _ => ptr::without_provenance_mut(place),
+        };
+        Functions::find(&found).unwrap()
+    }
+
+    fn sha1() -> ObjectId {
+        ObjectId::from_hex(&[b'7'; 40]).unwrap()
+    }
+
+    #[test]
+    fn a_release_is_known_by_what_it_does() {
+        let lib = Libgit2::of(fake::<17, 20>()).unwrap();
+        assert_eq!((lib.has_init, lib.typed_oids), (false, false));
+        assert_eq!(lib.word(Member::Exists), 1);
+        assert_eq!(lib.word(Member::Unlock), 16);
+        let raw = lib.raw(&sha1());
+        assert_eq!(raw.0[..21], [&[0x77; 20][..], &[0]].concat());
+        // SAFETY: it is one.
+        assert_eq!(unsafe { lib.oid(raw.as_ptr()) }, Some(sha1()));
+        // SAFETY: null is fine.
+        assert_eq!(unsafe { lib.oid(ptr::null()) }, None);
+    }
+
+    #[test]
+    fn the_main_branch_is_known_by_what_it_does() {
+        let lib = Libgit2::of(fake::<18, 21>()).unwrap();
+        assert_eq!((lib.has_init, lib.typed_oids), (true, true));
+        assert_eq!(lib.word(Member::Exists), 2);
+        assert_eq!(lib.word(Member::Unlock), 17);
+        for oid in [sha1(), ObjectId::from_hex(&[b'8'; 64]).unwrap()] {
+            // SAFETY: it is one.
+            assert_eq!(unsafe { lib.oid(lib.raw(&oid).as_ptr()) }, Some(oid));
+        }
+        assert_eq!(lib.raw(&sha1()).0[0], 1);
+    }
+
+    #[test]
+    fn what_is_neither_is_refused() {
+        for functions in [fake::<16, 20>(), fake::<19, 21>(), fake::<17, 19>()] {
+            let refused = Libgit2::of(functions).err().unwrap();
+            assert_eq!(refused.kind(), ErrorKind::Unsupported);
+        }
+    }
+}

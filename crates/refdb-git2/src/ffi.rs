@@ -109,7 +109,65 @@ macro_rules! functions {
             )*
         }
 
+        /// Puts refdb in the place of libgit2's own refs in a Rust program that has libgit2 inside, as the crate
+        /// `git2` brings it: wherever that makes refs for a repository, it gets refdb's if these are tables.
+        /// It defines a function `refdb_functions`, which gives the [`Functions`] of that libgit2.
+        ///
+        /// The program's `build.rs` has to have calls come here:
+        /// `println!("cargo::rustc-link-arg=-Wl,--wrap=git_refdb_backend_fs");`
+        #[macro_export]
+        macro_rules! wrap {
+            () => {
+                /// The functions of the libgit2 in this program.
+                fn refdb_functions() -> $crate::Functions {
+                    mod linked {
+                        unsafe extern "C" {
+                            $(pub(super) fn $name();)*
+                            pub(super) fn __real_git_refdb_backend_fs(
+                                _: *mut *mut $crate::git_refdb_backend,
+                                _: *mut $crate::git_repository,
+                            ) -> ::core::ffi::c_int;
+                        }
+                    }
+                    // SAFETY: these are libgit2's functions, by the order of their names.
+                    let mut functions = unsafe {
+                        $crate::Functions::from_addresses([$(linked::$name as *const (),)*])
+                    };
+                    functions.git_refdb_backend_fs = linked::__real_git_refdb_backend_fs;
+                    functions
+                }
+
+                /// In the place of libgit2's.
+                ///
+                /// # Safety
+                /// As there.
+                #[unsafe(no_mangle)]
+                unsafe extern "C" fn __wrap_git_refdb_backend_fs(
+                    out: *mut *mut $crate::git_refdb_backend,
+                    repository: *mut $crate::git_repository,
+                ) -> ::core::ffi::c_int {
+                    unsafe { $crate::refdb_git2_backend_with(&refdb_functions(), out, repository) }
+                }
+            };
+        }
+
         impl Functions {
+            /// Takes the addresses of all functions, in their order.
+            ///
+            /// # Safety
+            /// That is what they are.
+            pub unsafe fn from_addresses(
+                addresses: [*const (); size_of::<Self>() / size_of::<usize>() - 1],
+            ) -> Self {
+                let mut addresses = addresses.into_iter();
+                let mut next = || addresses.next().unwrap_or(std::ptr::null());
+                Functions {
+                    size: size_of::<Self>(),
+                    // SAFETY: the caller says so.
+                    $($name: unsafe { std::mem::transmute::<*const (), $type>(next()) },)*
+                }
+            }
+
             /// Finds every function; the name of the first one that is not there otherwise.
             pub(crate) fn find(look: &dyn Fn(&CStr) -> *mut c_void) -> Result<Self, &'static CStr> {
                 Ok(Functions {
