@@ -3,6 +3,7 @@
 mod batch;
 mod bench;
 mod check_ref_format;
+mod follow;
 mod for_each_ref;
 mod generate;
 mod inspect;
@@ -147,6 +148,18 @@ const COMMANDS: &[Command] = &[
         spec: &watch::SPEC,
         subcommands: &[],
         run: watch::run,
+    },
+    Command {
+        name: "sync",
+        spec: &follow::SYNC,
+        subcommands: &[],
+        run: follow::sync,
+    },
+    Command {
+        name: "follow",
+        spec: &follow::FOLLOW,
+        subcommands: &[],
+        run: follow::follow,
     },
     Command {
         name: "install-shim",

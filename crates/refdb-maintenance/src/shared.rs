@@ -14,11 +14,13 @@
 //! ```
 
 mod changes;
+mod follow;
 mod probe;
 
 use std::sync::Arc;
 
 pub use changes::{Changed, Changes, Moment, changes};
+pub use follow::{Follower, Synced};
 pub use probe::{Latency, Probed, probe};
 
 use refdb::internals::{Bulk, BulkOptions, NewValue, maintained};

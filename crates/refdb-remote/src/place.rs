@@ -49,7 +49,7 @@ impl Place {
             .map_err(|error| misuse(format!("the URL of the {scheme}:// store: {error}")))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(misuse(format!(
-                "the URL of a {scheme}:// store has no room for secrets: they stand in the environment"
+                "the URL of a {scheme}:// store has no room for credentials: they stand in the environment"
             )));
         }
         if url.port().is_some() || url.fragment().is_some() {

@@ -40,7 +40,10 @@ pub(super) const GROUPS: [(&str, &[&str]); 5] = [
         &["update-ref", "symbolic-ref", "pack-refs", "batch"],
     ),
     ("see where refs have been", &["reflog"]),
-    ("share refs among machines", &["store", "probe", "watch"]),
+    (
+        "share refs among machines",
+        &["store", "probe", "watch", "sync", "follow"],
+    ),
     (
         "look inside, measure, set up",
         &["inspect", "bench", "install-shim", "completions", "man"],
@@ -564,6 +567,29 @@ pub(super) const PAGES: &[Page] = &[
         ],
         exit_codes: NO_CODES,
         see_also: &["store status", "reflog show"],
+    },
+    Page {
+        name: "sync",
+        summary: "Bring the copy of a store that Git reads up to date",
+        examples: [
+            ("sync", "Bring objects, then switch the refs"),
+            (
+                "sync --set-aside",
+                "Keep what somebody wrote here elsewhere, and follow again",
+            ),
+        ],
+        exit_codes: NO_CODES,
+        see_also: &["follow", "store import"],
+    },
+    Page {
+        name: "follow",
+        summary: "Do the same again and again",
+        examples: [
+            ("follow", "Look every second, until it is stopped"),
+            ("follow --interval=0.1", "Look ten times a second"),
+        ],
+        exit_codes: NO_CODES,
+        see_also: &["sync", "watch"],
     },
     Page {
         name: "install-shim",

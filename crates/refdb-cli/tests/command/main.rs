@@ -9,6 +9,7 @@ mod circles;
 mod clone;
 mod differential;
 mod elsewhere;
+mod follow;
 mod generate;
 mod groups;
 mod help;

@@ -92,7 +92,7 @@ pub fn changes(register: &Register, since: Option<Moment>) -> Result<Changes> {
 }
 
 /// Returns the changes up to a head; `None` if a table of it is gone, and there is a later one.
-fn changes_of(
+pub(super) fn changes_of(
     register: &Register,
     known: &Known,
     since: Option<Moment>,

@@ -1,0 +1,221 @@
+//! A copy of a store in a repository of Git's: Git reads it, cannot write, and finds all or nothing of a switch.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use refdb_testkit::format::RefFormat;
+use refdb_testkit::oracle::{self, Output};
+use refdb_testkit::repo::Repo;
+use refdb_testkit::{Format, for_every_format};
+
+fn refdb(repo: &Repo, args: &[&str]) -> Output {
+    oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path())
+        .args(args)
+        .run()
+}
+
+fn said(output: &Output) -> String {
+    let text = [output.stdout.as_slice(), &output.stderr].concat();
+    format!("{}: {}", output.code(), String::from_utf8_lossy(&text))
+}
+
+/// A repository whose refs are in a store, and an empty one that is to follow it and borrows its objects.
+fn scene(format: Format) -> (Repo, Repo, tempfile::TempDir) {
+    let writer = Repo::init(format);
+    let commits = &writer.objects().commits;
+    let names = (0..50).map(|at| format!("create refs/heads/b{at} {}\n", commits[at % 4]));
+    writer.update_refs(names.collect::<String>());
+    let temp = tempfile::tempdir().expect("a folder");
+    let url = format!("file://{}", temp.path().join("store").display());
+    refdb(&writer, &["store", "init", &url]).ok();
+    refdb(&writer, &["store", "import", &url]).ok();
+    writer.config("refdb.store", &url);
+    let copy = Repo::init_bare(Format::new(RefFormat::Reftable, format.objects));
+    copy.config("refdb.store", &url);
+    (writer, copy, temp)
+}
+
+fn listed_by_git(repo: &Repo) -> String {
+    repo.git(["for-each-ref"]).run().text()
+}
+
+/// Fails unless Git finds everything that refs and reflogs name. (Some objects that no ref names are damaged.)
+fn sound(copy: &Repo) {
+    copy.git(["fsck", "--connectivity-only", "--no-dangling"])
+        .run()
+        .ok();
+}
+
+for_every_format! {
+    fn git_reads_what_the_store_says_and_cannot_write(format) {
+        let (writer, copy, _temp) = scene(format);
+        let commits = &writer.objects().commits;
+        let told = refdb(&copy, &["sync"]).text();
+        assert!(told.ends_with("refs changed"), "{told}");
+        assert_eq!(listed_by_git(&copy), refdb(&writer, &["for-each-ref"]).text());
+        assert_eq!(said(&refdb(&copy, &["sync"])), "0: ");
+        for (at, args) in [
+            &["update-ref", "refs/heads/new", &commits[0]][..],
+            &["update-ref", "-d", "refs/heads/b7"],
+            &["symbolic-ref", "HEAD", "refs/heads/b1"],
+            &["pack-refs", "--all"],
+            &["update-ref", "refs/heads/new", &commits[1]],
+            &["store", "maintain", "--grace=0"],
+        ].into_iter().enumerate() {
+            refdb(&writer, args).ok();
+            refdb(&copy, &["sync"]).ok();
+            assert_eq!(listed_by_git(&copy), refdb(&writer, &["for-each-ref"]).text(), "{at}");
+        }
+        assert_eq!(copy.git(["symbolic-ref", "HEAD"]).run().text().trim(), "refs/heads/b1");
+        let refused = copy.git(["update-ref", "refs/heads/mine", &commits[0]]).run();
+        assert!(refused.code() != 0, "{}", said(&refused));
+        assert!(said(&refused).contains("lock"), "{}", said(&refused));
+        copy.git(["refs", "verify"]).run().ok();
+        sound(&copy);
+        // It cannot pack, and takes nothing away.
+        let before = listed_by_git(&copy);
+        copy.git(["gc", "--prune=now"]).run();
+        assert_eq!(listed_by_git(&copy), before);
+        sound(&copy);
+        refdb(&writer, &["update-ref", "refs/heads/later", &commits[2]]).ok();
+        refdb(&copy, &["sync"]).ok();
+        assert_eq!(listed_by_git(&copy), refdb(&writer, &["for-each-ref"]).text());
+    }
+
+    fn what_somebody_writes_who_removes_the_lock_is_told_and_kept(format) {
+        let (writer, copy, _temp) = scene(format);
+        let commits = &writer.objects().commits;
+        refdb(&copy, &["sync"]).ok();
+        let lock = copy.git_dir().join("reftable/tables.list.lock");
+        // The lock alone is put back.
+        std::fs::remove_file(&lock).expect("the lock");
+        let told = refdb(&copy, &["sync"]);
+        assert!(said(&told).starts_with("0: warning: somebody had removed the lock"), "{}", said(&told));
+        assert!(lock.exists());
+
+        std::fs::remove_file(&lock).expect("the lock");
+        copy.git(["update-ref", "-m", "mine", "refs/heads/mine", &commits[3]]).run().ok();
+        let mine = listed_by_git(&copy);
+        for _ in 0..2 {
+            refdb(&writer, &["update-ref", "refs/heads/theirs", &commits[2]]).ok();
+            let told = refdb(&copy, &["sync"]);
+            assert!(said(&told).contains("somebody removed the lock of this copy and wrote refs here"), "{}", said(&told));
+            assert_eq!((told.code(), listed_by_git(&copy)), (128, mine.clone()));
+        }
+        let told = refdb(&copy, &["sync", "--set-aside"]);
+        assert_eq!(told.code(), 0, "{}", said(&told));
+        assert_eq!(listed_by_git(&copy), refdb(&writer, &["for-each-ref"]).text());
+        // Git reads what is aside, were it to be put back.
+        let aside = copy.git_dir().join("refdb-aside");
+        let kept = std::fs::read_dir(&aside).expect("a folder").next().expect("one").expect("one").path();
+        let other = Repo::init_bare(copy.format());
+        let tables = other.git_dir().join("reftable");
+        for entry in std::fs::read_dir(&tables).expect("tables") {
+            std::fs::remove_file(entry.expect("one").path()).expect("it goes");
+        }
+        for entry in std::fs::read_dir(&kept).expect("tables") {
+            let from = entry.expect("one").path();
+            std::fs::copy(&from, tables.join(from.file_name().expect("a name"))).expect("it comes");
+        }
+        assert_eq!(listed_by_git(&other), mine);
+        // A writer that is at work is left to it.
+        std::fs::write(&lock, "").expect("a lock of Git's");
+        let told = refdb(&copy, &["sync"]);
+        assert!(said(&told).contains("another program is writing"), "{}", said(&told));
+    }
+
+    fn refs_that_were_there_are_left_alone(format) {
+        let (_writer, copy, _temp) = scene(format);
+        let commits = &copy.objects().commits;
+        copy.git(["update-ref", "refs/heads/mine", &commits[0]]).run().ok();
+        let told = refdb(&copy, &["sync"]);
+        assert!(said(&told).contains("there are refs here already: nothing was changed"), "{}", said(&told));
+        copy.git(["update-ref", "refs/heads/mine", &commits[1]]).run().ok();
+        refdb(&copy, &["sync", "--set-aside"]).ok();
+        assert!(!listed_by_git(&copy).contains("mine"));
+    }
+
+    fn nothing_is_switched_before_the_objects_are_there(format) {
+        let (writer, copy, _temp) = scene(format);
+        refdb(&copy, &["sync"]).ok();
+        let before = listed_by_git(&copy);
+        let tree = writer.git(["write-tree"]).run().text();
+        let new = writer.git(["commit-tree", "-m", "only here", tree.trim()]).run().text();
+        refdb(&writer, &["update-ref", "refs/heads/new", new.trim()]).ok();
+        let told = refdb(&copy, &["sync"]);
+        assert!(said(&told).contains("of 'refs/heads/new' is not here: nothing was switched"), "{}", said(&told));
+        assert_eq!(listed_by_git(&copy), before);
+        copy.config("refdb.fetchObjects", "exit 3");
+        let told = refdb(&copy, &["sync"]);
+        assert!(said(&told).contains("refdb.fetchObjects failed"), "{}", said(&told));
+        let objects = writer.git_dir().join("objects");
+        let fetch = format!("sh -c 'while read oid name; do GIT_DIR={} git cat-file commit $oid | git hash-object -t commit -w --stdin; done'", objects.parent().expect("a folder").display());
+        copy.config("refdb.fetchObjects", &fetch);
+        refdb(&copy, &["sync"]).ok();
+        assert_eq!(listed_by_git(&copy), refdb(&writer, &["for-each-ref"]).text());
+    }
+}
+
+/// Counts how often stock Git, reading all the time, saw something else than one state of the store.
+fn inconsistent(copy: &Repo, done: &AtomicBool, reads: &AtomicUsize) -> usize {
+    let mut wrong = 0;
+    while !done.load(Ordering::Relaxed) {
+        let output = copy
+            .git(["for-each-ref", "--format=%(objectname)", "refs/pair"])
+            .run();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut lines = text.lines();
+        let first = lines.next().unwrap_or_default();
+        // All ten have one value at any time.
+        let is_one = text.lines().count() == 10 && lines.all(|line| line == first);
+        wrong += usize::from(output.code() != 0 || !is_one);
+        reads.fetch_add(1, Ordering::Relaxed);
+    }
+    wrong
+}
+
+#[test]
+fn readers_see_one_state_while_the_copy_is_switched() {
+    let turns = std::env::var("REFDB_FOLLOW_TURNS").ok();
+    let turns: usize = turns.and_then(|turns| turns.parse().ok()).unwrap_or(60);
+    let (writer, copy, _temp) = scene(Format::REFTABLE_SHA1);
+    let commits = &writer.objects().commits;
+    let set = |at: usize| {
+        let lines = (0..10).map(|pair| format!("update refs/pair/{pair} {}\n", commits[at % 4]));
+        let run = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), writer.path());
+        run.args(["update-ref", "--stdin"])
+            .stdin(lines.collect::<String>())
+            .run()
+            .ok();
+        if at.is_multiple_of(7) {
+            refdb(&writer, &["pack-refs", "--all"]).ok();
+        }
+    };
+    set(0);
+    refdb(&copy, &["sync"]).ok();
+    let (done, reads) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let wrong: usize = thread::scope(|scope| {
+        let readers: Vec<_> = (0..2)
+            .map(|_| scope.spawn(|| inconsistent(&copy, &done, &reads)))
+            .collect();
+        for at in 1..=turns {
+            set(at);
+            refdb(&copy, &["sync"]).ok();
+        }
+        done.store(true, Ordering::Relaxed);
+        readers
+            .into_iter()
+            .map(|reader| reader.join().expect("a reader"))
+            .sum()
+    });
+    assert_eq!(wrong, 0, "of {} reads", reads.load(Ordering::Relaxed));
+    assert!(reads.load(Ordering::Relaxed) > turns / 4);
+    only_what_is_listed(&copy.git_dir().join("reftable"));
+}
+
+/// Tables that nobody needs any more are gone.
+fn only_what_is_listed(tables: &Path) {
+    let files = std::fs::read_dir(tables).expect("tables").count();
+    assert!(files < 20, "{files}");
+}

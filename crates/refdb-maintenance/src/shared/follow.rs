@@ -1,0 +1,490 @@
+//! A copy of a shared store in `reftable/`, which Git reads and cannot write.
+//!
+//! Invariants:
+//! 1. A table has its name here once: a list names it from one switch on until another, and never again. A
+//!    Git that reads removes tables which have left the list it knows.
+//! 2. The list is switched in one step, after every table that it names is there, and everything that refs
+//!    name was brought.
+//! 3. `tables.list.lock` is there as long as the copy is followed: Git cannot write. What somebody wrote who
+//!    removed it is noticed by its list, and set aside before the copy is followed again.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bstr::ByteSlice;
+use refdb::internals::is_absent;
+use refdb::shared::head::checksum;
+use refdb::shared::{Freshness, Known, Register};
+use refdb::system::{Bytes, GuardedFile, System};
+use refdb::{Error, ErrorKind, Result};
+use reftable::{MergedRefs, Table};
+
+use super::changes::{Changes, Moment, changes_of};
+
+/// What is known of the copy, beside the directory of the tables.
+const MARKER: &str = "refdb-followed";
+/// Where what others wrote is kept.
+const ASIDE: &str = "refdb-aside";
+/// What the lock begins with.
+const LOCK_TEXT: &str = "refdb follows";
+
+/// What a call of [`Follower::sync`] did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Synced {
+    /// The generation that the copy shows.
+    pub generation: u64,
+    /// How many refs changed; `None` if the copy was up to date.
+    pub changed: Option<usize>,
+    /// Where the tables are that others wrote here, if some were set aside.
+    pub aside: Option<PathBuf>,
+    /// Whether somebody had removed the lock, and wrote nothing.
+    pub lock_was_gone: bool,
+}
+
+/// Keeps a copy of a store in a repository whose refs are tables.
+#[derive(Debug)]
+pub struct Follower {
+    register: Arc<Register>,
+    system: Arc<dyn System>,
+    common: PathBuf,
+}
+
+/// A table of the copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Copied {
+    /// Its name here.
+    name: String,
+    /// What it is there: the name of a table, or the checksum of the newest records.
+    source: String,
+}
+
+/// What is remembered between two switches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Marker {
+    moment: Option<Moment>,
+    generation: u64,
+    /// The list.
+    tables: Vec<Copied>,
+    /// The list before, which stands if a switch was interrupted.
+    before: Vec<String>,
+}
+
+impl Marker {
+    fn encode(&self) -> String {
+        let moment = self.moment.map(|moment| moment.to_string());
+        let mut text = format!("1 {} {}\n", self.generation, moment.unwrap_or_default());
+        for table in &self.tables {
+            text.push_str(&format!("table {} {}\n", table.name, table.source));
+        }
+        for name in &self.before {
+            text.push_str(&format!("before {name}\n"));
+        }
+        text
+    }
+
+    fn decode(text: &str) -> Option<Marker> {
+        let mut lines = text.lines();
+        let mut words = lines.next()?.split(' ');
+        let is_known = words.next()? == "1";
+        let mut marker = Marker {
+            generation: words.next()?.parse().ok()?,
+            moment: Some(words.next()?.parse().ok()?),
+            ..Marker::default()
+        };
+        for line in lines {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words.as_slice() {
+                ["table", name, source] => marker.tables.push(Copied {
+                    name: (*name).to_owned(),
+                    source: (*source).to_owned(),
+                }),
+                ["before", name] => marker.before.push((*name).to_owned()),
+                _ => return None,
+            }
+        }
+        is_known.then_some(marker)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.tables.iter().map(|table| table.name.clone()).collect()
+    }
+}
+
+/// The right to work on the copy, among programs of this kind.
+struct Turn<'f>(
+    &'f Follower,
+    #[expect(dead_code, reason = "taken")] Box<dyn GuardedFile>,
+);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.system.remove_file(&self.0.turn_path());
+    }
+}
+
+impl Follower {
+    /// `common` is the directory of the repository.
+    pub fn new(register: Arc<Register>, system: Arc<dyn System>, common: &Path) -> Follower {
+        Follower {
+            register,
+            system,
+            common: common.to_owned(),
+        }
+    }
+
+    fn reftable(&self, name: &str) -> PathBuf {
+        self.common.join("reftable").join(name)
+    }
+
+    fn turn_path(&self) -> PathBuf {
+        self.common.join(format!("{MARKER}.lock"))
+    }
+
+    /// Makes the copy what the store is now. Before the list is switched, `bring` is told what changed, and
+    /// brings the objects; its failure leaves the copy as it is. With `set_aside`, tables that somebody else
+    /// wrote here are kept in another place first.
+    ///
+    /// # Errors
+    /// `Misuse` where there are refs that are not of this copy; `Locked` where another program works on it;
+    /// `Corrupt` for a copy of another store; as for reading the store and writing here.
+    pub fn sync(
+        &self,
+        set_aside: bool,
+        bring: &mut dyn FnMut(&Changes) -> Result<()>,
+    ) -> Result<Synced> {
+        let _turn = self.take_turn()?;
+        let mut synced = Synced::default();
+        let marker = self.marker()?;
+        let list = self.begin(marker.as_ref(), set_aside, &mut synced)?;
+        let marker = marker.unwrap_or_default();
+        loop {
+            let known = self.register.current(Freshness::Fresh)?;
+            synced.generation = known.head.generation;
+            let is_current = marker.generation == known.head.generation && marker.names() == list;
+            if let Some(moment) = marker.moment
+                && moment.uuid != known.head.uuid
+            {
+                let what = "the copy here is of another store";
+                return Err(Error::corrupt(&self.common.join(MARKER), what));
+            }
+            if marker.moment.is_some() && is_current {
+                return Ok(synced);
+            }
+            // Who took something aside begins anew.
+            let since = marker.moment.filter(|_| synced.aside.is_none());
+            let Some(changes) = changes_of(&self.register, &known, since)? else {
+                continue;
+            };
+            bring(&changes)?;
+            let Some(tables) = self.store_tables(&known, &marker, &list)? else {
+                continue;
+            };
+            let new = Marker {
+                moment: Some(changes.until),
+                generation: known.head.generation,
+                tables,
+                before: list.clone(),
+            };
+            self.switch(&new, &list)?;
+            self.tidy(&marker, &new);
+            synced.changed = Some(changes.changes.len());
+            return Ok(synced);
+        }
+    }
+
+    fn take_turn(&self) -> Result<Turn<'_>> {
+        let path = self.turn_path();
+        for _ in 0..2 {
+            match self.system.create_guarded(&path, 0o666) {
+                Ok(file) => return Ok(Turn(self, file)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(Error::io("cannot create", &path, error)),
+            }
+            // It was left by a process that has ended.
+            let left = self.system.guard_file(&path);
+            match left.map_err(|error| Error::io("cannot open", &path, error))? {
+                Some(_left) => {
+                    let _ = self.system.remove_file(&path);
+                }
+                None => break,
+            }
+        }
+        let what = format!("{}: another process follows here", self.common.display());
+        Err(Error::new(ErrorKind::Locked, what))
+    }
+
+    /// Returns the list of the copy, which nobody else can change from now on.
+    fn begin(
+        &self,
+        marker: Option<&Marker>,
+        set_aside: bool,
+        synced: &mut Synced,
+    ) -> Result<Vec<String>> {
+        let is_ours = |lock: &[u8]| lock.starts_with(LOCK_TEXT.as_bytes());
+        let lock_path = self.reftable("tables.list.lock");
+        let lock = self.read_if_there(&lock_path)?;
+        match &lock {
+            Some(lock) if is_ours(lock) => {}
+            Some(_) => {
+                let what = format!(
+                    "'{}' is there: another program is writing; if none is, remove it",
+                    lock_path.display()
+                );
+                return Err(Error::new(ErrorKind::Locked, what));
+            }
+            None => self.take_lock(&lock_path)?,
+        }
+        // From here on Git cannot write.
+        let begun = (|| {
+            let list = self.list()?;
+            let (is_known, what) = match marker {
+                Some(marker) => (
+                    marker.names() == list || marker.before == list,
+                    "somebody removed the lock of this copy and wrote refs here",
+                ),
+                None => (self.is_empty(&list)?, "there are refs here already"),
+            };
+            match (is_known, set_aside) {
+                (true, _) => synced.lock_was_gone = lock.is_none() && marker.is_some(),
+                (false, true) => synced.aside = Some(self.keep_aside(&list)?),
+                (false, false) => {
+                    let what = format!(
+                        "{what}: nothing was changed; to keep them in {ASIDE}/ and follow the store: refdb sync \
+                         --set-aside"
+                    );
+                    return Err(Error::new(ErrorKind::Misuse, what));
+                }
+            }
+            Ok(list)
+        })();
+        if begun.is_err() && lock.is_none() {
+            let _ = self.system.remove_file(&lock_path);
+        }
+        begun
+    }
+
+    fn take_lock(&self, path: &Path) -> Result<()> {
+        let text = format!(
+            "{LOCK_TEXT} {} here: Git reads, and cannot write. Write to the store (refdb update-ref, ...). Who \
+             removes this file and writes is told by the next refdb sync.\n",
+            self.register.name()
+        );
+        self.write_new(path, text.as_bytes())
+    }
+
+    fn read_if_there(&self, path: &Path) -> Result<Option<Vec<u8>>> {
+        match self.system.read(path) {
+            Ok(content) => Ok(Some(content)),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) => Err(Error::io("cannot read", path, error)),
+        }
+    }
+
+    fn marker(&self) -> Result<Option<Marker>> {
+        let path = self.common.join(MARKER);
+        let Some(content) = self.read_if_there(&path)? else {
+            return Ok(None);
+        };
+        let marker = content.to_str().ok().and_then(Marker::decode);
+        let what = "this is not what refdb sync writes; remove it to begin anew";
+        marker.map(Some).ok_or_else(|| Error::corrupt(&path, what))
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        let path = self.reftable("tables.list");
+        let content = self.read_if_there(&path)?.unwrap_or_default();
+        let text = String::from_utf8_lossy(&content).into_owned();
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+
+    /// Returns whether there is no ref but `HEAD`.
+    fn is_empty(&self, list: &[String]) -> Result<bool> {
+        let mut tables = Vec::new();
+        for name in list {
+            let path = self.reftable(name);
+            let content = self.system.map(&path);
+            let content = content.map_err(|error| Error::io("cannot read", &path, error))?;
+            let table = Table::open(content).map_err(|error| Error::corrupt(&path, error))?;
+            tables.push(Arc::new(table));
+        }
+        let mut refs = MergedRefs::new(tables).live_only();
+        let damaged = |error| Error::corrupt(&self.reftable("tables.list"), error);
+        while let Some(record) = refs.next().map_err(damaged)? {
+            if record.name != b"HEAD" {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives everything that is in the directory of the tables a second name elsewhere.
+    fn keep_aside(&self, list: &[String]) -> Result<PathBuf> {
+        let root = self.common.join(ASIDE);
+        let (now, random) = (self.system.now().as_secs(), self.system.random());
+        let dir = root.join(format!("{now}-{random:016x}"));
+        for path in [&root, &dir] {
+            match self.system.create_dir(path) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(Error::io("cannot create", path, error));
+                }
+                _ => {}
+            }
+        }
+        let tables = self.common.join("reftable");
+        let entries = self.system.read_dir(&tables);
+        for entry in entries.map_err(|error| Error::io("cannot read", &tables, error))? {
+            let name = entry.name.to_str_lossy().into_owned();
+            if !name.ends_with(".ref") && !name.ends_with(".log") {
+                continue;
+            }
+            let linked = self.system.hard_link(&tables.join(&name), &dir.join(&name));
+            linked.map_err(|error| Error::io("cannot link", &dir.join(&name), error))?;
+        }
+        let text = list.iter().map(|name| format!("{name}\n"));
+        self.write_new(
+            &dir.join("tables.list"),
+            text.collect::<String>().as_bytes(),
+        )?;
+        self.sync_dir(&dir)?;
+        Ok(dir)
+    }
+
+    fn write_new(&self, path: &Path, content: &[u8]) -> Result<()> {
+        let written = (|| {
+            let mut file = self.system.create_new(path, 0o666)?;
+            file.write_all(content)?;
+            file.sync()
+        })();
+        written.map_err(|error| Error::io("cannot write", path, error))
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        let synced = self.system.sync_dir(path);
+        synced.map_err(|error| Error::io("cannot sync", path, error))
+    }
+
+    /// Stores the tables that are not here yet; `None` if one is gone, since there is a later head.
+    fn store_tables(
+        &self,
+        known: &Known,
+        marker: &Marker,
+        list: &[String],
+    ) -> Result<Option<Vec<Copied>>> {
+        let head = &known.head;
+        let mut tables = Vec::new();
+        let here = |source: &str| {
+            let mut known = marker.tables.iter();
+            known.find(|table| table.source == source && list.contains(&table.name))
+        };
+        for entry in &head.tables {
+            let source = entry.key.to_string();
+            if let Some(table) = here(&source) {
+                tables.push(table.clone());
+                continue;
+            }
+            match self.register.table(entry)? {
+                Some(content) => tables.push(self.store_table(source, &content)?),
+                None if self.register.current(Freshness::Fresh)?.head.generation
+                    > head.generation =>
+                {
+                    return Ok(None);
+                }
+                None => {
+                    let what = format!("the table {} is missing", entry.key);
+                    return Err(Error::corrupt(self.register.name().as_ref(), what));
+                }
+            }
+        }
+        if !head.inline.is_empty() {
+            let source = format!("inline-{:016x}", checksum(&head.inline));
+            match here(&source) {
+                Some(table) => tables.push(table.clone()),
+                None => tables.push(self.store_table(source, &head.inline)?),
+            }
+        }
+        self.sync_dir(&self.common.join("reftable"))?;
+        Ok(Some(tables))
+    }
+
+    fn store_table(&self, source: String, content: &Bytes) -> Result<Copied> {
+        let place = self.register.name();
+        let table = Table::open(content.clone());
+        let table = table.map_err(|error| Error::corrupt(place.as_ref(), error))?;
+        let (min, max) = (table.min_update_index(), table.max_update_index());
+        let random = self.system.random() & 0xffff_ffff;
+        let name = format!("0x{min:012x}-0x{max:012x}-{random:08x}.ref");
+        self.write_new(&self.reftable(&name), content)?;
+        Ok(Copied { name, source })
+    }
+
+    /// Remembers what is to be, and switches the list.
+    fn switch(&self, new: &Marker, list: &[String]) -> Result<()> {
+        self.replace(&self.common.join(MARKER), new.encode().as_bytes())?;
+        self.sync_dir(&self.common)?;
+        let lock = self.read_if_there(&self.reftable("tables.list.lock"))?;
+        let is_held = lock.is_some_and(|lock| lock.starts_with(LOCK_TEXT.as_bytes()));
+        if !is_held || self.list()? != list {
+            let what = "somebody removed the lock of this copy meanwhile: nothing was switched";
+            return Err(Error::new(ErrorKind::Locked, what));
+        }
+        let text: String = new.names().iter().map(|name| format!("{name}\n")).collect();
+        self.replace(&self.reftable("tables.list"), text.as_bytes())?;
+        self.sync_dir(&self.common.join("reftable"))
+    }
+
+    /// Gives a file a content in one step.
+    fn replace(&self, path: &Path, content: &[u8]) -> Result<()> {
+        let temporary = self
+            .common
+            .join(format!("{MARKER}.{:016x}", self.system.random()));
+        let renamed = self.write_new(&temporary, content).and_then(|()| {
+            let renamed = self.system.rename(&temporary, path);
+            renamed.map_err(|error| Error::io("cannot replace", path, error))
+        });
+        if renamed.is_err() {
+            let _ = self.system.remove_file(&temporary);
+        }
+        renamed
+    }
+
+    /// Removes tables that neither this list nor the one before names: who reads an older one reads again.
+    fn tidy(&self, old: &Marker, new: &Marker) {
+        let names = new.names();
+        let kept: BTreeSet<&String> = names.iter().chain(&new.before).collect();
+        for name in old.before.iter().chain(&old.names()) {
+            if !kept.contains(name) {
+                let _ = self.system.remove_file(&self.reftable(name));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_marker_is_read_as_it_was_written() {
+        let table = |name: &str, source: &str| Copied {
+            name: name.to_owned(),
+            source: source.to_owned(),
+        };
+        let marker = Marker {
+            moment: Some(Moment { uuid: 3, index: 9 }),
+            generation: 4,
+            tables: vec![table("a.ref", "b"), table("c.ref", "inline-1")],
+            before: vec!["d.ref".to_owned()],
+        };
+        assert_eq!(Marker::decode(&marker.encode()), Some(marker.clone()));
+        for damaged in [
+            "",
+            "2 4 x",
+            "1 4 x\n",
+            &marker.encode().replace("table", "stool"),
+        ] {
+            assert_eq!(Marker::decode(damaged), None, "{damaged}");
+        }
+    }
+}
