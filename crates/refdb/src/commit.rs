@@ -36,7 +36,7 @@ pub(crate) use journal::{Becomes, View};
 pub use lock::LockFile;
 pub(crate) use place::{Place, Roots};
 pub(crate) use step::{MANY_MIN, Step, between, sync};
-pub(crate) use takeover::sweep;
+pub(crate) use takeover::{bars, sweep};
 pub use takeover::{is_barrier, sweep_all, take_over};
 pub(crate) use watch::JournalWatch;
 

@@ -226,9 +226,10 @@ pub(super) fn kinds() -> Vec<Kind> {
             "barriers: that bar folders of refs",
             "What is behind it is taken for gone.",
             |scene| {
-                scene.link("refs/heads/dir", "refdb-locked")?;
-                scene.link("refs/heads/barred", "refdb-locked")?;
-                scene.write("refdb-locked", "the only copy\n")?;
+                let text = "refdb-locked-0123456789abcdef";
+                scene.link("refs/heads/dir", text)?;
+                scene.link("refs/heads/barred", text)?;
+                scene.write(text, "the only copy\n")?;
                 file(scene, "refs/heads/barred.lock", Signer::Dead)
             },
         )

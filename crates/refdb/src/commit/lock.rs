@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::hold::{Hold, Holder, lost};
-use super::takeover::BARRIER;
+use super::takeover::barrier;
 use super::{LockOptions, encoding, lock_path, pid_path, remove_if_there, step, value_path};
 use crate::options::SharedRepository;
 use crate::system::{FileKind, GUARDED_MODE, Stat, System, WriteFile, is_absent};
@@ -182,13 +182,17 @@ impl LockFile {
     /// cannot be.
     pub(crate) fn bar(&mut self, other: Option<&Path>) -> io::Result<()> {
         let target = self.target();
+        let new = || {
+            let text = barrier(self.holder.owner().id);
+            self.system().symlink(&text, &target)
+        };
         let mut made = match other {
             Some(other) => self.system().hard_link(other, &target),
-            None => self.system().symlink(Path::new(BARRIER), &target),
+            None => new(),
         };
         let is_there = |made: &io::Result<()>| matches!(made, Err(error) if error.kind() == io::ErrorKind::AlreadyExists);
         if made.is_err() && !is_there(&made) && other.is_some() {
-            made = self.system().symlink(Path::new(BARRIER), &target);
+            made = new();
         }
         // Who puts one here has this lock: one that is there is left of a process that has ended.
         let is_left = is_there(&made) && super::is_barrier(self.system(), &target);

@@ -16,9 +16,16 @@ use super::{
 };
 use crate::system::{FileKind, System, bytes_to_path, is_absent};
 
-/// What a link that bars the place of a directory for a transaction leads to: nothing has that name.
-/// Git's checks take it for an old symref to a ref that is not there, and have nothing against it.
-pub(super) const BARRIER: &str = "refdb-locked";
+/// What a link that bars a place for a transaction leads to begins with; behind it is the transaction's
+/// number. Nothing has that name: nobody can know the number before there is the transaction. Git's checks
+/// take the link for an old symref to a ref that is not there, and have nothing against it; so it has to
+/// be a name that a ref could have.
+const BARRIER: &str = "refdb-locked-";
+
+/// Returns what a link leads to that bars a place for the transaction of that number.
+pub(super) fn barrier(transaction: u64) -> PathBuf {
+    format!("{BARRIER}{transaction:016x}").into()
+}
 
 /// Removes the lock at `path` if it is one of refdb whose process has ended, with all that the
 /// process left for it; returns whether there is any chance now of acquiring the lock. Those of a
@@ -138,10 +145,13 @@ fn is_lock(path: &Path) -> bool {
 
 /// Returns whether the link at `path` bars a place for a transaction.
 pub fn is_barrier(system: &dyn System, path: &Path) -> bool {
-    !is_lock(path)
-        && system
-            .read_link(path)
-            .is_ok_and(|text| text == Path::new(BARRIER))
+    !is_lock(path) && system.read_link(path).is_ok_and(|text| bars(&text))
+}
+
+/// Returns whether a link that leads to `text` is a barrier.
+pub(crate) fn bars(text: &Path) -> bool {
+    let number = text.as_os_str().as_bytes().strip_prefix(BARRIER.as_bytes());
+    number.is_some_and(|number| number.len() == 16 && number.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// Removes a lock that the caller has, with what its process left for it. What it bars goes first:

@@ -64,10 +64,10 @@ const OTHER_MACHINE: &str = "sed 's/^btime.*/btime 4000000000/' /proc/stat > \"$
     mount --bind \"$0/stat\" /proc/stat && \
     mount --bind \"$0/boot\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
 
-/// Becomes a system whose root is a copy of this one without `/proc`. Folders of its own are seen
-/// where `/dev` and the folder for temporary files are.
+/// Becomes a system whose root is a copy of this one without `/proc`. The folder where it begins is
+/// there too, and what is mounted in it.
 const OTHER_ROOT: &str = "mount --bind / \"$0\" && mount --rbind /dev \"$0/dev\" && \
-    here=$PWD && mkdir -p \"$0$here\" && exec /usr/sbin/chroot \"$0\" /usr/bin/env -C \"$here\" \"$@\"";
+    here=$PWD && mkdir -p \"$0$here\" && mount --rbind \"$here\" \"$0$here\" && exec /usr/sbin/chroot \"$0\" /usr/bin/env -C \"$here\" \"$@\"";
 
 impl Place {
     /// Where the test itself runs.

@@ -443,6 +443,26 @@ mod tests {
     }
 
     #[test]
+    fn a_barrier_leads_nowhere_whatever_refs_there_are() {
+        let system = repository();
+        let ours = backend(&system.process(1), 0);
+        let session = locked(&ours, &PULLS);
+        let text = system.read_link(Path::new("/r/refs/pull")).unwrap();
+        drop(session);
+        // A remote can send refs of any name, but nobody knows that of the next barrier.
+        for dir in ["refdb-locked", text.to_str().unwrap()] {
+            let dir = Path::new("/r/refs").join(dir).join("1");
+            system.create_dir_all(&dir).unwrap();
+            let mut loose = system.create_new(&dir.join("head"), 0o666).unwrap();
+            loose.write_all(&[b'1'; 40]).unwrap();
+        }
+        let other = backend(&system.process(2), 0);
+        let session = locked(&ours, &PULLS);
+        assert_eq!(other.read(name("refs/pull/1/head")).unwrap(), None);
+        drop(session);
+    }
+
+    #[test]
     fn what_is_not_written_leaves_nothing() {
         let system = repository();
         let ours = backend(&system.process(1), 0);

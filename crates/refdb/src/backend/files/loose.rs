@@ -1,13 +1,14 @@
 //! One loose ref: a file that holds an object id or `ref: <name>`, or a symbolic link.
 //!
 //! Invariants:
-//! 1. A link whose text is a ref name is a symref and is never followed; any other link is.
+//! 1. A link whose text is a ref name is a symref and is never followed, nor is a barrier; any other link is.
 //! 2. No content makes the reader fail: what is neither an id nor a symref is [`Loose::Broken`].
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::commit::bars;
 use crate::name::{FormatOptions, RefName, is_well_formed};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::reflog::is_space;
@@ -44,9 +45,10 @@ pub(super) fn read(system: &dyn System, path: &Path, format: ObjectFormat) -> io
             stat => stat?,
         };
         if stat.kind == FileKind::Symlink {
-            match read_symlink(system, path) {
-                Ok(Some(target)) => return Ok(Loose::Found(target)),
-                Ok(None) => {}
+            match read_link(system, path) {
+                Ok(Link::Ref(target)) => return Ok(Loose::Found(target)),
+                Ok(Link::Barrier) => return Ok(Loose::Missing),
+                Ok(Link::Other) => {}
                 // Replaced by something else meanwhile.
                 Err(error) if changed(&error) => continue,
                 Err(error) => return Err(error),
@@ -99,12 +101,35 @@ fn changed(error: &io::Error) -> bool {
     )
 }
 
-/// Returns the symref that the link at `path` is; `None` if it is none.
-pub fn read_symlink(system: &dyn System, path: &Path) -> io::Result<Option<Target>> {
+/// What a link in the place of a ref is.
+enum Link {
+    /// A symref.
+    Ref(Target),
+    /// A barrier of a transaction: there is no ref, whatever it leads to.
+    Barrier,
+    /// The way to a file.
+    Other,
+}
+
+fn read_link(system: &dyn System, path: &Path) -> io::Result<Link> {
     let text = system.read_link(path)?;
+    if bars(&text) {
+        return Ok(Link::Barrier);
+    }
     let text = text.as_os_str().as_bytes();
     let is_ref = text.starts_with(b"refs/") && is_well_formed(text, FormatOptions::FULL);
-    Ok(is_ref.then(|| Target::Symbolic(RefName::from_disk(text).to_owned())))
+    Ok(match is_ref {
+        true => Link::Ref(Target::Symbolic(RefName::from_disk(text).to_owned())),
+        false => Link::Other,
+    })
+}
+
+/// Returns the symref that the link at `path` is; `None` if it is none.
+pub fn read_symlink(system: &dyn System, path: &Path) -> io::Result<Option<Target>> {
+    Ok(match read_link(system, path)? {
+        Link::Ref(target) => Some(target),
+        Link::Barrier | Link::Other => None,
+    })
 }
 
 /// Returns what the content of a loose ref says; `None` if it is no ref.
@@ -141,6 +166,7 @@ pub(super) fn symbolic(target: RefName<'_>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system::OsSystem;
 
     const HEX: &[u8] = b"89abcdef0123456789abcdef0123456789abcdef";
 
@@ -174,6 +200,26 @@ mod tests {
             assert_eq!(target(content), None, "{content:?}");
         }
         assert_eq!(parse(HEX, ObjectFormat::Sha256), None);
+    }
+
+    #[test]
+    fn a_barrier_is_no_ref_even_where_it_leads_to_one() {
+        let temp = tempfile::tempdir().unwrap();
+        let at = |name: &str| temp.path().join(name);
+        let (barrier, link) = ("refdb-locked-0123456789abcdef", "other");
+        for name in [barrier, link] {
+            std::fs::write(at(name), HEX).unwrap();
+            std::os::unix::fs::symlink(name, at(&format!("to-{name}"))).unwrap();
+        }
+        let read = |name| {
+            read(
+                &OsSystem::new(),
+                &at(&format!("to-{name}")),
+                ObjectFormat::Sha1,
+            )
+        };
+        assert_eq!(read(barrier).unwrap(), Loose::Missing);
+        assert_eq!(read(link).unwrap(), Loose::Found(target(HEX).unwrap()));
     }
 
     #[test]
