@@ -195,6 +195,44 @@ impl Store {
         Ok(value.map(|value| Ref::new(name, value)))
     }
 
+    /// Reads refs as [`Store::read`] does each, and looks only once at what they have in common: each is as it
+    /// was at some moment between the call and its end, though not all at the same.
+    ///
+    /// ```no_run
+    /// # fn example(store: &refdb::Store) -> refdb::Result<()> {
+    /// let names = ["refs/heads/main", "refs/heads/next"];
+    /// let names = names.map(|name| refdb::RefName::new(name)).into_iter().collect::<refdb::Result<Vec<_>>>()?;
+    /// for found in store.read_all(&names) {
+    ///     println!("{}", found?.is_some());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// For each name as for [`Store::read`].
+    pub fn read_all(&self, names: &[RefName<'_>]) -> Vec<Result<Option<Ref>>> {
+        if names.iter().any(|name| is_pseudoref(name.as_bytes())) {
+            return names.iter().map(|&name| self.read(name)).collect();
+        }
+        let mut found = self.backend.read_all(names);
+        let is_missed = |found: &Result<Option<Value>>| match found {
+            Ok(Some(found)) => is_of_tables(found),
+            _ => true,
+        };
+        if found.iter().any(is_missed)
+            && let Err(error) = self.options.still_there()
+        {
+            let missed = found.iter_mut().filter(|found| is_missed(found));
+            missed.for_each(|found| *found = Err(error.clone()));
+        }
+        let found = found.into_iter().zip(names);
+        let as_ref = |(found, &name): (Result<Option<Value>>, &RefName<'_>)| {
+            found.map(|value| value.map(|value| Ref::new(name, value)))
+        };
+        found.map(as_ref).collect()
+    }
+
     fn value(&self, name: RefName<'_>) -> Result<Option<Value>> {
         match &self.pseudorefs {
             Some(dir) if is_pseudoref(name.as_bytes()) => {

@@ -8,7 +8,7 @@ mod trouble;
 use std::mem;
 
 use bstr::ByteSlice;
-use refdb::{Change, ObjectId, Prepared, RefName, Rejection, Store, TargetRef, Transaction};
+use refdb::{Change, ObjectId, Prepared, Ref, RefName, Rejection, Store, TargetRef, Transaction};
 
 use self::input::{Asked, Input};
 use self::trouble::{MOVED, Trouble, word_of};
@@ -33,10 +33,13 @@ pub(super) const SPEC: Spec<Id> = Spec {
     options: &[Opt::flag(
         Id::Zero,
         "",
-        "questions and answers end with NUL, not with a line feed",
+        "questions and answers end with NUL, and not LF",
     )
     .short(b'z')],
 };
+
+/// How many questions about single refs that have arrived are answered together.
+const TOGETHER_MAX: usize = 1024;
 
 /// Runs `batch`.
 pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
@@ -86,20 +89,39 @@ fn serve(
             session.give_up()?;
             return Ok(false);
         }
-        session.number += 1;
-        *number = session.number;
-        let done = match &asked {
-            Asked::Question(question) => session.answer(question),
-            Asked::TooLong => Err(Trouble::usage("the question is too long")),
-            Asked::CutOff | Asked::End => {
-                Err(Trouble::usage("the input ended within the question"))
+        let mut asked = vec![asked];
+        if let [Asked::Question(first)] = asked.as_slice()
+            && is_lookup(first)
+        {
+            let more = std::iter::from_fn(|| input.next_if(is_lookup));
+            asked.extend(more.take(TOGETHER_MAX).map(Asked::Question));
+        }
+        let mut found = session.look_up(&asked).into_iter();
+        let mut asked = asked.into_iter();
+        while let Some(asked_now) = asked.next() {
+            session.number += 1;
+            *number = session.number;
+            let done = match (&asked_now, found.next()) {
+                (Asked::Question(question), Some(found)) => session.tell_found(question, found),
+                (Asked::Question(question), None) => session.answer(question),
+                (Asked::TooLong, _) => Err(Trouble::usage("the question is too long")),
+                (Asked::CutOff | Asked::End, _) => {
+                    Err(Trouble::usage("the input ended within the question"))
+                }
+            };
+            let told = done.or_else(|trouble| session.tell_trouble(&asked_now, trouble));
+            match told {
+                Ok(()) => {}
+                Err(Trouble::Ends(failure)) => return Err(failure),
+                Err(Trouble::Told { .. }) => {
+                    let left = asked.filter_map(|asked| match asked {
+                        Asked::Question(question) => Some(question),
+                        _ => None,
+                    });
+                    input.give_back(left);
+                    return Ok(true);
+                }
             }
-        };
-        let told = done.or_else(|trouble| session.tell_trouble(&asked, trouble));
-        match told {
-            Ok(()) => {}
-            Err(Trouble::Ends(failure)) => return Err(failure),
-            Err(Trouble::Told { .. }) => return Ok(true),
         }
     }
 }
@@ -152,11 +174,9 @@ impl<'c> Session<'c, '_> {
                 self.tell(&[b"ok"])?;
                 Ok(self.out.flush()?)
             }
-            b"read" => self.read(rest),
-            b"resolve" => self.resolve(rest),
-            b"exists" => {
-                let found = self.store.read(RefName::new(rest)?)?;
-                self.tell(&[if found.is_some() { b"yes" } else { b"no" }])
+            b"read" | b"resolve" | b"exists" => {
+                let found = self.store.read(RefName::new(rest)?);
+                self.tell_found(question, found)
             }
             b"list" => self.list(rest),
             b"points-at" => self.points_at(rest),
@@ -195,12 +215,39 @@ impl<'c> Session<'c, '_> {
         Ok(self.out.line_done()?)
     }
 
-    fn read(&mut self, name: &[u8]) -> Answered {
-        let found = self.store.read(RefName::new(name)?)?;
+    /// Looks for the refs of several questions together; nothing if there are not several, or a name is none.
+    fn look_up(&self, asked: &[Asked]) -> Vec<refdb::Result<Option<Ref>>> {
+        let name = |asked: &'_ Asked| match asked {
+            Asked::Question(question) => {
+                RefName::new(name_of(question)).map(RefName::to_owned).ok()
+            }
+            _ => None,
+        };
+        if asked.len() < 2 {
+            return Vec::new();
+        }
+        let names: Option<Vec<_>> = asked.iter().map(name).collect();
+        let names = names.unwrap_or_default();
+        let names: Vec<_> = names.iter().map(RefName::from).collect();
+        self.store.read_all(&names)
+    }
+
+    /// Answers a question about a single ref by what was found.
+    fn tell_found(&mut self, question: &[u8], found: refdb::Result<Option<Ref>>) -> Answered {
+        let found = found?;
+        if question.starts_with(b"exists") {
+            return self.tell(&[if found.is_some() { b"yes" } else { b"no" }]);
+        }
+        let is_resolved = question.starts_with(b"resolve");
         match found.as_ref().map(|found| found.target.as_ref()) {
             None => self.tell(&[b"missing"]),
-            Some(TargetRef::Direct(oid)) => self.tell(&[b"oid", oid.to_string().as_bytes()]),
+            Some(TargetRef::Symbolic(_)) if is_resolved => self.resolve(name_of(question)),
             Some(TargetRef::Symbolic(target)) => self.tell(&[b"symref", target.as_bytes()]),
+            Some(TargetRef::Direct(oid)) if is_resolved => {
+                let oid = oid.to_string();
+                self.tell(&[b"oid", oid.as_bytes(), name_of(question)])
+            }
+            Some(TargetRef::Direct(oid)) => self.tell(&[b"oid", oid.to_string().as_bytes()]),
         }
     }
 
@@ -437,6 +484,18 @@ impl<'c> Session<'c, '_> {
             State::Prepared(prepared, _) => prepared.abort(),
         }
     }
+}
+
+/// Returns whether a question is about a single ref.
+fn is_lookup(question: &[u8]) -> bool {
+    let word = question.split_str(" ").next().unwrap_or_default();
+    matches!(word, b"read" | b"resolve" | b"exists")
+        && !question.iter().any(|&byte| matches!(byte, b'\n' | 0))
+}
+
+/// Returns the name in a question about a single ref.
+fn name_of(question: &[u8]) -> &[u8] {
+    question.split_once_str(" ").map_or(b"", |(_, name)| name)
 }
 
 /// Returns whether a question changes nothing of a transaction, whatever comes of it.

@@ -1,6 +1,8 @@
 //! `batch`: a dialogue of many questions, beside what Git says of the same refs.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use refdb_testkit::dialogue::Dialogue;
 use refdb_testkit::for_every_format;
@@ -53,6 +55,88 @@ for_every_format! {
         ask(&mut batch, &format!("points-at {two}"), &[&pointing[0], &pointing[1], "11 end"]);
         ask(&mut batch, "flush", &["12 ok"]);
         assert_eq!(batch.end().code(), 0);
+    }
+
+    fn questions_that_come_together_are_answered_as_single_ones(format) {
+        let repo = Repo::init(format);
+        let ids = &repo.objects().commits;
+        let (one, two) = (&ids[0], &ids[1]);
+        repo.update_refs(format!("create refs/heads/packed {one}\ncreate refs/heads/both {one}\n"));
+        repo.git(["pack-refs", "--all"]).run().ok();
+        repo.update_refs(format!("create refs/heads/loose {two}\nupdate refs/heads/both {two}\n"));
+        repo.git(["symbolic-ref", "refs/heads/s", "refs/heads/packed"]).run().ok();
+        let mut batch = begin(&repo);
+        batch.say(
+            "read refs/heads/packed\nread refs/heads/both\nresolve refs/heads/loose\nexists refs/heads/none\n\
+             read refs/heads/s\nresolve refs/heads/s\nexists refs/heads/packed/below\nresolve refs/heads/none\n\
+             read refs/heads/a..b\nexists refs/heads/s\nread FETCH_HEAD\nversion\nread refs/heads/both\n",
+        );
+        for answer in [
+            &format!("1 oid {one}"),
+            &format!("2 oid {two}"),
+            &format!("3 oid {two} refs/heads/loose"),
+            "4 no",
+            "5 symref refs/heads/packed",
+            &format!("6 oid {one} refs/heads/packed"),
+            "7 no",
+            "8 missing",
+        ] {
+            assert_eq!(batch.hear(), format!("{answer}\n"));
+        }
+        assert!(batch.hear().starts_with("9 error name "));
+        for answer in ["10 yes", "11 missing", "12 version 1", &format!("13 oid {two}")] {
+            assert_eq!(batch.hear(), format!("{answer}\n"));
+        }
+        // One that is moved is told so, and those behind it are asked of the repository as it is then.
+        ask(&mut batch, "exists refs/heads/both", &["14 yes"]);
+        let to = match format.refs.name() {
+            "files" => "--ref-format=reftable",
+            _ => "--ref-format=files",
+        };
+        repo.git(["refs", "migrate", to]).run().ok();
+        batch.say(&"resolve refs/heads/both\n".repeat(20));
+        let heard: Vec<String> = (0..20).map(|_| batch.hear()).collect();
+        assert!(heard[0].starts_with("15 error moved "), "{heard:?}");
+        for (number, heard) in (16..).zip(&heard[1..]) {
+            assert_eq!(heard, &format!("{number} oid {two} refs/heads/both\n"));
+        }
+        assert_eq!(batch.end().code(), 0);
+    }
+
+    fn a_ref_that_is_packed_meanwhile_is_missed_by_no_question(format) {
+        let repo = Repo::init(format);
+        let one = &repo.objects().commits[0];
+        let (done, newest) = (AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                while !done.load(Ordering::SeqCst) {
+                    let next = newest.load(Ordering::SeqCst) + 1;
+                    let name = format!("refs/heads/n{next}");
+                    let run = |args: &[&str]| run_of(env!("CARGO_BIN_EXE_refdb"), repo.path()).args(args).run().ok();
+                    run(&["update-ref", &name, one]);
+                    newest.store(next, Ordering::SeqCst);
+                    run(&["pack-refs", "--all"]);
+                }
+            });
+            let mut batch = begin(&repo);
+            let (begun, mut number, mut wrong) = (Instant::now(), 0, None);
+            while begun.elapsed() < Duration::from_millis(500) && wrong.is_none() {
+                let there = newest.load(Ordering::SeqCst);
+                if there == 0 {
+                    continue;
+                }
+                batch.say(&format!("exists refs/heads/n{there}\n").repeat(1000));
+                for _ in 0..1000 {
+                    number += 1;
+                    let heard = batch.hear();
+                    wrong = wrong.or((heard != format!("{number} yes\n")).then_some(heard));
+                }
+            }
+            done.store(true, Ordering::SeqCst);
+            writer.join().expect("it wrote");
+            assert_eq!((wrong, batch.end().code()), (None, 0));
+            assert!(number > 0 && newest.load(Ordering::SeqCst) > 1);
+        });
     }
 
     fn a_question_that_fails_ends_nothing(format) {

@@ -178,36 +178,83 @@ impl Files {
 
     /// Reads one ref, without following symrefs.
     fn read(&self, name: RefName<'_>) -> Result<Option<Value>> {
+        match self.look_for(name)? {
+            Sought::Known(value) => Ok(value),
+            Sought::MayBePacked { is_below } => {
+                self.find_packed(name, &*self.packed.snapshot()?, is_below)
+            }
+        }
+    }
+
+    /// Reads refs as [`Files::read`] does each, and looks once at packed-refs: behind all loose refs, so that
+    /// one which was packed meanwhile is found there.
+    fn read_all(&self, names: &[RefName<'_>]) -> Vec<Result<Option<Value>>> {
+        let sought: Vec<_> = names.iter().map(|&name| self.look_for(name)).collect();
+        let may_be_packed = |it: &Result<Sought>| matches!(it, Ok(Sought::MayBePacked { .. }));
+        let packed = match sought.iter().any(may_be_packed) {
+            true => Some(self.packed.snapshot()),
+            false => None,
+        };
+        let found = sought.into_iter().zip(names);
+        let found = found.map(|(sought, &name)| match (sought?, &packed) {
+            (Sought::Known(value), _) => Ok(value),
+            (Sought::MayBePacked { is_below }, Some(Ok(packed))) => {
+                self.find_packed(name, packed, is_below)
+            }
+            (Sought::MayBePacked { .. }, Some(Err(error))) => Err(error.clone()),
+            (Sought::MayBePacked { .. }, None) => Ok(None),
+        });
+        found.collect()
+    }
+
+    /// Looks for a loose ref.
+    fn look_for(&self, name: RefName<'_>) -> Result<Sought> {
         if !may_be_path(name) {
-            return Ok(None);
+            return Ok(Sought::Known(None));
         }
         let (place, path) = self.path(name)?;
+        let missing = |is_below| match place == Place::Common {
+            true => Sought::MayBePacked { is_below },
+            false => Sought::Known(None),
+        };
         match loose::read(self.system.as_ref(), &path, self.options.object_format) {
-            Ok(Loose::Found(target)) => Ok(Some(unpeeled(target))),
+            Ok(Loose::Found(target)) => Ok(Sought::Known(Some(unpeeled(target)))),
             Ok(Loose::Broken) => Err(broken(name)),
-            Ok(Loose::Missing | Loose::Directory) if place == Place::Common => {
-                let bare = self.layout.locate(name).1;
-                self.packed.snapshot()?.find_ref(bare.as_bytes())
-            }
-            Ok(Loose::Missing | Loose::Directory) => Ok(None),
+            Ok(Loose::Missing | Loose::Directory) => Ok(missing(false)),
             // A name of more bytes than a file can have is that of no loose ref.
-            Err(error) if error.kind() == io::ErrorKind::InvalidFilename => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::InvalidFilename => Ok(Sought::Known(None)),
             // A ref is above it. A renaming that stopped half way leaves a packed ref below a loose one.
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-                if place != Place::Common {
-                    return Ok(None);
-                }
-                let bare = self.layout.locate(name).1;
-                let packed = self.packed.snapshot()?.find_ref(bare.as_bytes())?;
-                if packed.is_none() && self.options.still_there.is_none() {
-                    // Whoever knows the configuration finds out by that.
-                    self.assert_not_migrated()?;
-                }
-                Ok(packed)
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(missing(true)),
             Err(error) => Err(Error::io("unable to read", &path, error)),
         }
     }
+
+    /// Looks for a ref of which there is no file among packed ones; `is_below` says that a file is above it.
+    fn find_packed(
+        &self,
+        name: RefName<'_>,
+        packed: &packed::Snapshot,
+        is_below: bool,
+    ) -> Result<Option<Value>> {
+        let bare = self.layout.locate(name).1;
+        let found = packed.find_ref(bare.as_bytes())?;
+        if is_below && found.is_none() && self.options.still_there.is_none() {
+            // Whoever knows the configuration finds out by that.
+            self.assert_not_migrated()?;
+        }
+        Ok(found)
+    }
+}
+
+/// What a look at the file of a ref came to.
+enum Sought {
+    /// The value, or that there is none.
+    Known(Option<Value>),
+    /// There is no file, and the name may be packed.
+    MayBePacked {
+        /// Whether a file is in the way of the name.
+        is_below: bool,
+    },
 }
 
 /// Returns whether the refs in a directory outside of a repository are tables: there is not even a HEAD
@@ -282,6 +329,17 @@ impl Backend for FilesBackend {
     fn read(&self, name: RefName<'_>) -> Result<Option<Value>> {
         let view = self.files.journal.for_reading();
         self.files.read_seen(name, view.as_deref())
+    }
+
+    fn read_all(&self, names: &[RefName<'_>]) -> Vec<Result<Option<Value>>> {
+        let view = self.files.journal.for_reading();
+        match view.as_deref() {
+            None => self.files.read_all(names),
+            view => {
+                let each = names.iter().map(|&name| self.files.read_seen(name, view));
+                each.collect()
+            }
+        }
     }
 
     fn cursor(&self) -> Result<Box<dyn Cursor>> {

@@ -28,7 +28,7 @@ use self::cursor::StackCursor;
 pub use self::fresh::what_is_lost;
 use self::session::ReftableSession;
 use self::shared::SharedTables;
-use self::stack::{Added, Stack};
+use self::stack::{Added, Snapshot, Stack};
 use self::tables::{LocalTables, Tables};
 pub use self::tables::{is_table_name, is_unfinished, may_be_listed, short_random};
 use super::cursor::{Cursor, ListCursor, OverCursor};
@@ -166,6 +166,31 @@ impl Backend for ReftableBackend {
         let stack = self.stack(&place);
         let snapshot = stack.snapshot()?;
         find(&stack, &snapshot.tables, bare)
+    }
+
+    fn read_all(&self, names: &[RefName<'_>]) -> Vec<Result<Option<Value>>> {
+        self.journal.for_reading();
+        // Each stack is looked at once.
+        let mut seen: Vec<(Place, Arc<Stack>, Result<Arc<Snapshot>>)> = Vec::new();
+        let mut read = |name: RefName<'_>| {
+            if !name.may_exist() {
+                return Ok(None);
+            }
+            let (place, bare) = self.layout.locate(name);
+            let at = seen.iter().position(|(known, ..)| *known == place);
+            let at = at.unwrap_or_else(|| {
+                let stack = self.stack(&place);
+                let snapshot = stack.snapshot();
+                seen.push((place, stack, snapshot));
+                seen.len() - 1
+            });
+            match seen.get(at) {
+                Some((_, stack, Ok(snapshot))) => find(stack, &snapshot.tables, bare),
+                Some((_, _, Err(error))) => Err(error.clone()),
+                None => Ok(None),
+            }
+        };
+        names.iter().map(|&name| read(name)).collect()
     }
 
     fn cursor(&self) -> Result<Box<dyn Cursor>> {

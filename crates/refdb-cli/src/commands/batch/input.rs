@@ -1,5 +1,6 @@
 //! What is read from standard input, one question after the other.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, ErrorKind, Stdin, stdin};
 use std::os::fd::AsFd;
 
@@ -27,6 +28,8 @@ pub(super) enum Asked {
 pub(super) struct Input {
     stdin: BufReader<Stdin>,
     terminator: u8,
+    /// Questions that were taken and not answered.
+    back: VecDeque<Vec<u8>>,
 }
 
 impl Input {
@@ -34,12 +37,32 @@ impl Input {
         Input {
             stdin: BufReader::with_capacity(QUESTION_MAX, stdin()),
             terminator,
+            back: VecDeque::new(),
         }
     }
 
     /// Returns whether the next question has arrived whole, so that nothing is waited for.
     pub(super) fn has_next(&self) -> bool {
-        self.stdin.buffer().contains(&self.terminator)
+        !self.back.is_empty() || self.stdin.buffer().contains(&self.terminator)
+    }
+
+    /// Takes the next question if it has arrived whole and is one of those that `is_wanted`.
+    pub(super) fn next_if(&mut self, is_wanted: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+        if let Some(question) = self.back.front() {
+            return is_wanted(question).then(|| self.back.pop_front())?;
+        }
+        let arrived = self.stdin.buffer();
+        let end = arrived.find_byte(self.terminator)?;
+        let question = arrived.get(..end).filter(|question| is_wanted(question))?;
+        let question = question.to_vec();
+        self.stdin.consume(end + 1);
+        Some(question)
+    }
+
+    /// Gives back questions that come next, in their order.
+    pub(super) fn give_back(&mut self, questions: impl Iterator<Item = Vec<u8>>) {
+        let behind = std::mem::take(&mut self.back);
+        self.back = questions.chain(behind).collect();
     }
 
     /// Reads the next question, and waits for it.
@@ -47,6 +70,9 @@ impl Input {
     /// # Errors
     /// When standard input cannot be read, or a signal ends the command.
     pub(super) fn next(&mut self) -> Result<Asked> {
+        if let Some(question) = self.back.pop_front() {
+            return Ok(Asked::Question(question));
+        }
         let mut question = Vec::new();
         let mut is_too_long = false;
         loop {
