@@ -33,10 +33,10 @@ pub(super) enum Id {
 pub(super) const BENCH: Spec<Id> = Spec {
     name: "bench",
     forms: &[concat!(
-        "[--refs=<n>] [--formats=<list>] [--fsync=<list>] [--only=<list>]\n",
-        "[--runs=<n>] [--limit=<seconds>] [--repo=<path>]\n",
-        "[--git=<program> | --no-git] [--dir=<path>] [--json] [--list]\n",
-        "[--[no-]progress]"
+        "[--refs=<n>] [--formats=<list>] [--fsync=<list>]\n",
+        "[--only=<list>] [--runs=<n>] [--limit=<seconds>]\n",
+        "[--repo=<path>] [--git=<program> | --no-git]\n",
+        "[--dir=<path>] [--json] [--list] [--[no-]progress]"
     )],
     options: &[
         Opt::number(Id::Refs, "refs", "n", "how many refs (10000)"),

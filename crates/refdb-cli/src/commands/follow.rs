@@ -30,7 +30,7 @@ pub(super) const SYNC: Spec<()> = Spec {
     options: &[Opt::flag(
         (),
         "set-aside",
-        "keep refs that are here in refdb-aside/, and follow all the same",
+        "keep refs that are here in refdb-aside/, and follow",
     )],
 };
 

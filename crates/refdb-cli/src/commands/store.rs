@@ -57,7 +57,7 @@ pub(super) const SUBCOMMANDS: &[Subcommand] = &[
     },
     Subcommand {
         name: "maintain",
-        form: "maintain [--grace=<seconds>] [<url>]",
+        form: "maintain [--grace=<seconds>] [--[no-]progress] [<url>]",
         spec: &MAINTAIN,
         run: maintain,
     },
@@ -75,8 +75,8 @@ pub(super) const SPEC: Spec<()> = Spec {
 
 pub(super) const PROBE: Spec<()> = Spec {
     name: "probe",
-    forms: &["<url>"],
-    options: NO_OPTIONS,
+    forms: &["[--[no-]progress] <url>"],
+    options: PROGRESS,
 };
 
 const INIT: Spec<()> = Spec {
@@ -124,15 +124,24 @@ const FREEZE: Spec<FreezeId> = Spec {
     ],
 };
 
-const MAINTAIN: Spec<()> = Spec {
+#[derive(Clone, Copy)]
+enum MaintainId {
+    Grace,
+    Progress,
+}
+
+const MAINTAIN: Spec<MaintainId> = Spec {
     name: "store maintain",
-    forms: &["[--grace=<seconds>] [<url>]"],
-    options: &[Opt::text(
-        (),
-        "grace",
-        "seconds",
-        "for how long readers may still need what was merged (3600)",
-    )],
+    forms: &["[--grace=<seconds>] [--[no-]progress] [<url>]"],
+    options: &[
+        Opt::text(
+            MaintainId::Grace,
+            "grace",
+            "seconds",
+            "how long readers may need what was merged (3600)",
+        ),
+        Opt::flag(MaintainId::Progress, "progress", progress::HELP),
+    ],
 };
 
 /// Runs `store`.
@@ -175,10 +184,10 @@ fn open(url: &str) -> Result<Arc<Register>> {
 }
 
 /// Opens the store that is named, or that the repository uses.
-fn named_or_used(
+fn named_or_used<Id: Copy>(
     context: &Context,
     operands: &[Vec<u8>],
-    spec: &Spec<()>,
+    spec: &Spec<Id>,
 ) -> Result<Arc<Register>> {
     match operands {
         [url] => open(url_of(url)?),
@@ -229,13 +238,17 @@ fn number(text: &[u8], option: &str) -> Result<u64> {
 
 /// Runs `probe`: whether a place keeps its word.
 pub(super) fn probe_place(_context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
-    let operands = PROBE.parse(args, |(), _| Ok(()))?;
+    let mut shown = None;
+    let operands = PROBE.parse(args, |(), value| {
+        shown = Some(value.is_set());
+        Ok(())
+    })?;
     let [url] = operands.as_slice() else {
         return Err(PROBE.misuse());
     };
     let system = OsSystem::new();
     let place = open_url(&system, url_of(url)?, true)?;
-    let probed = Meter::during(None, "Probing", || probe(place.as_ref(), system.random()))?;
+    let probed = Meter::during(shown, "Probing", || probe(place.as_ref(), system.random()))?;
     let took = |what: &str, latency: Latency| {
         let ms = |took: Duration| took.as_secs_f64() * 1000.0;
         let (median, most) = (ms(latency.median), ms(latency.most));
@@ -418,9 +431,12 @@ fn freeze(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
 }
 
 fn maintain(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
-    let mut grace = None;
-    let operands = MAINTAIN.parse(args, |(), value| {
-        grace = value.into_text();
+    let (mut grace, mut shown) = (None, None);
+    let operands = MAINTAIN.parse(args, |id, value| {
+        match id {
+            MaintainId::Grace => grace = value.into_text(),
+            MaintainId::Progress => shown = Some(value.is_set()),
+        }
         Ok(())
     })?;
     let grace = match grace {
@@ -431,7 +447,7 @@ fn maintain(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()>
     let format = register.current(Freshness::Fresh)?.head.object_format;
     let objects = Arc::new(refdb::objects::NoObjects);
     let store = Store::open_shared(Arc::clone(&register), objects, refdb::Options::new(format))?;
-    let merged = Meter::during(None, "Merging tables", || {
+    let merged = Meter::during(shown, "Merging tables", || {
         store.optimize(&refdb::Optimize::default())
     });
     match merged {

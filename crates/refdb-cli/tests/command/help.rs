@@ -82,6 +82,15 @@ fn every_page_is_whole_and_fits_a_terminal() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Commands whose usage text is Git's, with lines of more than 80 columns.
+const GITS_LINES: [&str; 5] = [
+    "pack-refs",
+    "reflog",
+    "reflog expire",
+    "refs create",
+    "refs optimize",
+];
+
 /// Whoever asks how a command is called gets an answer, and no failure: as from Git since 2.56.
 #[test]
 fn asking_for_a_usage_text_succeeds() {
@@ -95,6 +104,11 @@ fn asking_for_a_usage_text_succeeds() {
                 asked.starts_with(&format!("usage: refdb {called}")),
                 "{name} {asks}: {asked}"
             );
+            // What is Git's command is said in Git's lines.
+            if !GITS_LINES.contains(&name.as_str()) {
+                let long = asked.lines().find(|line| line.chars().count() > 80);
+                assert_eq!(long, None, "{name} {asks}: too wide");
+            }
         }
     }
     let wrong = refdb(&["bench", "--no"]);

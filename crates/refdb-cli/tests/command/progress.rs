@@ -51,6 +51,14 @@ for_every_format! {
         assert!(!lines.is_empty(), "{told}");
         assert!(lines.iter().all(|line| line.ends_with(" s")), "{told}");
         assert!(!told.contains('\x1b'), "{told:?}");
+        if format.refs == RefFormat::Reftable {
+            // In `files` this lock is not in its way.
+            for (option, is_told) in [("--progress", true), ("--no-progress", false)] {
+                let expire = ["reflog", "expire", "--expire=now", option, "--all"];
+                let told = run(refdb, &repo, &expire);
+                assert_eq!(told.contains("Expiring reflogs"), is_told, "{told}");
+            }
+        }
         for args in [&["refs", "optimize"][..], &["pack-refs", "--no-progress"]] {
             let told = run(refdb, &repo, args);
             assert!(!told.contains(WORDS), "{told}");

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result, say, say_error};
 use crate::options::{Opt, Spec, Value};
 use crate::output::Output;
-use crate::progress::Meter;
+use crate::progress::{self, Meter};
 
 #[derive(Clone, Copy)]
 pub(super) enum Id {
@@ -26,6 +26,7 @@ pub(super) enum Id {
     StaleFix,
     All,
     SingleWorktree,
+    Progress,
 }
 
 const DRY_RUN: Opt<Id> = Opt::flag(Id::DryRun, "dry-run", "change nothing").short(b'n');
@@ -74,6 +75,7 @@ pub(super) const EXPIRE: Spec<Id> = Spec {
         ),
         ALL,
         SINGLE_WORKTREE,
+        Opt::flag(Id::Progress, "progress", progress::HELP).own(),
     ],
 };
 
@@ -98,6 +100,7 @@ struct Settings {
     stale_fix: bool,
     all: bool,
     single_worktree: bool,
+    progress: Option<bool>,
 }
 
 impl Settings {
@@ -114,6 +117,7 @@ impl Settings {
             Id::StaleFix => self.stale_fix = value.is_set(),
             Id::All => self.all = value.is_set(),
             Id::SingleWorktree => self.single_worktree = value.is_set(),
+            Id::Progress => self.progress = Some(value.is_set()),
         }
         Ok(())
     }
@@ -288,7 +292,7 @@ const EXPIRING: &str = "Expiring reflogs";
 /// Runs `reflog expire`.
 pub(super) fn expire(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     let (settings, operands) = Settings::parse(&EXPIRE, context, args)?;
-    let meter = Meter::begin(None, EXPIRING);
+    let meter = Meter::begin(settings.progress, EXPIRING);
     let repository = context.repository()?;
     let policy = Policy::new(repository, settings.wishes)?;
     let mut expiry = Expiry::new(repository)?;

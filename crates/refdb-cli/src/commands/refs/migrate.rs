@@ -32,7 +32,7 @@ pub(super) enum Id {
 pub(super) const MIGRATE: Spec<Id> = Spec {
     name: "refs migrate",
     forms: &[
-        "--ref-format=<format> [--no-reflog] [--dry-run] [--keep] [--skip-broken] [--json]",
+        "--ref-format=<format> [--no-reflog] [--dry-run]\n[--keep] [--skip-broken] [--json]",
         "--undo [--no-reflog] [--keep] [--skip-broken] [--json]",
     ],
     options: &[
