@@ -51,6 +51,23 @@ fn everything_comes_from_the_registry_or_from_here() {
 }
 
 #[test]
+fn crates_that_may_be_published_are_those_that_are_packed() {
+    let script = workspace_root().join("scripts/package");
+    let script = fs::read_to_string(script).expect("a script");
+    let list = script.split_once("\nCRATES=(").expect("a list").1;
+    let list = list.split_once(')').expect("its end").0;
+    let packed: BTreeSet<String> = list.split_whitespace().map(str::to_owned).collect();
+    let is_public =
+        |package: &&Value| text(package, "source").is_empty() && package["publish"].is_null();
+    let all = packages();
+    let public = all
+        .iter()
+        .filter(is_public)
+        .map(|package| text(package, "name"));
+    assert_eq!(packed, public.collect());
+}
+
+#[test]
 fn nothing_is_there_in_two_versions() {
     let mut versions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for package in packages() {
