@@ -60,6 +60,8 @@ pub(super) struct PackedRefs {
 struct Cached {
     stat: Stat,
     settled: bool,
+    /// Whether the file itself is mapped: then it is the one that has this inode.
+    mapped: bool,
     snapshot: Arc<Snapshot>,
 }
 
@@ -142,6 +144,7 @@ impl PackedRefs {
         *cached = Some(Cached {
             stat,
             settled: settled || is_mapped,
+            mapped: is_mapped,
             snapshot: Arc::clone(&snapshot),
         });
         Ok(snapshot)
@@ -158,6 +161,13 @@ impl PackedRefs {
                 Ok(settled.then(|| format!("{stat:?}").into_bytes()))
             }
         }
+    }
+
+    /// Forgets what was read unless a look at the file tells for certain whether it is the same: for who has
+    /// locked it and decides by what it says.
+    pub(super) fn forget_uncertain(&self) {
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.take_if(|cached| !cached.mapped);
     }
 
     /// Forgets what was read, because the file was replaced or is about to be.
@@ -781,6 +791,8 @@ mod tests {
 
         let large = written('a', 2000);
         assert!(large.len() as u64 >= MAP_MIN);
+        assert!(Arc::ptr_eq(&large, &packed.snapshot().unwrap()));
+        packed.forget_uncertain();
         assert!(Arc::ptr_eq(&large, &packed.snapshot().unwrap()));
         // As long as the file is mapped, another one of its length has another inode.
         let another = written('b', 2000);

@@ -93,7 +93,7 @@ impl PackedLock {
             let message = describe_refusal(system.as_ref(), &path, &error);
             Error::new(kind, message).with_source(error)
         })?;
-        packed.forget();
+        packed.forget_uncertain();
         Ok(PackedLock {
             system: Arc::clone(system),
             lock,
@@ -194,9 +194,12 @@ impl PackedLock {
 
     /// Notes that the new file got its name, if one was written.
     pub(super) fn was_placed(&mut self, packed: &PackedRefs) {
-        self.replaced |= std::mem::take(&mut self.written);
+        let written = std::mem::take(&mut self.written);
+        self.replaced |= written;
         self.lock.was_placed();
-        packed.forget();
+        if written {
+            packed.forget();
+        }
     }
 
     /// Returns the lock, and whether a new file is waiting for its name.
