@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use refdb::reflog::Signature;
 use refdb::{Error, ErrorKind, Result, Store};
@@ -37,6 +39,35 @@ pub(crate) struct Backend {
 pub(crate) struct Opened {
     pub(crate) repository: Repository,
     pub(crate) store: Arc<Store>,
+    /// What the file with the configuration was like before it was read.
+    config: Option<Stamp>,
+}
+
+/// What tells a file from what it was.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    len: u64,
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    /// Returns whether the file has not changed since a moment, as far as a clock can tell.
+    fn is_before(&self, moment: SystemTime) -> bool {
+        let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Clocks of file systems are a little behind.
+        let changed = self.changed.0.saturating_add(1);
+        u64::try_from(changed).is_ok_and(|changed| changed < since.as_secs())
+    }
+
+    fn of(common_dir: &Path) -> Option<Stamp> {
+        let stat = std::fs::metadata(common_dir.join("config")).ok()?;
+        Some(Stamp {
+            inode: stat.ino(),
+            len: stat.len(),
+            changed: (stat.ctime(), stat.ctime_nsec()),
+        })
+    }
 }
 
 /// What of the environment is about a user, and not about the repository that a program works in.
@@ -65,6 +96,7 @@ const VARIABLES: [&str; 20] = [
 
 impl Opened {
     fn of(lib: &'static Libgit2, repository: *mut git_repository, at: &Path) -> Result<Opened> {
+        let begun = SystemTime::now();
         let given = VARIABLES
             .iter()
             .filter_map(|name| std::env::var_os(name).map(|value| ((*name).to_owned(), value)));
@@ -82,19 +114,23 @@ impl Opened {
             .environment(Environment::from_pairs(pairs))
             .damaged(true)
             .open(at)?;
-        let opened = Opened::beside(opened, lib, repository);
+        // What may have changed since it was read is read again before anything is written.
+        let config = Stamp::of(opened.common_dir()).filter(|stamp| stamp.is_before(begun));
+        let opened = Opened::beside(opened, config, lib, repository);
         init::complete_worktree(&opened.repository, &opened.store)?;
         Ok(opened)
     }
 
     fn beside(
         opened: Repository,
+        config: Option<Stamp>,
         lib: &'static Libgit2,
         repository: *mut git_repository,
     ) -> Opened {
         let objects = Arc::new(OdbOf { lib, repository });
         let store = Arc::new(opened.store().with_objects(objects));
         Opened {
+            config,
             repository: opened,
             store,
         }
@@ -181,16 +217,28 @@ impl Backend {
     pub(crate) fn with<T>(&self, mut act: impl FnMut(&Store) -> Result<T>) -> Result<T> {
         match act(&self.store()) {
             Err(error) if error.kind() == ErrorKind::Moved => {
-                let again = {
-                    let mut opened = self.opened();
-                    let again = opened.repository.reload()?;
-                    *opened = Arc::new(Opened::beside(again, self.lib, self.repository));
-                    Arc::clone(&opened.store)
-                };
-                act(&again)
+                self.reload()?;
+                act(&self.store())
             }
             done => done,
         }
+    }
+
+    /// As [`Backend::with`], for what is written: by the settings that the repository has now.
+    pub(crate) fn with_settings<T>(&self, act: impl FnMut(&Store) -> Result<T>) -> Result<T> {
+        let opened = Arc::clone(&self.opened());
+        if opened.config != Stamp::of(opened.repository.common_dir()) {
+            self.reload()?;
+        }
+        self.with(act)
+    }
+
+    fn reload(&self) -> Result<()> {
+        let mut opened = self.opened();
+        let config = Stamp::of(opened.repository.common_dir());
+        let again = opened.repository.reload()?;
+        *opened = Arc::new(Opened::beside(again, config, self.lib, self.repository));
+        Ok(())
     }
 
     /// Returns the repository, as refdb has it open.

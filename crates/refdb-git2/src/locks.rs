@@ -110,7 +110,7 @@ pub(crate) unsafe extern "C" fn lock(
                 group
             }
             None => {
-                let held = backend.with(|_| Held::lock(backend.store(), name))?;
+                let held = backend.with_settings(|_| Held::lock(backend.store(), name))?;
                 let group = Arc::new(Mutex::new(Group {
                     held: Some(held),
                     names: vec![name.to_owned()],

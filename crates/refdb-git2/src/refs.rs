@@ -262,7 +262,7 @@ pub(crate) unsafe extern "C" fn write(
         if found.1.is_some_and(|target| value.is(&target)) {
             return Ok(0);
         }
-        let _ = backend.with(|store| {
+        let _ = backend.with_settings(|store| {
             let mut transaction = store.transaction();
             if let Some(who) = &who {
                 transaction = transaction.committer(who.clone())?;
@@ -290,7 +290,7 @@ pub(crate) unsafe extern "C" fn del(
             return Err(not_found(name));
         }
         let expected = compare(name, &found, old.as_ref())?;
-        let _ = backend.with(|store| {
+        let _ = backend.with_settings(|store| {
             let mut transaction = store.transaction();
             let name: &bstr::BStr = name.into();
             transaction.add(Edit::delete(name).no_deref().expecting(expected.clone()))?;
@@ -332,7 +332,7 @@ pub(crate) unsafe extern "C" fn rename(
             symrefs: true,
             ..Renaming::default()
         };
-        let _ = backend.with(|store| store.rename_as(from, to, &how))?;
+        let _ = backend.with_settings(|store| store.rename_as(from, to, &how))?;
         crate::heads::follow(backend, from, to, &how)?;
         let found = backend.with(|store| store.read(to))?;
         let found = found.ok_or_else(|| not_found(new))?;

@@ -292,6 +292,20 @@ static void transactions(const char *path)
 	git_signature_free(who);
 }
 
+/* What is configured while a repository is open. */
+static void settings(void)
+{
+	git_config *config;
+
+	OK(create("refs/tags/silent", &one, 0, "silent"));
+	IS(0, git_reference_has_log(repo, "refs/tags/silent"));
+	OK(git_repository_config(&config, repo));
+	OK(git_config_set_string(config, "core.logAllRefUpdates", "always"));
+	git_config_free(config);
+	OK(create("refs/tags/told", &one, 0, "told"));
+	IS(1, git_reference_has_log(repo, "refs/tags/told"));
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 5)
@@ -310,6 +324,7 @@ int main(int argc, char **argv)
 	deleting();
 	logs();
 	transactions(argv[1]);
+	settings();
 	git_repository_free(repo);
 	git_libgit2_shutdown();
 	puts("done");
