@@ -1,6 +1,6 @@
 //! A backend: what libgit2 calls, in front of a store.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -33,6 +33,8 @@ pub(crate) struct Backend {
     /// The locks of each thread.
     pub(crate) groups: Mutex<HashMap<ThreadId, Arc<Mutex<Group>>>>,
     pub(crate) scratch: Mutex<Option<Scratch>>,
+    /// Refs whose reflogs were read, and were none: they may be written.
+    pub(crate) unlogged: Mutex<HashSet<Vec<u8>>>,
 }
 
 /// A repository, and its refs beside the objects of libgit2.
@@ -160,6 +162,7 @@ impl Backend {
             opened: Mutex::new(Arc::new(opened)),
             groups: Mutex::default(),
             scratch: Mutex::default(),
+            unlogged: Mutex::default(),
         });
         backend.fill();
         Ok(Box::into_raw(backend).cast())

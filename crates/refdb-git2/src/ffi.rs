@@ -76,6 +76,7 @@ pub(crate) mod code {
     pub(crate) const INVALID_SPEC: c_int = -12;
     pub(crate) const LOCKED: c_int = -14;
     pub(crate) const MODIFIED: c_int = -15;
+    pub(crate) const DIRECTORY: c_int = -23;
     pub(crate) const ITER_OVER: c_int = -31;
 }
 

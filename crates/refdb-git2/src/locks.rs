@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use refdb::{Edit, LockedRefs, LogEntry, RefName, RefNameBuf, Store};
+use refdb::{Edit, LockedRefs, LogEntry, RefName, RefNameBuf, Signature, Store};
 
 use crate::backend::{Backend, signature};
 use crate::border::{Answer, Failure, name, run, text};
@@ -23,6 +23,8 @@ pub(crate) struct Group {
     open: usize,
     /// Whether something is to be written.
     edits: bool,
+    /// What HEAD becomes. If the ref that it leads to changes as well, its own change comes after that.
+    head: Option<(Edit<'static>, Option<Signature>)>,
     /// Reflogs that are to be written whole, once no lock is in the way.
     logs: Vec<(Vec<u8>, Vec<LogEntry>)>,
 }
@@ -116,6 +118,7 @@ pub(crate) unsafe extern "C" fn lock(
                     names: vec![name.to_owned()],
                     open: 1,
                     edits: false,
+                    head: None,
                     logs: Vec::new(),
                 }));
                 let mut groups = backend
@@ -193,7 +196,11 @@ pub(crate) unsafe extern "C" fn unlock(
 }
 
 impl Group {
-    fn add(&mut self, edit: Edit<'_>, who: Option<refdb::Signature>) -> Answer {
+    fn add(&mut self, edit: Edit<'_>, who: Option<Signature>) -> Answer {
+        if edit.name() == "HEAD" {
+            self.head = Some((edit.into_owned(), who));
+            return Ok(code::OK);
+        }
         if let Some(held) = &mut self.held {
             if let Some(who) = who {
                 held.locked.committer(who)?;
@@ -215,7 +222,24 @@ impl Group {
             Some(Held { locked, _store }) if self.edits => {
                 let _ = locked.commit()?;
             }
+            Some(Held { mut locked, _store }) if self.head.is_some() => {
+                if let Some((edit, who)) = self.head.take() {
+                    if let Some(who) = who {
+                        locked.committer(who)?;
+                    }
+                    locked.add(edit)?;
+                }
+                let _ = locked.commit()?;
+            }
             held => drop(held),
+        }
+        if let Some((edit, who)) = self.head.take() {
+            let mut transaction = store.transaction();
+            if let Some(who) = who {
+                transaction = transaction.committer(who)?;
+            }
+            transaction.add(edit)?;
+            let _ = transaction.commit()?;
         }
         for ((name, mut whole), before) in self.logs.drain(..).zip(before) {
             // What the commit itself has added comes after what was given.

@@ -1,7 +1,8 @@
 //! The callbacks for reflogs.
 
+use std::collections::HashSet;
 use std::ffi::{c_char, c_int};
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 
 use refdb::{LogEntry, LogOrder, ObjectId, RefName, Store};
 
@@ -69,6 +70,9 @@ pub(crate) unsafe extern "C" fn reflog_read(
         };
         RefName::lax(name)?;
         let found = backend.with(|store| entries(store, name))?;
+        if found.is_none() {
+            unlogged(backend).insert(name.to_vec());
+        }
         let format = backend.store().options().object_format;
         let mut place = backend
             .scratch
@@ -82,6 +86,13 @@ pub(crate) unsafe extern "C" fn reflog_read(
     })
 }
 
+fn unlogged(backend: &Backend) -> MutexGuard<'_, HashSet<Vec<u8>>> {
+    backend
+        .unlogged
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+}
+
 pub(crate) unsafe extern "C" fn reflog_write(
     backend: *mut git_refdb_backend,
     log: *mut git_reflog,
@@ -93,6 +104,13 @@ pub(crate) unsafe extern "C" fn reflog_write(
         // SAFETY: libgit2 gives a reflog.
         let (name, entries) = unsafe { written(backend.lib, log, ObjectId::null(format))? };
         RefName::new(&name)?;
+        // One that was renamed or deleted since it was read is not to come back.
+        let is_there = backend.with(|store| store.log_exists(RefName::new(&name)?))?;
+        if !is_there && !unlogged(backend).remove(&name) {
+            let name = String::from_utf8_lossy(&name);
+            let text = format!("there is no reflog of '{name}' any more");
+            return Err(Failure::Told(code::ERROR, text));
+        }
         if later(backend, &name, &entries) {
             return Ok(code::OK);
         }

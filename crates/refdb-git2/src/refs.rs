@@ -4,7 +4,8 @@ use std::ffi::{CString, c_char, c_int};
 
 use refdb::objects::ObjectKind;
 use refdb::{
-    Edit, ErrorKind, Expected, ObjectId, Optimize, Ref, RefFormat, RefName, Renaming, Store, Target,
+    Edit, Error, ErrorKind, Expected, ObjectId, Optimize, Reason, Ref, RefFormat, RefName,
+    Renaming, Store, Target,
 };
 
 use crate::abi::Libgit2;
@@ -262,16 +263,34 @@ pub(crate) unsafe extern "C" fn write(
         if found.1.is_some_and(|target| value.is(&target)) {
             return Ok(0);
         }
-        let _ = backend.with_settings(|store| {
+        let written = backend.with_settings(|store| {
             let mut transaction = store.transaction();
             if let Some(who) = &who {
                 transaction = transaction.committer(who.clone())?;
             }
             transaction.add(value.edit(store, name, message).expecting(expected.clone()))?;
             transaction.commit()
-        })?;
-        Ok(0)
+        });
+        match written {
+            Ok(_) => Ok(0),
+            Err(error) if is_directory(&backend.store(), name, &error) => {
+                Err(Failure::Told(code::DIRECTORY, error.to_string()))
+            }
+            Err(error) => Err(error.into()),
+        }
     })
+}
+
+/// Returns whether a name was refused because there are refs below it.
+fn is_directory(store: &Store, name: &[u8], error: &Error) -> bool {
+    let reason = error.rejection().map(|rejection| rejection.reason);
+    let below = [name, b"/"].concat();
+    let is_there = || {
+        let mut refs = store.refs()?;
+        refs.seek_prefix(&below)?;
+        Ok::<_, Error>(refs.next()?.is_some())
+    };
+    reason == Some(Reason::NameConflict) && is_there().unwrap_or(false)
 }
 
 pub(crate) unsafe extern "C" fn del(

@@ -187,8 +187,12 @@ fn lines(entries: &[LogEntry]) -> Vec<u8> {
         out.extend_from_slice(&who.name);
         out.extend_from_slice(b" <");
         out.extend_from_slice(&who.email);
-        out.extend_from_slice(format!("> {} {:+05}\t", who.time, who.zone).as_bytes());
-        out.extend_from_slice(&entry.message);
+        out.extend_from_slice(format!("> {} {:+05}", who.time, who.zone).as_bytes());
+        // An entry without a reason has none in libgit2 either.
+        if !entry.message.is_empty() {
+            out.push(b'\t');
+            out.extend_from_slice(&entry.message);
+        }
         out.push(b'\n');
     }
     out

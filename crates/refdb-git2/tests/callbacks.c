@@ -163,7 +163,7 @@ static void writing(void)
 	reading();
 	IS(GIT_EEXISTS, create("refs/heads/a/b", &two, 0, "again"));
 	OK(create("refs/heads/a/b", &two, 1, "forced"));
-	HOLDS(create("refs/heads/a", &one, 1, "in the way") < 0);
+	IS(GIT_EDIRECTORY, create("refs/heads/a", &one, 1, "in the way"));
 	HOLDS(create("refs/heads/main/below", &one, 1, "in the way") < 0);
 	IS(GIT_EMODIFIED, create_matching("refs/heads/a/b", &one, &one));
 	IS(GIT_EMODIFIED, create_matching("refs/heads/a/b", &one, &none));
@@ -238,7 +238,10 @@ static void logs(void)
 	HOLDS(git_reflog_entry_committer(entry)->when.time == 1234567890);
 	HOLDS(git_reflog_entry_committer(entry)->when.offset == -150);
 	git_reflog_free(log);
+	OK(git_reflog_read(&log, repo, "refs/tags/v1"));
 	OK(git_reflog_rename(repo, "refs/tags/v1", "refs/tags/moved"));
+	HOLDS(git_reflog_write(log) < 0);
+	git_reflog_free(log);
 	IS(0, git_reference_has_log(repo, "refs/tags/v1"));
 	IS(GIT_ENOTFOUND, git_reflog_rename(repo, "refs/tags/v1", "refs/tags/moved"));
 	OK(git_reference_ensure_log(repo, "refs/tags/short"));
@@ -279,6 +282,15 @@ static void transactions(const char *path)
 	git_transaction_free(one_of);
 	HOLDS(is_at("refs/heads/t1", &two));
 	IS(GIT_ENOTFOUND, lookup("refs/heads/newer"));
+	/* HEAD, and the branch that it leads to. */
+	OK(git_transaction_new(&one_of, repo));
+	OK(git_transaction_lock_ref(one_of, "refs/heads/trunk"));
+	OK(git_transaction_lock_ref(one_of, "HEAD"));
+	OK(git_transaction_set_target(one_of, "refs/heads/trunk", &one, who, "both"));
+	OK(git_transaction_set_symbolic_target(one_of, "HEAD", "refs/heads/t1", who, "both"));
+	OK(git_transaction_commit(one_of));
+	git_transaction_free(one_of);
+	HOLDS(is_at("HEAD", &two) && is_at("refs/heads/trunk", &one));
 	/* One that is given up leaves nothing behind. */
 	OK(git_transaction_new(&one_of, repo));
 	OK(git_transaction_lock_ref(one_of, "refs/heads/t2"));

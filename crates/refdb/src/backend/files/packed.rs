@@ -60,8 +60,7 @@ pub(super) struct PackedRefs {
 struct Cached {
     stat: Stat,
     settled: bool,
-    /// Whether the file itself is mapped: then it is the one that has this inode.
-    mapped: bool,
+    mapped: bool, // the file itself: then no other has its inode
     snapshot: Arc<Snapshot>,
 }
 
@@ -140,11 +139,11 @@ impl PackedRefs {
         let bytes = self.system.map_whole(&self.path).map_err(io)?;
         let snapshot = Arc::new(Snapshot::new(self.path.clone(), self.format, bytes)?);
         // While a file is mapped nobody else gets its inode, and what is written over it is seen.
-        let is_mapped = stat.len >= MAP_MIN && snapshot.as_on_disk;
+        let mapped = stat.len >= MAP_MIN && snapshot.as_on_disk;
         *cached = Some(Cached {
             stat,
-            settled: settled || is_mapped,
-            mapped: is_mapped,
+            settled: settled || mapped,
+            mapped,
             snapshot: Arc::clone(&snapshot),
         });
         Ok(snapshot)
@@ -163,8 +162,7 @@ impl PackedRefs {
         }
     }
 
-    /// Forgets what was read unless a look at the file tells for certain whether it is the same: for who has
-    /// locked it and decides by what it says.
+    /// Forgets what was read unless a look at the file tells for certain whether it is the same.
     pub(super) fn forget_uncertain(&self) {
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         cached.take_if(|cached| !cached.mapped);
