@@ -24,6 +24,7 @@ mod process;
 mod report;
 mod repository;
 mod shape;
+mod shared;
 mod workload;
 
 use std::path::{Path, PathBuf};
@@ -35,6 +36,7 @@ use measure::{Result, Stage};
 use process::Program;
 use report::Row;
 use shape::Shape;
+pub use shared::measure_shared;
 use workload::By;
 pub use workload::{WORKLOADS, Workload};
 

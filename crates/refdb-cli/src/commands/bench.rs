@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bstr::ByteSlice;
 use refdb::RefFormat;
-use refdb_bench::{Settings, WORKLOADS, Workload};
+use refdb::shared::open_url;
+use refdb::system::OsSystem;
+use refdb_bench::{Settings, WORKLOADS, Workload, measure_shared};
 
 use crate::context::Context;
 use crate::failure::{Failure, Result};
@@ -28,16 +30,20 @@ pub(super) enum Id {
     Json,
     List,
     Progress,
+    Store,
 }
 
 pub(super) const BENCH: Spec<Id> = Spec {
     name: "bench",
-    forms: &[concat!(
-        "[--refs=<n>] [--formats=<list>] [--fsync=<list>]\n",
-        "[--only=<list>] [--runs=<n>] [--limit=<seconds>]\n",
-        "[--repo=<path>] [--git=<program> | --no-git]\n",
-        "[--dir=<path>] [--json] [--list] [--[no-]progress]"
-    )],
+    forms: &[
+        concat!(
+            "[--refs=<n>] [--formats=<list>] [--fsync=<list>]\n",
+            "[--only=<list>] [--runs=<n>] [--limit=<seconds>]\n",
+            "[--repo=<path>] [--git=<program> | --no-git]\n",
+            "[--dir=<path>] [--json] [--list] [--[no-]progress]"
+        ),
+        "--store=<url> [--runs=<n>]",
+    ],
     options: &[
         Opt::number(Id::Refs, "refs", "n", "how many refs (10000)"),
         Opt::text(
@@ -71,13 +77,30 @@ pub(super) const BENCH: Spec<Id> = Spec {
         Opt::flag(Id::Json, "json", "print Bencher's metric format"),
         Opt::flag(Id::List, "list", "only list the workloads"),
         Opt::flag(Id::Progress, "progress", progress::HELP),
+        Opt::text(
+            Id::Store,
+            "store",
+            "url",
+            "measure a store, made in an empty place",
+        ),
     ],
 };
 
+/// How many commits one writer makes in a run on a store.
+const COMMITS: usize = 200;
+
 /// Runs `bench`.
 pub(super) fn run(_context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
-    let mut shown = None;
-    let Some(settings) = parse(args, &mut shown)? else {
+    let (mut shown, mut store) = (None, None);
+    let parsed = parse(args, &mut shown, &mut store)?;
+    if let (Some(url), Some(settings)) = (&store, &parsed) {
+        let url = String::from_utf8_lossy(url);
+        let place = open_url(&OsSystem::new(), &url, true)?;
+        let commits = settings.runs.saturating_mul(COMMITS);
+        let report = Meter::during(shown, "Measuring", || measure_shared(place, commits));
+        return out.put(report.map_err(Failure::fatal)?);
+    }
+    let Some(settings) = parsed else {
         for workload in WORKLOADS {
             out.put(format!("{:<20} {}\n", workload.name, workload.about))?;
         }
@@ -93,7 +116,11 @@ pub(super) fn run(_context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Res
 }
 
 /// Returns what is to be measured; `None` if the workloads are only to be listed.
-fn parse(args: &[Vec<u8>], shown: &mut Option<bool>) -> Result<Option<Settings>> {
+fn parse(
+    args: &[Vec<u8>],
+    shown: &mut Option<bool>,
+    store: &mut Option<Vec<u8>>,
+) -> Result<Option<Settings>> {
     let mut settings = Settings::default();
     let mut list_only = false;
     let operands = BENCH.parse(args, |id, value| {
@@ -117,6 +144,7 @@ fn parse(args: &[Vec<u8>], shown: &mut Option<bool>) -> Result<Option<Settings>>
             Id::Json => settings.json = value.is_set(),
             Id::List => list_only = value.is_set(),
             Id::Progress => *shown = Some(value.is_set()),
+            Id::Store => *store = value.into_text(),
         }
         Ok(())
     })?;

@@ -95,3 +95,27 @@ for_every_format! {
     assert_eq!(repo.git(["for-each-ref"]).run().text(), before);
     }
 }
+
+#[test]
+fn a_store_is_measured_and_its_requests_are_counted() {
+    let temp = tempfile::tempdir().expect("a folder");
+    let url = format!("--store=file://{}", temp.path().join("store").display());
+    let report = text(bench(&[&url, "--runs=1"]));
+    let row = |what: &str| -> Vec<f64> {
+        let line = report.lines().find_map(|line| line.strip_prefix(what));
+        let words = line.expect("there is such a row").split_whitespace();
+        words.map(|word| word.parse().expect("a number")).collect()
+    };
+    let [alone, together, read] = [
+        "one writer, one ref each",
+        "64 writers, one process",
+        "reading a ref, nothing older",
+    ]
+    .map(row);
+    assert_eq!(alone[3..5], [1.0, 0.0], "{report}");
+    assert!(together[3] <= 0.1 && together[4] <= 0.01, "{report}");
+    assert_eq!(read[3..5], [0.0, 1.0], "{report}");
+    // There is a store now, and another one is not made in its place.
+    let again = bench(&[&url]);
+    assert!(!again.status.success());
+}

@@ -116,10 +116,6 @@ impl Place {
                 ("AZURE_STORAGE_USE_EMULATOR", "true".into()),
                 ("AZURITE_BLOB_STORAGE_URL", http),
             ],
-            "gs" => vec![
-                ("GOOGLE_BASE_URL", http),
-                ("GOOGLE_BEARER_TOKEN", "hunter2bearer".into()),
-            ],
             _ => vec![
                 ("AWS_ACCESS_KEY_ID", "mykey".into()),
                 ("AWS_SECRET_ACCESS_KEY", "hunter2secret".into()),
