@@ -64,10 +64,12 @@ const OTHER_MACHINE: &str = "sed 's/^btime.*/btime 4000000000/' /proc/stat > \"$
     mount --bind \"$0/stat\" /proc/stat && \
     mount --bind \"$0/boot\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
 
-/// Becomes a system whose root is a copy of this one without `/proc`. The folder where it begins is
-/// there too, and what is mounted in it.
+/// Becomes a system whose root is a copy of this one without `/proc`. The folder for temporary files is
+/// there too, with what is mounted in it.
 const OTHER_ROOT: &str = "mount --bind / \"$0\" && mount --rbind /dev \"$0/dev\" && \
-    here=$PWD && mkdir -p \"$0$here\" && mount --rbind \"$here\" \"$0$here\" && exec /usr/sbin/chroot \"$0\" /usr/bin/env -C \"$here\" \"$@\"";
+    here=$PWD && mkdir -p \"$0$here\" && temporary=${TMPDIR:-/tmp} && \
+    mount --rbind \"$temporary\" \"$0$temporary\" && \
+    exec /usr/sbin/chroot \"$0\" /usr/bin/env -C \"$here\" \"$@\"";
 
 impl Place {
     /// Where the test itself runs.
