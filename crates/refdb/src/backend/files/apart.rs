@@ -10,13 +10,16 @@
 //! 1. A new ref goes into packed-refs only with its place barred, or in a directory that is.
 //! 2. The locks of names above are in the one order of all locks (`locking.rs`).
 
+use std::collections::HashSet;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bstr::ByteSlice;
 
 use super::Files;
+use super::known_dirs::is_in;
 use super::packed::Snapshot;
 use super::publish::{Assigned, BATCH_MIN};
 use super::session::{FilesSession, Held, blocked_by, cannot_lock, name_conflict};
@@ -33,22 +36,22 @@ const BAR_ATTEMPTS: usize = 3;
 impl FilesSession {
     /// Returns whether nothing is below a directory but what this session has locked.
     pub(super) fn only_own_locks(&self, dir: &Path) -> bool {
-        let Ok(entries) = self.files.system.read_dir(dir) else {
-            return false;
-        };
-        entries.iter().all(|entry| {
-            let path = dir.join(bytes_to_path(&entry.name));
-            let is_own = |held: &Held| {
-                held.lock.as_deref().is_some_and(|lock| {
-                    let is_at_ref = held.path == path;
-                    lock.path() == path || is_at_ref && (lock.bars() || held.loose)
-                })
+        let dir_bytes = dir.as_os_str().as_bytes();
+        let is_below = |path: &Path| is_in(path.as_os_str().as_bytes(), dir_bytes);
+        let mut own = HashSet::new();
+        for held in self.held.iter().filter(|held| is_below(&held.path)) {
+            let Some(lock) = held.lock.as_deref() else {
+                continue;
             };
-            match entry.kind {
-                FileKind::Directory => self.only_own_locks(&path),
-                _ => self.held.iter().any(is_own) || self.bars.has_file(&path),
+            own.insert(lock.path().to_owned());
+            if lock.bars() || held.loose {
+                own.insert(held.path.clone());
             }
-        })
+        }
+        for lock in self.bars.locks().filter(|lock| is_below(lock.path())) {
+            own.extend([lock.path().to_owned(), lock.target()]);
+        }
+        self.files.has_only(dir, &own)
     }
 
     /// Makes sure that nobody else has anything below a name that is locked for one below it.
@@ -214,6 +217,22 @@ impl FilesSession {
             held.blocked = bar_one(held, None).is_err();
         }
         Ok(())
+    }
+}
+
+impl Files {
+    /// Returns whether there is nothing below a directory but these files.
+    fn has_only(&self, dir: &Path, files: &HashSet<PathBuf>) -> bool {
+        let Ok(entries) = self.system.read_dir(dir) else {
+            return false;
+        };
+        entries.iter().all(|entry| {
+            let path = dir.join(bytes_to_path(&entry.name));
+            match entry.kind {
+                FileKind::Directory => self.has_only(&path, files),
+                _ => files.contains(&path),
+            }
+        })
     }
 }
 

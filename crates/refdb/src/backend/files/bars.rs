@@ -128,12 +128,6 @@ impl Bars {
         (parts, dirs)
     }
 
-    /// Returns whether the file at `path` is a lock, or a barrier, of these.
-    pub(super) fn has_file(&self, path: &Path) -> bool {
-        self.locks()
-            .any(|lock| lock.path() == path || lock.target() == path)
-    }
-
     /// Returns whether every barrier is where it was put.
     pub(super) fn are_held(&self) -> bool {
         self.locks().all(LockFile::is_barred)
