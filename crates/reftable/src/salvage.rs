@@ -20,6 +20,9 @@ use crate::table::Table;
 use crate::walk::Walk;
 use crate::writer::{WriteOptions, Writer};
 
+/// So much is looked through for anything but zeros. A file that is one hole may be of any length.
+const ZEROS_MAX: usize = 256 << 20;
+
 /// Says why [`Table::open`] refuses these bytes, and where; `None` if it does not.
 ///
 /// Where header and footer disagree, the checksum tells which of them is damaged.
@@ -46,7 +49,7 @@ pub fn diagnose(data: &[u8]) -> Option<Finding> {
         Err(_) if data.is_empty() => {
             return find(TableSection::Header, 0, "the file is empty".to_owned());
         }
-        Err(_) if data.iter().all(|byte| *byte == 0) => {
+        Err(_) if data.len() <= ZEROS_MAX && data.iter().all(|byte| *byte == 0) => {
             let what = "the file holds nothing but zeros, as after a power failure".to_owned();
             return find(TableSection::Header, 0, what);
         }
