@@ -1,11 +1,11 @@
 //! HEADs of worktrees go along with a branch that gets another name. libgit2 does it by itself where it can:
 //! in a repository that it opens for that, with its own refs, which does not help where refs are tables.
 
-use bstr::BStr;
-use refdb::{Edit, Expected, RefName, Renaming};
-use refdb_git::Repository;
+use std::sync::Arc;
 
 use crate::backend::Backend;
+use bstr::BStr;
+use refdb::{Edit, Expected, RefName, Renaming};
 
 /// Makes every HEAD that leads to `from` lead to `to`.
 pub(crate) fn follow(
@@ -15,10 +15,14 @@ pub(crate) fn follow(
     how: &Renaming<'_>,
 ) -> refdb::Result<()> {
     let repository = backend.repository();
-    for head in heads(&repository)? {
-        let store = backend.store();
-        let name = RefName::new(&head)?;
-        let target = store.read(name)?.map(|found| found.target);
+    for worktree in repository.worktrees()? {
+        let is_current = worktree.git_dir == repository.git_dir();
+        let store = match is_current {
+            true => backend.store(),
+            // Its HEAD is written as that worktree sees it: no name of it can be written from here.
+            false => Arc::new(repository.worktree_store(&worktree)?),
+        };
+        let target = store.read(RefName::HEAD)?.map(|found| found.target);
         if target.as_ref().and_then(|target| target.symbolic()) != Some(from) {
             continue;
         }
@@ -27,22 +31,11 @@ pub(crate) fn follow(
             transaction = transaction.committer(who.clone())?;
         }
         let expected = Expected::Symbolic(<&BStr>::from(from.as_bytes()).into());
-        let edit = Edit::symbolic(name, to).no_deref().expecting(expected);
+        let edit = Edit::symbolic(RefName::HEAD, to)
+            .no_deref()
+            .expecting(expected);
         transaction.add(edit.message(how.message))?;
         let _ = transaction.commit()?;
     }
     Ok(())
-}
-
-/// Returns the names of all HEADs, as this worktree calls them.
-fn heads(repository: &Repository) -> refdb::Result<Vec<Vec<u8>>> {
-    let mut heads = Vec::new();
-    for worktree in repository.worktrees()? {
-        heads.push(match worktree.id {
-            _ if worktree.git_dir == repository.git_dir() => b"HEAD".to_vec(),
-            None => b"main-worktree/HEAD".to_vec(),
-            Some(id) => [b"worktrees/", id.as_slice(), b"/HEAD"].concat(),
-        });
-    }
-    Ok(heads)
 }
