@@ -182,10 +182,7 @@ impl LockFile {
     /// cannot be.
     pub(crate) fn bar(&mut self, other: Option<&Path>) -> io::Result<()> {
         let target = self.target();
-        let new = || {
-            let text = barrier(self.holder.owner().id);
-            self.system().symlink(&text, &target)
-        };
+        let new = || self.system().symlink(&barrier(self.system()), &target);
         let mut made = match other {
             Some(other) => self.system().hard_link(other, &target),
             None => new(),

@@ -16,15 +16,15 @@ use super::{
 };
 use crate::system::{FileKind, System, bytes_to_path, is_absent};
 
-/// What a link that bars a place for a transaction leads to begins with; behind it is the transaction's
-/// number. Nothing has that name: nobody can know the number before there is the transaction. Git's checks
-/// take the link for an old symref to a ref that is not there, and have nothing against it; so it has to
-/// be a name that a ref could have.
+/// What a link that bars a place for a transaction leads to begins with; behind it is a random number.
+/// Nothing has that name, since nobody can know the number before. Git's checks take the link for an old
+/// symref to a ref that is not there, and have nothing against it; so it has to be a name that a ref could
+/// have.
 const BARRIER: &str = "refdb-locked-";
 
-/// Returns what a link leads to that bars a place for the transaction of that number.
-pub(super) fn barrier(transaction: u64) -> PathBuf {
-    format!("{BARRIER}{transaction:016x}").into()
+/// Returns what a link leads to that bars a place.
+pub(super) fn barrier(system: &dyn System) -> PathBuf {
+    format!("{BARRIER}{:016x}", system.random()).into()
 }
 
 /// Removes the lock at `path` if it is one of refdb whose process has ended, with all that the

@@ -739,7 +739,7 @@ fn a_barrier_goes_with_its_lock_and_before_it() {
     system.symlink(Path::new("b"), &at("a")).unwrap();
     assert!(lock.bar(None).is_err(), "something else is there");
     system.remove_file(&at("a")).unwrap();
-    system.symlink(&barrier(7), &at("a")).unwrap();
+    system.symlink(&barrier(&system), &at("a")).unwrap();
     lock.bar(None).expect("what the dead left is one's own");
     lock.release().unwrap();
     assert!(system.lstat(&at("a")).is_err());
