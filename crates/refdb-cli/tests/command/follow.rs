@@ -125,6 +125,35 @@ for_every_format! {
         assert!(said(&told).contains("another program is writing"), "{}", said(&told));
     }
 
+    fn what_others_put_there_leads_nowhere(format) {
+        let (writer, copy, temp) = scene(format);
+        refdb(&copy, &["sync"]).ok();
+        let (elsewhere, at) = (temp.path().join("elsewhere"), |name: &str| copy.git_dir().join(name));
+        std::fs::create_dir(&elsewhere).expect("a folder");
+        let precious = elsewhere.join("0x1-0x1-a.ref");
+        std::fs::write(&precious, "the only copy").expect("a file");
+        // A table that is gone from the list is removed after two switches, whatever its name is.
+        let marker = std::fs::read_to_string(at("refdb-followed")).expect("what is known");
+        let leads_out = format!("before ../../../{}\n", precious.display());
+        std::fs::write(at("refdb-followed"), marker.clone() + &leads_out).expect("a line more");
+        let told = refdb(&copy, &["sync"]);
+        assert!(said(&told).contains("this is not what refdb sync writes"), "{}", said(&told));
+        std::fs::write(at("refdb-followed"), marker).expect("as it was");
+        // Nor are tables kept, or removed, where a link leads.
+        std::os::unix::fs::symlink(&elsewhere, at("refdb-aside")).expect("a link");
+        std::fs::remove_file(at("reftable/tables.list.lock")).expect("the lock");
+        let commit = &writer.objects().commits[3];
+        copy.git(["update-ref", "refs/heads/mine", commit]).run().ok();
+        let told = refdb(&copy, &["sync", "--set-aside"]);
+        assert!(said(&told).contains("is no directory of this copy"), "{}", said(&told));
+        std::fs::rename(at("reftable"), temp.path().join("tables")).expect("it moves");
+        std::os::unix::fs::symlink(temp.path().join("tables"), at("reftable")).expect("a link");
+        let told = refdb(&copy, &["sync"]);
+        assert!(said(&told).contains("is no directory of this copy"), "{}", said(&told));
+        let left: Vec<_> = std::fs::read_dir(&elsewhere).expect("a folder").collect();
+        assert_eq!((left.len(), std::fs::read(&precious).expect("it is there")), (1, b"the only copy".to_vec()));
+    }
+
     fn refs_that_were_there_are_left_alone(format) {
         let (_writer, copy, _temp) = scene(format);
         let commits = &copy.objects().commits;

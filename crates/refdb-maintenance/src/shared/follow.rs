@@ -5,7 +5,9 @@
 //!    Git that reads removes tables which have left the list it knows.
 //! 2. The list is switched in one step, after every table that it names is there, and everything that refs
 //!    name was brought.
-//! 3. `tables.list.lock` is there as long as the copy is followed: Git cannot write. What somebody wrote who
+//! 3. What is read here may be somebody else's: only names of tables become paths, and a link in the place of
+//!    a directory of this copy is an error, wherever it leads.
+//! 4. `tables.list.lock` is there as long as the copy is followed: Git cannot write. What somebody wrote who
 //!    removed it is noticed by its list, and set aside before the copy is followed again.
 
 use std::collections::BTreeSet;
@@ -14,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bstr::ByteSlice;
-use refdb::internals::is_absent;
+use refdb::internals::{is_absent, is_table_name, may_be_listed};
 use refdb::shared::head::checksum;
 use refdb::shared::{Freshness, Known, Register};
-use refdb::system::{Bytes, GuardedFile, System};
+use refdb::system::{Bytes, FileKind, GuardedFile, System};
 use refdb::{Error, ErrorKind, Result};
 use reftable::{MergedRefs, Table};
 
@@ -96,11 +98,11 @@ impl Marker {
         for line in lines {
             let words: Vec<&str> = line.split(' ').collect();
             match words.as_slice() {
-                ["table", name, source] => marker.tables.push(Copied {
+                ["table", name, source] if is_table_name(name) => marker.tables.push(Copied {
                     name: (*name).to_owned(),
                     source: (*source).to_owned(),
                 }),
-                ["before", name] => marker.before.push((*name).to_owned()),
+                ["before", name] if may_be_listed(name) => marker.before.push((*name).to_owned()),
                 _ => return None,
             }
         }
@@ -154,6 +156,7 @@ impl Follower {
         set_aside: bool,
         bring: &mut dyn FnMut(&Changes) -> Result<()>,
     ) -> Result<Synced> {
+        self.assert_own(&self.common.join("reftable"))?;
         let _turn = self.take_turn()?;
         let mut synced = Synced::default();
         let marker = self.marker()?;
@@ -296,7 +299,25 @@ impl Follower {
         let path = self.reftable("tables.list");
         let content = self.read_if_there(&path)?.unwrap_or_default();
         let text = String::from_utf8_lossy(&content).into_owned();
+        if !text.lines().all(may_be_listed) {
+            return Err(Error::corrupt(&path, "a line is no name of a table"));
+        }
         Ok(text.lines().map(str::to_owned).collect())
+    }
+
+    /// Fails if a directory is a link, or anything else.
+    fn assert_own(&self, dir: &Path) -> Result<()> {
+        match self.system.lstat(dir) {
+            Ok(stat) if stat.kind == FileKind::Directory => Ok(()),
+            Ok(_) => {
+                let what = format!(
+                    "'{}' is no directory of this copy: nothing was changed",
+                    dir.display()
+                );
+                Err(Error::new(ErrorKind::Misuse, what))
+            }
+            Err(error) => Err(Error::io("cannot read", dir, error)),
+        }
     }
 
     /// Returns whether there is no ref but `HEAD`.
@@ -329,7 +350,7 @@ impl Follower {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(Error::io("cannot create", path, error));
                 }
-                _ => {}
+                _ => self.assert_own(path)?,
             }
         }
         let tables = self.common.join("reftable");
@@ -474,7 +495,10 @@ mod tests {
         let marker = Marker {
             moment: Some(Moment { uuid: 3, index: 9 }),
             generation: 4,
-            tables: vec![table("a.ref", "b"), table("c.ref", "inline-1")],
+            tables: vec![
+                table("0x1-0x2-a.ref", "b"),
+                table("0x3-0x3-c.ref", "inline-1"),
+            ],
             before: vec!["d.ref".to_owned()],
         };
         assert_eq!(Marker::decode(&marker.encode()), Some(marker.clone()));
@@ -483,6 +507,8 @@ mod tests {
             "2 4 x",
             "1 4 x\n",
             &marker.encode().replace("table", "stool"),
+            &marker.encode().replace("0x1-", "../x1-"),
+            &marker.encode().replace("d.ref", "../HEAD"),
         ] {
             assert_eq!(Marker::decode(damaged), None, "{damaged}");
         }
