@@ -23,6 +23,8 @@ pub(crate) struct Group {
     open: usize,
     /// Whether something is to be written.
     edits: bool,
+    /// Whether one of the edits was refused: then nothing is written.
+    is_refused: bool,
     /// What HEAD becomes. If the ref that it leads to changes as well, its own change comes after that.
     head: Option<(Edit<'static>, Option<Signature>)>,
     /// Reflogs that are to be written whole, once no lock is in the way.
@@ -118,6 +120,7 @@ pub(crate) unsafe extern "C" fn lock(
                     names: vec![name.to_owned()],
                     open: 1,
                     edits: false,
+                    is_refused: false,
                     head: None,
                     logs: Vec::new(),
                 }));
@@ -180,6 +183,7 @@ pub(crate) unsafe extern "C" fn unlock(
                 group.add(edit, who)
             }
         };
+        group.is_refused |= added.is_err();
         group.open -= 1;
         if group.open > 0 {
             return added;
@@ -211,10 +215,12 @@ impl Group {
         Ok(code::OK)
     }
 
-    /// Writes what is to be written, unless the last edit failed, and gives all locks back.
+    /// Writes what is to be written, unless an edit was refused, and gives all locks back.
     fn end(&mut self, backend: &Backend, added: Answer) -> Answer {
         let held = self.held.take();
-        added?;
+        if self.is_refused {
+            return added;
+        }
         let store = backend.store();
         let before = self.logs.iter().map(|(name, _)| entries(&store, name));
         let before: Vec<_> = before.collect::<refdb::Result<_>>()?;

@@ -291,6 +291,18 @@ static void transactions(const char *path)
 	OK(git_transaction_commit(one_of));
 	git_transaction_free(one_of);
 	HOLDS(is_at("HEAD", &two) && is_at("refs/heads/trunk", &one));
+	/* Of one that has an edit which is refused nothing is written. */
+	OK(git_transaction_new(&one_of, repo));
+	OK(git_transaction_lock_ref(one_of, "refs/heads/t3"));
+	OK(git_transaction_lock_ref(one_of, "refs/heads/t4"));
+	OK(git_transaction_lock_ref(one_of, "refs/heads/t5"));
+	OK(git_transaction_set_target(one_of, "refs/heads/t3", &two, who, "never"));
+	OK(git_transaction_set_symbolic_target(one_of, "refs/heads/t4", "no name", who, "refused"));
+	OK(git_transaction_set_target(one_of, "refs/heads/t5", &two, who, "never"));
+	HOLDS(git_transaction_commit(one_of) < 0);
+	git_transaction_free(one_of);
+	IS(GIT_ENOTFOUND, lookup("refs/heads/t3"));
+	IS(GIT_ENOTFOUND, lookup("refs/heads/t5"));
 	/* One that is given up leaves nothing behind. */
 	OK(git_transaction_new(&one_of, repo));
 	OK(git_transaction_lock_ref(one_of, "refs/heads/t2"));
