@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::*;
 
 /// How many losses of power are drawn at each operation in every test run, and how many workloads.
-const SHORT: u64 = 6;
+const SHORT: u64 = 10;
 const SHORT_WORKLOADS: u64 = 3;
 
 /// What was looked at: a disk, and what was said about it.
