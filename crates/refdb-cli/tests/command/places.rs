@@ -243,6 +243,34 @@ fn a_reflog_is_a_file() {
 }
 
 #[test]
+fn a_table_that_is_a_hole_is_not_read_to_its_end() {
+    for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
+        let repo = repository(format);
+        let tables = repo.git_dir().join("reftable");
+        let list = fs::read_to_string(tables.join("tables.list")).expect("a list");
+        let table = list.lines().next().expect("a table");
+        let hole = fs::File::create(tables.join(table)).expect("room");
+        if let Err(error) = hole.set_len(1 << 42) {
+            eprintln!("not tried: no file of 4 TiB can be here: {error}");
+            return;
+        }
+        for args in [
+            "refs verify --deep",
+            "refs repair --dry-run",
+            "for-each-ref",
+        ] {
+            let script = format!("exec timeout -s KILL 30 \"$0\" {args}");
+            let out = oracle::run_of("/bin/bash", repo.path())
+                .args(["-c", &script, env!("CARGO_BIN_EXE_refdb")])
+                .run();
+            let said = [out.stdout.as_slice(), &out.stderr].concat();
+            assert!(![134, 137].contains(&out.code()), "{args}: {}", out.code());
+            assert!(said.contains_str(table), "{args}: {}", said.as_bstr());
+        }
+    }
+}
+
+#[test]
 fn a_repair_changes_no_file_elsewhere() {
     let repo = repository(Format::FILES_SHA1);
     let home = home();
