@@ -250,10 +250,7 @@ fn a_table_that_is_a_hole_is_not_read_to_its_end() {
         let list = fs::read_to_string(tables.join("tables.list")).expect("a list");
         let table = list.lines().next().expect("a table");
         let hole = fs::File::create(tables.join(table)).expect("room");
-        if let Err(error) = hole.set_len(1 << 42) {
-            eprintln!("not tried: no file of 4 TiB can be here: {error}");
-            return;
-        }
+        hole.set_len(1 << 40).expect("holes");
         for args in [
             "refs verify --deep",
             "refs repair --dry-run",
