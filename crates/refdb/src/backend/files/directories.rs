@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::known_dirs::parent_of;
 use crate::beside::{HALVES_MIN, both};
 use crate::options::SharedRepository;
 use crate::system::{System, bytes_to_path};
@@ -20,7 +21,9 @@ pub(super) struct EmptyDirs {
 impl EmptyDirs {
     /// Adds the directory in which `name` is kept below `base`.
     pub(super) fn add_parent(&mut self, base: &Path, name: &[u8]) {
-        let Some(parent) = parent(name) else { return };
+        let Some(parent) = parent_of(name) else {
+            return;
+        };
         let levels = parent.iter().filter(|&&byte| byte == b'/').count() + 1;
         let known = |last: &(PathBuf, Vec<u8>)| last.0 == base && last.1 == parent;
         if levels > 2 && !self.dirs.last().is_some_and(known) {
@@ -54,11 +57,6 @@ impl EmptyDirs {
             }
         }
     }
-}
-
-fn parent(name: &[u8]) -> Option<&[u8]> {
-    let slash = name.iter().rposition(|&byte| byte == b'/')?;
-    name.get(..slash)
 }
 
 /// Creates the directory `dir` and those above it as far down from `floor` as they are missing;

@@ -83,7 +83,8 @@ pub(super) fn parent(path: &Path) -> Option<&[u8]> {
     parent_of(path.as_os_str().as_bytes())
 }
 
-fn parent_of(path: &[u8]) -> Option<&[u8]> {
+/// As [`parent`], for bytes.
+pub(super) fn parent_of(path: &[u8]) -> Option<&[u8]> {
     let slash = path.iter().rposition(|&byte| byte == b'/')?;
     path.get(..slash).filter(|dir| !dir.is_empty())
 }
