@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use refdb::layout::{HEAD_OF_TABLES, HEADS_OF_TABLES};
 use refdb::{Edit, Error, ObjectId, RefFormat, RefName, Store};
 use refdb_git::Repository;
 
@@ -13,8 +14,6 @@ use crate::backend::Backend;
 use crate::border::{Failure, run, text};
 use crate::ffi::{code, git_refdb_backend};
 
-/// What the file HEAD says where refs are tables.
-const HEAD_OF_TABLES: &[u8] = b"ref: refs/heads/.invalid\n";
 /// `GIT_REFDB_BACKEND_INIT_FORCE_HEAD`.
 const FORCE_HEAD: c_uint = 2;
 
@@ -66,7 +65,7 @@ fn make_stubs(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir.join("refs"))?;
     let heads = dir.join("refs/heads");
     if !heads.is_dir() {
-        fs::write(heads, "this repository uses the reftable format\n")?;
+        fs::write(heads, HEADS_OF_TABLES)?;
     }
     fs::write(dir.join("HEAD"), HEAD_OF_TABLES)
 }

@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::name::RefName;
 use crate::objects::Objects;
 use crate::options::{Options, StillThere};
+use crate::reflog;
 use crate::store::Store;
-use crate::{layout, reflog};
 
 pub use crate::backend::NewValue;
 pub use crate::backend::bulk::{BARRIER, Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
@@ -28,9 +28,6 @@ pub use crate::commit::{
 };
 pub use crate::hook::call::{ask_or_abort, present, tell};
 pub use crate::system::paths::{bytes_to_path, is_absent, remove_empty_tree};
-
-/// What HEAD says in a repository whose refs are tables.
-pub const HEAD_OF_TABLES: &[u8] = layout::HEAD_OF_TABLES;
 
 /// Takes a name that was read from a disk, without a check.
 pub fn name_from_disk(name: &[u8]) -> RefName<'_> {

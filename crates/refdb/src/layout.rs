@@ -12,9 +12,11 @@ use std::path::{Path, PathBuf};
 use crate::name::{RefName, WorktreeName, worktree_name};
 use crate::system::bytes_to_path;
 
-/// What HEAD says in a repository whose refs are tables: enough for programs that do not know tables to
-/// take it for a repository.
-pub(crate) const HEAD_OF_TABLES: &[u8] = b"ref: refs/heads/.invalid\n";
+/// What the file HEAD says in a repository whose refs are tables: enough for programs that do not know
+/// tables to take it for a repository.
+pub const HEAD_OF_TABLES: &[u8] = b"ref: refs/heads/.invalid\n";
+/// What stands there in the place of `refs/heads`, so that nobody makes a branch that is a file.
+pub const HEADS_OF_TABLES: &[u8] = b"this repository uses the reftable format\n";
 /// Where such a HEAD points to.
 pub(crate) const TARGET_OF_TABLES: &[u8] = b"refs/heads/.invalid";
 

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use refdb::internals::{HEAD_OF_TABLES, are_tables};
+use refdb::internals::are_tables;
+use refdb::layout::HEAD_OF_TABLES;
 use refdb::system::{Stat, System};
 use refdb::{Error, ErrorKind, RefFormat, Result};
 

@@ -8,18 +8,19 @@ use std::time::Duration;
 
 use refdb::error::Message;
 use refdb::internals::{
-    BARRIER, Frozen, HEAD_OF_TABLES, NewLog, bytes_to_path, is_absent, is_of_migration, maintained,
-    name_from_disk, remove_empty_tree, suffixed,
+    BARRIER, Frozen, NewLog, bytes_to_path, is_absent, is_of_migration, maintained, name_from_disk,
+    remove_empty_tree, suffixed,
 };
+use refdb::layout::{HEAD_OF_TABLES, HEADS_OF_TABLES};
 use refdb::name::is_root_ref;
 use refdb::system::FileKind;
 use refdb::{Error, Expected, LogOrder, RefFormat, RefName, Result, Store, Target};
 
+use super::Context;
 use super::folder::{self, Folder};
 use super::moving::{self, again, busy, free};
 use super::others::Others;
 use super::place::Place;
-use super::{Context, switch};
 
 /// How often a place is taken that others take as well.
 const ATTEMPTS: usize = 100;
@@ -241,7 +242,7 @@ fn put_heads_away(context: &Context, dir: &Path, old: &Path) -> Result<()> {
             return Ok(());
         }
         let stub = free(context, old, Path::new("new"))?;
-        context.write(&stub, switch::HEADS_STUB)?;
+        context.write(&stub, HEADS_OF_TABLES)?;
         replace(context, &stub, &heads, old, item)?;
     }
     Err(busy(&heads))

@@ -13,9 +13,9 @@ use std::time::Duration;
 use bstr::ByteSlice;
 use refdb::error::io_text;
 use refdb::internals::{
-    BARRIER, Frozen, HEAD_OF_TABLES, bytes_to_path, is_absent, maintained, remove_empty_tree,
-    suffixed,
+    BARRIER, Frozen, bytes_to_path, is_absent, maintained, remove_empty_tree, suffixed,
 };
+use refdb::layout::{HEAD_OF_TABLES, HEADS_OF_TABLES};
 use refdb::name::{is_path, is_root_ref};
 use refdb::system::{FileKind, System};
 use refdb::{Error, ErrorKind, ObjectFormat, RefFormat, Result};
@@ -27,9 +27,6 @@ use super::links;
 use super::moving;
 use super::place::Place;
 use super::{Context, Migration};
-
-/// What stands where branches would be.
-pub(super) const HEADS_STUB: &[u8] = b"this repository uses the reftable format\n";
 
 /// How often the lock of the configuration is tried again, and after which time.
 const CONFIG_ATTEMPTS: usize = 20;
@@ -458,7 +455,7 @@ pub(super) fn take_back(context: &Context, folder: &Folder, to: RefFormat) -> Re
         if context.is_elsewhere() {
             remove_empty_tree(system, &context.base.join("refs"));
         } else if !folder::exists(system, &heads)? {
-            context.write(&heads, HEADS_STUB)?;
+            context.write(&heads, HEADS_OF_TABLES)?;
         }
     }
     Ok(())
@@ -474,7 +471,7 @@ fn write_head_stub(context: &Context, head: &Path, through: &Path) -> Result<()>
 pub(super) fn write_stubs(context: &Context, dir: &Path) -> Result<()> {
     context.write(&dir.join("HEAD"), HEAD_OF_TABLES)?;
     context.create_dir(&dir.join("refs"))?;
-    context.write(&dir.join("refs/heads"), HEADS_STUB)
+    context.write(&dir.join("refs/heads"), HEADS_OF_TABLES)
 }
 
 #[cfg(test)]

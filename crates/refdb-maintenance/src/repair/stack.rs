@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bstr::ByteSlice;
-use refdb::internals::{
-    HEAD_OF_TABLES, is_table_name, is_unfinished, may_be_listed, name_from_disk,
-};
+use refdb::internals::{is_table_name, is_unfinished, may_be_listed, name_from_disk};
+use refdb::layout::HEAD_OF_TABLES;
 use refdb::name::{FormatOptions, is_root_ref, is_well_formed};
 use refdb::objects::Peeled;
 use refdb::{Error, ObjectFormat, ObjectId, Result, Target};
