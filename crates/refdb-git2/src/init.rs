@@ -71,16 +71,20 @@ fn make_stubs(dir: &Path) -> io::Result<()> {
 }
 
 /// Gives a worktree that libgit2 has added the table that it lacks: released versions only write the file
-/// HEAD, wherever refs are.
+/// HEAD, wherever refs are. Where that file says that refs are tables, there were some: they are lost, which
+/// is told to whoever reads them.
 pub(crate) fn complete_worktree(repository: &Repository, store: &Store) -> refdb::Result<()> {
     let dir = repository.git_dir();
     let is_linked = dir != repository.common_dir();
     if !is_linked || store.format() != RefFormat::Reftable || dir.join("reftable").exists() {
         return Ok(());
     }
-    let Ok(head) = fs::read(dir.join("HEAD")) else {
+    let Ok(head) = repository.system().read(&dir.join("HEAD")) else {
         return Ok(());
     };
+    if head == HEAD_OF_TABLES {
+        return Ok(());
+    }
     let failed = |error| Error::io("cannot complete the worktree in", dir, error);
     fs::create_dir(dir.join("reftable")).map_err(failed)?;
     let edit = match head.strip_prefix(b"ref:") {
@@ -90,7 +94,7 @@ pub(crate) fn complete_worktree(repository: &Repository, store: &Store) -> refdb
         }
         None => ObjectId::from_hex(head.trim_ascii()).map(|oid| Edit::update(RefName::HEAD, oid)),
     };
-    if let Some(edit) = edit.filter(|_| head != HEAD_OF_TABLES) {
+    if let Some(edit) = edit {
         let mut transaction = store.transaction();
         transaction.add(edit.no_deref().skip_log().skip_object_check())?;
         let _ = transaction.commit()?;
