@@ -154,6 +154,30 @@ for_every_format! {
         assert_eq!((left.len(), std::fs::read(&precious).expect("it is there")), (1, b"the only copy".to_vec()));
     }
 
+    fn what_a_switch_left_that_did_not_come_to_be_goes(format) {
+        let (writer, copy, _temp) = scene(format);
+        refdb(&copy, &["sync"]).ok();
+        let (common, tables) = (copy.git_dir(), copy.git_dir().join("reftable"));
+        let list = std::fs::read_to_string(tables.join("tables.list")).expect("a list");
+        let marker = std::fs::read_to_string(common.join("refdb-followed")).expect("what is known");
+        refdb(&writer, &["update-ref", "refs/heads/new", &writer.objects().commits[1]]).ok();
+        // One ended while it wrote a table, another when its tables had their names.
+        std::fs::write(common.join("refdb-followed.0123456789abcdef"), "half").expect("a file");
+        refdb(&copy, &["sync"]).ok();
+        assert!(!common.join("refdb-followed.0123456789abcdef").exists());
+        let unlisted = "0x000000000001-0x000000000009-01234567.ref";
+        std::fs::write(tables.join(unlisted), "never read").expect("a table");
+        let listed = std::fs::read_to_string(tables.join("tables.list")).expect("a list");
+        let before: String = listed.lines().map(|name| format!("before {name}\n")).collect();
+        let first = marker.lines().next().expect("a line");
+        let killed = format!("{first}\ntable {unlisted} 1-2-3\n{before}");
+        std::fs::write(common.join("refdb-followed"), killed).expect("what is known");
+        refdb(&copy, &["sync"]).ok();
+        assert!(!tables.join(unlisted).exists() && list != listed);
+        assert_eq!(listed_by_git(&copy), refdb(&writer, &["for-each-ref"]).text());
+        only_what_is_listed(&tables);
+    }
+
     fn refs_that_were_there_are_left_alone(format) {
         let (_writer, copy, _temp) = scene(format);
         let commits = &copy.objects().commits;

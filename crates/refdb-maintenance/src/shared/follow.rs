@@ -62,6 +62,9 @@ struct Copied {
     source: String,
 }
 
+/// New tables, and the names that they are to have.
+type Staged = Vec<(PathBuf, String)>;
+
 /// What is remembered between two switches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Marker {
@@ -159,6 +162,7 @@ impl Follower {
         self.assert_own(&self.common.join("reftable"))?;
         let _turn = self.take_turn()?;
         let mut synced = Synced::default();
+        self.sweep()?;
         let marker = self.marker()?;
         let list = self.begin(marker.as_ref(), set_aside, &mut synced)?;
         let marker = marker.unwrap_or_default();
@@ -181,7 +185,9 @@ impl Follower {
                 continue;
             };
             bring(&changes)?;
-            let Some(tables) = self.store_tables(&known, &marker, &list)? else {
+            let mut staged = Staged::new();
+            let Some(tables) = self.store_tables(&known, &marker, &list, &mut staged)? else {
+                self.sweep()?;
                 continue;
             };
             let new = Marker {
@@ -190,11 +196,32 @@ impl Follower {
                 tables,
                 before: list.clone(),
             };
-            self.switch(&new, &list)?;
             self.tidy(&marker, &new);
+            self.switch(&new, &list, &staged)?;
             synced.changed = Some(changes.changes.len());
             return Ok(synced);
         }
+    }
+
+    /// Removes what was written for a switch that did not come to be.
+    fn sweep(&self) -> Result<()> {
+        let entries = self.system.read_dir(&self.common);
+        for entry in entries.map_err(|error| Error::io("cannot read", &self.common, error))? {
+            let name = entry.name.to_str().ok();
+            let number = name.and_then(|name| name.strip_prefix(MARKER)?.strip_prefix('.'));
+            if let (Some(name), Some(16)) = (name, number.map(str::len)) {
+                let path = self.common.join(name);
+                let removed = self.system.remove_file(&path);
+                removed.map_err(|error| Error::io("cannot remove", &path, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a new path for what gets its name later.
+    fn temporary(&self) -> PathBuf {
+        let random = self.system.random();
+        self.common.join(format!("{MARKER}.{random:016x}"))
     }
 
     fn take_turn(&self) -> Result<Turn<'_>> {
@@ -375,8 +402,12 @@ impl Follower {
     fn write_new(&self, path: &Path, content: &[u8]) -> Result<()> {
         let written = (|| {
             let mut file = self.system.create_new(path, 0o666)?;
-            file.write_all(content)?;
-            file.sync()
+            let done = file.write_all(content).and_then(|()| file.sync());
+            if done.is_err() {
+                // On a full disk it would only be in the way.
+                let _ = self.system.remove_file(path);
+            }
+            done
         })();
         written.map_err(|error| Error::io("cannot write", path, error))
     }
@@ -386,12 +417,13 @@ impl Follower {
         synced.map_err(|error| Error::io("cannot sync", path, error))
     }
 
-    /// Stores the tables that are not here yet; `None` if one is gone, since there is a later head.
+    /// Writes the tables that are not here yet, beside their directory; `None` if one is gone, since there is a later head.
     fn store_tables(
         &self,
         known: &Known,
         marker: &Marker,
         list: &[String],
+        staged: &mut Staged,
     ) -> Result<Option<Vec<Copied>>> {
         let head = &known.head;
         let mut tables = Vec::new();
@@ -406,7 +438,7 @@ impl Follower {
                 continue;
             }
             match self.register.table(entry)? {
-                Some(content) => tables.push(self.store_table(source, &content)?),
+                Some(content) => tables.push(self.store_table(source, &content, staged)?),
                 None if self.register.current(Freshness::Fresh)?.head.generation
                     > head.generation =>
                 {
@@ -422,28 +454,34 @@ impl Follower {
             let source = format!("inline-{:016x}", checksum(&head.inline));
             match here(&source) {
                 Some(table) => tables.push(table.clone()),
-                None => tables.push(self.store_table(source, &head.inline)?),
+                None => tables.push(self.store_table(source, &head.inline, staged)?),
             }
         }
-        self.sync_dir(&self.common.join("reftable"))?;
         Ok(Some(tables))
     }
 
-    fn store_table(&self, source: String, content: &Bytes) -> Result<Copied> {
+    fn store_table(&self, source: String, content: &Bytes, staged: &mut Staged) -> Result<Copied> {
         let place = self.register.name();
         let table = Table::open(content.clone());
         let table = table.map_err(|error| Error::corrupt(place.as_ref(), error))?;
         let (min, max) = (table.min_update_index(), table.max_update_index());
         let random = self.system.random() & 0xffff_ffff;
         let name = format!("0x{min:012x}-0x{max:012x}-{random:08x}.ref");
-        self.write_new(&self.reftable(&name), content)?;
+        let path = self.temporary();
+        self.write_new(&path, content)?;
+        staged.push((path, name.clone()));
         Ok(Copied { name, source })
     }
 
-    /// Remembers what is to be, and switches the list.
-    fn switch(&self, new: &Marker, list: &[String]) -> Result<()> {
+    /// Remembers what is to be, gives the new tables their names, and switches the list. Whatever has a name is
+    /// remembered, so that it goes if the list is not switched.
+    fn switch(&self, new: &Marker, list: &[String], staged: &Staged) -> Result<()> {
         self.replace(&self.common.join(MARKER), new.encode().as_bytes())?;
         self.sync_dir(&self.common)?;
+        for (path, name) in staged {
+            self.rename(path, &self.reftable(name))?;
+        }
+        self.sync_dir(&self.common.join("reftable"))?;
         let lock = self.read_if_there(&self.reftable("tables.list.lock"))?;
         let is_held = lock.is_some_and(|lock| lock.starts_with(LOCK_TEXT.as_bytes()));
         if !is_held || self.list()? != list {
@@ -457,20 +495,18 @@ impl Follower {
 
     /// Gives a file a content in one step.
     fn replace(&self, path: &Path, content: &[u8]) -> Result<()> {
-        let temporary = self
-            .common
-            .join(format!("{MARKER}.{:016x}", self.system.random()));
-        let renamed = self.write_new(&temporary, content).and_then(|()| {
-            let renamed = self.system.rename(&temporary, path);
-            renamed.map_err(|error| Error::io("cannot replace", path, error))
-        });
-        if renamed.is_err() {
-            let _ = self.system.remove_file(&temporary);
-        }
-        renamed
+        let temporary = self.temporary();
+        self.write_new(&temporary, content)?;
+        self.rename(&temporary, path)
     }
 
-    /// Removes tables that neither this list nor the one before names: who reads an older one reads again.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        let renamed = self.system.rename(from, to);
+        renamed.map_err(|error| Error::io("cannot rename to", to, error))
+    }
+
+    /// Removes tables that neither the list to come nor the present one names: who reads an older one reads
+    /// again. Then nothing that is forgotten is left.
     fn tidy(&self, old: &Marker, new: &Marker) {
         let names = new.names();
         let kept: BTreeSet<&String> = names.iter().chain(&new.before).collect();
