@@ -70,6 +70,7 @@ pub struct Repository {
     odb: Arc<Odb>,
     store: Store,
     register: Option<Arc<Register>>,
+    hooks: Option<Arc<hooks::Hooks>>,
     warnings: Vec<String>,
     again: Arc<open::Again>,
 }
@@ -219,6 +220,16 @@ impl Repository {
             ));
         }
         Ok(prefix)
+    }
+
+    /// Runs the hooks that there are for an event, such as `update`, as Git does: those of the configuration,
+    /// and the file. Returns whether all ended well. Without [`Programs`] there are none.
+    ///
+    /// # Errors
+    /// `Config` for hooks that are configured in part.
+    pub fn run_hooks(&self, event: &str, args: &[BString], input: &[u8]) -> Result<bool> {
+        let hooks = self.hooks.as_ref();
+        hooks.map_or(Ok(true), |hooks| hooks.run(event, args, input))
     }
 
     /// Returns what was strange about the configuration and yet no reason to stop.

@@ -23,7 +23,7 @@ use super::environment::Environment;
 use super::paths::path_to_bytes;
 use super::view::{Setting, View};
 
-/// The event that hooks are called for, and the name of the file.
+/// The event that transactions are, and the name of the file.
 const EVENT: &str = "reference-transaction";
 
 /// Runs programs for a repository.
@@ -91,23 +91,30 @@ pub(super) struct Hooks {
 
 impl Hook for Hooks {
     fn is_there(&self) -> Result<bool> {
-        Ok(!self.configured()?.is_empty() || self.file()?.is_some())
+        Ok(!self.configured(EVENT)?.is_empty() || self.file(EVENT)?.is_some())
     }
 
     fn call(&self, step: Step, lines: &[u8]) -> Result<bool> {
-        let commands = self.configured()?.into_iter();
+        self.run(EVENT, &[step.name().into()], lines)
+    }
+}
+
+impl Hooks {
+    /// Runs everything that is there for an event; returns whether all of it ended well.
+    pub(super) fn run(&self, event: &str, args: &[BString], input: &[u8]) -> Result<bool> {
+        let commands = self.configured(event)?.into_iter();
         let mut commands: Vec<(BString, bool)> = commands.map(|command| (command, true)).collect();
-        commands.extend(self.file()?.map(|file| (file, false)));
+        commands.extend(self.file(event)?.map(|file| (file, false)));
         let mut well = true;
         for (command, for_shell) in commands {
             let program = Program {
                 command,
                 for_shell,
-                args: vec![step.name().into()],
+                args: args.to_vec(),
                 dir: self.view().dir.clone(),
                 environment: self.variables(),
             };
-            match self.programs.run(&program, lines) {
+            match self.programs.run(&program, input) {
                 Ending::Well => {}
                 Ending::Badly => well = false,
                 Ending::NotStarted => return Ok(false),
@@ -115,15 +122,13 @@ impl Hook for Hooks {
         }
         Ok(well)
     }
-}
 
-impl Hooks {
     fn view(&self) -> &View {
         self.view.get_or_init(|| self.setting.view())
     }
 
     /// Returns the commands of `hook.<name>`, in the order in which they asked for the event last.
-    fn configured(&self) -> Result<Vec<BString>> {
+    fn configured(&self, event: &str) -> Result<Vec<BString>> {
         let mut names: Vec<&[u8]> = Vec::new();
         let is_hook = |entry: &&super::config::Entry| entry.key().starts_with(b"hook.");
         for entry in self.config.entries().iter().filter(is_hook) {
@@ -135,18 +140,18 @@ impl Hooks {
                 return Err(entry.unparsable(what));
             }
             if variable == b"event" {
-                let event = entry.value().unwrap_or_default();
+                let named = entry.value().unwrap_or_default();
                 // Naming an event again moves the hook behind all others; the empty one forgets all.
-                if event.is_empty() || event == EVENT {
+                if named.is_empty() || named == event {
                     names.retain(|known| *known != name);
                 }
-                if event == EVENT {
+                if named == event {
                     names.push(name);
                 }
             }
         }
         names.retain(|name| self.is_enabled(name) || self.warn_if_unfinished(name));
-        if names.is_empty() || !self.is_enabled(EVENT.as_bytes()) {
+        if names.is_empty() || !self.is_enabled(event.as_bytes()) {
             return Ok(Vec::new());
         }
         names.into_iter().map(|name| self.command(name)).collect()
@@ -199,14 +204,14 @@ impl Hooks {
 
     /// Returns the hook of the repository's folder of hooks, or of `core.hooksPath`, as it is to be
     /// called.
-    fn file(&self) -> Result<Option<BString>> {
+    fn file(&self, event: &str) -> Result<Option<BString>> {
         let folder = match self.config.path("core.hookspath")? {
             // As in Git: no folder is not the present one.
             Some(folder) if folder.as_os_str().is_empty() => PathBuf::from("/"),
             Some(folder) => folder,
             None => self.view().common_dir.join("hooks"),
         };
-        let file = folder.join(EVENT);
+        let file = folder.join(event);
         let (exists, runs) = match self.system.stat(&self.view().dir.join(&file)) {
             Ok(stat) => (true, stat.mode & 0o111 != 0),
             Err(error) => (error.kind() == io::ErrorKind::PermissionDenied, false),

@@ -391,6 +391,7 @@ impl OpenOptions {
             // Reading refs needs no name, and a date that is none only stands in a writer's way.
             Committer::lazy(move || identity::committer(system.as_ref(), &environment, &config))
         };
+        let mut hooks = None;
         if let Some(programs) = &self.programs {
             let told = Arc::clone(programs);
             options.warn = Some(Warn(Arc::new(move |error| {
@@ -409,7 +410,7 @@ impl OpenOptions {
                 claims_bare: format.bare == Some(true),
                 asked_bare: self.bare,
             };
-            options.hook = Some(Arc::new(Hooks {
+            let found = Arc::new(Hooks {
                 system: Arc::clone(&self.system),
                 programs: Arc::clone(programs),
                 config: Arc::clone(&config),
@@ -421,7 +422,9 @@ impl OpenOptions {
                 view: OnceLock::new(),
                 hinted: AtomicBool::new(false),
                 warned: AtomicBool::new(false),
-            }));
+            });
+            options.hook = Some(Arc::clone(&found) as Arc<_>);
+            hooks = Some(found);
         }
         let store = match &register {
             Some(register) => {
@@ -444,6 +447,7 @@ impl OpenOptions {
             odb,
             config,
             register,
+            hooks,
             system: self.system,
             environment: self.environment,
             git_dir,
