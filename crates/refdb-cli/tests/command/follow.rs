@@ -1,8 +1,11 @@
 //! A copy of a store in a repository of Git's: Git reads it, cannot write, and finds all or nothing of a switch.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use refdb_testkit::format::RefFormat;
 use refdb_testkit::oracle::{self, Output};
@@ -271,4 +274,110 @@ fn readers_see_one_state_while_the_copy_is_switched() {
 fn only_what_is_listed(tables: &Path) {
     let files = std::fs::read_dir(tables).expect("tables").count();
     assert!(files < 20, "{files}");
+}
+
+/// `refdb follow`, which is stopped when the test fails.
+struct Following(Child);
+
+impl Following {
+    fn begin(copy: &Repo, temp: &Path) -> Following {
+        let file = |name| std::fs::File::create(temp.join(name)).expect("a file");
+        // Whoever runs the tests in the background may have them ignore signals.
+        let child = Command::new("env")
+            .args(["--default-signal", env!("CARGO_BIN_EXE_refdb")])
+            .args(["follow", "--interval=0.02"])
+            .current_dir(copy.path())
+            .stdin(Stdio::null())
+            .stdout(file("told"))
+            .stderr(file("warned"))
+            .spawn();
+        Following(child.expect("it starts"))
+    }
+
+    fn end(mut self) -> std::process::ExitStatus {
+        let killed = Command::new("kill").arg(self.0.id().to_string()).status();
+        assert!(killed.expect("it runs").success());
+        self.0.wait().expect("it ends")
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+    }
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(
+            since.elapsed() < Duration::from_secs(30),
+            "waiting until {what}"
+        );
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_copy_is_followed_while_others_write_until_a_signal_ends_it() {
+    let turns = std::env::var("REFDB_FOLLOW_TURNS").ok();
+    let turns: usize = turns.and_then(|turns| turns.parse().ok()).unwrap_or(12);
+    let (one, copy, temp) = scene(Format::REFTABLE_SHA1);
+    let commits = one.objects().commits.clone();
+    let two = Repo::init(Format::REFTABLE_SHA1);
+    two.config(
+        "refdb.store",
+        &format!("file://{}", temp.path().join("store").display()),
+    );
+    let read = |name: &str| std::fs::read_to_string(temp.path().join(name)).expect("a file");
+    let set = |writer: &Repo, prefix: &str, at: usize| {
+        let lines = (0..10).map(|ten| format!("update refs/{prefix}/{ten} {}\n", commits[at % 4]));
+        let run = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), writer.path());
+        let run = run.args(["update-ref", "--stdin"]);
+        run.stdin(lines.collect::<String>()).run().ok();
+    };
+    let is_there = || listed_by_git(&copy) == refdb(&one, &["for-each-ref"]).text();
+    set(&one, "pair", 0);
+    refdb(&copy, &["sync"]).ok();
+    let following = Following::begin(&copy, temp.path());
+    let (done, reads) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let wrong = thread::scope(|scope| {
+        let reader = scope.spawn(|| inconsistent(&copy, &done, &reads));
+        let other = scope.spawn(|| (0..turns).for_each(|at| set(&two, "other", at)));
+        (1..=turns).for_each(|at| set(&one, "pair", at));
+        other.join().expect("a writer");
+        wait_until("the copy is what the store is", is_there);
+        done.store(true, Ordering::Relaxed);
+        reader.join().expect("a reader")
+    });
+    assert_eq!(wrong, 0, "of {} reads", reads.load(Ordering::Relaxed));
+    assert!(reads.load(Ordering::Relaxed) > 0);
+    assert_eq!(read("warned"), "");
+
+    // The store goes away for a while. That is told once, and the copy can be read meanwhile.
+    let (store, away) = (temp.path().join("store/head"), temp.path().join("away"));
+    let before = listed_by_git(&copy);
+    std::fs::rename(&store, &away).expect("it goes");
+    wait_until("it is told", || {
+        read("warned").contains("the head of the store is gone")
+    });
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(read("warned").lines().count(), 1, "{}", read("warned"));
+    assert_eq!(listed_by_git(&copy), before);
+    std::fs::rename(&away, &store).expect("it comes back");
+    set(&two, "other", turns + 1);
+    wait_until("the copy goes on", is_there);
+
+    let switches = read("told")
+        .lines()
+        .filter(|line| line.starts_with("generation "))
+        .count();
+    assert!(switches > 1, "{}", read("told"));
+    assert_eq!(following.end().signal(), Some(15));
+    // It is a copy still, and no turn is left.
+    assert!(copy.git_dir().join("reftable/tables.list.lock").exists());
+    assert!(!copy.git_dir().join("refdb-followed.lock").exists());
+    assert_eq!(said(&refdb(&copy, &["sync"])), "0: ");
+    sound(&copy);
+    only_what_is_listed(&copy.git_dir().join("reftable"));
 }

@@ -330,6 +330,11 @@ impl Register {
     /// Reads a slot; `None` if it is of that version, or was never written.
     fn read(&self, slot: u32, version: Option<&Version>) -> Result<Option<Arc<Known>>> {
         match self.shared.head(slot, version)? {
+            Read::Missing if version.is_some() => {
+                // Nobody takes a slot away from a store.
+                let what = format!("{}: the head of the store is gone", self.name());
+                Err(Error::new(ErrorKind::Io, what))
+            }
             Read::Same | Read::Missing => Ok(None),
             Read::Head(content, version) => {
                 let head = Head::decode(&content, &self.name())?;
