@@ -10,8 +10,10 @@ mod inspect;
 mod install_shim;
 mod pack_refs;
 mod pages;
+mod receive;
 mod reflog;
 mod refs;
+mod serve_hook;
 mod show_ref;
 mod store;
 mod symbolic_ref;
@@ -26,7 +28,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result, say_error};
 use crate::global::{self, Request};
 use crate::interrupt;
-use crate::options::{self, Describe};
+use crate::options::{self, Describe, Spec};
 use crate::output::Output;
 use crate::pager::Paging;
 use crate::{remote, shim, suggest, trace};
@@ -160,6 +162,18 @@ const COMMANDS: &[Command] = &[
         spec: &follow::FOLLOW,
         subcommands: &[],
         run: follow::follow,
+    },
+    Command {
+        name: "receive",
+        spec: &receive::SPEC,
+        subcommands: &[],
+        run: receive::run,
+    },
+    Command {
+        name: "serve-hook",
+        spec: &serve_hook::SPEC,
+        subcommands: serve_hook::SUBCOMMANDS,
+        run: serve_hook::run,
     },
     Command {
         name: "install-shim",
@@ -386,6 +400,35 @@ fn find(name: &[u8]) -> Option<&'static Command> {
 fn find_sub(name: &[u8], sub: &[u8]) -> Option<&'static Subcommand> {
     let mut subcommands = find(name)?.subcommands.iter();
     subcommands.find(|subcommand| subcommand.name.as_bytes() == sub)
+}
+
+/// Returns the subcommand that is called, and its arguments.
+fn subcommand_of<'a>(
+    spec: &Spec<()>,
+    subcommands: &'static [Subcommand],
+    args: &'a [Vec<u8>],
+) -> Result<(&'static Subcommand, &'a [Vec<u8>])> {
+    let Some((name, rest)) = args.split_first() else {
+        return Err(spec.mistake("need a subcommand", None));
+    };
+    let names = subcommands.iter().map(|subcommand| subcommand.name);
+    if let Some(answer) = options::of_subcommands(args, names) {
+        return Err(answer);
+    }
+    if name.starts_with(b"-") {
+        spec.parse(args, |(), _| Ok(()))?;
+        return Err(spec.mistake("need a subcommand", None));
+    }
+    let mut found = subcommands.iter();
+    match found.find(|subcommand| subcommand.name.as_bytes() == name) {
+        Some(subcommand) => Ok((subcommand, rest)),
+        None => {
+            let name = String::from_utf8_lossy(name);
+            let names = subcommands.iter().map(|sub| sub.name.to_owned());
+            let hint = suggest::nearest(&name, names).map(|it| format!("did you mean {it}?"));
+            Err(spec.mistake(&format!("unknown subcommand: `{name}'"), hint))
+        }
+    }
 }
 
 /// Prints what a command or a subcommand does, how it is called, and what else helps.

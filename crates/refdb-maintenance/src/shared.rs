@@ -16,12 +16,16 @@
 mod changes;
 mod follow;
 mod probe;
+mod push;
+mod serve;
 
 use std::sync::Arc;
 
 pub use changes::{Changed, Changes, Moment, changes};
 pub use follow::{Follower, Synced};
 pub use probe::{Latency, Probed, probe};
+pub use push::{Fate, Push, Wanted, commit_push};
+pub use serve::{install_hook, uninstall_hook};
 
 use refdb::internals::{Bulk, BulkOptions, NewValue, maintained};
 use refdb::objects::Objects;

@@ -115,7 +115,19 @@ pub(super) fn follow(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> R
     }
 }
 
-fn follower(repository: &Repository) -> Result<Follower> {
+/// Switches the copy to what the store is now; says only what is not as it should be.
+pub(super) fn bring_up_to_date(repository: &Repository) -> refdb::Result<()> {
+    let Some(register) = repository.register() else {
+        return Ok(());
+    };
+    let (register, system) = (Arc::clone(register), Arc::clone(repository.system()));
+    let follower = Follower::new(register, system, repository.common_dir());
+    let synced = follower.sync(false, &mut |changes| bring(repository, changes))?;
+    warn(&synced);
+    Ok(())
+}
+
+pub(super) fn follower(repository: &Repository) -> Result<Follower> {
     let Some(register) = repository.register() else {
         return Err(Failure::fatal(
             "there is no store to follow: set refdb.store, or name one with --store=<url>",
@@ -134,7 +146,7 @@ fn follower(repository: &Repository) -> Result<Follower> {
     ))
 }
 
-fn told(out: &mut Output, synced: &Synced) -> Result<()> {
+fn warn(synced: &Synced) {
     if synced.lock_was_gone {
         say(
             "warning",
@@ -145,6 +157,10 @@ fn told(out: &mut Output, synced: &Synced) -> Result<()> {
         let text = format!("what was written here is kept in '{}'", aside.display());
         say("warning", text.as_bytes());
     }
+}
+
+fn told(out: &mut Output, synced: &Synced) -> Result<()> {
+    warn(synced);
     match synced.changed {
         Some(changed) => {
             let generation = synced.generation;
@@ -160,7 +176,7 @@ fn bring(repository: &Repository, changes: &Changes) -> refdb::Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
-    if let Some(program) = program(repository)? {
+    if let Some(program) = program(repository, "refdb.fetchobjects")? {
         let mut input = String::new();
         for (oid, name) in &missing {
             let _ = writeln!(input, "{oid} {name}");
@@ -195,21 +211,21 @@ fn missing(repository: &Repository, changes: &Changes) -> refdb::Result<Vec<(Obj
     Ok(missing)
 }
 
-/// Returns the command that fetches objects. What a repository's own configuration says counts where its store
-/// does: who may choose that may choose this.
-fn program(repository: &Repository) -> refdb::Result<Option<Program>> {
+/// Returns the command that fetches objects, or makes them reachable. What a repository's own configuration says
+/// counts where its store does: who may choose that may choose this.
+pub(super) fn program(repository: &Repository, key: &str) -> refdb::Result<Option<Program>> {
     let config = repository.config();
-    let Some(entry) = config.get("refdb.fetchobjects") else {
+    let Some(entry) = config.get(key) else {
         return Ok(None);
     };
     let is_own = |scope| matches!(scope, Scope::Local | Scope::Worktree);
     let store = config.get("refdb.store");
     if is_own(entry.scope()) && !store.is_some_and(|store| is_own(store.scope())) {
         let what =
-            "refdb.fetchObjects of the repository is not followed where refdb.store is another's";
+            format!("{key} of the repository is not followed where refdb.store is another's");
         return Err(Error::new(ErrorKind::Config, what));
     }
-    let Some(command) = config.string("refdb.fetchobjects") else {
+    let Some(command) = config.string(key) else {
         return Ok(None);
     };
     Ok(Some(Program {

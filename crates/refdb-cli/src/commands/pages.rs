@@ -42,7 +42,15 @@ pub(super) const GROUPS: [(&str, &[&str]); 5] = [
     ("see where refs have been", &["reflog"]),
     (
         "share refs among machines",
-        &["store", "probe", "watch", "sync", "follow"],
+        &[
+            "store",
+            "probe",
+            "watch",
+            "sync",
+            "follow",
+            "serve-hook",
+            "receive",
+        ],
     ),
     (
         "look inside, measure, set up",
@@ -590,6 +598,49 @@ pub(super) const PAGES: &[Page] = &[
         ],
         exit_codes: NO_CODES,
         see_also: &["sync", "watch"],
+    },
+    Page {
+        name: "receive",
+        summary: "Take a push from Git, as its hook proc-receive",
+        examples: [
+            ("serve-hook install", "Have Git call it"),
+            ("help serve-hook", "What else there is"),
+        ],
+        exit_codes: NO_CODES,
+        see_also: &["serve-hook", "sync"],
+    },
+    Page {
+        name: "serve-hook",
+        summary: "Let pushes to a copy of a store go to the store",
+        examples: [
+            ("serve-hook install", "From now on"),
+            ("serve-hook uninstall", "No longer"),
+        ],
+        exit_codes: NO_CODES,
+        see_also: &["receive", "follow"],
+    },
+    Page {
+        name: "serve-hook install",
+        summary: "Write the hook proc-receive, and set receive.procReceiveRefs",
+        examples: [
+            ("serve-hook install", "Where you are"),
+            (
+                "-C repo.git serve-hook install",
+                "In another place; again after refdb has moved",
+            ),
+        ],
+        exit_codes: NO_CODES,
+        see_also: &["serve-hook uninstall", "receive"],
+    },
+    Page {
+        name: "serve-hook uninstall",
+        summary: "Take back what serve-hook install did",
+        examples: [
+            ("serve-hook uninstall", "Where you are"),
+            ("-C repo.git serve-hook uninstall", "In another place"),
+        ],
+        exit_codes: NO_CODES,
+        see_also: &["serve-hook install"],
     },
     Page {
         name: "install-shim",

@@ -10,13 +10,12 @@ use refdb::{ErrorKind, Store};
 use refdb_maintenance::shared::{Copied, Latency, export, import, probe, verify};
 use serde_json::json;
 
-use super::{Subcommand, forms_of};
+use super::{Subcommand, forms_of, subcommand_of};
 use crate::context::Context;
 use crate::failure::{Failure, Result, complain};
-use crate::options::{Opt, Spec, of_subcommands};
+use crate::options::{Opt, Spec};
 use crate::output::Output;
 use crate::progress::{self, Meter};
-use crate::suggest;
 
 pub(super) const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
@@ -146,27 +145,8 @@ const MAINTAIN: Spec<MaintainId> = Spec {
 
 /// Runs `store`.
 pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
-    let Some((name, rest)) = args.split_first() else {
-        return Err(SPEC.mistake("need a subcommand", None));
-    };
-    let names = SUBCOMMANDS.iter().map(|subcommand| subcommand.name);
-    if let Some(answer) = of_subcommands(args, names) {
-        return Err(answer);
-    }
-    if name.starts_with(b"-") {
-        SPEC.parse(args, |(), _| Ok(()))?;
-        return Err(SPEC.mistake("need a subcommand", None));
-    }
-    let mut found = SUBCOMMANDS.iter();
-    match found.find(|subcommand| subcommand.name.as_bytes() == name) {
-        Some(subcommand) => (subcommand.run)(context, out, rest),
-        None => {
-            let name = String::from_utf8_lossy(name);
-            let names = SUBCOMMANDS.iter().map(|sub| sub.name.to_owned());
-            let hint = suggest::nearest(&name, names).map(|it| format!("did you mean {it}?"));
-            Err(SPEC.mistake(&format!("unknown subcommand: `{name}'"), hint))
-        }
-    }
+    let (subcommand, rest) = subcommand_of(&SPEC, SUBCOMMANDS, args)?;
+    (subcommand.run)(context, out, rest)
 }
 
 fn url_of(operand: &[u8]) -> Result<&str> {

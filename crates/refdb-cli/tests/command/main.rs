@@ -24,6 +24,7 @@ mod names;
 mod pipes;
 mod places;
 mod progress;
+mod receive;
 mod remote;
 mod repair;
 mod settings;
