@@ -130,6 +130,10 @@ pub trait GuardedFile: WriteFile + Sync {
     fn is_certain(&self) -> bool;
     /// Describes the file as it is now, under whatever names.
     fn stat(&self) -> io::Result<Stat>;
+    /// Returns whether the file got the mark with which it was to be created.
+    fn has_mark(&self) -> bool {
+        self.stat().is_ok_and(|stat| stat.is_guarded())
+    }
     /// Lets everybody read the file whom the umask allows to.
     fn reveal(&mut self) -> io::Result<()>;
     /// Makes it a file like all others, but for its being taken: no bit says any more what it is.

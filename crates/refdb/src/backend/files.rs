@@ -33,6 +33,7 @@ mod packed;
 mod packed_cursor;
 mod publish;
 mod rewrite;
+mod search;
 mod seen;
 mod session;
 mod steps;

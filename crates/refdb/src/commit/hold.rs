@@ -115,7 +115,7 @@ impl Holder {
             is_seen: AtomicBool::new(false),
         });
         // A file that loses its mark has no other sign whose it is.
-        let has_mark = hold.stat().is_ok_and(|stat| stat.is_guarded());
+        let has_mark = hold.file().has_mark();
         if (is_signed || !has_mark)
             && let Err(error) = hold.sign(self.owner())
         {

@@ -18,6 +18,8 @@ use super::{FileKind, GUARDED_MODE, Guard, GuardedFile, Stat, WriteFile};
 pub(super) struct OsGuardedFile {
     file: OsFile,
     is_certain: bool,
+    /// Whether it was created with the mark: file systems may leave that out.
+    has_mark: bool,
     /// The permission bits that it is to have in the end.
     mode: u32,
 }
@@ -49,6 +51,10 @@ impl GuardedFile for OsGuardedFile {
 
     fn stat(&self) -> io::Result<Stat> {
         Ok(describe(&fstat(&self.file.0)?))
+    }
+
+    fn has_mark(&self) -> bool {
+        self.has_mark
     }
 
     fn reveal(&mut self) -> io::Result<()> {
@@ -104,6 +110,7 @@ pub(super) fn take_new(file: File, local: Option<u64>) -> io::Result<OsGuardedFi
     Ok(OsGuardedFile {
         file: OsFile(file),
         is_certain: is_taken && is_local,
+        has_mark: stat.is_guarded(),
         mode: stat.mode & !GUARDED_MODE,
     })
 }

@@ -431,10 +431,12 @@ impl System for OsSystem {
     }
 
     fn machine(&self) -> Machine {
+        // No process lives on when its machine is booted.
+        static BOOT: OnceLock<String> = OnceLock::new();
         let names = rustix::system::uname();
         Machine {
             host: names.nodename().to_string_lossy().into_owned(),
-            boot: platform::boot(self),
+            boot: BOOT.get_or_init(|| platform::boot(self)).clone(),
         }
     }
 

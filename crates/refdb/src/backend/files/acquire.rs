@@ -316,6 +316,9 @@ impl FilesSession {
     /// # Errors
     /// `Io`.
     pub(super) fn sign_locks(&mut self) -> Result<()> {
+        if let Some(packed) = &self.planned.packed {
+            packed.sign()?;
+        }
         let mut locks = self.held.iter().filter_map(|held| held.lock.as_deref());
         locks.next().map_or(Ok(()), |lock| {
             lock.sign()

@@ -10,12 +10,11 @@
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bstr::ByteSlice;
-use reftable::short;
 
 pub(super) use super::forwards::Forwards;
 use crate::backend::Value;
@@ -76,7 +75,9 @@ pub(super) struct Snapshot {
     // Whether the bytes are those of the file, or a sorted copy.
     as_on_disk: bool,
     // Where the last search ended: often the next one ends there, or soon behind it.
-    hint: AtomicUsize,
+    pub(super) hint: AtomicUsize,
+    // Whether it ended far from where the one before did: then so will the next one.
+    pub(super) is_far: AtomicBool,
 }
 
 /// One record, and where it stands.
@@ -245,6 +246,7 @@ impl Snapshot {
             peeling: Peeling::Unknown,
             as_on_disk: true,
             hint: AtomicUsize::new(0),
+            is_far: AtomicBool::new(false),
         };
         if snapshot.content().is_empty() {
             snapshot.peeling = Peeling::Fully;
@@ -368,12 +370,16 @@ impl Snapshot {
     }
 
     /// Returns where the name stands of the record that starts at `at`, if there is one.
-    fn name_if_any(&self, at: usize) -> Option<Range<usize>> {
-        let hex = at..at.saturating_add(self.format.hex_len());
-        match self.slice(&hex).find_byte(b'\n') {
-            None => self.name_behind(hex.end),
-            Some(_) => None,
+    pub(super) fn name_if_any(&self, at: usize) -> Option<Range<usize>> {
+        // In one search: this is what each step of a lookup costs.
+        let line = self.content().get(at..)?;
+        let (hex_len, len) = (self.format.hex_len(), line.find_byte(b'\n')?);
+        if len <= hex_len {
+            let is_space_behind = len == hex_len;
+            return is_space_behind.then(|| self.name_behind(at + hex_len))?;
         }
+        let is_name = hex_len + 1 < len && is_space(*line.get(hex_len)?);
+        is_name.then_some(at + hex_len + 1..at + len)
     }
 
     /// Returns where the name stands of the record whose id ends at `hex_end`, on the same line.
@@ -491,92 +497,6 @@ impl Snapshot {
         }
         let found = self.slice(&self.name_at(at)?);
         Ok(found.starts_with(dir).then(|| found.to_vec()))
-    }
-
-    /// Returns where the first record starts whose name is `name` or greater, looking from the
-    /// record at `from` on: near records are found in fewer steps than far ones.
-    ///
-    /// # Errors
-    /// `Corrupt` when the search meets a line that is no record.
-    pub(super) fn lower_bound(&self, name: &[u8], from: usize) -> Result<usize> {
-        let (mut low, mut high, mut step) = (from, self.len(), 256);
-        let is_less = |found: &Range<usize>| short::compare(self.slice(found), name).is_lt();
-        let hint = self.hint.load(Ordering::Relaxed);
-        // What is damaged there is told by those who come there by themselves.
-        if (from..self.len()).contains(&hint)
-            && let Some(found) = self.name_if_any(hint)
-        {
-            if is_less(&found) {
-                low = self.after(found.end);
-            } else if hint == from {
-                return Ok(hint);
-            } else {
-                high = self.record_start(hint - 1, from);
-                // Most names that are not there come right before it.
-                if self.name_if_any(high).is_some_and(|found| is_less(&found)) {
-                    return Ok(hint);
-                }
-            }
-        }
-        while low < high {
-            let probe = low.saturating_add(step);
-            if probe >= high {
-                break;
-            }
-            let start = self.record_start(probe, low);
-            let found = self.name_at(start)?;
-            if is_less(&found) {
-                low = self.after(found.end);
-                step = step.saturating_mul(4);
-            } else {
-                high = start;
-                break;
-            }
-        }
-        while low < high {
-            let start = self.record_start(low + (high - low) / 2, low);
-            let found = self.name_at(start)?;
-            if is_less(&found) {
-                low = self.after(found.end);
-            } else {
-                high = start;
-            }
-        }
-        self.hint.store(low, Ordering::Relaxed);
-        Ok(low)
-    }
-
-    /// Returns the record of `name`.
-    ///
-    /// # Errors
-    /// `Corrupt` when the search meets a line that is no record.
-    pub(super) fn find(&self, name: &[u8]) -> Result<Option<Record>> {
-        let at = self.lower_bound(name, self.start)?;
-        self.record_if_of(at, name)
-    }
-
-    /// Returns the record at `at`, if it is that of `name`.
-    ///
-    /// # Errors
-    /// `Corrupt` when there is no record.
-    pub(super) fn record_if_of(&self, at: usize, name: &[u8]) -> Result<Option<Record>> {
-        if at >= self.len() {
-            return Ok(None);
-        }
-        let found = self.name_at(at)?;
-        if self.slice(&found) == name {
-            self.record(at).map(Some)
-        } else {
-            Ok(None)
-        }
-    }
-
-    /// Returns the ref of that name.
-    ///
-    /// # Errors
-    /// As for [`Snapshot::find`].
-    pub(super) fn find_ref(&self, name: &[u8]) -> Result<Option<Value>> {
-        Ok(self.find(name)?.map(Record::into_ref))
     }
 
     /// Makes the error of a packed name that could lead out of the repository.

@@ -64,7 +64,8 @@ pub(super) struct PackedLock {
 }
 
 impl PackedLock {
-    /// Takes `packed-refs.lock`.
+    /// Takes `packed-refs.lock`; says in it whose it is only once something is written, or with
+    /// [`PackedLock::sign`].
     ///
     /// # Errors
     /// `Locked` when somebody else holds it for longer than the timeout; `Io`.
@@ -76,15 +77,12 @@ impl PackedLock {
     ) -> Result<PackedLock> {
         InvalidSettings::check(options.invalid.packing.as_ref())?;
         let path = packed.resolved_path()?;
-        let lock = LockFile::acquire(
-            holder,
-            &path,
-            LockOptions {
-                timeout: options.packed_refs_timeout,
-                shared: options.shared_repository,
-                pid_file: options.lockfile_pid,
-            },
-        );
+        let lock_options = LockOptions {
+            timeout: options.packed_refs_timeout,
+            shared: options.shared_repository,
+            pid_file: options.lockfile_pid,
+        };
+        let lock = LockFile::acquire_alone(holder, &path, lock_options);
         let lock = lock.map_err(|error| {
             let kind = match error.kind() {
                 io::ErrorKind::AlreadyExists => ErrorKind::Locked,
@@ -101,6 +99,15 @@ impl PackedLock {
             written: false,
             replaced: false,
         })
+    }
+
+    /// Writes into the lock who holds it, unless that is there.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(super) fn sign(&self) -> Result<()> {
+        let signed = self.lock.sign();
+        signed.map_err(|error| Error::io("unable to lock", &self.path, error))
     }
 
     /// Refuses to go on where the file lies that Git writes before it becomes packed-refs.
@@ -131,6 +138,7 @@ impl PackedLock {
     ) -> Result<()> {
         self.refuse_another()?;
         check_order(&self.path, edits)?;
+        self.sign()?;
         let path = self.lock.value_path();
         let failed = |error| unable_to_write(&path, error);
         let file = self.lock.create().map_err(failed)?;
