@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bstr::BStr;
 
 use crate::oid::ObjectId;
-use crate::reflog::Signature;
+use crate::reflog::{Signature, is_space};
 
 /// One edit of a transaction.
 ///
@@ -32,6 +32,8 @@ pub struct Edit<'a> {
     pub(crate) skip_log: bool,
     pub(crate) skip_object_check: bool,
     pub(crate) message: Cow<'a, [u8]>,
+    /// Whether the message is stored as it is.
+    pub(crate) is_spaced: bool,
 }
 
 /// What an edit does.
@@ -90,6 +92,7 @@ impl<'a> Edit<'a> {
             skip_log: false,
             skip_object_check: false,
             message: Cow::Borrowed(b""),
+            is_spaced: false,
         }
     }
 
@@ -148,10 +151,28 @@ impl<'a> Edit<'a> {
         self
     }
 
-    /// Gives the reason that the reflog records.
+    /// Gives the reason that the reflog records. Runs of white space become one space, as with Git.
     #[inline]
     pub fn message(mut self, message: impl Into<Cow<'a, [u8]>>) -> Self {
         self.message = message.into();
+        self
+    }
+
+    /// As [`Edit::message`], and each character of white space becomes one space, but for those at the ends.
+    ///
+    /// ```
+    /// # use refdb::{Edit, RefName};
+    /// let edit = Edit::delete(RefName::HEAD).spaced_message(b"first line\n  second line\n");
+    /// ```
+    pub fn spaced_message(mut self, message: &[u8]) -> Self {
+        let as_space = |byte: &u8| if is_space(*byte) { b' ' } else { *byte };
+        self.message = message
+            .trim_ascii()
+            .iter()
+            .map(as_space)
+            .collect::<Vec<u8>>()
+            .into();
+        self.is_spaced = true;
         self
     }
 
@@ -214,6 +235,7 @@ impl<'a> Edit<'a> {
                 Expected::Symbolic(target) => Expected::Symbolic(Cow::Owned(target.into_owned())),
             },
             message: Cow::Owned(self.message.into_owned()),
+            is_spaced: self.is_spaced,
             deref: self.deref,
             create_log: self.create_log,
             skip_log: self.skip_log,

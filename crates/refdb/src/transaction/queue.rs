@@ -368,11 +368,11 @@ impl Queue {
         let message = match edit.message.is_empty() && !self.message.is_empty() {
             true => {
                 let message = std::mem::take(&mut self.message);
-                let position = self.push_message(&message);
+                let position = self.push_message(&message, true);
                 self.message = message;
                 position
             }
-            false => self.push_message(&edit.message),
+            false => self.push_message(&edit.message, edit.is_spaced),
         };
         let (does, new) = match &edit.change {
             Change::Update(oid) => {
@@ -434,7 +434,7 @@ impl Queue {
                 _ => edit.expected,
             };
             let name = Span::push(&mut self.names, given);
-            let message = self.push_message(other.message(at));
+            let message = self.push_message(other.message(at), true);
             self.edits.push(Queued {
                 name,
                 message,
@@ -470,8 +470,8 @@ impl Queue {
         (0..self.len()).all(|edit| deletes(&edit) == first)
     }
 
-    /// Keeps a message: most edits have that of the one before. Returns its position.
-    fn push_message(&mut self, message: &[u8]) -> u32 {
+    /// Keeps a message, as it is if it may be so: most edits have that of the one before. Returns its position.
+    fn push_message(&mut self, message: &[u8], as_it_is: bool) -> u32 {
         if let Some(&last) = self.messages.last() {
             // Not compared if empty: an empty slice points nowhere, and looking there, even at no
             // byte, takes some processors longer than all the rest.
@@ -480,7 +480,7 @@ impl Queue {
                 return last_of(&self.messages);
             }
         }
-        let message = match is_normalized(message) {
+        let message = match as_it_is || is_normalized(message) {
             true => Span::push(&mut self.text, message),
             false => Span::push(&mut self.text, &normalize_message(message)),
         };
