@@ -17,6 +17,12 @@
 #include <git2/sys/refdb_backend.h>
 #include <git2/sys/refs.h>
 #include <git2/sys/repository.h>
+/* Newer versions declare two of the functions there. */
+#ifdef __has_include
+# if __has_include(<git2/sys/errors.h>)
+#  include <git2/sys/errors.h>
+# endif
+#endif
 
 #ifdef __cplusplus
 extern "C" {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
@@ -242,6 +242,11 @@ impl Backend {
         let again = opened.repository.reload()?;
         *opened = Arc::new(Opened::beside(again, config, self.lib, self.repository));
         Ok(())
+    }
+
+    /// Returns the directory of the reflogs that all worktrees share.
+    pub(crate) fn logs_dir(&self) -> PathBuf {
+        self.opened().repository.common_dir().join("logs")
     }
 
     /// Returns the repository, as refdb has it open.

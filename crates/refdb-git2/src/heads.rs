@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::backend::Backend;
 use bstr::BStr;
-use refdb::{Edit, Expected, RefName, Renaming};
+use refdb::{Edit, Expected, RefName, Renaming, Store};
 
 /// Makes every HEAD that leads to `from` lead to `to`.
 pub(crate) fn follow(
@@ -38,4 +38,30 @@ pub(crate) fn follow(
         let _ = transaction.commit()?;
     }
     Ok(())
+}
+
+/// Symrefs are followed through so many others.
+const LINKS_MAX: usize = 5;
+
+/// Returns whether HEAD has a reflog and leads to a branch through other symrefs: libgit2 changes that branch
+/// alone, where Git goes the way from HEAD on, and adds an entry to each reflog.
+pub(crate) fn leads_there_by_others(store: &Store, name: &[u8]) -> refdb::Result<bool> {
+    if !name.starts_with(b"refs/heads/") || !store.log_exists(RefName::HEAD)? {
+        return Ok(false);
+    }
+    let mut at = RefName::HEAD.to_owned();
+    for links in 0..LINKS_MAX {
+        // What cannot be read leads nowhere.
+        let Ok(Some(found)) = store.read(at.as_name()) else {
+            return Ok(false);
+        };
+        let Some(next) = found.target.symbolic() else {
+            return Ok(false);
+        };
+        if next.as_bytes() == name {
+            return Ok(links > 0);
+        }
+        at = next.to_owned();
+    }
+    Ok(false)
 }

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::ffi::{c_char, c_int};
 use std::sync::{MutexGuard, PoisonError};
 
-use refdb::{LogEntry, LogOrder, ObjectId, RefName, Store};
+use refdb::{LogEntry, LogOrder, ObjectId, RefFormat, RefName, Store};
 
 use crate::abi::Libgit2;
 use crate::backend::{Backend, signature};
-use crate::border::{Failure, name, run, text};
+use crate::border::{Failure, name, path, run, text};
 use crate::ffi::{code, git_refdb_backend, git_reflog};
 use crate::locks::later;
 use crate::scratch::Scratch;
@@ -149,6 +149,22 @@ unsafe fn written(
             });
         }
         Ok((name, entries))
+    }
+}
+
+impl Backend {
+    /// Returns whether the place of a new ref's reflog is taken by those of refs below it, which may be gone.
+    pub(crate) fn has_logs_below(&self, name: &[u8]) -> refdb::Result<bool> {
+        let store = self.store();
+        if store.format() != RefFormat::Files {
+            return Ok(false);
+        }
+        let place = self.logs_dir().join(path(name));
+        if !place.symlink_metadata().is_ok_and(|place| place.is_dir()) {
+            return Ok(false);
+        }
+        let names = store.log_names()?;
+        Ok(names.iter().any(|log| is_below(log.as_bytes(), name)))
     }
 }
 

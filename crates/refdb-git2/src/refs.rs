@@ -10,7 +10,7 @@ use refdb::{
 
 use crate::abi::Libgit2;
 use crate::backend::{Backend, signature};
-use crate::border::{Failure, name, not_found, run, text};
+use crate::border::{Answer, Failure, name, not_found, run, text};
 use crate::ffi::{SYMBOLIC, code, git_oid, git_refdb_backend, git_reference, git_signature};
 
 /// What a ref is, or is to be.
@@ -71,10 +71,24 @@ impl<'a> Value<'a> {
                 Edit::symbolic(name, target)
             }
         };
-        let edit = edit.no_deref().message(message);
+        let edit = edit.no_deref().spaced_message(message);
+        let edit = match self.leads_nowhere(store) {
+            true => edit.skip_log(),
+            false => edit,
+        };
         match peels {
             true => edit,
             false => edit.skip_object_check(),
+        }
+    }
+
+    /// Returns whether this is a name that leads to no object: no reflog says then that a ref was led there.
+    fn leads_nowhere(&self, store: &Store) -> bool {
+        match self {
+            Value::Symbolic(target) => RefName::lax(target)
+                .and_then(|target| store.resolve(target))
+                .is_ok_and(|found| found.is_none()),
+            Value::Direct(_) => false,
         }
     }
 
@@ -252,16 +266,27 @@ pub(crate) unsafe extern "C" fn write(
             )
         };
         RefName::new(name)?;
-        let found = backend.with(|store| read_any(store, name))?;
-        if force == 0 && found.0 {
-            return Err(already_there(name));
-        }
-        let mut expected = compare(name, &found, old.as_ref())?;
-        if force == 0 {
-            expected = Expected::Missing;
-        }
-        if found.1.is_some_and(|target| value.is(&target)) {
-            return Ok(0);
+        let mut before = None;
+        let expected = match (force, &old) {
+            // Whether there is one is seen under its lock.
+            (0, None) => Expected::Missing,
+            _ => {
+                let found = backend.with(|store| read_any(store, name))?;
+                if force == 0 && found.0 {
+                    return Err(already_there(name));
+                }
+                let expected = compare(name, &found, old.as_ref())?;
+                if found.1.as_ref().is_some_and(|target| value.is(target)) {
+                    return Ok(0);
+                }
+                before = found.1.and_then(|target| target.oid());
+                expected
+            }
+        };
+        if expected == Expected::Missing && backend.has_logs_below(name)? {
+            let name = String::from_utf8_lossy(name);
+            let text = format!("cannot create '{name}': there are still reflogs below it");
+            return Err(Failure::Told(code::DIRECTORY, text));
         }
         let written = backend.with_settings(|store| {
             let mut transaction = store.transaction();
@@ -269,16 +294,29 @@ pub(crate) unsafe extern "C" fn write(
                 transaction = transaction.committer(who.clone())?;
             }
             transaction.add(value.edit(store, name, message).expecting(expected.clone()))?;
+            if let Value::Direct(new) = value
+                && crate::heads::leads_there_by_others(store, name)?
+            {
+                let old = before.unwrap_or(ObjectId::null(new.format()));
+                transaction.add(Edit::log(RefName::HEAD, old, new).spaced_message(message))?;
+            }
             transaction.commit()
         });
         match written {
             Ok(_) => Ok(0),
+            Err(error) if force == 0 && is_there_already(&error) => Err(already_there(name)),
             Err(error) if is_directory(&backend.store(), name, &error) => {
                 Err(Failure::Told(code::DIRECTORY, error.to_string()))
             }
             Err(error) => Err(error.into()),
         }
     })
+}
+
+/// Returns whether a ref was refused because there is one of its name.
+fn is_there_already(error: &Error) -> bool {
+    let reason = error.rejection().map(|rejection| rejection.reason);
+    reason == Some(Reason::CreateExists)
 }
 
 /// Returns whether a name was refused because there are refs below it.
@@ -304,19 +342,60 @@ pub(crate) unsafe extern "C" fn del(
     run(backend.lib, || {
         // SAFETY: libgit2 gives a text, and the others or null.
         let (name, old) = unsafe { (name(ref_name)?, old_value(backend.lib, old_id, old_target)) };
-        let found = backend.with(|store| read_any(store, name))?;
-        if !found.0 {
-            return Err(not_found(name));
+        let mut deleted = None;
+        let tried = backend.with_settings(|store| {
+            deleted = delete_under_lock(store, name, old.as_ref())?;
+            Ok(())
+        });
+        match (tried, deleted) {
+            (Ok(()), Some(answer)) => answer,
+            // What is broken, or in use by others, is deleted as it can be.
+            _ => delete(backend, name, old.as_ref()),
         }
-        let expected = compare(name, &found, old.as_ref())?;
-        let _ = backend.with_settings(|store| {
-            let mut transaction = store.transaction();
-            let name: &bstr::BStr = name.into();
-            transaction.add(Edit::delete(name).no_deref().expecting(expected.clone()))?;
-            transaction.commit()
-        })?;
-        Ok(0)
     })
+}
+
+/// Deletes a ref that is read once, under its lock; `None` if somebody else has a lock that this needs.
+fn delete_under_lock(
+    store: &Store,
+    name: &[u8],
+    old: Option<&Value<'_>>,
+) -> refdb::Result<Option<Answer>> {
+    let Ok(name) = RefName::new(name) else {
+        return Ok(None);
+    };
+    let Ok(mut locked) = store.transaction().lock([name]) else {
+        return Ok(None);
+    };
+    let found = locked.read(name)?.map(|found| found.target);
+    let found = (found.is_some(), found);
+    if !found.0 {
+        return Ok(Some(Err(not_found(name.as_bytes()))));
+    }
+    if let Err(failure) = compare(name.as_bytes(), &found, old) {
+        return Ok(Some(Err(failure)));
+    }
+    locked.add(Edit::delete(name).no_deref())?;
+    match locked.prepare() {
+        Ok(prepared) => prepared.commit().map(|_| Some(Ok(code::OK))),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Deletes a ref that may be broken, and waits for others.
+fn delete(backend: &Backend, name: &[u8], old: Option<&Value<'_>>) -> Answer {
+    let found = backend.with(|store| read_any(store, name))?;
+    if !found.0 {
+        return Err(not_found(name));
+    }
+    let expected = compare(name, &found, old)?;
+    let _ = backend.with_settings(|store| {
+        let mut transaction = store.transaction();
+        let name: &bstr::BStr = name.into();
+        transaction.add(Edit::delete(name).no_deref().expecting(expected.clone()))?;
+        transaction.commit()
+    })?;
+    Ok(code::OK)
 }
 
 pub(crate) unsafe extern "C" fn rename(
