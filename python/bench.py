@@ -1,10 +1,12 @@
 """Measures refdb beside pygit2, dulwich and GitPython in one run: bench.py [REFS] [RUNS].
 
-Each answer is checked against the others'. Medians in milliseconds; the repository is made by refdb, in
-memory where /dev/shm is, packed or compacted by it, and all refs name one object.
+Each answer is checked against the others'. Medians in milliseconds of a processor, which other programs do not
+change, and of a clock; the repository is made by refdb, in memory where /dev/shm is, packed or compacted by it, and
+all refs name one object.
 """
 
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -55,14 +57,21 @@ def with_git(path):
     return dict(line.rsplit(" ", 1) for line in subprocess.check_output(command, text=True).splitlines())
 
 
+def spent():
+    """Seconds of a processor, by this process and those that it ran."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
 def median(work, runs):
-    times, answer = [], None
+    times, clock, answer = [], [], None
     for _ in range(runs):
         answer = None  # It goes before the clock starts.
-        start = time.perf_counter()
+        before, start = spent(), time.perf_counter()
         answer = work()
-        times.append((time.perf_counter() - start) * 1000)
-    return statistics.median(times), answer
+        clock.append((time.perf_counter() - start) * 1000)
+        times.append((spent() - before) * 1000)
+    return statistics.median(times), statistics.median(clock), answer
 
 
 def main():
@@ -95,13 +104,13 @@ def main():
             print(f"{ref_format}, {count} refs")
             expected, dict_time = None, None
             for name, work, times in rows:
-                took, answer = median(work, times)
+                took, clock, answer = median(work, times)
                 if name.endswith("dict") or name.startswith("Git,"):
                     expected = expected or answer
                     assert answer == expected and len(answer) == count, name
                 dict_time = took if name == "refdb: dict" else dict_time
                 ratio = f"{took / dict_time:9.1f}x" if dict_time else ""
-                print(f"  {name:28} {took:9.1f} {ratio}")
+                print(f"  {name:28} {took:9.1f} {clock:9.1f} {ratio}")
 
 
 main()

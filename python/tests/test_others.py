@@ -116,6 +116,8 @@ def test_pygit2(git, tmp_path):
     assert sorted(repo.references) == ["refs/heads/main", "refs/heads/renamed"]
     repo.references.compress()
     git("refs", "verify")
+    # One that nobody attaches.
+    assert pygit2.Repository(str(git.path)).branches["renamed"].target == repo.head.target
     # What is open already.
     other = refdb.pygit2.attach(pygit2.Repository(str(git.path)))
     assert other.branches["renamed"].target == repo.head.target

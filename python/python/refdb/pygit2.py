@@ -4,7 +4,7 @@ refs, in both formats.
     repo = refdb.pygit2.open(path)
 
 What is open already takes `attach(repo)`; it can only be a repository whose refs are files, unless `enable()` was
-called before it was opened. The plug-in, `librefdb-git2.so`, is beside this file if the wheel was built with it,
+called before it was opened, which attaches tables by itself. The plug-in, `librefdb-git2.so`, is beside this file if the wheel was built with it,
 or where `REFDB_GIT2` says, or where the loader finds it.
 """
 
@@ -12,6 +12,7 @@ import ctypes
 import os
 
 import pygit2
+import pygit2.repository
 from pygit2 import _pygit2
 from pygit2.errors import check_error
 
@@ -37,9 +38,21 @@ def attach(repo):
 
 
 def enable():
-    """Lets pygit2 open repositories whose refs are tables. One that is not attached then shows no refs."""
+    """Lets pygit2 open repositories whose refs are tables, and attaches each, whoever opens it from now on: with
+    refs of libgit2's own it would show none."""
     plugin, libgit2 = _load()
     _check(plugin, plugin.refdb_git2_enable_in(libgit2))
+    begin = pygit2.repository.BaseRepository._common_init
+    if getattr(begin, "attaches", False):
+        return
+
+    def common_init(self):
+        begin(self)
+        if "extensions.refstorage" in self.config:
+            attach(self)
+
+    common_init.attaches = True
+    pygit2.repository.BaseRepository._common_init = common_init
 
 
 def _check(plugin, code):
