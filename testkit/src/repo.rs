@@ -22,7 +22,7 @@ use bstr::{BString, ByteSlice};
 use tempfile::TempDir;
 
 use crate::cache;
-use crate::format::Format;
+use crate::format::{Format, RefFormat};
 use crate::objects::Objects;
 use crate::oracle::{GitRun, git};
 use crate::state::{LogEntry, State};
@@ -80,6 +80,22 @@ impl Repo {
         let repo = Repo::copy_of(&made, format, bare);
         repo.objects().put_into(&repo.git_dir().join("objects"));
         repo
+    }
+
+    /// Makes a bare repository with the refs of a script: in one table or in packed-refs, as a clone has them.
+    /// With thousands of refs this takes Git a twentieth of the time of making each in a file and packing them.
+    /// There must be no tags among them: the migration of Git 2.55 says of all that it packs that it peels to nothing.
+    #[track_caller]
+    pub fn init_bare_with(format: Format, script: impl Into<Vec<u8>>) -> Repo {
+        let tables = Format::new(RefFormat::Reftable, format.objects);
+        let repo = Repo::init_bare(tables);
+        repo.update_refs(script);
+        if format.refs == RefFormat::Files {
+            repo.git(["refs", "migrate", "--ref-format=files"])
+                .run()
+                .ok();
+        }
+        Repo { format, ..repo }
     }
 
     /// Copies a repository that lies in `from`.

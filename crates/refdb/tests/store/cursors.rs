@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use refdb::{Edit, ObjectId, Optimize, Part, RefName, Refs, Resolved};
 use refdb_testkit::clone_like::clone_like;
+use refdb_testkit::objects::Objects;
 use refdb_testkit::repo::Repo;
 use refdb_testkit::rng::Rng;
 use refdb_testkit::{Format, RefFormat, for_every_format, ours};
@@ -137,17 +138,17 @@ for_every_format! {
     }
 
     fn parts_are_all_refs_in_their_order(format) {
-        let repo = Repo::init_bare(format);
-        let (commits, tag) = (&repo.objects().commits, &repo.objects().tags[0]);
+        let objects = Objects::standard(format.objects);
+        let (commits, tag) = (&objects.commits, &objects.tags[0]);
         let name = |number: usize| format!("refs/{:02x}/{number:05}-{}", number % 7, "x".repeat(40));
         let create = |numbers: std::ops::Range<usize>, value: &str| {
             numbers.map(|number| format!("create {} {value}\n", name(number))).collect::<String>()
         };
-        // A large table or packed-refs, refs over it in several smaller ones, and holes.
-        repo.update_refs(create(0..20_000, &commits[0]));
-        repo.git(["pack-refs", "--all"]).run().ok();
-        repo.update_refs(create(20_000..23_000, &tag.id));
-        repo.update_refs((0..900).map(|at| format!("update {} {}\n", name(at * 7), commits[1])).collect::<String>());
+        // A large table or packed-refs, refs over it in files or smaller tables, and holes. Each of these files is
+        // read a hundred times: they are few.
+        let repo = Repo::init_bare_with(format, create(0..20_000, &commits[0]));
+        repo.update_refs(create(20_000..20_700, &tag.id));
+        repo.update_refs((0..300).map(|at| format!("update {} {}\n", name(at * 57), commits[1])).collect::<String>());
         repo.update_refs((0..500).map(|at| format!("delete {}\n", name(at * 3 + 1))).collect::<String>());
         repo.git(["symbolic-ref", "refs/02/link", &name(5)]).run().ok();
         let worktree = repo.worktree("side");
@@ -158,9 +159,9 @@ for_every_format! {
             let mut rng = Rng::new(5);
             for round in 0..40 {
                 let excluded: Vec<Vec<u8>> = (0..rng.below(4))
-                    .map(|_| name(rng.below(23_000)).into_bytes()[..rng.below(14) + 1].to_vec())
+                    .map(|_| name(rng.below(20_700)).into_bytes()[..rng.below(14) + 1].to_vec())
                     .collect();
-                let start = name(rng.below(23_000)).into_bytes();
+                let start = name(rng.below(20_700)).into_bytes();
                 let kind = round % 3;
                 let cursor = || {
                     let refs = repository.store().refs().expect("a cursor");
@@ -215,11 +216,9 @@ for_every_format! {
     }
 
     fn what_lies_before_damage_is_read(format) {
-        let repo = Repo::init_bare(format);
-        let commit = &repo.objects().commits[0];
+        let commit = &Objects::standard(format.objects).commits[0];
         let one = |number: usize| format!("create refs/many/{number:05}-{} {commit}\n", "x".repeat(40));
-        repo.update_refs((0..30_000).map(one).collect::<String>());
-        repo.git(["pack-refs", "--all"]).run().ok();
+        let repo = Repo::init_bare_with(format, (0..30_000).map(one).collect::<String>());
         let path = match format.refs {
             RefFormat::Files => repo.git_dir().join("packed-refs"),
             RefFormat::Reftable => {
@@ -325,17 +324,21 @@ for_every_format! {
     }
 
     fn refs_of_an_object_among_many(format) {
-        let repo = Repo::init_bare(format);
-        let (commits, tag) = (&repo.objects().commits, &repo.objects().tags[0]);
-        let mut script = String::new();
-        for number in 0..40_000_u32 {
-            // Names that share little, in no order.
-            let name = number.wrapping_mul(2_654_435_761);
-            let value = if number % 1000 == 7 { &tag.id } else { &commits[number as usize % 3] };
-            script += &format!("create refs/topics/{name:08x}-{number} {value}\n");
-        }
-        script += &format!("create refs/heads/main {}\n", commits[1]);
-        repo.update_refs(script);
+        let objects = Objects::standard(format.objects);
+        let (commits, tag) = (&objects.commits, &objects.tags[0]);
+        // Names that share little, in no order.
+        let name = |number: u32| format!("refs/topics/{:08x}-{number}", number.wrapping_mul(2_654_435_761));
+        let script = |verb: &str, numbers: &mut dyn Iterator<Item = u32>, value: &dyn Fn(u32) -> String| {
+            numbers.map(|at| format!("{verb} {} {}\n", name(at), value(at))).collect::<String>()
+        };
+        let many = script("create", &mut (0..40_000), &|at| commits[at as usize % 3].clone());
+        let repo = Repo::init_bare_with(format, many);
+        repo.update_refs(script("update", &mut (7..40_000).step_by(1000), &|_| tag.id.clone()));
+        repo.git(["pack-refs", "--all"]).run().ok();
+        // Refs in files or a smaller table: in front of values that are the wanted one, or others; and new ones.
+        repo.update_refs(script("update", &mut (0..40_000).step_by(97), &|at| commits[at as usize / 97 % 3].clone()));
+        repo.update_refs(script("create", &mut (40_000..40_300), &|at| commits[at as usize % 3].clone()));
+        repo.update_refs(format!("create refs/heads/main {}\n", commits[1]));
         let link = ["symbolic-ref", "refs/remotes/origin/HEAD", "refs/heads/main"];
         repo.git(link).run().ok();
         let repository = ours::open(&repo.git_dir());
