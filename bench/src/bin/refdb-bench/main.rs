@@ -3,18 +3,21 @@
 //! ```text
 //! refdb-bench record RESULTS COMMIT DATE MACHINE GIT OPTIONS...   adds a line to bench/history.jsonl
 //! refdb-bench growth COMMIT DATE MACHINE SIZE=RESULTS...  renews bench/growth.json
-//! refdb-bench page                                     writes docs/benchmarks.html from both
-//! refdb-bench readme                                   writes README's table from the history
+//! refdb-bench processes LINES COMMIT DATE MACHINE GIT  renews bench/processes.json
+//! refdb-bench page                                     writes docs/benchmarks.html from all three
+//! refdb-bench readme                                   writes README's tables from the first and the last
 //! refdb-bench instructions SUMMARIES [--record]        compares with bench/instructions.json
 //! refdb-bench shim SHIM GIT RUNS                       measures what a shim costs other commands
 //! ```
 //!
-//! `scripts/bench`, `scripts/growth`, `scripts/instructions` and `scripts/shim-cost` call it.
+//! `scripts/bench`, `scripts/growth`, `scripts/instructions`, `scripts/process-speed` and
+//! `scripts/shim-cost` call it.
 
 mod growth;
 mod history;
 mod instructions;
 mod page;
+mod processes;
 mod questions;
 mod readme;
 mod rows;
@@ -37,12 +40,12 @@ fn main() -> ExitCode {
         ["growth", commit, date, machine, results @ ..] => {
             growth::record(results, [commit, date, machine])
         }
-        ["page"] => history::read_history().and_then(|runs| {
-            let page = page::render(&runs, growth::read_growth()?.as_ref());
-            write(Path::new("docs/benchmarks.html"), &page)
-        }),
+        ["processes", lines, commit, date, machine, git] => {
+            processes::record(lines, [commit, date, machine, git])
+        }
+        ["page"] => write_page(),
         ["readme"] => history::read_history().and_then(|runs| match rows::Rows::last(&runs) {
-            Some(rows) => readme::renew(&rows),
+            Some(rows) => readme::renew(&rows, processes::read_processes()?.as_ref()),
             None => Err("no run of the history says how many refs there were".to_owned()),
         }),
         ["instructions", summaries] => instructions::compare(Path::new(summaries)),
@@ -59,6 +62,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn write_page() -> Result<()> {
+    let (runs, growth) = (history::read_history()?, growth::read_growth()?);
+    let processes = processes::read_processes()?;
+    let page = page::render(&runs, growth.as_ref(), processes.as_ref());
+    write(Path::new("docs/benchmarks.html"), &page)
 }
 
 fn say(text: &str, to: &mut dyn Write) {

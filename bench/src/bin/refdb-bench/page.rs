@@ -1,10 +1,11 @@
-//! The page: how time and memory grow with the number of refs, every row beside Git, and what has become
-//! of each over time.
+//! The page: how time and memory grow with the number of refs, every row beside Git, how near single
+//! processes are to what none can do without, and what has become of each row over time.
 //!
 //! One file without anything from elsewhere: inline SVG, a style and a script of its own, colours for
 //! light and dark. Without the script all figures are there, only none is picked out.
 
 mod compare;
+mod floor;
 mod grow;
 mod over_time;
 
@@ -12,13 +13,18 @@ use std::fmt::Write;
 
 use crate::growth::Growth;
 use crate::history::Run;
+use crate::processes::Processes;
 use crate::rows::{Rows, nearest};
 
 const STYLE: &str = include_str!("page/style.css");
 const SCRIPT: &str = include_str!("page/script.js");
 
 /// Returns the page.
-pub(crate) fn render(runs: &[Run], growth: Option<&Growth>) -> String {
+pub(crate) fn render(
+    runs: &[Run],
+    growth: Option<&Growth>,
+    processes: Option<&Processes>,
+) -> String {
     let rows = Rows::last(runs);
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
@@ -29,13 +35,21 @@ pub(crate) fn render(runs: &[Run], growth: Option<&Growth>) -> String {
          <p>How long refdb takes for what people do with refs, how that grows, and how long Git takes for \
          the same.</p>\n"
     );
-    contents(&mut page, rows.as_ref(), growth.is_some());
+    contents(
+        &mut page,
+        rows.as_ref(),
+        growth.is_some(),
+        processes.is_some(),
+    );
     page.push_str("</header>\n<main id=\"content\">\n");
     if let Some(growth) = growth {
         grow::section(&mut page, growth);
     }
     if let Some(rows) = &rows {
         compare::sections(&mut page, rows);
+    }
+    if let Some(processes) = processes {
+        floor::section(&mut page, processes);
     }
     match runs {
         [] => page.push_str("<p>Nothing has been compared yet.</p>\n"),
@@ -49,7 +63,7 @@ pub(crate) fn render(runs: &[Run], growth: Option<&Growth>) -> String {
 }
 
 /// Lists the sections.
-fn contents(page: &mut String, rows: Option<&Rows<'_>>, has_growth: bool) {
+fn contents(page: &mut String, rows: Option<&Rows<'_>>, has_growth: bool, has_floor: bool) {
     page.push_str("<nav aria-label=\"Sections\"><ul>\n");
     if has_growth {
         page.push_str("<li><a href=\"#growth\">How it grows</a>\n");
@@ -57,6 +71,9 @@ fn contents(page: &mut String, rows: Option<&Rows<'_>>, has_growth: bool) {
     for group in rows.map(Rows::groups).unwrap_or_default() {
         let (id, title) = (compare::id(group), compare::title(group));
         let _ = writeln!(page, "<li><a href=\"#{id}\">{title}</a>");
+    }
+    if has_floor {
+        page.push_str("<li><a href=\"#floor\">The floor of a process</a>\n");
     }
     page.push_str("<li><a href=\"#over-time\">Over time</a>\n</ul></nav>\n");
 }
@@ -117,7 +134,7 @@ mod tests {
             r#"{"files/none/list":[10.0,60.0,3.0],"files/none/pack":[10.0,null,3.0]}}"#,
         ))
         .expect("two runs");
-        let page = render(&runs, None);
+        let page = render(&runs, None, None);
         assert!(
             page.contains("a1: 4.0x") && page.contains("b2: 6.0x"),
             "{page}"
@@ -127,12 +144,12 @@ mod tests {
             "{page}"
         );
         assert!(page.contains("m&lt;1>"), "{page}");
-        let before = render(&runs[..1], None);
+        let before = render(&runs[..1], None, None);
         assert!(before.contains("class=\"slower\""), "{before}");
         assert!(before.contains("0.5x"), "{before}");
         // A run that does not say how many refs there were is seen over time, and nowhere else.
         let unsaid = read_from(r#"{"commit":"a1","figures":{"files/none/list":[1.0,9.0,3.0]}}"#);
-        let page = render(&unsaid.expect("one run"), None);
+        let page = render(&unsaid.expect("one run"), None, None);
         assert!(
             page.contains("a1: 9.0x") && !page.contains("<table"),
             "{page}"
@@ -145,13 +162,13 @@ mod tests {
             r#"{"commit":"c3","figures":{"files/none/list":{"10":[1.0,2.0],"100":[10.0,2.0]}}}"#,
         )
         .expect("one workload");
-        let alone = render(&[], Some(&growth));
+        let alone = render(&[], Some(&growth), None);
         assert!(
             alone.contains("<h2 id=\"growth\">") && alone.ends_with("</html>\n"),
             "{alone}"
         );
         let run = r#"{"commit":"a1","figures":{}}"#;
-        let page = render(&read_from(run).expect("one run"), Some(&growth));
+        let page = render(&read_from(run).expect("one run"), Some(&growth), None);
         assert!(
             page.contains(">10 ms<") && page.contains(">2.0 MiB<"),
             "{page}"
@@ -166,7 +183,9 @@ mod tests {
             |path: &str| crate::read(&workspace.join(path)).expect("a file of the workspace");
         let runs = read_from(&file("bench/history.jsonl")).expect("the history");
         let growth = crate::growth::read_from(&file("bench/growth.json")).expect("the growth");
-        let page = render(&runs, Some(&growth));
+        let processes = crate::processes::read_from(&file("bench/processes.json"));
+        let processes = processes.expect("the processes");
+        let page = render(&runs, Some(&growth), Some(&processes));
         assert!(
             page == file("docs/benchmarks.html"),
             "the page differs from what is recorded: cargo run -p refdb-bench -- page"

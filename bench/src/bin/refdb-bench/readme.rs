@@ -1,30 +1,38 @@
-//! README's table: every row of the history that the page shows, both formats side by side.
+//! README's tables: every row of the history that the page shows, both formats side by side; and how near
+//! single processes are to what none can do without.
 
 use std::fmt::Write;
 use std::path::Path;
 
+use crate::processes::Processes;
 use crate::questions::grouped;
 use crate::rows::{FORMATS, Row, Rows, nearest, options};
 use crate::{Result, read, write};
 
 const README: &str = "README.md";
 const BEGIN: &str = "<!-- written by `cargo run -p refdb-bench -- readme` -->\n";
+const BEGIN_PROCESSES: &str =
+    "<!-- single processes, written by `cargo run -p refdb-bench -- readme` -->\n";
 /// The durability of the table: neither program syncs, so that the disk is not what is measured.
 const FSYNC: &str = "none";
 const END: &str = "<!-- until here -->\n";
 
-/// Writes the table into the README.
-pub(crate) fn renew(rows: &Rows<'_>) -> Result<()> {
+/// Writes the tables into the README.
+pub(crate) fn renew(rows: &Rows<'_>, processes: Option<&Processes>) -> Result<()> {
     let readme = read(Path::new(README))?;
-    write(Path::new(README), &renewed(&readme, rows)?)
+    let mut readme = replaced(&readme, BEGIN, &table(rows))?;
+    if let Some(processes) = processes {
+        readme = replaced(&readme, BEGIN_PROCESSES, &processes.markdown())?;
+    }
+    write(Path::new(README), &readme)
 }
 
-/// Returns the README with the table of these rows.
-fn renewed(readme: &str, rows: &Rows<'_>) -> Result<String> {
-    let missing = || format!("{README} has no place for the table, between {BEGIN} and {END}");
-    let (before, rest) = readme.split_once(BEGIN).ok_or_else(missing)?;
+/// Returns the README with another text behind a mark.
+fn replaced(readme: &str, begin: &str, text: &str) -> Result<String> {
+    let missing = || format!("{README} has no place for a table, between {begin} and {END}");
+    let (before, rest) = readme.split_once(begin).ok_or_else(missing)?;
     let (_, after) = rest.split_once(END).ok_or_else(missing)?;
-    Ok(format!("{before}{BEGIN}{}{END}{after}", table(rows)))
+    Ok(format!("{before}{begin}{text}{END}{after}"))
 }
 
 /// Returns the table, and where its figures come from.
@@ -119,10 +127,14 @@ mod tests {
         let runs = read_from(&of_the_workspace("bench/history.jsonl")).expect("the history");
         let rows = Rows::last(&runs).expect("there are rows");
         let readme = of_the_workspace(README);
-        assert!(
-            renewed(&readme, &rows).expect("there is a place") == readme,
-            "README differs from bench/history.jsonl: cargo run -p refdb-bench -- readme"
-        );
+        let processes = crate::processes::read_from(&of_the_workspace("bench/processes.json"));
+        let processes = processes.expect("the processes").markdown();
+        for (begin, text) in [(BEGIN, table(&rows)), (BEGIN_PROCESSES, processes)] {
+            assert!(
+                replaced(&readme, begin, &text).expect("there is a place") == readme,
+                "README differs from what is recorded: cargo run -p refdb-bench -- readme"
+            );
+        }
         let questions = |row: &Row<'_>| readme.contains(&format!("| {} |", row.question()));
         assert!(rows.rows.iter().all(questions), "a row is missing");
     }
@@ -136,7 +148,8 @@ mod tests {
         ))
         .expect("one run");
         let rows = Rows::last(&runs).expect("there are rows");
-        let text = renewed(&format!("before\n{BEGIN}old\n{END}after\n"), &rows).expect("a place");
+        let readme = format!("before\n{BEGIN}old\n{END}after\n");
+        let text = replaced(&readme, BEGIN, &table(&rows)).expect("a place");
         let expected = "| create 1,000 refs in an empty repository | 10 | over 10,000 | over 1,000x | | | |\n\
              | list 1,000 refs | 30 | 45 | 1.5x | 2.0 | 4,500 | 2,250x |\n";
         assert!(text.contains(expected), "{text}");
