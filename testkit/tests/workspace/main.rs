@@ -1,7 +1,8 @@
 //! The workspace as a whole: its layers, its dependencies, its invariants and their tests, its public
-//! items.
+//! items, its everyday tasks.
 
 mod dependencies;
+mod everyday;
 mod invariants;
 mod layering;
 mod public_items;
