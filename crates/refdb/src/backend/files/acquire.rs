@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Files;
+use super::bars::fits;
 use super::directories;
-use super::known_dirs::{is_in, parent};
+use super::known_dirs::{is_in, middle, parent};
 use super::session::{FilesSession, Held};
 use crate::backend::Refusal;
 use crate::beside::{HALVES_MIN, both};
@@ -97,7 +98,7 @@ impl FilesSession {
     }
 
     /// Returns whether there is time left to give all locks back and to take them anew.
-    fn may_turn_back(&mut self) -> bool {
+    pub(super) fn may_turn_back(&mut self) -> bool {
         let now = self.files.system.now();
         let since = *self.order.turned_back.get_or_insert(now);
         self.timeout.allows(now.saturating_sub(since))
@@ -132,6 +133,10 @@ impl FilesSession {
         timeout: LockTimeout,
     ) -> std::result::Result<(), Box<Refusal>> {
         if let Some(bar) = self.bars.find(name.as_bytes()) {
+            if !fits(name) {
+                let error = rustix::io::Errno::NAMETOOLONG.into();
+                return Err(Box::new(self.refuse(name, &error)));
+            }
             self.held.push(Held::barred(name, bar));
             return Ok(());
         }
@@ -198,7 +203,7 @@ impl FilesSession {
         if names.len() < HALVES_MIN || self.files.options.ignore_case {
             return 0;
         }
-        let (first, second) = names.split_at(names.len() / 2);
+        let (first, second) = names.split_at(middle(names.iter().map(|name| name.as_bytes())));
         let mut other = FilesSession::new(Arc::clone(&self.files));
         other.holder = self.holder.clone();
         let (taken, taken_of_second) = both(

@@ -3,12 +3,15 @@
 //! A loose ref keeps others from names below it, as there can be no directory, and from those above
 //! it, as its directory is not empty. What is packed keeps nobody from anything: somebody who looked
 //! into packed-refs before it was replaced can go on after that. So a large write, of which new refs
-//! go into packed-refs, holds the lock of every name above a new one, and bars the place of the new
-//! one itself, from before it looks for conflicts until packed-refs is in place.
+//! go into packed-refs, bars the place of each, from before it looks for conflicts until packed-refs is
+//! in place. Names above need no lock: that of the new ref keeps its directory, so that no file gets
+//! into the place of that. But somebody may have locked a name above before, and have found nothing in
+//! his way: he is looked for when the new ref is locked.
 //!
 //! Invariants:
 //! 1. A new ref goes into packed-refs only with its place barred, or in a directory that is.
-//! 2. The locks of names above are in the one order of all locks (`locking.rs`).
+//! 2. Nobody had the lock of a name above it at a moment when it was locked, before conflicts were
+//!    looked for.
 
 use std::collections::HashSet;
 use std::io;
@@ -25,7 +28,7 @@ use super::publish::{Assigned, BATCH_MIN};
 use super::session::{FilesSession, Held, blocked_by, cannot_lock, name_conflict};
 use crate::backend::Locked;
 use crate::beside::{HALVES_MIN, both};
-use crate::commit::LockFile;
+use crate::commit::{LockFile, lock_path};
 use crate::error::{Error, Result};
 use crate::name::{RefName, is_per_worktree};
 use crate::system::{FileKind, bytes_to_path};
@@ -82,18 +85,8 @@ impl FilesSession {
             .collect();
         names.sort();
         let mut above = names_above(&names);
-        above.sort();
-        let free: Vec<bool> = above
-            .iter()
-            .map(|name| self.take_unopposed(&[*name]) == 1)
-            .collect();
-        let taken = free.iter().filter(|free| **free).count();
-        let last = self.held.iter_mut().rev().take(taken);
-        last.for_each(|held| held.is_above = true);
-        let is_free = |name: RefName<'_>| {
-            let mut taken = above.iter().zip(&free);
-            taken.all(|(above, free)| *free || !name.is_below(*above))
-        };
+        above.retain(|name| !matches!(self.files.is_locked(*name), Ok(false)));
+        let is_free = |name: RefName<'_>| !above.iter().any(|above| name.is_below(*above));
         // Each is a name of the first one, if it can have several.
         let mut pattern: Option<PathBuf> = None;
         for write in writes.iter_mut().filter(|write| !write.is_apart) {
@@ -221,6 +214,16 @@ impl FilesSession {
 }
 
 impl Files {
+    /// Returns whether somebody has the lock of a name.
+    pub(super) fn is_locked(&self, name: RefName<'_>) -> Result<bool> {
+        let lock = lock_path(&self.path(name)?.1);
+        match self.system.lstat(&lock) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::io("unable to look at", &lock, error)),
+        }
+    }
+
     /// Returns whether there is nothing below a directory but these files.
     fn has_only(&self, dir: &Path, files: &HashSet<PathBuf>) -> bool {
         let Ok(entries) = self.system.read_dir(dir) else {

@@ -30,6 +30,18 @@ use crate::system::{FileKind, bytes_to_path};
 /// A directory is locked for the sake of so many names in it.
 const NAMES_MIN: usize = 8;
 
+/// How long names, and their parts, may be in a directory that is locked as a whole, in bytes. What is in
+/// there gets no lock of its own, by which the file system would say that it cannot have such a file. Every
+/// one can have these, eCryptfs included, which has the shortest names (143 with `.lock`).
+const NAME_MAX: usize = 1024;
+const PART_MAX: usize = 138;
+
+/// Returns whether every file system can have a file of that name.
+pub(super) fn fits(name: RefName<'_>) -> bool {
+    let mut parts = name.as_bytes().split(|&byte| byte == b'/');
+    name.as_bytes().len() <= NAME_MAX && parts.all(|part| part.len() <= PART_MAX)
+}
+
 /// Which directories are locked as a whole.
 struct Wanted {
     /// Those of so many names.
@@ -64,6 +76,12 @@ impl Bars {
     /// Allows directories to be locked.
     pub(super) fn allow(&mut self) {
         self.is_allowed = true;
+    }
+
+    /// Gives every directory free, and allows none to be locked any more.
+    pub(super) fn give_up(&mut self) {
+        self.bars.clear();
+        self.is_allowed = false;
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -199,16 +217,19 @@ impl FilesSession {
                 }
                 // Whoever is in the way is waited for, and meanwhile no later name is held: all is
                 // given back, and locked one by one.
-                self.held.clear();
-                self.bars.bars.clear();
-                self.bars.is_allowed = false;
+                self.give_back();
                 return None;
             }
             let barred = names.get(range.clone()).unwrap_or_default().iter();
             let number = u32::try_from(bar).unwrap_or(u32::MAX);
+            let fitting = barred.take_while(|name| fits(**name));
             self.held
-                .extend(barred.map(|&name| Held::barred(name, number)));
-            done = range.end;
+                .extend(fitting.map(|&name| Held::barred(name, number)));
+            done = self.held.len() - first;
+            if done < range.end {
+                // What does not fit is refused when it is taken alone.
+                return Some(done);
+            }
         }
         Some(done + self.take_some(names.get(done..).unwrap_or_default()))
     }
@@ -249,7 +270,8 @@ impl FilesSession {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     // Its own ref, if that is written as well, needs the lock for itself.
                     let is_written = names.binary_search(&child_name).is_ok();
-                    let is_wanted = !is_written && wanted.may_be(child);
+                    let is_wanted =
+                        !is_written && wanted.may_be(child) && inner.iter().all(|name| fits(*name));
                     if is_wanted && let Some(lock) = self.bar(&path) {
                         let dir = child.to_vec();
                         self.bars.bars.push(Bar { dir, lock });
@@ -524,6 +546,27 @@ mod tests {
         assert_eq!(barred.len(), 2 * BATCH_MIN);
         publish(session, &names);
         assert_eq!(links(&system), [""; 0]);
+    }
+
+    /// Such names can be in packed-refs, but nobody could write them any more.
+    #[test]
+    fn names_that_no_file_can_have_are_refused_in_a_new_directory_too() {
+        let system = repository();
+        let ours = backend(&system.process(1), 0);
+        let at_most = format!("refs/pull/1/{}", "x".repeat(PART_MAX));
+        let parts = ["refs/pull/1/head", &at_most, &format!("{at_most}x")];
+        let bars = |names: &[&str]| {
+            let session = locked(&ours, names);
+            let mut links = links(&system);
+            drop(session);
+            links.retain(|link| !link.ends_with(".lock"));
+            links
+        };
+        assert_eq!(bars(&parts[..2]), ["/r/refs/pull"]);
+        assert_eq!(bars(&parts), [""; 0]);
+        let mut session = locked(&ours, &parts[..2]);
+        let refused = lock(session.as_mut(), &parts[2..]);
+        assert!(refused[0].message.to_string().contains("too long"));
     }
 
     #[test]

@@ -44,7 +44,8 @@ impl EmptyDirs {
         both(|| self.remove_alone(system), || second.remove_alone(system));
     }
 
-    fn remove_alone(&mut self, system: &dyn System) {
+    /// As [`EmptyDirs::remove`], in this thread.
+    pub(super) fn remove_alone(&mut self, system: &dyn System) {
         // A directory sorts before all that is in it: taken from the end, it comes after them.
         while let Some((base, dir)) = self.dirs.pop_last() {
             match system.remove_dir(&base.join(bytes_to_path(&dir))) {

@@ -89,10 +89,39 @@ pub(super) fn parent_of(path: &[u8]) -> Option<&[u8]> {
     path.get(..slash).filter(|dir| !dir.is_empty())
 }
 
+/// Returns where names are to be divided so that both parts take as long. One in another directory than
+/// the name before counts twice: that directory has to be made, and to be removed.
+pub(super) fn middle<'n>(names: impl Iterator<Item = &'n [u8]>) -> usize {
+    let mut before = None;
+    let mut sum = 0;
+    let sums = names.map(|name| {
+        let dir = parent_of(name);
+        sum += 1 + usize::from(before.replace(dir) != Some(dir));
+        sum
+    });
+    let sums: Vec<usize> = sums.collect();
+    let whole = sums.last().copied().unwrap_or(0);
+    sums.partition_point(|&sum| sum <= whole / 2)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::system::OsSystem;
+
+    #[test]
+    fn both_halves_have_as_much_to_do() {
+        let middle = |names: &[&str]| middle(names.iter().map(|name| name.as_bytes()));
+        assert_eq!(middle(&[]), 0);
+        assert_eq!(
+            middle(&["a/1", "a/2", "a/3", "a/4", "a/5", "a/6", "a/7"]),
+            3
+        );
+        assert_eq!(
+            middle(&["a/1", "a/2", "a/3", "a/4", "b/1", "c/1", "d/1"]),
+            4
+        );
+    }
 
     #[test]
     fn what_is_missing_is_told_from_what_is_there() {

@@ -1,10 +1,11 @@
 //! Locking the names that a write asks for, in the one order of all locks.
 //!
 //! Invariants:
-//! 1. Names above new ones that go into packed-refs are locked with them, in the same order.
+//! 1. Nobody else has a name above new ones that go into packed-refs, when these are locked.
 //! 2. What is answered of a name was read under its lock: first its loose ref, then packed-refs.
 
 use std::collections::HashSet;
+use std::io;
 use std::sync::Arc;
 
 use super::acquire::NotTaken;
@@ -14,19 +15,16 @@ use super::packed::Forwards;
 use super::publish::BATCH_MIN;
 use super::session::FilesSession;
 use crate::backend::{Locked, Refusal};
-use crate::error::{Reason, Result};
-use crate::name::RefName;
+use crate::commit::lock_path;
+use crate::error::Result;
+use crate::name::{RefName, RefNameBuf};
+use crate::options::LockTimeout;
 
-/// Names to be locked.
-struct Names<'n> {
-    /// All of them, in the order of locks.
-    all: Vec<RefName<'n>>,
-    /// The positions of those that are locked for the ones below them alone.
-    above: Vec<usize>,
-}
+/// Names above others that somebody has locked for too long, and what is said of that.
+type Blocked = Vec<(RefNameBuf, Refusal)>;
 
 impl FilesSession {
-    /// Locks names that are in the order of locks, and those above them that need it.
+    /// Locks names that are in the order of locks, when nobody has those above them that need it.
     pub(super) fn lock_in_order(
         &mut self,
         names: &[RefName<'_>],
@@ -36,21 +34,18 @@ impl FilesSession {
         if names.len() > 1 && names.is_sorted() {
             self.bar_directories(names);
         }
+        let mut blocked = Blocked::new();
         loop {
-            let is_done = match self.with_names_above(names)? {
-                Some(Names { all, above }) => {
-                    self.lock_all(&all, stop_at_refusal, Some(&above), answer)?
-                }
-                None => self.lock_all(names, stop_at_refusal, None, answer)?,
-            };
-            if is_done {
+            let above = self.names_above(names)?;
+            let above = above.as_deref();
+            if self.lock_all(names, stop_at_refusal, above, &mut blocked, answer)? {
                 return Ok(());
             }
         }
     }
 
-    /// Adds to names those above them, if they may be written into packed-refs; `None` if they are not.
-    fn with_names_above<'n>(&mut self, names: &[RefName<'n>]) -> Result<Option<Names<'n>>> {
+    /// Returns the names above others, if these may be written into packed-refs; `None` if not.
+    fn names_above<'n>(&mut self, names: &[RefName<'n>]) -> Result<Option<Vec<RefName<'n>>>> {
         if names.len() < BATCH_MIN || !self.held.is_empty() || self.files.options.ignore_case {
             return Ok(None);
         }
@@ -64,31 +59,56 @@ impl FilesSession {
         }
         // Nobody gets below a locked directory, so that nothing in it is above anything.
         let (parts, dirs) = self.bars.outside(names);
-        let mut parents: Vec<RefName<'n>> = parts.into_iter().flat_map(names_above).collect();
-        parents.extend(dirs.chunks(1).flat_map(names_above));
-        parents.sort();
-        parents.dedup();
-        let mut all = Vec::with_capacity(names.len() + parents.len());
-        let mut above = Vec::with_capacity(parents.len());
-        let mut rest = names;
-        for parent in parents {
-            let (before, after) = rest.split_at(rest.partition_point(|name| *name < parent));
-            all.extend_from_slice(before);
-            rest = after;
-            // One that is written itself is locked for that.
-            if after.first() != Some(&parent) {
-                above.push(all.len());
-                all.push(parent);
-            }
-        }
-        all.extend_from_slice(rest);
-        Ok(Some(Names { all, above }))
+        let mut above: Vec<RefName<'n>> = parts.into_iter().flat_map(names_above).collect();
+        above.extend(dirs.chunks(1).flat_map(names_above));
+        // One that is written itself is locked for that.
+        above.retain(|name| names.binary_search(name).is_err());
+        Ok(Some(above))
     }
 
-    /// Locks names that are in the order of locks. If `above` says at which positions those are that are
-    /// locked for the ones below them alone, nothing is asked of these, they do not count in what is
-    /// answered, and the places of new ones are barred as well. Returns `false`, and no lock is held,
-    /// after directories were given back that had been locked as a whole.
+    /// Returns whether nobody else has the lock of one of these names, which are above others that are
+    /// locked. Nobody can make a ref there any more who comes later: the lock below keeps its directory.
+    /// Else no lock is held, when the holder is gone or has been waited for in vain.
+    fn is_free_above(&mut self, above: &[RefName<'_>], blocked: &mut Blocked) -> bool {
+        let is_locked = |name: RefName<'_>| !matches!(self.files.is_locked(name), Ok(false));
+        let is_known = |name: RefName<'_>| blocked.iter().any(|(known, _)| known.as_name() == name);
+        let mut locked = above.iter().filter(|name| is_locked(**name));
+        let Some(&name) = locked.find(|name| !is_known(**name)) else {
+            return true;
+        };
+        self.give_back();
+        let waited = match self.may_turn_back() {
+            true => self.wait_for_lock(name),
+            false => Err(io::ErrorKind::AlreadyExists.into()),
+        };
+        if let Err(error) = waited {
+            // A batch goes on without the refs below. It must not take as many waits as there are locks.
+            self.timeout = LockTimeout::from_millis(0);
+            blocked.push((name.to_owned(), self.refuse(name, &error)));
+        }
+        false
+    }
+
+    /// Waits until nobody has the lock of a name.
+    fn wait_for_lock(&self, name: RefName<'_>) -> io::Result<()> {
+        let (_, path) = self.files.path(name).map_err(io::Error::other)?;
+        let is_locked = || !matches!(self.files.is_locked(name), Ok(false));
+        let lock = lock_path(&path);
+        self.holder.wait_while(&lock, self.timeout, is_locked)
+    }
+
+    /// Gives all locks back, to take them anew.
+    pub(super) fn give_back(&mut self) {
+        self.held.clear();
+        self.bars.give_up();
+        self.order.nothing_is_held();
+        self.pattern = None;
+        self.created_last = false;
+    }
+
+    /// Locks names that are in the order of locks. If `above` says which names are above them, new ones
+    /// may be packed: nobody else may have a name above, and their places are barred. Returns `false`,
+    /// and no lock is held, if all are to be locked anew.
     #[allow(
         clippy::too_many_lines,
         reason = "what is locked, read and barred stands in one order"
@@ -97,11 +117,11 @@ impl FilesSession {
         &mut self,
         names: &[RefName<'_>],
         stop_at_refusal: bool,
-        above: Option<&[usize]>,
+        above: Option<&[RefName<'_>]>,
+        blocked: &mut Blocked,
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<bool> {
         let is_batch = above.is_some();
-        let above = above.unwrap_or_default();
         let first = self.held.len();
         self.log_dirs = KnownDirs::default();
         self.held.reserve(names.len());
@@ -115,55 +135,41 @@ impl FilesSession {
             match self.take(name) {
                 Ok(()) => taken.push(Ok(())),
                 Err(NotTaken::Behind) => {
-                    let before = above.partition_point(|above| *above < taken.len());
-                    answer(taken.len() - before, Locked::Behind);
+                    answer(taken.len(), Locked::Behind);
                     return Ok(true);
                 }
                 Err(NotTaken::Refused(refusal)) => {
-                    let is_asked = above.binary_search(&taken.len()).is_err();
                     taken.push(Err(refusal));
-                    if stop_at_refusal && is_asked {
+                    if stop_at_refusal {
                         break;
                     }
                 }
             }
         }
-        self.mark_above(first, taken.iter().map(std::result::Result::is_ok), above);
+        if above.is_some_and(|above| !self.is_free_above(above, blocked)) {
+            return Ok(false);
+        }
         // Loose refs first, packed-refs afterwards: this is the order that misses none.
         let before = is_batch.then(|| self.files.packed.snapshot()).transpose()?;
         let mut loose = self.read_loose(first, before.as_deref()).into_iter();
         let packed = self.files.packed.snapshot()?;
         self.packed = Some(Arc::clone(&packed));
         let mut packed = Forwards::over(&packed);
-        let mut above = above.iter().peekable();
-        // Names above others that somebody else has: nothing can be made below.
-        let mut blocked: Vec<(RefName<'_>, Box<Refusal>)> = Vec::new();
         // Which of the locks are of new names, and where these are among those that were asked for.
         let mut missing: Vec<usize> = Vec::new();
         let mut missing_at: Vec<usize> = Vec::new();
         let mut of_new = None;
-        let (mut index, mut asked) = (first, 0);
-        for (position, taken) in taken.into_iter().enumerate() {
-            let is_above = above.next_if_eq(&&position).is_some();
-            let (this, at) = (index, asked);
+        let mut index = first;
+        for (at, taken) in taken.into_iter().enumerate() {
+            let this = index;
             index += usize::from(taken.is_ok());
-            asked += usize::from(!is_above);
             let current = match taken {
                 Ok(()) => loose.next(),
-                Err(refusal) if !is_above => {
+                Err(refusal) => {
                     answer(at, Locked::Refused(*refusal));
                     continue;
                 }
-                Err(refusal) => {
-                    if refusal.reason == Reason::CreateExists {
-                        blocked.extend(names.get(position).map(|name| (*name, refusal)));
-                    }
-                    continue;
-                }
             };
-            if is_above {
-                continue;
-            }
             let mut locked = self.judge(this, current, &mut packed)?;
             if matches!(locked, Locked::Missing) {
                 locked = match &of_new {
@@ -172,8 +178,10 @@ impl FilesSession {
                 };
             }
             if matches!(locked, Locked::Missing)
-                && let Some(name) = names.get(position)
-                && let Some((_, why)) = blocked.iter().find(|(above, _)| name.is_below(*above))
+                && let Some(name) = names.get(at)
+                && let Some((_, why)) = blocked
+                    .iter()
+                    .find(|(above, _)| name.is_below(above.as_name()))
             {
                 locked = Locked::Refused(Refusal::clone(why));
             }
@@ -207,21 +215,5 @@ impl FilesSession {
             }
         }
         Ok(true)
-    }
-
-    /// Marks the locks, from the one at `first` on, of the names that are at the positions `above` among
-    /// all, of which some are held.
-    fn mark_above(&mut self, first: usize, is_held: impl Iterator<Item = bool>, above: &[usize]) {
-        let mut above = above.iter().peekable();
-        let mut held = self.held.iter_mut().skip(first);
-        for (at, is_held) in is_held.enumerate() {
-            if above.peek().is_none() {
-                break;
-            }
-            let is_above = above.next_if_eq(&&at).is_some();
-            if is_held && let Some(held) = held.next() {
-                held.is_above = is_above;
-            }
-        }
     }
 }

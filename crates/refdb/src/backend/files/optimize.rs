@@ -156,7 +156,7 @@ fn to_pack(files: &Files, options: &OptimizeOptions<'_>) -> Result<Vec<(Vec<u8>,
     Ok(packed)
 }
 
-/// Removes the loose refs that still have the value that was packed. For the hook each of them is a
+/// Removes the loose refs that still have the value that was packed, and still is. For the hook each of them is a
 /// transaction of its own, the last one first.
 fn prune(
     files: &Files,
@@ -172,7 +172,7 @@ fn prune(
         files,
         holder,
         last: None,
-        above: Vec::new(),
+        free_above: Vec::new(),
         timeout: files.lock_options().timeout,
     };
     let mut line = Vec::new();
@@ -208,7 +208,6 @@ fn prune(
     if let Some(lock) = locks.last.take() {
         first_error = first_error.or(release(lock).err());
     }
-    locks.above.clear();
     empty_dirs.remove(system);
     first_error.map_or(Ok(()), Err)
 }
@@ -219,9 +218,9 @@ struct Locks<'a> {
     files: &'a Files,
     holder: &'a Holder,
     last: Option<LockFile>,
-    // Those of the names above, without which somebody could make a ref there who looked before the
-    // one below was made.
-    above: Vec<(Vec<u8>, LockFile)>,
+    // Names above which nobody had locked since packed-refs is in place: whoever locks one later finds
+    // there what is below it.
+    free_above: Vec<Vec<u8>>,
     // How long the next one is waited for: not at all after one that was waited for in vain.
     timeout: LockTimeout,
 }
@@ -245,10 +244,10 @@ impl Locks<'_> {
             Err(error) if is_gone(&error) => return Ok(false),
             found => found.map_err(|error| Error::io("unable to read", &path, error))?,
         };
-        if found != Loose::Found(Target::Direct(oid)) {
+        if found != Loose::Found(Target::Direct(oid)) || !self.is_packed(name, oid)? {
             return Ok(false);
         }
-        if !self.lock_above(name)? {
+        if !self.is_free_above(name)? {
             // Somebody is about to make a ref above: this one stays in his way.
             return Ok(false);
         }
@@ -259,37 +258,28 @@ impl Locks<'_> {
         Ok(true)
     }
 
-    /// Takes the locks of the names above `name`, but for the first one below `refs/`, whose directory
-    /// never goes; returns whether they are to be had at once.
-    fn lock_above(&mut self, name: &[u8]) -> Result<bool> {
+    /// Returns whether packed-refs still has the value of a ref whose lock is held. Since it was packed, the
+    /// ref may have gone, or got another value there, and come back as a file with the old one.
+    fn is_packed(&self, name: &[u8], oid: ObjectId) -> Result<bool> {
+        let packed = self.files.packed.snapshot()?.find_ref(name)?;
+        Ok(packed.is_some_and(|packed| packed.target == Target::Direct(oid)))
+    }
+
+    /// Returns whether nobody is about to make a ref above `name`, who may have looked before that one
+    /// was made. The directory of the first name below `refs/` never goes.
+    fn is_free_above(&mut self, name: &[u8]) -> Result<bool> {
         let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         let above: Vec<&[u8]> = slashes.skip(2).map(|(slash, _)| &name[..slash]).collect();
-        self.above
-            .retain(|(held, _)| above.contains(&held.as_slice()));
-        let at_once = LockOptions {
-            timeout: LockTimeout::from_millis(0),
-            ..self.files.lock_options()
-        };
+        self.free_above
+            .retain(|free| above.contains(&free.as_slice()));
         for name in above {
-            if self.above.iter().any(|(held, _)| held == name) {
+            if self.free_above.iter().any(|free| free == name) {
                 continue;
             }
-            let (_, path) = self.files.path(RefName::from_disk(name))?;
-            let linked = self
-                .last
-                .as_ref()
-                .map(|last| LockFile::acquire_linked(self.holder, &path, at_once, last));
-            let lock = match linked {
-                Some(Err(error)) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    return Ok(false);
-                }
-                Some(Ok(lock)) => lock,
-                _ => match LockFile::acquire(self.holder, &path, at_once) {
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
-                    lock => lock.map_err(|error| Error::io("unable to lock", &path, error))?,
-                },
-            };
-            self.above.push((name.to_vec(), lock));
+            if self.files.is_locked(RefName::from_disk(name))? {
+                return Ok(false);
+            }
+            self.free_above.push(name.to_vec());
         }
         Ok(true)
     }
@@ -310,8 +300,6 @@ impl Locks<'_> {
         self.last = Some(match linked {
             Some(lock) => lock,
             None => {
-                // Who waits holds nothing.
-                self.above.clear();
                 let options = LockOptions {
                     timeout: self.timeout,
                     ..options

@@ -22,7 +22,7 @@ use super::acquire::{NotTaken, Order};
 use super::bars::Bars;
 use super::current::Current;
 use super::directories::EmptyDirs;
-use super::known_dirs::KnownDirs;
+use super::known_dirs::{KnownDirs, middle};
 use super::loose::{self, Loose};
 use super::new_names::{Migration, being_migrated};
 use super::packed::{Forwards, Snapshot};
@@ -299,6 +299,23 @@ impl FilesSession {
 }
 
 impl Files {
+    /// Gives locks back, and removes the directories that are empty then: the last one who leaves a directory
+    /// removes it.
+    fn release(&self, held: &mut [Held]) {
+        let mut empty_dirs = EmptyDirs::default();
+        for held in held {
+            held.lock = None;
+            if held.loose || held.bar.is_some() {
+                // Its directory is not empty, or not there.
+                continue;
+            }
+            let base = self.layout.dir(&held.place);
+            let (_, bare) = self.layout.locate(held.name.as_name());
+            empty_dirs.add_parent(base, bare.as_bytes());
+        }
+        empty_dirs.remove_alone(self.system.as_ref());
+    }
+
     /// Removes a directory that has the place of a loose ref, if there is nothing in it but what
     /// processes left that have ended; returns whether it is gone.
     pub(super) fn clear_way(&self, dir: &Path) -> bool {
@@ -548,23 +565,15 @@ impl FilesSession {
         if is_held && self.held.len() > LOOKED_AT_MAX {
             self.holder.note_seen();
         }
-        let release = |held: &mut [Held]| held.iter_mut().for_each(|held| held.lock = None);
-        let middle = self.held.len() / 2;
-        if self.held.len() < HALVES_MIN {
-            release(&mut self.held);
+        let mut held = std::mem::take(&mut self.held);
+        if held.len() < HALVES_MIN {
+            self.files.release(&mut held);
         } else {
-            let (first, second) = self.held.split_at_mut(middle);
-            both(|| release(first), || release(second));
+            let middle = middle(held.iter().map(|held| held.name.as_bytes()));
+            let (first, second) = held.split_at_mut(middle);
+            both(|| self.files.release(first), || self.files.release(second));
         }
-        for held in self.held.drain(..) {
-            if held.loose || held.bar.is_some() {
-                // Its directory is not empty, or not there.
-                continue;
-            }
-            let base = self.files.layout.dir(&held.place);
-            let (_, bare) = self.files.layout.locate(held.name.as_name());
-            self.empty_dirs.add_parent(base, bare.as_bytes());
-        }
+        drop(held);
         let base = self.files.layout.common_dir();
         self.bars
             .release(|dir| self.empty_dirs.add_parent(base, dir));

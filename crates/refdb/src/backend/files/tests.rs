@@ -479,19 +479,63 @@ fn a_batch_keeps_the_names_above_and_below_it_from_everybody() {
         assert!(matches!(locked, Locked::Missing), "{locked:?}");
     }
     session.prepare(plan(&writes, &[])).unwrap();
-    for lock in [
-        "refs/heads.lock",
-        "refs/heads/a.lock",
-        "refs/heads/a/007.lock",
-    ] {
-        assert!(fixture.exists(lock), "{lock}");
-    }
+    assert!(fixture.exists("refs/heads/a/007.lock"));
+    // Nobody gets a file into the place of a directory in which something is locked.
+    let mut above = fixture.backend.begin().unwrap();
+    let refused = lock(above.as_mut(), &[name("refs/heads/a")], true);
+    assert!(matches!(refused.as_slice(), [Locked::Refused(_)]));
+    drop(above);
     let below = fixture.path("refs/heads/a/007");
     assert!(below.is_symlink() && fs::create_dir(below.join("x")).is_err());
     session.publish().unwrap();
     assert_eq!(fixture.leftovers(), Vec::<PathBuf>::new());
     assert!(!fixture.path("refs/heads/a/007").is_symlink());
     assert!(fixture.backend.read(refs[7]).unwrap().unwrap().packed);
+}
+
+/// Somebody has locked a name above new ones, and perhaps found nothing in his way: he is waited for.
+#[test]
+fn whoever_is_about_to_make_a_ref_above_a_batch_comes_first() {
+    let in_a = (0..BATCH_MIN).map(|at| format!("refs/heads/a/b/{at:03}"));
+    let names: Vec<String> = in_a.chain(["refs/heads/c/d".to_owned()]).collect();
+    let refs: Vec<_> = names.iter().map(|text| name(text)).collect();
+    for is_given_back in [false, true] {
+        let timeout = if is_given_back { 60_000 } else { 20 };
+        let fixture = fixture_with(|options| {
+            options.files_ref_lock_timeout = LockTimeout::from_millis(timeout);
+        });
+        fixture.write("refs/heads/a.lock", "");
+        let mut session = fixture.backend.begin().unwrap();
+        let answers = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Not before it was found in the way, if that ever is.
+                for _ in 0..200 {
+                    std::thread::sleep(Duration::from_millis(1));
+                    if is_given_back && fixture.exists("refs/heads/a/b") {
+                        break;
+                    }
+                }
+                if is_given_back {
+                    fs::rename(fixture.path("refs/heads/a.lock"), fixture.path("other")).unwrap();
+                }
+            });
+            lock(session.as_mut(), &refs, false)
+        });
+        for (name, locked) in names.iter().zip(&answers) {
+            let is_free = is_given_back || !name.contains("/a/");
+            match locked {
+                Locked::Missing => assert!(is_free, "{name}"),
+                Locked::Refused(refusal) => {
+                    assert!(!is_free && refusal.reason == Reason::CreateExists);
+                    let message = refusal.message.to_string();
+                    assert!(message.contains("refs/heads/a.lock'"), "{message}");
+                }
+                locked => panic!("{name}: {locked:?}"),
+            }
+        }
+        drop(session);
+        assert!(!fixture.exists("refs/heads/a/b"));
+    }
 }
 
 /// A prepared transaction finds another ref below one of its new ones when it is to be published:
@@ -1289,6 +1333,32 @@ fn pruning_waits_for_a_lock_without_keeping_another() {
     });
     assert!(taken, "the lock of a ref that is gone was kept");
     assert!(!fixture.exists("refs/heads/a"));
+}
+
+/// Between packing and pruning a ref went, or got another value in packed-refs, and came back as a file with
+/// the value that was packed.
+#[test]
+fn what_is_not_packed_any_more_is_not_pruned() {
+    for since in [packed_refs(&[]), packed_refs(&[("refs/heads/a", 2)])] {
+        let fixture = fixture_with(|options| {
+            options.files_ref_lock_timeout = LockTimeout::from_millis(20_000);
+        });
+        for path in ["refs/heads/a", "refs/heads/b"] {
+            fixture.write(path, &format!("{}\n", oid(1)));
+        }
+        fixture.write("refs/heads/a.lock", "");
+        std::thread::scope(|scope| {
+            scope.spawn(|| optimize(&fixture, false, true, &NoObjects));
+            // The last name goes first, and then that of the lock is waited for.
+            while fixture.exists("refs/heads/b") {
+                std::thread::yield_now();
+            }
+            fixture.write("new", &since);
+            fs::rename(fixture.path("new"), fixture.path("packed-refs")).unwrap();
+            fs::remove_file(fixture.path("refs/heads/a.lock")).unwrap();
+        });
+        assert_eq!(fixture.read("refs/heads/a"), Some(Target::Direct(oid(1))));
+    }
 }
 
 #[test]
