@@ -24,6 +24,7 @@ pub(crate) mod journal;
 mod lock;
 pub(crate) mod owner;
 mod place;
+mod possible;
 mod step;
 mod takeover;
 mod watch;
@@ -35,7 +36,7 @@ pub use journal::finish_left;
 pub(crate) use journal::{Becomes, View};
 pub use lock::LockFile;
 pub(crate) use place::{Place, Roots};
-pub(crate) use step::{MANY_MIN, Step, between, sync};
+pub(crate) use step::{MANY_MIN, Step, between, sync, unable_to_append};
 pub(crate) use takeover::{bars, sweep};
 pub use takeover::{is_barrier, sweep_all, take_over};
 pub(crate) use watch::JournalWatch;
@@ -44,6 +45,8 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use sha1_smol::Sha1;
 
 use crate::error::{Message, Role, io_text};
 use crate::options::{LockTimeout, SharedRepository};
@@ -104,18 +107,26 @@ pub fn lock_path(target: &Path) -> PathBuf {
 /// Every program that lists refs, or checks them, passes over names that end so.
 pub(crate) fn value_path(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().as_bytes();
-    if name.len() + LOCK.len() <= NAME_MAX {
-        return suffixed(path, ".lock");
+    path.with_file_name(fitting(name, ".lock"))
+}
+
+/// Returns `name` with something behind it, as far as a file can have that name. A hash makes up for what is
+/// left out, of which nobody can find two names that share it, and no ref has a `~`.
+fn fitting(name: &[u8], end: &str) -> PathBuf {
+    if name.len() + end.len() <= NAME_MAX {
+        return suffixed(bytes_to_path(name), end);
     }
-    // No room for all of it: the checksum makes up for what is left out, and no ref has a `~`.
-    let sum = format!("~{:016x}.lock", encoding::checksum(name));
-    let start = name.get(..NAME_MAX - sum.len()).unwrap_or_default();
-    path.with_file_name(suffixed(bytes_to_path(start), &sum))
+    let hash = Sha1::from(name).digest().to_string();
+    let hash = format!("~{hash}{end}");
+    let start = name.get(..NAME_MAX - hash.len()).unwrap_or_default();
+    suffixed(bytes_to_path(start), &hash)
 }
 
 /// Removes a file, or finds that it is gone.
 pub fn remove_if_there(system: &dyn System, path: &Path) -> io::Result<()> {
     match system.remove_file(path) {
+        // What is too long for a name is that of no file.
+        Err(error) if error.kind() == io::ErrorKind::InvalidFilename => Ok(()),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }

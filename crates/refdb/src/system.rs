@@ -134,7 +134,11 @@ pub trait GuardedFile: WriteFile + Sync {
     fn has_mark(&self) -> bool {
         self.stat().is_ok_and(|stat| stat.is_guarded())
     }
-    /// Lets everybody read the file whom the umask allows to.
+    /// Says which permissions the file is to have in the end, if not those with which it was created.
+    fn keep_mode(&mut self, mode: u32) {
+        let _ = mode;
+    }
+    /// Lets everybody read the file whom its permissions allow to.
     fn reveal(&mut self) -> io::Result<()>;
     /// Makes it a file like all others, but for its being taken: no bit says any more what it is.
     fn unguard(&mut self) -> io::Result<()>;
@@ -263,6 +267,14 @@ pub trait System: Send + Sync + fmt::Debug {
     fn create_dir(&self, path: &Path) -> io::Result<()>;
     /// Removes one empty directory.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes sure that this process may write to what a path names, following links: to a file, or names in a
+    /// directory. Where that cannot be told it may.
+    ///
+    /// # Errors
+    /// Those that writing would have: `EPERM` for what nobody may change.
+    fn may_write(&self, path: &Path) -> io::Result<()> {
+        self.stat(path).map(drop)
+    }
     /// Sets permission bits.
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// Makes the names in a directory durable.

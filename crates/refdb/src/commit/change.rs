@@ -7,14 +7,16 @@
 //! Invariants:
 //! 1. Entries of reflogs come before the one step that they belong to. If that fails they stay, but no
 //!    reflog does that was made for it.
-//! 2. A step of a journal that fails is taken once more after all others. If it fails again, the locks and
-//!    the journal stay for the next process.
+//! 2. A journal promises no step that is seen to be impossible. One that fails is taken once more after all
+//!    others. If it fails again, the locks and the journal stay for the next process; but entries of a reflog
+//!    that cannot be written are lost, and keep nobody out.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::journal::Journal;
 use super::place::{Place, PlainDirs, Roots};
+use super::possible::Possible;
 use super::step::{self, Clear, How, Step, Taken};
 use super::{Holder, LockFile, LockOptions, remove_if_there};
 use crate::beside::{HALVES_MIN, both};
@@ -124,6 +126,7 @@ impl Change {
             shared: means.options.shared,
             is_live: true,
             is_first: true,
+            gives_up: false,
             is_journalled: !self.guards.is_empty(),
             sync_each: means.fsync && (is_few || !means.holder.system().syncs_at_once()),
             fsync: means.fsync,
@@ -148,6 +151,7 @@ impl Change {
             journal.leave();
             return Ok(Carried::InPart(error));
         }
+        afterwards.append(&mut taken.lost);
         if means.fsync {
             afterwards.extend(step::sync(system, &taken.dirs, !how.sync_each).err());
         }
@@ -158,6 +162,9 @@ impl Change {
     /// Writes the journal, which commits the change.
     pub(super) fn commit(&mut self, means: &Means<'_>) -> Result<Journal> {
         means.holder.may_publish()?;
+        let mut possible = Possible::default();
+        let mut steps = self.steps.iter();
+        steps.try_for_each(|(_, step)| possible.check(step, &means.roots))?;
         self.leave_out_linked(&means.roots);
         Journal::commit(self, means)
     }
@@ -217,10 +224,12 @@ impl Change {
             let ((), (mut also_taken, also_failed)) = both(first, second);
             taken.dirs.append(&mut also_taken.dirs);
             taken.made.append(&mut also_taken.made);
+            taken.lost.append(&mut also_taken.lost);
             failed.extend(also_failed);
         }
         let again = How {
             is_first: false,
+            gives_up: true,
             ..how
         };
         for (step, first) in failed {

@@ -366,6 +366,8 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, is_copied: bool) -> Result
         shared: home.shared,
         is_live: false,
         is_first: false,
+        // Another user may be able to do what this one is not.
+        gives_up: [journal.stat.uid, 0].contains(&home.system.user_id()),
         is_journalled: true,
         sync_each: !home.system.syncs_at_once(),
         fsync: true,

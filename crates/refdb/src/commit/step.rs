@@ -7,11 +7,12 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::encoding::checksum;
 use super::place::{Place, Roots, Spot};
-use super::{lock_path, remove_if_there, suffixed, value_path};
+use super::{fitting, lock_path, remove_if_there, value_path};
 use crate::error::{Error, ErrorKind, Message, Result, Role, io_text};
 use crate::options::SharedRepository;
 use crate::system::{FileKind, System, WriteFile, is_absent, remove_empty_tree};
@@ -54,6 +55,8 @@ pub(crate) struct How<'h> {
     pub(crate) is_live: bool,
     /// Whether no step was taken before.
     pub(crate) is_first: bool,
+    /// Whether entries of reflogs are given up that this user will never be able to write.
+    pub(crate) gives_up: bool,
     /// Whether a journal names the steps: then it is known how long each file was before.
     pub(crate) is_journalled: bool,
     /// Whether every file is made durable by itself.
@@ -71,6 +74,8 @@ pub(super) struct Taken {
     pub(super) dirs: BTreeSet<PathBuf>,
     /// The files that they made.
     pub(super) made: Vec<PathBuf>,
+    /// Why entries of reflogs were given up.
+    pub(super) lost: Vec<Error>,
 }
 
 impl Step {
@@ -143,6 +148,9 @@ impl Step {
                     // Something has the place of the reflog that was not there when the transaction
                     // was committed: its entries are lost, and nothing waits for them.
                     Err(error) if how.clear.is_none() && is_in_the_way(&error) => {}
+                    Err(error) if how.gives_up && is_hopeless(&error) => {
+                        taken.lost.push(unable_to_append(place, path, error));
+                    }
                     appended => {
                         appended.map_err(|error| unable_to_append(place, path, error))?;
                     }
@@ -150,7 +158,13 @@ impl Step {
             }
             Step::Move { from, .. } => {
                 let moved = move_log(&reach(from)?, &spot, how, taken);
-                moved.map_err(|error| Error::io("unable to move the reflog to", path, error))?;
+                let failed = |error| Error::io("unable to move the reflog to", path, error);
+                match moved {
+                    Err(error) if how.gives_up && is_hopeless(&error) => {
+                        taken.lost.push(failed(error));
+                    }
+                    moved => moved.map_err(failed)?,
+                }
             }
         }
         Ok(())
@@ -158,7 +172,7 @@ impl Step {
 }
 
 /// Says that a file could not be replaced, in Git's words if it is that of a ref.
-fn unable_to_put(place: &Place, path: &Path, error: io::Error) -> Error {
+pub(super) fn unable_to_put(place: &Place, path: &Path, error: io::Error) -> Error {
     match place {
         Place::Ref(name) => {
             let message = format!("couldn't set '{name}': {}", io_text(&error));
@@ -169,7 +183,7 @@ fn unable_to_put(place: &Place, path: &Path, error: io::Error) -> Error {
 }
 
 /// Says that entries could not be written, in Git's words.
-fn unable_to_append(place: &Place, path: &Path, error: io::Error) -> Error {
+pub(crate) fn unable_to_append(place: &Place, path: &Path, error: io::Error) -> Error {
     let why = format!(
         "unable to append to '{}': {}",
         path.display(),
@@ -181,6 +195,23 @@ fn unable_to_append(place: &Place, path: &Path, error: io::Error) -> Error {
     };
     let message = Message::from(message).of(path, Role::Place);
     Error::new(ErrorKind::Io, message).with_source(error)
+}
+
+/// Returns whether a file cannot be written however often it is tried: by this user, or by anybody.
+fn is_hopeless(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let found = Errno::from_io_error(error);
+    let hopeless = [
+        Errno::ACCESS,
+        Errno::PERM,
+        Errno::LOOP,
+        Errno::NAMETOOLONG,
+        Errno::NXIO,
+    ];
+    // What is no file has no number, and a link that leads nowhere is found and is not there.
+    error.kind() == io::ErrorKind::Other
+        || is_absent(error)
+        || found.is_some_and(|found| hopeless.contains(&found))
 }
 
 fn is_in_the_way(error: &io::Error) -> bool {
@@ -389,9 +420,8 @@ pub(crate) fn between(from: &Path, to: &Path) -> Option<PathBuf> {
         (true, _) => to,
         (_, true) => from,
     };
-    let mut name = std::ffi::OsString::from(".");
-    name.push(upper.file_name().unwrap_or_default());
-    Some(suffixed(&upper.with_file_name(name), ".moved"))
+    let name = [b".", upper.file_name().unwrap_or_default().as_bytes()].concat();
+    Some(upper.with_file_name(fitting(&name, ".moved")))
 }
 
 /// Returns what is in a file behind so many bytes; `None` if there is no file.

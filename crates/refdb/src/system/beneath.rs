@@ -183,6 +183,10 @@ impl<S: Narrow> System for Beneath<S> {
         self.at(path)?.remove_dir(path)
     }
 
+    fn may_write(&self, path: &Path) -> io::Result<()> {
+        self.at_file(path)?.may_write(path)
+    }
+
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
         self.at_file(path)?.set_mode(path, mode)
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, OFlags, fstat, statat};
+use rustix::fs::{Access, AtFlags, CWD, Dir, FileType, OFlags, fstat, statat};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::beneath::Beneath;
@@ -374,6 +374,20 @@ impl System for OsSystem {
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         let (dir, path) = self.from(path);
         Ok(rustix::fs::unlinkat(dir, path, AtFlags::REMOVEDIR)?)
+    }
+
+    fn may_write(&self, path: &Path) -> io::Result<()> {
+        // The system answers for the user who started a program, who may be another one than it works for.
+        if rustix::process::getuid() != rustix::process::geteuid() {
+            return self.stat(path).map(drop);
+        }
+        let (dir, path) = self.from(path);
+        Ok(rustix::fs::accessat(
+            dir,
+            path,
+            Access::WRITE_OK,
+            AtFlags::empty(),
+        )?)
     }
 
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {

@@ -16,7 +16,7 @@ use super::known_dirs::KnownDirs;
 use super::publish::add_parent;
 use super::session::{ByName, FilesSession, Held};
 use crate::backend::{Published, committed_in_part};
-use crate::commit::{Carried, Change, LockFile, Means, Place, Roots, Step};
+use crate::commit::{Carried, Change, LockFile, Means, Place, Roots, Step, unable_to_append};
 use crate::error::{Error, ErrorKind, Result, Role};
 use crate::name::{RefName, RefNameBuf};
 use crate::system::{FileKind, Stat, System};
@@ -313,6 +313,7 @@ impl FilesSession {
             let name = append.name.as_name();
             let (_, path) = self.files.log_path(name)?;
             let mut create = append.create;
+            let mut place = self.files.log_spot(name, &path)?;
             let (guard, len) = match moved.get(&append.name) {
                 Some(&moved) => {
                     create = true;
@@ -321,19 +322,28 @@ impl FilesSession {
                 // How long it is only a journal has to know.
                 None if is_one => (0, 0),
                 None => {
-                    let len = match log_len(self.files.system.as_ref(), &mut dirs, &path)? {
-                        None if !create => continue,
-                        None => {
+                    let stat = log_stat(self.files.system.as_ref(), &mut dirs, &path)?;
+                    let len = match stat.map(|stat| (stat.kind, stat.len)) {
+                        Some((FileKind::File, len)) => len,
+                        Some((FileKind::Symlink | FileKind::Other, _)) => {
+                            let opened = self.files.system.append(&path);
+                            opened.map_err(|error| unable_to_append(&place, &path, error))?;
+                            // Nobody follows a link who would finish what a journal says.
+                            place = Place::Outside(path.clone());
+                            create = false;
+                            0
+                        }
+                        _ if !create => continue,
+                        _ => {
                             self.files.clear_log_way(name)?;
                             0
                         }
-                        Some(len) => len,
                     };
                     (guards.of_log(&self.held, name)?, len)
                 }
             };
             let step = Step::Append {
-                place: self.files.log_spot(name, &path)?,
+                place,
                 len,
                 lines: append.lines,
                 create,
@@ -429,14 +439,6 @@ impl Files {
         let (_, path) = self.log_path(name)?;
         self.log_spot(name, &path)
     }
-}
-
-/// Returns how long a reflog is; `None` if there is none.
-fn log_len(system: &dyn System, dirs: &mut KnownDirs, path: &Path) -> Result<Option<u64>> {
-    let stat = log_stat(system, dirs, path)?;
-    Ok(stat
-        .filter(|stat| stat.kind == FileKind::File)
-        .map(|stat| stat.len))
 }
 
 /// Returns what lies where a reflog would.

@@ -1,0 +1,150 @@
+//! Files that a transaction of several refs cannot write, however often it is tried: nothing is promised then,
+//! and nobody else is kept out.
+
+#![allow(clippy::print_stderr, reason = "says what cannot be tried here")]
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use refdb_testkit::for_every_format;
+use refdb_testkit::oracle;
+use refdb_testkit::repo::Repo;
+use refdb_testkit::{Format, RefFormat};
+
+/// Puts something in a place.
+type Put = fn(&Path);
+
+/// What stands in the place of the reflog of `refs/heads/a`, by that path.
+const IN_THE_WAY: [(&str, Put); 3] = [
+    ("a FIFO", |path| {
+        let made = Command::new("mkfifo").arg(path).status();
+        assert!(made.is_ok_and(|status| status.success()));
+    }),
+    ("a link in a circle", |path| {
+        symlink("a", path).expect("a link")
+    }),
+    ("a link that leads nowhere", |path| {
+        symlink("/none/x", path).expect("a link")
+    }),
+];
+
+/// A repository with reflogs, in which `refs/heads/a` is about to get another value.
+fn repository(format: Format) -> (Repo, String) {
+    let repo = Repo::init(format);
+    repo.config("core.logAllRefUpdates", "true");
+    let [first, second] = [0, 1].map(|at| repo.objects().commits[at].clone());
+    repo.git(["update-ref", "-m", "made", "refs/heads/a", &first])
+        .run()
+        .ok();
+    let new = (0..70).map(|at| format!("create refs/heads/n/{at} {second}\n"));
+    let input = format!("update refs/heads/a {second}\n{}", new.collect::<String>());
+    (repo, input)
+}
+
+/// Changes other refs, by refdb and by Git, which nothing may be in the way of.
+fn assert_writable(repo: &Repo, what: &str) {
+    assert!(!repo.git_dir().join("refdb.journal").exists(), "{what}");
+    let commit = &repo.objects().commits[0];
+    let input = format!("update refs/heads/x {commit}\nupdate refs/heads/y {commit}\n");
+    let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
+    let out = ours.args(["update-ref", "--stdin"]).stdin(input).run();
+    assert!(
+        out.status.success(),
+        "{what}: {}",
+        String::from_utf8_lossy(&out.stderr)
+    );
+    repo.git(["update-ref", "-d", "refs/heads/x"]).run().ok();
+}
+
+for_every_format! {
+    fn what_has_the_place_of_a_reflog_keeps_nobody_out(format) {
+        for (what, put) in IN_THE_WAY {
+            for few in [true, false] {
+                let (repo, mut input) = repository(format);
+                if few {
+                    input.truncate(input.match_indices('\n').nth(1).expect("lines").0 + 1);
+                }
+                let twin = repo.duplicate();
+                for repo in [&repo, &twin] {
+                    let log = repo.git_dir().join("logs/refs/heads/a");
+                    if format.refs == RefFormat::Files {
+                        fs::remove_file(&log).expect("a reflog");
+                    } else {
+                        fs::create_dir_all(log.parent().expect("a folder")).expect("room");
+                    }
+                    put(&log);
+                }
+                let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
+                let out = ours.args(["update-ref", "--stdin"]).stdin(input.as_str()).run();
+                let said = String::from_utf8_lossy(&out.stderr).into_owned();
+                assert!(!said.contains("in part"), "{what}: {said}");
+                if what == "a FIFO" && format.refs == RefFormat::Files {
+                    // Git waits for somebody who reads from it.
+                    assert!(!out.status.success(), "{said}");
+                } else {
+                    let beside = twin.git(["update-ref", "--stdin"]).stdin(input).run();
+                    assert_eq!(out.status.success(), beside.status.success(), "{what}: {said}");
+                }
+                assert_eq!(repo.refs(), twin.refs(), "{what}: {said}");
+                assert_writable(&repo, what);
+            }
+        }
+    }
+}
+
+/// Somebody's reflog, or ref, that another user may not write: root did something in this repository once.
+#[test]
+fn what_is_anothers_keeps_nobody_out() {
+    let changed = |repo: &Repo, user: &str| {
+        let changed = Command::new("chown")
+            .args(["-R", user])
+            .arg(repo.path())
+            .status();
+        changed.is_ok_and(|status| status.success())
+    };
+    for what in ["logs/refs/heads/a", "logs/refs/heads", "sticky"] {
+        let (repo, input) = repository(Format::FILES_SHA1);
+        let git_dir = repo.git_dir();
+        let before = repo.refs();
+        if !changed(&repo, "1001:1001") {
+            eprintln!("skipped: only root gives files to others");
+            return;
+        }
+        let locked = match what {
+            "sticky" => {
+                let dir = git_dir.join("refs/heads");
+                fs::set_permissions(&dir, fs::Permissions::from_mode(0o1777)).expect("ours");
+                chown(&dir, Some(0), Some(0)).expect("root may");
+                dir.join("a")
+            }
+            what => git_dir.join(what),
+        };
+        chown(&locked, Some(0), Some(0)).expect("root may");
+        // What is at stake is one of them, not all reflogs.
+        let input = match what {
+            "logs/refs/heads" => input.replace("refs/heads/n/", "refs/heads/n"),
+            _ => input,
+        };
+        let script =
+            "exec setpriv --reuid 1001 --regid 1001 --clear-groups \"$0\" update-ref --stdin";
+        let ours = oracle::run_of("/bin/sh", repo.path()).env("HOME", "/none");
+        let out = ours
+            .args(["-c", script, env!("CARGO_BIN_EXE_refdb")])
+            .stdin(input)
+            .run();
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(
+            !out.status.success() && !said.contains("in part"),
+            "{what}: {said}"
+        );
+        assert!(
+            said.contains("ermission denied") || said.contains("not permitted"),
+            "{what}: {said}"
+        );
+        assert!(changed(&repo, "0:0"));
+        assert_eq!(repo.refs(), before, "{what}: {said}");
+        assert_writable(&repo, what);
+    }
+}
