@@ -294,6 +294,15 @@ pub enum SharedRepository {
 }
 
 impl SharedRepository {
+    /// Returns with which permissions a file is created, before they are adjusted: nobody has more of them for
+    /// a moment than in the end.
+    pub(crate) fn mode_of_new_file(self) -> u32 {
+        match self {
+            SharedRepository::Exactly(bits) => bits & 0o666,
+            _ => 0o666,
+        }
+    }
+
     /// Gives a new file or directory the permissions that the setting asks for.
     ///
     /// # Errors

@@ -21,8 +21,8 @@ use super::home::Home;
 use super::owner::{Owner, Purpose};
 use super::takeover::{is_barrier, take_over};
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::LockTimeout;
-use crate::system::{GuardedFile, Stat, System};
+use crate::options::{LockTimeout, SharedRepository};
+use crate::system::{GUARDED_MODE, GuardedFile, Stat, System};
 
 /// Who takes locks: one transaction in one repository.
 #[derive(Clone, Debug)]
@@ -105,7 +105,13 @@ impl Holder {
 
     /// Creates a file of one name, the lock at `path`.
     pub(super) fn create(&self, path: &Path, is_signed: bool) -> io::Result<Arc<Hold>> {
-        let file = self.who.home.system.create_guarded(path, 0o666)?;
+        let home = &self.who.home;
+        let system = home.system.as_ref();
+        let mut file = system.create_guarded(path, home.shared.mode_of_new_file())?;
+        if let Err(error) = share(system, home.shared, path, file.as_mut()) {
+            system.remove_file(path)?;
+            return Err(error);
+        }
         let hold = Arc::new(Hold {
             file: Mutex::new(file),
             is_signed: AtomicBool::new(false),
@@ -252,6 +258,26 @@ impl Holder {
             true => Err(rustix::io::Errno::EXIST.into()),
             false => Ok(()),
         })
+    }
+}
+
+/// Gives a lock the permissions of a shared repository, but lets nobody read it yet who may not write it.
+fn share(
+    system: &dyn System,
+    shared: SharedRepository,
+    path: &Path,
+    file: &mut dyn GuardedFile,
+) -> io::Result<()> {
+    if shared == SharedRepository::Umask {
+        return Ok(());
+    }
+    shared.adjust(system, path)?;
+    let mode = file.stat()?.mode;
+    file.keep_mode(mode & !GUARDED_MODE);
+    let hidden = mode & !((!mode & 0o222) << 1) | GUARDED_MODE;
+    match hidden == mode {
+        true => Ok(()),
+        false => system.set_mode(path, hidden),
     }
 }
 

@@ -8,7 +8,7 @@ use super::hold::{Hold, Holder, lost};
 use super::takeover::barrier;
 use super::{LockOptions, encoding, lock_path, pid_path, remove_if_there, step, value_path};
 use crate::options::SharedRepository;
-use crate::system::{FileKind, GUARDED_MODE, Stat, System, WriteFile, is_absent};
+use crate::system::{FileKind, Stat, System, WriteFile, is_absent};
 
 /// A lock file that this process holds.
 ///
@@ -78,9 +78,6 @@ impl LockFile {
         let mut lock = LockFile::acquired(holder, hold, path, options);
         // Without a mark it is signed, and takes no content.
         lock.is_alone = !lock.hold.is_signed();
-        if options.shared != SharedRepository::Umask {
-            lock.share_with_group()?;
-        }
         lock.write_pid_file(target)?;
         Ok(lock)
     }
@@ -121,17 +118,6 @@ impl LockFile {
             bars: false,
             held: true,
             is_placed: false,
-        }
-    }
-
-    /// Lets all who may write in a shared repository see whether the lock is held.
-    fn share_with_group(&self) -> io::Result<()> {
-        self.shared.adjust(self.system(), &self.path)?;
-        let stat = self.hold.stat()?;
-        let hidden = stat.mode & !((!stat.mode & 0o222) << 1) | GUARDED_MODE;
-        match hidden == stat.mode {
-            true => Ok(()),
-            false => self.system().set_mode(&self.path, hidden),
         }
     }
 

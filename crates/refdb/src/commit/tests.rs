@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -88,6 +89,65 @@ fn a_file_of_the_longest_name_that_can_be_locked_can_be_written() {
         assert_eq!(system.read(&at(&name)).unwrap(), b"content");
     }
     assert_eq!(system.read_dir(Path::new(DIR)).unwrap().len(), 2);
+}
+
+#[test]
+fn a_dead_lock_of_the_longest_name_is_taken_over() {
+    let system = repository();
+    for len in [246, 247, 250] {
+        let process = system.process(7);
+        let name = "x".repeat(len);
+        acquire(&process, &name).unwrap().leave();
+        process.end();
+        drop(acquire(&system, &name).unwrap());
+        assert_eq!(system.read_dir(Path::new(DIR)).unwrap(), []);
+    }
+}
+
+/// Whoever makes names up can find two that a weak hash takes for one.
+#[test]
+fn no_two_names_have_one_place_for_their_content() {
+    let start = "p".repeat(234);
+    let names = ["difnkpabgegcmghi", "dgbfbiecnkegofhd"].map(|end| format!("{start}{end}"));
+    let locks = names.each_ref().map(|name| lock_path(&at(name)));
+    let sums = locks.each_ref().map(|lock| {
+        let name = lock.file_name().unwrap_or_default();
+        encoding::checksum(name.as_bytes())
+    });
+    assert_eq!(sums[0], sums[1], "they are such names");
+    assert_ne!(value_path(&locks[0]), value_path(&locks[1]));
+    let ways = names
+        .each_ref()
+        .map(|name| step::between(&at(name), &at(name).join("y")));
+    assert_ne!(ways[0], ways[1]);
+    for path in ways
+        .iter()
+        .flatten()
+        .chain(&locks.map(|lock| value_path(&lock)))
+    {
+        assert!(path.file_name().is_some_and(|name| name.len() <= NAME_MAX));
+    }
+}
+
+#[test]
+fn a_lock_in_a_shared_repository_gets_the_permissions_of_a_ref() {
+    for (shared, in_the_end) in [
+        (SharedRepository::Exactly(0o600), 0o600),
+        (SharedRepository::Exactly(0o640), 0o640),
+        (SharedRepository::Added(0o664), 0o664),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let system: Arc<dyn System> = Arc::new(OsSystem::new());
+        let mut options = Options::new(ObjectFormat::Sha1);
+        options.shared_repository = shared;
+        let holder = Holder::new(&Home::new(&system, dir.path(), &options));
+        let target = dir.path().join("a");
+        let lock = LockFile::acquire(&holder, &target, OPTIONS).unwrap();
+        let mode = || system.lstat(lock.path()).unwrap().mode & 0o777;
+        assert_eq!(mode() & !in_the_end, 0, "{:o}", mode());
+        holder.reveal(lock.hold(), false).unwrap();
+        assert_eq!(mode(), in_the_end);
+    }
 }
 
 #[test]

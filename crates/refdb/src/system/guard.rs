@@ -57,6 +57,10 @@ impl GuardedFile for OsGuardedFile {
         self.has_mark
     }
 
+    fn keep_mode(&mut self, mode: u32) {
+        self.mode = mode;
+    }
+
     fn reveal(&mut self) -> io::Result<()> {
         if self.mode & 0o044 == 0 {
             return Ok(());
