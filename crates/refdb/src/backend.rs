@@ -23,6 +23,7 @@ use std::time::Duration;
 use bstr::ByteSlice;
 
 use crate::error::{Error, ErrorKind, Message, Reason, Result};
+use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf};
 use crate::objects::Objects;
 use crate::oid::ObjectId;
@@ -221,6 +222,11 @@ pub(crate) trait Session: Send {
     /// Returns whether one of `names` is in packed-refs; `None` in a format that has none. Only a
     /// hook wants to know.
     fn any_packed(&self, names: &[RefName<'_>]) -> Result<Option<bool>>;
+
+    /// Returns where a ref is kept, and by which name there; `None` where each has one name.
+    fn locate<'n>(&self, _name: RefName<'n>) -> Option<(Place, RefName<'n>)> {
+        None
+    }
 
     /// Reads a reflog, the oldest entry first, and prepares it anew with what `judge` leaves of each
     /// entry, and `then` behind that. Returns whether there is such a reflog. Its name was locked before,

@@ -198,7 +198,7 @@ impl Layout {
 }
 
 /// Which of a repository's ref directories a name belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
     /// The common directory: shared refs and the main worktree's own.
     Common,

@@ -21,6 +21,7 @@
 //! # Ok(()) }
 //! ```
 
+mod aliases;
 mod checks;
 mod commits;
 mod edit;

@@ -1,5 +1,6 @@
 //! The command, most of it beside Git: the same answers, words, exit codes and files.
 
+mod aliases;
 mod anywhere;
 mod batch;
 mod bench;

@@ -24,6 +24,7 @@ use super::{
     Judge, Locked, LogWrite, NewValue, Plan, Published, RefName, RefNameBuf, Session, Value, Write,
 };
 use crate::error::{Error, ErrorKind, Reason, Result};
+use crate::layout::Place;
 use crate::oid::ObjectId;
 use crate::reflog::{LogEntry, Signature};
 use crate::target::Target;
@@ -274,6 +275,10 @@ impl Session for GroupSession<'_> {
 
     fn any_packed(&self, names: &[RefName<'_>]) -> Result<Option<bool>> {
         self.session.any_packed(names)
+    }
+
+    fn locate<'n>(&self, name: RefName<'n>) -> Option<(Place, RefName<'n>)> {
+        self.session.locate(name)
     }
 
     fn rewrite_log(

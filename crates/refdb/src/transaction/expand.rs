@@ -16,6 +16,7 @@ use crate::options::LogRefs;
 use crate::resolve::{End, follow};
 use crate::target::Target;
 
+use super::aliases;
 use super::ids::{Id, Ids};
 use super::locks::Ahead;
 use super::queue::{Order, Queue, Wanted};
@@ -275,6 +276,7 @@ impl<'q> Expansion<'q> {
             self.begin_again();
         }
         self.release_unused(session);
+        aliases::check(self, session)?;
         // What HEAD points to may be a symref, whose value is known only now.
         for update in self.queue.len()..self.updates.len() {
             if self.updates[update].mirrors

@@ -2,10 +2,11 @@
 
 use crate::backend::group::GroupSession;
 use crate::backend::{Backend, RefFormat};
-use crate::error::{Rejection, Result};
+use crate::error::{Error, ErrorKind, Rejection, Result};
 use crate::options::Options;
 use crate::system::System;
 
+use super::aliases::say_worktree;
 use super::expand::Expansion;
 use super::queue::Queue;
 use super::{Prepared, Transaction, hand_plan, may_write, plan};
@@ -64,6 +65,11 @@ impl<'s> Group<'s> {
     pub(super) fn add_queue(&mut self, queue: &Queue, batch: bool) -> Result<Vec<Rejection>> {
         let order = queue.order();
         queue.check_unique(&order)?;
+        if say_worktree(queue, &order.edits) {
+            // It may name a ref of another transaction of the group, by another name.
+            let message = "a transaction that names worktrees is committed alone";
+            return Err(Error::new(ErrorKind::Misuse, message));
+        }
         let ids = queue.ids().clone();
         let mut expansion = Expansion::new(
             queue,

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use crate::backend::cursor::Cursor;
 use crate::backend::{Judge, Locked, Plan, Published, Refusal, Session, Value};
 use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
+use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf};
 use crate::reflog::{LogEntry, Signature};
 use crate::refs::Ref;
@@ -271,6 +272,10 @@ impl Session for LockedSession<'_> {
 
     fn any_packed(&self, names: &[RefName<'_>]) -> Result<Option<bool>> {
         self.session.any_packed(names)
+    }
+
+    fn locate<'n>(&self, name: RefName<'n>) -> Option<(Place, RefName<'n>)> {
+        self.session.locate(name)
     }
 
     fn rewrite_log(

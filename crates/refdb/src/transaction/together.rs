@@ -10,6 +10,7 @@
 //!    of what is deleted.
 //! 2. Nothing is waited for: who holds up one of them does not hold up the others.
 
+use super::aliases::say_worktree;
 use super::queue::Queue;
 use super::{Prepared, Transaction};
 use crate::options::Options;
@@ -22,7 +23,8 @@ fn join<'q>(options: &Options, queues: impl Iterator<Item = &'q Queue>) -> Optio
             return None;
         }
     }
-    let is_one = joined.is_of_one_kind() && joined.order().distinct;
+    let order = joined.order();
+    let is_one = joined.is_of_one_kind() && order.distinct && !say_worktree(&joined, &order.edits);
     is_one.then_some(joined)
 }
 

@@ -467,6 +467,10 @@ impl Session for FilesSession {
         Ok(Some(false))
     }
 
+    fn locate<'n>(&self, name: RefName<'n>) -> Option<(Place, RefName<'n>)> {
+        Some(self.files.layout.locate(name))
+    }
+
     fn rewrite_log(
         &mut self,
         name: RefName<'_>,

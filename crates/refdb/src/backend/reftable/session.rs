@@ -315,6 +315,10 @@ impl Session for ReftableSession<'_> {
         Ok(None)
     }
 
+    fn locate<'n>(&self, name: RefName<'n>) -> Option<(Place, RefName<'n>)> {
+        Some(self.backend.layout.locate(name))
+    }
+
     fn rewrite_log(
         &mut self,
         name: RefName<'_>,

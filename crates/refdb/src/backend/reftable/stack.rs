@@ -38,6 +38,9 @@ const DEAD_STACK_MIN: u64 = 16 * 1024;
 /// How long tables of a shared place are left for slow readers that nobody lists any more.
 const GRACE: Duration = Duration::from_secs(60 * 60);
 
+/// No transaction begins behind this update index: each takes some, and tables follow each other by them.
+const UPDATE_INDEX_MAX: u64 = u64::MAX - (1 << 40);
+
 #[derive(Debug)]
 pub(super) struct Stack {
     pub(super) tables: Box<dyn Tables>,
@@ -298,6 +301,15 @@ impl Stack {
         self.may_write()?;
         let hold = self.tables.hold(timeout, beside)?;
         let snapshot = self.snapshot_to_write()?;
+        if snapshot.next_update_index() > UPDATE_INDEX_MAX {
+            let path = self
+                .tables
+                .path_of(snapshot.names.last().map_or("", String::as_str));
+            let message = "its update indices leave none for what is written; to migrate the refs to the \
+                           other format and back gives them new ones";
+            let message = format!("'{}': {message}", path.display());
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        }
         Ok(Held {
             hold,
             snapshot,
