@@ -221,6 +221,17 @@ fn look(home: &Arc<Home>, unseen: bool) -> Result<Found> {
             error,
             is_young,
         }),
+        // That of a repository that was copied in the midst of a transaction says what is seen in the copy:
+        // whole or not at all. That it was made here only matters to whoever finishes it.
+        Err(flaw) if home.trusts(&stat) => {
+            let journal = read(home, &path, true).ok().flatten();
+            let view = journal.map(|journal| View::of(home, journal)).transpose();
+            Ok(Found {
+                view: view.unwrap_or_default().map(Arc::new),
+                error: Some(flaw),
+                ..Found::default()
+            })
+        }
         Err(flaw) => Err(flaw),
     }
 }
