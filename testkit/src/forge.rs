@@ -33,15 +33,29 @@ pub fn on_top(
     refs: &[(&[u8], RefValue<'_>)],
     logs: &[&[u8]],
 ) -> PathBuf {
+    on_top_at(INDEX, git_dir, objects, refs, logs)
+}
+
+/// As [`on_top`], with this update index.
+///
+/// # Panics
+/// As [`on_top`].
+pub fn on_top_at(
+    index: u64,
+    git_dir: &Path,
+    objects: ObjectFormat,
+    refs: &[(&[u8], RefValue<'_>)],
+    logs: &[&[u8]],
+) -> PathBuf {
     let hash = match objects {
         ObjectFormat::Sha1 => HashId::Sha1,
         ObjectFormat::Sha256 => HashId::Sha256,
     };
     let dir = git_dir.join("reftable");
     let list = dir.join("tables.list");
-    let name = format!("0x{INDEX:012x}-0x{INDEX:012x}-12345678.ref");
+    let name = format!("0x{index:012x}-0x{index:012x}-12345678.ref");
     let path = dir.join(&name);
-    fs::write(&path, table(hash, refs, logs)).expect("the table can be written");
+    fs::write(&path, table_at(index, hash, refs, logs)).expect("the table can be written");
     let lines = fs::read_to_string(&list).expect("a stack has a list");
     let new = dir.join("tables.list.new");
     fs::write(&new, format!("{lines}{name}\n")).expect("the list can be written");
@@ -55,13 +69,17 @@ pub fn on_top(
 ///
 /// If the records do not fit.
 pub fn table(hash: HashId, refs: &[(&[u8], RefValue<'_>)], logs: &[&[u8]]) -> Vec<u8> {
+    table_at(INDEX, hash, refs, logs)
+}
+
+fn table_at(index: u64, hash: HashId, refs: &[(&[u8], RefValue<'_>)], logs: &[&[u8]]) -> Vec<u8> {
     let mut options = WriteOptions::new(hash);
-    (options.min_update_index, options.max_update_index) = (INDEX, INDEX);
+    (options.min_update_index, options.max_update_index) = (index, index);
     let mut writer = Writer::new(Vec::new(), options).expect("sound options");
     for &(name, value) in refs {
         let record = RefRecord {
             name,
-            update_index: INDEX,
+            update_index: index,
             value,
         };
         writer.add_ref(record).expect("a record that fits");
@@ -79,7 +97,7 @@ pub fn table(hash: HashId, refs: &[(&[u8], RefValue<'_>)], logs: &[&[u8]]) -> Ve
         };
         let record = LogRecord {
             name,
-            update_index: INDEX,
+            update_index: index,
             value: LogValue::Update(update),
         };
         writer.add_log(record).expect("a record that fits");

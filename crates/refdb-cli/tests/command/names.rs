@@ -331,3 +331,43 @@ fn same(within: &Within, name: &str) {
         );
     }
 }
+
+/// Somebody made a table with the last update indices that there are: nothing is written that nobody could
+/// read, and what is there is read.
+#[test]
+fn nothing_is_written_where_no_update_index_is_left() {
+    for (format, index) in [
+        (Format::REFTABLE_SHA1, u64::MAX),
+        (Format::REFTABLE_SHA256, u64::MAX - 1),
+        (Format::REFTABLE_SHA1, u64::MAX - 100),
+    ] {
+        let Within { repo, commit } = Within::new(format);
+        let oid = unhex(&commit);
+        let refs = [(&b"refs/heads/top"[..], RefValue::Direct(&oid))];
+        forge::on_top_at(index, &repo.git_dir(), format.objects, &refs, &[]);
+        let before = refdb(&repo, &["for-each-ref"]).ok();
+        assert!(before.contains_str("refs/heads/top"));
+        for args in [
+            &["update-ref", "refs/heads/new", &commit][..],
+            &["update-ref", "-d", "refs/heads/main"],
+            &["reflog", "expire", "--all", "--expire=now"],
+            &["refs", "rename", "refs/heads/main", "refs/heads/other"],
+        ] {
+            let out = refdb(&repo, args);
+            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            assert!(
+                !out.status.success() && said.contains("update ind"),
+                "{args:?}: {said}"
+            );
+            assert_eq!(
+                refdb(&repo, &["for-each-ref"]).ok(),
+                before,
+                "{args:?}: {said}"
+            );
+        }
+        refdb(&repo, &["refs", "migrate", "--ref-format=files"]).ok();
+        assert_eq!(refdb(&repo, &["for-each-ref"]).ok(), before);
+        refdb(&repo, &["refs", "migrate", "--ref-format=reftable"]).ok();
+        refdb(&repo, &["update-ref", "refs/heads/new", &commit]).ok();
+    }
+}
