@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::journal::Journal;
-use super::place::{Place, PlainDirs, Roots};
+use super::place::{Place, PlainDirs, Roots, Spot};
 use super::possible::Possible;
 use super::step::{self, Clear, How, Step, Taken};
 use super::{Holder, LockFile, LockOptions, remove_if_there};
@@ -261,6 +261,37 @@ impl Change {
             }
         }
         first.map_or(Ok(()), Err)
+    }
+
+    /// Returns which refs were not changed as they were to be, and cannot be any more, since somebody took
+    /// their locks away: what is there is older than the journal, which is of this time.
+    pub(super) fn missed(
+        &self,
+        roots: &Roots,
+        journal_ns: i128,
+        is_own: &dyn Fn(&Place) -> Result<bool>,
+    ) -> Vec<PathBuf> {
+        let is_missed = |(guard, step): &&(usize, Step)| {
+            let guard = self.guards.get(*guard);
+            if guard.is_none_or(|guard| !matches!(is_own(guard), Ok(false))) {
+                return false;
+            }
+            let Ok(Spot { system, path, .. }) = roots.spot(step.place()) else {
+                return false;
+            };
+            let stat = system.lstat(&path);
+            let is_old = stat.is_ok_and(|stat| stat.mtime_ns < journal_ns);
+            is_old
+                && match step {
+                    Step::Put { sum, .. } => sum.is_some_and(|sum| {
+                        matches!(step::has_sum(system.as_ref(), &path, sum), Ok(false))
+                    }),
+                    Step::Remove { .. } => true,
+                    Step::Append { .. } | Step::Move { .. } => false,
+                }
+        };
+        let missed = self.steps.iter().filter(is_missed);
+        missed.map(|(_, step)| roots.path(step.place())).collect()
     }
 
     /// Takes out of the journal what nobody could finish later, who follows no link below the directories

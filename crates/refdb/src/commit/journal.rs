@@ -290,6 +290,20 @@ fn elsewhere(path: &Path) -> Error {
     Error::new(ErrorKind::Corrupt, message)
 }
 
+/// Tells that a transaction could not be finished, since somebody removed its locks.
+fn done_in_part(first: &Path, count: usize) -> Error {
+    let first = first.display();
+    let more = match count {
+        1 => String::new(),
+        _ => format!(" and {} more", count - 1),
+    };
+    let message = format!(
+        "a transaction that was committed is done in part: somebody removed its locks before it was finished; as \
+         they were before it are '{first}'{more}"
+    );
+    Error::new(ErrorKind::Corrupt, message)
+}
+
 /// A journal as it was read.
 struct Read {
     owner: Owner,
@@ -390,6 +404,9 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, is_copied: bool) -> Result
             .map_err(|error| Error::io("unable to read", &lock_path(&roots.path(guard)), error))
     };
     let mut taken = Taken::default();
+    let missed = journal
+        .change
+        .missed(&roots, journal.stat.mtime_ns, &is_own);
     let finished = journal.change.take_own(&roots, how, &mut taken, &is_own);
     let synced = finished.and_then(|()| {
         home.system
@@ -402,6 +419,10 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, is_copied: bool) -> Result
         return Err(unfinished(error));
     }
     remove()?;
+    taken.lost.iter().for_each(|lost| home.warn(lost));
+    if let Some(first) = missed.first() {
+        home.warn(&done_in_part(first, missed.len()));
+    }
     for guard in &journal.change.guards {
         if !matches!(is_own(guard), Ok(true)) {
             continue;

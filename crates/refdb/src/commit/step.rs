@@ -253,7 +253,7 @@ fn put(
     })
 }
 
-fn has_sum(system: &dyn System, path: &Path, sum: u64) -> Result<bool> {
+pub(super) fn has_sum(system: &dyn System, path: &Path, sum: u64) -> Result<bool> {
     match system.read(path) {
         Ok(content) => Ok(checksum(&content) == sum),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::lock::Written;
 use super::takeover::barrier;
 use super::*;
+use crate::error::Error;
 use crate::oid::ObjectFormat;
 use crate::options::Options;
 use crate::system::OsSystem;
@@ -384,6 +385,42 @@ fn a_journal_stays_whose_locks_cannot_be_looked_at() {
     system.rename(heads, &at("refs/heads")).unwrap();
     assert!(recover(&system).error.is_none());
     assert_eq!(system.read(&at("refs/heads/a")).unwrap(), b"first");
+}
+
+/// Somebody removes every lock after a kill, as Git's own words advise: what was committed is not dropped
+/// without a word.
+#[test]
+fn what_cannot_be_finished_any_more_is_told() {
+    for (is_removed, is_changed) in [(false, false), (true, false), (true, true)] {
+        let system = repository();
+        create(&system, "HEAD", b"before");
+        let dies = system.process(7);
+        system.sleep(Duration::from_secs(1));
+        committed(&dies).leave();
+        dies.end();
+        if is_removed {
+            system.remove_file(&at("HEAD.lock")).unwrap();
+        }
+        if is_changed {
+            // It has got another value since.
+            system.remove_file(&at("HEAD")).unwrap();
+            create(&system, "HEAD", b"after");
+        }
+        let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let mut options = Options::new(ObjectFormat::Sha1);
+        let hears = Arc::clone(&told);
+        options.warn = Some(crate::options::Warn(Arc::new(move |error: &Error| {
+            hears.lock().unwrap().push(error.to_string());
+        })));
+        let shared: Arc<dyn System> = Arc::new(system.clone());
+        let found = journal::recover(&Home::new(&shared, Path::new(DIR), &options));
+        assert!(found.error.is_none() && system.lstat(&at("refdb.journal")).is_err());
+        let told = told.lock().unwrap();
+        let is_told = told
+            .iter()
+            .any(|text| text.contains("done in part") && text.contains("HEAD"));
+        assert_eq!(is_told, is_removed && !is_changed, "{told:?}");
+    }
 }
 
 /// A repository that was copied in the midst of a transaction has its locks and its journal as other files.
