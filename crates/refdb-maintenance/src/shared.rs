@@ -14,17 +14,21 @@
 //! ```
 
 mod changes;
+mod claim;
+mod committer;
 mod follow;
 mod probe;
 mod push;
 mod serve;
+mod spool;
 
 use std::sync::Arc;
 
 pub use changes::{Changed, Changes, Moment, changes};
+pub use committer::Committer;
 pub use follow::{Follower, Synced};
 pub use probe::{Latency, Probed, probe};
-pub use push::{Fate, Push, Wanted, commit_push};
+pub use push::{Fate, Push, Wanted};
 pub use serve::{install_hook, uninstall_hook};
 
 use refdb::internals::{Bulk, BulkOptions, NewValue, maintained};

@@ -9,6 +9,7 @@ use crate::objects::Objects;
 use crate::options::{Options, StillThere};
 use crate::reflog;
 use crate::store::Store;
+use crate::transaction::Group;
 
 pub use crate::backend::NewValue;
 pub use crate::backend::bulk::{BARRIER, Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
@@ -47,6 +48,12 @@ pub fn maintained(store: &Store) -> &dyn Maintained {
 /// Returns the same refs beside other objects.
 pub fn with_objects(store: &Store, objects: Arc<dyn Objects>) -> Store {
     store.with_objects(objects)
+}
+
+/// Begins a group of transactions on a place that many machines share, too: if committing it fails with
+/// `Overtaken`, all of it is to be done again. `None` where a hook wants to be told of each.
+pub fn group_to_try(store: &Store) -> Result<Option<Group<'_>>> {
+    store.transaction().begin_group()
 }
 
 /// Sets what a reader calls that missed something or came to its end, to know whether the refs are

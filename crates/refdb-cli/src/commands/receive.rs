@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use refdb::{ErrorKind, ObjectId, RefFormat, RefNameBuf};
 use refdb_git::Repository;
 use refdb_git::repository::{Ending, Programs};
-use refdb_maintenance::shared::{Fate, Push, Wanted, commit_push};
+use refdb_maintenance::shared::{Committer, Fate, Push, Wanted};
 
 use self::rules::Rules;
 use self::wire::Wire;
@@ -163,7 +163,10 @@ fn serve(repository: &Repository, asked: &mut [Asked], is_atomic: bool) -> Resul
         atomic: is_atomic,
         who: None,
     };
-    let fates = commit_push(repository.store(), &push);
+    let Some(committer) = Committer::open(repository)? else {
+        return Ok(());
+    };
+    let fates = committer.commit(push, &mut || switch(repository));
     for (one, fate) in left.iter_mut().zip(fates) {
         if let Fate::Refused {
             message: Some(message),
@@ -174,7 +177,6 @@ fn serve(repository: &Repository, asked: &mut [Asked], is_atomic: bool) -> Resul
         }
         one.fate = Some(fate);
     }
-    switch(repository);
     Ok(())
 }
 

@@ -53,6 +53,14 @@ impl Fate {
         }
     }
 
+    /// Refuses something that failed as a whole.
+    pub(super) fn failed(error: &Error) -> Fate {
+        Fate::Refused {
+            reason: reason_of(error, false).to_owned(),
+            message: Some(error.to_string()),
+        }
+    }
+
     fn of(rejection: &Rejection) -> Fate {
         Fate::Refused {
             reason: rejection.reason.as_str().to_owned(),
@@ -129,6 +137,16 @@ impl Pending {
         Ok(transaction)
     }
 
+    /// Returns what becomes of each ref of a push that failed as a whole.
+    pub(super) fn all_failed(push: &Push, error: &Error) -> Vec<Fate> {
+        let pending = Pending {
+            atomic: push.atomic,
+            places: Vec::new(),
+            fates: vec![None; push.refs.len()],
+        };
+        pending.end(Err(error.clone()))
+    }
+
     /// Refuses what was not refused yet.
     fn fail(&mut self, error: &Error) {
         let reason = reason_of(error, self.atomic);
@@ -167,7 +185,7 @@ impl Pending {
 }
 
 /// Commits a push; returns what became of each of its refs.
-pub fn commit_push(store: &Store, push: &Push) -> Vec<Fate> {
+pub(super) fn commit_push(store: &Store, push: &Push) -> Vec<Fate> {
     let (pending, transaction) = Pending::begin(store, push);
     match transaction {
         Some(transaction) => pending.end(transaction.commit()),

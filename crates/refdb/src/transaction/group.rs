@@ -3,6 +3,7 @@
 use crate::backend::group::GroupSession;
 use crate::backend::{Backend, RefFormat};
 use crate::error::{Error, ErrorKind, Rejection, Result};
+use crate::hook;
 use crate::options::Options;
 use crate::system::System;
 
@@ -34,6 +35,17 @@ pub struct Group<'s> {
     format: RefFormat,
     options: &'s Options,
     system: &'s dyn System,
+}
+
+impl<'s> Transaction<'s> {
+    /// Begins a group where this transaction could be, which is empty; `None` where a hook wants to be told of
+    /// each when it happens.
+    pub(crate) fn begin_group(self) -> Result<Option<Group<'s>>> {
+        match hook::present(self.options.hook.as_deref())? {
+            Some(_) => Ok(None),
+            None => Group::new(self.backend, self.options, self.system).map(Some),
+        }
+    }
 }
 
 impl<'s> Group<'s> {

@@ -2,18 +2,20 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use refdb_testkit::format::ObjectFormat;
+use refdb_testkit::oracle;
 use refdb_testkit::repo::Repo;
 
 use super::{REFDB, Scene, refdb};
 
-/// Hands lines to the hook as Git would, and returns how it ends and what it answers.
-fn spoken(host: &Repo, input: &[u8]) -> (Option<i32>, String, String) {
+/// Starts the hook as Git would, and hands it lines.
+pub(super) fn started(host: &Repo, input: &[u8]) -> Child {
     let mut child = Command::new(REFDB)
         .arg("receive")
         .current_dir(host.git_dir())
+        .envs(oracle::environment())
         .env("GIT_DIR", ".")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -21,7 +23,12 @@ fn spoken(host: &Repo, input: &[u8]) -> (Option<i32>, String, String) {
         .spawn()
         .expect("it starts");
     let _ = child.stdin.take().expect("a pipe").write_all(input);
-    let output = child.wait_with_output().expect("it ends");
+    child
+}
+
+/// Hands lines to the hook, and returns how it ends and what it answers.
+fn spoken(host: &Repo, input: &[u8]) -> (Option<i32>, String, String) {
+    let output = started(host, input).wait_with_output().expect("it ends");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (
         output.status.code(),
@@ -30,14 +37,16 @@ fn spoken(host: &Repo, input: &[u8]) -> (Option<i32>, String, String) {
     )
 }
 
-fn packet(text: &[u8]) -> Vec<u8> {
+pub(super) fn packet(text: &[u8]) -> Vec<u8> {
     [format!("{:04x}", text.len() + 4).as_bytes(), text].concat()
 }
 
-/// Returns all files of a host, and what is known of its store.
+/// Returns all files of a host, and what is known of its store. Who leads keeps a lock in a folder.
 fn made(host: &Repo) -> (Vec<String>, String) {
     let status = refdb(host, &["store", "status"]).text();
-    (files_below(&host.git_dir()), status)
+    let mut files = files_below(&host.git_dir());
+    files.retain(|path| !path.ends_with("/refdb-committer") && !path.ends_with("/leader"));
+    (files, status)
 }
 
 fn files_below(dir: &Path) -> Vec<String> {

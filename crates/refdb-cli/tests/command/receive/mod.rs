@@ -1,10 +1,12 @@
 //! Pushes of Git to repositories that follow a store: what Git says of them, what it says where refs are its own.
 
 mod hostile;
+mod together;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::thread;
 
 use refdb_testkit::Format;
@@ -27,7 +29,7 @@ fn said(output: &Output) -> String {
 struct Scene {
     pusher: Repo,
     hosts: Vec<Repo>,
-    _temp: tempfile::TempDir,
+    temp: tempfile::TempDir,
 }
 
 impl Scene {
@@ -55,8 +57,12 @@ impl Scene {
         Scene {
             pusher,
             hosts,
-            _temp: temp,
+            temp,
         }
+    }
+
+    fn store(&self) -> PathBuf {
+        self.temp.path().join("store")
     }
 
     fn host(&self) -> &Repo {
