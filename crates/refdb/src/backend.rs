@@ -206,8 +206,9 @@ pub(crate) trait Session: Send {
     /// [`names`](Self::names) may not show it. False where locking what is below it meets the ref.
     fn has_apart(&mut self, name: RefName<'_>) -> Result<bool>;
 
-    /// Returns the first ref below a name of another worktree, which that cursor never shows. `None`
-    /// where locking the name meets the ref.
+    /// Returns the first ref below a name that the cursor does not show either: one of another worktree,
+    /// or one below a name that is locked by [`lock_above`](Self::lock_above), if it is not locked itself.
+    /// `None` where locking the name meets the ref.
     fn first_below_apart(&mut self, name: RefName<'_>) -> Result<Option<RefNameBuf>>;
 
     /// Reads a ref that is not locked by this session: used to follow symrefs that are only read.

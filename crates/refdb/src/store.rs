@@ -530,9 +530,8 @@ impl Store {
         to: RefName<'_>,
         how: &Renaming<'_>,
     ) -> Result<Outcome> {
-        let (backend, system) = (self.backend.as_ref(), self.system.as_ref());
         let rename = Rename { from, to, how };
-        self.until_done(|| transaction::rename::rename(backend, &self.options, system, rename))
+        self.until_done(|| transaction::rename::rename(self.transaction(), rename))
     }
 
     /// Returns the refs whose value, or peeled value, is `oid`, in name order.

@@ -173,6 +173,13 @@ impl<'q> Expansion<'q> {
             .is_some_and(|update| !self.updates[update].rejected)
     }
 
+    /// Returns whether the ref `name` goes because it is renamed: the new one may have a name above or
+    /// below it.
+    pub(super) fn gives_way(&self, name: &[u8]) -> bool {
+        let log_move = self.queue.log_move.as_deref();
+        log_move.is_some_and(|it| !it.copies && it.from.as_bytes() == name)
+    }
+
     /// Returns the update that gives `name` a value, or verifies it.
     pub(super) fn value_update(&self, name: &[u8]) -> Option<usize> {
         if let Some(&update) = self.derived_values.get(name) {
@@ -507,6 +514,8 @@ impl<'q> Expansion<'q> {
         // A reflog entry expects nothing of the ref; Git reads the ref all the same in `files`.
         let follows = !matches!(expected, Wanted::Any | Wanted::Exists);
         let reads = follows || self.format == RefFormat::Files && is_log_only;
+        // A symref that leads nowhere may be renamed, or be replaced by what is.
+        let reads = reads && self.queue.log_move.is_none();
         if end == End::Nowhere && reads {
             return self.refuse_lock(update, Reason::Generic, "error reading reference");
         }

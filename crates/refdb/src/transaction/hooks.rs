@@ -94,7 +94,8 @@ impl<'s> Announcer<'s> {
         session: &mut dyn Session,
     ) -> Result<()> {
         let lines = packed_lines(expansion, usize::MAX);
-        if lines.is_empty() {
+        // Of a renaming nothing is told but what it comes to.
+        if lines.is_empty() || expansion.queue.log_move.is_some() {
             return Ok(());
         }
         let names: Vec<RefName<'_>> = packed_deletions(expansion, usize::MAX).collect();
@@ -190,7 +191,7 @@ impl<'s> Announcer<'s> {
         session: &mut dyn Session,
         all: bool,
     ) -> Result<()> {
-        if session.any_packed(&[])?.is_none() {
+        if session.any_packed(&[])?.is_none() || expansion.queue.log_move.is_some() {
             return Ok(());
         }
         // The edits before the refused one had been seen to.

@@ -40,7 +40,7 @@ use super::{Outcome, Prepared, Transaction};
 /// }
 /// ```
 pub struct LockedRefs<'s> {
-    transaction: Transaction<'s>,
+    pub(super) transaction: Transaction<'s>,
     session: LockedSession<'s>,
 }
 
@@ -71,7 +71,25 @@ impl<'s> LockedRefs<'s> {
         names.sort();
         names.dedup();
         names.retain(|name| !self.session.found.contains_key(name.as_bytes()));
-        self.session.take(&names)
+        match self.take(&names, None)? {
+            Some((name, refusal)) => Err(refused_lock(name, refusal)),
+            None => Ok(()),
+        }
+    }
+
+    /// Locks names that are sorted, none of which is locked yet, and among them `above`, the name of a ref
+    /// to come in whose way one of them is. Returns the first that could not be locked, and why.
+    pub(super) fn take<'n>(
+        &mut self,
+        names: &[RefName<'n>],
+        above: Option<RefName<'_>>,
+    ) -> Result<Option<(RefName<'n>, Refusal)>> {
+        self.session.take(names, above)
+    }
+
+    /// Holds a name of which it is known that there is no ref, since a locked one is in its way.
+    pub(super) fn hold_missing(&mut self, name: RefName<'_>) {
+        self.session.found.insert(name.to_owned(), None);
     }
 
     /// Returns what a locked ref holds; `None` if there is none.
@@ -147,44 +165,58 @@ struct LockedSession<'s> {
 }
 
 impl LockedSession<'_> {
-    /// Locks names, none of which is locked yet.
-    fn take(&mut self, names: &[RefName<'_>]) -> Result<()> {
+    fn take<'n>(
+        &mut self,
+        names: &[RefName<'n>],
+        above: Option<RefName<'_>>,
+    ) -> Result<Option<(RefName<'n>, Refusal)>> {
+        let before = above.map_or(names.len(), |above| {
+            names.partition_point(|name| *name < above)
+        });
+        let (first, rest) = names.split_at(before);
         loop {
-            let mut answers = Vec::with_capacity(names.len());
-            let answer = &mut |at, locked| answers.push((at, locked));
-            self.session.lock(names, true, answer)?;
-            let mut is_behind = false;
+            let mut is_behind = None;
             let mut refused = None;
             let mut found = Vec::with_capacity(names.len());
-            for (at, locked) in answers {
-                let Some(&name) = names.get(at) else { continue };
-                match locked {
-                    Locked::Found(value) => found.push((name.to_owned(), Some(value))),
-                    Locked::Missing | Locked::Alone => found.push((name.to_owned(), None)),
-                    Locked::Behind => is_behind = true,
-                    Locked::Refused(refusal) => refused = refused.or(Some((name, refusal))),
+            let answer = &mut |name: RefName<'n>, locked| match locked {
+                Locked::Found(value) => found.push((name.to_owned(), Some(value))),
+                Locked::Missing | Locked::Alone => found.push((name.to_owned(), None)),
+                Locked::Behind => is_behind = Some(name),
+                Locked::Refused(refusal) => refused = refused.take().or(Some((name, refusal))),
+            };
+            self.session
+                .lock(first, true, &mut |at, locked| answer(first[at], locked))?;
+            if let Some(above) = above {
+                match self.session.lock_above(above)? {
+                    true => self.session.lock(rest, true, &mut |at, locked| {
+                        answer(rest[at], locked);
+                    })?,
+                    false => answer(names[0], Locked::Behind),
                 }
             }
-            if is_behind && self.found.is_empty() {
+            if is_behind.is_some() && self.found.is_empty() {
                 self.session.begin_again();
                 continue;
             }
-            let failure = match (refused, is_behind) {
-                (Some((name, refusal)), _) => refused_lock(name, refusal),
-                (None, true) => Error::new(
-                    ErrorKind::Locked,
-                    "another process holds a lock that comes before those that are held",
-                ),
-                (None, false) => {
-                    self.found.extend(found);
-                    return Ok(());
-                }
+            let behind = is_behind.map(|name| (name, behind()));
+            let Some(failure) = refused.or(behind) else {
+                self.found.extend(found);
+                return Ok(None);
             };
             // Some of them may be locked. Nobody knows of these.
             let unknown: HashSet<&[u8]> = found.iter().map(|(name, _)| name.as_bytes()).collect();
             self.session.release(&unknown);
-            return Err(failure);
+            return Ok(Some(failure));
         }
+    }
+}
+
+/// Says that a lock is not waited for.
+fn behind() -> Refusal {
+    let message = "another process holds a lock that comes before those that are held";
+    Refusal {
+        reason: Reason::CreateExists,
+        message: message.into(),
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) fn check(
         look_apart(expansion, new, session, &mut clashes)?;
         let mut walk = Walk::new(session.names()?);
         for &parent in &parents {
-            if walk.has(parent)? {
+            if walk.has(parent)? && !expansion.gives_way(parent) {
                 clashes.existing_parents.insert(parent.to_vec());
             }
         }
@@ -139,7 +139,9 @@ impl<'e> Names<'e> {
 fn takes_place(expansion: &Expansion<'_>, update: usize, format: RefFormat) -> bool {
     let state = &expansion.updates[update];
     let only_log = || expansion.queue.is_log_only(expansion.edit(update));
-    !state.rejected && (!state.log_only || (format == RefFormat::Files && only_log()))
+    !state.rejected
+        && (!state.log_only || (format == RefFormat::Files && only_log()))
+        && !expansion.gives_way(expansion.name(update).as_bytes())
 }
 
 /// Returns the updates of refs that do not exist, in the order in which they were added.
@@ -173,10 +175,10 @@ fn look_apart(
 ) -> Result<()> {
     for update in new {
         let name = expansion.name(update);
-        if name.as_bytes().starts_with(b"refs/") {
+        if name.as_bytes().starts_with(b"refs/") && expansion.queue.log_move.is_none() {
             continue;
         }
-        for parent in parents(name.as_bytes(), 0) {
+        for parent in parents(name.as_bytes(), 0).filter(|it| !expansion.gives_way(it)) {
             if session.has_apart(RefName::from_disk(parent))? {
                 clashes.existing_parents.insert(parent.to_vec());
             }
@@ -201,10 +203,12 @@ fn find_children(
         key.clear();
         key.extend_from_slice(expansion.name(update).as_bytes());
         key.push(b'/');
-        if let Some(found) = walk
-            .first_from(&key)?
-            .filter(|found| found.starts_with(&key))
-        {
+        let mut found = walk.first_from(&key)?;
+        if let Some(name) = found.filter(|name| expansion.gives_way(name)) {
+            let behind = [name, b"\0"].concat();
+            found = walk.first_from(&behind)?;
+        }
+        if let Some(found) = found.filter(|found| found.starts_with(&key)) {
             clashes.found_below(update, found);
         }
     }
@@ -305,7 +309,7 @@ fn conflict_of(expansion: &Expansion<'_>, clashes: &Clashes, update: usize) -> O
         if clashes.existing_parents.contains(parent) {
             return Some(in_the_way(parent, name));
         }
-        if expansion.has_value_for(parent) {
+        if expansion.has_value_for(parent) && !expansion.gives_way(parent) {
             return Some(at_the_same_time(name, parent));
         }
     }
@@ -342,7 +346,9 @@ fn child_within(expansion: &Expansion<'_>, name: &[u8]) -> Option<Vec<u8>> {
     below.push(b'/');
     let counts = |&update: &usize| {
         let state = &expansion.updates[update];
-        !state.log_only && !state.rejected && expansion.name(update).as_bytes().starts_with(&below)
+        let name = expansion.name(update).as_bytes();
+        let stands = !state.log_only && !state.rejected && !expansion.gives_way(name);
+        stands && name.starts_with(&below)
     };
     let mut edits = expansion
         .edits_from(&below)

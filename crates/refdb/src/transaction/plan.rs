@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::backend::{LogWrite, NewValue, Plan, RefFormat, Session, Value, Write, Writes};
+use crate::backend::{
+    LogChange, LogWrite, NewValue, Plan, RefFormat, Session, Value, Write, Writes,
+};
 use crate::error::{ErrorKind, Result};
 use crate::name::RefName;
 use crate::options::{LogRefs, Options};
@@ -72,6 +74,14 @@ pub(super) fn plan<'e>(
     let committer = move || committer(options, system);
     let mut plan = Plan::new(writes, log, expansion.updates.len(), committer, initial);
     plan.creates_logs = expansion.creates_logs;
+    if let Some(log_move) = &expansion.queue.log_move {
+        let (from, to) = (log_move.from.as_name(), log_move.to.as_name());
+        plan.renames = !log_move.copies;
+        plan.log_changes.push(match log_move.copies {
+            true => LogChange::Copy { from, to },
+            false => LogChange::Move { from, to },
+        });
+    }
     if expansion.misses_any() {
         let ended = expansion.by_name().filter(|&update| {
             let state = &expansion.updates[update];

@@ -16,6 +16,7 @@ use crate::reflog::{Signature, is_normalized, normalize_message};
 use super::checks::{check_name, check_text, text_len};
 use super::edit::{Change, Edit, Expected, LogEdit};
 use super::ids::{Id, Ids};
+use super::rename::LogMove;
 use super::sort::{Sequence, after, sort_by_name};
 
 /// How many bytes the names and messages of one transaction may have together.
@@ -40,6 +41,8 @@ pub(super) struct Queue {
     logs: Vec<LogEdit>,
     /// Who is named in entries, if it is not the store's committer.
     pub(super) who: Option<Box<Signature>>,
+    /// Which reflog goes with the edits to another name.
+    pub(super) log_move: Option<Box<LogMove>>,
     /// The reason of edits that give none, normalised.
     pub(super) message: Vec<u8>,
     /// Whether edits bring no entries.
@@ -224,6 +227,7 @@ impl Queue {
             sequence: Sequence::Increasing,
             logs: Vec::new(),
             who: None,
+            log_move: None,
             message: Vec::new(),
             skips_logs: false,
             creates_logs: false,
@@ -244,6 +248,16 @@ impl Queue {
 
     pub(super) fn len(&self) -> usize {
         self.edits.len()
+    }
+
+    /// Says what the object of the last edit peels to, which nobody has looked up.
+    pub(super) fn set_peeled(&mut self, peeled: ObjectId) {
+        let peeled = Some(self.ids.number(peeled));
+        if let Some(last) = self.edits.last_mut() {
+            last.flags.0 |= 1 << Flags::CHECKED;
+            let (id, is_commit) = (Id::from_number(last.new), false);
+            self.know(id, Known::Is { is_commit, peeled });
+        }
     }
 
     /// Returns whether an edit names the target of a symref.
@@ -414,7 +428,10 @@ impl Queue {
     /// no use any more, if one does something else than to set, delete or verify an object id, or if
     /// somebody of its own is named in reflogs.
     pub(super) fn append(&mut self, other: &Queue) -> bool {
-        let is_plain = other.targets.is_empty() && other.logs.is_empty() && other.who.is_none();
+        let is_plain = other.targets.is_empty()
+            && other.logs.is_empty()
+            && other.who.is_none()
+            && other.log_move.is_none();
         let text_len = other.names.len() + other.text.len();
         if !is_plain || text_len > TEXT_LEN_MAX - self.text.len() - self.names.len() {
             return false;
@@ -455,12 +472,17 @@ impl Queue {
         let ours = self.ids.number(*other.ids.get(theirs));
         if let Some(Known::Is { is_commit, peeled }) = other.known.get(theirs.index()).copied() {
             let peeled = peeled.map(|peeled| self.ids.number(*other.ids.get(peeled)));
-            if self.known.len() <= ours.index() {
-                self.known.resize(ours.index() + 1, Known::Nothing);
-            }
-            self.known[ours.index()] = Known::Is { is_commit, peeled };
+            self.know(ours, Known::Is { is_commit, peeled });
         }
         ours.to_number()
+    }
+
+    /// Notes what is known of the object that has this number.
+    fn know(&mut self, id: Id, known: Known) {
+        if self.known.len() <= id.index() {
+            self.known.resize(id.index() + 1, Known::Nothing);
+        }
+        self.known[id.index()] = known;
     }
 
     /// Returns whether every edit deletes, or none does.

@@ -1,26 +1,25 @@
 //! Renaming and copying a ref together with its reflog.
 //!
+//! It is a transaction of two edits, one that makes the new ref and one that deletes the old one, and of the
+//! move of a reflog. What is particular about it is which locks it needs before it knows its edits.
+//!
+//! Invariants:
 //! 1. The new ref is there before the old one goes, also where one name lies below the other.
-//! 2. The hook is asked as for any other transaction, and no ref is renamed in quarantine.
-//! 3. HEAD and other symrefs to the old name stay as they are: who renames a branch moves them.
+//! 2. HEAD and other symrefs to the old name stay as they are: who renames a branch moves them.
 
-use crate::backend::{
-    Backend, Locked, LogChange, LogWrite, NewValue, Plan, RefFormat, Session, Value, Write,
-};
+use crate::backend::{Backend, RefFormat};
 use crate::error::{Error, ErrorKind, Result};
-use crate::hook::{self, Step};
-use crate::name::RefName;
-use crate::oid::{ObjectFormat, ObjectId};
-use crate::options::Options;
+use crate::name::{RefName, RefNameBuf};
+use crate::oid::ObjectId;
 use crate::reflog::{Signature, normalize_message};
+use crate::refs::Ref;
 use crate::resolve::{End, follow};
-use crate::system::System;
 use crate::target::Target;
 
-use super::Outcome;
 use super::checks::check_signature;
-use super::log::publish;
-use super::plan::{committer, is_logged_by_default};
+use super::edit::{Edit, Expected};
+use super::locked::LockedRefs;
+use super::{Outcome, Transaction};
 
 /// How a ref gets another name ([`Store::rename_as`](crate::Store::rename_as)).
 ///
@@ -42,6 +41,15 @@ pub struct Renaming<'a> {
     pub symrefs: bool,
 }
 
+/// The reflog that a transaction takes along.
+#[derive(Clone)]
+pub(super) struct LogMove {
+    pub(super) from: RefNameBuf,
+    pub(super) to: RefNameBuf,
+    /// The old ref and its reflog stay.
+    pub(super) copies: bool,
+}
+
 /// Which ref is to get which name, and how.
 #[derive(Clone, Copy)]
 pub(crate) struct Rename<'a> {
@@ -50,14 +58,9 @@ pub(crate) struct Rename<'a> {
     pub(crate) how: &'a Renaming<'a>,
 }
 
-/// Carries a renaming out.
-pub(crate) fn rename(
-    backend: &dyn Backend,
-    options: &Options,
-    system: &dyn System,
-    rename: Rename<'_>,
-) -> Result<Outcome> {
-    let Rename { from, to, .. } = rename;
+/// Carries a renaming out, as an empty transaction that gets its edits here.
+pub(crate) fn rename(transaction: Transaction<'_>, rename: Rename<'_>) -> Result<Outcome> {
+    let Rename { from, to, how } = rename;
     for name in [from, to] {
         if !name.is_well_formed() {
             let message = format!("refusing to rename a ref with bad name '{name}'");
@@ -67,201 +70,71 @@ pub(crate) fn rename(
     if from == to {
         return Ok(Outcome::default());
     }
-    super::may_write(options)?;
-    let Renaming { who, copies, .. } = rename.how;
-    if let Some(who) = who {
+    if let Some(who) = &how.who {
         check_signature(who, "a renaming")?;
     }
-    let mut session = backend.begin()?;
-    let (old, via_head) = rename.lock(backend, session.as_mut())?;
-    if !rename.how.symrefs && old.target.symbolic().is_some() {
+    let backend = transaction.backend;
+    let mut locked = LockedRefs::begin(transaction)?;
+    let old = rename.lock(backend, &mut locked)?;
+    if !how.symrefs && old.target.symbolic().is_some() {
         // The words are Git's, which has the same ones for both in `reftable`.
-        let doing = match (*copies, backend.format()) {
+        let doing = match (how.copies, backend.format()) {
             (false, RefFormat::Files) => "renaming",
             _ => "copying",
         };
-        return Err(Error::new(
-            ErrorKind::Misuse,
-            format!("refname {from} is a symbolic ref, {doing} it is not supported"),
-        ));
+        let message = format!("refname {from} is a symbolic ref, {doing} it is not supported");
+        return Err(Error::new(ErrorKind::Misuse, message));
     }
-    // A symref that leads nowhere brings no entries, as anywhere else.
-    let end = match &old.target {
-        Target::Direct(oid) => Some(*oid),
-        Target::Symbolic(target) => follow(target.as_name(), |name| backend.read(name))?.oid(),
-    };
-    rename.check_name(backend, session.as_mut())?;
-    let value = match &old.target {
-        Target::Direct(oid) => NewValue::Direct {
-            oid,
-            peeled: old.peeled.as_ref(),
-        },
-        Target::Symbolic(target) => NewValue::Symbolic(target.as_name()),
-    };
-    let mut writes = vec![Write { name: to, value }];
-    let change = if *copies {
-        LogChange::Copy { from, to }
-    } else {
-        let value = NewValue::Deleted;
-        writes.push(Write { name: from, value });
-        writes.sort_by(|low, high| low.name.cmp(&high.name));
-        LogChange::Move { from, to }
-    };
-    let message = normalize_message(rename.how.message);
-    let entries = end.map(|oid| rename.entries(backend.format(), options, oid, via_head, &message));
-    let entries = entries.unwrap_or_default();
-    let mut plan = Plan::of(writes, entries, || match who {
-        Some(who) => Ok(who.clone()),
-        None => committer(options, system),
-    });
-    plan.log_changes = vec![change];
-    plan.renames = !copies;
-    let lines = rename.lines(&old.target, options.object_format);
-    carry_out(session, plan, options, &lines)
-}
-
-/// Prepares and publishes, and calls the hook.
-fn carry_out(
-    mut session: Box<dyn Session + '_>,
-    plan: Plan<'_>,
-    options: &Options,
-    lines: &[u8],
-) -> Result<Outcome> {
-    let Some(hook) = hook::present(options.hook.as_deref())? else {
-        session.prepare(plan)?;
-        return publish(session);
-    };
-    hook::ask_or_abort(hook, Step::Preparing, lines)?;
-    if let Err(error) = session.prepare(plan) {
-        hook::tell(hook, Step::Aborted, lines)?;
-        return Err(error);
-    }
-    hook::ask_or_abort(hook, Step::Prepared, lines)?;
-    let outcome = publish(session);
-    let end = match outcome {
-        Ok(_) => Step::Committed,
-        Err(_) => Step::Aborted,
-    };
-    hook::tell(hook, end, lines)?;
-    outcome
-}
-
-fn hex(oid: ObjectId) -> Vec<u8> {
-    let mut hex = Vec::new();
-    oid.push_hex(&mut hex);
-    hex
+    rename.add_edits(backend, &mut locked, &old)?;
+    locked.commit().map_err(|error| match error.rejection() {
+        Some(rejection) => Error::new(ErrorKind::Misuse, rejection.message.clone()),
+        None => error,
+    })
 }
 
 impl Rename<'_> {
-    /// Returns what the hook is told: that the new ref comes, and that the old one goes.
-    fn lines(&self, target: &Target, format: ObjectFormat) -> Vec<u8> {
-        let value = match target {
-            Target::Direct(oid) => hex(*oid),
-            Target::Symbolic(name) => [b"ref:", name.as_bytes()].concat(),
-        };
-        let null = hex(ObjectId::null(format));
-        let mut changes = vec![(self.to, &null, &value)];
-        if !self.how.copies {
-            changes.push((self.from, &value, &null));
-        }
-        changes.sort_by(|low, high| low.0.cmp(&high.0));
-        let mut lines = Vec::new();
-        for (name, old, new) in changes {
-            lines.extend([old, &b" "[..], new, b" ", name.as_bytes(), b"\n"].concat());
-        }
-        lines
-    }
-
-    /// Takes the locks; returns the old ref, and whether HEAD points to it and loses it.
-    fn lock(&self, backend: &dyn Backend, session: &mut dyn Session) -> Result<(Value, bool)> {
-        let head = RefName::HEAD;
-        let mut names = vec![self.from];
+    /// Takes the locks; returns the old ref.
+    fn lock(&self, backend: &dyn Backend, locked: &mut LockedRefs<'_>) -> Result<Ref> {
+        let Rename { from, to, how } = *self;
+        let mut names = vec![from];
         // A lock of a new name below the old one can have no place. It needs none: there can be no such
         // ref as long as the old one is there.
-        let gives_way = self.from.is_below(self.to);
-        if !gives_way && !self.to.is_below(self.from) {
-            names.push(self.to);
+        let gives_way = from.is_below(to);
+        if !gives_way && !to.is_below(from) {
+            names.push(to);
         }
-        let is_concerned =
-            |target: &Target| !self.how.copies && target.symbolic() == Some(self.from);
-        let known = backend.read(head)?.map(|head| head.target);
-        if known.as_ref().is_some_and(is_concerned) && !names.contains(&head) {
-            names.push(head);
+        // HEAD loses its branch, which its reflog tells.
+        let head = backend.read(RefName::HEAD)?;
+        let is_on_it = head.is_some_and(|head| head.target.symbolic() == Some(from));
+        if is_on_it && !how.copies && !names.contains(&RefName::HEAD) {
+            names.push(RefName::HEAD);
         }
         names.sort();
-        let before = match gives_way {
-            true => Some(names.partition_point(|name| *name < self.to)),
-            false => None,
-        };
-        let answers = loop {
-            match self.take(session, &names, before)? {
-                Some(answers) => break answers,
-                None => session.begin_again(),
-            }
-        };
-        let mut old = None;
-        let mut via_head = false;
-        for (at, locked) in answers {
-            let Some(name) = names.get(at) else { continue };
-            match locked {
-                Locked::Refused(refusal) if *name == self.to => {
-                    return Err(Error::new(ErrorKind::Locked, refusal.message));
-                }
-                Locked::Refused(refusal) => {
-                    let error = Error::new(ErrorKind::Locked, refusal.message);
-                    return Err(error.context(format_args!("cannot lock ref '{name}'")));
-                }
-                Locked::Found(found)
-                    if *name == self.to && !self.may_replace(backend, &found)? =>
-                {
-                    let message = format!("reference already exists: '{}'", self.to);
-                    return Err(Error::new(ErrorKind::Misuse, message));
-                }
-                Locked::Found(found) if *name == self.from => old = Some(found),
-                Locked::Found(found) if *name == head && is_concerned(&found.target) => {
-                    via_head = true;
-                }
-                Locked::Found(_) | Locked::Missing | Locked::Alone | Locked::Behind => {}
-            }
+        if let Some((name, refusal)) = locked.take(&names, gives_way.then_some(to))? {
+            let error = Error::new(ErrorKind::Locked, refusal.message);
+            return Err(match name == to {
+                true => error,
+                false => error.context(format_args!("cannot lock ref '{name}'")),
+            });
         }
-        let old = old.ok_or_else(|| {
-            Error::new(
-                ErrorKind::Misuse,
-                format!("refname {} not found", self.from),
-            )
-        })?;
-        Ok((old, via_head))
-    }
-
-    /// Locks names, and the new one before the name at `above`, if that says which; returns what is
-    /// answered of them, with their positions. `None` if all locks are to be given back, and taken again.
-    fn take(
-        &self,
-        session: &mut dyn Session,
-        names: &[RefName<'_>],
-        above: Option<usize>,
-    ) -> Result<Option<Vec<(usize, Locked)>>> {
-        let mut answers = Vec::new();
-        let before = above.unwrap_or(0);
-        let (first, rest) = names.split_at(before);
-        if !first.is_empty() {
-            session.lock(first, true, &mut |at, locked| answers.push((at, locked)))?;
+        if !names.contains(&to) {
+            locked.hold_missing(to);
         }
-        if above.is_some() && !session.lock_above(self.to)? {
-            return Ok(None);
+        if let Some(found) = locked.read(to)?
+            && !self.may_replace(backend, &found)?
+        {
+            let message = format!("reference already exists: '{to}'");
+            return Err(Error::new(ErrorKind::Misuse, message));
         }
-        session.lock(rest, true, &mut |at, locked| {
-            answers.push((before + at, locked))
-        })?;
-        let is_behind = |(_, locked): &(usize, Locked)| matches!(locked, Locked::Behind);
-        Ok(match answers.iter().any(is_behind) {
-            true => None,
-            false => Some(answers),
-        })
+        // A null id is no ref yet.
+        let old = locked.read(from)?;
+        let old = old.filter(|old| old.target.oid().is_none_or(|oid| !oid.is_null()));
+        let missing = || format!("refname {from} not found");
+        old.ok_or_else(|| Error::new(ErrorKind::Misuse, missing()))
     }
 
     /// Returns whether the ref that has the new name may go: a symref that leads nowhere is none.
-    fn may_replace(&self, backend: &dyn Backend, found: &Value) -> Result<bool> {
+    fn may_replace(&self, backend: &dyn Backend, found: &Ref) -> Result<bool> {
         Ok(match found.target.symbolic() {
             _ if self.how.replaces => true,
             None => false,
@@ -272,69 +145,71 @@ impl Rename<'_> {
         })
     }
 
-    /// Refuses a new name that cannot be beside another ref.
-    fn check_name(&self, backend: &dyn Backend, session: &mut dyn Session) -> Result<()> {
-        let to = self.to.as_bytes();
-        let conflict = |existing: RefName<'_>| {
-            let message = format!("'{existing}' exists; cannot create '{}'", self.to);
-            Err(Error::new(ErrorKind::Misuse, message))
+    /// Adds the edits that the renaming comes to, those that a hook is told in the order of their names.
+    fn add_edits(
+        &self,
+        backend: &dyn Backend,
+        locked: &mut LockedRefs<'_>,
+        old: &Ref,
+    ) -> Result<()> {
+        let Rename { from, to, how } = *self;
+        let (new, expected, end) = match &old.target {
+            Target::Direct(oid) => (
+                Edit::update(to, *oid).skip_object_check(),
+                Expected::Oid(*oid),
+                Some(*oid),
+            ),
+            Target::Symbolic(target) => (
+                Edit::symbolic(to, target),
+                Expected::Symbolic(target.into()),
+                follow(target.as_name(), |name| backend.read(name))?.oid(),
+            ),
         };
-        let goes = |name: RefName<'_>| !self.how.copies && name == self.from;
-        let slashes = to.iter().enumerate().filter(|&(_, &byte)| byte == b'/');
-        for (at, _) in slashes {
-            let parent = RefName::from_disk(to.get(..at).unwrap_or_default());
-            if !goes(parent) && session.read(parent)?.is_some() {
-                return conflict(parent);
-            }
+        let mut gone = Edit::delete(from).expecting(expected).no_deref();
+        if end.is_none() {
+            // A symref that leads nowhere brings no entries, as anywhere else.
+            gone = gone.skip_log();
         }
-        let below = [to, b"/"].concat();
-        let mut refs = backend.cursor()?;
-        refs.seek(&below, &below)?;
-        while refs.advance()? {
-            let name = refs.record().name;
-            if !goes(name) {
-                return conflict(name);
-            }
+        let queue = &mut locked.transaction.queue;
+        queue.who = how.who.clone().map(Box::new);
+        queue.message = normalize_message(how.message);
+        let new = new.no_deref().skip_log();
+        if !how.copies && from < to {
+            locked.add(gone.clone())?;
         }
+        locked.add(new)?;
+        if let Some(peeled) = old.peeled {
+            locked.transaction.queue.set_peeled(peeled);
+        }
+        if !how.copies && from > to {
+            locked.add(gone)?;
+        }
+        for entry in end
+            .into_iter()
+            .flat_map(|oid| self.entries(backend.format(), oid))
+        {
+            locked.add(entry)?;
+        }
+        locked.transaction.queue.log_move = Some(Box::new(LogMove {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            copies: how.copies,
+        }));
         Ok(())
     }
 
-    /// Returns the entries that reflogs get, that of HEAD if it points to the old name.
-    fn entries<'e>(
-        &'e self,
-        format: RefFormat,
-        options: &Options,
-        oid: ObjectId,
-        via_head: bool,
-        message: &'e [u8],
-    ) -> Vec<LogWrite<'e>> {
+    /// Returns the entries that the reflog of the new name gets.
+    fn entries(&self, format: RefFormat, oid: ObjectId) -> Vec<Edit<'_>> {
         let null = ObjectId::null(oid.format());
-        let entry = |name, old, new, create| LogWrite {
-            name,
-            old,
-            new,
-            message,
-            who: None,
-            create,
-        };
-        let head_name = RefName::HEAD;
-        let log_head = is_logged_by_default(head_name, options.log_refs);
-        let mut entries = Vec::new();
-        if via_head {
-            entries.push(entry(head_name, oid, null, log_head));
-        }
-        match format {
-            RefFormat::Files => {
-                let create = is_logged_by_default(self.to, options.log_refs);
-                entries.push(entry(self.to, oid, oid, create));
-            }
-            RefFormat::Reftable => {
-                if !self.how.copies {
-                    entries.push(entry(self.to, oid, null, true));
-                }
-                entries.push(entry(self.to, null, oid, true));
+        match (format, self.how.copies) {
+            (RefFormat::Files, _) => vec![Edit {
+                create_log: false,
+                ..Edit::log(self.to, oid, oid)
+            }],
+            (RefFormat::Reftable, true) => vec![Edit::log(self.to, null, oid)],
+            (RefFormat::Reftable, false) => {
+                vec![Edit::log(self.to, oid, null), Edit::log(self.to, null, oid)]
             }
         }
-        entries
     }
 }

@@ -431,8 +431,20 @@ impl Session for FilesSession {
         Ok(false)
     }
 
-    fn first_below_apart(&mut self, _name: RefName<'_>) -> Result<Option<RefNameBuf>> {
-        Ok(None)
+    fn first_below_apart(&mut self, name: RefName<'_>) -> Result<Option<RefNameBuf>> {
+        if !self
+            .held
+            .iter()
+            .any(|held| held.is_above && held.name.as_name() == name)
+        {
+            return Ok(None);
+        }
+        let below = overlay::list(&self.files, &[name.as_bytes(), b"/"].concat())?;
+        let is_held = |name: &[u8]| self.held.iter().any(|held| held.name.as_bytes() == name);
+        let mut others = below.iter().filter(|found| !is_held(&found.name));
+        Ok(others
+            .next()
+            .map(|found| RefNameBuf::from_disk(found.name.as_slice())))
     }
 
     fn names(&mut self) -> Result<Box<dyn Cursor + '_>> {
