@@ -38,7 +38,7 @@ pub use lock::LockFile;
 pub(crate) use place::{Place, Roots};
 pub(crate) use step::{MANY_MIN, Step, between, sync, unable_to_append};
 pub(crate) use takeover::{bars, sweep};
-pub use takeover::{is_barrier, sweep_all, take_over};
+pub use takeover::{is_barrier, sweep_all, take_over, take_over_any};
 pub(crate) use watch::JournalWatch;
 
 use std::ffi::OsString;
@@ -48,7 +48,7 @@ use std::path::{Path, PathBuf};
 
 use sha1_smol::Sha1;
 
-use crate::error::{Message, Role, io_text};
+use crate::error::{Error, ErrorKind, Message, Role, io_text};
 use crate::options::{LockTimeout, SharedRepository};
 use crate::system::{System, bytes_to_path};
 
@@ -133,7 +133,7 @@ pub fn remove_if_there(system: &dyn System, path: &Path) -> io::Result<()> {
 }
 
 /// Says why `<target>.lock` could not be created, in Git's words as far as scripts look for them.
-pub fn describe_refusal(system: &dyn System, target: &Path, error: &io::Error) -> Message {
+pub(crate) fn describe_refusal(system: &dyn System, target: &Path, error: &io::Error) -> Message {
     let target = std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
     let path = lock_path(&target);
     let text = format!("Unable to create '{}': {}", path.display(), io_text(error));
@@ -156,6 +156,16 @@ pub fn describe_refusal(system: &dyn System, target: &Path, error: &io::Error) -
             .to_owned(),
     };
     told(format!("{text}.\n\n{advice}. {more}")).with(remedy)
+}
+
+/// Returns the error of a lock that could not be taken.
+pub fn refused(system: &dyn System, target: &Path, error: io::Error) -> Error {
+    let kind = match error.kind() {
+        io::ErrorKind::AlreadyExists => ErrorKind::Locked,
+        _ => ErrorKind::Io,
+    };
+    let message = describe_refusal(system, target, &error);
+    Error::new(kind, message).with_source(error)
 }
 
 /// Says why `<target>.lock` could not be created below a barrier.

@@ -24,8 +24,8 @@ pub use crate::backend::reftable::{
 };
 pub use crate::commit::owner::{is_left, is_of_migration};
 pub use crate::commit::{
-    Holder, Home, LockFile, LockOptions, NameKind, describe_refusal, finish_left, is_barrier,
-    lock_path, name_kind, remove_if_there, suffixed, sweep_all, take_over,
+    Holder, Home, LockFile, LockOptions, NameKind, finish_left, is_barrier, lock_path, name_kind,
+    refused, remove_if_there, suffixed, sweep_all, take_over, take_over_any,
 };
 pub use crate::hook::call::{ask_or_abort, present, tell};
 pub use crate::system::paths::{bytes_to_path, is_absent, remove_empty_tree};

@@ -3,9 +3,10 @@
 //! The next process that opens the repository does this ([`super::clear_up`]).
 
 use std::path::Path;
+use std::sync::Arc;
 
 use refdb::error::Message;
-use refdb::internals::{BARRIER, bytes_to_path, suffixed, sweep_all};
+use refdb::internals::{BARRIER, bytes_to_path, lock_path, sweep_all, take_over_any};
 use refdb::system::FileKind;
 use refdb::{Error, RefFormat, Result};
 
@@ -64,7 +65,7 @@ pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
         let mut refs = store.refs()?;
         while refs.next()?.is_some() {}
     }
-    unlock_config(context, folder, &path)?;
+    unlock_config(context, &path)?;
     remove_staged_config(context, folder)?;
     let found = if is_new {
         let warnings = finish::finish(context, folder, &places, journal.to, None)?;
@@ -85,23 +86,18 @@ pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
     Ok(found)
 }
 
-/// Removes the lock of the configuration if it is a name of the file that was to be the new one.
-fn unlock_config(context: &Context, folder: &Folder, path: &Path) -> Result<()> {
-    let system = context.beneath_repository()?;
+/// Removes the lock of the configuration if it is one of a migration, or another process, that has ended.
+fn unlock_config(context: &Context, path: &Path) -> Result<()> {
     // The configuration may be a link, which everybody follows.
-    let followed = context.followed.as_ref();
-    let path = refdb_git::internals::real_path(followed, path)
+    let real = refdb_git::internals::real_path(context.followed.as_ref(), path)
         .map_err(|error| Error::io("unable to read", path, error))?;
-    let lock = suffixed(&path, ".lock");
-    let (Ok(ours), Ok(theirs)) = (
-        system.stat(&switch::staged_config(context, folder)),
-        followed.lstat(&lock),
-    ) else {
-        return Ok(());
+    let home = match real == path {
+        true => context.home(),
+        false => context.on(Arc::clone(&context.followed)).home(),
     };
-    if (ours.dev, ours.ino) == (theirs.dev, theirs.ino) {
-        folder::remove_if_there(followed, &lock)?;
-    }
+    let lock = lock_path(&real);
+    let taken = take_over_any(&home, &lock);
+    taken.map_err(|error| Error::io("unable to remove", &lock, error))?;
     Ok(())
 }
 

@@ -5,18 +5,17 @@
 //!    place lies beside it.
 //! 2. What is put in place is listed before, so that it can be told from what was there.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bstr::ByteSlice;
-use refdb::error::io_text;
 use refdb::internals::{
-    BARRIER, Frozen, bytes_to_path, is_absent, maintained, remove_empty_tree, suffixed,
+    BARRIER, Frozen, Holder, LockFile, LockOptions, bytes_to_path, is_absent, maintained,
+    remove_empty_tree,
 };
 use refdb::layout::{HEAD_OF_TABLES, HEADS_OF_TABLES};
 use refdb::name::{is_path, is_root_ref};
+use refdb::options::LockTimeout;
 use refdb::system::{FileKind, System};
 use refdb::{Error, ErrorKind, ObjectFormat, RefFormat, Result};
 use refdb_git::internals::{format_and_path, ref_storage, set_config};
@@ -28,9 +27,8 @@ use super::moving;
 use super::place::Place;
 use super::{Context, Migration};
 
-/// How often the lock of the configuration is tried again, and after which time.
-const CONFIG_ATTEMPTS: usize = 20;
-const CONFIG_PAUSE: Duration = Duration::from_millis(50);
+/// How long the lock of the configuration is waited for.
+const CONFIG_TIMEOUT: LockTimeout = LockTimeout::from_millis(1000);
 
 /// Which format refs have, and where they are.
 const REF_STORAGE: &str = "extensions.refstorage";
@@ -140,47 +138,30 @@ impl NewConfig {
         Ok(old)
     }
 
-    /// Takes the lock of the configuration: a name of the new one, which only has to be renamed.
-    fn lock(&self, context: &Context) -> Result<()> {
-        let system = self.context.system.as_ref();
-        let lock = suffixed(&self.path, ".lock");
-        for attempt in 0.. {
-            let old = self.write(context)?;
-            match system.hard_link(&self.staged, &lock) {
-                Ok(()) => {
-                    if system.read(&self.path).is_ok_and(|now| now == old) {
-                        return Ok(());
-                    }
-                    folder::remove_if_there(system, &lock)?;
-                }
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(Error::io("unable to create", &lock, error));
-                }
-                Err(error) if attempt == CONFIG_ATTEMPTS => {
-                    let (path, text) = (self.path.display(), io_text(&error));
-                    let message = format!("could not lock config file {path}: {text}");
-                    return Err(Error::new(ErrorKind::Locked, message).with_source(error));
-                }
-                Err(_) => system.sleep(CONFIG_PAUSE),
-            }
-            if attempt >= CONFIG_ATTEMPTS {
-                break;
-            }
-        }
-        Err(Error::new(
-            ErrorKind::Locked,
-            "the configuration is changed by other processes all the time",
-        ))
+    /// Takes the lock of the configuration, and writes the new one as it is to be by now.
+    fn lock(&self, context: &Context) -> Result<LockFile> {
+        let holder = Holder::migrating(&self.context.home());
+        let options = LockOptions {
+            timeout: CONFIG_TIMEOUT,
+            ..LockOptions::AT_ONCE
+        };
+        let lock = LockFile::take(&holder, &self.path, options).map_err(|error| {
+            let path = self.path.display();
+            error.context(format_args!("could not lock config file {path}"))
+        })?;
+        self.write(context)?;
+        Ok(lock)
     }
 
-    /// Replaces the configuration by its lock.
-    fn publish(&self) -> Result<()> {
-        self.context
-            .rename(&suffixed(&self.path, ".lock"), &self.path)?;
+    /// Puts the new configuration in place.
+    fn publish(&self, lock: LockFile) -> Result<()> {
+        lock.check()?;
+        self.context.rename(&self.staged, &self.path)?;
         // What is removed next must not be gone while the old configuration may come back.
         let dir = self.path.parent().unwrap_or(&self.context.common_dir);
         self.context.sync_dir(dir)?;
-        folder::remove_if_there(self.beneath.as_ref(), &self.staged)
+        let released = lock.release();
+        released.map_err(|error| Error::io("unable to unlock", &self.path, error))
     }
 }
 
@@ -288,11 +269,11 @@ pub(super) fn switch(
     });
     let list = folder.path.join("items");
     context.write(&list, &text.collect::<Vec<u8>>())?;
-    config.lock(context)?;
+    let lock = config.lock(context)?;
     context.sync_file_system(&folder.path)?;
     put(context, folder, &items)?;
     context.sync_file_system(&context.base)?;
-    config.publish()
+    config.publish(lock)
 }
 
 /// Returns what is put in place, as paths below the common directory.

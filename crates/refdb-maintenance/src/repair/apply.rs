@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use refdb::internals::{
-    Holder, Home, LockFile, LockOptions, describe_refusal, is_table_name, is_unfinished,
-    remove_if_there, short_random, suffixed, take_over,
+    Holder, Home, LockFile, LockOptions, is_table_name, is_unfinished, remove_if_there,
+    short_random, suffixed, take_over,
 };
 use refdb::system::{FileKind, System};
 use refdb::{Error, ErrorKind, Result};
@@ -140,14 +140,7 @@ impl Plan<'_> {
             pid_file: settings.lockfile_pid,
         };
         let holder = Holder::new(&self.home(system));
-        LockFile::acquire(&holder, path, options).map_err(|error| {
-            let kind = match error.kind() {
-                io::ErrorKind::AlreadyExists => ErrorKind::Locked,
-                _ => ErrorKind::Io,
-            };
-            let message = describe_refusal(system.as_ref(), path, &error);
-            Error::new(kind, message).with_source(error)
-        })
+        LockFile::take(&holder, path, options)
     }
 
     fn exchange(

@@ -16,11 +16,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bstr::ByteSlice;
-use refdb::internals::{is_absent, is_table_name, may_be_listed};
+use refdb::internals::{
+    Holder, Home, LockFile, LockOptions, is_absent, is_table_name, may_be_listed,
+};
 use refdb::shared::head::checksum;
 use refdb::shared::{Freshness, Known, Register};
-use refdb::system::{Bytes, FileKind, GuardedFile, System};
-use refdb::{Error, ErrorKind, Result};
+use refdb::system::{Bytes, FileKind, System};
+use refdb::{Error, ErrorKind, ObjectFormat, Options, Result};
 use reftable::{MergedRefs, Table};
 
 use super::changes::{Changes, Moment, changes_of};
@@ -117,18 +119,6 @@ impl Marker {
     }
 }
 
-/// The right to work on the copy, among programs of this kind.
-struct Turn<'f>(
-    &'f Follower,
-    #[expect(dead_code, reason = "taken")] Box<dyn GuardedFile>,
-);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let _ = self.0.system.remove_file(&self.0.turn_path());
-    }
-}
-
 impl Follower {
     /// `common` is the directory of the repository.
     pub fn new(register: Arc<Register>, system: Arc<dyn System>, common: &Path) -> Follower {
@@ -143,8 +133,12 @@ impl Follower {
         self.common.join("reftable").join(name)
     }
 
-    fn turn_path(&self) -> PathBuf {
-        self.common.join(format!("{MARKER}.lock"))
+    /// Takes the lock of a file of the copy.
+    fn lock(&self, target: &Path) -> Result<LockFile> {
+        // Nothing of a lock depends on the format of objects.
+        let settings = Options::new(ObjectFormat::Sha1);
+        let home = Home::new(&self.system, &self.common, &settings);
+        LockFile::take(&Holder::new(&home), target, LockOptions::AT_ONCE)
     }
 
     /// Makes the copy what the store is now. Before the list is switched, `bring` is told what changed, and
@@ -160,7 +154,9 @@ impl Follower {
         bring: &mut dyn FnMut(&Changes) -> Result<()>,
     ) -> Result<Synced> {
         self.assert_own(&self.common.join("reftable"))?;
-        let _turn = self.take_turn()?;
+        // The right to work on the copy, among programs of this kind.
+        let turn = self.lock(&self.common.join(MARKER));
+        let _turn = turn.map_err(|error| error.context("another process follows here"))?;
         let mut synced = Synced::default();
         self.sweep()?;
         let marker = self.marker()?;
@@ -224,27 +220,6 @@ impl Follower {
         self.common.join(format!("{MARKER}.{random:016x}"))
     }
 
-    fn take_turn(&self) -> Result<Turn<'_>> {
-        let path = self.turn_path();
-        for _ in 0..2 {
-            match self.system.create_guarded(&path, 0o666) {
-                Ok(file) => return Ok(Turn(self, file)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(Error::io("cannot create", &path, error)),
-            }
-            // It was left by a process that has ended.
-            let left = self.system.guard_file(&path);
-            match left.map_err(|error| Error::io("cannot open", &path, error))? {
-                Some(_left) => {
-                    let _ = self.system.remove_file(&path);
-                }
-                None => break,
-            }
-        }
-        let what = format!("{}: another process follows here", self.common.display());
-        Err(Error::new(ErrorKind::Locked, what))
-    }
-
     /// Returns the list of the copy, which nobody else can change from now on.
     fn begin(
         &self,
@@ -255,16 +230,8 @@ impl Follower {
         let is_ours = |lock: &[u8]| lock.starts_with(LOCK_TEXT.as_bytes());
         let lock_path = self.reftable("tables.list.lock");
         let lock = self.read_if_there(&lock_path)?;
-        match &lock {
-            Some(lock) if is_ours(lock) => {}
-            Some(_) => {
-                let what = format!(
-                    "'{}' is there: another program is writing; if none is, remove it",
-                    lock_path.display()
-                );
-                return Err(Error::new(ErrorKind::Locked, what));
-            }
-            None => self.take_lock(&lock_path)?,
+        if !lock.as_deref().is_some_and(is_ours) {
+            self.take_list(&lock_path)?;
         }
         // From here on Git cannot write.
         let begun = (|| {
@@ -295,13 +262,16 @@ impl Follower {
         begun
     }
 
-    fn take_lock(&self, path: &Path) -> Result<()> {
+    /// Takes the lock of the list, for longer than this process lives.
+    fn take_list(&self, path: &Path) -> Result<()> {
+        let lock = self.lock(&self.reftable("tables.list"));
+        let _lock = lock.map_err(|error| error.context("another program is writing"))?;
         let text = format!(
             "{LOCK_TEXT} {} here: Git reads, and cannot write. Write to the store (refdb update-ref, ...). Who \
              removes this file and writes is told by the next refdb sync.\n",
             self.register.name()
         );
-        self.write_new(path, text.as_bytes())
+        self.replace(path, text.as_bytes())
     }
 
     fn read_if_there(&self, path: &Path) -> Result<Option<Vec<u8>>> {

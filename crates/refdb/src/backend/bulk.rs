@@ -7,12 +7,11 @@
 //!    from other processes' locks, so that it can be taken away when its owner died.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::backend::{LogOrder, NewValue};
-use crate::commit::{Holder, Home, LockFile, LockOptions, describe_barred, describe_refusal};
+use crate::commit::{Holder, Home, LockFile, LockOptions, describe_barred, refused};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{RefName, RefNameBuf};
 use crate::options::{LockTimeout, SharedRepository};
@@ -117,7 +116,6 @@ pub(crate) struct Locks {
     holder: Holder,
     options: LockOptions,
     /// Which of the locks further ones are names of; `None` while there is none that can be.
-    pattern: Option<usize>,
     pub(crate) taken: Vec<LockFile>,
 }
 
@@ -131,7 +129,6 @@ impl Locks {
                 shared,
                 pid_file: false,
             },
-            pattern: None,
             taken: Vec::new(),
         }
     }
@@ -154,35 +151,10 @@ impl Locks {
     /// `NotFound` with the system's error when there is no directory for it; `Locked` when another
     /// process keeps the lock; `Io`.
     pub(crate) fn take(&mut self, system: &dyn System, target: &Path) -> Result<()> {
-        let pattern = self.pattern.and_then(|at| self.taken.get(at));
-        let mut taken = pattern
-            .map(|other| LockFile::acquire_linked(&self.holder, target, self.options, other));
-        let refuses_names = |error: &io::Error| {
-            !matches!(
-                error.kind(),
-                io::ErrorKind::AlreadyExists
-                    | io::ErrorKind::NotFound
-                    | io::ErrorKind::NotADirectory
-            )
-        };
-        if matches!(&taken, Some(Err(error)) if refuses_names(error)) {
-            taken = None;
-        }
-        let taken = match taken {
-            Some(taken) => taken,
-            None => {
-                self.pattern = Some(self.taken.len());
-                LockFile::acquire(&self.holder, target, self.options)
-            }
-        };
-        let lock = taken.map_err(|error| {
-            let kind = match error.kind() {
-                io::ErrorKind::AlreadyExists => ErrorKind::Locked,
-                _ => ErrorKind::Io,
-            };
-            let message = describe_refusal(system, target, &error);
-            Error::new(kind, message).with_source(error)
-        })?;
+        // The last one can have more names, if any can.
+        let other = self.taken.last();
+        let taken = LockFile::acquire_beside(&self.holder, target, self.options, other);
+        let lock = taken.map_err(|error| refused(system, target, error))?;
         self.taken.push(lock);
         Ok(())
     }

@@ -78,7 +78,7 @@ impl Holder {
 
     /// Begins to keep writers out for a migration. Its locks are not taken over one by one but by
     /// whoever clears up after the whole migration ([`sweep_all`](super::sweep_all)).
-    pub(crate) fn migrating(home: &Arc<Home>) -> Holder {
+    pub fn migrating(home: &Arc<Home>) -> Holder {
         Holder::with(home, Purpose::Migration)
     }
 

@@ -76,8 +76,7 @@ impl Journal {
         let path = journal_path(&dir);
         let failed = |error: io::Error| {
             if error.kind() == io::ErrorKind::AlreadyExists {
-                let message = super::describe_refusal(home.system.as_ref(), &path, &error);
-                return Error::new(ErrorKind::Locked, message).with_source(error);
+                return super::refused(home.system.as_ref(), &path, error);
             }
             Error::io("unable to write", &path, error)
         };

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use super::hold::{Hold, Holder, lost};
 use super::takeover::barrier;
-use super::{LockOptions, encoding, lock_path, pid_path, remove_if_there, step, value_path};
+use super::{
+    LockOptions, encoding, lock_path, pid_path, refused, remove_if_there, step, value_path,
+};
 use crate::options::SharedRepository;
 use crate::system::{FileKind, Stat, System, WriteFile, is_absent};
 
@@ -50,6 +52,41 @@ impl LockFile {
     /// system at once.
     pub fn acquire(holder: &Holder, target: &Path, options: LockOptions) -> io::Result<LockFile> {
         LockFile::create_lock(holder, target, options, false)
+    }
+
+    /// As [`LockFile::acquire`], with a refusal that says who holds the lock.
+    ///
+    /// # Errors
+    /// `Locked` when it is held after the timeout; `Io`.
+    pub fn take(
+        holder: &Holder,
+        target: &Path,
+        options: LockOptions,
+    ) -> crate::error::Result<LockFile> {
+        LockFile::acquire(holder, target, options)
+            .map_err(|error| refused(holder.system(), target, error))
+    }
+
+    /// Creates `<target>.lock` as another name of `other`, if there is that and it can have more names.
+    ///
+    /// # Errors
+    /// As for [`LockFile::acquire`].
+    pub(crate) fn acquire_beside(
+        holder: &Holder,
+        target: &Path,
+        options: LockOptions,
+        other: Option<&LockFile>,
+    ) -> io::Result<LockFile> {
+        let linked = other.map(|other| LockFile::acquire_linked(holder, target, options, other));
+        let says_more = |error: &io::Error| {
+            use io::ErrorKind::{AlreadyExists, NotADirectory, NotFound};
+            matches!(error.kind(), AlreadyExists | NotFound | NotADirectory)
+        };
+        match linked {
+            Some(Err(error)) if says_more(&error) => Err(error),
+            Some(Ok(lock)) => Ok(lock),
+            _ => LockFile::acquire(holder, target, options),
+        }
     }
 
     /// As [`LockFile::acquire`], of a file that is written alone: its lock takes the new content, and
@@ -326,7 +363,7 @@ impl LockFile {
     ///
     /// # Errors
     /// `Locked` if somebody took one of them away; nothing may be published then. `Io`.
-    pub(crate) fn check(&self) -> crate::error::Result<()> {
+    pub fn check(&self) -> crate::error::Result<()> {
         self.check_name().map_err(lost)
     }
 

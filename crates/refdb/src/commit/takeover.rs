@@ -37,6 +37,14 @@ pub fn take_over(home: &Arc<Home>, path: &Path) -> io::Result<bool> {
     take_over_of(Purpose::Transaction, home, path)
 }
 
+/// As [`take_over`], of a migration as well: for whoever clears up after one.
+///
+/// # Errors
+/// As for [`take_over`].
+pub fn take_over_any(home: &Arc<Home>, path: &Path) -> io::Result<bool> {
+    take_over_of(Purpose::Migration, home, path)
+}
+
 fn take_over_of(most: Purpose, home: &Arc<Home>, path: &Path) -> io::Result<bool> {
     let system = home.system.as_ref();
     if !is_lock(path) {

@@ -375,10 +375,10 @@ fn refuse_over_locks(
     let mut new = new.iter().peekable();
     for update in 0..expansion.updates.len() {
         let is_new = new.next_if_eq(&&update).is_some();
-        if expansion.updates[update].rejected {
+        let name = expansion.name(update);
+        if expansion.updates[update].rejected || expansion.gives_way(name.as_bytes()) {
             continue;
         }
-        let name = expansion.name(update);
         if is_new
             && directories.contains(name.as_bytes())
             && let Some(message) = conflict_of(expansion, clashes, update)

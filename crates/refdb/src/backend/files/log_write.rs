@@ -8,7 +8,7 @@ use super::log;
 use super::publish::LogAppend;
 use super::session::FilesSession;
 use crate::backend::{Fate, Judge, LogChange, LogOrder};
-use crate::commit::{LockFile, LockOptions, between, describe_refusal};
+use crate::commit::{LockFile, LockOptions, between, refused};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{RefName, RefNameBuf};
 use crate::options::LockTimeout;
@@ -76,10 +76,7 @@ impl FilesSession {
             Ok(lock) => lock,
             // It went with its directory: whoever removes a reflog alone holds no lock of the ref.
             Err(error) if log::is_blocked(&error) => return Ok(false),
-            Err(error) => {
-                let message = describe_refusal(files.system.as_ref(), &path, &error);
-                return Err(Error::new(ErrorKind::Locked, message).with_source(error));
-            }
+            Err(error) => return Err(refused(files.system.as_ref(), &path, error)),
         };
         let failed = |lock: &LockFile, error| Error::io("cannot write", lock.path(), error);
         let mut kept: Vec<u8> = Vec::new();

@@ -25,7 +25,7 @@ use bstr::ByteSlice;
 use reftable::short;
 
 use super::packed::{HEADER, PackedRefs, Peeling, Snapshot};
-use crate::commit::{Holder, LockFile, LockOptions, describe_refusal, suffixed};
+use crate::commit::{Holder, LockFile, LockOptions, refused, suffixed};
 use crate::error::{Error, ErrorKind, Message, Result, Role};
 use crate::oid::ObjectId;
 use crate::options::{InvalidSettings, Options};
@@ -83,14 +83,7 @@ impl PackedLock {
             pid_file: options.lockfile_pid,
         };
         let lock = LockFile::acquire_alone(holder, &path, lock_options);
-        let lock = lock.map_err(|error| {
-            let kind = match error.kind() {
-                io::ErrorKind::AlreadyExists => ErrorKind::Locked,
-                _ => ErrorKind::Io,
-            };
-            let message = describe_refusal(system.as_ref(), &path, &error);
-            Error::new(kind, message).with_source(error)
-        })?;
+        let lock = lock.map_err(|error| refused(system.as_ref(), &path, error))?;
         packed.forget_uncertain();
         Ok(PackedLock {
             system: Arc::clone(system),

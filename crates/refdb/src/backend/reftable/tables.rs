@@ -17,10 +17,9 @@ use super::hold::LocalHold;
 use super::shared::SharedTables;
 pub(super) use super::stamp::Stamp;
 use crate::commit::{
-    Becomes, Change, Holder, Home, JournalWatch, LockFile, LockOptions, Place, describe_refusal,
-    take_over,
+    Becomes, Change, Holder, Home, JournalWatch, LockFile, LockOptions, Place, refused, take_over,
 };
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::options::{LockTimeout, Options, SharedRepository, StillThere};
 use crate::system::{Bytes, ReadFile, Stat, System, WriteFile, bytes_to_path, is_absent};
@@ -198,12 +197,7 @@ impl LocalTables {
         let Some(other) = beside else {
             return LockFile::acquire_alone(&Holder::new(&self.home), target, options);
         };
-        match LockFile::acquire_linked(other.holder(), target, options, other) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                LockFile::acquire(other.holder(), target, options)
-            }
-            lock => lock,
-        }
+        LockFile::acquire_beside(other.holder(), target, options, Some(other))
     }
 
     /// Opens the list as readers are to see it.
@@ -379,8 +373,7 @@ impl Tables for LocalTables {
                 lock,
             ))),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let why = describe_refusal(self.system.as_ref(), &path, &error);
-                let error = Error::new(ErrorKind::Locked, why).with_source(error);
+                let error = refused(self.system.as_ref(), &path, error);
                 Err(error.context("cannot lock references"))
             }
             Err(error) => {
