@@ -12,8 +12,36 @@ fn each_invariant_has_its_tests() {
     let read = |path| fs::read_to_string(workspace_root().join(path)).expect("a page");
     let sources: Vec<String> = all().into_iter().map(|source| source.text).collect();
     let tests = sources.iter().flat_map(|text| tests(text)).collect();
-    let faults = faults(&read("docs/design.md"), &read("docs/testing.md"), &tests);
+    let design = read("docs/design.md");
+    let mut faults = faults(&design, &read("docs/testing.md"), &tests);
+    faults.extend(crash_faults(&design, &tests));
     assert_eq!(faults, Vec::<String>::new());
+}
+
+/// Returns what is wrong with the table that says what a crash leaves: each row names its tests.
+fn crash_faults(design: &str, tests: &BTreeSet<String>) -> Vec<String> {
+    let rows = rows(design, "## 6. Order of writes");
+    let crashes = rows.iter().filter(|cells| cells.len() == 4);
+    let mut crashes = crashes
+        .filter(|cells| cells[0].starts_with(char::is_numeric))
+        .peekable();
+    if crashes.peek().is_none() {
+        return vec!["no row says what a crash leaves".to_owned()];
+    }
+    let unknown = crashes.flat_map(|cells| {
+        let named = quoted(&cells[3]);
+        let none = named.is_empty().then(|| format!("{}: no test", cells[0]));
+        let unknown = named.into_iter().filter(|name| !tests.contains(name));
+        let unknown = unknown.map(|name| format!("{}: there is no test {name}", cells[0]));
+        none.into_iter().chain(unknown).collect::<Vec<_>>()
+    });
+    unknown.collect()
+}
+
+/// Returns what stands in quotes in a cell.
+fn quoted(cell: &str) -> Vec<String> {
+    let parts = cell.split('`').skip(1).step_by(2);
+    parts.map(str::to_owned).collect()
 }
 
 /// Returns what is missing on the page of tests, and what it has too much.
@@ -28,14 +56,7 @@ fn faults(design: &str, testing: &str, tests: &BTreeSet<String>) -> Vec<String> 
         faults.push(format!("{:?} and {:?}", names(&stated), names(&listed)));
     }
     for cells in &listed {
-        let quoted = |cell: &String| -> Vec<String> {
-            cell.split('`')
-                .skip(1)
-                .step_by(2)
-                .map(str::to_owned)
-                .collect()
-        };
-        let named: Vec<Vec<String>> = cells[1..].iter().map(quoted).collect();
+        let named: Vec<Vec<String>> = cells[1..].iter().map(|cell| quoted(cell)).collect();
         if named.first().is_none_or(Vec::is_empty) {
             faults.push(format!("{} has no test", cells[0]));
         }
@@ -106,5 +127,21 @@ mod the_checker {
         assert_eq!(found(none), ["T1 has no test"]);
         let unknown = "| T1 | `one`, `no_test` | |\n| T2 | `two` | |\n";
         assert_eq!(found(unknown), ["T1: there is no test no_test"]);
+    }
+
+    #[test]
+    fn finds_a_crash_that_no_test_is_about() {
+        let found = |rows: &str| {
+            let head = "## 6. Order of writes\n\n| | | | |\n|---|---|---|---|\n";
+            let tests = BTreeSet::from(["one".to_owned()]);
+            crash_faults(&format!("{head}{rows}"), &tests)
+        };
+        assert_eq!(found("| 1. a | old | | `one` |\n"), Vec::<String>::new());
+        assert_eq!(found(""), ["no row says what a crash leaves"]);
+        let unknown = "| 1. a | old | | `two` |\n| 2. b | new | | |\n";
+        assert_eq!(
+            found(unknown),
+            ["1. a: there is no test two", "2. b: no test"]
+        );
     }
 }
