@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bstr::{BString, ByteSlice};
-use refdb::internals::{bytes_to_path, is_absent, may_be_listed};
+use refdb::internals::{Entry, bytes_to_path, is_absent, may_be_listed};
 use refdb::system::FileKind;
 use refdb::{Error, ErrorKind, ObjectId, RefFormat, Result};
 use refdb_git::Repository;
@@ -277,7 +277,7 @@ fn files(repository: &Repository) -> Result<FilesShape> {
         &dir.join("refs"),
         &mut Vec::new(),
         &mut |name, _| {
-            shape.loose += u64::from(!name.ends_with(b".lock"));
+            shape.loose += u64::from(Entry::of_name(name) == Entry::Ref);
         },
     )?;
     let path = dir.join("packed-refs");

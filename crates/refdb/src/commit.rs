@@ -18,6 +18,7 @@
 
 mod change;
 mod encoding;
+pub(crate) mod entries;
 mod hold;
 mod home;
 pub(crate) mod journal;
@@ -30,6 +31,7 @@ mod takeover;
 mod watch;
 
 pub(crate) use change::{Carried, Change, Means};
+pub use entries::{Entry, entries, is_barrier};
 pub use hold::Holder;
 pub use home::Home;
 pub use journal::finish_left;
@@ -37,8 +39,8 @@ pub(crate) use journal::{Becomes, View};
 pub use lock::LockFile;
 pub(crate) use place::{Place, Roots};
 pub(crate) use step::{MANY_MIN, Step, between, sync, unable_to_append};
-pub(crate) use takeover::{bars, sweep};
-pub use takeover::{is_barrier, sweep_all, take_over, take_over_any};
+pub(crate) use takeover::sweep;
+pub use takeover::{sweep_all, take_over, take_over_any};
 pub(crate) use watch::JournalWatch;
 
 use std::ffi::OsString;
@@ -70,27 +72,6 @@ impl LockOptions {
         shared: SharedRepository::Umask,
         pid_file: false,
     };
-}
-
-/// What the name of a file says that lies among refs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameKind {
-    /// A lock.
-    Lock,
-    /// New content of a file that is locked.
-    Value,
-    /// A ref, or what is none of refdb's.
-    Other,
-}
-
-/// Tells what the name of a file says, as far as its end tells. No ref ends as locks do, so that
-/// nobody else locks what has the name of a lock.
-pub fn name_kind(name: &[u8]) -> NameKind {
-    match name.strip_suffix(LOCK) {
-        None => NameKind::Other,
-        Some(stem) if stem.ends_with(LOCK) || stem.contains(&b'~') => NameKind::Value,
-        Some(_) => NameKind::Lock,
-    }
 }
 
 const LOCK: &[u8] = b".lock";

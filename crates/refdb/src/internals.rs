@@ -12,7 +12,7 @@ use crate::store::Store;
 use crate::transaction::Group;
 
 pub use crate::backend::NewValue;
-pub use crate::backend::bulk::{BARRIER, Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
+pub use crate::backend::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 pub use crate::backend::files::{
     LINKED_MAX, LOG_LINE_MAX, PACKED_HEADER, TOO_MANY_LINKED, are_tables, parse_log_line,
     parse_loose, read_loose_link,
@@ -22,9 +22,10 @@ pub use crate::backend::migration::{MIGRATION, MIGRATION_JOURNAL, first_line};
 pub use crate::backend::reftable::{
     is_table_name, is_unfinished, may_be_listed, short_random, what_is_lost,
 };
+pub use crate::commit::entries::{FREEZE, is_frozen};
 pub use crate::commit::owner::{is_left, is_of_migration};
 pub use crate::commit::{
-    Holder, Home, LockFile, LockOptions, NameKind, finish_left, is_barrier, lock_path, name_kind,
+    Entry, Holder, Home, LockFile, LockOptions, entries, finish_left, is_barrier, lock_path,
     refused, remove_if_there, suffixed, sweep_all, take_over, take_over_any,
 };
 pub use crate::hook::call::{ask_or_abort, present, tell};

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use refdb::error::Message;
 use refdb::internals::{
-    BARRIER, Frozen, NewLog, bytes_to_path, is_absent, is_of_migration, maintained, name_from_disk,
-    remove_empty_tree, suffixed,
+    Entry, FREEZE, Frozen, NewLog, bytes_to_path, is_absent, is_frozen, is_of_migration,
+    maintained, name_from_disk, remove_empty_tree, suffixed,
 };
 use refdb::layout::{HEAD_OF_TABLES, HEADS_OF_TABLES};
 use refdb::name::is_root_ref;
@@ -196,15 +196,10 @@ fn replace_head(context: &Context, head: &Path, old: &Path) -> Result<()> {
 /// Moves something into `old` under a name that is free, if it is there.
 fn put_away(context: &Context, path: &Path, old: &Path, name: &str) -> Result<()> {
     let system = context.system.as_ref();
-    if !folder::exists(system, path)? || is_barrier(context, path) {
+    if !folder::exists(system, path)? || is_frozen(system, path) {
         return Ok(());
     }
     context.rename(path, &free(context, old, Path::new(name))?)
-}
-
-fn is_barrier(context: &Context, path: &Path) -> bool {
-    let text = context.system.read_link(path);
-    text.is_ok_and(|text| text == Path::new(BARRIER))
 }
 
 /// Puts a directory away, and a link in its place that leads nowhere.
@@ -217,12 +212,12 @@ fn put_barred_away(
     let (system, item) = (context.system.as_ref(), item.as_ref());
     let path = dir.join(item);
     for _ in 0..ATTEMPTS {
-        if is_barrier(context, &path) || !folder::exists(system, &path)? {
+        if is_frozen(system, &path) || !folder::exists(system, &path)? {
             return Ok(());
         }
         let barrier = free(context, old, Path::new("new"))?;
         system
-            .symlink(Path::new(BARRIER), &barrier)
+            .symlink(Path::new(FREEZE), &barrier)
             .map_err(|error| Error::io("unable to create", &barrier, error))?;
         replace(context, &barrier, &path, old, item)?;
     }
@@ -252,7 +247,7 @@ fn put_heads_away(context: &Context, dir: &Path, old: &Path) -> Result<()> {
 /// can do it in one step, no other process finds the name free.
 fn replace(context: &Context, new: &Path, path: &Path, old: &Path, item: &Path) -> Result<()> {
     let system = context.system.as_ref();
-    if folder::exists(system, path)? && !is_barrier(context, path) {
+    if folder::exists(system, path)? && !is_frozen(system, path) {
         match system.exchange(new, path) {
             Ok(()) => return context.rename(new, &free(context, old, item)?),
             Err(error) if is_absent(&error) => {}
@@ -288,7 +283,7 @@ fn remove_barriers(context: &Context, place: &Place) -> Result<()> {
     }
     for path in paths {
         match system.read_link(&path) {
-            Ok(text) if text == Path::new(BARRIER) => folder::remove_if_there(system, &path)?,
+            Ok(text) if text == Path::new(FREEZE) => folder::remove_if_there(system, &path)?,
             Err(error) if is_absent(&error) => {}
             // No link at all.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
@@ -437,13 +432,12 @@ fn new_names(
 ) -> Result<()> {
     for entry in folder::list(context.system.as_ref(), dir)? {
         let full = [name, b"/", &entry.name].concat();
-        match entry.kind {
-            FileKind::Directory => {
-                let dir = dir.join(bytes_to_path(&entry.name));
-                new_names(context, &dir, &full, frozen, found)?;
+        let path = dir.join(bytes_to_path(&entry.name));
+        match Entry::of_name(&entry.name) {
+            _ if entry.kind == FileKind::Directory => {
+                new_names(context, &path, &full, frozen, found)?;
             }
-            FileKind::File if !entry.name.ends_with(b".lock") => {
-                let path = dir.join(bytes_to_path(&entry.name));
+            Entry::Ref if entry.kind == FileKind::File => {
                 let is_held = match frozen {
                     Some(frozen) => frozen.holds(&full),
                     None => is_locked(context, &path),

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use refdb::error::Message;
-use refdb::internals::{BARRIER, bytes_to_path, lock_path, sweep_all, take_over_any};
+use refdb::internals::{Entry, bytes_to_path, is_frozen, lock_path, sweep_all, take_over_any};
 use refdb::system::FileKind;
 use refdb::{Error, RefFormat, Result};
 
@@ -130,13 +130,10 @@ fn remove_barriers_below(context: &Context, dir: &Path, is_top: bool) -> Result<
         let path = dir.join(bytes_to_path(&entry.name));
         match entry.kind {
             FileKind::Directory => remove_barriers_below(context, &path, false)?,
-            FileKind::Symlink => {
-                let text = system.read_link(&path);
-                if text.is_ok_and(|text| text == Path::new(BARRIER)) {
-                    folder::remove_if_there(system, &path)?;
-                    if is_top && matches!(entry.name.as_slice(), b"heads" | b"tags") {
-                        context.create_dir(&path)?;
-                    }
+            FileKind::Symlink if is_frozen(system, &path) => {
+                folder::remove_if_there(system, &path)?;
+                if is_top && matches!(entry.name.as_slice(), b"heads" | b"tags") {
+                    context.create_dir(&path)?;
                 }
             }
             _ => {}
@@ -152,7 +149,9 @@ pub(super) fn remove_old_locks(context: &Context, dir: &Path) -> Result<()> {
         let path = dir.join(bytes_to_path(&entry.name));
         match entry.kind {
             FileKind::Directory => remove_old_locks(context, &path)?,
-            _ if entry.name.ends_with(b".lock") => folder::remove_if_there(system, &path)?,
+            _ if Entry::of_name(&entry.name) != Entry::Ref => {
+                folder::remove_if_there(system, &path)?;
+            }
             _ => {}
         }
     }

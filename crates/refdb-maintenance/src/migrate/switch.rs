@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bstr::ByteSlice;
 use refdb::internals::{
-    BARRIER, Frozen, Holder, LockFile, LockOptions, bytes_to_path, is_absent, maintained,
+    Frozen, Holder, LockFile, LockOptions, bytes_to_path, is_absent, is_frozen, maintained,
     remove_empty_tree,
 };
 use refdb::layout::{HEAD_OF_TABLES, HEADS_OF_TABLES};
@@ -343,8 +343,7 @@ fn check_free(context: &Context, places: &[Place], items: &[PathBuf], to: RefFor
         if is_stub || is_root_ref || !folder::exists(system, &path)? {
             continue;
         }
-        let text = system.read_link(&path);
-        if text.is_ok_and(|text| text == Path::new(BARRIER)) {
+        if is_frozen(system, &path) {
             folder::remove_if_there(system, &path)?;
             continue;
         }

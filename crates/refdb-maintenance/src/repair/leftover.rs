@@ -5,9 +5,7 @@
 
 use std::path::Path;
 
-use refdb::internals::{
-    NameKind, is_barrier, is_left, is_table_name, is_unfinished, lock_path, name_kind,
-};
+use refdb::internals::{Entry, is_barrier, is_left, is_table_name, is_unfinished, lock_path};
 use refdb::system::System;
 
 use super::{Options, Plan, Step, WayOut};
@@ -57,7 +55,7 @@ fn of_the_dead(system: &dyn System, file: &Path) -> Option<Step> {
         let lock = lock_path(&file.with_file_name("tables.list"));
         return is_left_or_missing(system, &lock).then(|| Step::DropTable(file.to_owned()));
     }
-    let is_value = name_kind(name.as_bytes()) == NameKind::Value;
+    let is_value = Entry::of_name(name.as_bytes()) == Entry::NewValue;
     let value_of = is_value.then(|| file.with_extension(""));
     let lock = value_of.as_deref().unwrap_or(file);
     if is_barrier(system, file) {

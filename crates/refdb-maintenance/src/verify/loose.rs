@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use bstr::ByteSlice;
 use refdb::error::{Message, Role, io_text};
-use refdb::internals::{bytes_to_path, is_barrier, is_space};
+use refdb::internals::{Entry, bytes_to_path, is_space};
 use refdb::name::{FormatOptions, is_root_ref, is_well_formed};
 use refdb::system::{DirEntry, FileKind, System};
 use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
@@ -64,19 +64,23 @@ impl Check<'_, '_> {
             name.truncate(parent);
             name.extend_from_slice(&entry.name);
             let path = dir.join(bytes_to_path(&entry.name));
-            if entry.kind == FileKind::Directory {
-                name.push(b'/');
-                match self.system.read_dir(&path) {
-                    Ok(entries) => self.directory(&path, name, entries)?,
-                    // Removed meanwhile, as empty directories are.
-                    Err(error) if is_gone(&error) => {}
-                    Err(error) => return Err(Error::io("cannot open directory", &path, error)),
+            match Entry::of(self.system, dir, &entry) {
+                Entry::Dir => {
+                    name.push(b'/');
+                    match self.system.read_dir(&path) {
+                        Ok(entries) => self.directory(&path, name, entries)?,
+                        // Removed meanwhile, as empty directories are.
+                        Err(error) if is_gone(&error) => {}
+                        Err(error) => return Err(Error::io("cannot open directory", &path, error)),
+                    }
                 }
-            } else if entry.kind == FileKind::Symlink && is_barrier(self.system, &path) {
-                // A barrier, though Git does not know it for one.
-            } else if !entry.name.ends_with(b".lock") || entry.name.starts_with(b".") {
-                let full = [self.prefix.as_slice(), name].concat();
-                self.one(&full, &path, entry.kind)?;
+                // Git does not know it for one.
+                Entry::Barrier => {}
+                Entry::Lock | Entry::NewValue if !entry.name.starts_with(b".") => {}
+                Entry::Ref | Entry::Lock | Entry::NewValue => {
+                    let full = [self.prefix.as_slice(), name].concat();
+                    self.one(&full, &path, entry.kind)?;
+                }
             }
         }
         name.truncate(parent);

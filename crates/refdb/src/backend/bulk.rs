@@ -18,9 +18,6 @@ use crate::options::{LockTimeout, SharedRepository};
 use crate::reflog::LogEntry;
 use crate::system::System;
 
-/// What a link that keeps writers out of a directory leads to: nothing has that name.
-pub const BARRIER: &str = "refdb: the refs are being migrated";
-
 /// How long a lock that another process holds is waited for: writers that go on hold theirs for a
 /// moment only.
 const FREEZE_TIMEOUT: LockTimeout = LockTimeout::from_millis(5_000);

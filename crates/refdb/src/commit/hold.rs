@@ -17,9 +17,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use super::entries::is_barrier;
 use super::home::Home;
 use super::owner::{Owner, Purpose};
-use super::takeover::{is_barrier, take_over};
+use super::takeover::take_over;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{LockTimeout, SharedRepository};
 use crate::system::{GUARDED_MODE, GuardedFile, Stat, System};

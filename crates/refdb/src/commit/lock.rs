@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::entries::barrier;
 use super::hold::{Hold, Holder, lost};
-use super::takeover::barrier;
 use super::{
     LockOptions, encoding, lock_path, pid_path, refused, remove_if_there, step, value_path,
 };

@@ -3,29 +3,17 @@
 //! Invariant: what is removed is removed by somebody who has its file, or its lock.
 
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::encoding::dir_of_journal;
+use super::entries::{Entry, entries, is_barrier, is_lock};
 use super::home::Home;
 use super::owner::{self, Purpose};
 use super::{
-    Holder, LockFile, LockOptions, NameKind, journal, lock_path, name_kind, pid_path,
-    remove_if_there, value_path,
+    Holder, LockFile, LockOptions, journal, lock_path, pid_path, remove_if_there, value_path,
 };
-use crate::system::{FileKind, System, bytes_to_path, is_absent};
-
-/// What a link that bars a place for a transaction leads to begins with; behind it is a random number.
-/// Nothing has that name, since nobody can know the number before. Git's checks take the link for an old
-/// symref to a ref that is not there, and have nothing against it; so it has to be a name that a ref could
-/// have.
-const BARRIER: &str = "refdb-locked-";
-
-/// Returns what a link leads to that bars a place.
-pub(super) fn barrier(system: &dyn System) -> PathBuf {
-    format!("{BARRIER}{:016x}", system.random()).into()
-}
+use crate::system::{DirEntry, FileKind, System, bytes_to_path, is_absent};
 
 /// Removes the lock at `path` if it is one of refdb whose process has ended, with all that the
 /// process left for it; returns whether there is any chance now of acquiring the lock. Those of a
@@ -146,22 +134,6 @@ fn take_barrier_over(most: Purpose, home: &Arc<Home>, path: &Path) -> io::Result
     under_lock(home, path, remove)
 }
 
-fn is_lock(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default();
-    name_kind(name.as_bytes()) == NameKind::Lock
-}
-
-/// Returns whether the link at `path` bars a place for a transaction.
-pub fn is_barrier(system: &dyn System, path: &Path) -> bool {
-    !is_lock(path) && system.read_link(path).is_ok_and(|text| bars(&text))
-}
-
-/// Returns whether a link that leads to `text` is a barrier.
-pub(crate) fn bars(text: &Path) -> bool {
-    let number = text.as_os_str().as_bytes().strip_prefix(BARRIER.as_bytes());
-    number.is_some_and(|number| number.len() == 16 && number.iter().all(u8::is_ascii_hexdigit))
-}
-
 /// Removes a lock that the caller has, with what its process left for it. What it bars goes first:
 /// once the lock is gone, others may put their file there.
 pub(super) fn remove_with_barrier(system: &dyn System, lock: &Path) -> io::Result<()> {
@@ -227,21 +199,20 @@ pub fn sweep_all(home: &Arc<Home>, dir: &Path, deep: bool) -> io::Result<()> {
 }
 
 fn sweep_of(most: Purpose, home: &Arc<Home>, dir: &Path, deep: bool) -> io::Result<()> {
-    let entries = match home.system.read_dir(dir) {
+    let system = home.system.as_ref();
+    let entries = match entries(system, dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         entries => entries?,
     };
-    for entry in entries {
-        let path = dir.join(bytes_to_path(&entry.name));
-        match (entry.kind, name_kind(&entry.name)) {
-            (FileKind::Directory, _) if deep => sweep_of(most, home, &path, deep)?,
-            (FileKind::File, NameKind::Lock) => drop(take_over_of(most, home, &path)?),
-            (FileKind::File | FileKind::Symlink, NameKind::Value) if deep => {
+    for (entry, DirEntry { name, kind }) in entries {
+        let path = dir.join(bytes_to_path(&name));
+        match entry {
+            Entry::Dir if deep => sweep_of(most, home, &path, deep)?,
+            Entry::Lock if kind == FileKind::File => drop(take_over_of(most, home, &path)?),
+            Entry::NewValue if deep && matches!(kind, FileKind::File | FileKind::Symlink) => {
                 remove_orphan(home, &path)?;
             }
-            (FileKind::Symlink, NameKind::Other) if deep => {
-                take_over_of(most, home, &path)?;
-            }
+            Entry::Barrier if deep => drop(take_over_of(most, home, &path)?),
             _ => {}
         }
     }

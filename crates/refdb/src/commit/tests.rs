@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::lock::Written;
-use super::takeover::barrier;
+use super::entries::barrier;
 use super::*;
 use crate::error::Error;
 use crate::oid::ObjectFormat;

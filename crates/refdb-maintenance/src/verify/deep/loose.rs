@@ -5,8 +5,7 @@ use std::path::Path;
 
 use bstr::ByteSlice;
 use refdb::internals::{
-    LINKED_MAX, NameKind, TOO_MANY_LINKED, bytes_to_path, is_barrier, name_kind, parse_loose,
-    read_loose_link,
+    Entry, LINKED_MAX, TOO_MANY_LINKED, bytes_to_path, parse_loose, read_loose_link,
 };
 use refdb::name::{FormatOptions, is_per_worktree, is_root_ref, is_well_formed};
 use refdb::system::FileKind;
@@ -53,24 +52,25 @@ impl Deep<'_> {
             name.truncate(parent);
             name.extend_from_slice(&entry.name);
             let path = dir.join(bytes_to_path(&entry.name));
-            if entry.kind == FileKind::Directory {
-                name.push(b'/');
-                self.loose_dir(index, &path, name)?;
-            } else if name_kind(&entry.name) != NameKind::Other
-                || entry.kind == FileKind::Symlink && is_barrier(self.system, &path)
-            {
-                self.leftover(&path);
-            } else if entry.kind == FileKind::Symlink && self.leads_to_dir(&path) {
-                // Readers follow it as well.
-                self.linked += 1;
-                if self.linked > LINKED_MAX {
-                    return Err(Error::corrupt(&path, TOO_MANY_LINKED));
+            match Entry::of(self.system, dir, &entry) {
+                Entry::Dir => {
+                    name.push(b'/');
+                    self.loose_dir(index, &path, name)?;
                 }
-                name.push(b'/');
-                self.loose_dir(index, &path, name)?;
-            } else {
-                let name = name.clone();
-                self.loose_ref(index, &name, &path, entry.kind)?;
+                Entry::Lock | Entry::NewValue | Entry::Barrier => self.leftover(&path),
+                Entry::Ref if entry.kind == FileKind::Symlink && self.leads_to_dir(&path) => {
+                    // Readers follow it as well.
+                    self.linked += 1;
+                    if self.linked > LINKED_MAX {
+                        return Err(Error::corrupt(&path, TOO_MANY_LINKED));
+                    }
+                    name.push(b'/');
+                    self.loose_dir(index, &path, name)?;
+                }
+                Entry::Ref => {
+                    let name = name.clone();
+                    self.loose_ref(index, &name, &path, entry.kind)?;
+                }
             }
         }
         name.truncate(parent);

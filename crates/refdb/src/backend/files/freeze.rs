@@ -18,9 +18,10 @@ use std::sync::Arc;
 
 use super::Files;
 use super::packed_cursor::PackedCursor;
-use crate::backend::bulk::{BARRIER, Frozen, Locks};
+use crate::backend::bulk::{Frozen, Locks};
 use crate::backend::cursor::Cursor;
-use crate::commit::{NameKind, name_kind};
+use crate::commit::Entry;
+use crate::commit::entries::{FREEZE, is_frozen};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{is_pseudoref, is_root_ref, is_root_ref_syntax};
 use crate::oid::ObjectId;
@@ -163,12 +164,14 @@ impl FrozenFiles {
             let mut names = packed_names;
             for entry in entries {
                 let full = [dir, b"/", &entry.name].concat();
-                match entry.kind {
-                    FileKind::Directory => dirs.push(full),
-                    // New content of a ref that is locked, and listed for its lock.
-                    _ if name_kind(&entry.name) == NameKind::Value => {}
-                    // A ref, the lock of one, or something else that is as well locked.
-                    _ => names.push(full.strip_suffix(b".lock").unwrap_or(&full).to_vec()),
+                match Entry::of(self.files.system.as_ref(), &path, &entry) {
+                    Entry::Dir => dirs.push(full),
+                    // Of a ref that is locked, and listed for its lock.
+                    Entry::NewValue => {}
+                    // Something else is as well locked.
+                    Entry::Ref | Entry::Lock | Entry::Barrier => {
+                        names.push(full.strip_suffix(b".lock").unwrap_or(&full).to_vec())
+                    }
                 }
             }
             dirs.sort();
@@ -209,7 +212,7 @@ impl FrozenFiles {
 
     /// Puts a link that leads nowhere where no directory is; returns whether that came off.
     fn bar(&mut self, path: &Path, was_directory: bool) -> Result<Barred> {
-        match self.files.system.symlink(Path::new(BARRIER), path) {
+        match self.files.system.symlink(Path::new(FREEZE), path) {
             Ok(()) => {
                 self.barriers.push(Barrier {
                     path: path.to_owned(),
@@ -219,8 +222,7 @@ impl FrozenFiles {
                 Ok(Barred::Done)
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let text = self.files.system.read_link(path);
-                if text.is_ok_and(|text| text == Path::new(BARRIER)) {
+                if is_frozen(self.files.system.as_ref(), path) {
                     return Ok(Barred::Done);
                 }
                 // A transaction has locked the directory for the time that it takes.

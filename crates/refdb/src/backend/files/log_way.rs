@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Files, log};
-use crate::commit::{NameKind, name_kind, suffixed, sweep, take_over};
+use crate::commit::{Entry, suffixed, sweep, take_over};
 use crate::error::{Error, ErrorKind, Message, Result, Role, io_text};
 use crate::name::RefName;
 use crate::system::{FileKind, bytes_to_path, remove_empty_tree};
@@ -75,9 +75,9 @@ impl Files {
         while let Some(dir) = dirs.pop() {
             for entry in self.system.read_dir(&dir).unwrap_or_default() {
                 let path = dir.join(bytes_to_path(&entry.name));
-                match (entry.kind, name_kind(&entry.name)) {
+                match (entry.kind, Entry::of_name(&entry.name)) {
                     (FileKind::Directory, _) => dirs.push(path),
-                    (FileKind::File, NameKind::Other) => drop(self.clear_log(base, &path)),
+                    (FileKind::File, Entry::Ref) => drop(self.clear_log(base, &path)),
                     _ => {}
                 }
             }

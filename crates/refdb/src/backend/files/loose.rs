@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::commit::bars;
+use crate::commit::entries;
 use crate::name::{FormatOptions, RefName, is_well_formed};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::reflog::is_space;
@@ -113,7 +113,7 @@ enum Link {
 
 fn read_link(system: &dyn System, path: &Path) -> io::Result<Link> {
     let text = system.read_link(path)?;
-    if bars(&text) {
+    if entries::bars(&text) {
         return Ok(Link::Barrier);
     }
     let text = text.as_os_str().as_bytes();

@@ -18,7 +18,7 @@ use super::seen::{coming, put_in};
 use super::{Files, log};
 use crate::backend::cursor::{Cursor, Look, RefRecord, least};
 use crate::beside::BATCH;
-use crate::commit::{NameKind, is_barrier, name_kind};
+use crate::commit::Entry;
 use crate::error::{Error, Result};
 use crate::name::{FormatOptions, RefName, is_root_ref, is_well_formed};
 use crate::oid::ObjectId;
@@ -400,14 +400,12 @@ impl Walk<'_> {
             }));
         }
         for entry in &mut entries {
-            let is_entry = matches!(entry.kind, FileKind::File | FileKind::Symlink);
-            if is_entry && name_kind(&entry.name) == NameKind::Lock {
-                self.locks.push(path.join(bytes_to_path(&entry.name)));
-            } else if entry.kind == FileKind::Symlink {
-                self.resolve_kind(&path, entry)?;
-                if entry.kind == FileKind::Symlink {
-                    self.note_barrier(&path, entry);
+            match Entry::of(self.files.system.as_ref(), &path, entry) {
+                Entry::Lock | Entry::Barrier => {
+                    self.locks.push(path.join(bytes_to_path(&entry.name)));
                 }
+                Entry::Ref if entry.kind == FileKind::Symlink => self.resolve_kind(&path, entry)?,
+                Entry::Ref | Entry::Dir | Entry::NewValue => {}
             }
             if entry.kind == FileKind::Directory {
                 // So that the order of the entries is that of the full names.
@@ -433,14 +431,6 @@ impl Walk<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Remembers a link that locks a directory.
-    fn note_barrier(&mut self, dir: &Path, entry: &DirEntry) {
-        let path = dir.join(bytes_to_path(&entry.name));
-        if is_barrier(self.files.system.as_ref(), &path) {
-            self.locks.push(path);
-        }
     }
 
     /// Finds out whether a link is a ref or leads to a directory of refs. One that leads nowhere
