@@ -11,6 +11,8 @@
 //! 3. What failed without an answer is in the chain once or not at all.
 //! 4. A listing shows the state of one moment between call and answer.
 
+pub mod simulation;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -19,7 +21,6 @@ use std::time::Duration;
 use bstr::BString;
 use refdb::objects::{ObjectKind, Peeled};
 use refdb::options::{Committer, Identity};
-use refdb::shared::simulation::{Applied, Faults, SimShared, World};
 use refdb::shared::{Register, Settings};
 use refdb::system::simulation::SimSystem;
 use refdb::{ErrorKind, ObjectId, Options, Store, TargetRef};
@@ -32,6 +33,7 @@ use crate::oracle::{EMAIL, NAME, TIME, ZONE};
 use crate::ours::{self, Rejected};
 use crate::rng::Rng;
 use crate::state::Target;
+use simulation::{Applied, Faults, SimShared, World};
 
 /// How deep one client's work may be inside that of another.
 const DEPTH_MAX: usize = 3;

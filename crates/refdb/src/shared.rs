@@ -37,8 +37,6 @@ mod garbage;
 pub mod head;
 mod memory;
 mod register;
-#[cfg(any(test, feature = "simulation"))]
-pub mod simulation;
 mod table_key;
 mod url;
 

@@ -5,8 +5,8 @@
 //! never do is a lie ([`Lie`]): a test that sees none of them is no test.
 //!
 //! ```
-//! use refdb::shared::simulation::{Faults, World};
 //! use refdb::shared::{Shared, Swap};
+//! use refdb_testkit::shared::simulation::{Faults, World};
 //!
 //! let world = World::new(1, Faults::NONE);
 //! let place = world.client(0);
@@ -20,11 +20,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::head::Head;
-use super::memory::part;
-use super::{Read, Shared, Swap, Version};
-use crate::error::{Error, ErrorKind, Result};
-use crate::system::Bytes;
+use refdb::shared::head::Head;
+use refdb::shared::{Read, Shared, Swap, Version};
+use refdb::system::Bytes;
+use refdb::{Error, ErrorKind, Result};
 
 /// Of a hundred requests, so many meet something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -453,7 +452,13 @@ impl Shared for SimShared {
         let mut state = self.begin();
         state.requests.gets += 1;
         self.read(&mut state)?;
-        Ok(state.objects.get(key).map(|content| part(content, range)))
+        Ok(state.objects.get(key).map(|content| {
+            let range = range.unwrap_or(0..u64::MAX);
+            let at =
+                |at: u64| usize::try_from(at).map_or(content.len(), |at| at.min(content.len()));
+            let (start, end) = (at(range.start), at(range.end));
+            content.slice(start.min(end)..end)
+        }))
     }
 
     fn put(&self, key: &str, content: &[u8]) -> Result<()> {

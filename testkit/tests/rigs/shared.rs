@@ -11,10 +11,10 @@ use std::thread;
 use std::time::Duration;
 
 use refdb::objects::NoObjects;
-use refdb::shared::simulation::{Faults, Lie, Requests, World};
 use refdb::shared::{DirShared, Register, Settings, Shared};
 use refdb::system::{OsSystem, System};
 use refdb::{Edit, ErrorKind, Expected, ObjectFormat, ObjectId, Options, RefName, Store};
+use refdb_testkit::shared::simulation::{Faults, Lie, Requests, World};
 use refdb_testkit::shared::{Tried, run};
 use refdb_testkit::trust::{Tally, budget};
 
