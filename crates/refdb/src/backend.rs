@@ -74,6 +74,9 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// Which format this is.
     fn format(&self) -> RefFormat;
 
+    /// In what Git treats refs of this format in its own way.
+    fn quirks(&self) -> Quirks;
+
     /// Reads one ref, without following symrefs.
     ///
     /// # Errors
@@ -127,6 +130,31 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// `oids`, and, if that is `wide`, on all that may lead there in other ways: symrefs, and tags
     /// without a stored peeled value. It may stand on others, too.
     fn refs_of_objects(&self, oids: &[ObjectId], wide: bool) -> Result<Box<dyn Cursor>>;
+}
+
+/// In what Git's two formats differ beyond how refs are stored. The rules ask for this, and never for the
+/// format.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quirks {
+    /// Names are paths: a reflog alone needs the place of its name too, a lock makes the directories above
+    /// it, and what is in the place of a branch beside tables is told apart.
+    pub(crate) names_are_paths: bool,
+    /// A ref with a null id is none yet.
+    pub(crate) null_is_none: bool,
+    /// The ref of an entry for a reflog alone is read.
+    pub(crate) log_edits_read: bool,
+    /// An expected target is compared on the way to the end of a symref.
+    pub(crate) compares_on_the_way: bool,
+    /// The entry of a new symref tells where that leads when the edits before it are done.
+    pub(crate) edits_in_turn: bool,
+    /// An entry is judged as it will be when the one before it goes, and the oldest one tells of nothing
+    /// before it.
+    pub(crate) judges_joined: bool,
+    /// The reflog of a new name tells of a renaming by one entry, from a value to itself, if it is logged by
+    /// default; else by one that ends the old ref and one that begins the new one.
+    pub(crate) renames_in_one_entry: bool,
+    /// What is said to be done to a symref that is not renamed.
+    pub(crate) renaming: &'static str,
 }
 
 /// In which order reflog entries are read.

@@ -230,13 +230,13 @@ impl<'s> Transaction<'s> {
             session.lock_directories();
         }
         let ids = self.queue.take_ids();
-        let format = self.backend.format();
+        let quirks = self.backend.quirks();
         let mut expansion = Expansion::new(
             &self.queue,
             ids,
             &order,
             self.batch,
-            format,
+            quirks,
             self.options.log_refs,
         );
         let expanded = expansion.run(session.as_mut());
@@ -308,10 +308,9 @@ fn hand_plan(
     system: &dyn System,
     initial: bool,
 ) -> Result<()> {
-    let format = expansion.format;
-    names::check(expansion, session, initial, format)?;
+    names::check(expansion, session, initial)?;
     expansion.release_refused(session);
-    let ends = plan::symref_ends(expansion, session, format)?;
+    let ends = plan::symref_ends(expansion, session)?;
     session.prepare(plan::plan(expansion, &ends, options, system, initial))
 }
 

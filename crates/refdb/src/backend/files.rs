@@ -46,7 +46,7 @@ use std::sync::{Arc, Mutex};
 use bstr::ByteSlice;
 
 use super::cursor::Cursor;
-use super::{Backend, LogOrder, OptimizeOptions, RefFormat, Session, Value};
+use super::{Backend, LogOrder, OptimizeOptions, Quirks, RefFormat, Session, Value};
 use crate::commit::{Holder, Home, JournalWatch, LockOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
@@ -325,6 +325,19 @@ fn may_be_path(name: RefName<'_>) -> bool {
 impl Backend for FilesBackend {
     fn format(&self) -> RefFormat {
         RefFormat::Files
+    }
+
+    fn quirks(&self) -> Quirks {
+        Quirks {
+            names_are_paths: true,
+            null_is_none: true,
+            log_edits_read: true,
+            compares_on_the_way: false,
+            edits_in_turn: true,
+            judges_joined: true,
+            renames_in_one_entry: true,
+            renaming: "renaming",
+        }
     }
 
     fn read(&self, name: RefName<'_>) -> Result<Option<Value>> {

@@ -32,7 +32,7 @@ use self::stack::{Added, Snapshot, Stack};
 use self::tables::{LocalTables, Tables};
 pub use self::tables::{is_table_name, is_unfinished, may_be_listed, short_random};
 use super::cursor::{Cursor, ListCursor, OverCursor};
-use super::{Backend, LogOrder, OptimizeOptions, RefFormat, Session, Value};
+use super::{Backend, LogOrder, OptimizeOptions, Quirks, RefFormat, Session, Value};
 use crate::commit::{Home, JournalWatch, LockFile, LockOptions, Means, Roots, sweep};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
@@ -155,6 +155,19 @@ impl ReftableBackend {
 impl Backend for ReftableBackend {
     fn format(&self) -> RefFormat {
         RefFormat::Reftable
+    }
+
+    fn quirks(&self) -> Quirks {
+        Quirks {
+            names_are_paths: false,
+            null_is_none: false,
+            log_edits_read: false,
+            compares_on_the_way: true,
+            edits_in_turn: false,
+            judges_joined: false,
+            renames_in_one_entry: false,
+            renaming: "copying",
+        }
     }
 
     fn read(&self, name: RefName<'_>) -> Result<Option<Value>> {

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::backend::{RefFormat, Refusal, Session};
+use crate::backend::{Quirks, Refusal, Session};
 use crate::error::{Error, ErrorKind, Message, Reason, Rejection, Result};
 use crate::layout::TARGET_OF_TABLES;
 use crate::name::{FormatOptions, RefName, RefNameBuf, is_well_formed};
@@ -30,7 +30,7 @@ pub(super) struct Expansion<'q> {
     /// Whether no two edits are of one name.
     pub(super) distinct: bool,
     pub(super) batch: bool,
-    pub(super) format: RefFormat,
+    pub(super) quirks: Quirks,
     /// Whether a reflog may be made, by default or because an edit asks for it.
     pub(super) creates_logs: bool,
     pub(super) updates: Vec<Update>,
@@ -109,7 +109,7 @@ impl<'q> Expansion<'q> {
         ids: Ids,
         order: &'q Order,
         batch: bool,
-        format: RefFormat,
+        quirks: Quirks,
         log_refs: LogRefs,
     ) -> Self {
         let updates = (0..queue.len()).map(|edit| Update::of(queue, edit));
@@ -119,7 +119,7 @@ impl<'q> Expansion<'q> {
             order: &order.edits,
             distinct: order.distinct,
             batch,
-            format,
+            quirks,
             creates_logs: log_refs != LogRefs::None || queue.creates_logs(),
             updates: updates.collect(),
             derived: Vec::new(),
@@ -427,7 +427,7 @@ impl<'q> Expansion<'q> {
         // Git writes what such a name leads to as a path, be it out of the repository.
         if !is_well_formed(target.as_bytes(), FormatOptions::ONE_LEVEL) {
             let name = self.name(update);
-            if self.format == RefFormat::Files && target.as_bytes() == TARGET_OF_TABLES {
+            if self.quirks.names_are_paths && target.as_bytes() == TARGET_OF_TABLES {
                 return Err(Error::moved(name));
             }
             let message = format!("the symref '{name}' points to '{target}', no name of a ref");
@@ -435,7 +435,7 @@ impl<'q> Expansion<'q> {
         }
         // An expected target cannot be met behind a symref: what is compared in the end is no
         // symref. In `reftable` Git notices already on the way, which gives another reason.
-        if self.format == RefFormat::Reftable
+        if self.quirks.compares_on_the_way
             && let Wanted::Symbolic(expected) = self.expected(update)
             && expected != target.as_name()
         {
@@ -513,7 +513,7 @@ impl<'q> Expansion<'q> {
         let expected = self.expected(update);
         // A reflog entry expects nothing of the ref; Git reads the ref all the same in `files`.
         let follows = !matches!(expected, Wanted::Any | Wanted::Exists);
-        let reads = follows || self.format == RefFormat::Files && is_log_only;
+        let reads = follows || self.quirks.log_edits_read && is_log_only;
         // A symref that leads nowhere may be renamed, or be replaced by what is.
         let reads = reads && self.queue.log_move.is_none();
         if end == End::Nowhere && reads {
@@ -569,8 +569,8 @@ impl<'q> Expansion<'q> {
         match (self.expected(update), value) {
             (Wanted::Any, _) | (Wanted::Missing, None) => Ok(()),
             // A file with a zero id is no ref yet.
-            (Wanted::Missing, Some(Id::NULL)) if self.format == RefFormat::Files => Ok(()),
-            (Wanted::Exists, Some(Id::NULL)) if self.format == RefFormat::Files => {
+            (Wanted::Missing, Some(Id::NULL)) if self.quirks.null_is_none => Ok(()),
+            (Wanted::Exists, Some(Id::NULL)) if self.quirks.null_is_none => {
                 self.refuse_missing(update)
             }
             (Wanted::Exists, Some(_)) => Ok(()),

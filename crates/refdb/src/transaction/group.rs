@@ -1,7 +1,7 @@
 //! Transactions that are published together.
 
 use crate::backend::group::GroupSession;
-use crate::backend::{Backend, RefFormat};
+use crate::backend::{Backend, Quirks};
 use crate::error::{Error, ErrorKind, Rejection, Result};
 use crate::hook;
 use crate::options::Options;
@@ -32,7 +32,7 @@ use super::{Prepared, Transaction, hand_plan, may_write, plan};
 /// ```
 pub struct Group<'s> {
     session: GroupSession<'s>,
-    format: RefFormat,
+    quirks: Quirks,
     options: &'s Options,
     system: &'s dyn System,
 }
@@ -58,7 +58,7 @@ impl<'s> Group<'s> {
         let committer = move || plan::committer(options, system);
         Ok(Group {
             session: GroupSession::new(backend.begin()?, committer),
-            format: backend.format(),
+            quirks: backend.quirks(),
             options,
             system,
         })
@@ -88,7 +88,7 @@ impl<'s> Group<'s> {
             ids,
             &order,
             batch,
-            self.format,
+            self.quirks,
             self.options.log_refs,
         );
         let session = &mut self.session;

@@ -2,7 +2,7 @@
 //! ref, is said here for both formats.
 
 use crate::backend::{
-    Backend, Fate, Locked, LogChange, LogOrder, LogWrite, NewValue, Plan, Published, RefFormat,
+    Backend, Fate, Locked, LogChange, LogOrder, LogWrite, NewValue, Plan, Published, Quirks,
     Session, Write,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -37,7 +37,7 @@ pub struct LogRewrite {
 /// What the entries that are kept come to.
 struct Kept {
     join: bool,
-    format: RefFormat,
+    quirks: Quirks,
     /// The new value of the last entry that was kept.
     last: Option<ObjectId>,
 }
@@ -45,10 +45,9 @@ struct Kept {
 impl Kept {
     /// Returns the old value that an entry has if it is kept.
     fn old(&self, entry: &LogEntry) -> ObjectId {
-        match (self.last, self.format) {
+        match (self.last, self.quirks.judges_joined) {
             (Some(before), _) if self.join => before,
-            // As in Git, the oldest entry tells nothing of what was before it.
-            (None, RefFormat::Files) if self.join => ObjectId::null(entry.old.format()),
+            (None, true) if self.join => ObjectId::null(entry.old.format()),
             _ => entry.old,
         }
     }
@@ -69,13 +68,12 @@ pub(crate) fn rewrite(
     let current = lock(session.as_mut(), name)?;
     let mut kept = Kept {
         join: how.join,
-        format: backend.format(),
+        quirks: backend.quirks(),
         last: None,
     };
     let mut judge = |mut entry: LogEntry| {
         let old = kept.old(&entry);
-        // As in Git, an entry is judged as it will be in one format, and as it is in the other.
-        if kept.format == RefFormat::Files {
+        if kept.quirks.judges_joined {
             entry.old = old;
         }
         if !keep(&entry)? {

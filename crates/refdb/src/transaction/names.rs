@@ -12,7 +12,7 @@ use bstr::ByteSlice;
 use reftable::short::{common_prefix, has_prefix};
 
 use crate::backend::cursor::{Cursor, Found};
-use crate::backend::{RefFormat, Session, in_the_way};
+use crate::backend::{Session, in_the_way};
 use crate::error::{Reason, Result};
 use crate::name::RefName;
 
@@ -23,7 +23,6 @@ pub(super) fn check(
     expansion: &mut Expansion<'_>,
     session: &mut dyn Session,
     initial: bool,
-    format: RefFormat,
 ) -> Result<()> {
     if !expansion.misses_any() {
         return Ok(());
@@ -32,7 +31,7 @@ pub(super) fn check(
         values,
         parents,
         nested,
-    } = Names::of(expansion, format);
+    } = Names::of(expansion);
     let is_new = |&update: &usize| expansion.updates[update].current == Current::Missing;
     if !values.iter().any(is_new) {
         return Ok(());
@@ -55,7 +54,7 @@ pub(super) fn check(
     if clashes.is_empty() && !nested {
         return Ok(());
     }
-    refuse(expansion, &clashes, format)
+    refuse(expansion, &clashes)
 }
 
 /// What the store holds that is in the way of new names.
@@ -92,11 +91,11 @@ struct Names<'e> {
 }
 
 impl<'e> Names<'e> {
-    fn of(expansion: &'e Expansion<'_>, format: RefFormat) -> Self {
+    fn of(expansion: &'e Expansion<'_>) -> Self {
         let name = |update: usize| expansion.name(update).as_bytes();
         let mut values: Vec<usize> = expansion
             .by_name()
-            .filter(|&update| takes_place(expansion, update, format))
+            .filter(|&update| takes_place(expansion, update))
             .collect();
         let mut parents_of_new: Vec<&[u8]> = Vec::new();
         let (mut nested, mut sorted) = (false, true);
@@ -136,19 +135,18 @@ impl<'e> Names<'e> {
 
 /// Returns whether an update needs its name for itself: if it gives a value, or, where reflogs are
 /// files, if it is about a reflog alone.
-fn takes_place(expansion: &Expansion<'_>, update: usize, format: RefFormat) -> bool {
+fn takes_place(expansion: &Expansion<'_>, update: usize) -> bool {
     let state = &expansion.updates[update];
     let only_log = || expansion.queue.is_log_only(expansion.edit(update));
     !state.rejected
-        && (!state.log_only || (format == RefFormat::Files && only_log()))
+        && (!state.log_only || expansion.quirks.names_are_paths && only_log())
         && !expansion.gives_way(expansion.name(update).as_bytes())
 }
 
 /// Returns the updates of refs that do not exist, in the order in which they were added.
-fn new_names(expansion: &Expansion<'_>, format: RefFormat) -> Vec<usize> {
+fn new_names(expansion: &Expansion<'_>) -> Vec<usize> {
     let is_new = |&update: &usize| {
-        expansion.updates[update].current == Current::Missing
-            && takes_place(expansion, update, format)
+        expansion.updates[update].current == Current::Missing && takes_place(expansion, update)
     };
     (0..expansion.updates.len()).filter(is_new).collect()
 }
@@ -286,9 +284,9 @@ impl<'c> Walk<'c> {
 
 /// Refuses in Git's order: update by update as they were added, for each its parents from the
 /// shortest on, then what is below it.
-fn refuse(expansion: &mut Expansion<'_>, clashes: &Clashes, format: RefFormat) -> Result<()> {
-    let new = new_names(expansion, format);
-    if format == RefFormat::Files {
+fn refuse(expansion: &mut Expansion<'_>, clashes: &Clashes) -> Result<()> {
+    let new = new_names(expansion);
+    if expansion.quirks.names_are_paths {
         refuse_over_locks(expansion, clashes, &new)?;
     }
     for update in new {

@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::backend::{
-    LogChange, LogWrite, NewValue, Plan, RefFormat, Session, Value, Write, Writes,
-};
+use crate::backend::{LogChange, LogWrite, NewValue, Plan, Session, Value, Write, Writes};
 use crate::error::{ErrorKind, Result};
 use crate::name::RefName;
 use crate::options::{LogRefs, Options};
@@ -24,7 +22,6 @@ type Ends = HashMap<usize, Id>;
 pub(super) fn symref_ends(
     expansion: &mut Expansion<'_>,
     session: &mut dyn Session,
-    format: RefFormat,
 ) -> Result<Ends> {
     let mut ends = Ends::new();
     if !expansion.queue.has_targets() {
@@ -38,9 +35,9 @@ pub(super) fn symref_ends(
         let end = if expansion.updates[update].mirrors {
             Some(Id::NULL)
         } else if is_logged(expansion, update) {
-            let end = follow(target, |name| match format {
-                RefFormat::Files => read_after(expansion, session, name, update),
-                RefFormat::Reftable => session.read(name),
+            let end = follow(target, |name| match expansion.quirks.edits_in_turn {
+                true => read_after(expansion, session, name, update),
+                false => session.read(name),
             });
             let end = match end {
                 // A symref may lead to a broken ref.

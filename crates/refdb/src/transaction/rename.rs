@@ -7,7 +7,7 @@
 //! 1. The new ref is there before the old one goes, also where one name lies below the other.
 //! 2. HEAD and other symrefs to the old name stay as they are: who renames a branch moves them.
 
-use crate::backend::{Backend, RefFormat};
+use crate::backend::{Backend, Quirks};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
@@ -77,10 +77,9 @@ pub(crate) fn rename(transaction: Transaction<'_>, rename: Rename<'_>) -> Result
     let mut locked = LockedRefs::begin(transaction)?;
     let old = rename.lock(backend, &mut locked)?;
     if !how.symrefs && old.target.symbolic().is_some() {
-        // The words are Git's, which has the same ones for both in `reftable`.
-        let doing = match (how.copies, backend.format()) {
-            (false, RefFormat::Files) => "renaming",
-            _ => "copying",
+        let doing = match how.copies {
+            false => backend.quirks().renaming,
+            true => "copying",
         };
         let message = format!("refname {from} is a symbolic ref, {doing} it is not supported");
         return Err(Error::new(ErrorKind::Misuse, message));
@@ -186,7 +185,7 @@ impl Rename<'_> {
         }
         for entry in end
             .into_iter()
-            .flat_map(|oid| self.entries(backend.format(), oid))
+            .flat_map(|oid| self.entries(backend.quirks(), oid))
         {
             locked.add(entry)?;
         }
@@ -199,17 +198,17 @@ impl Rename<'_> {
     }
 
     /// Returns the entries that the reflog of the new name gets.
-    fn entries(&self, format: RefFormat, oid: ObjectId) -> Vec<Edit<'_>> {
+    fn entries(&self, quirks: Quirks, oid: ObjectId) -> Vec<Edit<'_>> {
         let null = ObjectId::null(oid.format());
-        match (format, self.how.copies) {
-            (RefFormat::Files, _) => vec![Edit {
+        if quirks.renames_in_one_entry {
+            return vec![Edit {
                 create_log: false,
                 ..Edit::log(self.to, oid, oid)
-            }],
-            (RefFormat::Reftable, true) => vec![Edit::log(self.to, null, oid)],
-            (RefFormat::Reftable, false) => {
-                vec![Edit::log(self.to, oid, null), Edit::log(self.to, null, oid)]
-            }
+            }];
         }
+        let ends = (!self.how.copies).then(|| Edit::log(self.to, oid, null));
+        ends.into_iter()
+            .chain([Edit::log(self.to, null, oid)])
+            .collect()
     }
 }
