@@ -31,7 +31,7 @@ mod takeover;
 mod watch;
 
 pub(crate) use change::{Carried, Change, Means};
-pub use entries::{Entry, entries, is_barrier};
+pub use entries::{Entry, is_barrier};
 pub use hold::Holder;
 pub use home::Home;
 pub use journal::finish_left;

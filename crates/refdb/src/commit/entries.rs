@@ -62,7 +62,7 @@ impl Entry {
 ///
 /// # Errors
 /// Those of the system.
-pub fn entries(
+pub(super) fn entries(
     system: &dyn System,
     dir: &Path,
 ) -> io::Result<impl Iterator<Item = (Entry, DirEntry)>> {

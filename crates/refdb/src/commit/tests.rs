@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::lock::Written;
 use super::entries::barrier;
+use super::lock::Written;
 use super::*;
 use crate::error::Error;
 use crate::oid::ObjectFormat;
