@@ -321,6 +321,14 @@ pub(crate) struct Refusal {
     pub(crate) message: Message,
 }
 
+impl Refusal {
+    /// Returns the error of whoever needs the lock of `name`.
+    pub(crate) fn into_error(self, name: RefName<'_>) -> Error {
+        let error = Error::new(ErrorKind::Locked, self.message);
+        error.context(format_args!("cannot lock ref '{name}'"))
+    }
+}
+
 /// Says that a ref cannot be made because of one that exists.
 pub(crate) fn in_the_way(existing: &[u8], name: RefName<'_>) -> String {
     let existing = existing.as_bstr();

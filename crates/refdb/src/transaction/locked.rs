@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::backend::cursor::Cursor;
-use crate::backend::{Judge, Locked, Plan, Published, Refusal, Session, Value};
+use crate::backend::{Backend, Judge, Locked, Plan, Published, Refusal, Session, Value};
 use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
 use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf};
@@ -49,10 +49,7 @@ impl<'s> LockedRefs<'s> {
         super::may_write(transaction.options)?;
         // What the edits are decided by must be what is there now.
         transaction.backend.generation(true)?;
-        let session = LockedSession {
-            session: transaction.backend.begin()?,
-            found: BTreeMap::new(),
-        };
+        let session = LockedSession::begin(transaction.backend)?;
         Ok(LockedRefs {
             transaction,
             session,
@@ -159,13 +156,21 @@ impl<'s> LockedRefs<'s> {
 }
 
 /// A session that keeps its locks, and what was found under them.
-struct LockedSession<'s> {
+pub(super) struct LockedSession<'s> {
     session: Box<dyn Session + 's>,
     found: BTreeMap<RefNameBuf, Option<Value>>,
 }
 
-impl LockedSession<'_> {
-    fn take<'n>(
+impl<'s> LockedSession<'s> {
+    pub(super) fn begin(backend: &'s dyn Backend) -> Result<Self> {
+        Ok(LockedSession {
+            session: backend.begin()?,
+            found: BTreeMap::new(),
+        })
+    }
+
+    /// As [`LockedRefs::take`].
+    pub(super) fn take<'n>(
         &mut self,
         names: &[RefName<'n>],
         above: Option<RefName<'_>>,
@@ -221,17 +226,17 @@ fn behind() -> Refusal {
 }
 
 fn refused_lock(name: RefName<'_>, refusal: Refusal) -> Error {
-    let Refusal { reason, message } = refusal;
-    let message = format!("cannot lock ref '{name}': {message}");
-    match reason {
-        Reason::CreateExists => Error::new(ErrorKind::Locked, message),
-        reason => Error::rejected(Rejection {
-            index: 0,
-            name: name.to_owned(),
-            reason,
-            message: message.into(),
-        }),
+    let reason = refusal.reason;
+    let error = refusal.into_error(name);
+    if reason == Reason::CreateExists {
+        return error;
     }
+    Error::rejected(Rejection {
+        index: 0,
+        name: name.to_owned(),
+        reason,
+        message: error.message().clone(),
+    })
 }
 
 impl Session for LockedSession<'_> {

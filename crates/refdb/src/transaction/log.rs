@@ -2,8 +2,7 @@
 //! ref, is said here for both formats.
 
 use crate::backend::{
-    Backend, Fate, Locked, LogChange, LogOrder, LogWrite, NewValue, Plan, Published, Quirks,
-    Session, Write,
+    Backend, Fate, LogChange, LogOrder, LogWrite, NewValue, Plan, Published, Quirks, Session, Write,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{RefName, is_pseudoref};
@@ -14,6 +13,7 @@ use crate::reflog::{LogEntry, Signature, normalize_message};
 use crate::target::Target;
 
 use super::checks::check_signature;
+use super::locked::LockedSession;
 use super::{Outcome, may_write};
 
 /// How a reflog is rewritten.
@@ -61,11 +61,11 @@ pub(crate) fn rewrite(
     how: LogRewrite,
     keep: &mut dyn FnMut(&LogEntry) -> Result<bool>,
 ) -> Result<Option<Outcome>> {
-    let mut session = backend.begin()?;
+    let mut session = LockedSession::begin(backend)?;
     if how.at_once {
         session.wait_no_more();
     }
-    let current = lock(session.as_mut(), name)?;
+    let current = lock(&mut session, name)?;
     let mut kept = Kept {
         join: how.join,
         quirks: backend.quirks(),
@@ -133,8 +133,8 @@ pub(crate) fn replace(
         }
         entry.message = normalize_message(&entry.message).into();
     }
-    let mut session = backend.begin()?;
-    lock(session.as_mut(), name)?;
+    let mut session = LockedSession::begin(backend)?;
+    lock(&mut session, name)?;
     let exists = session.rewrite_log(name, &mut |_| Ok(Fate::Drop), &entries)?;
     let added = entries.iter().filter(|_| !exists).map(|entry| LogWrite {
         name,
@@ -154,7 +154,7 @@ pub(crate) fn replace(
 
 /// Makes, or removes, whole reflogs. No ref is locked, since none changes.
 pub(crate) fn change(backend: &dyn Backend, changes: Vec<LogChange<'_>>) -> Result<Outcome> {
-    let mut session = backend.begin()?;
+    let mut session = LockedSession::begin(backend)?;
     let mut plan = Plan::of(Vec::new(), Vec::new(), nobody);
     plan.log_changes = changes;
     session.prepare(plan)?;
@@ -167,25 +167,16 @@ fn nobody() -> Result<Signature> {
 }
 
 /// Locks one name and returns what it holds.
-fn lock(session: &mut dyn Session, name: RefName<'_>) -> Result<Option<Target>> {
-    loop {
-        let mut answer = None;
-        session.lock(&[name], true, &mut |_, locked| answer = Some(locked))?;
-        match answer {
-            Some(Locked::Found(found)) => return Ok(Some(found.target)),
-            Some(Locked::Refused(refusal)) => {
-                let error = Error::new(ErrorKind::Locked, refusal.message);
-                return Err(error.context(format_args!("cannot lock ref '{name}'")));
-            }
-            Some(Locked::Missing | Locked::Alone) | None => return Ok(None),
-            Some(Locked::Behind) => session.begin_again(),
-        }
+fn lock(session: &mut LockedSession<'_>, name: RefName<'_>) -> Result<Option<Target>> {
+    match session.take(&[name], None)? {
+        Some((name, refusal)) => Err(refusal.into_error(name)),
+        None => Ok(session.read(name)?.map(|found| found.target)),
     }
 }
 
 /// Publishes what is prepared.
-pub(super) fn publish(session: Box<dyn Session + '_>) -> Result<Outcome> {
-    match session.publish()? {
+fn publish(session: impl Session) -> Result<Outcome> {
+    match Box::new(session).publish()? {
         Published::Done { afterwards } => Ok(Outcome {
             rejections: Vec::new(),
             afterwards,

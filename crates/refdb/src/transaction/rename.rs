@@ -110,10 +110,9 @@ impl Rename<'_> {
         }
         names.sort();
         if let Some((name, refusal)) = locked.take(&names, gives_way.then_some(to))? {
-            let error = Error::new(ErrorKind::Locked, refusal.message);
             return Err(match name == to {
-                true => error,
-                false => error.context(format_args!("cannot lock ref '{name}'")),
+                true => Error::new(ErrorKind::Locked, refusal.message),
+                false => refusal.into_error(name),
             });
         }
         if !names.contains(&to) {

@@ -25,7 +25,7 @@ use super::Files;
 use super::known_dirs::is_in;
 use super::packed::Snapshot;
 use super::publish::{Assigned, BATCH_MIN};
-use super::session::{FilesSession, Held, blocked_by, cannot_lock, name_conflict};
+use super::session::{FilesSession, Held, blocked_by, name_conflict};
 use crate::backend::Locked;
 use crate::beside::{HALVES_MIN, both};
 use crate::commit::{LockFile, lock_path};
@@ -147,7 +147,7 @@ impl FilesSession {
         for held in barred.iter().filter_map(|&index| self.held.get(index)) {
             let name = held.name.as_name();
             if let Some(existing) = conflict(&packed, name)? {
-                return Err(cannot_lock(name, &name_conflict(name, &existing)));
+                return Err(name_conflict(name, &existing).into_error(name));
             }
         }
         Ok(())
@@ -261,7 +261,7 @@ fn bar_file(files: &Files, held: &mut Held) -> bool {
 /// Says that something is in the place of a name that is locked.
 fn blocked(held: &Held) -> Error {
     let name = held.name.as_name();
-    cannot_lock(name, &blocked_by(name, &held.path))
+    blocked_by(name, &held.path).into_error(name)
 }
 
 /// Returns whether a ref may be packed, by its name.

@@ -333,11 +333,6 @@ fn refused_name(error: &Error) -> Refusal {
     }
 }
 
-pub(super) fn cannot_lock(name: RefName<'_>, refusal: &Refusal) -> Error {
-    let message = refusal.message.clone();
-    Error::new(ErrorKind::Locked, message).context(format_args!("cannot lock ref '{name}'"))
-}
-
 pub(super) fn blocked_by(name: RefName<'_>, folder: &Path) -> Refusal {
     let text = format!(
         "there is a non-empty directory '{}' blocking reference '{name}'",
@@ -392,7 +387,7 @@ impl Session for FilesSession {
         }
         match self.look_for_migration()? {
             Locked::Behind => Ok(false),
-            Locked::Refused(refusal) => Err(cannot_lock(name, &refusal)),
+            Locked::Refused(refusal) => Err(refusal.into_error(name)),
             Locked::Found(_) | Locked::Missing | Locked::Alone => Ok(true),
         }
     }
@@ -508,17 +503,17 @@ impl FilesSession {
         self.log_dirs = KnownDirs::default();
         self.take_or_fail(name)?;
         if self.files.is_migrating()? {
-            return Err(cannot_lock(name, &being_migrated()));
+            return Err(being_migrated().into_error(name));
         }
         match self.read_loose(index, None).pop() {
-            Some(Current::Refused(refusal)) => Err(cannot_lock(name, &refusal)),
+            Some(Current::Refused(refusal)) => Err(refusal.into_error(name)),
             _ => Ok(index),
         }
     }
 
     fn take_or_fail(&mut self, name: RefName<'_>) -> Result<()> {
         self.take(name).map_err(|not| match not {
-            NotTaken::Refused(refusal) => cannot_lock(name, &refusal),
+            NotTaken::Refused(refusal) => refusal.into_error(name),
             NotTaken::Behind => Error::new(ErrorKind::Locked, format!("cannot lock ref '{name}'")),
         })
     }
