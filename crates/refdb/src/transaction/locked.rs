@@ -41,7 +41,7 @@ use super::{Outcome, Prepared, Transaction};
 /// ```
 pub struct LockedRefs<'s> {
     pub(super) transaction: Transaction<'s>,
-    session: LockedSession<'s>,
+    pub(super) session: LockedSession<'s>,
 }
 
 impl<'s> LockedRefs<'s> {
@@ -68,25 +68,10 @@ impl<'s> LockedRefs<'s> {
         names.sort();
         names.dedup();
         names.retain(|name| !self.session.found.contains_key(name.as_bytes()));
-        match self.take(&names, None)? {
+        match self.session.take(&names, None)? {
             Some((name, refusal)) => Err(refused_lock(name, refusal)),
             None => Ok(()),
         }
-    }
-
-    /// Locks names that are sorted, none of which is locked yet, and among them `above`, the name of a ref
-    /// to come in whose way one of them is. Returns the first that could not be locked, and why.
-    pub(super) fn take<'n>(
-        &mut self,
-        names: &[RefName<'n>],
-        above: Option<RefName<'_>>,
-    ) -> Result<Option<(RefName<'n>, Refusal)>> {
-        self.session.take(names, above)
-    }
-
-    /// Holds a name of which it is known that there is no ref, since a locked one is in its way.
-    pub(super) fn hold_missing(&mut self, name: RefName<'_>) {
-        self.session.found.insert(name.to_owned(), None);
     }
 
     /// Returns what a locked ref holds; `None` if there is none.
@@ -169,7 +154,13 @@ impl<'s> LockedSession<'s> {
         })
     }
 
-    /// As [`LockedRefs::take`].
+    /// Holds a name of which it is known that there is no ref, since a locked one is in its way.
+    pub(super) fn hold_missing(&mut self, name: RefName<'_>) {
+        self.found.insert(name.to_owned(), None);
+    }
+
+    /// Locks names that are sorted, none of which is locked yet, and among them `above`, the name of a ref
+    /// to come in whose way one of them is. Returns the first that could not be locked, and why.
     pub(super) fn take<'n>(
         &mut self,
         names: &[RefName<'n>],

@@ -7,7 +7,7 @@
 //! 1. The new ref is there before the old one goes, also where one name lies below the other.
 //! 2. HEAD and other symrefs to the old name stay as they are: who renames a branch moves them.
 
-use crate::backend::{Backend, Quirks};
+use crate::backend::{Backend, Quirks, in_the_way};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
@@ -109,14 +109,15 @@ impl Rename<'_> {
             names.push(RefName::HEAD);
         }
         names.sort();
-        if let Some((name, refusal)) = locked.take(&names, gives_way.then_some(to))? {
+        let above = gives_way.then_some(to);
+        if let Some((name, refusal)) = locked.session.take(&names, above)? {
             return Err(match name == to {
                 true => Error::new(ErrorKind::Locked, refusal.message),
                 false => refusal.into_error(name),
             });
         }
         if !names.contains(&to) {
-            locked.hold_missing(to);
+            locked.session.hold_missing(to);
         }
         if let Some(found) = locked.read(to)?
             && !self.may_replace(backend, &found)?
@@ -127,8 +128,15 @@ impl Rename<'_> {
         // A null id is no ref yet.
         let old = locked.read(from)?;
         let old = old.filter(|old| old.target.oid().is_none_or(|oid| !oid.is_null()));
-        let missing = || format!("refname {from} not found");
-        old.ok_or_else(|| Error::new(ErrorKind::Misuse, missing()))
+        let Some(old) = old else {
+            let message = format!("refname {from} not found");
+            return Err(Error::new(ErrorKind::Misuse, message));
+        };
+        if how.copies && !names.contains(&to) {
+            let message = in_the_way(from.as_bytes(), to);
+            return Err(Error::new(ErrorKind::Misuse, message));
+        }
+        Ok(old)
     }
 
     /// Returns whether the ref that has the new name may go: a symref that leads nowhere is none.

@@ -270,6 +270,13 @@ for_every_format! {
             let message = refused.expect_err("refused").to_string();
             assert!(message.starts_with(why), "{message}");
         }
+        // What is copied stays, and is in the way of names above and below it.
+        for to in ["refs/heads/main/x", "refs/heads"] {
+            let refused = store.copy(name("refs/heads/main"), name(to), b"m");
+            let message = refused.expect_err("refused").to_string();
+            let why = format!("'refs/heads/main' exists; cannot create '{to}'");
+            assert!(message.starts_with(&why), "{message}");
+        }
         assert_eq!(before.difference(&repo.state()), "");
     }
 }
