@@ -328,6 +328,26 @@ for_every_format! {
         assert_eq!(log.lines().count(), 3, "{log}");
     }
 
+    fn a_configuration_that_is_locked_is_told_and_left_alone(format) {
+        let repo = Repo::init(format);
+        furnish(&repo);
+        let lock = repo.git_dir().join("config.lock");
+        fs::write(&lock, "").expect("a lock of Git's");
+        let before = files(&repo);
+        let config = fs::read(repo.git_dir().join("config")).expect("a configuration");
+        let out = migrate(&repo, other(format.refs)).run();
+        let said = out.stderr.to_str_lossy();
+        assert!(!out.status.success());
+        for part in ["could not lock config file", "config.lock': File exists", "refdb did not make it"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert_eq!(files(&repo), before);
+        assert_eq!(fs::read(repo.git_dir().join("config")).expect("still there"), config);
+        fs::remove_file(&lock).expect("it goes");
+        migrate_silently(&repo, other(format.refs));
+        assert!(!lock.exists());
+    }
+
     fn undo_goes_back_and_loses_nothing(format) {
         let repo = Repo::init(format);
         let commits = &repo.objects().commits;
