@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use refdb::error::Message;
-use refdb::internals::{Entry, bytes_to_path, is_frozen, lock_path, sweep_all, take_over_any};
+use refdb::internals::{
+    Entry, Home, bytes_to_path, is_frozen, lock_path, sweep_all, take_over_any,
+};
 use refdb::system::FileKind;
 use refdb::{Error, RefFormat, Result};
 
@@ -91,10 +93,11 @@ fn unlock_config(context: &Context, path: &Path) -> Result<()> {
     // The configuration may be a link, which everybody follows.
     let real = refdb_git::internals::real_path(context.followed.as_ref(), path)
         .map_err(|error| Error::io("unable to read", path, error))?;
-    let home = match real == path {
-        true => context.home(),
-        false => context.on(Arc::clone(&context.followed)).home(),
+    let system = match real == path {
+        true => context.beneath_repository()?,
+        false => Arc::clone(&context.followed),
     };
+    let home = Home::new(&system, &context.common_dir, &context.options);
     let lock = lock_path(&real);
     let taken = take_over_any(&home, &lock);
     taken.map_err(|error| Error::io("unable to remove", &lock, error))?;

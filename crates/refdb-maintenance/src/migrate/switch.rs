@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bstr::ByteSlice;
 use refdb::internals::{
-    Frozen, Holder, LockFile, LockOptions, bytes_to_path, is_absent, is_frozen, maintained,
+    Frozen, Holder, Home, LockFile, LockOptions, bytes_to_path, is_absent, is_frozen, maintained,
     remove_empty_tree,
 };
 use refdb::layout::{HEAD_OF_TABLES, HEADS_OF_TABLES};
@@ -140,7 +140,13 @@ impl NewConfig {
 
     /// Takes the lock of the configuration, and writes the new one as it is to be by now.
     fn lock(&self, context: &Context) -> Result<LockFile> {
-        let holder = Holder::migrating(&self.context.home());
+        let Context {
+            system,
+            common_dir,
+            options,
+            ..
+        } = &self.context;
+        let holder = Holder::migrating(&Home::new(system, common_dir, options));
         let options = LockOptions {
             timeout: CONFIG_TIMEOUT,
             ..LockOptions::AT_ONCE
