@@ -15,6 +15,7 @@ use crate::reflog::{Signature, is_normalized, normalize_message};
 
 use super::checks::{check_name, check_text, text_len};
 use super::edit::{Change, Edit, Expected, LogEdit};
+use super::flags::Flags;
 use super::ids::{Id, Ids};
 use super::rename::LogMove;
 use super::sort::{Sequence, after, sort_by_name};
@@ -75,51 +76,6 @@ struct Queued {
     does: Does,
     needs: Needs,
     flags: Flags,
-}
-
-/// What an edit asks for beside its change.
-#[derive(Clone, Copy)]
-pub(super) struct Flags(u8);
-
-impl Flags {
-    const DEREF: u8 = 0;
-    const CREATE_LOG: u8 = 1;
-    const SKIP_LOG: u8 = 2;
-    /// The object of the new value was looked up, so that its peeled value is known.
-    const CHECKED: u8 = 3;
-
-    fn of(edit: &Edit<'_>, skips_logs: bool, checked: bool) -> Flags {
-        let flag = |is_set: bool, flag: u8| u8::from(is_set) << flag;
-        Flags(
-            flag(edit.deref, Flags::DEREF)
-                | flag(edit.create_log, Flags::CREATE_LOG)
-                | flag(
-                    edit.skip_log || skips_logs && !edit.is_log_only(),
-                    Flags::SKIP_LOG,
-                )
-                | flag(checked, Flags::CHECKED),
-        )
-    }
-
-    fn has(self, flag: u8) -> bool {
-        self.0 >> flag & 1 != 0
-    }
-
-    pub(super) fn deref(self) -> bool {
-        self.has(Flags::DEREF)
-    }
-
-    pub(super) fn create_log(self) -> bool {
-        self.has(Flags::CREATE_LOG)
-    }
-
-    pub(super) fn skip_log(self) -> bool {
-        self.has(Flags::SKIP_LOG)
-    }
-
-    fn checked(self) -> bool {
-        self.has(Flags::CHECKED)
-    }
 }
 
 /// A part of the text. A transaction has less text than 32 bits can count.
@@ -254,7 +210,7 @@ impl Queue {
     pub(super) fn set_peeled(&mut self, peeled: ObjectId) {
         let peeled = Some(self.ids.number(peeled));
         if let Some(last) = self.edits.last_mut() {
-            last.flags.0 |= 1 << Flags::CHECKED;
+            last.flags = last.flags.with_peeled();
             let (id, is_commit) = (Id::from_number(last.new), false);
             self.know(id, Known::Is { is_commit, peeled });
         }
