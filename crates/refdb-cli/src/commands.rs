@@ -8,6 +8,7 @@ mod for_each_ref;
 mod generate;
 mod inspect;
 mod install_shim;
+mod listed;
 mod pack_refs;
 mod pages;
 mod receive;

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bstr::ByteSlice;
-use refdb::objects::Objects;
 use refdb::options::Interrupt;
 use refdb::system::{FileKind, OsSystem, System};
 use refdb::{ErrorKind, ObjectFormat, ObjectId, RefName, Resolved, Store};
@@ -323,15 +322,6 @@ impl Context {
         Ok(())
     }
 
-    /// Returns what the environment says about refs that are of no use.
-    pub(crate) fn paranoia(&self) -> Result<Paranoia<'_>> {
-        let said = self.repository()?.environment().boolean("GIT_REF_PARANOIA");
-        Ok(match said? {
-            Some(false) => Paranoia::Off(self.store()?.objects().as_ref()),
-            _ => Paranoia::On,
-        })
-    }
-
     /// Returns whether we are in the work tree, so that names can be those of files of it.
     pub(crate) fn is_in_work_tree(&self) -> Result<bool> {
         let repository = self.repository()?;
@@ -375,35 +365,6 @@ pub(crate) fn say_notes(revisions: &Revisions<'_>) {
 
 /// Told of what comes up on the way, with its severity.
 pub(crate) type Tell<'t> = dyn FnMut(&'static str, String) + 't;
-
-/// What a listing does with refs that are of no use (`GIT_REF_PARANOIA`).
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Paranoia<'a> {
-    /// Shows them, or ends with them.
-    On,
-    /// Leaves them out, and tells of those whose object is missing.
-    Off(&'a dyn Objects),
-}
-
-impl Paranoia<'_> {
-    /// Returns whether a ref with this object is left out; tells why.
-    #[inline]
-    pub(crate) fn omits(
-        self,
-        name: RefName<'_>,
-        oid: &ObjectId,
-        tell: &mut Tell<'_>,
-    ) -> Result<bool> {
-        let Paranoia::Off(objects) = self else {
-            return Ok(false);
-        };
-        if objects.kind(*oid)?.is_some() {
-            return Ok(false);
-        }
-        tell("error", format!("{name} does not point to a valid object!"));
-        Ok(true)
-    }
-}
 
 /// Follows a symref that a listing meets: one that leads to a broken ref is left out like any other
 /// that leads nowhere. The broken ref itself is told where the listing meets it.

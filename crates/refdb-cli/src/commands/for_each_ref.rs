@@ -312,7 +312,7 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
             && printer.left.is_none()
             && listing.is_all_selected()
         {
-            let refs = listing.selection.store.refs()?;
+            let refs = listing.selection.rules.store.refs()?;
             let selection = &listing.selection;
             return selection
                 .each_range(refs, |refs| lines.print_range(selection, refs, printer.out));
@@ -448,7 +448,7 @@ impl Listing<'_> {
     fn read(&mut self, mut each: impl FnMut(&Item<'_>) -> Result<bool>) -> Result<()> {
         let (selection, points_at) = (&self.selection, &mut self.points_at);
         let commits = &mut self.commits;
-        let candidates = points_at.candidates(selection.store)?;
+        let candidates = points_at.candidates(selection.rules.store)?;
         let mut tell = |severity, text: String| say(severity, text.as_bytes());
         selection.each_range(candidates, |refs| {
             refs.each(|record| {

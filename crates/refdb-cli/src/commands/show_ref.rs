@@ -6,10 +6,11 @@ use bstr::ByteSlice;
 use hashbrown::{HashMap, HashSet};
 use refdb::name::{FormatOptions, is_safe, is_well_formed};
 use refdb::objects::{ObjectKind, Peeled};
-use refdb::{ErrorKind, ObjectId, RefName, Store, TargetRef};
+use refdb::{ErrorKind, ObjectId, RefName};
 
+use super::listed::{Broken, Rules, each_prefix};
 use super::refs::check_exists;
-use crate::context::{Context, Digits, Paranoia, resolve_listed};
+use crate::context::{Context, Digits};
 use crate::failure::{Failure, Result, say};
 use crate::options::{Opt, Spec, Value};
 use crate::output::Output;
@@ -133,10 +134,9 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         Ok(())
     })?;
     check_modes(exclude_existing.is_some(), verify, exists)?;
-    let store = context.store()?;
     let mut printer = Printer {
         context,
-        store,
+        rules: Rules::new(context, Broken::Listed)?,
         settings: &settings,
         out,
         kinds: HashMap::new(),
@@ -184,7 +184,7 @@ fn check_modes(exclude_existing: bool, verify: bool, exists: bool) -> Result<()>
 
 struct Printer<'a> {
     context: &'a Context,
-    store: &'a Store,
+    rules: Rules<'a>,
     settings: &'a Settings,
     out: &'a mut Output,
     /// The kinds of the objects that were looked up.
@@ -197,7 +197,7 @@ impl Printer<'_> {
         let mut found = false;
         if self.settings.head {
             let head = RefName::HEAD;
-            if let Some(resolved) = self.store.resolve(head)? {
+            if let Some(resolved) = self.rules.store.resolve(head)? {
                 self.show(head, resolved.oid, resolved.peeled)?;
                 found = true;
             }
@@ -208,45 +208,32 @@ impl Printer<'_> {
             (false, true) => &[b"refs/tags/"],
             (false, false) => &[b"refs/"],
         };
-        for prefix in prefixes {
-            self.each_ref(prefix, |printer, name, oid, peeled| {
-                if matches(name, patterns) {
-                    found = true;
-                    printer.show(name, oid, peeled)?;
-                }
-                Ok(())
-            })?;
-        }
+        self.each_ref(prefixes, |printer, name, oid, peeled| {
+            if matches(name, patterns) {
+                found = true;
+                printer.show(name, oid, peeled)?;
+            }
+            Ok(())
+        })?;
         if found { Ok(()) } else { Err(Failure::Exit(1)) }
     }
 
-    /// Calls `each` for every ref below `prefix` that is not a dangling symref.
+    /// Calls `each` for every ref below prefixes that is listed.
     fn each_ref(
         &mut self,
-        prefix: &[u8],
+        prefixes: &[&[u8]],
         mut each: impl FnMut(&mut Self, RefName<'_>, ObjectId, Option<ObjectId>) -> Result<()>,
     ) -> Result<()> {
-        let mut refs = self.store.refs()?;
-        refs.seek_prefix(prefix)?;
-        let paranoia = self.context.paranoia()?;
-        while let Some(record) = refs.next()? {
-            if (record.has_bad_name() || record.broken) && matches!(paranoia, Paranoia::Off(_)) {
-                continue;
+        let rules = self.rules;
+        let mut tell = |severity, text: String| say(severity, text.as_bytes());
+        each_prefix(&mut rules.store.refs()?, prefixes, |refs| {
+            while let Some(record) = refs.next()? {
+                if let Some((oid, peeled)) = rules.leads(&record, &mut tell)? {
+                    each(self, record.name, oid, peeled)?;
+                }
             }
-            let (oid, peeled) = match record.target {
-                TargetRef::Direct(oid) => (oid, record.peeled),
-                TargetRef::Symbolic(_) => match resolve_listed(self.store, record.name)? {
-                    Some(resolved) => (resolved.oid, resolved.peeled),
-                    None => continue,
-                },
-            };
-            if !paranoia.omits(record.name, &oid, &mut |severity, text| {
-                say(severity, text.as_bytes())
-            })? {
-                each(self, record.name, oid, peeled)?;
-            }
-        }
-        Ok(())
+            Ok(true)
+        })
     }
 
     /// Prints one ref, whose object must exist.
@@ -266,7 +253,7 @@ impl Printer<'_> {
         }
         let peeled = match peeled {
             Some(peeled) => Some(peeled),
-            None => match self.store.objects().peel(oid)? {
+            None => match self.rules.store.objects().peel(oid)? {
                 Peeled::To(peeled) => Some(peeled),
                 Peeled::Itself | Peeled::Nowhere | Peeled::Missing => None,
             },
@@ -282,7 +269,7 @@ impl Printer<'_> {
         if let Some(kind) = self.kinds.get(&oid) {
             return Ok(*kind);
         }
-        let kind = self.store.objects().kind(oid)?;
+        let kind = self.rules.store.objects().kind(oid)?;
         self.kinds.insert(oid, kind);
         Ok(kind)
     }
@@ -307,7 +294,7 @@ impl Printer<'_> {
         for name in names {
             let full = name.starts_with(b"refs/") || is_safe(name);
             let given = RefName::new(name).ok().filter(|_| full);
-            let resolved = match given.map(|given| self.store.resolve(given)) {
+            let resolved = match given.map(|given| self.rules.store.resolve(given)) {
                 // A damaged file may hold the ref, and so may the other format: to say that there is none
                 // would hide that.
                 Some(Err(error)) if may_hide_it(error.kind()) => return Err(error.into()),
@@ -329,7 +316,7 @@ impl Printer<'_> {
     /// Prints those lines of standard input whose last word is no existing ref.
     fn exclude_existing(&mut self, prefix: &[u8]) -> Result<()> {
         let mut existing: HashSet<Vec<u8>> = HashSet::new();
-        self.each_ref(b"refs/", |_, name, _, _| {
+        self.each_ref(&[b"refs/"], |_, name, _, _| {
             existing.insert(name.as_bytes().to_vec());
             Ok(())
         })?;

@@ -1,20 +1,20 @@
 //! Which refs are listed, as far as refs alone tell.
 
 use refdb::name::is_root_ref;
-use refdb::{ObjectId, RefRecord, Refs, Store, TargetRef};
+use refdb::{ObjectId, RefRecord, Refs, TargetRef};
 
 use super::Settings;
 use super::patterns::Patterns;
 use super::value::Item;
-use crate::context::{Context, Paranoia, Tell, resolve_listed};
+use crate::commands::listed::{Broken, Rules, each_prefix};
+use crate::context::{Context, Tell};
 use crate::failure::Result;
 
 /// The refs that are asked for.
 pub(super) struct Selection<'a> {
-    pub(super) store: &'a Store,
+    pub(super) rules: Rules<'a>,
     include: Patterns,
     exclude: Patterns,
-    paranoia: Paranoia<'a>,
     /// The name behind which it begins.
     start_after: Option<&'a [u8]>,
     /// Whether root refs are among them.
@@ -29,16 +29,15 @@ impl<'a> Selection<'a> {
         settings: &'a Settings,
         include: Vec<Vec<u8>>,
     ) -> Result<Self> {
-        let paranoia = context.paranoia()?;
+        let rules = Rules::new(context, Broken::Told)?;
         let is_open = include.is_empty() && settings.exclude.is_empty();
         Ok(Selection {
-            store: context.store()?,
+            rules,
             include: Patterns::new(include, settings.ignore_case),
             exclude: Patterns::new(settings.exclude.clone(), settings.ignore_case),
-            paranoia,
             start_after: settings.start_after.as_deref(),
             root_refs: settings.root_refs,
-            takes_all: is_open && matches!(paranoia, Paranoia::On),
+            takes_all: is_open && rules.are_plain(),
         })
     }
 
@@ -61,13 +60,7 @@ impl<'a> Selection<'a> {
             each(&mut refs)?;
             return Ok(());
         }
-        for prefix in self.include.prefixes() {
-            refs.seek_prefix(&prefix)?;
-            if !each(&mut refs)? {
-                break;
-            }
-        }
-        Ok(())
+        each_prefix(&mut refs, &self.include.prefixes(), each)
     }
 
     /// Returns the object of a ref that is plainly asked for, as most are where all are; `None` tells
@@ -95,30 +88,10 @@ impl<'a> Selection<'a> {
         if !listed {
             return Ok(None);
         }
-        let bad_name = record.has_bad_name();
-        if (bad_name || record.broken) && matches!(self.paranoia, Paranoia::Off(_)) {
-            return Ok(None);
-        }
-        if bad_name {
-            let text = format!("ignoring ref with broken name {}", record.name);
-            tell("warning", text);
-            return Ok(None);
-        }
-        if record.broken {
-            tell("warning", format!("ignoring broken ref {}", record.name));
-            return Ok(None);
-        }
-        let (oid, peeled) = match record.target {
-            TargetRef::Direct(oid) => (oid, record.peeled),
-            TargetRef::Symbolic(_) => match resolve_listed(self.store, record.name)? {
-                Some(resolved) => (resolved.oid, resolved.peeled),
-                None => return Ok(None),
-            },
-        };
         // Git looks at the objects before it looks at patterns.
-        if self.paranoia.omits(record.name, &oid, tell)? {
+        let Some((oid, peeled)) = self.rules.leads(record, tell)? else {
             return Ok(None);
-        }
+        };
         let included = self.include.is_empty() || self.include.match_path(name);
         if !included || self.exclude.match_path(name) {
             return Ok(None);
