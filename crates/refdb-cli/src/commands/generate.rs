@@ -95,7 +95,10 @@ fn page(command: Command, name: &str) -> Result<Vec<u8>> {
         // The page tells what 'refdb help' tells, and that is no subcommand with a page.
         command = command.mut_subcommand("help", |help| help.hide(true));
     }
-    let rendered = clap_mangen::Man::new(command).render(&mut text);
+    let version = concat!("refdb ", env!("CARGO_PKG_VERSION"));
+    let rendered = clap_mangen::Man::new(command)
+        .source(version)
+        .render(&mut text);
     rendered.map_err(|error| Failure::fatal(format!("cannot write the page: {error}")))?;
     let called = name.strip_prefix("refdb-").unwrap_or_default();
     let page = PAGES
@@ -136,6 +139,7 @@ fn escaped(text: &str) -> String {
 fn all() -> Command {
     let mut root = Command::new("refdb")
         .about("The reference database of a Git repository")
+        .override_usage(one_line(&super::usage()).replacen("usage: ", "", 1))
         .disable_help_subcommand(true)
         .args(global_options())
         .arg(
@@ -147,11 +151,13 @@ fn all() -> Command {
         );
     for command in COMMANDS {
         let of_command = command.spec.describe();
-        let mut sub = made_of(Command::new(command.name), &of_command).about(summary(command.name));
+        let mut sub = made_of(Command::new(command.name), &of_command, command.name)
+            .about(summary(command.name));
         for subcommand in command.subcommands {
             let of_subcommand = subcommand.spec.describe();
-            let about = summary(&format!("{} {}", command.name, subcommand.name));
-            let made = made_of(Command::new(subcommand.name), &of_subcommand).about(about);
+            let called = format!("{} {}", command.name, subcommand.name);
+            let made = made_of(Command::new(subcommand.name), &of_subcommand, &called)
+                .about(summary(&called));
             sub = sub.subcommand(made);
         }
         root = root.subcommand(sub);
@@ -163,18 +169,19 @@ fn all() -> Command {
     root.subcommand(help)
 }
 
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 fn summary(name: &str) -> &'static str {
     pages::find(name).map_or("", |page| page.summary)
 }
 
-fn made_of(command: Command, description: &Description) -> Command {
+/// Returns a command with its options; `called` is its name behind `refdb`.
+fn made_of(command: Command, description: &Description, called: &str) -> Command {
     let forms = description.forms.iter();
-    let usage: Vec<String> = forms
-        .map(|form| {
-            let words: Vec<&str> = form.split_whitespace().collect();
-            format!("{} {}", command.get_name(), words.join(" "))
-        })
-        .collect();
+    let usage = forms.map(|form| one_line(&format!("refdb {called} {form}")));
+    let usage: Vec<String> = usage.collect();
     let mut command = command.override_usage(usage.join("\n"));
     for (index, option) in description.options.iter().enumerate() {
         command = command.args(arguments(index, option));

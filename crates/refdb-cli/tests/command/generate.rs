@@ -106,6 +106,16 @@ fn there_is_a_page_for_each_command() {
             content.starts_with(".ie") && content.contains(".SH SYNOPSIS"),
             "{page}"
         );
+        // It says how the command is called, as a user has to call it.
+        let (_, synopsis) = content.split_once(".SH SYNOPSIS\n").expect("a synopsis");
+        let call = format!(
+            "refdb {}",
+            page.trim_start_matches("refdb").trim_start_matches('-')
+        );
+        let call = call.replace("refs-list", "refs list").replace('-', "\\-");
+        assert!(synopsis.starts_with(&call), "{page}: {synopsis:.80}");
+        let version = format!("\"refdb {}\"", env!("CARGO_PKG_VERSION"));
+        assert!(content.contains(&version), "{page}");
         let file = dir.path().join(format!("{page}.1"));
         // Where there is a reader of pages, it has nothing to complain about.
         let groff = Command::new("groff")
