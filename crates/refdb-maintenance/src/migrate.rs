@@ -98,6 +98,17 @@ pub struct Problem {
 }
 
 /// A migration that is being put together.
+///
+/// ```no_run
+/// use refdb::RefFormat;
+/// use refdb_git::Repository;
+/// use refdb_maintenance::migrate::Migration;
+///
+/// let repository = Repository::discover(".".as_ref())?;
+/// let report = Migration::of(&repository).to(RefFormat::Reftable).dry_run(true).run()?;
+/// println!("{report:?}");
+/// # Ok::<(), refdb::Error>(())
+/// ```
 pub struct Migration<'a> {
     system: Arc<dyn System>,
     /// The system that follows links, once `system` does not do so any more.

@@ -175,6 +175,19 @@ pub fn finish_unseen(repository: &Repository) -> Result<()> {
 
 /// Plans the repair of everything that the deep check finds.
 ///
+/// ```no_run
+/// use refdb_git::Repository;
+/// use refdb_maintenance::repair::{self, Options};
+///
+/// let repository = Repository::discover(".".as_ref())?;
+/// let plan = repair::plan(&repository, Options::default())?;
+/// if !plan.is_empty() {
+///     // What was damaged is kept there.
+///     println!("{}", plan.apply()?.display());
+/// }
+/// # Ok::<(), refdb::Error>(())
+/// ```
+///
 /// # Errors
 /// As for [`deep_watched`].
 pub fn plan(repository: &Repository, options: Options) -> Result<Plan<'_>> {

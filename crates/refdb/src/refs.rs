@@ -118,6 +118,18 @@ impl Refs {
     /// Stands before the first ref behind `name` whose name starts with `prefix`, and ends behind the last
     /// such ref: what a listing goes on with that ended at `name`.
     ///
+    /// ```no_run
+    /// # fn example(store: &refdb::Store, last: &[u8]) -> refdb::Result<()> {
+    /// let mut page = store.refs()?;
+    /// page.seek_after(last, b"refs/tags/")?;
+    /// for _ in 0..100 {
+    ///     let Some(record) = page.next()? else { break };
+    ///     println!("{}", record.name);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `Corrupt` or `Io` for the files.
     pub fn seek_after(&mut self, name: &[u8], prefix: &[u8]) -> Result<()> {

@@ -122,6 +122,21 @@ impl<'s> Transaction<'s> {
     }
 
     /// Lets single edits be refused while the others go on.
+    ///
+    /// ```no_run
+    /// # use refdb::{Edit, Expected, RefName};
+    /// # fn example(store: &refdb::Store, new: refdb::ObjectId) -> refdb::Result<()> {
+    /// let mut transaction = store.transaction().batch();
+    /// for name in ["refs/heads/a", "refs/heads/b"] {
+    ///     let edit = Edit::update(RefName::new(name)?, new);
+    ///     transaction.add(edit.expecting(Expected::Missing))?;
+    /// }
+    /// for rejection in transaction.commit()?.rejections {
+    ///     println!("{rejection:?}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn batch(mut self) -> Self {
         self.batch = true;
         self
