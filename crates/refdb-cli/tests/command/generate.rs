@@ -113,6 +113,7 @@ fn there_is_a_page_for_each_command() {
             page.trim_start_matches("refdb").trim_start_matches('-')
         );
         let call = call.replace("refs-list", "refs list").replace('-', "\\-");
+        let synopsis = synopsis.replace("\\fB", "").replace("\\fR", "");
         assert!(synopsis.starts_with(&call), "{page}: {synopsis:.80}");
         let version = format!("\"refdb {}\"", env!("CARGO_PKG_VERSION"));
         assert!(content.contains(&version), "{page}");
