@@ -156,7 +156,7 @@ impl Follower {
         self.assert_own(&self.common.join("reftable"))?;
         // The right to work on the copy, among programs of this kind.
         let turn = self.lock(&self.common.join(MARKER));
-        let _turn = turn.map_err(|error| error.context("another process follows here"))?;
+        let turn = turn.map_err(|error| error.context("another process follows here"))?;
         let mut synced = Synced::default();
         self.sweep()?;
         let marker = self.marker()?;
@@ -192,6 +192,8 @@ impl Follower {
                 tables,
                 before: list.clone(),
             };
+            // Somebody may have removed the lock meanwhile, and another one follows here.
+            turn.check()?;
             self.tidy(&marker, &new);
             self.switch(&new, &list, &staged)?;
             synced.changed = Some(changes.changes.len());

@@ -317,8 +317,9 @@ fn a_list_without_a_table_is_an_empty_stack_to_git() {
     }
 }
 
+/// It may name a ref of the group by another name.
 #[test]
-fn a_group_tells_the_first_ref_in_the_way_in_another_worktree() {
+fn who_names_another_worktree_is_committed_alone_and_told_what_is_in_the_way() {
     let fixture = Fixture::new(Format::REFTABLE_SHA1);
     let below = |rest: &str| format!("worktrees/one/refs/worktree/a{rest}");
     fixture.write(0, vec![fixture.update(&below("/m"), 0)]);
@@ -327,10 +328,16 @@ fn a_group_tells_the_first_ref_in_the_way_in_another_worktree() {
     let mut group = store.group().expect("readable").expect("no hook");
     let mut refused = Vec::new();
     for rest in ["/z", ""] {
-        let mut transaction = store.transaction().batch();
-        let edit = fixture.update(&below(rest), 0);
-        transaction.add(edit).expect("a good edit");
-        refused.extend(group.add(&transaction).expect("a batch is data"));
+        let name = below(rest);
+        let transaction = || {
+            let mut transaction = store.transaction().batch();
+            let edit = fixture.update(&name, 0);
+            transaction.add(edit).expect("a good edit");
+            transaction
+        };
+        assert!(group.add(&transaction()).is_err());
+        let prepared = transaction().prepare().expect("a batch is data");
+        refused.extend(prepared.commit().expect("readable").rejections);
     }
     let told: Vec<&str> = refused.iter().map(|it| &*it.message).collect();
     assert_eq!(told.len(), 1, "{told:?}");
