@@ -303,22 +303,6 @@ impl Store {
     /// told of each when it happens, and on a [shared place](crate::shared), where each may have to be
     /// tried again.
     ///
-    /// ```no_run
-    /// # use refdb::{Edit, RefName};
-    /// # fn example(store: &refdb::Store, new: refdb::ObjectId) -> refdb::Result<()> {
-    /// if let Some(mut group) = store.group()? {
-    ///     for name in ["refs/heads/a", "refs/heads/b"] {
-    ///         let mut transaction = store.transaction();
-    ///         transaction.add(Edit::update(RefName::new(name)?, new))?;
-    ///         // Each is checked as if those before it had been committed.
-    ///         println!("{name}: {:?}", group.add(&transaction)?);
-    ///     }
-    ///     let _outcome = group.close()?.commit()?;
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
     /// # Errors
     /// As for [`Transaction::prepare`], for what keeps every transaction from being written.
     pub fn group(&self) -> Result<Option<Group<'_>>> {
@@ -422,19 +406,6 @@ impl Store {
     /// Rewrites a reflog under the lock of its ref: an entry stays if `keep`, which is asked about
     /// the oldest one first, says so. Returns `None` if there is no reflog.
     ///
-    /// ```no_run
-    /// # use refdb::{LogRewrite, RefName};
-    /// # fn example(store: &refdb::Store) -> refdb::Result<()> {
-    /// // What is older than a moment is forgotten.
-    /// let main = RefName::new("refs/heads/main")?;
-    /// let kept = store.rewrite_log(main, LogRewrite::default(), |entry| {
-    ///     Ok(entry.who.time >= 1_700_000_000)
-    /// })?;
-    /// println!("{}", if kept.is_some() { "rewritten" } else { "there is no reflog" });
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
     /// # Errors
     /// `Locked` when another process changes the ref or the reflog; `Corrupt` or `Io` for the files,
     /// and whatever `keep` fails with. The reflog is as it was then.
@@ -450,18 +421,6 @@ impl Store {
 
     /// Replaces a whole reflog, or makes it: these are its entries then, the oldest first. It is done
     /// under the lock of its ref, which stays as it is and need not be there, and nobody sees a part of it.
-    ///
-    /// ```no_run
-    /// # use refdb::{LogOrder, RefName};
-    /// # fn example(store: &refdb::Store) -> refdb::Result<()> {
-    /// // A branch gets the history of another one.
-    /// let (from, to) = (RefName::new("refs/heads/old")?, RefName::new("refs/heads/new")?);
-    /// if let Some(entries) = store.log(from, LogOrder::OldestFirst)? {
-    ///     let _outcome = store.replace_log(to, &entries)?;
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
     ///
     /// # Errors
     /// `InvalidName` and `Misuse` when the name or an entry is none that could be read back; `Locked` when
