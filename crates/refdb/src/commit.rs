@@ -38,6 +38,7 @@ pub use journal::finish_left;
 pub(crate) use journal::{Becomes, View};
 pub use lock::LockFile;
 pub(crate) use place::{Place, Roots};
+pub(crate) use possible::Possible;
 pub(crate) use step::{MANY_MIN, Step, between, sync, unable_to_append};
 pub(crate) use takeover::sweep;
 pub use takeover::{sweep_all, take_over, take_over_any};

@@ -254,6 +254,11 @@ impl Roots {
         })
     }
 
+    /// Returns the system by which the process that makes a change reaches the places.
+    pub(super) fn system(&self) -> &dyn System {
+        self.system.as_ref()
+    }
+
     /// Returns whether all of them are in the common directory.
     pub(super) fn are_plain(&self) -> bool {
         let inner = [

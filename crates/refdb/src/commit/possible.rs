@@ -9,84 +9,86 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use super::place::{Place, Roots, Spot};
-use super::step::{Step, unable_to_append, unable_to_put};
+use super::place::{Place, Roots};
+use super::step::{Step, unable_to_put};
 use crate::error::{Error, Result};
-use crate::system::System;
+use crate::system::{Stat, System};
 
 /// By this bit a directory lets nobody replace the files of others.
 const STICKY: u32 = 0o1000;
 
-/// What is known of directories, of which steps that follow each other mostly share one.
+/// What is known of directories, of which many steps in a row share one.
 #[derive(Default)]
-pub(super) struct Possible {
-    /// A directory in which names can be made.
+pub(crate) struct Possible {
+    /// A directory in which names can be made, and one in it that is missing, if one is.
     writable: PathBuf,
+    missing: Option<PathBuf>,
     /// The last directory in which a file was to be replaced, and whether that has to be one's own.
     replaced: PathBuf,
     only_own: bool,
 }
 
 impl Possible {
-    /// Makes sure that a step can be taken, as far as that can be seen.
+    /// Makes sure that a step can be taken, as far as that can be seen. Whether entries of a reflog can be
+    /// written is seen where its length is looked at.
     ///
     /// # Errors
     /// `Io`, as of the step itself.
     pub(super) fn check(&mut self, step: &Step, roots: &Roots) -> Result<()> {
-        let reach = |place: &Place| {
-            let spot = roots.spot(place);
-            spot.map_err(|error| Error::io("unable to reach", &roots.path(place), error))
-        };
         let place = step.place();
-        let Spot { system, path, .. } = &reach(place)?;
-        let system = system.as_ref();
+        let system = roots.system();
+        let replaced = match step {
+            Step::Append { .. } => return Ok(()),
+            Step::Move { from, .. } => from,
+            Step::Put { .. } | Step::Remove { .. } => place,
+        };
+        let path = roots.path(replaced);
+        let checked = self.replace(system, replaced, &path);
         match step {
-            Step::Put { .. } => {
-                let checked = self.replace(system, place, path);
-                checked.map_err(|error| unable_to_put(place, path, error))
+            Step::Put { .. } => checked.map_err(|error| unable_to_put(place, &path, error)),
+            Step::Move { .. } => {
+                let to = roots.path(place);
+                let checked = checked.and_then(|()| self.make(system, &to));
+                checked.map_err(|error| Error::io("unable to move the reflog to", &to, error))
             }
-            Step::Remove { .. } => {
-                let checked = self.replace(system, place, path);
-                checked.map_err(|error| Error::io("unable to remove", path, error))
-            }
-            Step::Append { create, .. } => {
-                let checked = self.append(system, path, *create);
-                checked.map_err(|error| unable_to_append(place, path, error))
-            }
-            Step::Move { from, .. } => {
-                let source = reach(from)?;
-                let checked = self.replace(source.system.as_ref(), from, &source.path);
-                let checked = checked.and_then(|()| self.create(system, path));
-                checked.map_err(|error| Error::io("unable to move the reflog to", path, error))
-            }
+            _ => checked.map_err(|error| Error::io("unable to remove", &path, error)),
         }
     }
 
-    fn append(&mut self, system: &dyn System, path: &Path, create: bool) -> io::Result<()> {
-        match system.may_write(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => match create {
-                true => self.create(system, path),
-                false => Ok(()),
-            },
-            // What is in the way goes, or its entries do.
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(()),
-            checked => checked,
+    /// Makes sure that lines can be put behind a file that was described.
+    ///
+    /// # Errors
+    /// Those that writing would have.
+    pub(crate) fn append(system: &dyn System, path: &Path, stat: &Stat) -> io::Result<()> {
+        // The owner, and root, may write: one call less for each of many reflogs.
+        let user = system.user_id();
+        match user == 0 || stat.uid == user && stat.mode & 0o200 != 0 {
+            true => Ok(()),
+            false => system.may_write(path),
         }
     }
 
-    /// Makes sure that a name can be made, or removed, in the directory of `path`, or in the first one
-    /// above it that is there.
-    fn create(&mut self, system: &dyn System, path: &Path) -> io::Result<()> {
+    /// Makes sure that a file can be made, or removed: in its directory, or the first one above it that is
+    /// there.
+    ///
+    /// # Errors
+    /// Those that making it would have.
+    pub(crate) fn make(&mut self, system: &dyn System, path: &Path) -> io::Result<()> {
+        let missing = self.missing.as_ref();
+        if missing.is_some_and(|dir| path.starts_with(dir)) {
+            return Ok(());
+        }
+        let mut missing = None;
         for dir in path.ancestors().skip(1) {
-            if dir == self.writable {
-                return Ok(());
-            }
-            match system.may_write(dir) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            let known = dir == self.writable;
+            match if known { Ok(()) } else { system.may_write(dir) } {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => missing = Some(dir),
+                // What is in the way goes, or its entries do.
                 Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(()),
                 Err(error) => return Err(error),
                 Ok(()) => {
                     self.writable = dir.to_owned();
+                    self.missing = missing.map(Path::to_owned);
                     return Ok(());
                 }
             }
@@ -98,7 +100,7 @@ impl Possible {
     fn replace(&mut self, system: &dyn System, place: &Place, path: &Path) -> io::Result<()> {
         // That of a ref has just got a lock.
         if matches!(place, Place::Log(_)) {
-            self.create(system, path)?;
+            self.make(system, path)?;
         }
         // What its mode says does not count, but some files are nobody's to change.
         if let Err(error) = system.may_write(path)
@@ -106,15 +108,17 @@ impl Possible {
         {
             return Err(error);
         }
-        let user = system.user_id();
         let dir = path.parent().unwrap_or(path);
         if dir != self.replaced {
-            let stat = system.stat(dir);
+            let (stat, user) = (system.stat(dir), system.user_id());
             let is_others = |uid: u32| user != 0 && uid != user;
             self.only_own = stat.is_ok_and(|stat| stat.mode & STICKY != 0 && is_others(stat.uid));
             self.replaced = dir.to_owned();
         }
-        let is_own = || system.lstat(path).map_or(true, |stat| stat.uid == user);
+        let is_own = || {
+            let stat = system.lstat(path);
+            stat.map_or(true, |stat| stat.uid == system.user_id())
+        };
         match self.only_own && !is_own() {
             true => Err(Errno::PERM.into()),
             false => Ok(()),

@@ -174,6 +174,12 @@ fn regular(file: &File) -> io::Result<Stat> {
     }
 }
 
+/// Returns whether this process works for the user who started it.
+fn is_itself() -> bool {
+    static FOUND: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *FOUND.get_or_init(|| rustix::process::getuid() == rustix::process::geteuid())
+}
+
 /// Returns whether nothing changed in a directory that was described before it was read and after that,
 /// from `begun` on.
 fn is_quiet(before: &Stat, after: &Stat, begun: Duration) -> bool {
@@ -378,7 +384,7 @@ impl System for OsSystem {
 
     fn may_write(&self, path: &Path) -> io::Result<()> {
         // The system answers for the user who started a program, who may be another one than it works for.
-        if rustix::process::getuid() != rustix::process::geteuid() {
+        if !is_itself() {
             return self.stat(path).map(drop);
         }
         let (dir, path) = self.from(path);

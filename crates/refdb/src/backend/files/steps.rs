@@ -16,7 +16,9 @@ use super::known_dirs::KnownDirs;
 use super::publish::add_parent;
 use super::session::{ByName, FilesSession, Held};
 use crate::backend::{Published, committed_in_part};
-use crate::commit::{Carried, Change, LockFile, Means, Place, Roots, Step, unable_to_append};
+use crate::commit::{
+    Carried, Change, LockFile, Means, Place, Possible, Roots, Step, unable_to_append,
+};
 use crate::error::{Error, ErrorKind, Result, Role};
 use crate::name::{RefName, RefNameBuf};
 use crate::system::{FileKind, Stat, System};
@@ -31,6 +33,14 @@ enum Guards {
 
 /// The reflogs that get another name, by that: which lock guards them, and how long they are.
 type Moved = HashMap<RefNameBuf, (usize, u64)>;
+
+/// Where entries of a reflog go.
+enum LogEnd {
+    /// Behind so many bytes.
+    At(u64),
+    /// Into what a link leads to, or what is no file.
+    OfLink,
+}
 
 impl Guards {
     fn of(&self, index: usize) -> Option<usize> {
@@ -308,6 +318,7 @@ impl FilesSession {
     /// Adds the entries of reflogs.
     fn log_steps(&mut self, guards: &mut Guards, moved: &Moved, change: &mut Change) -> Result<()> {
         let mut dirs = std::mem::take(&mut self.log_dirs);
+        let mut possible = Possible::default();
         let is_one = matches!(guards, Guards::None);
         for append in std::mem::take(&mut self.planned.logs) {
             let name = append.name.as_name();
@@ -322,22 +333,16 @@ impl FilesSession {
                 // How long it is only a journal has to know.
                 None if is_one => (0, 0),
                 None => {
-                    let stat = log_stat(self.files.system.as_ref(), &mut dirs, &path)?;
-                    let len = match stat.map(|stat| (stat.kind, stat.len)) {
-                        Some((FileKind::File, len)) => len,
-                        Some((FileKind::Symlink | FileKind::Other, _)) => {
-                            let opened = self.files.system.append(&path);
-                            opened.map_err(|error| unable_to_append(&place, &path, error))?;
-                            // Nobody follows a link who would finish what a journal says.
-                            place = Place::Outside(path.clone());
-                            create = false;
-                            0
-                        }
-                        _ if !create => continue,
-                        _ => {
-                            self.files.clear_log_way(name)?;
-                            0
-                        }
+                    let end = self.log_end(name, &path, create, &mut dirs, &mut possible)?;
+                    let Some(end) = end else { continue };
+                    if let LogEnd::OfLink = end {
+                        // Nobody follows a link who would finish what a journal says.
+                        place = Place::Outside(path.clone());
+                        create = false;
+                    }
+                    let len = match end {
+                        LogEnd::At(len) => len,
+                        LogEnd::OfLink => 0,
                     };
                     (guards.of_log(&self.held, name)?, len)
                 }
@@ -351,6 +356,40 @@ impl FilesSession {
             change.add(guard, step);
         }
         Ok(())
+    }
+
+    /// Returns where entries of a reflog are to go; `None` if there is none and none is to be made.
+    ///
+    /// # Errors
+    /// `Io` if they could not be written.
+    fn log_end(
+        &self,
+        name: RefName<'_>,
+        path: &Path,
+        create: bool,
+        dirs: &mut KnownDirs,
+        possible: &mut Possible,
+    ) -> Result<Option<LogEnd>> {
+        let system = self.files.system.as_ref();
+        let stat = log_stat(system, dirs, path)?;
+        let (end, checked) = match &stat {
+            Some(stat) if stat.kind == FileKind::File => {
+                (LogEnd::At(stat.len), Possible::append(system, path, stat))
+            }
+            Some(stat) if stat.kind != FileKind::Directory => {
+                (LogEnd::OfLink, system.append(path).map(drop))
+            }
+            _ if !create => return Ok(None),
+            _ => {
+                self.files.clear_log_way(name)?;
+                (LogEnd::At(0), possible.make(system, path))
+            }
+        };
+        let place = || self.files.log_spot(name, path);
+        match checked {
+            Ok(()) => Ok(Some(end)),
+            Err(error) => Err(unable_to_append(&place()?, path, error)),
+        }
     }
 
     /// Adds the steps of refs, and those of the reflogs that go with them.
