@@ -22,7 +22,7 @@ use refdb::layout::Layout;
 use refdb::objects::Objects;
 use refdb::shared::head::RECENT_MAX;
 use refdb::shared::{Freshness, Register, Settings, Swapped};
-use refdb::system::{Guard, GuardedFile, System};
+use refdb::system::{FileKind, Guard, GuardedFile, System};
 use refdb::{Error, ErrorKind, Options, Result, Store};
 use refdb_git::Repository;
 
@@ -162,7 +162,15 @@ impl Committer {
             }
             _ => {}
         }
-        self.try_lead()
+        // A link there would lead what is written, and removed, somewhere else.
+        match self.system.lstat(&self.dir) {
+            Ok(stat) if stat.kind == FileKind::Directory => self.try_lead(),
+            Ok(_) => {
+                let what = format!("'{}' is no folder", self.dir.display());
+                Err(Error::new(ErrorKind::Corrupt, what))
+            }
+            Err(error) => Err(Error::io("cannot look at", &self.dir, error)),
+        }
     }
 
     fn try_lead(&self) -> Result<Option<Lead>> {
@@ -570,6 +578,24 @@ mod tests {
             refs: vec![wanted],
             ..Push::default()
         }
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_folder_is_not_followed() {
+        let scene = Scene::new();
+        let elsewhere = tempfile::tempdir().unwrap();
+        // A leader would take it for one that another has left.
+        std::fs::write(elsewhere.path().join("claim.new"), "").unwrap();
+        let folder = scene.temp.path().join(FOLDER);
+        std::fs::remove_dir(&folder).unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), &folder).unwrap();
+        let done = scene
+            .process()
+            .commit(push("refs/heads/a", b'1'), &mut || ());
+        assert_eq!(done, [Fate::Done]);
+        let left = std::fs::read_dir(elsewhere.path()).unwrap();
+        let names: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["claim.new"]);
     }
 
     #[test]
