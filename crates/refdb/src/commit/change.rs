@@ -165,7 +165,7 @@ impl Change {
         let mut possible = Possible::default();
         let mut steps = self.steps.iter();
         steps.try_for_each(|(_, step)| possible.check(step, &means.roots))?;
-        self.leave_out_linked(&means.roots);
+        self.leave_out_linked(&means.roots)?;
         Journal::commit(self, means)
     }
 
@@ -297,16 +297,32 @@ impl Change {
     /// Takes out of the journal what nobody could finish later, who follows no link below the directories
     /// that everybody uses: what lies in a directory that is one, such as `refs/heads` on another disk. As
     /// beside Git, a crash leaves a part of that.
-    fn leave_out_linked(&mut self, roots: &Roots) {
+    ///
+    /// # Errors
+    /// `Io` if that could not be found out.
+    fn leave_out_linked(&mut self, roots: &Roots) -> Result<()> {
         let mut dirs = PlainDirs::new(roots);
         let steps = self
             .steps
             .iter_mut()
             .flat_map(|(_, step)| step.places_mut());
         for place in self.guards.iter_mut().chain(steps) {
-            if !dirs.leads_to(place) {
-                *place = Place::Outside(roots.path(place));
+            match dirs.leads_to(place) {
+                Ok(true) => {}
+                Ok(false) => *place = Place::Outside(roots.path(place)),
+                Err(error) => {
+                    return Err(Error::io("unable to look at", &roots.path(place), error));
+                }
             }
         }
+        // What a lock guards that no journal names, such as a reflog that is no link's, is not named either.
+        for (guard, step) in &mut self.steps {
+            if let Some(Place::Outside(_)) = self.guards.get(*guard) {
+                for place in step.places_mut() {
+                    *place = Place::Outside(roots.path(place));
+                }
+            }
+        }
+        Ok(())
     }
 }

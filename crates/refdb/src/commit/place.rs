@@ -350,9 +350,12 @@ impl<'r> PlainDirs<'r> {
 
     /// Returns whether no link leads to a place from the directory that everybody uses, or no journal names
     /// it anyway. What is not there yet is made as a directory.
-    pub(super) fn leads_to(&mut self, place: &Place) -> bool {
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn leads_to(&mut self, place: &Place) -> io::Result<bool> {
         let Some((word, name)) = place.write() else {
-            return true;
+            return Ok(true);
         };
         let slash = name.iter().rposition(|&byte| byte == b'/');
         let dir = name.get(..slash.unwrap_or(0)).unwrap_or_default();
@@ -360,15 +363,18 @@ impl<'r> PlainDirs<'r> {
             && *last_word == word
             && last_dir == dir
         {
-            return *is_plain;
+            return Ok(*is_plain);
         }
         let path = self.roots.path(place);
-        let is_plain = path.parent().is_some_and(|dir| self.is_plain(dir));
+        let is_plain = match path.parent() {
+            Some(dir) => self.is_plain(dir)?,
+            None => false,
+        };
         self.last = Some((word, dir.to_vec(), is_plain));
-        is_plain
+        Ok(is_plain)
     }
 
-    fn is_plain(&mut self, dir: &Path) -> bool {
+    fn is_plain(&mut self, dir: &Path) -> io::Result<bool> {
         let dir = dir.as_os_str().as_bytes();
         let Roots {
             common,
@@ -394,11 +400,12 @@ impl<'r> PlainDirs<'r> {
                 // A reflog that gets a name below its own.
                 Ok(stat) if stat.kind == FileKind::File => break,
                 Err(error) if is_absent(&error) => break,
-                _ => return false,
+                Err(error) => return Err(error),
+                Ok(_) => return Ok(false),
             }
         }
         self.plain = dir.to_vec();
-        true
+        Ok(true)
     }
 }
 

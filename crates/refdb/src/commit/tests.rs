@@ -368,6 +368,69 @@ fn what_lies_in_a_linked_directory_is_in_no_journal() {
     assert!(system.lstat(&at("refs/heads/a")).is_err());
 }
 
+/// A journal that said what a lock guards and not which lock would be nobody's, and keep all writers out.
+#[test]
+fn what_a_lock_in_a_linked_directory_guards_is_in_no_journal() {
+    let system = with_heads();
+    move_heads(&system);
+    let dies = system.process(7);
+    let mut lock = acquire(&dies, "refs/heads/a").unwrap();
+    lock.write_all(b"first").unwrap();
+    let mut change = Change::default();
+    let [place, log] =
+        [&b"ref"[..], b"log"].map(|word| Place::read(word, b"refs/heads/a").unwrap());
+    let guard = change.lock(place.clone());
+    let append = Step::Append {
+        place: log,
+        len: 0,
+        lines: b"line\n".to_vec(),
+        create: true,
+    };
+    change.add(guard, append);
+    change.put(guard, place, &lock);
+    commit_change(&dies, &lock, change);
+    lock.leave();
+    dies.end();
+    let found = recover(&system);
+    assert!(found.view.is_none() && found.error.is_none(), "{found:?}");
+    assert!(system.lstat(&at("refdb.journal")).is_err());
+}
+
+/// What cannot be looked at is neither a link nor none.
+#[test]
+fn nothing_is_committed_where_a_directory_cannot_be_looked_at() {
+    let mut refused = 0;
+    for at_operation in 0..40 {
+        let system = with_heads();
+        let process = system.process(7);
+        let lock = acquire(&process, "refs/heads/a").unwrap();
+        let mut change = Change::default();
+        let place = Place::read(b"ref", b"refs/heads/a").unwrap();
+        let guard = change.lock(place.clone());
+        change.add(guard, Step::Remove { place });
+        process.set_fault(Some(Fault::once(at_operation, io::ErrorKind::Other)));
+        let shared: Arc<dyn System> = Arc::new(process.clone());
+        let means = Means {
+            holder: lock.holder(),
+            lock: Some(&lock),
+            options: OPTIONS,
+            fsync: true,
+            roots: Roots::new(&shared, Path::new(DIR), &at("packed-refs")),
+            dirs: BTreeSet::new(),
+            clear: &|_| Ok(()),
+        };
+        match change.commit(&means) {
+            Ok(journal) => journal.leave(),
+            Err(_) => refused += 1,
+        }
+        process.set_fault(None);
+        lock.leave();
+        process.end();
+        assert!(recover(&system).error.is_none(), "{at_operation}");
+    }
+    assert!(refused > 0);
+}
+
 /// A lock that cannot be looked at is not taken for one that is gone: its step would be left out.
 #[test]
 fn a_journal_stays_whose_locks_cannot_be_looked_at() {
