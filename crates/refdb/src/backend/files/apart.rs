@@ -85,7 +85,7 @@ impl FilesSession {
             .collect();
         names.sort();
         let mut above = names_above(&names);
-        above.retain(|name| !matches!(self.files.is_locked(*name), Ok(false)));
+        above.retain(|name| self.files.may_be_locked(*name));
         let is_free = |name: RefName<'_>| !above.iter().any(|above| name.is_below(*above));
         // Each is a name of the first one, if it can have several.
         let mut pattern: Option<PathBuf> = None;
@@ -222,6 +222,11 @@ impl Files {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(Error::io("unable to look at", &lock, error)),
         }
+    }
+
+    /// Returns whether somebody may have the lock of a name: what cannot be looked at counts as held.
+    pub(super) fn may_be_locked(&self, name: RefName<'_>) -> bool {
+        self.is_locked(name).unwrap_or(true)
     }
 
     /// Returns whether there is nothing below a directory but these files.

@@ -392,6 +392,15 @@ mod tests {
         found
     }
 
+    /// Returns the barriers that stand while names are locked.
+    fn barriers(system: &SimSystem, backend: &FilesBackend, names: &[&str]) -> Vec<String> {
+        let session = locked(backend, names);
+        let mut links = links(system);
+        drop(session);
+        links.retain(|link| !link.ends_with(".lock"));
+        links
+    }
+
     fn publish(mut session: Box<dyn Session + '_>, names: &[&str]) {
         let oid = ObjectId::from_hex(&[b'2'; 40]).unwrap();
         let write = |text| Write {
@@ -491,13 +500,7 @@ mod tests {
     fn most_refs_are_locked_one_by_one() {
         let system = repository();
         let ours = backend(&system.process(1), 0);
-        let bars = |names: &[&str]| {
-            let session = locked(&ours, names);
-            let mut links = links(&system);
-            drop(session);
-            links.retain(|link| !link.ends_with(".lock"));
-            links
-        };
+        let bars = |names: &[&str]| barriers(&system, &ours, names);
         // One ref alone, and refs that each worktree has for itself.
         assert_eq!(bars(&["refs/heads/a/b", "refs/notes/a"]), [""; 0]);
         assert_eq!(bars(&["refs/bisect/a/1", "refs/bisect/a/2"]), [""; 0]);
@@ -555,13 +558,7 @@ mod tests {
         let ours = backend(&system.process(1), 0);
         let at_most = format!("refs/pull/1/{}", "x".repeat(PART_MAX));
         let parts = ["refs/pull/1/head", &at_most, &format!("{at_most}x")];
-        let bars = |names: &[&str]| {
-            let session = locked(&ours, names);
-            let mut links = links(&system);
-            drop(session);
-            links.retain(|link| !link.ends_with(".lock"));
-            links
-        };
+        let bars = |names: &[&str]| barriers(&system, &ours, names);
         assert_eq!(bars(&parts[..2]), ["/r/refs/pull"]);
         assert_eq!(bars(&parts), [""; 0]);
         let mut session = locked(&ours, &parts[..2]);

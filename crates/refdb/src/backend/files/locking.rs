@@ -70,9 +70,8 @@ impl FilesSession {
     /// locked. Nobody can make a ref there any more who comes later: the lock below keeps its directory.
     /// Else no lock is held, when the holder is gone or has been waited for in vain.
     fn is_free_above(&mut self, above: &[RefName<'_>], blocked: &mut Blocked) -> bool {
-        let is_locked = |name: RefName<'_>| !matches!(self.files.is_locked(name), Ok(false));
         let is_known = |name: RefName<'_>| blocked.iter().any(|(known, _)| known.as_name() == name);
-        let mut locked = above.iter().filter(|name| is_locked(**name));
+        let mut locked = above.iter().filter(|name| self.files.may_be_locked(**name));
         let Some(&name) = locked.find(|name| !is_known(**name)) else {
             return true;
         };
@@ -92,7 +91,7 @@ impl FilesSession {
     /// Waits until nobody has the lock of a name.
     fn wait_for_lock(&self, name: RefName<'_>) -> io::Result<()> {
         let (_, path) = self.files.path(name).map_err(io::Error::other)?;
-        let is_locked = || !matches!(self.files.is_locked(name), Ok(false));
+        let is_locked = || self.files.may_be_locked(name);
         let lock = lock_path(&path);
         self.holder.wait_while(&lock, self.timeout, is_locked)
     }
