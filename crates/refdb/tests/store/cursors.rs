@@ -145,7 +145,7 @@ for_every_format! {
             numbers.map(|number| format!("create {} {value}\n", name(number))).collect::<String>()
         };
         // A large table or packed-refs, refs over it in files or smaller tables, and holes. Each of these files is
-        // read a hundred times: they are few.
+        // read fifty times: they are few.
         let repo = Repo::init_bare_with(format, create(0..20_000, &commits[0]));
         repo.update_refs(create(20_000..20_700, &tag.id));
         repo.update_refs((0..300).map(|at| format!("update {} {}\n", name(at * 57), commits[1])).collect::<String>());
@@ -157,7 +157,7 @@ for_every_format! {
         for git_dir in [repo.git_dir(), git_dir] {
             let repository = ours::open(&git_dir);
             let mut rng = Rng::new(5);
-            for round in 0..40 {
+            for round in 0..20 {
                 let excluded: Vec<Vec<u8>> = (0..rng.below(4))
                     .map(|_| name(rng.below(20_700)).into_bytes()[..rng.below(14) + 1].to_vec())
                     .collect();

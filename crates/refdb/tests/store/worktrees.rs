@@ -66,11 +66,25 @@ impl Fixture {
         }
     }
 
-    fn resolved_by_git(&self, worktree: usize, name: &str) -> String {
-        let out = self
-            .git(worktree, &["rev-parse", "--verify", "-q", name])
-            .run();
-        out.stdout.trim_end().to_str().expect("an id").to_owned()
+    /// What Git finds under each of these names: one process answers for all of them.
+    fn resolved_by_git(&self, worktree: usize, names: &[String]) -> Vec<Option<String>> {
+        let git = self.git(worktree, &["cat-file", "--batch-check=%(objectname)"]);
+        let answers = git.stdin(names.join("\n") + "\n").run().ok();
+        let answers = answers.lines().zip(names).map(|(answer, name)| {
+            let answer = answer.to_str().expect("text");
+            (answer != format!("{name} missing")).then(|| answer.to_owned())
+        });
+        let answers: Vec<_> = answers.collect();
+        assert_eq!(answers.len(), names.len(), "an answer for each name");
+        answers
+    }
+
+    /// Asserts what Git finds under a name.
+    #[track_caller]
+    fn is_at(&self, worktree: usize, name: &str, number: usize) {
+        let found = self.resolved_by_git(worktree, &[name.to_owned()]);
+        let expected = Some(self.commit(number).to_owned());
+        assert_eq!(found, [expected], "{name} in worktree {worktree}");
     }
 
     /// Writes with Git in a worktree, each ref with a message.
@@ -102,17 +116,21 @@ impl Fixture {
             for name in &logs {
                 self.compare_log(store, worktree, name.to_str().expect("text"));
             }
-            for prefix in ["", "main-worktree/", "worktrees/one/", "worktrees/two/"] {
-                for name in OWN.iter().chain(&["HEAD"]) {
-                    let name = format!("{prefix}{name}");
-                    let found = store.resolve(RefName::from(&self::name(&name)));
-                    let found = found.expect("readable");
-                    let found = found.map_or(String::new(), |found| found.oid.to_string());
-                    let gits = self.resolved_by_git(worktree, &name);
-                    assert_eq!(found, gits, "{name} in worktree {worktree}");
-                    if !gits.is_empty() {
-                        self.compare_log(store, worktree, &name);
-                    }
+            let names = ["", "main-worktree/", "worktrees/one/", "worktrees/two/"]
+                .iter()
+                .flat_map(|prefix| {
+                    OWN.iter()
+                        .chain(&["HEAD"])
+                        .map(move |name| format!("{prefix}{name}"))
+                });
+            let names: Vec<String> = names.collect();
+            for (name, gits) in names.iter().zip(self.resolved_by_git(worktree, &names)) {
+                let found = store.resolve(RefName::from(&self::name(name)));
+                let found = found.expect("readable");
+                let found = found.map(|found| found.oid.to_string());
+                assert_eq!(found, gits, "{name} in worktree {worktree}");
+                if gits.is_some() {
+                    self.compare_log(store, worktree, name);
                 }
             }
         }
@@ -246,14 +264,13 @@ for_every_format! {
         fixture.write(1, edits);
         fixture.compare();
         for (worktree, number) in [2, 3, 1].into_iter().enumerate() {
-            let found = fixture.resolved_by_git(worktree, "refs/bisect/bad");
-            assert_eq!(found, fixture.commit(number), "worktree {worktree}");
+            fixture.is_at(worktree, "refs/bisect/bad", number);
         }
         fixture.write(2, vec![fixture.update("worktrees/one/refs/bisect/bad", 0)]);
         fixture.write(0, vec![fixture.update("worktrees/two/ORIG_HEAD", 0)]);
         fixture.compare();
-        assert_eq!(fixture.resolved_by_git(1, "refs/bisect/bad"), fixture.commit(0));
-        assert_eq!(fixture.resolved_by_git(2, "ORIG_HEAD"), fixture.commit(0));
+        fixture.is_at(1, "refs/bisect/bad", 0);
+        fixture.is_at(2, "ORIG_HEAD", 0);
     }
 
     fn the_reflog_of_head_is_kept_by_the_worktree_that_writes(format) {
