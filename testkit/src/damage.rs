@@ -24,6 +24,8 @@ use std::path::Path;
 
 use crate::rng::Rng;
 
+pub(crate) use tables::crc32;
+
 /// One damage to a string of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 pub use reftable::RefValue;
 use reftable::{HashId, LogRecord, LogUpdate, LogValue, RefRecord, WriteOptions, Writer};
 
+use crate::damage::crc32;
 use crate::format::ObjectFormat;
 use crate::oracle::{EMAIL, NAME, TIME};
 
@@ -70,6 +71,25 @@ pub fn on_top_at(
 /// If the records do not fit.
 pub fn table(hash: HashId, refs: &[(&[u8], RefValue<'_>)], logs: &[&[u8]]) -> Vec<u8> {
     table_at(INDEX, hash, refs, logs)
+}
+
+/// Returns a table that says these update indices of itself, and is the same otherwise.
+///
+/// # Panics
+///
+/// If that is no table.
+#[must_use]
+pub fn with_indices(mut table: Vec<u8>, min: u64, max: u64) -> Vec<u8> {
+    let header_len = if table[4] == 1 { 24 } else { 28 };
+    let footer = table.len() - header_len - 44;
+    for header in [0, footer] {
+        table[header + 8..header + 16].copy_from_slice(&min.to_be_bytes());
+        table[header + 16..header + 24].copy_from_slice(&max.to_be_bytes());
+    }
+    let end = table.len() - 4;
+    let sum = crc32(&table[footer..end]);
+    table[end..].copy_from_slice(&sum.to_be_bytes());
+    table
 }
 
 fn table_at(index: u64, hash: HashId, refs: &[(&[u8], RefValue<'_>)], logs: &[&[u8]]) -> Vec<u8> {

@@ -137,7 +137,7 @@ fn part(value: &[u8], from: usize, to: usize) -> &[u8] {
 /// The codec of ref records.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RefCodec {
-    update_index: u64,
+    pub(crate) update_index: u64,
     extra: u8,
     from: usize,
     to: usize,

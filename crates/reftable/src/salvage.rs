@@ -5,6 +5,8 @@
 //!    restart table that fits: of half a block nobody knows which half is the right one.
 //! 2. Neither header nor footer is needed: where they are damaged, the caller's knowledge stands
 //!    in for them.
+//! 3. A ref whose update index is not one of the table's is a ref all the same: Git lists it. It
+//!    gets the nearest of the table's when the table is written again.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -219,11 +221,7 @@ fn next_start(table: &Table, at: u64) -> Option<u64> {
                 LogCodec::KIND => inflated.as_slice(),
                 _ => table.block_body(&block),
             };
-            let mut scratch = Salvaged {
-                max_update_index: u64::MAX,
-                ..Salvaged::default()
-            };
-            scratch.take(table, &block, body).is_some()
+            Salvaged::default().take(table, &block, body).is_some()
         })
 }
 
@@ -233,17 +231,7 @@ impl Salvaged {
         let params = table.params();
         match block.kind {
             RefCodec::KIND => {
-                let records = records::<RefCodec>(block, body, params)?;
-                let is_sound = |codec: &RefCodec, key: &[u8], value: &[u8]| {
-                    codec.record(key, value).update_index <= self.max_update_index
-                };
-                if !records
-                    .iter()
-                    .all(|(key, (codec, value))| is_sound(codec, key, value))
-                {
-                    return None;
-                }
-                self.refs.extend(records);
+                self.refs.extend(records::<RefCodec>(block, body, params)?);
                 self.blocks += 1;
             }
             LogCodec::KIND => {
@@ -269,6 +257,14 @@ impl Salvaged {
         }
     }
 
+    /// Returns whether the update index of each ref is one of the table's.
+    #[must_use]
+    pub fn is_within(&self) -> bool {
+        let of_table = self.min_update_index..=self.max_update_index;
+        let mut codecs = self.refs.values().map(|(codec, _)| codec);
+        codecs.all(|codec| of_table.contains(&codec.update_index))
+    }
+
     /// Returns whether nothing could be read.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -285,9 +281,11 @@ impl Salvaged {
         options.block_size = self.block_size;
         options.min_update_index = self.min_update_index;
         options.max_update_index = self.max_update_index.max(self.min_update_index);
+        let (min, max) = (options.min_update_index, options.max_update_index);
         let mut writer = Writer::new(Vec::new(), options)?;
         for (name, (codec, value)) in &self.refs {
-            let record = codec.record(name, value);
+            let mut record = codec.record(name, value);
+            record.update_index = record.update_index.clamp(min, max);
             if keep(record) {
                 writer.add_ref(record)?;
             }

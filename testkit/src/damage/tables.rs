@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use reftable::{BlockInfo, BlockKind, Table};
 
 use super::corpus::{Expected, Kind, Subject};
+use crate::forge;
 use crate::format::ObjectFormat;
 use crate::rng::Rng;
 
@@ -18,6 +19,9 @@ const SECTIONS: [(&str, BlockKind, Option<BlockKind>); 6] = [
     ("logs", BlockKind::Log, None),
     ("log index", BlockKind::Index, Some(BlockKind::Log)),
 ];
+
+/// An update index that no table here has, and behind which there are others.
+const FAR: u64 = (1 << 48) - 1;
 
 /// A table that is to be damaged.
 pub(super) struct Victim {
@@ -138,6 +142,13 @@ fn headers() -> Vec<Kind> {
             victim.bytes[15] ^= 64;
             victim.bytes[copy + 15] ^= 64;
             victim.reseal();
+            victim.damage(subject, 0..24)
+        },
+    ));
+    kinds.push(kind(
+        "header: update indices and copy, far from those of the records",
+        |subject, _, mut victim| {
+            victim.bytes = forge::with_indices(victim.bytes, FAR, FAR);
             victim.damage(subject, 0..24)
         },
     ));
@@ -280,7 +291,7 @@ fn size(number: u64) -> usize {
 }
 
 /// The checksum of zlib and gzip, bit by bit.
-fn crc32(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     let step = |sum: u32, byte: &u8| {
         (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
             (sum >> 1) ^ (0xedb8_8320 & (sum & 1).wrapping_neg())

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use bstr::ByteSlice;
+use refdb_testkit::forge;
 use refdb_testkit::oracle::{self, Output};
 use refdb_testkit::repo::Repo;
 use refdb_testkit::{Format, RefFormat, for_every_format};
@@ -161,5 +162,35 @@ for_every_format! {
         assert!(records.iter().any(|line| line == "ref HEAD 1 ref: refs/heads/main"));
         let plain = refdb(&repo, &["inspect", &table]).ok();
         assert!(plain.contains_str("  ref\n"), "{}", plain.as_bstr());
+    }
+}
+
+/// Somebody made a table whose header says other update indices than its records have. Git lists its refs, and they
+/// are sound: a repair loses none.
+#[test]
+fn refs_with_update_indices_of_no_table_are_kept() {
+    for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
+        for index in [(1 << 48) - 1, i64::MAX as u64] {
+            let repo = repo(format);
+            repo.git(["pack-refs", "--all"]).run().ok();
+            let dir = repo.git_dir().join("reftable");
+            let list = fs::read_to_string(dir.join("tables.list")).expect("a list");
+            assert_eq!(list.lines().count(), 1);
+            let path = dir.join(list.trim_end());
+            let bytes = fs::read(&path).expect("a table");
+            fs::remove_file(&path).expect("Git made it read-only");
+            fs::write(&path, forge::with_indices(bytes, index, index)).expect("a table");
+            let whole = repo.refs();
+            assert_eq!(whole.len(), 20);
+            assert_eq!(refdb(&repo, &["refs", "verify", "--deep"]).code(), 2);
+            let done = refdb(&repo, &["refs", "repair"]);
+            assert_eq!(done.code(), 0, "{}", done.stderr.as_bstr());
+            assert_eq!(repo.refs(), whole);
+            assert_eq!(refdb(&repo, &["refs", "verify", "--deep"]).code(), 0);
+            let commit = &repo.objects().commits[1];
+            refdb(&repo, &["update-ref", "refs/heads/b0", commit]).ok();
+            refdb(&repo, &["pack-refs", "--all"]).ok();
+            assert_eq!(repo.refs().len(), 20);
+        }
     }
 }

@@ -291,12 +291,14 @@ impl Plan<'_> {
         let (min, max) = named.unwrap_or((1, u64::MAX - 1));
         let mut salvaged = reftable::salvage(content.clone(), hash, min..=max);
         let (first, last) = (salvaged.min_update_index, salvaged.max_update_index);
-        // Name and header say two things: the header counts unless it makes no sense.
+        // Name and header may say two things: the header counts unless it makes no sense, alone or with the records.
         let before = stack
             .members
             .last()
             .map_or(0, |it| it.table.max_update_index());
-        if first > last || first <= before || salvaged.is_empty() {
+        let is_other = named.is_some_and(|named| named != (first, last));
+        let makes_sense = first <= last && first > before && !salvaged.is_empty();
+        if !makes_sense || (is_other && !salvaged.is_within()) {
             salvaged = reftable::salvage_as(content, hash, min..=max);
         }
         if !salvaged.lost.is_empty() {
