@@ -33,6 +33,7 @@ fn made(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
         match error.message().remedy() {
             Some(Remedy::Repair) => Some("repair"),
             Some(Remedy::RemoveLocks) => Some("remove-locks"),
+            Some(Remedy::GiveUp) => Some("give-up"),
             _ => None,
         },
     )?;

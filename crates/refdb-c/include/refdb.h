@@ -107,6 +107,9 @@ typedef enum {
   // A lock was made by a process of which nobody can tell whether it runs: if it does not,
   // `refdb refs repair --remove-locks` finishes what it began.
   REFDB_REMEDY_REMOVE_LOCKS = 2,
+  // A transaction that was committed cannot be finished: remove what is in its way, or let
+  // `refdb refs repair --give-up` do what can be done of it.
+  REFDB_REMEDY_GIVE_UP = 3,
 } refdb_remedy;
 
 // How refs are kept.

@@ -88,6 +88,7 @@ fn keep_failure(failure: &Failure) -> refdb_status {
         Failure::Refdb(error) => {
             let remedy = match error.message().remedy() {
                 Some(Remedy::Repair) => refdb_remedy::REFDB_REMEDY_REPAIR,
+                Some(Remedy::GiveUp) => refdb_remedy::REFDB_REMEDY_GIVE_UP,
                 Some(Remedy::RemoveLocks) => refdb_remedy::REFDB_REMEDY_REMOVE_LOCKS,
                 _ => refdb_remedy::REFDB_REMEDY_NONE,
             };

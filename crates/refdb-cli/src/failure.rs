@@ -265,6 +265,11 @@ fn way_out(message: &Message) -> String {
         Some(Remedy::RemoveLocks) => ": if it does not, 'refdb refs repair --remove-locks' \
                                       finishes what it began"
             .to_owned(),
+        Some(Remedy::GiveUp) => {
+            "; remove what is in the way, or let 'refdb refs repair --give-up' do \
+                                 what can be done and tell the rest"
+                .to_owned()
+        }
         _ => String::new(),
     }
 }

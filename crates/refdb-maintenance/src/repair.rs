@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use bstr::{BString, ByteSlice};
-use refdb::internals::{Home, finish_left};
+use refdb::internals::{Home, Says, finish_left};
 use refdb::objects::{ObjectKind, Objects};
 use refdb::system::FileKind;
 use refdb::{Error, ObjectId, RefFormat, Result, Target};
@@ -163,14 +163,20 @@ fn has_content(kind: FileKind) -> bool {
 }
 
 /// Finishes a transaction that was committed and whose process may have ended, where that cannot be
-/// told: for a person who says that no process is at work in the repository.
+/// told: for a person who says that no process is at work in the repository. What cannot be done of it keeps
+/// it unfinished, or with `gives_up` is told as a warning and given up.
 ///
 /// # Errors
 /// `Corrupt` when something else has the place of the journal; `Io`.
-pub fn finish_unseen(repository: &Repository) -> Result<()> {
+pub fn finish_unseen(repository: &Repository, gives_up: bool) -> Result<()> {
     let options = repository.store().options();
     let home = Home::new(repository.system(), repository.common_dir(), options);
-    finish_left(&home, true)
+    let says = if gives_up {
+        Says::GiveUp
+    } else {
+        Says::NobodyWorks
+    };
+    finish_left(&home, says)
 }
 
 /// Plans the repair of everything that the deep check finds.

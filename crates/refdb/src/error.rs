@@ -235,6 +235,12 @@ impl Error {
         self
     }
 
+    /// Adds what can be done.
+    pub(crate) fn with_remedy(mut self, remedy: Remedy) -> Self {
+        self.0.message = self.0.message.with(remedy);
+        self
+    }
+
     /// Returns an error of another kind that says the same.
     pub(crate) fn words_as(&self, kind: ErrorKind) -> Self {
         let mut error = Error::new(kind, self.0.message.clone());

@@ -3,7 +3,7 @@
 
 class Error(Exception):
     """What refdb fails with. `path`, `line` and `remedy` say what it is about, where that is known;
-    `remedy` is "repair" (`refdb refs repair`), "remove-locks" (`refdb refs repair --remove-locks`) or None.
+    `remedy` is "repair" (`refdb refs repair`), "remove-locks" or "give-up" (these options of it), or None.
     `rejections` is the refused edit, if that is what failed."""
 
     path = None

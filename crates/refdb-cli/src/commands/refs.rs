@@ -75,7 +75,7 @@ pub(super) const SUBCOMMANDS: &[Subcommand] = &[
     },
     Subcommand {
         name: "repair",
-        form: "repair [--[no-]dry-run] [--remove-locks]",
+        form: "repair [--[no-]dry-run] [--remove-locks | --give-up]",
         spec: &repair::SPEC,
         run: repair::run,
     },

@@ -28,7 +28,7 @@ mod values;
 use std::path::{Path, PathBuf};
 
 use bstr::BString;
-use refdb::internals::{Home, finish_left};
+use refdb::internals::{Home, Says, finish_left};
 use refdb::system::System;
 use refdb::{Error, RefFormat, Result};
 use refdb_git::Repository;
@@ -293,7 +293,7 @@ impl Deep<'_> {
         let options = self.repository.store().options();
         let dir = self.repository.common_dir();
         let home = Home::new(self.repository.system(), dir, options);
-        if let Err(error) = finish_left(&home, false) {
+        if let Err(error) = finish_left(&home, Says::Nothing) {
             let path = dir.join("refdb.journal");
             self.error(&path, None, error.to_string(), Repair::ByHand);
         }

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use super::journal::Journal;
 use super::place::{Place, PlainDirs, Roots, Spot};
 use super::possible::Possible;
-use super::step::{self, Clear, How, Step, Taken};
+use super::step::{self, Clear, GivesUp, How, Step, Taken};
 use super::{Holder, LockFile, LockOptions, remove_if_there};
 use crate::beside::{HALVES_MIN, both};
 use crate::error::{Error, ErrorKind, Result};
@@ -126,7 +126,7 @@ impl Change {
             shared: means.options.shared,
             is_live: true,
             is_first: true,
-            gives_up: false,
+            gives_up: GivesUp::Nothing,
             is_journalled: !self.guards.is_empty(),
             sync_each: means.fsync && (is_few || !means.holder.system().syncs_at_once()),
             fsync: means.fsync,
@@ -229,7 +229,7 @@ impl Change {
         }
         let again = How {
             is_first: false,
-            gives_up: true,
+            gives_up: GivesUp::Hopeless,
             ..how
         };
         for (step, first) in failed {
@@ -253,11 +253,20 @@ impl Change {
             // Steps under one lock follow each other.
             let is_held = match last {
                 Some((at, is_held)) if at == *guard => is_held,
-                _ => self.guards.get(*guard).map_or(Ok(false), is_own)?,
+                _ => match self.guards.get(*guard).map_or(Ok(false), is_own) {
+                    Err(error) if how.gives_up == GivesUp::Whatever => {
+                        taken.lost.push(step.given_up(roots, error));
+                        false
+                    }
+                    is_held => is_held?,
+                },
             };
             last = Some((*guard, is_held));
             if is_held && let Err(error) = step.take(roots, how, taken) {
-                first = first.or(Some(error));
+                match how.gives_up {
+                    GivesUp::Whatever => taken.lost.push(step.given_up(roots, error)),
+                    _ => first = first.or(Some(error)),
+                }
             }
         }
         first.map_or(Ok(()), Err)

@@ -76,9 +76,14 @@ impl Home {
 
     /// Tells, once, what keeps nobody from reading.
     pub(super) fn warn(&self, error: &Error) {
-        if let Some(Warn(warn)) = &self.warn
-            && !self.warned.swap(true, Ordering::Relaxed)
-        {
+        if self.warn.is_some() && !self.warned.swap(true, Ordering::Relaxed) {
+            self.tell(error);
+        }
+    }
+
+    /// Tells what is lost.
+    pub(super) fn tell(&self, error: &Error) {
+        if let Some(Warn(warn)) = &self.warn {
             warn(error);
         }
     }

@@ -27,11 +27,11 @@ use super::hold::Hold;
 use super::home::Home;
 use super::owner::{HEAD_LEN, Owner};
 use super::place::{Place, Roots};
-use super::step::{self, How, Step, Taken, between};
+use super::step::{self, GivesUp, How, Step, Taken, between};
 use super::takeover::remove_with_barrier;
 use super::watch::LOOK_EVERY;
 use super::{lock_path, owner, remove_if_there, value_path};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Remedy, Result};
 use crate::system::{FileKind, Guard, Stat, is_absent};
 
 /// No journal is longer: one of so many bytes is not read.
@@ -165,22 +165,32 @@ pub(crate) struct Found {
 /// one; else says what the journal says, should there be one. To be called before anything is said
 /// about refs, and before anything is locked.
 pub(crate) fn recover(home: &Arc<Home>) -> Found {
-    look(home, false).unwrap_or_else(|error| Found {
+    look(home, Says::Nothing).unwrap_or_else(|error| Found {
         error: Some(error),
         ..Found::default()
     })
 }
 
-/// Finishes the transaction that a process began and did not finish before it ended, if there is
-/// one. `unseen` says that no process is at work, where that cannot be told.
+/// What a person says of a transaction that was left unfinished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Says {
+    /// Nothing: it is finished if its process has certainly ended.
+    Nothing,
+    /// No process is at work, where that cannot be told.
+    NobodyWorks,
+    /// And what cannot be done of it is given up.
+    GiveUp,
+}
+
+/// Finishes the transaction that a process began and did not finish before it ended, if there is one.
 ///
 /// # Errors
 /// What keeps the transaction from being finished.
-pub fn finish_left(home: &Arc<Home>, unseen: bool) -> Result<()> {
-    look(home, unseen)?.error.map_or(Ok(()), Err)
+pub fn finish_left(home: &Arc<Home>, says: Says) -> Result<()> {
+    look(home, says)?.error.map_or(Ok(()), Err)
 }
 
-fn look(home: &Arc<Home>, unseen: bool) -> Result<Found> {
+fn look(home: &Arc<Home>, says: Says) -> Result<Found> {
     let path = journal_path(home.journal_dir()?);
     let system = home.system.as_ref();
     // The common case, and the only question that costs every reader something.
@@ -196,14 +206,17 @@ fn look(home: &Arc<Home>, unseen: bool) -> Result<Found> {
     if home.trusts(&stat) {
         let guard = system.guard_file(&path);
         let guard = guard.map_err(|error| Error::io("unable to lock", &path, error))?;
-        let may = unseen && !system.is_taken(&path);
+        let may = says >= Says::NobodyWorks && !system.is_taken(&path);
         is_young =
             guard.is_none() && is_made_lately(home, &stat) && !is_finished(home, &path, &stat);
         if let Some(guard) = guard.or_else(|| may.then(|| Box::new(()) as Guard)) {
-            match finish(home, &path, &stat, unseen) {
+            match finish(home, &path, &stat, says) {
                 Ok(()) => return Ok(Found::default()),
                 // Who may not write reads what the journal says.
-                Err(unfinished) => error = Some(unfinished).filter(|it| !may_not_write(it)),
+                Err(unfinished) => {
+                    error =
+                        Some(unfinished).filter(|it| says > Says::Nothing || !may_not_write(it));
+                }
             }
             drop(guard);
         }
@@ -360,14 +373,16 @@ fn read(home: &Home, path: &Path, is_copied: bool) -> Result<Option<Read>> {
     }
 }
 
-/// Finishes what a journal says whose process has ended: the caller has the file. With `is_copied` it may be
-/// that of a repository that was copied with all its locks: somebody says that no process is at work.
-fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, is_copied: bool) -> Result<()> {
+/// Finishes what a journal says whose process has ended: the caller has the file. Where somebody says that no
+/// process is at work it may be that of a repository that was copied with all its locks.
+fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, says: Says) -> Result<()> {
+    let is_copied = says >= Says::NobodyWorks;
     let unfinished = |error: Error| {
-        error.context(format_args!(
+        let error = error.context(format_args!(
             "a transaction that a process began and did not finish ('{}') cannot be finished",
             path.display()
-        ))
+        ));
+        error.with_remedy(Remedy::GiveUp)
     };
     let dir = home.journal_dir()?;
     let beneath = home.system.beneath(dir);
@@ -390,8 +405,12 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, is_copied: bool) -> Result
         shared: home.shared,
         is_live: false,
         is_first: false,
-        // Another user may be able to do what this one is not.
-        gives_up: [journal.stat.uid, 0].contains(&home.system.user_id()),
+        gives_up: match says {
+            Says::GiveUp => GivesUp::Whatever,
+            // Another user may be able to do what this one is not.
+            _ if [journal.stat.uid, 0].contains(&home.system.user_id()) => GivesUp::Hopeless,
+            _ => GivesUp::Nothing,
+        },
         is_journalled: true,
         sync_each: !home.system.syncs_at_once(),
         fsync: true,
@@ -418,22 +437,27 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, is_copied: bool) -> Result
         return Err(unfinished(error));
     }
     remove()?;
-    taken.lost.iter().for_each(|lost| home.warn(lost));
+    taken.lost.iter().for_each(|lost| home.tell(lost));
     if let Some(first) = missed.first() {
-        home.warn(&done_in_part(first, missed.len()));
+        home.tell(&done_in_part(first, missed.len()));
     }
-    for guard in &journal.change.guards {
-        if !matches!(is_own(guard), Ok(true)) {
-            continue;
-        }
+    let own = journal.change.guards.iter();
+    give_back(
+        &roots,
+        own.filter(|guard| matches!(is_own(guard), Ok(true))),
+    )
+}
+
+/// Removes the locks of a transaction that is finished.
+fn give_back<'g>(roots: &Roots, mut guards: impl Iterator<Item = &'g Place>) -> Result<()> {
+    guards.try_for_each(|guard| {
         let Ok(spot) = roots.spot(guard) else {
-            continue;
+            return Ok(());
         };
         let lock = lock_path(&spot.path);
         remove_with_barrier(spot.system.as_ref(), &lock)
-            .map_err(|error| Error::io("unable to remove", &lock, error))?;
-    }
-    Ok(())
+            .map_err(|error| Error::io("unable to remove", &lock, error))
+    })
 }
 
 /// Returns whether the lock of a place is still one of the transaction that wrote the journal: a name

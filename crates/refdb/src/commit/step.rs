@@ -10,6 +10,8 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use bstr::ByteSlice;
+
 use super::encoding::checksum;
 use super::place::{Place, Roots, Spot};
 use super::{fitting, lock_path, remove_if_there, value_path};
@@ -47,6 +49,16 @@ pub(crate) enum Step {
 /// Makes room for a new reflog.
 pub(crate) type Clear<'c> = &'c (dyn Fn(&Place) -> Result<()> + Sync);
 
+/// What is given up of a transaction that was committed, and told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum GivesUp {
+    Nothing,
+    /// Entries of reflogs that this user will never be able to write.
+    Hopeless,
+    /// Whatever fails: a person says so.
+    Whatever,
+}
+
 /// How steps are taken.
 #[derive(Clone, Copy)]
 pub(crate) struct How<'h> {
@@ -55,8 +67,8 @@ pub(crate) struct How<'h> {
     pub(crate) is_live: bool,
     /// Whether no step was taken before.
     pub(crate) is_first: bool,
-    /// Whether entries of reflogs are given up that this user will never be able to write.
-    pub(crate) gives_up: bool,
+    /// What is given up that cannot be done.
+    pub(crate) gives_up: GivesUp,
     /// Whether a journal names the steps: then it is known how long each file was before.
     pub(crate) is_journalled: bool,
     /// Whether every file is made durable by itself.
@@ -74,7 +86,7 @@ pub(super) struct Taken {
     pub(super) dirs: BTreeSet<PathBuf>,
     /// The files that they made.
     pub(super) made: Vec<PathBuf>,
-    /// Why entries of reflogs were given up.
+    /// What was given up, and why.
     pub(super) lost: Vec<Error>,
 }
 
@@ -96,6 +108,22 @@ impl Step {
             | Step::Append { place, .. }
             | Step::Move { place, .. } => place,
         }
+    }
+
+    /// Says that this step, which failed, is given up, and what it would have done to a ref.
+    pub(super) fn given_up(&self, roots: &Roots, error: Error) -> Error {
+        let place = self.place();
+        let what = match (self, place) {
+            (Step::Put { from_lock, .. }, Place::Ref(_)) => {
+                let lock = lock_path(&roots.path(place));
+                let value = if *from_lock { lock } else { value_path(&lock) };
+                let content = roots.system().read(&value).unwrap_or_default();
+                format!(" (it was to become '{}')", content.trim_ascii().as_bstr())
+            }
+            (Step::Remove { .. }, Place::Ref(_)) => " (it was to go)".to_owned(),
+            _ => String::new(),
+        };
+        error.context(format_args!("given up for good{what}"))
     }
 
     /// Takes the step, if it was not taken.
@@ -148,7 +176,7 @@ impl Step {
                     // Something has the place of the reflog that was not there when the transaction
                     // was committed: its entries are lost, and nothing waits for them.
                     Err(error) if how.clear.is_none() && is_in_the_way(&error) => {}
-                    Err(error) if how.gives_up && is_hopeless(&error) => {
+                    Err(error) if how.gives_up >= GivesUp::Hopeless && is_hopeless(&error) => {
                         taken.lost.push(unable_to_append(place, path, error));
                     }
                     appended => {
@@ -160,7 +188,7 @@ impl Step {
                 let moved = move_log(&reach(from)?, &spot, how, taken);
                 let failed = |error| Error::io("unable to move the reflog to", path, error);
                 match moved {
-                    Err(error) if how.gives_up && is_hopeless(&error) => {
+                    Err(error) if how.gives_up >= GivesUp::Hopeless && is_hopeless(&error) => {
                         taken.lost.push(failed(error));
                     }
                     moved => moved.map_err(failed)?,

@@ -513,13 +513,47 @@ fn a_copied_journal_is_finished_by_whoever_says_so() {
         assert!(system.lstat(&at("refdb.journal")).is_ok());
         // Until then readers see what it says, if that lies where everybody looks.
         assert_eq!(found.view.is_some(), !is_linked);
-        let finished = journal::finish_left(&home(&system), true);
+        let finished = journal::finish_left(&home(&system), Says::NobodyWorks);
         assert_eq!(finished.is_ok(), !is_linked);
         assert_eq!(system.lstat(&at("refdb.journal")).is_ok(), is_linked);
         if !is_linked {
             assert_eq!(system.read(&at("HEAD")).unwrap(), b"first");
             assert!(system.lstat(&at("HEAD.lock")).is_err());
         }
+    }
+}
+
+/// Something stands where the value belongs: it stays unfinished until somebody says that it is given up, and
+/// the rest is done.
+#[test]
+fn what_cannot_be_finished_is_given_up_by_whoever_says_so() {
+    let system = repository();
+    let dies = system.process(7);
+    committed(&dies).leave();
+    dies.end();
+    system.create_dir(&at("HEAD")).unwrap();
+    create(&system, "HEAD/x", b"");
+    for says in [Says::Nothing, Says::NobodyWorks] {
+        let error = journal::finish_left(&home(&system), says).unwrap_err();
+        let remedy = error.message().remedy();
+        assert_eq!(remedy, Some(crate::error::Remedy::GiveUp), "{error}");
+        assert!(system.lstat(&at("refdb.journal")).is_ok());
+    }
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut options = Options::new(ObjectFormat::Sha1);
+    let into = Arc::clone(&told);
+    let tell = move |warning: &Error| into.lock().unwrap().push(warning.to_string());
+    options.warn = Some(crate::options::Warn(Arc::new(tell)));
+    let shared: Arc<dyn System> = Arc::new(system.clone());
+    let home = Home::new(&shared, Path::new(DIR), &options);
+    journal::finish_left(&home, Says::GiveUp).unwrap();
+    let told = told.lock().unwrap().join("\n");
+    assert!(
+        told.contains("'HEAD'") && told.contains("'first'"),
+        "{told}"
+    );
+    for gone in ["refdb.journal", "HEAD.lock"] {
+        assert!(system.lstat(&at(gone)).is_err(), "{gone}");
     }
 }
 
@@ -542,7 +576,7 @@ fn on_a_file_system_of_many_machines_nobody_is_dead() {
     );
     assert_eq!(text.remedy(), Some(crate::error::Remedy::RemoveLocks));
     // Somebody says that nothing runs.
-    journal::finish_left(&home(&system), true).unwrap();
+    journal::finish_left(&home(&system), Says::NobodyWorks).unwrap();
     assert_eq!(system.read(&at("HEAD")).unwrap(), b"first");
     assert_eq!(system.read_dir(Path::new(DIR)).unwrap().len(), 1);
 }

@@ -50,6 +50,9 @@ pub enum Remedy {
     /// A lock was made by a process of which nobody can tell whether it runs: if it does not, a
     /// repair that removes locks finishes what it began.
     RemoveLocks,
+    /// A transaction that was committed cannot be finished: what keeps it from that can be removed, or a
+    /// repair gives up what cannot be done of it.
+    GiveUp,
 }
 
 impl Message {

@@ -18,12 +18,13 @@ use crate::progress::{self, Meter};
 pub(super) enum Id {
     DryRun,
     RemoveLocks,
+    GiveUp,
     Progress,
 }
 
 pub(super) const SPEC: Spec<Id> = Spec {
     name: "refs repair",
-    forms: &["[--[no-]dry-run] [--remove-locks] [--[no-]progress]"],
+    forms: &["[--[no-]dry-run] [--remove-locks | --give-up]\n[--[no-]progress]"],
     options: &[
         Opt::flag(
             Id::DryRun,
@@ -34,6 +35,11 @@ pub(super) const SPEC: Spec<Id> = Spec {
             Id::RemoveLocks,
             "remove-locks",
             "no process is writing: take locks away",
+        ),
+        Opt::flag(
+            Id::GiveUp,
+            "give-up",
+            "the same, and give up what cannot be finished",
         ),
         Opt::flag(Id::Progress, "progress", progress::HELP),
     ],
@@ -49,11 +55,12 @@ const TO_DO: u8 = 1;
 pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     let mut dry_run = std::io::stdout().is_terminal();
     let mut options = Options::default();
-    let mut wish = None;
+    let (mut wish, mut gives_up) = (None, false);
     let operands = SPEC.parse(args, |id, value| {
         match id {
             Id::DryRun => dry_run = value.is_set(),
             Id::RemoveLocks => options.remove_locks = value.is_set(),
+            Id::GiveUp => gives_up = value.is_set(),
             Id::Progress => wish = Some(value.is_set()),
         }
         Ok(())
@@ -63,8 +70,9 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     }
     let repository = context.damaged_repository()?;
     Context::local_refs_only(repository, "repair")?;
+    options.remove_locks |= gives_up;
     if options.remove_locks && !dry_run {
-        finish_unseen(repository)?;
+        finish_unseen(repository, gives_up)?;
     }
     let plan = {
         let meter = Meter::counted(wish, deep::READING, progress::refs_of(repository.store()));

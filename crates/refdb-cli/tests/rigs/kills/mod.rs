@@ -11,6 +11,7 @@
 #![allow(clippy::print_stderr, reason = "says what was tried")]
 
 mod drawn;
+mod given_up;
 mod migration;
 mod repair;
 
