@@ -16,7 +16,48 @@ pub(super) fn kinds() -> Vec<Kind> {
     signed.extend(items());
     signed.extend(odd());
     kinds.extend(signed.into_iter().map(sign));
+    kinds.extend(brought().into_iter().map(claim));
     kinds
+}
+
+/// Migrations that an archive brings along, with all that one leaves.
+fn brought() -> Vec<Kind> {
+    const ALL: &[&str] = &[
+        "HEAD",
+        "packed-refs",
+        "refs/heads",
+        "refs/tags",
+        "logs",
+        "reftable",
+    ];
+    vec![
+        kind(
+            "migration: before the switch",
+            "A listing moves all refs away.",
+            |scene| {
+                scene.folder("refdb-migration/old")?;
+                scene.folder("refdb-migration/new/refs")?;
+                switching(scene, ALL)
+            },
+        ),
+        kind(
+            "migration: behind the switch",
+            "A listing removes what it takes for old refs.",
+            |scene| switched(scene, false),
+        ),
+    ]
+}
+
+/// Has a migration say that it was made for some repository.
+fn claim(mut kind: Kind) -> Kind {
+    kind.name = format!("claimed {}", kind.name);
+    let make = kind.make;
+    kind.make = Box::new(move |scene| {
+        make(scene)?;
+        let text = "refdb migration\n1 2\n00000000-0000-4000-8000-000000000000\n";
+        scene.write("refdb-migration/made-for", text)
+    });
+    kind
 }
 
 /// Has a migration say that it was made for this repository, if it is in a folder.

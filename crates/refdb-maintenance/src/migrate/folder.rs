@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bstr::ByteSlice;
+
 use refdb::internals::{MIGRATION, MIGRATION_JOURNAL, bytes_to_path, first_line, is_absent};
 use refdb::system::{FileKind, Guard, System};
 use refdb::{Error, ErrorKind, RefFormat, Result};
@@ -109,7 +111,8 @@ impl Folder {
         // The repository, and not where it has its refs: others may have theirs there as well.
         let dir = ino(context.followed.as_ref(), &context.common_dir)?;
         let own = ino(context.system.as_ref(), &self.path)?;
-        Ok(format!("refdb migration\n{dir} {own}\n"))
+        let boot = context.system.machine().boot;
+        Ok(format!("refdb migration\n{dir} {own}\n{boot}\n"))
     }
 
     /// Makes sure that a migration of this repository made the folder: one that somebody brought along
@@ -130,11 +133,15 @@ impl Folder {
         }
         let mark = system.read_at_most(&self.path.join(MARK), 256);
         let expected = self.mark(context)?;
-        // Where file systems lie over others, a directory has another number than below.
+        // Where file systems lie over others, a directory can have another number than below: whoever brings
+        // the folder along does not know what the machine calls the time since it was booted.
         let has_numbers = stat(&self.base)?.is_on_disk();
-        let is_ours = |mark: Vec<u8>| match has_numbers {
-            true => mark == expected.as_bytes(),
-            false => mark.starts_with(b"refdb migration\n"),
+        let is_ours = |mark: Vec<u8>| {
+            let [mut found, mut own] = [mark.as_slice(), expected.as_bytes()].map(<[u8]>::lines);
+            let is_same = [found.next() == own.next(), found.next() == own.next()];
+            let boot = own.next().filter(|boot| !boot.is_empty());
+            let is_of_boot = boot.is_some() && found.next() == boot;
+            is_same == [true, true] || (is_same == [true, false] && !has_numbers && is_of_boot)
         };
         if mark.is_ok_and(is_ours) {
             return Ok(());
