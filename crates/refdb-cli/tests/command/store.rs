@@ -1,7 +1,7 @@
 //! The reference commands on a store that many machines share: what they print there is what they print of
 //! the local refs it was made from, and what they write there Git reads once it is exported.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use refdb_testkit::oracle::{self, Output};
 use refdb_testkit::repo::Repo;
@@ -176,7 +176,7 @@ for_every_format! {
         let hash = format!("--object-format={}", format.objects.name());
         repo.git(["init", "-q", "--bare", &hash, "thing"]).run().ok();
         repo.git(["--git-dir=thing", "config", "refdb.store", &url]).run().ok();
-        let head = || std::fs::read(temp.path().join("store/head/0")).expect("a head");
+        let head = || std::fs::read(head_of(temp.path())).expect("a head");
         let before = head();
         let thing = repo.path().join("thing");
         let run = |args: &[&str]| {
@@ -198,7 +198,7 @@ for_every_format! {
 #[test]
 fn a_directory_keeps_its_word() {
     let (repo, temp, url) = scene(Format::REFTABLE_SHA1);
-    let before = std::fs::read(temp.path().join("store/head/0")).expect("a head");
+    let before = std::fs::read(head_of(temp.path())).expect("a head");
     let output = refdb(&repo, &["probe", &url]);
     assert!(
         said(&output).ends_with("can keep a store\n"),
@@ -210,10 +210,7 @@ fn a_directory_keeps_its_word() {
         let entries = std::fs::read_dir(temp.path().join("store").join(dir)).expect("a folder");
         assert_eq!(entries.count(), left, "{dir}");
     }
-    assert_eq!(
-        std::fs::read(temp.path().join("store/head/0")).expect("a head"),
-        before
-    );
+    assert_eq!(std::fs::read(head_of(temp.path())).expect("a head"), before);
 }
 
 #[test]
@@ -260,9 +257,20 @@ fn what_cannot_work_on_a_store_says_so() {
     );
 }
 
+/// Returns the path of the head: of the files of slot 0, the one with the greatest number.
+fn head_of(temp: &Path) -> PathBuf {
+    let files = std::fs::read_dir(temp.join("store/head")).expect("a folder");
+    let number = |path: &PathBuf| -> u64 {
+        let number = path.extension().and_then(|it| it.to_str());
+        number.and_then(|it| it.parse().ok()).expect("a number")
+    };
+    let files = files.map(|file| file.expect("a file").path());
+    files.max_by_key(number).expect("there is a head")
+}
+
 /// Flips a bit of the head.
 fn damage(temp: &Path) {
-    let path = temp.join("store/head/0");
+    let path = head_of(temp);
     let mut content = std::fs::read(&path).expect("a head");
     let middle = content.len() / 2;
     content[middle] ^= 1;

@@ -1,9 +1,12 @@
-//! A shared place in a directory: `file://`. What a lock keeps apart is replaced by renaming.
+//! A shared place in a directory: `file://`.
 //!
 //! Invariants:
 //! 1. No link is followed, and no name leads out of the directory.
 //! 2. What is stored is durable, content and name, before anybody is told.
-//! 3. The lock ends with its process: what a dead one left is taken over, never waited for.
+//! 3. What a slot has is its file with the greatest number. A name is given to one file only, so that of those who
+//!    replace the same one does: no lock decides, which a person could remove, or a dead process leave.
+//! 4. The greatest number is never removed: whoever slept meanwhile may take a number that is free again, and finds
+//!    that there are greater ones.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -11,38 +14,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::head::{HEAD_LEN_MAX, checksum};
+use super::head::HEAD_LEN_MAX;
 use super::memory::part;
 use super::{Read, Shared, Swap, Version};
 use crate::error::{Error, ErrorKind, Result};
-use crate::system::{Bytes, Guard, GuardedFile, System};
+use crate::system::{Bytes, DirEntry, Guard, System};
 
-/// How long the lock is waited for: it is held for one write.
-const LOCK_MAX: Duration = Duration::from_secs(10);
+/// How long a writer waits for its turn: it is not needed, but those who wait write nothing in vain.
+const TURN_MAX: Duration = Duration::from_secs(3);
+
+/// So many of the files that a slot had before stay, for those who read one of them just now.
+const EARLIER: u64 = 8;
+
+/// How often a slot is read whose file went meanwhile, since others replaced it that often.
+const READS_MAX: usize = 1000;
 
 /// A place in a directory that the processes of one machine share.
 #[derive(Debug)]
 pub struct DirShared {
     system: Arc<dyn System>,
     root: PathBuf,
-}
-
-/// Who has the lock; dropping it gives the lock back.
-struct Lock<'d> {
-    place: &'d DirShared,
-    _taken: Taken,
-}
-
-enum Taken {
-    New(#[expect(dead_code, reason = "open, it is taken")] Box<dyn GuardedFile>),
-    Left(#[expect(dead_code, reason = "open, it is taken")] Guard),
-}
-
-impl Drop for Lock<'_> {
-    fn drop(&mut self) {
-        // Removed while it is taken: whoever opened it finds that the name is another file's.
-        let _ = self.place.system.remove_file(&self.place.lock_path());
-    }
 }
 
 /// Returns whether there is nothing of that name. A link, or a file in the place of a directory, is
@@ -90,12 +81,30 @@ impl DirShared {
         })
     }
 
-    fn lock_path(&self) -> PathBuf {
-        self.root.join("head").join("lock")
+    fn heads(&self) -> PathBuf {
+        self.root.join("head")
     }
 
-    fn slot_path(&self, slot: u32) -> PathBuf {
-        self.root.join("head").join(slot.to_string())
+    fn slot_path(&self, slot: u32, number: u64) -> PathBuf {
+        self.heads().join(format!("{slot}.{number}"))
+    }
+
+    /// Returns the numbers of the files that a slot has or had, in their order.
+    fn numbers(&self, slot: u32) -> Result<Vec<u64>> {
+        let dir = self.heads();
+        let entries = match self.system.read_dir(&dir) {
+            Err(error) if is_missing(&error) => Vec::new(),
+            entries => entries.map_err(|error| Error::io("cannot read", &dir, error))?,
+        };
+        let number = |entry: DirEntry| {
+            let name = String::from_utf8(entry.name).ok()?;
+            let (of, number) = name.split_once('.')?;
+            let number = number.parse().ok()?;
+            (of.parse() == Ok(slot) && name == format!("{slot}.{number}")).then_some(number)
+        };
+        let mut numbers: Vec<u64> = entries.into_iter().filter_map(number).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
     }
 
     /// Returns the path of an object, the parts of whose name are plain.
@@ -119,63 +128,75 @@ impl DirShared {
         }
     }
 
-    fn lock(&self) -> Result<Lock<'_>> {
-        let path = self.lock_path();
+    /// Waits until nobody else replaces a head, who would be in vain then; not for ever, as whoever may read the
+    /// directory can keep others waiting.
+    fn turn(&self) -> Option<Guard> {
         let begun = self.system.now();
-        let failed = |error| Error::io("cannot lock", &path, error);
-        loop {
-            let taken = match self.system.create_guarded(&path, 0o666) {
-                Ok(file) => Some(Taken::New(file)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    let left = self.system.guard_file(&path).map_err(failed)?;
-                    left.map(Taken::Left)
-                }
-                Err(error) => return Err(failed(error)),
-            };
-            if let Some(taken) = taken {
-                return Ok(Lock {
-                    place: self,
-                    _taken: taken,
-                });
-            }
-            if self.system.now().saturating_sub(begun) > LOCK_MAX {
-                let what = format!("'{}' is locked by another process", path.display());
-                return Err(Error::new(ErrorKind::Locked, what));
+        while self.system.now().saturating_sub(begun) < TURN_MAX {
+            let guard = self.system.guard_dir(&self.heads()).ok()?;
+            if guard.is_some() {
+                return guard;
             }
             let spread = Duration::from_micros(self.system.random() % 500);
             self.system.sleep(Duration::from_micros(200) + spread);
         }
+        None
     }
 
-    /// Gives a file a content, durably, in one step.
-    fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        let name = format!("{:016x}", self.system.random());
-        let temporary = self.root.join("tmp").join(name);
+    fn remove(&self, path: &Path) -> Result<()> {
+        match self.system.remove_file(path) {
+            Err(error) if !is_missing(&error) => Err(Error::io("cannot remove", path, error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives a new file a content, durably, and then what `name` gives it in place of this one.
+    fn write(
+        &self,
+        content: &[u8],
+        name: impl Fn(&dyn System, &Path) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let temporary = format!("{:016x}", self.system.random());
+        let temporary = self.root.join("tmp").join(temporary);
         let done = (|| {
             let mut file = self.system.create_new(&temporary, 0o666)?;
             file.write_all(content)?;
             file.sync()?;
             drop(file);
-            self.system.rename(&temporary, path)
+            name(self.system.as_ref(), &temporary)
         })();
-        if done.is_err() {
-            let _ = self.system.remove_file(&temporary);
-        }
+        let _ = self.system.remove_file(&temporary);
         done
     }
 
-    fn read(&self, slot: u32) -> Result<Option<(Bytes, Version)>> {
-        let path = self.slot_path(slot);
-        match self.system.read_at_most(&path, HEAD_LEN_MAX + 1) {
-            Ok(content) => {
-                // Every head has a random number in it.
-                let version = format!("{:016x}-{}", checksum(&content), content.len());
-                Ok(Some((Bytes::from(content), Version(version))))
+    fn read(&self, slot: u32) -> Result<Option<(u64, Bytes, Version)>> {
+        let mut gone = None;
+        for _ in 0..READS_MAX {
+            let Some(number) = self.numbers(slot)?.pop() else {
+                return Ok(None);
+            };
+            let path = self.slot_path(slot, number);
+            match self.system.read_at_most(&path, HEAD_LEN_MAX + 1) {
+                Ok(content) => {
+                    let version = version_of(number, &content);
+                    return Ok(Some((number, Bytes::from(content), version)));
+                }
+                // Others have replaced it since, so often that it went.
+                Err(error) if is_missing(&error) => {
+                    gone = Some(Error::io("cannot read", &path, error))
+                }
+                Err(error) => return Err(Error::io("cannot read", &path, error)),
             }
-            Err(error) if is_missing(&error) => Ok(None),
-            Err(error) => Err(Error::io("cannot read", &path, error)),
         }
+        gone.map_or(Ok(None), Err)
     }
+}
+
+/// Returns what tells a content from every other. Not by the checksum of heads: what ends with its checksum has the
+/// same one as all that do.
+fn version_of(number: u64, content: &[u8]) -> Version {
+    let sum = sha1_smol::Sha1::from(content).digest();
+    Version(format!("{number}-{sum}"))
 }
 
 impl Shared for DirShared {
@@ -186,28 +207,47 @@ impl Shared for DirShared {
     fn head(&self, slot: u32, known: Option<&Version>) -> Result<Read> {
         Ok(match self.read(slot)? {
             None => Read::Missing,
-            Some((_, version)) if known == Some(&version) => Read::Same,
-            Some((content, version)) => Read::Head(content, version),
+            Some((.., version)) if known == Some(&version) => Read::Same,
+            Some((_, content, version)) => Read::Head(content, version),
         })
     }
 
     fn swap(&self, slot: u32, expected: Option<&Version>, new: &[u8]) -> Result<Swap> {
-        let _lock = self.lock()?;
-        let found = self.read(slot)?.map(|found| found.1);
-        if found.as_ref() != expected {
+        let _turn = self.turn();
+        let found = self.read(slot)?;
+        if found.as_ref().map(|(.., version)| version) != expected {
             return Ok(Swap::Moved);
         }
-        let path = self.slot_path(slot);
-        let failed = |error| Error::io("cannot replace", &path, error);
-        self.write(&path, new).map_err(failed)?;
-        // It is seen by others already, and may be gone after a power failure.
-        match self.system.sync_dir(&self.root.join("head")) {
-            Ok(()) => {
-                let version = format!("{:016x}-{}", checksum(new), new.len());
-                Ok(Swap::Done(Version(version)))
-            }
-            Err(_) => Ok(Swap::Unknown),
+        let number = found.map_or(0, |(number, ..)| number);
+        let Some(number) = number.checked_add(1) else {
+            let what = format!("{}: there are no numbers left for a head", self.name());
+            return Err(Error::new(ErrorKind::Corrupt, what));
+        };
+        let path = self.slot_path(slot, number);
+        let named = self.write(new, |system, temporary| system.hard_link(temporary, &path));
+        match named {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(Swap::Moved),
+            named => named.map_err(|error| Error::io("cannot make", &path, error))?,
         }
+        // It is seen by others already, and may be gone after a power failure.
+        if self.system.sync_dir(&self.heads()).is_err() {
+            return Ok(Swap::Unknown);
+        }
+        let numbers = self.numbers(slot)?;
+        let (earlier, later) = numbers.split_at(numbers.partition_point(|found| *found <= number));
+        for earlier in earlier
+            .iter()
+            .filter(|it| **it < number.saturating_sub(EARLIER))
+        {
+            // At worst it stays: the next one tries again.
+            let _ = self.system.remove_file(&self.slot_path(slot, *earlier));
+        }
+        // Others have gone on from this one, or had long gone on, and its number was free again: the one that
+        // is there now says which.
+        Ok(match later {
+            [] => Swap::Done(version_of(number, new)),
+            _ => Swap::Unknown,
+        })
     }
 
     fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Option<Bytes>> {
@@ -221,7 +261,7 @@ impl Shared for DirShared {
 
     fn put(&self, key: &str, content: &[u8]) -> Result<()> {
         let path = self.path(key)?;
-        let stored = self.write(&path, content);
+        let stored = self.write(content, |system, temporary| system.rename(temporary, &path));
         let parent = path.parent().unwrap_or(&self.root);
         stored
             .and_then(|()| self.system.sync_dir(parent))
@@ -230,25 +270,15 @@ impl Shared for DirShared {
 
     fn delete(&self, keys: &[&str]) -> Result<()> {
         for key in keys {
-            let path = self.path(key)?;
-            match self.system.remove_file(&path) {
-                Err(error) if !is_missing(&error) => {
-                    return Err(Error::io("cannot remove", &path, error));
-                }
-                _ => {}
-            }
+            self.remove(&self.path(key)?)?;
         }
         Ok(())
     }
 
     fn clear(&self, slots: Range<u32>) -> Result<()> {
-        let _lock = self.lock()?;
-        for path in slots.map(|slot| self.slot_path(slot)) {
-            match self.system.remove_file(&path) {
-                Err(error) if !is_missing(&error) => {
-                    return Err(Error::io("cannot remove", &path, error));
-                }
-                _ => {}
+        for slot in slots {
+            for number in self.numbers(slot)? {
+                self.remove(&self.slot_path(slot, number))?;
             }
         }
         Ok(())
@@ -274,5 +304,78 @@ impl Shared for DirShared {
         }
         found.sort();
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::head::Head;
+    use super::*;
+    use crate::oid::ObjectFormat;
+    use crate::system::OsSystem;
+
+    /// A head of one length, with its checksum behind it.
+    fn head(id: u64) -> Vec<u8> {
+        let head = Head {
+            uuid: 1,
+            object_format: ObjectFormat::Sha1,
+            slot_count: 1,
+            generation: 1,
+            index: 1,
+            complete_since: 0,
+            epoch: 0,
+            frozen: None,
+            recent: vec![id],
+            tables: Vec::new(),
+            dropped: Vec::new(),
+            slots: Vec::new(),
+            inline: Bytes::new(),
+        };
+        head.encode()
+    }
+
+    fn done(swap: Result<Swap>) -> Version {
+        match swap {
+            Ok(Swap::Done(version)) => version,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn heads_of_one_length_are_told_apart() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().join("store");
+        let place = DirShared::open(&OsSystem::new(), &root, true).unwrap();
+        let first = done(place.swap(0, None, &head(1)));
+        let second = done(place.swap(0, Some(&first), &head(2)));
+        let late = place.swap(0, Some(&first), &head(3));
+        assert!(matches!(late, Ok(Swap::Moved)), "{late:?}");
+        let read = place.head(0, Some(&first)).unwrap();
+        assert!(
+            matches!(read, Read::Head(found, version) if found.as_ref() == head(2) && version == second)
+        );
+        assert!(matches!(place.head(0, Some(&second)).unwrap(), Read::Same));
+    }
+
+    #[test]
+    fn whoever_slept_does_not_bring_back_what_was() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().join("store");
+        let place = DirShared::open(&OsSystem::new(), &root, true).unwrap();
+        let mut version = done(place.swap(0, None, &head(0)));
+        for id in 1..30 {
+            version = done(place.swap(0, Some(&version), &head(id)));
+        }
+        let kept = place.numbers(0).unwrap();
+        assert_eq!(kept, (30 - EARLIER..=30).collect::<Vec<_>>());
+        // He has looked, and takes his number now.
+        std::fs::write(place.slot_path(0, 2), head(99)).unwrap();
+        let (number, content, found) = place.read(0).unwrap().expect("a head");
+        assert_eq!(
+            (number, content.as_ref(), found),
+            (30, head(29).as_slice(), version.clone())
+        );
+        done(place.swap(0, Some(&version), &head(30)));
+        assert!(!place.slot_path(0, 2).exists());
     }
 }

@@ -185,16 +185,14 @@ fn who_waits_for_a_leader_that_dies_before_its_commit_is_committed_once() {
     let before = generation(host);
     let mut children: Vec<Child> = (0..MANY).map(|at| one_of_many(host, at)).collect();
     wait_until("all wait", || waiting(host) == MANY);
-    // Nobody can replace the head of the store.
-    let head = scene.store().join("head/lock");
-    let store = File::create(&head).expect("a file");
+    // It is somebody else's turn to replace the head of the store.
+    let store = File::open(scene.store().join("head")).expect("a folder");
     store.lock().expect("it is locked");
     drop(kept);
     wait_until("a claim is there", || folder(host).join("claim").exists());
     let leads = leader(host, &children).expect("somebody leads");
     children[leads].kill().expect("it is killed");
     children[leads].wait().expect("it ends");
-    std::fs::remove_file(&head).expect("it goes");
     drop(store);
     for (at, child) in children.into_iter().enumerate() {
         let output = child.wait_with_output().expect("it ends");
