@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use refdb::objects::NoObjects;
 use refdb::shared::{DirShared, Register, Settings, Shared};
-use refdb::system::{OsSystem, System};
+use refdb::system::OsSystem;
 use refdb::{Edit, ErrorKind, Expected, ObjectFormat, ObjectId, Options, RefName, Store};
 use refdb_testkit::shared::simulation::{Faults, Lie, Requests, World};
 use refdb_testkit::shared::{Tried, run};

@@ -65,14 +65,21 @@ impl GuardedFile for OsGuardedFile {
         if self.mode & 0o044 == 0 {
             return Ok(());
         }
-        Ok(fchmod(
-            &self.file.0,
-            platform::mode(self.mode | GUARDED_MODE),
-        )?)
+        let mark = if self.has_mark { GUARDED_MODE } else { 0 };
+        set_mode(&self.file.0, self.mode | mark)
     }
 
     fn unguard(&mut self) -> io::Result<()> {
-        Ok(fchmod(&self.file.0, platform::mode(self.mode))?)
+        set_mode(&self.file.0, self.mode)
+    }
+}
+
+/// Gives a file that this process made these permission bits. Where files have none of their own, as on FAT, all
+/// have those of the mount, and that is how it is to be.
+fn set_mode(file: &File, mode: u32) -> io::Result<()> {
+    match fchmod(file, platform::mode(mode)) {
+        Err(Errno::PERM | Errno::INVAL | Errno::NOTSUP | Errno::NOSYS) => Ok(()),
+        set => Ok(set?),
     }
 }
 
@@ -108,7 +115,7 @@ pub(super) fn take_new(file: File, local: Option<u64>) -> io::Result<OsGuardedFi
     }
     let hidden = stat.mode & !((!stat.mode & 0o222) << 1);
     if hidden != stat.mode {
-        fchmod(&file, platform::mode(hidden))?;
+        set_mode(&file, hidden)?;
     }
     let is_local = local == Some(stat.dev) || is_local(file.as_fd());
     Ok(OsGuardedFile {

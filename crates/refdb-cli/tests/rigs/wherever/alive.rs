@@ -232,6 +232,13 @@ for_every_format! {
         }
     }
 
+    fn nobody_breaks_what_is_prepared_where_files_have_no_permissions(format) {
+        let place = Place::without_permissions();
+        if place.is_there() {
+            prepare(&Work::new(format), &place, &place);
+        }
+    }
+
     fn a_process_that_was_stopped_commits_everything_when_it_goes_on(format) {
         let here = Place::here();
         for place in &Place::elsewhere() {

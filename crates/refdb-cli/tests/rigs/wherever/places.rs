@@ -112,6 +112,14 @@ impl Place {
         }
     }
 
+    /// A file system whose files have no permissions of their own, as FAT: those of the mount cannot be changed.
+    pub(crate) fn without_permissions() -> Place {
+        Place {
+            broken: Some("inject=chmod,fchmod,fchmodat:error=EPERM"),
+            ..Place::of("without permissions", &[])
+        }
+    }
+
     /// All places that are not here, as far as they are to be had; of the others it is told why not.
     pub(crate) fn elsewhere() -> Vec<Place> {
         let container: &[&str] = &[
