@@ -343,6 +343,7 @@ impl<'a> Migration<'a> {
     }
 
     fn copy_and_switch(&self, context: &Context, folder: &Folder, to: RefFormat) -> Result<Report> {
+        let signs = folder::signs_of_git(context)?;
         let config = switch::NewConfig::prepare(context, folder, self.from, to)?;
         let places = self.places()?;
         let begun = self.system.now();
@@ -364,6 +365,8 @@ impl<'a> Migration<'a> {
             to,
             keep: self.keep,
         };
+        // Locks would keep Git from removing the refs that it has copied.
+        check_alone(context, &signs, copied.is_live)?;
         folder.write_journal(context, journal)?;
         let mut frozen = switch::freeze(self, &self.context(), &places)?;
         if self.places()? != places {
@@ -373,6 +376,7 @@ impl<'a> Migration<'a> {
             ));
         }
         self.catch_up(&places, &mut copied)?;
+        check_alone(context, &signs, copied.is_live)?;
         copied.find_lost_lines()?;
         context.sync_file_system(&folder.path)?;
         self.options.interrupt.check()?;
@@ -428,6 +432,24 @@ impl<'a> Migration<'a> {
         }
         copied.check(self.skip_broken)
     }
+}
+
+/// Makes sure that Git does not migrate the refs as well, which takes no locks: what it takes away would look as if
+/// others had deleted it. `before` are the signs of it at the beginning; a folder of it may be left from earlier.
+fn check_alone(context: &Context, before: &[Vec<u8>], is_live: bool) -> Result<()> {
+    let now = folder::signs_of_git(context)?;
+    let gits = now.iter().rfind(|name| folder::is_gits(name));
+    if now == before && (gits.is_none() || !is_live) {
+        return Ok(());
+    }
+    let name = gits.map_or("ref_migration.*".into(), |name| {
+        String::from_utf8_lossy(name)
+    });
+    let message = format!(
+        "Git seems to migrate the refs at the same time: nothing was changed here. It works in '{name}', where all \
+         refs are if it fails"
+    );
+    Err(Error::new(ErrorKind::Locked, message))
 }
 
 /// Clears up after a migration of this repository whose process ended before it was done, if there

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -663,6 +664,48 @@ fn a_new_name_waits_for_a_migration() {
                 drop(guard);
                 writes.join().expect("it ends").ok();
             });
+        }
+    }
+}
+
+/// Git's own migration takes no locks, and removes the old refs: what went with them was not deleted.
+#[test]
+fn a_migration_by_git_at_the_same_time_is_noticed() {
+    for format in [Format::FILES_SHA1, Format::REFTABLE_SHA256] {
+        for takes in ["", "rm -rf refs/heads packed-refs reftable HEAD"] {
+            let repo = Repo::init(format);
+            let commit = &repo.objects().commits[0];
+            repo.update_refs(format!(
+                "create refs/heads/a {commit}\ncreate refs/tags/t {commit}\n"
+            ));
+            repo.git(["pack-refs", "--all"]).run().ok();
+            let config = fs::read(repo.git_dir().join("config")).expect("a file");
+            // The hook is asked about the copy, before the locks are taken.
+            let hook = repo.git_dir().join("hooks/reference-transaction");
+            fs::create_dir_all(hook.parent().expect("a folder")).expect("a folder");
+            let dir = repo.git_dir();
+            let script = format!(
+                "#!/bin/sh\ncd '{}'\nmkdir -p ref_migration.Abc123\n{takes}\n",
+                dir.display()
+            );
+            fs::write(&hook, script).expect("a file");
+            fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).expect("it is ours");
+            let out = migrate(&repo, other(format.refs)).run();
+            fs::remove_file(&hook).expect("it is there");
+            assert!(!out.status.success(), "{format}: {takes}");
+            let told = out.stderr.to_str_lossy();
+            assert!(told.contains("ref_migration.Abc123"), "{format}: {told}");
+            assert_eq!(
+                fs::read(repo.git_dir().join("config")).expect("a file"),
+                config
+            );
+            assert!(!repo.git_dir().join("refdb-migration").exists());
+            if takes.is_empty() {
+                assert_eq!(repo.refs().len(), 2);
+                // What is left of it keeps nobody from migrating later.
+                migrate_silently(&repo, other(format.refs));
+                assert_eq!(repo.refs().len(), 2);
+            }
         }
     }
 }

@@ -25,7 +25,7 @@ use super::Context;
 const MARK: &str = "made-for";
 /// The folder of old refs that are kept.
 const KEPT: &str = "refdb-kept";
-/// What the copy of a dry run is called, before six characters of its own.
+/// What the copy of a dry run, and the folder in which Git migrates, is called, before six characters of its own.
 const DRY_RUN: &str = "ref_migration.";
 
 /// How often the folder is asked for that another process has, and after which time.
@@ -291,6 +291,22 @@ fn foreign(path: &Path) -> Error {
 /// Returns what is known of the old refs that are kept, if any are.
 pub(super) fn kept(system: &dyn System, base: &Path) -> Result<Option<Journal>> {
     read_journal(system, &base.join(KEPT))
+}
+
+/// Returns the names by which a migration by Git shows: its folder comes, and what the refs are in goes.
+pub(super) fn signs_of_git(context: &Context) -> Result<Vec<Vec<u8>>> {
+    let entries = list(context.system.as_ref(), &context.base)?;
+    let names = entries.into_iter().map(|entry| entry.name);
+    let mut names: Vec<Vec<u8>> = names
+        .filter(|name| is_gits(name) || matches!(name.as_slice(), b"HEAD" | b"refs" | b"reftable"))
+        .collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Returns whether a folder is one in which Git migrates, or that a dry run made.
+pub(super) fn is_gits(name: &[u8]) -> bool {
+    name.starts_with(DRY_RUN.as_bytes())
 }
 
 /// Makes the folder for the copy of a dry run.

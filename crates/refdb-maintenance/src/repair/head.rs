@@ -10,6 +10,9 @@ use super::Plan;
 const UNKNOWN: &str = "nobody knows which branch it was on: write it by hand, as in \
                        echo 'ref: refs/heads/<branch>' >HEAD";
 
+/// The folders in which Git migrates begin so.
+const GITS_FOLDER: &[u8] = b"ref_migration.";
+
 /// An entry of a reflog, as far as it is needed here.
 pub(super) struct Entry {
     pub(super) new: ObjectId,
@@ -79,7 +82,17 @@ impl Plan<'_> {
     /// Notes what was made of a damaged `HEAD`, which nobody can be certain about.
     pub(super) fn note_head(&mut self, path: &std::path::Path, found: Option<&Target>) {
         match found {
-            None => self.note(path, UNKNOWN),
+            None => {
+                let dir = path.parent().unwrap_or(path);
+                let entries = self.repository.system().read_dir(dir).unwrap_or_default();
+                let mut names = entries.iter().map(|entry| entry.name.as_bstr());
+                // Git has removed all refs, and could not put the new ones into their place.
+                let gits = names.find(|name| name.starts_with(GITS_FOLDER));
+                let what = gits.map_or(UNKNOWN.to_owned(), |name| {
+                    format!("{UNKNOWN}; a migration by Git that failed has left refs in '{name}'")
+                });
+                self.note(path, &what);
+            }
             Some(Target::Symbolic(name)) => {
                 let name = name.as_bytes().as_bstr();
                 self.note(path, &format!("put on '{name}': see whether that is right"));
