@@ -378,6 +378,7 @@ impl<'a> Migration<'a> {
         self.catch_up(&places, &mut copied)?;
         check_alone(context, &signs, copied.is_live)?;
         copied.find_lost_lines()?;
+        let unlisted = copied.unlisted()?;
         context.sync_file_system(&folder.path)?;
         self.options.interrupt.check()?;
         switch::switch(context, folder, &places, &copied.stores(), config, to)?;
@@ -386,6 +387,7 @@ impl<'a> Migration<'a> {
             frozen.leave();
         }
         let mut report = copied.report();
+        report.warnings.extend(unlisted.map(Message::from));
         let closed =
             finish::finish(context, folder, &places, to, Some(&frozen)).and_then(|found| {
                 report.warnings.extend(found);

@@ -194,3 +194,57 @@ fn refs_with_update_indices_of_no_table_are_kept() {
         }
     }
 }
+
+/// Refs of no directory, which whoever names them may write and read, as with Git: no damage, and a migration tells
+/// that it leaves them behind, as Git does in silence.
+#[test]
+fn refs_of_no_directory_are_kept() {
+    for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
+        let repo = repo(format);
+        let commit = &repo.objects().commits[0];
+        let names = ["FOO", "foo", "a-b"];
+        for name in names {
+            refdb(&repo, &["update-ref", name, commit]).ok();
+        }
+        assert_eq!(refdb(&repo, &["refs", "verify", "--deep"]).code(), 0);
+        refdb(&repo, &["refs", "repair"]).ok();
+        for name in names {
+            let found = repo.git(["rev-parse", name]).run().text();
+            assert_eq!(found.trim_end(), commit, "{name}");
+        }
+        let out = refdb(&repo, &["refs", "migrate", "--ref-format=files"]);
+        assert_eq!(out.code(), 0);
+        let told = out.stderr.to_str_lossy();
+        assert!(names.iter().all(|name| told.contains(name)), "{told}");
+    }
+}
+
+/// A list of a million lines: every answer ends.
+#[test]
+fn a_list_without_end_is_told() {
+    let repo = repo(Format::REFTABLE_SHA1);
+    let path = repo.git_dir().join("reftable/tables.list");
+    let list = fs::read_to_string(&path).expect("a list");
+    let line = list.lines().next().expect("a table").to_owned() + "\n";
+    fs::write(&path, line.repeat(1_000_000)).expect("it is ours");
+    let begun = std::time::Instant::now();
+    let found = refdb(&repo, &["refs", "verify", "--deep"]);
+    assert_eq!(found.code(), 2);
+    assert!(
+        found.stdout.contains_str("too long for a list"),
+        "{}",
+        found.stdout.as_bstr()
+    );
+    let told = refdb(&repo, &["refs", "repair"]);
+    assert!(
+        told.stderr.contains_str("too long for a list"),
+        "{}",
+        told.stderr.as_bstr()
+    );
+    // Fewer, which can be read, but each of the same table.
+    fs::write(&path, line.repeat(100_000)).expect("it is ours");
+    assert_eq!(refdb(&repo, &["refs", "verify", "--deep"]).code(), 2);
+    refdb(&repo, &["refs", "repair"]).ok();
+    assert_eq!(repo.refs().len(), 20);
+    assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
+}

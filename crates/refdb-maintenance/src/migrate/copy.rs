@@ -22,6 +22,9 @@ const ENTRIES_SPARE: u64 = 16;
 /// How many problems an error names.
 const PROBLEMS_SHOWN: usize = 100;
 
+/// How many refs are named that are left behind.
+const UNLISTED_SHOWN: usize = 20;
+
 /// After so many refs or reflogs progress is told.
 const PROGRESS_STEP: u64 = 4096;
 
@@ -63,6 +66,30 @@ impl Copied {
             lost_lines: self.lost_lines.clone(),
             ..Report::default()
         }
+    }
+
+    /// Tells of refs that no listing shows, which are left behind, as by Git.
+    pub(super) fn unlisted(&self) -> Result<Option<String>> {
+        let mut names = Vec::new();
+        for one in &self.places {
+            let found = maintained(&one.source).unlisted(UNLISTED_SHOWN)?;
+            let prefix = &one.place.prefix;
+            names.extend(
+                found
+                    .iter()
+                    .map(|name| format!("{prefix}{}", name.as_name())),
+            );
+        }
+        let more = if names.len() >= UNLISTED_SHOWN {
+            ", and perhaps more"
+        } else {
+            ""
+        };
+        let names_shown = names.join(", ");
+        let message = format!(
+            "refs outside of refs/ that no listing shows are not migrated: {names_shown}{more}"
+        );
+        Ok((!names.is_empty()).then_some(message))
     }
 
     /// Finds out which lines of the old reflogs are no entries, and so have no place in the copies.

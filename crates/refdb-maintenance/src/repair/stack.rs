@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bstr::ByteSlice;
-use refdb::internals::{is_table_name, is_unfinished, may_be_listed, name_from_disk};
+use refdb::internals::{LIST_LEN_MAX, is_table_name, is_unfinished, may_be_listed, name_from_disk};
 use refdb::layout::HEAD_OF_TABLES;
-use refdb::name::{FormatOptions, is_root_ref, is_well_formed};
+use refdb::name::{FormatOptions, is_well_formed};
 use refdb::objects::Peeled;
 use refdb::{Error, ObjectFormat, ObjectId, Result, Target};
 use reftable::{
@@ -63,10 +63,22 @@ impl Plan<'_> {
             return Ok(());
         }
         let list_path = dir.join("tables.list");
-        let old_list = match self.repository.system().read(&list_path) {
+        let read = |path: &Path| {
+            self.repository
+                .system()
+                .read_at_most(path, LIST_LEN_MAX + 1)
+        };
+        let old_list = match read(&list_path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             list => Some(list.map_err(|error| Error::io("unable to read", &list_path, error))?),
         };
+        if old_list
+            .as_ref()
+            .is_some_and(|list| list.len() > LIST_LEN_MAX)
+        {
+            // No list: a person has to see what it is.
+            return Ok(());
+        }
         let names = self.members(&dir, old_list.as_deref(), found)?;
         if old_list
             .as_ref()
@@ -208,9 +220,9 @@ impl Plan<'_> {
             .collect();
         // The widest first among those that begin alike, so that it covers the others; of two
         // that cover the same, the one that was listed.
+        let listed: BTreeSet<&str> = text.lines().collect();
         ranges.sort_by_key(|((min, max), name)| {
-            let is_listed = text.lines().any(|line| line == name);
-            (*min, u64::MAX - max, !is_listed)
+            (*min, u64::MAX - max, !listed.contains(name.as_str()))
         });
         let mut members: Vec<((u64, u64), String)> = Vec::new();
         for ((min, max), name) in ranges {
@@ -368,7 +380,7 @@ impl Plan<'_> {
             let log = logged.get(&name).map(Vec::as_slice).unwrap_or_default();
             let newer = log.iter().filter(|entry| entry.0 > record.update_index);
             let newer: Vec<ObjectId> = newer.map(|entry| entry.1).collect();
-            let is_bad_name = !is_root_ref(&name) && !is_well_formed(&name, FormatOptions::FULL);
+            let is_bad_name = !is_well_formed(&name, FormatOptions::ONE_LEVEL);
             let value = match record.value {
                 _ if is_bad_name => {
                     fixes.insert(name, None);

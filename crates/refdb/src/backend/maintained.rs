@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 use crate::error::Result;
-use crate::name::RefName;
+use crate::name::{RefName, RefNameBuf};
 
 /// A store of refs that can be maintained.
 pub trait Maintained {
@@ -34,6 +34,13 @@ pub trait Maintained {
     fn file_of(&self, name: RefName<'_>, is_log: bool) -> Result<Option<PathBuf>> {
         let _ = (name, is_log);
         Ok(None)
+    }
+
+    /// Returns up to so many names of refs that can be read and that no listing shows: those of no directory that
+    /// are no root refs, as far as the format can tell them from other files.
+    fn unlisted(&self, most: usize) -> Result<Vec<RefNameBuf>> {
+        let _ = most;
+        Ok(Vec::new())
     }
 
     /// Returns whether a ref from packed-refs without a peeled value is known to be no tag.

@@ -1,12 +1,15 @@
 //! A stack of tables: the list, the folder, every table, and what all of them say together.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bstr::ByteSlice;
-use refdb::internals::{bytes_to_path, is_table_name, is_unfinished, may_be_listed, what_is_lost};
-use refdb::name::{FormatOptions, is_root_ref, is_well_formed};
+use refdb::internals::{
+    LIST_LEN_MAX, bytes_to_path, is_table_name, is_unfinished, may_be_listed, what_is_lost,
+};
+use refdb::name::{FormatOptions, is_well_formed};
 use refdb::system::FileKind;
 use refdb::{ObjectFormat, ObjectId, Result};
 use reftable::{HashId, LogCursor, MergedLogs, MergedRefs, RefValue, Table};
@@ -19,8 +22,8 @@ const ATTEMPTS: usize = 10;
 /// What was opened of a stack.
 #[derive(Default)]
 struct Opened {
-    /// The names that the list gives, in its order.
-    listed: Vec<String>,
+    /// The names that the list gives.
+    listed: BTreeSet<String>,
     tables: Vec<Arc<Table>>,
 }
 
@@ -33,6 +36,11 @@ impl Deep<'_> {
         let has_content = list.as_ref().is_some_and(|list| condition(list).is_none());
         if !has_content && !self.has_tables(&dir)? {
             return self.without_tables(index, list.is_some());
+        }
+        if list.as_ref().is_some_and(|list| list.len() > LIST_LEN_MAX) {
+            let what = "the file is too long for a list of tables";
+            self.error(&list_path, None, what, Repair::ByHand);
+            return Ok(());
         }
         let Some(content) = list else {
             let what = "the list of tables is missing, but there are tables: no ref is seen";
@@ -54,7 +62,7 @@ impl Deep<'_> {
             self.listed(&dir, line, at, hash, &mut opened)?;
             at += line.len();
         }
-        self.folder(&dir, &opened.listed, &opened.tables)?;
+        self.folder(&dir, &opened)?;
         self.merged(index, &dir, &opened.tables);
         let is_readable = opened.tables.len() == opened.listed.len();
         let has_head = |seen: &Seen| seen.dir == index && seen.name == b"HEAD";
@@ -98,10 +106,13 @@ impl Deep<'_> {
     fn settled_list(&self, dir: &Path, path: &Path) -> Result<Option<Vec<u8>>> {
         let mut last: Option<Vec<u8>> = None;
         for _ in 0..ATTEMPTS {
-            let content = match self.system.read(path) {
+            let content = match self.system.read_at_most(path, LIST_LEN_MAX + 1) {
                 Err(error) if missing(&error) => return Ok(None),
                 content => content.map_err(unreadable(path))?,
             };
+            if content.len() > LIST_LEN_MAX {
+                return Ok(Some(content));
+            }
             let whole = content
                 .lines()
                 .filter_map(|line| line.to_str().ok())
@@ -145,13 +156,10 @@ impl Deep<'_> {
         let (what, repair) = match name {
             _ if !line.ends_with(b"\n") => bad("the last line has no end: the list was cut"),
             None => bad("the line is not the name of a table"),
-            Some(name) if opened.listed.iter().any(|other| other == name) => {
+            Some(name) if !opened.listed.insert(name.to_owned()) => {
                 bad("the table is listed twice")
             }
-            Some(name) => {
-                opened.listed.push(name.to_owned());
-                return self.table(dir, name, hash, at, opened);
-            }
+            Some(name) => return self.table(dir, name, hash, at, opened),
         };
         self.error(&list_path, at, what, repair);
         Ok(())
@@ -223,16 +231,19 @@ impl Deep<'_> {
     }
 
     /// Checks what lies in the folder beside the listed tables.
-    fn folder(&mut self, dir: &Path, listed: &[String], tables: &[Arc<Table>]) -> Result<()> {
+    fn folder(&mut self, dir: &Path, opened: &Opened) -> Result<()> {
         let entries = self.system.read_dir(dir).map_err(unreadable(dir))?;
+        let covered = Covered::by(opened);
         for entry in entries {
             let path = dir.join(bytes_to_path(&entry.name));
             let name = entry.name.to_str_lossy();
-            let is_listed = listed.iter().any(|listed| *listed == name);
-            if is_listed || name == "tables.list" || entry.kind == FileKind::Directory {
+            if opened.listed.contains(name.as_ref())
+                || name == "tables.list"
+                || entry.kind == FileKind::Directory
+            {
                 continue;
             }
-            if is_table_name(&name) && is_lost(&name, listed, tables) {
+            if is_table_name(&name) && covered.is_lost(&name) {
                 let what = "the list does not name this table, and no other has its update indices: \
                      what it says is not seen";
                 self.error(&path, None, what, Repair::RebuildList);
@@ -256,7 +267,8 @@ impl Deep<'_> {
         while let Ok(true) = refs.advance() {
             let record = refs.record();
             self.count_ref();
-            if !is_root_ref(record.name) && !is_well_formed(record.name, FormatOptions::FULL) {
+            // Whoever asks for one of no directory may write it, and read it.
+            if !is_well_formed(record.name, FormatOptions::ONE_LEVEL) {
                 let name = record.name.to_vec();
                 let (file, offset) = place(dir, tables, &name);
                 let what = format!("{}: no name that a ref can have", name.as_bstr());
@@ -316,22 +328,43 @@ impl Deep<'_> {
     }
 }
 
-/// Returns whether a table that is not listed was once part of the stack, by its name: compaction
-/// leaves behind what its result covers, and a dead writer what is newer than the stack. Of a listed
-/// table that cannot be opened the name says what it covers.
-fn is_lost(name: &str, listed: &[String], tables: &[Arc<Table>]) -> bool {
-    let Some((min, max)) = indices_of_name(name) else {
-        return false;
-    };
-    let named = listed.iter().filter_map(|name| indices_of_name(name));
-    let stated = tables
-        .iter()
-        .map(|table| (table.min_update_index(), table.max_update_index()));
-    let ranges: Vec<(u64, u64)> = named.chain(stated).collect();
-    let newest = ranges.iter().map(|range| range.1).max().unwrap_or(0);
-    let is_covered =
-        |&(first, last): &(u64, u64)| (first..=last).contains(&min) || (min..=max).contains(&first);
-    max <= newest && !ranges.iter().any(is_covered)
+/// The update indices of which a stack has tables: ranges that do not touch, in their order.
+struct Covered(Vec<(u64, u64)>);
+
+impl Covered {
+    /// Takes those of the tables, and of each listed one that cannot be opened what its name says.
+    fn by(opened: &Opened) -> Covered {
+        let named = opened
+            .listed
+            .iter()
+            .filter_map(|name| indices_of_name(name));
+        let stated = opened
+            .tables
+            .iter()
+            .map(|table| (table.min_update_index(), table.max_update_index()));
+        let mut ranges: Vec<(u64, u64)> = named.chain(stated).collect();
+        ranges.sort_unstable();
+        ranges.dedup_by(|next, before| {
+            let is_one = next.0 <= before.1;
+            if is_one {
+                before.1 = before.1.max(next.1);
+            }
+            is_one
+        });
+        Covered(ranges)
+    }
+
+    /// Returns whether a table that is not listed was once part of the stack, by its name: compaction leaves
+    /// behind what its result covers, and a dead writer what is newer than the stack.
+    fn is_lost(&self, name: &str) -> bool {
+        let Some((min, max)) = indices_of_name(name) else {
+            return false;
+        };
+        let newest = self.0.last().map_or(0, |range| range.1);
+        let before = self.0.partition_point(|range| range.1 < min);
+        let is_covered = self.0.get(before).is_some_and(|range| range.0 <= max);
+        max <= newest && !is_covered
+    }
 }
 
 /// Returns whether a path leads nowhere.

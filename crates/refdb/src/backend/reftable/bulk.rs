@@ -6,8 +6,9 @@ use std::io::BufWriter;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use reftable::{LogCursor, LogRecord, LogUpdate, LogValue, RefCursor, Writer};
+use reftable::{LogCursor, LogRecord, LogUpdate, LogValue, MergedRefs, RefCursor, Writer};
 
+use super::cursor::is_listed;
 use super::encode::record;
 use super::stack::{Publish, Stack};
 use super::tables::NewTable;
@@ -332,6 +333,9 @@ impl Bulk for ReftableBulk {
     }
 }
 
+/// The first name that comes behind all those below `refs/`.
+const BEHIND_REFS: &[u8] = b"refs0";
+
 impl Maintained for ReftableBackend {
     fn bulk(&self, options: BulkOptions) -> Result<Box<dyn Bulk>> {
         Ok(Box::new(self.begin_bulk(options.entries_max)?))
@@ -379,6 +383,25 @@ impl Maintained for ReftableBackend {
             }
         }
         Ok(None)
+    }
+
+    fn unlisted(&self, most: usize) -> Result<Vec<RefNameBuf>> {
+        let stack = self.stack(&Place::Common);
+        let mut refs = MergedRefs::new(stack.snapshot()?.tables.clone()).live_only();
+        let mut found = Vec::new();
+        let mut look = || {
+            while found.len() < most && refs.advance()? {
+                let name = refs.record().name;
+                if name.starts_with(b"refs/") {
+                    refs.seek(BEHIND_REFS)?;
+                } else if !is_listed(name) {
+                    found.push(RefNameBuf::from_disk(name));
+                }
+            }
+            Ok(())
+        };
+        look().map_err(|error| stack.format_error(error))?;
+        Ok(found)
     }
 
     fn is_fully_peeled(&self) -> Result<bool> {

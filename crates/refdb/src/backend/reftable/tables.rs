@@ -28,7 +28,7 @@ use crate::system::{Bytes, ReadFile, Stat, System, WriteFile, bytes_to_path, is_
 const TABLES_MAX: usize = 100_000;
 
 /// How long a list may be, in bytes: so many names of the usual length, and some more.
-const LIST_LEN_MAX: u64 = 8 << 20;
+pub const LIST_LEN_MAX: usize = 8 << 20;
 
 /// Where the tables of one stack live.
 pub(super) trait Tables: Send + Sync + fmt::Debug {
@@ -509,7 +509,7 @@ pub fn short_random(system: &dyn System) -> u32 {
 fn read_list(file: &mut dyn ReadFile, path: &Path) -> Result<Vec<u8>> {
     let failed = |error| Error::io("cannot read", path, error);
     let len = file.len().map_err(failed)?;
-    if len > LIST_LEN_MAX {
+    if len > LIST_LEN_MAX as u64 {
         let what = "the file is too long for a list of tables";
         return Err(Error::corrupt(path, what));
     }
