@@ -108,16 +108,16 @@ impl Possible {
         {
             return Err(error);
         }
-        let dir = path.parent().unwrap_or(path);
-        if dir != self.replaced {
-            let (stat, user) = (system.stat(dir), system.user_id());
-            let is_others = |uid: u32| user != 0 && uid != user;
-            self.only_own = stat.is_ok_and(|stat| stat.mode & STICKY != 0 && is_others(stat.uid));
+        let (dir, user) = (path.parent().unwrap_or(path), system.user_id());
+        // Root may replace whatever is there: one call less for each of many new directories.
+        if user != 0 && dir != self.replaced {
+            let stat = system.stat(dir);
+            self.only_own = stat.is_ok_and(|stat| stat.mode & STICKY != 0 && stat.uid != user);
             self.replaced = dir.to_owned();
         }
         let is_own = || {
             let stat = system.lstat(path);
-            stat.map_or(true, |stat| stat.uid == system.user_id())
+            stat.map_or(true, |stat| stat.uid == user)
         };
         match self.only_own && !is_own() {
             true => Err(Errno::PERM.into()),
