@@ -1,9 +1,10 @@
 //! One ref by two names, in a repository with worktrees: never both of `n` and `n/x`, and no update that is
 //! dropped without a word.
 
-use refdb_testkit::for_every_format;
+use bstr::ByteSlice;
 use refdb_testkit::oracle;
 use refdb_testkit::repo::Repo;
+use refdb_testkit::{Format, RefFormat, for_every_format};
 
 /// Two edits in the worktree `w`, of which the second names the ref of the first, or one below it.
 const IN_WORKTREE: [&str; 4] = [
@@ -46,6 +47,48 @@ for_every_format! {
                 };
                 let found = String::from_utf8_lossy(&found.stdout).trim().to_owned();
                 assert_eq!(found, expected.map_or("", |oid| oid.as_str()), "{edits}: {said}");
+            }
+        }
+    }
+}
+
+/// The name of a worktree as a whole is that of no ref: one edit is refused, not the whole batch.
+#[test]
+fn a_worktree_as_a_whole_is_no_ref() {
+    for format in [
+        Format::FILES_SHA1,
+        Format::REFTABLE_SHA1,
+        Format::REFTABLE_SHA256,
+    ] {
+        let repo = Repo::init(format);
+        let commit = &repo.objects().commits[0];
+        repo.update_refs(format!("create refs/heads/main {commit}\n"));
+        repo.worktree("w");
+        for many in [0, 200] {
+            let more = (0..many).map(|at| format!("create refs/heads/n/{at:03} {commit}\n"));
+            let input = format!(
+                "create refs/heads/m{many} {commit}\ncreate worktrees/w {commit}\n{}",
+                more.collect::<String>()
+            );
+            let run = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
+            let out = run
+                .args(["update-ref", "--stdin", "--batch-updates"])
+                .stdin(input)
+                .run();
+            let told = format!("{}{}", out.stdout.as_bstr(), out.stderr.as_bstr());
+            assert!(told.contains("worktrees/w"), "{format}: {told}");
+            assert!(!told.contains("misuse"), "{format}: {told}");
+            if format.refs == RefFormat::Reftable {
+                out.ok();
+                let made = repo
+                    .refs()
+                    .iter()
+                    .filter(|listed| {
+                        listed.name.starts_with(b"refs/heads/n/")
+                            || listed.name == format!("refs/heads/m{many}").as_bytes()
+                    })
+                    .count();
+                assert_eq!(made, 1 + many);
             }
         }
     }

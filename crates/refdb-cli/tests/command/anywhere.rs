@@ -60,3 +60,19 @@ fn names_are_checked_without_a_repository() {
     assert_same(dir.path(), &[], &["check-ref-format"]);
     assert_same(dir.path(), &[], &["check-ref-format", "-h"]);
 }
+
+/// A script whose variable is empty names no repository: not the directory that it is in, either.
+#[test]
+fn an_empty_name_is_that_of_no_repository() {
+    let repo = refdb_testkit::repo::Repo::init(refdb_testkit::Format::FILES_SHA1);
+    let git_dir = repo.git_dir();
+    for args in [
+        &["pack-refs"][..],
+        &["symbolic-ref", "HEAD"],
+        &["for-each-ref"],
+    ] {
+        assert_same(&git_dir, &[("GIT_DIR", "")], args);
+        assert_same(repo.path(), &[("GIT_DIR", "")], args);
+    }
+    assert_same(&git_dir, &[], &["--git-dir=", "symbolic-ref", "HEAD"]);
+}

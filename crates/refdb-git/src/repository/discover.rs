@@ -61,6 +61,10 @@ pub(super) struct Search<'a> {
 impl Search<'_> {
     /// Opens the repository that was named, as seen from `base`.
     pub(super) fn explicit(&self, path: &Path, base: &Path) -> Result<Location> {
+        // An empty variable of a script names nothing, and not this directory.
+        if path.as_os_str().is_empty() {
+            return Err(not_a_repository("not a git repository: ''".to_owned()));
+        }
         let named = paths::absolute(base, path);
         let stat = self.system.stat(&named);
         let target = match stat.is_ok_and(|stat| stat.kind == FileKind::File) {

@@ -25,10 +25,12 @@ use super::stack::{Added, Held, Publish, Stack};
 use super::walk::Walk;
 use super::{ReftableBackend, find};
 use crate::backend::cursor::{Cursor, OverCursor};
-use crate::backend::{Backend, Judge, Locked, Plan, Published, Session, Value, committed_in_part};
+use crate::backend::{
+    Backend, Judge, Locked, Plan, Published, Refusal, Session, Value, committed_in_part,
+};
 use crate::beside::by_turns;
 use crate::commit::{Carried, Change, LockFile};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Reason, Result};
 use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
 use crate::oid::ObjectFormat;
@@ -190,6 +192,15 @@ impl<'b> ReftableSession<'b> {
     }
 }
 
+/// Says that the name of a worktree as a whole is none of a ref.
+fn whole_worktree(name: RefName<'_>) -> Locked {
+    let message = format!("'{name}' names a worktree, and no ref of it");
+    Locked::Refused(Refusal {
+        reason: Reason::NameConflict,
+        message: message.into(),
+    })
+}
+
 impl Session for ReftableSession<'_> {
     fn lock(
         &mut self,
@@ -207,8 +218,11 @@ impl Session for ReftableSession<'_> {
         };
         if names.len() < ONE_PASS_MIN {
             for (at, name) in names.iter().enumerate() {
-                let found = self.read(*name)?;
-                answer(at, found.map_or(Locked::Missing, Locked::Found));
+                let locked = match layout.locate(*name).1.as_bytes() {
+                    b"" => whole_worktree(*name),
+                    _ => self.read(*name)?.map_or(Locked::Missing, Locked::Found),
+                };
+                answer(at, locked);
             }
             return Ok(());
         }
@@ -236,6 +250,10 @@ impl Session for ReftableSession<'_> {
                     let (at, bare) = locate(*name);
                     let (walk, stack) = (&mut walks[at], parts[at].1);
                     let is_whole = bare.as_bytes().len() == name.as_bytes().len();
+                    if bare.as_bytes().is_empty() {
+                        locked.push(whole_worktree(*name));
+                        continue;
+                    }
                     locked.push(match walk.find(stack, bare)? {
                         Some(found) => Locked::Found(found),
                         None if knows_all && is_whole && walk.is_alone(bare) => Locked::Alone,
