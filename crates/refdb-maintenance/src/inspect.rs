@@ -114,7 +114,8 @@ pub fn inspect(repository: &Repository) -> Result<Shape> {
     }
 }
 
-fn own_dir(repository: &Repository) -> PathBuf {
+/// Returns the directory that the refs of this worktree alone are below.
+pub(crate) fn own_dir(repository: &Repository) -> PathBuf {
     let base = repository.refs_dir().unwrap_or(repository.common_dir());
     if repository.git_dir() == repository.common_dir() {
         return base.to_owned();
@@ -126,7 +127,12 @@ fn own_dir(repository: &Repository) -> PathBuf {
 }
 
 fn tables(repository: &Repository) -> Result<Vec<Arc<Table>>> {
-    let dir = own_dir(repository).join("reftable");
+    tables_below(repository, &own_dir(repository))
+}
+
+/// Returns the tables of the stack below a directory, as its list names them.
+pub(crate) fn tables_below(repository: &Repository, base: &Path) -> Result<Vec<Arc<Table>>> {
+    let dir = base.join("reftable");
     let list = match repository.system().read(&dir.join("tables.list")) {
         Err(error) if is_absent(&error) => Vec::new(),
         list => list.map_err(|error| Error::io("cannot read", &dir, error))?,

@@ -1,13 +1,14 @@
-//! `refdb watch`: what changed in a store that many machines share, and what changes from now on.
+//! `refdb watch`: what changed in the refs, here or in a store that many machines share, and what changes from
+//! now on.
 
 use std::time::Duration;
 
-use refdb::Target;
-use refdb_maintenance::shared::{Changes, Moment, changes};
+use refdb::{Error, ErrorKind, Target};
+use refdb_maintenance::shared::{Changes, LocalChanges, Moment, changes};
 use serde_json::json;
 
 use crate::context::Context;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::interrupt;
 use crate::options::{Opt, Spec};
 use crate::output::Output;
@@ -49,17 +50,22 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     if !operands.is_empty() {
         return Err(SPEC.misuse());
     }
-    let Some(register) = context.repository()?.register() else {
-        return Err(Failure::fatal(
-            "watch works on a store that many machines share: name one with --store=<url>, or set refdb.store",
-        ));
+    let repository = context.repository()?;
+    let mut local = match repository.register() {
+        Some(_) => None,
+        None => Some(LocalChanges::open(repository)?),
+    };
+    let mut look = |since| match (&mut local, repository.register()) {
+        (Some(local), _) => local.changes(since),
+        (None, Some(register)) => changes(register, since),
+        (None, None) => Err(Error::new(ErrorKind::Misuse, "there are no refs to watch")),
     };
     let mut since: Option<Moment> = match since {
         Some(text) => Some(String::from_utf8_lossy(&text).parse()?),
         None => None,
     };
     loop {
-        let found = changes(register, since)?;
+        let found = look(since)?;
         if since != Some(found.until) {
             put(out, &found, json)?;
             out.flush()?;

@@ -142,6 +142,7 @@ for_every_format! {
         let all = "--format=%(refname)%(symref)%(upstream)%(*objectname)%(contents)%(HEAD)";
         lines("for-each-ref", &["refs", "list", "--json", all]);
         lines("reflog-show", &["reflog", "show", "--json", "HEAD"]);
+        lines("watch", &["watch", "--json"]);
         lines("inspect", &["inspect", "--json"]);
         if format.refs == RefFormat::Reftable {
             let list = fs::read_to_string(repo.git_dir().join("reftable/tables.list"));

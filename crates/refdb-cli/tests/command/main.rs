@@ -37,3 +37,4 @@ mod stuck;
 mod trace;
 mod usage;
 mod verify;
+mod watch;

@@ -1,5 +1,5 @@
-//! What changed in a shared store since a moment: the refs whose newest record is later, each with its value
-//! now.
+//! What changed in a store since a moment: the refs whose newest record is later, each with its value now.
+//! For local refs, which keep no such record, see [`LocalChanges`](super::LocalChanges).
 //!
 //! Deletions are recorded until tables are merged to the bottom. Who comes back later than that has to read
 //! everything anew, and is told.
@@ -8,14 +8,16 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use refdb::internals::name_from_disk;
 use refdb::shared::{Freshness, Known, Register};
+use refdb::system::Bytes;
 use refdb::{Error, ErrorKind, ObjectId, RefNameBuf, Result, Target};
 use reftable::{MergedRefs, RefValue, Table};
 
 /// A moment of a store: what was written with a greater index is later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// Which store.
+    /// Which store; for local refs, also which change.
     pub uuid: u128,
     /// The greatest update index.
     pub index: u64,
@@ -98,42 +100,77 @@ pub(super) fn changes_of(
     since: Option<Moment>,
 ) -> Result<Option<Changes>> {
     let head = &known.head;
-    let knows = |since: &Moment| since.uuid == head.uuid && since.index >= head.complete_since;
+    let until = Moment {
+        uuid: head.uuid,
+        index: head.index,
+    };
+    let knows = |since: &Moment| {
+        since.uuid == head.uuid && (head.complete_since..=head.index).contains(&since.index)
+    };
     let from = since.filter(knows).map(|since| since.index);
-    let least = from.unwrap_or(0);
+    let tables = tables_above(register, known, from.unwrap_or(0))?;
+    tables
+        .map(|tables| news(register, tables, from, until))
+        .transpose()
+}
+
+/// Opens the tables that have records later than an index, oldest first; `None` if one is gone, and there is a
+/// later head.
+pub(super) fn tables_above(
+    register: &Register,
+    known: &Known,
+    least: u64,
+) -> Result<Option<Vec<Arc<Table>>>> {
+    let head = &known.head;
     let mut tables: Vec<Arc<Table>> = Vec::new();
-    let damaged = |error: reftable::Error| Error::corrupt(register.name().as_ref(), error);
     for entry in head.tables.iter().filter(|entry| entry.key.max > least) {
         match register.table(entry)? {
-            Some(content) => tables.push(Arc::new(Table::open(content).map_err(damaged)?)),
+            Some(content) => tables.push(opened(register, content)?),
             None => {
                 let now = register.current(Freshness::Fresh)?;
                 if now.head.generation == head.generation {
                     let what = format!("the table {} is missing", entry.key);
-                    return Err(Error::corrupt(register.name().as_ref(), what));
+                    return Err(damaged(register)(what));
                 }
                 return Ok(None);
             }
         }
     }
     if !head.inline.is_empty() {
-        tables.push(Arc::new(Table::open(head.inline.clone()).map_err(damaged)?));
+        tables.push(opened(register, head.inline.clone())?);
     }
+    Ok(Some(tables))
+}
+
+pub(super) fn opened(register: &Register, content: Bytes) -> Result<Arc<Table>> {
+    let table = Table::open(content).map_err(damaged(register))?;
+    Ok(Arc::new(table))
+}
+
+/// Returns what makes an error of something that is wrong with the tables of a store.
+pub(super) fn damaged<E: fmt::Display>(register: &Register) -> impl Fn(E) -> Error {
+    let name = register.name();
+    move |error| Error::corrupt(name.as_ref(), error)
+}
+
+/// Returns what these tables have later than an index; of all refs those that are there, if that is `None`.
+pub(super) fn news(
+    register: &Register,
+    tables: Vec<Arc<Table>>,
+    from: Option<u64>,
+    until: Moment,
+) -> Result<Changes> {
+    let damaged = damaged(register);
+    let least = from.unwrap_or(0);
     let mut merged = MergedRefs::new(tables);
     let mut changes = Vec::new();
-    while merged.advance().map_err(damaged)? {
+    while merged
+        .advance()
+        .map_err(|error| damaged(error.to_string()))?
+    {
         let record = merged.record();
-        let oid = |raw: &[u8]| {
-            let what = "an object id has the wrong length";
-            ObjectId::from_bytes(raw).ok_or_else(|| Error::corrupt(register.name().as_ref(), what))
-        };
-        let target = match record.value {
-            RefValue::Deletion => None,
-            RefValue::Direct(raw) | RefValue::Peeled { oid: raw, .. } => {
-                Some(Target::Direct(oid(raw)?))
-            }
-            RefValue::Symref(target) => Some(Target::Symbolic(RefNameBuf::lax(target)?)),
-        };
+        let target = target_of(&record.value)
+            .ok_or_else(|| damaged("an object id has the wrong length".to_owned()))?;
         let is_news = record.update_index > least && (from.is_some() || target.is_some());
         if is_news {
             changes.push(Changed {
@@ -144,14 +181,23 @@ pub(super) fn changes_of(
         }
     }
     changes.sort_by(|low, high| low.index.cmp(&high.index).then(low.name.cmp(&high.name)));
-    Ok(Some(Changes {
+    Ok(Changes {
         is_all: from.is_none(),
         changes,
-        until: Moment {
-            uuid: head.uuid,
-            index: head.index,
-        },
-    }))
+        until,
+    })
+}
+
+/// Returns what a record says, `Some(None)` for a deletion; `None` for an id of a wrong length.
+pub(super) fn target_of(value: &RefValue<'_>) -> Option<Option<Target>> {
+    Some(match value {
+        RefValue::Deletion => None,
+        RefValue::Direct(raw) | RefValue::Peeled { oid: raw, .. } => {
+            Some(Target::Direct(ObjectId::from_bytes(raw)?))
+        }
+        // Whatever it is: who follows it finds out.
+        RefValue::Symref(target) => Some(Target::Symbolic(name_from_disk(target).to_owned())),
+    })
 }
 
 #[cfg(test)]
@@ -197,5 +243,12 @@ mod tests {
         // Who was there before that goes on as before.
         let none = changes(&register, Some(news.until)).unwrap();
         assert_eq!((none.is_all, none.changes.len()), (false, 0));
+        // The store went back behind it, so that there is something that it does not know.
+        let late = Moment {
+            index: none.until.index + 1,
+            ..none.until
+        };
+        let all = changes(&register, Some(late)).unwrap();
+        assert_eq!((all.is_all, all.changes.len()), (true, 1));
     }
 }
