@@ -13,17 +13,19 @@
 
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use bstr::{BString, ByteSlice};
-use refdb::internals::{Entry, bytes_to_path, is_absent, may_be_listed};
+use refdb::internals::{Entry, bytes_to_path};
 use refdb::system::FileKind;
 use refdb::{Error, ErrorKind, ObjectId, RefFormat, Result};
 use refdb_git::Repository;
 use reftable::{
     BlockInfo, LogCursor, LogValue, MergedLogs, MergedRefs, RefCursor, RefValue, Table,
 };
+
+use crate::stacks::{own_dir, tables_below};
 
 /// How many of the largest reflogs are named.
 const LARGEST: usize = 10;
@@ -114,47 +116,8 @@ pub fn inspect(repository: &Repository) -> Result<Shape> {
     }
 }
 
-/// Returns the directory that the refs of this worktree alone are below.
-pub(crate) fn own_dir(repository: &Repository) -> PathBuf {
-    let base = repository.refs_dir().unwrap_or(repository.common_dir());
-    if repository.git_dir() == repository.common_dir() {
-        return base.to_owned();
-    }
-    match (repository.refs_dir(), repository.git_dir().file_name()) {
-        (Some(base), Some(id)) => base.join("worktrees").join(id),
-        _ => repository.git_dir().to_owned(),
-    }
-}
-
 fn tables(repository: &Repository) -> Result<Vec<Arc<Table>>> {
     tables_below(repository, &own_dir(repository))
-}
-
-/// Returns the tables of the stack below a directory, as its list names them.
-pub(crate) fn tables_below(repository: &Repository, base: &Path) -> Result<Vec<Arc<Table>>> {
-    let dir = base.join("reftable");
-    let list = match repository.system().read(&dir.join("tables.list")) {
-        Err(error) if is_absent(&error) => Vec::new(),
-        list => list.map_err(|error| Error::io("cannot read", &dir, error))?,
-    };
-    if list.trim().is_empty() {
-        // Nothing is there, or everything is lost: the store tells.
-        repository.store().refs()?;
-    }
-    let list = list.to_str_lossy();
-    let names = list.lines().filter(|name| !name.is_empty());
-    let open = |name: &str| {
-        if !may_be_listed(name) {
-            let what = format!("'{name}' is not the name of a table");
-            return Err(Error::corrupt(&dir.join("tables.list"), what));
-        }
-        let path = dir.join(name);
-        let content = repository.system().map(&path);
-        let content = content.map_err(|error| Error::io("cannot open", &path, error))?;
-        let table = Table::open(content).map_err(|error| Error::corrupt(&path, error))?;
-        Ok(Arc::new(table.labelled(name)))
-    };
-    names.map(open).collect()
 }
 
 fn stack(repository: &Repository) -> Result<StackShape> {

@@ -17,4 +17,5 @@ pub mod migrate;
 pub mod progress;
 pub mod repair;
 pub mod shared;
+mod stacks;
 pub mod verify;

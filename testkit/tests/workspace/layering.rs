@@ -64,7 +64,7 @@ const CRATES: &[Crate] = &[
         folder: "crates/refdb-maintenance",
         name: "refdb_maintenance",
         layers: &[
-            &["progress"],
+            &["progress", "stacks"],
             &["shared", "verify"],
             &["inspect", "repair"],
             &["migrate"],

@@ -7,10 +7,10 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use refdb_testkit::for_every_format;
 use refdb_testkit::format::RefFormat;
 use refdb_testkit::oracle::{self, Output};
 use refdb_testkit::repo::Repo;
-use refdb_testkit::{Format, for_every_format};
 
 fn refdb(repo: &Repo, args: &[&str]) -> Output {
     oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path())

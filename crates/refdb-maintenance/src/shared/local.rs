@@ -32,7 +32,7 @@ use reftable::{
 };
 
 use super::changes::{Changes, Moment, damaged, news, opened, tables_above, target_of};
-use crate::inspect::{own_dir, tables_below};
+use crate::stacks::{own_dir, tables_below};
 
 /// The directory, in that of the worktree.
 const FOLDER: &str = "refdb-watch";
