@@ -568,7 +568,7 @@ pub(super) const PAGES: &[Page] = &[
     },
     Page {
         name: "watch",
-        summary: "Tell what changes in the refs, here or in a store that many machines share",
+        summary: "Tell what changes in the refs, here or in a shared store",
         examples: [
             ("watch --follow", "Each change, until it is stopped"),
             ("watch --follow --json", "For a script"),
