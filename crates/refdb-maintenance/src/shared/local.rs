@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use refdb::shared::head::{Head, INLINE_LEN_MAX, TableEntry, checksum};
 use refdb::shared::{
-    DirShared, Freshness, Known, Read, Register, Settings, Shared, Swapped, TableKey,
+    DirShared, Freshness, Known, Read, Register, Settings, Shared, Swap, Swapped, TableKey,
 };
 use refdb::system::{Bytes, FileKind, System};
 use refdb::{
@@ -522,13 +522,33 @@ impl<'r> LocalChanges<'r> {
         check().unwrap_or(true)
     }
 
-    /// Begins anew beside tables that nobody knows any more.
+    /// Begins anew, in place of what is there.
     fn begin_anew(&mut self) -> Result<()> {
-        let place = place(self.repository().system().as_ref(), &self.dir)?;
-        place.clear(0..1)?;
+        let system = self.repository().system();
+        let place = place(system.as_ref(), &self.dir)?;
         let left = place.list("tables/")?;
-        let keys: Vec<&str> = left.iter().map(|it| it.0.as_str()).collect();
-        place.delete(&keys)?;
+        let head = Head {
+            uuid: u128::from(system.random()) << 64,
+            object_format: self.repository().object_format(),
+            slot_count: 1,
+            generation: 0,
+            index: 0,
+            complete_since: 0,
+            epoch: 0,
+            frozen: None,
+            recent: vec![system.random()],
+            tables: Vec::new(),
+            dropped: Vec::new(),
+            slots: Vec::new(),
+            inline: Bytes::new(),
+        };
+        if let Read::Head(_, version) = place.head(0, None)?
+            && let Swap::Done(_) = place.swap(0, Some(&version), &head.encode())?
+        {
+            // Nobody knows them any more.
+            let keys: Vec<&str> = left.iter().map(|it| it.0.as_str()).collect();
+            place.delete(&keys)?;
+        }
         self.reopen()
     }
 
@@ -660,15 +680,22 @@ mod tests {
         let mut local = LocalChanges::open(&repository).unwrap();
         let start = local.changes(None).unwrap();
         assert_eq!(start.changes.len(), 2);
-        let head = temp.path().join(FOLDER).join("head/0");
-        let good = fs::read(&head).unwrap();
-        for at in 0..good.len() {
-            let mut bad = good.clone();
-            bad[at] ^= 0x10;
-            fs::write(&head, bad).unwrap();
+        let heads = temp.path().join(FOLDER).join("head");
+        for at in 0..80 {
+            let names = fs::read_dir(&heads).unwrap();
+            let number = |path: &PathBuf| {
+                let number = path.extension().and_then(|number| number.to_str());
+                number.and_then(|number| number.parse::<u64>().ok())
+            };
+            let newest = names.map(|name| name.unwrap().path()).max_by_key(number);
+            let newest = newest.unwrap();
+            let mut bad = fs::read(&newest).unwrap();
+            let byte = at * 7 % bad.len();
+            bad[byte] ^= 0x10;
+            fs::write(&newest, bad).unwrap();
             let all = local.changes(Some(start.until)).unwrap();
-            assert!(all.is_all && all.changes.len() == 2, "byte {at}");
-            assert_ne!(all.until, start.until, "byte {at}");
+            assert!(all.is_all && all.changes.len() == 2, "byte {byte}");
+            assert_ne!(all.until, start.until, "byte {byte}");
         }
     }
 }
