@@ -5,6 +5,21 @@
 //! said (docs/testing.md), and each writes what it did to the trust ledger.
 
 mod faults;
+mod follow;
+mod here;
+mod hosts;
 mod locks;
 mod random;
 mod shared;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use refdb::shared::{DirShared, Shared};
+use refdb::system::OsSystem;
+
+/// Opens the place of the machines: a directory, behind a URL that the store lets others open.
+pub(crate) fn open_place(url: &str) -> Arc<dyn Shared> {
+    let path = url.strip_prefix("s3://directory").expect("a URL of ours");
+    Arc::new(DirShared::open(&OsSystem::new(), Path::new(path), true).expect("a folder"))
+}
