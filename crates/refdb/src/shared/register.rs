@@ -409,7 +409,9 @@ impl Register {
         {
             return Ok(Some(found));
         }
-        let Some(content) = self.shared.get(&table_object(&name), None)? else {
+        // One byte more is asked for than there is, which would show that it has grown.
+        let whole = 0..entry.len.saturating_add(1);
+        let Some(content) = self.shared.get(&table_object(&name), Some(whole))? else {
             return Ok(None);
         };
         let is_whole = content.len() as u64 == entry.len;

@@ -5,10 +5,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use super::tables::{Claim, Hold, List, NewTable, Publication, Stamp, Tables};
+use crate::beside;
 use crate::commit::{Change, LockFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::oid::ObjectFormat;
@@ -21,6 +24,9 @@ use crate::system::Bytes;
 
 /// What the name of the table in a head begins with; its generation comes next.
 const INLINE: &str = "inline-";
+
+/// So many tables are fetched at once.
+const FETCHED_AT_ONCE: usize = 16;
 
 /// Tables on a shared place.
 #[derive(Clone, Debug)]
@@ -260,6 +266,39 @@ impl Tables for SharedTables {
             Some(entry) => self.register().table(entry),
             None => Ok(None),
         }
+    }
+
+    /// What is far away is fetched at once, and not one after the other.
+    fn open_all(&self, tables: &[&str]) -> Result<Vec<Option<Bytes>>> {
+        let mut opened = Vec::with_capacity(tables.len());
+        for some in tables.chunks(FETCHED_AT_ONCE) {
+            let Some((last, others)) = some.split_last() else {
+                continue;
+            };
+            let fetched = thread::scope(|scope| {
+                let threads: Vec<_> = others
+                    .iter()
+                    .map(|table| match is_inline(table) {
+                        true => None,
+                        false => beside::start(scope, || self.open(table)).ok(),
+                    })
+                    .collect();
+                let last = self.open(last);
+                let others = threads.into_iter().zip(others);
+                let others = others.map(|(thread, table)| match thread {
+                    Some(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                    // Perhaps no thread was to be had.
+                    None => self.open(table),
+                });
+                let mut fetched: Vec<_> = others.collect();
+                fetched.push(last);
+                fetched
+            });
+            for content in fetched {
+                opened.push(content?);
+            }
+        }
+        Ok(opened)
     }
 
     fn hold(&self, _timeout: LockTimeout, _beside: Option<&LockFile>) -> Result<Box<dyn Hold>> {

@@ -208,14 +208,23 @@ impl Stack {
         names: &[String],
         known: Option<&Snapshot>,
     ) -> Result<std::result::Result<Vec<Arc<Table>>, String>> {
+        let found = |name: &String| {
+            let at = known.and_then(|known| known.names.iter().position(|other| other == name));
+            at.and_then(|at| known?.tables.get(at))
+        };
+        let new: Vec<&str> = names
+            .iter()
+            .filter(|name| found(name).is_none())
+            .map(String::as_str)
+            .collect();
+        let mut new = self.tables.open_all(&new)?.into_iter();
         let mut tables = Vec::with_capacity(names.len());
         for name in names {
-            let at = known.and_then(|known| known.names.iter().position(|other| other == name));
-            if let Some(table) = at.and_then(|at| known?.tables.get(at)) {
+            if let Some(table) = found(name) {
                 tables.push(Arc::clone(table));
                 continue;
             }
-            match self.tables.open(name)? {
+            match new.next().flatten() {
                 Some(content) => tables.push(Arc::new(self.open_table(name, content)?)),
                 None => return Ok(Err(name.clone())),
             }

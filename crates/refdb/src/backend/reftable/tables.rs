@@ -49,6 +49,11 @@ pub(super) trait Tables: Send + Sync + fmt::Debug {
     /// Opens a table; `None` if it is gone.
     fn open(&self, table: &str) -> Result<Option<Bytes>>;
 
+    /// Opens several, each as [`Tables::open`] does.
+    fn open_all(&self, tables: &[&str]) -> Result<Vec<Option<Bytes>>> {
+        tables.iter().map(|table| self.open(table)).collect()
+    }
+
     /// Acquires the right to publish, for a transaction that may hold another one by a lock.
     ///
     /// # Errors
