@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::header::{Footer, Header};
 use crate::key::split_key;
 use crate::record::{Codec, IndexCodec, LogCodec, ObjectCodec, RefCodec, RefValue, split_log_key};
+use crate::spelled::Spelled;
 use crate::table::Table;
 use crate::walk::Walk;
 
@@ -96,6 +97,7 @@ pub fn check(table: &Table) -> Vec<Finding> {
         mentions: Vec::new(),
         objects: Vec::new(),
         last_key: Vec::new(),
+        spelled: Spelled::default(),
     };
     checker.run();
     checker.findings
@@ -115,6 +117,7 @@ struct Checker<'a> {
     objects: Vec<(Vec<u8>, u64, Option<Vec<u64>>)>,
     /// The last key of the section so far.
     last_key: Vec<u8>,
+    spelled: Spelled,
 }
 
 /// A block that has been walked over.
@@ -259,6 +262,9 @@ impl Checker<'_> {
                 full_keys.push(at);
             }
             let place = block.read(body, at, &mut key, &mut codec, self.table.params())?;
+            if C::KIND == RefCodec::KIND {
+                self.spelled.add(&key, self.table, block.offset)?;
+            }
             if key <= self.last_key {
                 let (key, last) = (key.escape_ascii(), self.last_key.escape_ascii());
                 self.find(block.offset, format!("{key} stands behind {last}"));

@@ -45,6 +45,7 @@ mod record;
 mod salvage;
 mod search;
 pub mod short;
+mod spelled;
 mod table;
 mod varint;
 mod walk;

@@ -18,6 +18,7 @@ use crate::hash::HashId;
 use crate::header::{Footer, Header, checksum};
 use crate::key::split_key;
 use crate::record::{Codec, LogCodec, LogRecord, Params, RefCodec, RefRecord};
+use crate::spelled::Spelled;
 use crate::table::Table;
 use crate::walk::Walk;
 use crate::writer::{WriteOptions, Writer};
@@ -112,6 +113,7 @@ pub struct Salvaged {
     // Keys with the whole record behind them: the extra bits and the value's bytes.
     refs: BTreeMap<Vec<u8>, (RefCodec, Vec<u8>)>,
     logs: BTreeMap<Vec<u8>, (LogCodec, Vec<u8>)>,
+    spelled: Spelled,
 }
 
 /// Reads what can be read of a table, with or without header and footer.
@@ -231,11 +233,15 @@ impl Salvaged {
         let params = table.params();
         match block.kind {
             RefCodec::KIND => {
-                self.refs.extend(records::<RefCodec>(block, body, params)?);
+                let spelled = &mut self.spelled;
+                let add = |name: &[u8]| spelled.add(name, table, block.offset).ok();
+                self.refs
+                    .extend(records::<RefCodec>(block, body, params, add)?);
                 self.blocks += 1;
             }
             LogCodec::KIND => {
-                self.logs.extend(records::<LogCodec>(block, body, params)?);
+                let logs = records::<LogCodec>(block, body, params, |_| Some(()))?;
+                self.logs.extend(logs);
                 self.blocks += 1;
             }
             _ => {}
@@ -300,11 +306,12 @@ impl Salvaged {
 /// Keys with their values.
 type Records<C> = Vec<(Vec<u8>, (C, Vec<u8>))>;
 
-/// Decodes a block, which has to be whole.
+/// Decodes a block, which has to be whole; `add` is told of each key, and may end that.
 fn records<C: Codec + Default + Clone>(
     block: &Block,
     body: &[u8],
     params: Params,
+    mut add: impl FnMut(&[u8]) -> Option<()>,
 ) -> Option<Records<C>> {
     let mut records = Vec::new();
     let mut full_keys = Vec::new();
@@ -316,6 +323,7 @@ fn records<C: Codec + Default + Clone>(
             full_keys.push(at);
         }
         let place = block.read(body, at, &mut key, &mut codec, params).ok()?;
+        add(&key)?;
         let value = body.get(place.value..place.next)?.to_vec();
         records.push((key.clone(), (codec.clone(), value)));
         at = place.next;

@@ -18,8 +18,9 @@ pub use refs::RefCursor;
 
 use crate::block::{Block, Place, Stretch};
 use crate::error::{Error, Result};
-use crate::record::{Codec, LogCodec};
+use crate::record::{Codec, LogCodec, RefCodec};
 use crate::short::is_less;
+use crate::spelled::Spelled;
 use crate::table::{Section, Table};
 
 /// The moves that all cursors have below their public verbs, by key instead of by name.
@@ -47,6 +48,8 @@ pub(crate) struct SectionCursor<C> {
     inflated: Vec<u8>,
     /// Where the section was found to end; zero before that.
     end: u64,
+    /// The names that were read since the last seek.
+    spelled: Spelled,
 }
 
 /// How many records a seek tries one by one before it bisects: whoever walks over sorted names seeks
@@ -85,6 +88,7 @@ impl<C: Codec + Default> SectionCursor<C> {
             place: Place::default(),
             key: Vec::new(),
             good: 0,
+            spelled: Spelled::default(),
             state: State::Start,
             inflate: None,
             inflated: Vec::new(),
@@ -417,6 +421,7 @@ impl<C: Codec + Default> SectionCursor<C> {
 
 impl<C: Codec + Default> Source for SectionCursor<C> {
     fn seek(&mut self, target: &[u8]) -> Result<()> {
+        self.spelled = Spelled::default();
         self.seek_key(target).map_err(|error| self.failed(error))
     }
 
@@ -435,6 +440,12 @@ impl<C: Codec + Default> Source for SectionCursor<C> {
                     Ok(place) => {
                         self.place = place;
                         self.good = self.good.min(place.shared);
+                        if C::KIND == RefCodec::KIND
+                            && let Err(error) =
+                                self.spelled.add(&self.key, &self.table, block.offset)
+                        {
+                            return Err(self.failed(error));
+                        }
                     }
                     Err(error) => return Err(self.failed(error)),
                 }

@@ -486,3 +486,50 @@ proptest! {
         let _ = exercise(bytes);
     }
 }
+
+/// A table in which each name is one byte longer than the one before, of which it repeats the beginning: so many
+/// symrefs in one block.
+fn with_names_that_grow(count: usize) -> Vec<u8> {
+    let varint = |mut number: usize| {
+        let low = |number: usize| u8::try_from(number & 0x7f).unwrap();
+        let mut bytes = vec![low(number)];
+        while number > 0x7f {
+            number = (number >> 7) - 1;
+            bytes.insert(0, 0x80 | low(number));
+        }
+        bytes
+    };
+    let mut records = Vec::new();
+    for shared in 0..count {
+        records.extend(varint(shared));
+        // One byte more, which is a symref's; no index behind the table's own; it points to `b`.
+        records.extend([1 << 3 | 3, b'a', 0, 1, b'b']);
+    }
+    let bytes = Model::default().write(options(0, 16));
+    let (header, footer) = bytes.split_at(24);
+    let len = u32::try_from(24 + 4 + records.len() + 3 + 2).unwrap();
+    let head = [&b"r"[..], &len.to_be_bytes()[1..]].concat();
+    let mut bytes = [header, &head, &records, &[0, 0, 28, 0, 1], footer].concat();
+    repair(&mut bytes);
+    bytes
+}
+
+#[test]
+fn names_far_longer_than_the_table_are_refused() {
+    let count = |many: usize| {
+        let bytes = with_names_that_grow(many);
+        let mut refs = RefCursor::new(Arc::new(Table::open(bytes).unwrap()));
+        let mut count = 0;
+        while refs.advance()? {
+            count += 1;
+        }
+        Ok::<_, reftable::Error>(count)
+    };
+    assert_eq!(count(2000).unwrap(), 2000);
+    let error = count(20_000).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert!(
+        error.to_string().contains("longer than the table"),
+        "{error}"
+    );
+}
