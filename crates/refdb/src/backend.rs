@@ -126,9 +126,9 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// Returns what only maintenance asks of it.
     fn maintained(&self) -> &dyn maintained::Maintained;
 
-    /// Returns a cursor that stands on every ref whose value, or stored peeled value, is one of
-    /// `oids`, and, if that is `wide`, on all that may lead there in other ways: symrefs, and tags
-    /// without a stored peeled value. It may stand on others, too.
+    /// Returns a cursor that stands on every ref whose value, or stored peeled value, is one of `oids`, on
+    /// those below `refs/tags/` without a stored peeled value, and, if that is `wide`, on all that may lead
+    /// there in other ways: symrefs, and tags elsewhere. It may stand on others, too.
     fn refs_of_objects(&self, oids: &[ObjectId], wide: bool) -> Result<Box<dyn Cursor>>;
 }
 

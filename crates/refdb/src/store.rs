@@ -536,16 +536,15 @@ impl Store {
 
     /// Returns the refs whose value, or peeled value, is `oid`, in name order.
     ///
-    /// A reftable store answers from its object index; a files store passes over packed-refs, and
-    /// knows of peeled values only what that says.
+    /// Peeled values are those that are stored beside refs, and of tags without one what the objects say.
     ///
     /// # Errors
-    /// `Corrupt` or `Io` for the files.
+    /// `Corrupt` or `Io` for the files and the objects.
     pub fn refs_by_oid(&self, oid: ObjectId) -> Result<Vec<Ref>> {
         let mut refs = self.over(self.backend.refs_of_objects(&[oid], false))?;
         let mut found = Vec::new();
         while let Some(record) = refs.next()? {
-            if record.target.oid() == Some(oid) || record.peeled == Some(oid) {
+            if record.leads_to(oid, self.objects.as_ref())? {
                 found.push(record.to_ref());
             }
         }

@@ -709,3 +709,58 @@ fn a_migration_by_git_at_the_same_time_is_noticed() {
         }
     }
 }
+
+/// Git's migration stores tags without what they peel to (2.55), and says of packed-refs that all are peeled. Who asks
+/// for the refs of an object finds them.
+#[test]
+fn tags_that_git_migrated_are_found_by_their_object() {
+    for format in [
+        Format::FILES_SHA1,
+        Format::FILES_SHA256,
+        Format::REFTABLE_SHA1,
+        Format::REFTABLE_SHA256,
+    ] {
+        let repo = Repo::init(format);
+        let objects = repo.objects();
+        let script = objects
+            .tags
+            .iter()
+            .enumerate()
+            .map(|(at, tag)| format!("create refs/tags/t{at} {}\n", tag.id));
+        let many = (0..300).map(|at| {
+            format!(
+                "create refs/tags/light/{at:03} {}\n",
+                objects.commits[at % 3]
+            )
+        });
+        let branch = format!("create refs/heads/main {}\n", objects.commits[0]);
+        repo.update_refs(branch + &script.chain(many).collect::<String>());
+        repo.git(["pack-refs", "--all"]).run().ok();
+        let to = format!("--ref-format={}", other(format.refs).name());
+        repo.git(["refs", "migrate", &to]).run().ok();
+        for packed in [false, true] {
+            if packed {
+                repo.update_refs(format!("create refs/tags/late {}\n", objects.tags[0].id));
+                repo.git(["pack-refs", "--all"]).run().ok();
+            }
+            for object in objects.commits.iter().take(4).chain([&objects.tags[0].id]) {
+                let points_at = format!("--points-at={object}");
+                let list = ["for-each-ref", "--format=%(refname)", &points_at];
+                let git = repo.git(list).run().text();
+                assert_eq!(
+                    refdb(repo.path()).args(list).run().text(),
+                    git,
+                    "{format}: {object}"
+                );
+                let asked = format!("points-at {object}\n");
+                let told = refdb(repo.path()).arg("batch").stdin(asked).run().text();
+                let told: Vec<&str> = told
+                    .lines()
+                    .filter_map(|line| line.split(' ').nth(2))
+                    .collect();
+                let git: Vec<&str> = git.lines().collect();
+                assert_eq!(told, git, "{format}: {object}, batch");
+            }
+        }
+    }
+}

@@ -22,7 +22,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use reftable::{HashId, RefRecord, RefValue};
+use reftable::{HashId, MergedRefs, RefRecord, RefValue};
 
 use self::cursor::StackCursor;
 pub use self::fresh::what_is_lost;
@@ -36,7 +36,7 @@ use super::{Backend, LogOrder, OptimizeOptions, Quirks, RefFormat, Session, Valu
 use crate::commit::{Home, JournalWatch, LockFile, LockOptions, Means, Roots, sweep};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
-use crate::name::{RefName, RefNameBuf, is_per_worktree};
+use crate::name::{RefName, RefNameBuf, TAGS, is_per_worktree};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::options::Options;
 use crate::reflog::LogEntry;
@@ -313,6 +313,8 @@ impl Backend for ReftableBackend {
                 .iter()
                 .try_for_each(|oid| reftable::refs_by_oid(tables, oid, each)),
         })?;
+        found.extend(self.tags_as_they_are()?);
+        found.sort_by(|a, b| a.0.cmp(&b.0));
         // A tag is found by its own id and by that of its commit.
         found.dedup_by(|next, kept| next.0 == kept.0);
         Ok(Box::new(ListCursor::new(found)))
@@ -324,6 +326,24 @@ type Search<'s> =
     dyn Fn(&[Arc<reftable::Table>], &mut dyn FnMut(RefRecord<'_>)) -> reftable::Result<()> + 's;
 
 impl ReftableBackend {
+    /// Returns the tags without a stored peeled value: Git's own migration stores none, and Git's compaction keeps
+    /// it so.
+    fn tags_as_they_are(&self) -> Result<Vec<(RefNameBuf, Value)>> {
+        let stack = self.stack(&Place::Common);
+        let mut refs = MergedRefs::new(stack.snapshot()?.tables.clone()).live_only();
+        let mut found = Vec::new();
+        let failed = |error| stack.format_error(error);
+        refs.seek(TAGS).map_err(failed)?;
+        while refs.advance().map_err(failed)? && refs.record().name.starts_with(TAGS) {
+            let record = refs.record();
+            if let RefValue::Direct(_) = record.value {
+                let value = to_ref(&stack, &record)?;
+                found.extend(value.map(|value| (RefNameBuf::from_disk(record.name), value)));
+            }
+        }
+        Ok(found)
+    }
+
     /// Returns the refs of this worktree that a search finds in its stacks, in name order.
     fn find_all(&self, search: &Search<'_>) -> Result<Vec<(RefNameBuf, Value)>> {
         self.journal.for_reading();

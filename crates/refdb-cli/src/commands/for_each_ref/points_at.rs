@@ -18,7 +18,7 @@ pub(super) struct PointsAt<'c> {
     objects: HashSet<ObjectId>,
     /// Whether no tag is looked for, so that what is stored beside tags tells which ones match.
     no_tags: bool,
-    /// Whether that is so, and every tag has its peeled value stored beside it.
+    /// Whether that is so, and every tag elsewhere than below `refs/tags/` has its peeled value stored beside it.
     peeled_suffices: bool,
     known: HashMap<ObjectId, bool>,
     headers: Headers<'c>,
@@ -72,7 +72,9 @@ impl<'c> PointsAt<'c> {
         {
             return Ok(true);
         }
-        if self.peeled_suffices && !item.symbolic {
+        // Git's own migration stores tags without what they peel to.
+        let is_told = item.peeled.is_some() || !item.name.as_bytes().starts_with(b"refs/tags/");
+        if self.peeled_suffices && !item.symbolic && is_told {
             return Ok(false);
         }
         if let Some(known) = self.known.get(&item.oid) {

@@ -10,7 +10,7 @@ use super::rewrite::out_of_order;
 use crate::backend::cursor::{Cursor, Look, RefRecord};
 use crate::error::Result;
 use crate::name::{
-    FormatOptions, RefName, goes_on_plainly, is_per_worktree, is_safe, is_well_formed,
+    FormatOptions, RefName, TAGS, goes_on_plainly, is_per_worktree, is_safe, is_well_formed,
 };
 use crate::oid::ObjectId;
 use crate::target::TargetRef;
@@ -75,7 +75,9 @@ impl PackedCursor {
         PackedCursor { wanted, ..again }
     }
 
-    /// Leaves out refs of which neither the value nor the peeled value is `wanted`.
+    /// Leaves out refs of which neither the value nor the peeled value is `wanted`, but not those below
+    /// `refs/tags/` without a peeled value. The file may say that there are no such tags: Git's own migration says so
+    /// and stores no peeled values, and Git's packing keeps it so.
     pub(super) fn of_objects(self, wanted: Vec<ObjectId>) -> Self {
         let mut first = FirstBytes::default();
         wanted.iter().for_each(|oid| first.add(oid));
@@ -96,6 +98,7 @@ impl PackedCursor {
         while let Some(before) = last
             && let Some((name, end)) = snapshot.pass(self.next, &wanted.first)
             && has_prefix(snapshot.slice(&name), &self.prefix)
+            && !snapshot.slice(&name).starts_with(TAGS)
             && goes_on_plainly(snapshot.slice(before), snapshot.slice(&name))
         {
             self.next = end;
@@ -210,6 +213,7 @@ impl Cursor for PackedCursor {
             // Somebody has to be told of a broken ref, whatever it was to name.
             if let Some(wanted) = &self.wanted
                 && !(bad_name || record.oid.is_null())
+                && !(record.peeled.is_none() && name.starts_with(TAGS))
                 && !wanted
                     .oids
                     .iter()
