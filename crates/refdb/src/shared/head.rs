@@ -39,6 +39,9 @@ pub const SLOTS_MAX: u32 = 64;
 /// How long texts in a head may be, in bytes.
 const TEXT_LEN_MAX: usize = 1024;
 
+/// Generation and epoch, which go on one by one, are not greater: what is added to them does not come to an end.
+const NUMBER_MAX: u64 = 1 << 62;
+
 /// Returns the checksum that heads and lists of tables have.
 ///
 /// ```
@@ -179,6 +182,9 @@ impl Head {
         });
         follow
             && before <= self.index
+            && [self.generation, self.epoch]
+                .iter()
+                .all(|number| *number <= NUMBER_MAX)
             && self.complete_since <= self.index
             && self.recent.len() <= RECENT_MAX
             && self.tables.len() <= TABLES_MAX
@@ -375,6 +381,21 @@ mod tests {
         head.tables.swap(0, 1);
         let content = Bytes::from(head.encode());
         assert!(Head::decode(&content, "x").is_err());
+    }
+
+    #[test]
+    fn numbers_with_nothing_behind_them_make_no_sense() {
+        for number in [u64::MAX, u64::MAX - 1, NUMBER_MAX + 1, NUMBER_MAX] {
+            for (generation, epoch) in [(number, 1), (1, number)] {
+                let head = Head {
+                    generation,
+                    epoch,
+                    ..some()
+                };
+                let found = Head::decode(&Bytes::from(head.encode()), "x");
+                assert_eq!(found.is_ok(), number == NUMBER_MAX, "{number}");
+            }
+        }
     }
 
     #[test]
