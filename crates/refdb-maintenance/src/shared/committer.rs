@@ -36,6 +36,8 @@ const FOLDER: &str = "refdb-committer";
 const MEMBERS_MAX: usize = 256;
 /// What is left for others is at most so long.
 const REQUEST_MAX: usize = 1 << 20;
+/// No claim is longer, which says of each member and each of its refs what became of it.
+const CLAIM_MAX: usize = 256 << 20;
 /// How long somebody who leads is waited for.
 const LIMIT: Duration = Duration::from_secs(60);
 /// How long it is tried while other machines are faster.
@@ -182,7 +184,11 @@ impl Committer {
         match self.system.create_guarded(&path, 0o666) {
             Ok(file) => Ok(Some(Lead(None, Some(file)))),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                // Who may not open it can never lead, and does not wait.
+                // Who may not open it can never lead, and does not wait. What is no file of its own nobody leads by.
+                let stat = self.system.lstat(&path).map_err(failed)?;
+                if stat.kind != FileKind::File {
+                    return Err(failed(io::Error::other("it is no file")));
+                }
                 let read = self.system.read_at_most(&path, 1);
                 read.map(|_| None).map_err(failed)
             }
@@ -394,10 +400,11 @@ impl Committer {
     /// Answers those whom a leader that died had not answered, if there are any.
     fn settle(&self, afterwards: &mut dyn FnMut()) -> Result<()> {
         let path = self.claims.path();
-        let content = match self.system.read(&path) {
+        let content = match self.system.read_at_most(&path, CLAIM_MAX) {
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(Error::io("cannot read", &path, error)),
+            // What cannot be read is as good as damaged.
+            Err(_) => Vec::new(),
         };
         match Claim::decode(&content) {
             Some(claim) => self.settle_claim(claim, afterwards)?,
@@ -467,7 +474,8 @@ impl Committer {
 
     /// Returns whether what was left is among what a leader that died had begun with.
     fn is_claimed(&self, left: &Left) -> bool {
-        let content = self.system.read(&self.claims.path()).unwrap_or_default();
+        let content = self.system.read_at_most(&self.claims.path(), CLAIM_MAX);
+        let content = content.unwrap_or_default();
         let claim = Claim::decode(&content);
         claim.is_none_or(|claim| claim.members.iter().any(|(name, _)| *name == left.name))
     }
@@ -598,6 +606,24 @@ mod tests {
         assert_eq!(names, ["claim.new"]);
     }
 
+    /// Another user of a shared repository, or a copy that made links: nobody leads by that, and nobody waits.
+    #[test]
+    fn what_is_no_file_leads_nobody() {
+        let scene = Scene::new();
+        let folder = scene.temp.path().join(FOLDER);
+        let file = scene.temp.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let leader = folder.join("leader");
+        std::os::unix::fs::symlink(&file, &leader).unwrap();
+        let begun = std::time::Instant::now();
+        let done = scene
+            .process()
+            .commit(push("refs/heads/a", b'1'), &mut || ());
+        assert_eq!(done, [Fate::Done]);
+        assert!(begun.elapsed() < LIMIT / 4);
+        assert!(leader.is_symlink() && file.exists());
+    }
+
     #[test]
     fn all_that_wait_are_one_commit() {
         const WAITING: usize = 64;
@@ -688,22 +714,33 @@ mod tests {
 
     #[test]
     fn a_claim_that_is_damaged_keeps_nobody_out() {
-        let scene = Scene::new();
-        let waits = scene.process();
-        let left = waits.leave(&push("refs/heads/waits", b'1')).unwrap();
-        std::fs::write(waits.claims.path(), "").unwrap();
-        let fates = scene
-            .process()
-            .commit(push("refs/heads/comes", b'3'), &mut || ());
-        assert_eq!(fates, [Fate::Done]);
-        let Some(Answer::Fates(fates)) = waits.answer(&left) else {
-            panic!("nobody answers");
+        let empty = |path: &Path| std::fs::write(path, "").unwrap();
+        let hole = |path: &Path| {
+            let file = std::fs::File::create(path).unwrap();
+            file.set_len(20 << 30).unwrap();
         };
-        assert!(
-            matches!(fates.as_slice(), [Fate::Refused { reason, .. }] if reason.contains("not known"))
-        );
-        assert_eq!(scene.value("refs/heads/waits"), None);
-        assert!(scene.is_tidy());
+        let pipe = |path: &Path| {
+            let made = std::process::Command::new("mkfifo").arg(path).status();
+            assert!(made.unwrap().success());
+        };
+        for damage in [&empty as &dyn Fn(&Path), &hole, &pipe] {
+            let scene = Scene::new();
+            let waits = scene.process();
+            let left = waits.leave(&push("refs/heads/waits", b'1')).unwrap();
+            damage(&waits.claims.path());
+            let fates = scene
+                .process()
+                .commit(push("refs/heads/comes", b'3'), &mut || ());
+            assert_eq!(fates, [Fate::Done]);
+            let Some(Answer::Fates(fates)) = waits.answer(&left) else {
+                panic!("nobody answers");
+            };
+            assert!(
+                matches!(fates.as_slice(), [Fate::Refused { reason, .. }] if reason.contains("not known"))
+            );
+            assert_eq!(scene.value("refs/heads/waits"), None);
+            assert!(scene.is_tidy());
+        }
     }
 
     #[test]
