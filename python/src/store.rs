@@ -89,12 +89,44 @@ fn no_text() -> Text {
     Text(Vec::new())
 }
 
-/// A part of the refs: names, the digits of ids, and where each begins.
+/// A part of the refs: names and ids, one behind the other, and where each begins.
 #[derive(Default)]
-struct Digits {
-    text: Vec<u8>,
-    /// Where a name ends, and how many digits follow it: none for a symref.
+struct Pairs {
+    bytes: Vec<u8>,
+    /// Where a name ends, and how many bytes of an id follow it: none for a symref.
     ends: Vec<(usize, usize)>,
+}
+
+/// Ids as Python has them. Many refs name one object: what was made for one serves for others.
+struct Digits<'py> {
+    made: [Option<(ObjectId, Bound<'py, PyAny>)>; 256],
+    text: Vec<u8>,
+    as_bytes: bool,
+}
+
+impl<'py> Digits<'py> {
+    fn new(as_bytes: bool) -> Self {
+        Digits {
+            made: [const { None }; 256],
+            text: Vec::new(),
+            as_bytes,
+        }
+    }
+
+    fn of(&mut self, py: Python<'py>, oid: ObjectId) -> PyResult<Bound<'py, PyAny>> {
+        let first = oid.as_bytes().first().copied().unwrap_or_default();
+        let place = &mut self.made[usize::from(first)];
+        if let Some((known, made)) = place
+            && *known == oid
+        {
+            return Ok(made.clone());
+        }
+        self.text.clear();
+        oid.push_hex(&mut self.text);
+        let made = given(py, &self.text, self.as_bytes)?;
+        *place = Some((oid, made.clone()));
+        Ok(made)
+    }
 }
 
 impl Store {
@@ -119,31 +151,35 @@ impl Store {
         Ok(Refs { source, is_named })
     }
 
-    /// Reads refs as digits, by two threads where there are many.
-    fn digits(&self, selection: &Selection) -> refdb::Result<Vec<Digits>> {
+    /// Reads names and ids, by two threads where there are many refs.
+    fn pairs(&self, selection: &Selection) -> refdb::Result<Vec<Pairs>> {
         let maker = || {
-            |part: &mut Part<'_>| {
-                let mut digits = Digits::default();
+            let (mut count, mut len) = (0, 0);
+            move |part: &mut Part<'_>| {
+                // The next ones are about as many, and about as long, as the last ones.
+                let mut pairs = Pairs {
+                    bytes: Vec::with_capacity(len + len / 8),
+                    ends: Vec::with_capacity(count + count / 8),
+                };
                 part.each(|record| {
-                    let oid = match record.target {
-                        TargetRef::Direct(oid) if !record.broken => Some(oid),
-                        TargetRef::Symbolic(_) => None,
+                    let oid = match &record.target {
+                        TargetRef::Direct(oid) if !record.broken => oid.as_bytes(),
+                        TargetRef::Symbolic(_) => &[],
                         TargetRef::Direct(_) => return Ok(()),
                     };
-                    digits.text.extend_from_slice(record.name.as_bytes());
-                    let end = digits.text.len();
-                    if let Some(oid) = oid {
-                        oid.push_hex(&mut digits.text);
-                    }
-                    digits.ends.push((end, digits.text.len() - end));
+                    pairs.bytes.extend_from_slice(record.name.as_bytes());
+                    let end = pairs.bytes.len();
+                    pairs.bytes.extend_from_slice(oid);
+                    pairs.ends.push((end, oid.len()));
                     Ok::<_, refdb::Error>(())
                 })?;
-                Ok::<_, refdb::Error>(digits)
+                (count, len) = (pairs.ends.len(), pairs.bytes.len());
+                Ok::<_, refdb::Error>(pairs)
             }
         };
         let mut parts = Vec::new();
-        selection.refs(self.store())?.by_parts(maker, |digits| {
-            parts.push(digits?);
+        selection.refs(self.store())?.by_parts(maker, |pairs| {
+            parts.push(pairs?);
             Ok::<_, refdb::Error>(true)
         })?;
         Ok(parts)
@@ -243,18 +279,19 @@ impl Store {
         as_bytes: bool,
     ) -> PyResult<Bound<'py, PyDict>> {
         let selection = selection(prefix, start_after, exclude);
-        let parts = detached(py, || self.digits(&selection))?;
-        let name = |bytes: &[u8]| given(py, bytes, as_bytes);
-        let dict = PyDict::new(py);
+        let parts = detached(py, || self.pairs(&selection))?;
+        let (dict, mut digits) = (PyDict::new(py), Digits::new(as_bytes));
         for part in parts {
             let mut start = 0;
-            for (end, digits) in part.ends {
-                let key = &part.text[start..end];
-                start = end + digits;
-                if digits > 0 {
-                    dict.set_item(name(key)?, name(&part.text[end..start])?)?;
-                } else if let Some(oid) = self.find(py, key)? {
-                    dict.set_item(name(key)?, name(oid.to_string().as_bytes())?)?;
+            for (end, len) in part.ends {
+                let name = &part.bytes[start..end];
+                start = end + len;
+                let oid = match ObjectId::from_bytes(&part.bytes[end..start]) {
+                    None => self.find(py, name)?,
+                    found => found,
+                };
+                if let Some(oid) = oid {
+                    dict.set_item(given(py, name, as_bytes)?, digits.of(py, oid)?)?;
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;
 use std::vec::IntoIter;
 
-use crate::table::{Batch, Field, Ids, Table, Texts};
+use crate::table::{Batch, Bits, Field, Ids, Table, Texts};
 
 /// A type, as Arrow describes one in C.
 #[repr(C)]
@@ -96,14 +96,40 @@ struct OwnedArray {
 
 enum Buffer {
     None,
+    Zeros,
+    Ones,
     Bytes(Vec<u8>),
     Offsets(Vec<i32>),
 }
 
+/// What columns have in common of which all is zero. No batch needs more, but for long ones.
+static ZEROS: [u64; 4096] = [0; 4096];
+/// The same, of all bits set.
+static ONES: [u64; 64] = [u64::MAX; 64];
+
 impl Buffer {
+    fn zeros(len: usize) -> Buffer {
+        match len <= size_of_val(&ZEROS) {
+            true => Buffer::Zeros,
+            false => Buffer::Bytes(vec![0; len]),
+        }
+    }
+
+    fn bits(bits: Bits) -> Buffer {
+        let len = bits.len.div_ceil(8);
+        match bits.unset {
+            _ if !bits.bytes.is_empty() => Buffer::Bytes(bits.bytes),
+            unset if unset == bits.len => Buffer::zeros(len),
+            _ if len <= size_of_val(&ONES) => Buffer::Ones,
+            _ => Buffer::Bytes(vec![u8::MAX; len]),
+        }
+    }
+
     fn pointer(&self) -> *const c_void {
         match self {
             Buffer::None => ptr::null(),
+            Buffer::Zeros => ZEROS.as_ptr().cast(),
+            Buffer::Ones => ONES.as_ptr().cast(),
             Buffer::Bytes(bytes) => bytes.as_ptr().cast(),
             Buffer::Offsets(offsets) => offsets.as_ptr().cast(),
         }
@@ -155,7 +181,7 @@ unsafe extern "C" fn get_next(stream: *mut ArrowArrayStream, out: *mut ArrowArra
     // SAFETY: as in `get_schema`; one thread at a time uses a stream.
     let owned = unsafe { &mut *(*stream).private_data.cast::<OwnedStream>() };
     let next = match owned.batches.next() {
-        Some(batch) => batch_array(batch),
+        Some(batch) => batch_array(batch, owned.id_len),
         None => END,
     };
     // SAFETY: `out` is the caller's and holds nothing.
@@ -258,7 +284,7 @@ unsafe extern "C" fn release_array(array: *mut ArrowArray) {
 }
 
 /// Returns the columns of a batch, in the order of [`Field::ALL`].
-fn batch_array(batch: Batch) -> ArrowArray {
+fn batch_array(batch: Batch, id_len: usize) -> ArrowArray {
     let Batch {
         len,
         names,
@@ -268,39 +294,29 @@ fn batch_array(batch: Batch) -> ArrowArray {
         peeled,
         broken,
     } = batch;
-    let texts = |valid: Buffer, unset: usize, texts: Texts| {
-        let offsets = Buffer::Offsets(texts.offsets);
-        array(
-            len,
-            unset,
-            vec![valid, offsets, Buffer::Bytes(texts.bytes)],
-            vec![],
-        )
+    let texts = |unset: usize, valid: Buffer, texts: Texts| {
+        let offsets = match texts.offsets.is_empty() {
+            true => Buffer::zeros((texts.empty + 1) * size_of::<i32>()),
+            false => Buffer::Offsets(texts.offsets),
+        };
+        let buffers = vec![valid, offsets, Buffer::Bytes(texts.bytes)];
+        array(len, unset, buffers, vec![])
     };
     let ids = |ids: Ids| {
-        let valid = Buffer::Bytes(ids.valid.bytes);
-        array(
-            len,
-            ids.valid.unset,
-            vec![valid, Buffer::Bytes(ids.bytes)],
-            vec![],
-        )
+        let bytes = match ids.bytes.is_empty() {
+            true => Buffer::zeros(len * id_len),
+            false => Buffer::Bytes(ids.bytes),
+        };
+        let unset = ids.valid.unset;
+        array(len, unset, vec![Buffer::bits(ids.valid), bytes], vec![])
     };
+    let broken = vec![Buffer::None, Buffer::bits(broken)];
     let columns = vec![
-        texts(Buffer::None, 0, names),
+        texts(0, Buffer::None, names),
         ids(oids),
-        texts(
-            Buffer::Bytes(symref_valid.bytes),
-            symref_valid.unset,
-            symrefs,
-        ),
+        texts(symref_valid.unset, Buffer::bits(symref_valid), symrefs),
         ids(peeled),
-        array(
-            len,
-            0,
-            vec![Buffer::None, Buffer::Bytes(broken.bytes)],
-            vec![],
-        ),
+        array(len, 0, broken, vec![]),
     ];
     array(len, 0, vec![Buffer::None], columns)
 }
