@@ -66,9 +66,8 @@ impl Libgit2 {
             }
             false => 0,
         };
-        for (to, byte) in raw.iter_mut().skip(from).zip(oid.as_bytes()) {
-            *to = *byte;
-        }
+        let bytes = oid.as_bytes();
+        raw[from..from + bytes.len()].copy_from_slice(bytes);
         RawOid(raw)
     }
 

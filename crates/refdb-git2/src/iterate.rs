@@ -114,7 +114,10 @@ unsafe extern "C" fn next(out: *mut *mut git_reference, parent: *mut Parent) -> 
     run(iterator.lib, || {
         let found = iterator.next(|lib, record| match record.broken {
             true => Ok(None),
-            false => give_out(lib, &record.to_ref()).map(Some),
+            false => {
+                let (target, peeled) = (record.target, record.peeled.as_ref());
+                give_out(lib, record.name, target, peeled).map(Some)
+            }
         })?;
         // SAFETY: libgit2 gives a place.
         unsafe { *out = found };

@@ -4,8 +4,8 @@ use std::ffi::{CString, c_char, c_int};
 
 use refdb::objects::ObjectKind;
 use refdb::{
-    Edit, Error, ErrorKind, Expected, ObjectId, Optimize, Reason, Ref, RefFormat, RefName,
-    Renaming, Store, Target,
+    Edit, Error, ErrorKind, Expected, ObjectFormat, ObjectId, Optimize, Reason, Ref, RefFormat,
+    RefName, Renaming, Store, Target, TargetRef,
 };
 
 use crate::abi::Libgit2;
@@ -106,32 +106,53 @@ impl<'a> Value<'a> {
 }
 
 /// Makes a reference of libgit2's.
-pub(crate) fn give_out(lib: &Libgit2, found: &Ref) -> Result<*mut git_reference, Failure> {
-    let text = |bytes: &[u8]| {
-        CString::new(bytes)
-            .map_err(|_| Failure::Told(code::ERROR, "a name has a null byte".to_owned()))
-    };
-    let name = text(found.name.as_bytes())?;
+pub(crate) fn give_out(
+    lib: &Libgit2,
+    name: RefName<'_>,
+    target: TargetRef<'_>,
+    peeled: Option<&ObjectId>,
+) -> Result<*mut git_reference, Failure> {
     let functions = &lib.functions;
-    let made = match &found.target {
-        Target::Symbolic(target) => {
-            let target = text(target.as_bytes())?;
+    let made = terminated(name.as_bytes(), |name| match target {
+        TargetRef::Symbolic(target) => terminated(target.as_bytes(), |target| {
             // SAFETY: both end with a null byte, and are copied.
-            unsafe { (functions.git_reference__alloc_symbolic)(name.as_ptr(), target.as_ptr()) }
-        }
-        Target::Direct(oid) => {
-            let (raw, peeled) = (lib.raw(oid), found.peeled.map(|peeled| lib.raw(&peeled)));
+            unsafe { (functions.git_reference__alloc_symbolic)(name, target) }
+        }),
+        TargetRef::Direct(oid) => {
+            let (raw, peeled) = (lib.raw(&oid), peeled.map(|peeled| lib.raw(peeled)));
             let peeled = peeled
                 .as_ref()
                 .map_or(std::ptr::null(), |peeled| peeled.as_ptr());
             // SAFETY: as above, and the ids are of this libgit2.
-            unsafe { (functions.git_reference__alloc)(name.as_ptr(), raw.as_ptr(), peeled) }
+            Ok(unsafe { (functions.git_reference__alloc)(name, raw.as_ptr(), peeled) })
         }
-    };
+    })??;
     match made.is_null() {
         true => Err(Failure::Passed(code::ERROR)),
         false => Ok(made),
     }
+}
+
+/// Calls `with` with a text that a null byte ends. Most are so short that no memory is asked for.
+fn terminated<T>(text: &[u8], with: impl FnOnce(*const c_char) -> T) -> Result<T, Failure> {
+    let mut short = [0; 128];
+    match short.get_mut(..text.len()) {
+        Some(place) if text.len() < 128 && !text.contains(&0) => {
+            place.copy_from_slice(text);
+            Ok(with(short.as_ptr().cast()))
+        }
+        _ => {
+            let long = CString::new(text);
+            let text = || Failure::Told(code::ERROR, "a name has a null byte".to_owned());
+            Ok(with(long.map_err(|_| text())?.as_ptr()))
+        }
+    }
+}
+
+/// As [`give_out`], of a ref that was read.
+fn give_out_read(lib: &Libgit2, found: &Ref) -> Result<*mut git_reference, Failure> {
+    let (name, target) = (found.name.as_name(), found.target.as_ref());
+    give_out(lib, name, target, found.peeled.as_ref())
 }
 
 /// Reads a ref. There can be none with a name that no ref can have.
@@ -184,7 +205,7 @@ pub(crate) unsafe extern "C" fn lookup(
         let found = backend.with(|store| read(store, name))?;
         let found = found.ok_or_else(|| not_found(name))?;
         // SAFETY: as above.
-        unsafe { *out = give_out(backend.lib, &found)? };
+        unsafe { *out = give_out_read(backend.lib, &found)? };
         Ok(0)
     })
 }
@@ -202,6 +223,8 @@ unsafe fn old_value<'a>(
     unsafe {
         match lib.oid(oid) {
             Some(oid) => Some(Value::Direct(oid)),
+            // All zero it says of no hash that it is of that, and stands for no ref all the same.
+            None if !oid.is_null() => Some(Value::Direct(ObjectId::null(ObjectFormat::Sha1))),
             None => text(target).map(Value::Symbolic),
         }
     }
@@ -435,7 +458,7 @@ pub(crate) unsafe extern "C" fn rename(
         let found = backend.with(|store| store.read(to))?;
         let found = found.ok_or_else(|| not_found(new))?;
         // SAFETY: as above.
-        unsafe { *out = give_out(backend.lib, &found)? };
+        unsafe { *out = give_out_read(backend.lib, &found)? };
         Ok(0)
     })
 }
