@@ -24,6 +24,7 @@ use refdb::shared::{Read, Shared, Swap, Version};
 use refdb::system::Bytes;
 use refdb::{Error, ErrorKind, Result};
 
+use crate::google::Slots;
 use crate::http_client::{Connector, Counts};
 use crate::outcome::{Noted, Outcome, Verdict, judge};
 use crate::place::{Place, Service};
@@ -48,6 +49,8 @@ pub struct Bucket {
     place: Place,
     small: Arc<dyn ObjectStore>,
     large: Arc<dyn ObjectStore>,
+    /// What reads and replaces slots where that is not done as with all other objects.
+    slots: Option<Slots>,
     secrets: Secrets,
     counts: Arc<Counts>,
 }
@@ -75,11 +78,12 @@ impl Bucket {
                 Error::new(ErrorKind::Config, text)
             })
         };
-        let (small, large) = (build(SMALL_MAX)?, build(LARGE_MAX)?);
+        let ((small, slots), (large, _)) = (build(SMALL_MAX)?, build(LARGE_MAX)?);
         Ok(Bucket {
             place,
             small,
             large,
+            slots,
             secrets,
             counts,
         })
@@ -109,6 +113,46 @@ impl Bucket {
             let what = "the answer says no version, so that nothing can be replaced safely";
             Error::new(ErrorKind::Io, format!("{}: {what}", self.place.name))
         })
+    }
+
+    /// Reads a slot of Google's.
+    fn read_google(&self, slots: &Slots, path: &Path, known: Option<&Version>) -> Result<Read> {
+        let read = self.repeated(|| {
+            let read = slots.read(path.as_ref(), known);
+            read.map_err(|(outcome, error)| Failed { outcome, error })
+        });
+        match read {
+            Ok((content, version)) => {
+                let version = self.version(None, version.map(|version| version.0))?;
+                self.as_read(path, content, version, known)
+            }
+            Err(failed) => self.not_read(path, &failed),
+        }
+    }
+
+    fn as_read(
+        &self,
+        path: &Path,
+        content: Bytes,
+        version: Version,
+        known: Option<&Version>,
+    ) -> Result<Read> {
+        if content.len() as u64 > HEAD_MAX {
+            let what = format!("{}: '{path}' is no head: it is too long", self.place.name);
+            return Err(Error::new(ErrorKind::Io, what));
+        }
+        Ok(match known == Some(&version) {
+            true => Read::Same,
+            false => Read::Head(content, version),
+        })
+    }
+
+    fn not_read(&self, path: &Path, failed: &Failed) -> Result<Read> {
+        match &failed.outcome {
+            Outcome::Answered(304, _) => Ok(Read::Same),
+            _ if is_absent(failed) => Ok(Read::Missing),
+            _ => Err(self.failure("read", path, failed)),
+        }
     }
 
     fn failure(&self, what: &str, path: &Path, failed: &Failed) -> Error {
@@ -189,32 +233,32 @@ impl Bucket {
         }
     }
 
-    /// Reads the rest of a long object, several parts at a time.
-    fn read_rest(&self, path: &Path, first: &[u8], len: u64) -> Result<Option<Bytes>> {
-        let next = |start: &u64| Some(start + PART_LEN).filter(|start| *start < len);
-        let starts: Vec<u64> = std::iter::successors(Some(first.len() as u64), next).collect();
-        let mut whole = first.to_vec();
+    /// Reads a range of an object behind `whole`, several parts at a time.
+    fn read_parts(&self, path: &Path, whole: Bytes, range: Range<u64>) -> Result<Option<Bytes>> {
+        let next = |start: &u64| Some(start + PART_LEN).filter(|start| *start < range.end);
+        let starts: Vec<u64> = std::iter::successors(Some(range.start), next).collect();
+        let mut parts = vec![whole];
         for starts in starts.chunks(PARTS_AT_ONCE) {
-            let parts = thread::scope(|scope| {
+            let read = thread::scope(|scope| {
                 let threads: Vec<_> = starts
                     .iter()
                     .map(|&start| {
-                        let end = (start + PART_LEN).min(len);
+                        let end = (start + PART_LEN).min(range.end);
                         scope.spawn(move || self.read_part(path, start..end))
                     })
                     .collect();
                 let joined = threads.into_iter().map(thread::ScopedJoinHandle::join);
                 joined.collect::<Vec<_>>()
             });
-            for part in parts {
+            for part in read {
                 let panicked = || Error::new(ErrorKind::Io, "a thread that reads a part panicked");
                 match part.map_err(|_| panicked())?? {
-                    Some((part, _)) => whole.extend_from_slice(&part),
+                    Some((part, _)) => parts.push(part),
                     None => return Ok(None),
                 }
             }
         }
-        Ok(Some(whole.into()))
+        Ok(Some(parts.concat().into()))
     }
 
     fn put_once(
@@ -232,6 +276,15 @@ impl Bucket {
     }
 
     fn remove(&self, paths: &[Path]) -> Result<()> {
+        if let Some(slots) = &self.slots {
+            return paths.iter().try_for_each(|path| {
+                let removed = self.repeated(|| {
+                    let removed = slots.remove(path.as_ref());
+                    removed.map_err(|(outcome, error)| Failed { outcome, error })
+                });
+                removed.map_err(|failed| self.failure("remove", path, &failed))
+            });
+        }
         let attempt = || {
             let paths: Vec<object_store::Result<Path>> = paths.iter().cloned().map(Ok).collect();
             let removed = self.large.delete_stream(stream::iter(paths).boxed());
@@ -263,31 +316,22 @@ impl Shared for Bucket {
 
     fn head(&self, slot: u32, known: Option<&Version>) -> Result<Read> {
         let path = self.slot(slot);
+        if let Some(slots) = &self.slots {
+            return self.read_google(slots, &path, known);
+        }
         let read = self.repeated(|| {
             let options = GetOptions {
-                // Google's versions are numbers, which no such condition knows: what is read is compared.
-                if_none_match: known
-                    .filter(|_| self.place.service != Service::Google)
-                    .map(|version| version.0.clone()),
+                if_none_match: known.map(|version| version.0.clone()),
                 ..GetOptions::default()
             };
             self.read_once(self.small.as_ref(), &path, options)
         });
         match read {
-            Ok((_, result)) if result.meta.size > HEAD_MAX => {
-                let what = format!("{}: '{path}' is no head: it is too long", self.place.name);
-                Err(Error::new(ErrorKind::Io, what))
-            }
             Ok((content, result)) => {
                 let version = self.version(result.meta.e_tag, result.meta.version)?;
-                Ok(match known == Some(&version) {
-                    true => Read::Same,
-                    false => Read::Head(content, version),
-                })
+                self.as_read(&path, content, version, known)
             }
-            Err(failed) if matches!(failed.outcome, Outcome::Answered(304, _)) => Ok(Read::Same),
-            Err(failed) if is_absent(&failed) => Ok(Read::Missing),
-            Err(failed) => Err(self.failure("read", &path, &failed)),
+            Err(failed) => self.not_read(&path, &failed),
         }
     }
 
@@ -301,8 +345,19 @@ impl Shared for Bucket {
             }),
         };
         let content = Bytes::copy_from_slice(new);
-        match self.put_once(self.small.as_ref(), &path, &content, mode) {
-            Ok(result) => match self.version(result.e_tag, result.version) {
+        let put = match &self.slots {
+            None => {
+                let put = self.put_once(self.small.as_ref(), &path, &content, mode);
+                put.map(|result| (result.e_tag, result.version))
+            }
+            Some(slots) => {
+                let put = slots.replace(path.as_ref(), expected, content);
+                let put = put.map(|version| (None, version.map(|version| version.0)));
+                put.map_err(|(outcome, error)| Failed { outcome, error })
+            }
+        };
+        match put {
+            Ok((e_tag, version)) => match self.version(e_tag, version) {
                 Ok(version) => Ok(Swap::Done(version)),
                 // It was done, as of which version is to be read.
                 Err(_) => Ok(Swap::Unknown),
@@ -317,12 +372,18 @@ impl Shared for Bucket {
 
     fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Option<Bytes>> {
         let path = self.path(key);
-        if let Some(range) = range {
-            return Ok(self.read_part(&path, range)?.map(|found| found.0));
-        }
-        match self.read_part(&path, 0..PART_LEN)? {
-            Some((first, len)) if (first.len() as u64) < len => self.read_rest(&path, &first, len),
-            found => Ok(found.map(|found| found.0)),
+        match range {
+            Some(range) if range.end.saturating_sub(range.start) > PART_LEN => {
+                self.read_parts(&path, Bytes::new(), range)
+            }
+            Some(range) => Ok(self.read_part(&path, range)?.map(|found| found.0)),
+            None => match self.read_part(&path, 0..PART_LEN)? {
+                Some((first, len)) if (first.len() as u64) < len => {
+                    let rest = first.len() as u64..len;
+                    self.read_parts(&path, first, rest)
+                }
+                found => Ok(found.map(|found| found.0)),
+            },
         }
     }
 
@@ -386,9 +447,13 @@ fn failed(noted: &Noted, error: object_store::Error) -> Failed {
 /// Returns whether there is no such object. Without a bucket there is none either, and that is told.
 fn is_absent(failed: &Failed) -> bool {
     match &failed.outcome {
-        Outcome::Answered(404, text) => !["NoSuchBucket", "ContainerNotFound"]
-            .iter()
-            .any(|code| text.starts_with(code)),
+        Outcome::Answered(404, text) => ![
+            "NoSuchBucket",
+            "ContainerNotFound",
+            "The specified bucket does not exist",
+        ]
+        .iter()
+        .any(|code| text.starts_with(code)),
         _ => false,
     }
 }
@@ -402,8 +467,12 @@ fn cause(error: &dyn std::error::Error) -> String {
     format!(": {innermost}")
 }
 
+/// What speaks with a service, and with its slots if those are another matter.
+type Client = (Arc<dyn ObjectStore>, Option<Slots>);
+
 /// Returns what speaks with the service. Nothing is sent twice by it.
-fn client(place: &Place, connector: Connector) -> object_store::Result<Arc<dyn ObjectStore>> {
+fn client(place: &Place, connector: Connector) -> std::result::Result<Client, String> {
+    let said = |error: object_store::Error| error.to_string();
     let once = RetryConfig {
         max_retries: 0,
         ..RetryConfig::default()
@@ -424,21 +493,23 @@ fn client(place: &Place, connector: Connector) -> object_store::Result<Arc<dyn O
                 .with_config(AmazonS3ConfigKey::DisableTagging, "true")
                 .with_retry(once)
                 .with_http_connector(connector);
-            Arc::new(builder.build()?)
+            (Arc::new(builder.build().map_err(said)?), None)
         }
         Service::Azure => {
             let builder = MicrosoftAzureBuilder::from_env()
                 .with_container_name(&place.bucket)
                 .with_retry(once)
                 .with_http_connector(connector);
-            Arc::new(builder.build()?)
+            (Arc::new(builder.build().map_err(said)?), None)
         }
         Service::Google => {
             let builder = GoogleCloudStorageBuilder::from_env()
                 .with_bucket_name(&place.bucket)
                 .with_retry(once)
-                .with_http_connector(connector);
-            Arc::new(builder.build()?)
+                .with_http_connector(connector.clone());
+            let store = Arc::new(builder.clone().build().map_err(said)?);
+            let slots = Slots::new(&builder, &place.bucket, &store, connector);
+            (store, Some(slots.map_err(|error| error.to_string())?))
         }
     })
 }

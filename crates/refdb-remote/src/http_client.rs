@@ -87,6 +87,34 @@ impl Connector {
             counts,
         }
     }
+
+    /// Sends a request once, and notes what became of it.
+    pub(crate) fn ask(
+        &self,
+        request: Request<Bytes>,
+        noted: &Noted,
+    ) -> Result<Response<Bytes>, ureq::Error> {
+        self.counts.add(request.method());
+        // From here on it may arrive.
+        noted.set(Outcome::Lost);
+        match send(&self.agent, request) {
+            Ok(response) => {
+                let status = response.status();
+                let text = match status.is_success() {
+                    true => String::new(),
+                    false => said(response.body()),
+                };
+                noted.set(Outcome::Answered(status.as_u16(), text));
+                Ok(response)
+            }
+            Err(error) => {
+                if never_sent(&error) {
+                    noted.set(Outcome::Unreachable);
+                }
+                Err(error)
+            }
+        }
+    }
 }
 
 impl HttpConnector for Connector {
@@ -101,26 +129,9 @@ impl HttpService for Connector {
         let (parts, body) = request.into_parts();
         let noted = parts.extensions.get::<Noted>().cloned().unwrap_or_default();
         let body = body.collect().await?.to_bytes();
-        self.counts.add(&parts.method);
-        // From here on it may arrive.
-        noted.set(Outcome::Lost);
-        match send(&self.agent, Request::from_parts(parts, body)) {
-            Ok(response) => {
-                let status = response.status();
-                let text = match status.is_success() {
-                    true => String::new(),
-                    false => said(response.body()),
-                };
-                noted.set(Outcome::Answered(status.as_u16(), text));
-                Ok(response.map(Into::into))
-            }
-            Err(error) => {
-                if never_sent(&error) {
-                    noted.set(Outcome::Unreachable);
-                }
-                Err(HttpError::new(kind_of(&error), error))
-            }
-        }
+        let response = self.ask(Request::from_parts(parts, body), &noted);
+        let response = response.map_err(|error| HttpError::new(kind_of(&error), error))?;
+        Ok(response.map(Into::into))
     }
 }
 

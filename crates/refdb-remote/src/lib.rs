@@ -18,6 +18,7 @@
 //! ```
 
 mod bucket;
+mod google;
 mod http_client;
 mod outcome;
 mod place;

@@ -1,7 +1,7 @@
 //! What stands between the command and a bucket, and says or does something else than it was asked, at times.
 
 use std::io::BufReader;
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -33,6 +33,10 @@ const LIES: [Lie; 5] = [
     Lie::Late,
 ];
 
+/// A key for a server that asks for none.
+const NO_KEY: &str =
+    r#"{"private_key": "x", "private_key_id": "x", "client_email": "x", "disable_oauth": true}"#;
+
 /// How late.
 const LATE: Duration = Duration::from_millis(400);
 
@@ -56,6 +60,11 @@ struct Between {
 impl Place {
     /// The bucket that the environment names, or one in memory.
     pub(crate) fn new(percent: u64) -> Place {
+        Place::at([127, 0, 0, 1].into(), percent)
+    }
+
+    /// The same, where it is reached by that address.
+    pub(crate) fn at(here: IpAddr, percent: u64) -> Place {
         match std::env::var("REFDB_TEST_SERVER") {
             Ok(address) => {
                 let service = std::env::var("REFDB_TEST_SERVICE").unwrap_or_else(|_| "s3".into());
@@ -64,18 +73,22 @@ impl Place {
                     address,
                     by_its_name,
                 };
-                Place::before(Box::new(server), &service, percent)
+                Place::before(here, Box::new(server), &service, percent)
             }
-            Err(_) => Place::in_memory(Conditions::Hold, percent),
+            Err(_) => {
+                let bucket = Box::new(InMemory::new(Conditions::Hold));
+                Place::before(here, bucket, "s3", percent)
+            }
         }
     }
 
     pub(crate) fn in_memory(conditions: Conditions, percent: u64) -> Place {
-        Place::before(Box::new(InMemory::new(conditions)), "s3", percent)
+        let here = [127, 0, 0, 1].into();
+        Place::before(here, Box::new(InMemory::new(conditions)), "s3", percent)
     }
 
-    fn before(bucket: Box<dyn Answers>, service: &str, percent: u64) -> Place {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    fn before(here: IpAddr, bucket: Box<dyn Answers>, service: &str, percent: u64) -> Place {
+        let listener = TcpListener::bind((here, 0)).expect("a port");
         let address = listener.local_addr().expect("an address");
         let shared = Arc::new(Between {
             bucket,
@@ -116,6 +129,11 @@ impl Place {
                 ("AZURE_STORAGE_USE_EMULATOR", "true".into()),
                 ("AZURITE_BLOB_STORAGE_URL", http),
             ],
+            "gs" => vec![
+                ("GOOGLE_BASE_URL", http),
+                // Without a key, the account of the machine would be asked for.
+                ("GOOGLE_SERVICE_ACCOUNT_KEY", NO_KEY.into()),
+            ],
             _ => vec![
                 ("AWS_ACCESS_KEY_ID", "mykey".into()),
                 ("AWS_SECRET_ACCESS_KEY", "hunter2secret".into()),
@@ -151,7 +169,12 @@ impl Between {
         let mut writer = stream.try_clone().expect("a stream has two ends");
         let mut reader = BufReader::new(stream);
         while let Ok(Some(request)) = Message::read(&mut reader, false) {
-            let is_put = request.method() == "PUT";
+            let is_put = match request.method() {
+                "PUT" => true,
+                // How slots of Google's are replaced.
+                "POST" => request.first.starts_with("POST /upload/"),
+                _ => false,
+            };
             let count = if is_put { &self.puts } else { &self.gets };
             count.fetch_add(1, Ordering::Relaxed);
             let lies = is_put && self.random() % 100 < self.percent;
