@@ -26,7 +26,10 @@ mod apply;
 mod files;
 mod head;
 mod leftover;
+mod shared;
 mod stack;
+
+pub use shared::{StoreMeans, StorePlan, plan_store};
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -528,6 +528,22 @@ pub(super) const PAGES: &[Page] = &[
         see_also: &["store status", "refs verify"],
     },
     Page {
+        name: "store repair",
+        summary: "Rebuild what can be rebuilt of a store",
+        examples: [
+            ("store repair --dry-run", "Only tell what would be done"),
+            (
+                "store repair --no-dry-run --head=0.bak file:///srv/refs",
+                "With a copy of its head",
+            ),
+        ],
+        exit_codes: &[
+            ("1", "with --dry-run: there is something to do"),
+            ("255", "there is damage left"),
+        ],
+        see_also: &["store verify", "refs repair"],
+    },
+    Page {
         name: "store freeze",
         summary: "Let nobody change a store, until it is thawed",
         examples: [

@@ -2,7 +2,7 @@
 
 mod deep;
 mod migrate;
-mod repair;
+pub(super) mod repair;
 mod verify;
 mod write;
 

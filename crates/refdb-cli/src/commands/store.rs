@@ -1,5 +1,7 @@
 //! `refdb store`: a place that keeps the refs of a repository for many machines.
 
+mod repair;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +49,12 @@ pub(super) const SUBCOMMANDS: &[Subcommand] = &[
         form: "verify [--[no-]progress] [<url>]",
         spec: &VERIFY,
         run: verify_store,
+    },
+    Subcommand {
+        name: "repair",
+        form: "repair [--[no-]dry-run] [--[no-]progress] [<url>]",
+        spec: &repair::SPEC,
+        run: repair::run,
     },
     Subcommand {
         name: "freeze",

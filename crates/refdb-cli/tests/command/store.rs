@@ -168,6 +168,58 @@ for_every_format! {
 }
 
 for_every_format! {
+    fn a_damaged_store_is_repaired_and_told(format) {
+        let (repo, temp, url) = scene(format);
+        refdb(&repo, &["store", "import", &url]).ok();
+        repo.config("refdb.store", &url);
+        let commits = &repo.objects().commits;
+        let input: String = (0..3000).map(|at| format!("create refs/x/{at:05} {}\n", commits[at % 4])).collect();
+        let stdin = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path()).args(["update-ref", "--stdin"]);
+        stdin.stdin(input.as_str()).run().ok();
+        let before = refdb(&repo, &["for-each-ref"]).text();
+        assert_eq!(said(&refdb(&repo, &["store", "repair"])), "0: ");
+        // A table: some blocks are lost, and the refs in them.
+        let store = temp.path().join("store");
+        let table = std::fs::read_dir(store.join("tables")).expect("a folder").next();
+        let table = table.expect("a table").expect("a name").path();
+        let good = std::fs::read(&table).expect("a table");
+        let mut bad = good.clone();
+        bad[9000..9100].fill(0xff);
+        std::fs::write(&table, &bad).expect("a file");
+        assert_eq!(refdb(&repo, &["store", "verify"]).code(), 255);
+        let plan = refdb(&repo, &["store", "repair", "--dry-run"]);
+        let text = said(&plan);
+        assert!(text.starts_with("1: ") && text.contains("could not be read"), "{text}");
+        assert!(text.contains("Nothing was changed"), "{text}");
+        let copies = temp.path().join("copies");
+        std::fs::create_dir(&copies).expect("a folder");
+        std::fs::write(copies.join(table.file_name().expect("a name")), &good).expect("a file");
+        let tables = format!("--tables={}", copies.display());
+        let text = said(&refdb(&repo, &["store", "repair", &tables]));
+        assert!(text.starts_with("0: ") && text.contains("taken from a copy"), "{text}");
+        assert_eq!(refdb(&repo, &["for-each-ref"]).text(), before);
+        let aside: Vec<_> = std::fs::read_dir(store.join("aside")).expect("a folder").collect();
+        assert_eq!(aside.len(), 1);
+        assert_eq!(std::fs::read(aside[0].as_ref().expect("a name").path()).expect("a file"), bad);
+
+        // The head: without a copy there is no way, and with one of before there is.
+        let copied = temp.path().join("copy");
+        std::fs::copy(head_of(temp.path()), &copied).expect("a head");
+        refdb(&repo, &["update-ref", "refs/heads/late", &commits[0]]).ok();
+        damage(temp.path());
+        assert!(said(&refdb(&repo, &["for-each-ref"])).contains("checksum"));
+        let text = said(&refdb(&repo, &["store", "repair"]));
+        assert!(text.starts_with("128: ") && text.contains("no head can be read"), "{text}");
+        let head = format!("--head={}", copied.display());
+        let text = said(&refdb(&repo, &["store", "repair", &head]));
+        assert!(text.starts_with("0: ") && text.contains("if anything, is lost"), "{text}");
+        assert_eq!(refdb(&repo, &["for-each-ref"]).text(), before);
+        refdb(&repo, &["update-ref", "refs/heads/late", &commits[0]]).ok();
+        refdb(&repo, &["store", "verify"]).ok();
+    }
+}
+
+for_every_format! {
     /// A clone can bring a bare repository as files. It must not choose where the user's commands write.
     fn a_bare_repository_that_was_found_names_no_store(format) {
         let (repo, temp, url) = scene(format);

@@ -39,7 +39,7 @@ struct Stack {
 }
 
 /// The newest log entries of a ref: update index and value, oldest first.
-type Logged = BTreeMap<Vec<u8>, Vec<(u64, ObjectId)>>;
+pub(super) type Logged = BTreeMap<Vec<u8>, Vec<(u64, ObjectId)>>;
 
 impl Plan<'_> {
     /// Plans the repair of the stack in `dir`, if the check found something there.
@@ -484,7 +484,7 @@ impl Plan<'_> {
 }
 
 /// Returns what these tables say together, as far as it can be read.
-fn values(tables: &[Arc<Table>]) -> BTreeMap<Vec<u8>, Target> {
+pub(super) fn values(tables: &[Arc<Table>]) -> BTreeMap<Vec<u8>, Target> {
     let mut values = BTreeMap::new();
     let mut refs = MergedRefs::new(tables.to_vec()).live_only();
     while let Ok(true) = refs.advance() {
@@ -515,7 +515,7 @@ fn bad_logs(tables: &[Arc<Table>]) -> Vec<(Vec<u8>, u64)> {
 }
 
 /// Returns what the reflogs say, oldest entry first.
-fn logged(tables: &[Arc<Table>]) -> Logged {
+pub(super) fn logged(tables: &[Arc<Table>]) -> Logged {
     let mut logged = Logged::new();
     let mut logs = MergedLogs::new(tables.to_vec()).live_only();
     while let Ok(true) = logs.advance() {

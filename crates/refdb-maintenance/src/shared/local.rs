@@ -328,7 +328,8 @@ impl<'r> LocalChanges<'r> {
             _ => self.order(differences),
         };
         let last = order.iter().max().copied().unwrap_or(0);
-        let (min, max) = (head.index + 1, head.index + 1 + last);
+        let min = head.index.saturating_add(1);
+        let max = min.saturating_add(last);
         let mut options = WriteOptions::new(hash(head.object_format));
         (options.min_update_index, options.max_update_index) = (min, max);
         let failed = damaged(&self.register);
@@ -336,7 +337,7 @@ impl<'r> LocalChanges<'r> {
         for (difference, at) in differences.iter().zip(order) {
             let record = reftable::RefRecord {
                 name: difference.name.as_bytes(),
-                update_index: min + at,
+                update_index: min.saturating_add(at),
                 value: match &difference.target {
                     None => RefValue::Deletion,
                     Some(Target::Direct(oid)) => RefValue::Direct(oid.as_bytes()),

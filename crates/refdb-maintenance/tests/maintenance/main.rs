@@ -4,3 +4,4 @@ mod corpus;
 mod exchanged;
 mod interrupted;
 mod migrate_faults;
+mod store_repair;

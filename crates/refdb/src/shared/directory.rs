@@ -68,7 +68,7 @@ impl DirShared {
         let below = system.beneath(root);
         let below = below.map_err(|error| Error::io("cannot open", root, error))?;
         if make {
-            for dir in ["head", "probe", "tables", "tmp"] {
+            for dir in ["aside", "head", "probe", "tables", "tmp"] {
                 create(&root.join(dir))?;
             }
             below
@@ -116,9 +116,9 @@ impl DirShared {
                     .bytes()
                     .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
         };
-        let has_dir = key
-            .split_once('/')
-            .is_some_and(|(dir, name)| matches!(dir, "tables" | "probe") && is_plain(name));
+        let has_dir = key.split_once('/').is_some_and(|(dir, name)| {
+            matches!(dir, "aside" | "probe" | "tables") && is_plain(name)
+        });
         match has_dir {
             true => Ok(self.root.join(key)),
             false => {
@@ -261,8 +261,14 @@ impl Shared for DirShared {
 
     fn put(&self, key: &str, content: &[u8]) -> Result<()> {
         let path = self.path(key)?;
-        let stored = self.write(content, |system, temporary| system.rename(temporary, &path));
         let parent = path.parent().unwrap_or(&self.root);
+        let store = || self.write(content, |system, temporary| system.rename(temporary, &path));
+        let mut stored = store();
+        // A store that was made earlier has no such directory yet.
+        if stored.as_ref().is_err_and(is_missing) && self.system.create_dir(parent).is_ok() {
+            let synced = self.system.sync_dir(&self.root);
+            stored = synced.and_then(|()| store());
+        }
         stored
             .and_then(|()| self.system.sync_dir(parent))
             .map_err(|error| Error::io("cannot store", &path, error))

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use refdb::Target;
 use refdb_git::Repository;
-use refdb_maintenance::repair::{Options, Plan, WayOut, finish_unseen, plan_watched};
+use refdb_maintenance::repair::{Options, Plan, RefChange, WayOut, finish_unseen, plan_watched};
 
 use super::deep;
 use super::verify::shown;
@@ -46,10 +46,10 @@ pub(super) const SPEC: Spec<Id> = Spec {
 };
 
 /// How many refs are shown on a terminal, where nobody reads more.
-const SHOWN_MAX: usize = 40;
+pub(in crate::commands) const SHOWN_MAX: usize = 40;
 
 /// The exit code of a dry run that found something to do.
-const TO_DO: u8 = 1;
+pub(in crate::commands) const TO_DO: u8 = 1;
 
 /// Runs `refs repair`.
 pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
@@ -126,13 +126,23 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
 }
 
 fn describe(repository: &Repository, plan: &Plan<'_>, most: usize) -> String {
+    let mut text = changes_of(plan.refs(), most);
+    for file in plan.files() {
+        let line = format!("file: {}\n", shown(repository, file).display());
+        text.push_str(&plain(&line));
+    }
+    text
+}
+
+/// Returns what becomes of refs, a line for each of the first ones.
+pub(in crate::commands) fn changes_of(changes: &[RefChange], most: usize) -> String {
     let value = |target: &Option<Target>, none: &str| match target {
         None => none.to_owned(),
         Some(Target::Direct(oid)) => oid.to_string(),
         Some(Target::Symbolic(name)) => format!("ref: {name}"),
     };
     let mut text = String::new();
-    for change in plan.refs().iter().take(most) {
+    for change in changes.iter().take(most) {
         let before = value(&change.before, "(unreadable)");
         let after = value(&change.after, "(lost)");
         let from = if change.from_log {
@@ -142,15 +152,16 @@ fn describe(repository: &Repository, plan: &Plan<'_>, most: usize) -> String {
         };
         text.push_str(&format!("{}: {before} -> {after}{from}\n", change.name));
     }
-    if let Some(more) = plan.refs().len().checked_sub(most).filter(|&more| more > 0) {
+    if let Some(more) = changes.len().checked_sub(most).filter(|&more| more > 0) {
         text.push_str(&format!(
             "and {more} more: all of them without a terminal\n"
         ));
     }
-    for file in plan.files() {
-        text.push_str(&format!("file: {}\n", shown(repository, file).display()));
-    }
-    // A name must not paint the terminal.
+    plain(&text)
+}
+
+/// Returns what a name cannot paint the terminal with.
+fn plain(text: &str) -> String {
     let plain = |c: char| if c.is_control() && c != '\n' { '?' } else { c };
     text.chars().map(plain).collect()
 }
