@@ -61,6 +61,10 @@ impl Shared for Counted {
         self.place.name()
     }
 
+    fn is_far(&self) -> bool {
+        self.place.is_far()
+    }
+
     fn head(&self, slot: u32, known: Option<&Version>) -> refdb::Result<Read> {
         self.read().head(slot, known)
     }

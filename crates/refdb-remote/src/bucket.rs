@@ -314,6 +314,10 @@ impl Shared for Bucket {
         self.place.name.clone()
     }
 
+    fn is_far(&self) -> bool {
+        true
+    }
+
     fn head(&self, slot: u32, known: Option<&Version>) -> Result<Read> {
         let path = self.slot(slot);
         if let Some(slots) = &self.slots {

@@ -94,6 +94,11 @@ pub enum Swap {
 /// one succeeds, whenever their requests arrive. Reading one gives what the last finished replacement
 /// wrote, or a later one. Everything else is stored once, under a name that nothing else ever gets.
 pub trait Shared: Send + Sync + fmt::Debug {
+    /// Returns whether an answer takes so long that several requests are better sent at once.
+    fn is_far(&self) -> bool {
+        false
+    }
+
     /// Returns what to call the place in messages.
     fn name(&self) -> String;
 

@@ -108,6 +108,10 @@ impl Shared for Claims {
         self.place().name()
     }
 
+    fn is_far(&self) -> bool {
+        self.place().is_far()
+    }
+
     fn head(&self, slot: u32, known: Option<&Version>) -> Result<Read> {
         self.place().head(slot, known)
     }

@@ -59,6 +59,10 @@ impl Shared for Slow {
         self.place.name()
     }
 
+    fn is_far(&self) -> bool {
+        true
+    }
+
     fn head(&self, slot: u32, known: Option<&Version>) -> refdb::Result<Read> {
         self.wait(&self.reads, self.delays.head).head(slot, known)
     }

@@ -270,6 +270,9 @@ impl Tables for SharedTables {
 
     /// What is far away is fetched at once, and not one after the other.
     fn open_all(&self, tables: &[&str]) -> Result<Vec<Option<Bytes>>> {
+        if !self.register().shared().is_far() {
+            return tables.iter().map(|table| self.open(table)).collect();
+        }
         let mut opened = Vec::with_capacity(tables.len());
         for some in tables.chunks(FETCHED_AT_ONCE) {
             let Some((last, others)) = some.split_last() else {
