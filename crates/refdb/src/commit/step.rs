@@ -59,6 +59,9 @@ pub(crate) enum GivesUp {
     Whatever,
 }
 
+/// So much of a value is told: no name of a ref is longer.
+const TOLD_MAX: usize = 4096;
+
 /// How steps are taken.
 #[derive(Clone, Copy)]
 pub(crate) struct How<'h> {
@@ -115,9 +118,13 @@ impl Step {
         let place = self.place();
         let what = match (self, place) {
             (Step::Put { from_lock, .. }, Place::Ref(_)) => {
-                let lock = lock_path(&roots.path(place));
-                let value = if *from_lock { lock } else { value_path(&lock) };
-                let content = roots.system().read(&value).unwrap_or_default();
+                let content = roots.spot(place).and_then(|Spot { system, path, .. }| {
+                    let lock = lock_path(&path);
+                    let value = if *from_lock { lock } else { value_path(&lock) };
+                    // What somebody else put there leads nowhere, and may be of any length.
+                    system.read_at_most(&value, TOLD_MAX)
+                });
+                let content = content.unwrap_or_default();
                 format!(" (it was to become '{}')", content.trim_ascii().as_bstr())
             }
             (Step::Remove { .. }, Place::Ref(_)) => " (it was to go)".to_owned(),

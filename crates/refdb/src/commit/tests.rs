@@ -523,6 +523,19 @@ fn a_copied_journal_is_finished_by_whoever_says_so() {
     }
 }
 
+/// Finishes what a process left, gives up what cannot be done, and returns what is told of that.
+fn given_up(system: &SimSystem) -> String {
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut options = Options::new(ObjectFormat::Sha1);
+    let into = Arc::clone(&told);
+    let tell = move |warning: &Error| into.lock().unwrap().push(warning.to_string());
+    options.warn = Some(crate::options::Warn(Arc::new(tell)));
+    let shared: Arc<dyn System> = Arc::new(system.clone());
+    let home = Home::new(&shared, Path::new(DIR), &options);
+    journal::finish_left(&home, Says::GiveUp).unwrap();
+    told.lock().unwrap().join("\n")
+}
+
 /// Something stands where the value belongs: it stays unfinished until somebody says that it is given up, and
 /// the rest is done.
 #[test]
@@ -539,15 +552,7 @@ fn what_cannot_be_finished_is_given_up_by_whoever_says_so() {
         assert_eq!(remedy, Some(crate::error::Remedy::GiveUp), "{error}");
         assert!(system.lstat(&at("refdb.journal")).is_ok());
     }
-    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let mut options = Options::new(ObjectFormat::Sha1);
-    let into = Arc::clone(&told);
-    let tell = move |warning: &Error| into.lock().unwrap().push(warning.to_string());
-    options.warn = Some(crate::options::Warn(Arc::new(tell)));
-    let shared: Arc<dyn System> = Arc::new(system.clone());
-    let home = Home::new(&shared, Path::new(DIR), &options);
-    journal::finish_left(&home, Says::GiveUp).unwrap();
-    let told = told.lock().unwrap().join("\n");
+    let told = given_up(&system);
     assert!(
         told.contains("'HEAD'") && told.contains("'first'"),
         "{told}"
@@ -555,6 +560,25 @@ fn what_cannot_be_finished_is_given_up_by_whoever_says_so() {
     for gone in ["refdb.journal", "HEAD.lock"] {
         assert!(system.lstat(&at(gone)).is_err(), "{gone}");
     }
+}
+
+/// What is told of a value that is given up is what stands in the repository, and not what a link leads to.
+#[test]
+fn nothing_is_told_of_what_a_link_leads_to() {
+    let system = repository();
+    let dies = system.process(7);
+    committed(&dies).leave();
+    dies.end();
+    system.create_dir(&at("HEAD")).unwrap();
+    create(&system, "HEAD/x", b"");
+    system.remove_file(&at("HEAD.lock.lock")).unwrap();
+    create(&system, "other", b"secret");
+    system.rename(&at("other"), Path::new("/other")).unwrap();
+    system
+        .symlink(Path::new("/other"), &at("HEAD.lock.lock"))
+        .unwrap();
+    let told = given_up(&system);
+    assert!(told.contains("HEAD") && !told.contains("secret"), "{told}");
 }
 
 /// What is not certain is not done: the lock may be one of a process that runs.
