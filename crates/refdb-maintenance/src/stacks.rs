@@ -1,10 +1,11 @@
 //! The stacks of a repository: where they are, and their tables as their lists name them.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bstr::ByteSlice;
-use refdb::internals::{is_absent, may_be_listed};
+use refdb::internals::{LIST_LEN_MAX, is_absent, may_be_listed};
 use refdb::{Error, Result};
 use refdb_git::Repository;
 use reftable::Table;
@@ -21,10 +22,25 @@ pub(crate) fn own_dir(repository: &Repository) -> PathBuf {
     }
 }
 
+/// Returns the list of the stack below a directory, which somebody may have made as long as he likes.
+///
+/// # Errors
+/// Those of the system; for one that no reader takes.
+pub(crate) fn list_below(repository: &Repository, base: &Path) -> io::Result<Vec<u8>> {
+    let path = base.join("reftable").join("tables.list");
+    let list = repository.system().read_at_most(&path, LIST_LEN_MAX + 1)?;
+    match list.len() > LIST_LEN_MAX {
+        true => Err(io::Error::other(
+            "the file is too long for a list of tables",
+        )),
+        false => Ok(list),
+    }
+}
+
 /// Returns the tables of the stack below a directory, as its list names them.
 pub(crate) fn tables_below(repository: &Repository, base: &Path) -> Result<Vec<Arc<Table>>> {
     let dir = base.join("reftable");
-    let list = match repository.system().read(&dir.join("tables.list")) {
+    let list = match list_below(repository, base) {
         Err(error) if is_absent(&error) => Vec::new(),
         list => list.map_err(|error| Error::io("cannot read", &dir, error))?,
     };

@@ -32,7 +32,7 @@ use reftable::{
 };
 
 use super::changes::{Changes, Moment, damaged, news, opened, tables_above, target_of};
-use crate::stacks::{own_dir, tables_below};
+use crate::stacks::{list_below, own_dir, tables_below};
 
 /// The directory, in that of the worktree.
 const FOLDER: &str = "refdb-watch";
@@ -260,10 +260,7 @@ impl<'r> LocalChanges<'r> {
     /// Returns the lists of tables as they are now; `None` where there is nothing that is as quick to compare.
     fn lists(&self) -> Option<Vec<Vec<u8>>> {
         (self.repository().ref_format() == RefFormat::Reftable).then_some(())?;
-        let read = |base: PathBuf| {
-            let path = base.join("reftable").join("tables.list");
-            self.repository().system().read(&path).ok()
-        };
+        let read = |base: PathBuf| list_below(self.repository(), &base).ok();
         self.bases().into_iter().map(read).collect()
     }
 
@@ -528,21 +525,9 @@ impl<'r> LocalChanges<'r> {
         let system = self.repository().system();
         let place = place(system.as_ref(), &self.dir)?;
         let left = place.list("tables/")?;
-        let head = Head {
-            uuid: u128::from(system.random()) << 64,
-            object_format: self.repository().object_format(),
-            slot_count: 1,
-            generation: 0,
-            index: 0,
-            complete_since: 0,
-            epoch: 0,
-            frozen: None,
-            recent: vec![system.random()],
-            tables: Vec::new(),
-            dropped: Vec::new(),
-            slots: Vec::new(),
-            inline: Bytes::new(),
-        };
+        let uuid = u128::from(system.random()) << 64;
+        let object_format = self.repository().object_format();
+        let head = Head::first(uuid, object_format, 1, system.random());
         if let Read::Head(_, version) = place.head(0, None)?
             && let Swap::Done(_) = place.swap(0, Some(&version), &head.encode())?
         {

@@ -322,22 +322,7 @@ mod tests {
 
     /// A head of one length, with its checksum behind it.
     fn head(id: u64) -> Vec<u8> {
-        let head = Head {
-            uuid: 1,
-            object_format: ObjectFormat::Sha1,
-            slot_count: 1,
-            generation: 1,
-            index: 1,
-            complete_since: 0,
-            epoch: 0,
-            frozen: None,
-            recent: vec![id],
-            tables: Vec::new(),
-            dropped: Vec::new(),
-            slots: Vec::new(),
-            inline: Bytes::new(),
-        };
-        head.encode()
+        Head::first(1, ObjectFormat::Sha1, 1, id).encode()
     }
 
     fn done(swap: Result<Swap>) -> Version {

@@ -172,6 +172,25 @@ impl Head {
             .ok_or_else(|| corrupt("the head of the store makes no sense"))
     }
 
+    /// Returns the first head of a store, in which there is nothing yet; `commit` is the id of what made it.
+    pub fn first(uuid: u128, object_format: ObjectFormat, slot_count: u32, commit: u64) -> Head {
+        Head {
+            uuid,
+            object_format,
+            slot_count,
+            generation: 0,
+            index: 0,
+            complete_since: 0,
+            epoch: 0,
+            frozen: None,
+            recent: vec![commit],
+            tables: Vec::new(),
+            dropped: Vec::new(),
+            slots: Vec::new(),
+            inline: Bytes::new(),
+        }
+    }
+
     /// Returns whether the tables follow each other and the lists have their lengths.
     fn makes_sense(&self) -> bool {
         let mut before = 0;

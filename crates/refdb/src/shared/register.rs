@@ -124,21 +124,8 @@ impl Register {
             let what = format!("a store has from 1 to {SLOTS_MAX} slots, not {slot_count}");
             return Err(Error::new(ErrorKind::Misuse, what));
         }
-        let head = Head {
-            uuid: u128::from(system.random()) << 64 | u128::from(system.random()),
-            object_format,
-            slot_count,
-            generation: 0,
-            index: 0,
-            complete_since: 0,
-            epoch: 0,
-            frozen: None,
-            recent: vec![system.random()],
-            tables: Vec::new(),
-            dropped: Vec::new(),
-            slots: Vec::new(),
-            inline: Bytes::new(),
-        };
+        let uuid = u128::from(system.random()) << 64 | u128::from(system.random());
+        let head = Head::first(uuid, object_format, slot_count, system.random());
         let content = head.encode();
         for attempt in 0..TRIES_MAX {
             match shared.swap(0, None, &content)? {
