@@ -2,4 +2,5 @@
 
 pub use crate::repository::config::edit::set as set_config;
 pub use crate::repository::format::{format_and_path, ref_storage};
+pub use crate::repository::moved::GITS_FOLDER;
 pub use crate::repository::paths::real as real_path;

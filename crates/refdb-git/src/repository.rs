@@ -23,7 +23,7 @@ pub(crate) mod format;
 mod history;
 mod hooks;
 mod identity;
-mod moved;
+pub(crate) mod moved;
 mod open;
 mod ownership;
 pub(crate) mod paths;

@@ -19,7 +19,7 @@ use super::environment::Environment;
 use super::format::Format;
 
 /// The folders in which Git makes the new refs begin so.
-const GITS_FOLDER: &[u8] = b"ref_migration.";
+pub const GITS_FOLDER: &str = "ref_migration.";
 
 /// For so many milliseconds the end of a migration by Git is waited for where refs seem to be gone.
 const PAUSES_MS: [u64; 5] = [1, 4, 16, 64, 128];
@@ -115,7 +115,10 @@ impl Watched {
 
     fn is_being_moved(&self) -> bool {
         let entries = self.system.read_dir(&self.common_dir).unwrap_or_default();
-        entries.iter().any(|it| it.name.starts_with(GITS_FOLDER)) || self.has_head_of_tables()
+        entries
+            .iter()
+            .any(|it| it.name.starts_with(GITS_FOLDER.as_bytes()))
+            || self.has_head_of_tables()
     }
 
     fn has_head_of_tables(&self) -> bool {

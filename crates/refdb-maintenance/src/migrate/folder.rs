@@ -18,6 +18,7 @@ use bstr::ByteSlice;
 use refdb::internals::{MIGRATION, MIGRATION_JOURNAL, bytes_to_path, first_line, is_absent};
 use refdb::system::{FileKind, Guard, System};
 use refdb::{Error, ErrorKind, RefFormat, Result};
+use refdb_git::internals::GITS_FOLDER;
 
 use super::Context;
 
@@ -25,8 +26,6 @@ use super::Context;
 const MARK: &str = "made-for";
 /// The folder of old refs that are kept.
 const KEPT: &str = "refdb-kept";
-/// What the copy of a dry run, and the folder in which Git migrates, is called, before six characters of its own.
-const DRY_RUN: &str = "ref_migration.";
 
 /// How often the folder is asked for that another process has, and after which time.
 const ATTEMPTS: usize = 40;
@@ -306,15 +305,15 @@ pub(super) fn signs_of_git(context: &Context) -> Result<Vec<Vec<u8>>> {
 
 /// Returns whether a folder is one in which Git migrates, or that a dry run made.
 pub(super) fn is_gits(name: &[u8]) -> bool {
-    name.starts_with(DRY_RUN.as_bytes())
+    name.starts_with(GITS_FOLDER.as_bytes())
 }
 
-/// Makes the folder for the copy of a dry run.
+/// Makes the folder for the copy of a dry run, which has six characters of its own behind the name of Git's.
 pub(super) fn new_dry_run(system: &dyn System, base: &Path) -> Result<PathBuf> {
     const CHARS: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     loop {
         let mut random = system.random();
-        let mut name = String::from(DRY_RUN);
+        let mut name = String::from(GITS_FOLDER);
         for _ in 0..6 {
             let at = usize::try_from(random % 62).unwrap_or_default();
             name.push(CHARS.get(at).copied().map_or('0', char::from));

@@ -3,15 +3,13 @@
 use bstr::{BString, ByteSlice};
 use refdb::name::{FormatOptions, is_well_formed};
 use refdb::{ObjectId, RefNameBuf, Result, Target};
+use refdb_git::internals::GITS_FOLDER;
 
 use super::Plan;
 
 /// What is said of a `HEAD` of which nobody knows what it was.
 const UNKNOWN: &str = "nobody knows which branch it was on: write it by hand, as in \
                        echo 'ref: refs/heads/<branch>' >HEAD";
-
-/// The folders in which Git migrates begin so.
-const GITS_FOLDER: &[u8] = b"ref_migration.";
 
 /// An entry of a reflog, as far as it is needed here.
 pub(super) struct Entry {
@@ -87,7 +85,7 @@ impl Plan<'_> {
                 let entries = self.repository.system().read_dir(dir).unwrap_or_default();
                 let mut names = entries.iter().map(|entry| entry.name.as_bstr());
                 // Git has removed all refs, and could not put the new ones into their place.
-                let gits = names.find(|name| name.starts_with(GITS_FOLDER));
+                let gits = names.find(|name| name.starts_with(GITS_FOLDER.as_bytes()));
                 let what = gits.map_or(UNKNOWN.to_owned(), |name| {
                     format!("{UNKNOWN}; a migration by Git that failed has left refs in '{name}'")
                 });
