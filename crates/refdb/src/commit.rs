@@ -4,8 +4,8 @@
 //! A lock is `<file>.lock`, as everybody has it who writes refs. All locks of a transaction are names
 //! of one file, which its process has for itself as long as it runs (`hold`): so the kernel tells
 //! whether its holder lives, wherever one stands, and one look tells whether somebody took one of the
-//! locks away. New content stands in `<file>.lock.lock` until it is renamed over the file; the lock
-//! of one file that is written alone takes the content itself, and is renamed.
+//! locks away. New content stands in `<file>~<number of the transaction>.lock` until it is renamed over the
+//! file; the lock of one file that is written alone takes the content itself, and is renamed.
 //!
 //! Invariants:
 //! 1. A lock that was acquired is released on every path: by release, or by drop.
@@ -13,8 +13,9 @@
 //!    for and never broken. Numbers of processes only explain.
 //! 3. Whoever takes a lock over has its file from before he looks at the lock to after it is gone,
 //!    and finishes the transaction that the dead process began, should there be one (`journal`).
-//! 4. A `<file>.lock.lock` exists only while its lock does. Where a power failure took the lock alone,
-//!    it goes when it is in somebody's way ([`sweep`]).
+//! 4. Nobody else writes what a transaction puts in place: its new content has a name that no other one
+//!    has. It goes with its lock. Where a power failure, or a person, took the lock alone, it goes when
+//!    refs are packed, or when it is in somebody's way ([`sweep`]).
 
 mod change;
 mod encoding;
@@ -37,6 +38,7 @@ pub use home::Home;
 pub(crate) use journal::{Becomes, View};
 pub use journal::{Says, finish_left};
 pub use lock::LockFile;
+pub(crate) use lock::not_placed;
 pub(crate) use place::{Place, Roots};
 pub(crate) use possible::Possible;
 pub(crate) use step::{MANY_MIN, Step, between, sync, unable_to_append};
@@ -49,6 +51,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use bstr::ByteSlice;
 use sha1_smol::Sha1;
 
 use crate::error::{Error, ErrorKind, Message, Role, io_text};
@@ -85,11 +88,27 @@ pub fn lock_path(target: &Path) -> PathBuf {
     suffixed(target, ".lock")
 }
 
-/// Returns where the new content of a file stands while the file is locked by the lock at `path`.
-/// Every program that lists refs, or checks them, passes over names that end so.
-pub(crate) fn value_path(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().as_bytes();
-    path.with_file_name(fitting(name, ".lock"))
+/// Returns where the transaction of that number has the new content of a file until it is in place. Every
+/// program that lists refs, or checks them, passes over names that end so.
+pub(crate) fn value_path(target: &Path, transaction: u64) -> PathBuf {
+    let name = target.file_name().unwrap_or_default().as_bytes();
+    target.with_file_name(fitting(name, &format!("~{transaction:016x}.lock")))
+}
+
+/// Returns the file of which there is new content at `path`; `None` if that is not such content, or if the name
+/// of the file did not fit into its own.
+fn target_of_value(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.as_bytes().strip_suffix(LOCK)?;
+    let (target, number) = name.rsplit_once_str("~")?;
+    let is_number = number.len() == 16 && number.iter().all(u8::is_ascii_hexdigit);
+    let is_whole = is_number && !target.is_empty() && !target.contains(&b'~');
+    is_whole.then(|| path.with_file_name(bytes_to_path(target)))
+}
+
+/// Returns whether a file of that name is new content of the file `target`, which nobody has any more if the
+/// caller holds its lock.
+pub(crate) fn is_new_value(name: &str, target: &str) -> bool {
+    target_of_value(Path::new(name)).is_some_and(|found| found == Path::new(target))
 }
 
 /// Returns `name` with something behind it, as far as a file can have that name. A hash makes up for what is
@@ -117,18 +136,22 @@ pub fn remove_if_there(system: &dyn System, path: &Path) -> io::Result<()> {
 /// Says why `<target>.lock` could not be created, in Git's words as far as scripts look for them.
 pub(crate) fn describe_refusal(system: &dyn System, target: &Path, error: &io::Error) -> Message {
     let target = std::path::absolute(target).unwrap_or_else(|_| target.to_owned());
-    let path = lock_path(&target);
+    describe_held(system, &lock_path(&target), &pid_path(&target), error)
+}
+
+/// Says why the file at `path` could not be created, beside which its holder may have left his number.
+fn describe_held(system: &dyn System, path: &Path, pid: &Path, error: &io::Error) -> Message {
     let text = format!("Unable to create '{}': {}", path.display(), io_text(error));
-    let told = |text: String| Message::from(text).of(&path, Role::InTheWay);
+    let told = |text: String| Message::from(text).of(path, Role::InTheWay);
     if error.kind() != io::ErrorKind::AlreadyExists {
         return told(text);
     }
     let told = |text: String| told(text).held();
-    let (more, remedy) = owner::describe(system, &path).unwrap_or_default();
-    if owner::is_ours(system, &path) {
+    let (more, remedy) = owner::describe(system, path).unwrap_or_default();
+    if owner::is_ours(system, path) {
         return told(format!("{text}.\n\n{more}")).with(remedy);
     }
-    let advice = match pid_beside(system, &target) {
+    let advice = match pid_beside(system, pid) {
         Some(pid) => format!(
             "Lock may be held by process {pid}; if no git process is running, the lock file may be \
              stale (PIDs can be reused)"
@@ -170,9 +193,9 @@ pub(crate) fn describe_barred(
         .with(remedy)
 }
 
-/// Returns the process that holds the lock of `target`, if it left its number.
-fn pid_beside(system: &dyn System, target: &Path) -> Option<u32> {
-    let content = system.read_at_most(&pid_path(target), 64).ok()?;
+/// Returns the process that holds a lock, if it left its number in that file.
+fn pid_beside(system: &dyn System, pid: &Path) -> Option<u32> {
+    let content = system.read_at_most(pid, 64).ok()?;
     let number = content.strip_prefix(b"pid ")?.trim_ascii_end();
     std::str::from_utf8(number).ok()?.parse().ok()
 }

@@ -82,6 +82,26 @@ pub struct Stat {
     pub nlink: u64,
 }
 
+/// What tells a file from one that takes its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId {
+    pub(crate) dev: u64,
+    pub(crate) ino: u64,
+    len: u64,
+    mtime_ns: i128,
+}
+
+impl FileId {
+    pub(crate) fn of(stat: &Stat) -> FileId {
+        FileId {
+            dev: stat.dev,
+            ino: stat.ino,
+            len: stat.len,
+            mtime_ns: stat.mtime_ns,
+        }
+    }
+}
+
 impl Stat {
     /// Returns whether the file system is one of a disk, whose number it has: one that is put together of
     /// others may tell a number of theirs.
@@ -116,7 +136,7 @@ pub struct DirEntry {
 /// A file open for writing. Dropping it closes it.
 ///
 /// Its `Write` implementation writes at the end; nothing is buffered.
-pub trait WriteFile: io::Write + Send {
+pub trait WriteFile: io::Write + Send + Sync {
     /// Makes the content durable (not the name: see [`System::sync_dir`]).
     fn sync(&mut self) -> io::Result<()>;
     /// Dates the last change of the content, as time since 1970-01-01 UTC.
@@ -124,7 +144,7 @@ pub trait WriteFile: io::Write + Send {
 }
 
 /// A file that a process has for itself as long as it is open ([`System::create_guarded`]).
-pub trait GuardedFile: WriteFile + Sync {
+pub trait GuardedFile: WriteFile {
     /// Returns whether everybody who can see the file can certainly see as well that it is taken. On
     /// file systems that machines share, above all, that is not so.
     fn is_certain(&self) -> bool;

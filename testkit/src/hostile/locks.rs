@@ -266,6 +266,7 @@ fn each(scene: &Scene, make: impl Fn(&str) -> Made) -> Made {
 /// Makes something where the new content of each file is written, or was by an older refdb.
 fn each_value(scene: &Scene, make: impl Fn(&str) -> Made) -> Made {
     each_place(scene, |place| {
+        make(&format!("{place}~0123456789abcdef.lock"))?;
         make(&format!("{place}.lock.lock"))?;
         match place.rsplit_once('/') {
             Some((dir, name)) => make(&format!("{dir}/.{name}.lock")),

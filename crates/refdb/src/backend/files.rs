@@ -82,6 +82,8 @@ struct Files {
     journal: JournalWatch,
     /// The reflogs that were found to hold lines that are no entries.
     damaged_logs: Mutex<BTreeSet<PathBuf>>,
+    /// The directories of reflogs in which nothing is left of processes that ended before.
+    tidy_log_dirs: Mutex<BTreeSet<PathBuf>>,
 }
 
 impl FilesBackend {
@@ -99,6 +101,7 @@ impl FilesBackend {
                 home,
                 journal,
                 damaged_logs: Mutex::default(),
+                tidy_log_dirs: Mutex::default(),
             }),
         }
     }

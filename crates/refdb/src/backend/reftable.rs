@@ -115,6 +115,7 @@ impl ReftableBackend {
         Means {
             holder: lock.holder(),
             lock: Some(lock),
+            packed: None,
             options: LockOptions {
                 timeout: self.options.reftable.lock_timeout,
                 shared: self.options.shared_repository,

@@ -36,6 +36,8 @@ pub(crate) struct Means<'m> {
     pub(crate) holder: &'m Holder,
     /// One of the locks of the transaction, if it has any.
     pub(crate) lock: Option<&'m LockFile>,
+    /// That of packed-refs, if it has the new content of that.
+    pub(crate) packed: Option<&'m LockFile>,
     pub(crate) options: LockOptions,
     /// Whether all of it is made durable.
     pub(crate) fsync: bool,
@@ -124,6 +126,8 @@ impl Change {
         let is_few = self.steps.len() < step::MANY_MIN;
         let how = How {
             shared: means.options.shared,
+            transaction: means.holder.owner().id,
+            packed: means.packed,
             is_live: true,
             is_first: true,
             gives_up: GivesUp::Nothing,
@@ -136,6 +140,7 @@ impl Change {
         let mut afterwards = Vec::new();
         if self.guards.is_empty() {
             let how = How {
+                packed: None,
                 clear: Some(means.clear),
                 ..how
             };
@@ -255,7 +260,8 @@ impl Change {
                 Some((at, is_held)) if at == *guard => is_held,
                 _ => match self.guards.get(*guard).map_or(Ok(false), is_own) {
                     Err(error) if how.gives_up == GivesUp::Whatever => {
-                        taken.lost.push(step.given_up(roots, error));
+                        let lost = step.given_up(roots, how.transaction, error);
+                        taken.lost.push(lost);
                         false
                     }
                     is_held => is_held?,
@@ -264,7 +270,10 @@ impl Change {
             last = Some((*guard, is_held));
             if is_held && let Err(error) = step.take(roots, how, taken) {
                 match how.gives_up {
-                    GivesUp::Whatever => taken.lost.push(step.given_up(roots, error)),
+                    GivesUp::Whatever => {
+                        let lost = step.given_up(roots, how.transaction, error);
+                        taken.lost.push(lost);
+                    }
                     _ => first = first.or(Some(error)),
                 }
             }

@@ -76,7 +76,8 @@ impl Journal {
         let path = journal_path(&dir);
         let failed = |error: io::Error| {
             if error.kind() == io::ErrorKind::AlreadyExists {
-                return super::refused(home.system.as_ref(), &path, error);
+                let told = super::describe_held(home.system.as_ref(), &path, &path, &error);
+                return Error::new(ErrorKind::Locked, told).with_source(error);
             }
             Error::io("unable to write", &path, error)
         };
@@ -403,6 +404,8 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, says: Says) -> Result<()> 
     let _ = beneath.set_mode(path, stat.mode | FINISHED_MODE);
     let how = How {
         shared: home.shared,
+        transaction: journal.owner.id,
+        packed: None,
         is_live: false,
         is_first: false,
         gives_up: match says {
@@ -444,18 +447,23 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, says: Says) -> Result<()> 
     let own = journal.change.guards.iter();
     give_back(
         &roots,
+        journal.owner.id,
         own.filter(|guard| matches!(is_own(guard), Ok(true))),
     )
 }
 
 /// Removes the locks of a transaction that is finished.
-fn give_back<'g>(roots: &Roots, mut guards: impl Iterator<Item = &'g Place>) -> Result<()> {
+fn give_back<'g>(
+    roots: &Roots,
+    transaction: u64,
+    mut guards: impl Iterator<Item = &'g Place>,
+) -> Result<()> {
     guards.try_for_each(|guard| {
         let Ok(spot) = roots.spot(guard) else {
             return Ok(());
         };
         let lock = lock_path(&spot.path);
-        remove_with_barrier(spot.system.as_ref(), &lock)
+        remove_with_barrier(spot.system.as_ref(), &lock, Some(transaction))
             .map_err(|error| Error::io("unable to remove", &lock, error))
     })
 }
@@ -544,7 +552,7 @@ impl View {
         let path = self.roots.path(place);
         let (_, step) = self.journal.change.steps.get(at)?;
         Some(match step {
-            Step::Put { .. } => Becomes::Content(value_path(&lock_path(&path))),
+            Step::Put { .. } => Becomes::Content(value_path(&path, self.journal.owner.id)),
             Step::Remove { .. } => Becomes::Nothing,
             Step::Append { len, lines, .. } => {
                 Becomes::Longer(self.files(place, path), *len, lines.clone())

@@ -10,7 +10,7 @@ use super::{
     LockOptions, encoding, lock_path, pid_path, refused, remove_if_there, step, value_path,
 };
 use crate::options::SharedRepository;
-use crate::system::{FileKind, Stat, System, WriteFile, is_absent};
+use crate::system::{FileId, FileKind, Stat, System, WriteFile, is_absent};
 
 /// A lock file that this process holds.
 ///
@@ -22,6 +22,8 @@ pub struct LockFile {
     /// What takes the new content, while it is open.
     value: Option<Box<dyn WriteFile>>,
     pub(super) written: Written,
+    /// The file that the new content was made from, if that was said; the inner `None` if there was none.
+    made_from: Option<Option<FileId>>,
     shared: SharedRepository,
     pid_file: bool,
     /// Whether the lock may take the new content itself.
@@ -149,6 +151,7 @@ impl LockFile {
             path,
             value: None,
             written: Written::Nothing,
+            made_from: None,
             shared: options.shared,
             pid_file: options.pid_file,
             is_alone: false,
@@ -247,7 +250,7 @@ impl LockFile {
     pub(crate) fn value_path(&self) -> PathBuf {
         match self.is_alone() {
             true => self.path.clone(),
-            false => value_path(&self.path),
+            false => value_path(&self.target(), self.holder.owner().id),
         }
     }
 
@@ -300,8 +303,14 @@ impl LockFile {
         Ok(())
     }
 
-    /// Creates what takes the place of the file, should there be something left of a process that
-    /// died too: only the holder of the lock uses the name.
+    /// Notes what the new content is made from, which has to be there when that is put in place: who was in
+    /// between had a lock that somebody took away from him, or took this one.
+    pub(crate) fn made_from(&mut self, file: Option<FileId>) {
+        self.made_from = Some(file);
+    }
+
+    /// Creates what takes the place of the file, should there be something left of an attempt that failed
+    /// too: only the holder of the lock uses the name.
     fn fresh<T>(&self, create: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match create() {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -350,16 +359,8 @@ impl LockFile {
         Ok(())
     }
 
-    /// Makes sure that what is written under the lock may be published.
-    ///
-    /// # Errors
-    /// As for [`Holder::may_publish`].
-    pub(crate) fn may_publish(&self) -> crate::error::Result<()> {
-        self.holder.may_publish()?;
-        self.check()
-    }
-
-    /// Makes sure that the lock has its name, and what was written through it as well.
+    /// Makes sure that the lock has its name, and what was written through it as well, and that this was made
+    /// from what is there.
     ///
     /// # Errors
     /// `Locked` if somebody took one of them away; nothing may be published then. `Io`.
@@ -371,12 +372,21 @@ impl LockFile {
         let is_whole = self.has_name()?
             && (self.is_alone()
                 || self.written == Written::Nothing
-                || self.find(&self.value_path())?.is_some());
+                || self.find(&self.value_path())?.is_some())
+            && self.is_made_from_this()?;
         if is_whole {
             return Ok(());
         }
         self.hold.tear();
         Err(rustix::io::Errno::STALE.into())
+    }
+
+    fn is_made_from_this(&self) -> io::Result<bool> {
+        let Some(made_from) = self.made_from.filter(|_| self.written != Written::Nothing) else {
+            return Ok(true);
+        };
+        let found = self.find(&self.target())?;
+        Ok(found.map(|stat| FileId::of(&stat)) == made_from)
     }
 
     pub(crate) fn holder(&self) -> &Holder {
@@ -426,6 +436,9 @@ impl LockFile {
         }
         let is_alone = self.is_alone();
         let written = std::mem::replace(&mut self.written, Written::Nothing);
+        if written != Written::Nothing && !is_alone {
+            self.remove(&self.value_path())?;
+        }
         // What does not have its name any more must not be taken for it.
         let has_name = || self.has_name().or_else(|_| self.has_name());
         let is_ours = self.hold.is_whole() || has_name().unwrap_or(false);
@@ -441,9 +454,6 @@ impl LockFile {
                 return self.remove(&self.target());
             }
             return Ok(());
-        }
-        if written != Written::Nothing && !is_alone {
-            self.remove(&value_path(&self.path))?;
         }
         self.remove_pid_file();
         if self.bars {
@@ -477,6 +487,16 @@ impl LockFile {
             // Nobody depends on it: at worst it names a process that no longer holds the lock.
             let _ = self.system().remove_file(&pid_path(&self.target()));
         }
+    }
+}
+
+/// Returns the error of new content that could not be put in place. It is gone only if somebody took it away.
+pub(crate) fn not_placed(what: &str, path: &Path, error: io::Error) -> crate::error::Error {
+    match error.kind() {
+        io::ErrorKind::StaleNetworkFileHandle | io::ErrorKind::NotFound => {
+            lost(rustix::io::Errno::STALE.into())
+        }
+        _ => crate::error::Error::io(what, path, error),
     }
 }
 

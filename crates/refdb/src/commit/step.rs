@@ -14,7 +14,7 @@ use bstr::ByteSlice;
 
 use super::encoding::checksum;
 use super::place::{Place, Roots, Spot};
-use super::{fitting, lock_path, remove_if_there, value_path};
+use super::{LockFile, fitting, lock_path, remove_if_there, value_path};
 use crate::error::{Error, ErrorKind, Message, Result, Role, io_text};
 use crate::options::SharedRepository;
 use crate::system::{FileKind, System, WriteFile, is_absent, remove_empty_tree};
@@ -66,6 +66,11 @@ const TOLD_MAX: usize = 4096;
 #[derive(Clone, Copy)]
 pub(crate) struct How<'h> {
     pub(crate) shared: SharedRepository,
+    /// The number of the transaction that made the change.
+    pub(crate) transaction: u64,
+    /// The lock of packed-refs, if it is looked at once more before that is replaced: what came before took its
+    /// time, and a person can remove locks.
+    pub(crate) packed: Option<&'h LockFile>,
     /// Whether the process lives that made the change: what is not there then was taken away from it.
     pub(crate) is_live: bool,
     /// Whether no step was taken before.
@@ -114,13 +119,12 @@ impl Step {
     }
 
     /// Says that this step, which failed, is given up, and what it would have done to a ref.
-    pub(super) fn given_up(&self, roots: &Roots, error: Error) -> Error {
+    pub(super) fn given_up(&self, roots: &Roots, transaction: u64, error: Error) -> Error {
         let place = self.place();
         let what = match (self, place) {
             (Step::Put { from_lock, .. }, Place::Ref(_)) => {
                 let content = roots.spot(place).and_then(|Spot { system, path, .. }| {
-                    let lock = lock_path(&path);
-                    let value = if *from_lock { lock } else { value_path(&lock) };
+                    let value = value_of(&path, *from_lock, transaction);
                     // What somebody else put there leads nowhere, and may be of any length.
                     system.read_at_most(&value, TOLD_MAX)
                 });
@@ -149,8 +153,10 @@ impl Step {
             Step::Put { sum, from_lock, .. } => {
                 // Who has just written the content need not read it.
                 let sum = sum.filter(|_| !how.is_live);
-                let lock = lock_path(path);
-                let value = if *from_lock { lock } else { value_path(&lock) };
+                if let (Place::Packed, Some(lock)) = (place, how.packed) {
+                    lock.check()?;
+                }
+                let value = value_of(path, *from_lock, how.transaction);
                 let put = put(system.as_ref(), &value, path, sum, how.is_live)?;
                 put.map_err(|error| unable_to_put(place, path, error))?;
                 add_parent(&mut taken.dirs, path);
@@ -203,6 +209,13 @@ impl Step {
             }
         }
         Ok(())
+    }
+}
+
+fn value_of(path: &Path, from_lock: bool, transaction: u64) -> PathBuf {
+    match from_lock {
+        true => lock_path(path),
+        false => value_path(path, transaction),
     }
 }
 
@@ -327,7 +340,7 @@ impl Append<'_> {
             return Ok(());
         }
         let Some(missing) = self.lines.strip_prefix(&*tail) else {
-            return rewrite(system, path, self.len, self.lines);
+            return rewrite(system, path, self.len, self.lines, self.how.transaction);
         };
         let Some(mut file) = self.open(taken)? else {
             return Ok(());
@@ -477,11 +490,17 @@ fn read_from(system: &dyn System, path: &Path, len: u64) -> io::Result<Option<Ve
 }
 
 /// Writes a file anew: its first `len` bytes, and `lines` behind them.
-fn rewrite(system: &dyn System, path: &Path, len: u64, lines: &[u8]) -> io::Result<()> {
+fn rewrite(
+    system: &dyn System,
+    path: &Path,
+    len: u64,
+    lines: &[u8],
+    transaction: u64,
+) -> io::Result<()> {
     let content = system.read(path)?;
     let len = usize::try_from(len).unwrap_or(usize::MAX);
     let before = content.get(..len).unwrap_or(&content);
-    let new = value_path(&lock_path(path));
+    let new = value_path(path, transaction);
     remove_if_there(system, &new)?;
     let mut file = system.create_new(&new, 0o666)?;
     file.write_all(before)?;

@@ -11,7 +11,8 @@ use super::entries::{Entry, entries, is_barrier, is_lock};
 use super::home::Home;
 use super::owner::{self, Purpose};
 use super::{
-    Holder, LockFile, LockOptions, journal, lock_path, pid_path, remove_if_there, value_path,
+    Holder, LockFile, LockOptions, journal, lock_path, pid_path, remove_if_there, target_of_value,
+    value_path,
 };
 use crate::system::{DirEntry, FileKind, System, bytes_to_path, is_absent};
 
@@ -36,9 +37,10 @@ pub fn take_over_any(home: &Arc<Home>, path: &Path) -> io::Result<bool> {
 fn take_over_of(most: Purpose, home: &Arc<Home>, path: &Path) -> io::Result<bool> {
     let system = home.system.as_ref();
     if !is_lock(path) {
-        return match is_barrier(system, path) {
-            true => take_barrier_over(most, home, path),
-            false => Ok(false),
+        return match target_of_value(path) {
+            Some(target) => remove_orphan(home, path, &target),
+            None if is_barrier(system, path) => take_barrier_over(most, home, path),
+            None => Ok(false),
         };
     }
     if !owner::is_ours(system, path) || system.is_taken(path) {
@@ -67,7 +69,8 @@ fn take_over_of(most: Purpose, home: &Arc<Home>, path: &Path) -> io::Result<bool
         remove_claims(system, path.parent().unwrap_or(path))?;
     }
     remove_log_lock(home, path)?;
-    remove_with_barrier(system, path)?;
+    let owner = owner::of_lock(system, path);
+    remove_with_barrier(system, path, owner.map(|owner| owner.id))?;
     Ok(true)
 }
 
@@ -91,7 +94,7 @@ fn remove_log_lock(home: &Home, path: &Path) -> io::Result<()> {
     let is_same = (one.dev, one.ino) == (other.dev, other.ino);
     let guard = system.guard_file(&log_lock);
     if is_same || guard?.is_some() {
-        remove_with_barrier(system, &log_lock)?;
+        remove_with_barrier(system, &log_lock, Some(of_log.id))?;
     }
     Ok(())
 }
@@ -134,14 +137,22 @@ fn take_barrier_over(most: Purpose, home: &Arc<Home>, path: &Path) -> io::Result
     under_lock(home, path, remove)
 }
 
-/// Removes a lock that the caller has, with what its process left for it. What it bars goes first:
-/// once the lock is gone, others may put their file there.
-pub(super) fn remove_with_barrier(system: &dyn System, lock: &Path) -> io::Result<()> {
+/// Removes a lock that the caller has, with what its process left for it in that transaction. What it bars goes
+/// first: once the lock is gone, others may put their file there.
+pub(super) fn remove_with_barrier(
+    system: &dyn System,
+    lock: &Path,
+    transaction: Option<u64>,
+) -> io::Result<()> {
     let barred = lock.with_extension("");
     if is_barrier(system, &barred) {
         remove_if_there(system, &barred)?;
     }
-    remove_if_there(system, &value_path(lock))?;
+    // A lock that does not say whose it is has taken the new content itself, or a power failure took what it
+    // said: then the content goes by itself.
+    if let Some(transaction) = transaction {
+        remove_if_there(system, &value_path(&barred, transaction))?;
+    }
     remove_if_there(system, &pid_path(&barred))?;
     remove_if_there(system, lock)
 }
@@ -174,15 +185,15 @@ fn remove_claims(system: &dyn System, dir: &Path) -> io::Result<()> {
             && owner::is_ours(system, &path)
             && let Some(_guard) = system.guard_file(&path)?
         {
-            remove_with_barrier(system, &path)?;
+            remove_with_barrier(system, &path, None)?;
         }
     }
     Ok(())
 }
 
 /// Takes over every lock in the directory `dir` whose process has ended; those of migrations are left
-/// alone. With `deep` also those in the directories below it, barriers, and new content without a
-/// lock: all in them is refs.
+/// alone, and all new content without a lock. With `deep` also those in the directories below it, and barriers: all
+/// in them is refs.
 ///
 /// # Errors
 /// Those of the system; a directory that is gone has no locks.
@@ -209,8 +220,8 @@ fn sweep_of(most: Purpose, home: &Arc<Home>, dir: &Path, deep: bool) -> io::Resu
         match entry {
             Entry::Dir if deep => sweep_of(most, home, &path, deep)?,
             Entry::Lock if kind == FileKind::File => drop(take_over_of(most, home, &path)?),
-            Entry::NewValue if deep && matches!(kind, FileKind::File | FileKind::Symlink) => {
-                remove_orphan(home, &path)?;
+            Entry::NewValue if matches!(kind, FileKind::File | FileKind::Symlink) => {
+                take_over_of(most, home, &path)?;
             }
             Entry::Barrier if deep => drop(take_over_of(most, home, &path)?),
             _ => {}
@@ -219,15 +230,9 @@ fn sweep_of(most: Purpose, home: &Arc<Home>, dir: &Path, deep: bool) -> io::Resu
     Ok(())
 }
 
-/// Removes new content of which a power failure took the lock away. Its lock is taken for that:
-/// whoever has it, and the content, is not disturbed.
-fn remove_orphan(home: &Arc<Home>, path: &Path) -> io::Result<()> {
-    // `<file>.lock.lock`; of a name that was too long for that, the file is not known.
-    let lock = path.with_extension("");
-    let target = lock.with_extension("");
-    if value_path(&lock_path(&target)) != path {
-        return Ok(());
-    }
+/// Removes new content of a file of which a power failure took the lock away; returns whether that could be done.
+/// The lock is taken for that: whoever has it, and the content, is not disturbed.
+fn remove_orphan(home: &Arc<Home>, path: &Path, target: &Path) -> io::Result<bool> {
     let remove = || remove_if_there(home.system.as_ref(), path);
-    under_lock(home, &target, remove).map(drop)
+    under_lock(home, target, remove)
 }

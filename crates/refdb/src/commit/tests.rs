@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::entries::barrier;
+use super::journal::Journal;
 use super::lock::Written;
 use super::*;
 use crate::error::Error;
 use crate::oid::ObjectFormat;
 use crate::options::Options;
-use crate::system::OsSystem;
 use crate::system::simulation::{Crash, Fault, SimSystem};
+use crate::system::{FileId, OsSystem};
 
 const OPTIONS: LockOptions = LockOptions::AT_ONCE;
 
@@ -64,7 +65,7 @@ fn linked_locks_are_locks_and_are_written_apart() {
         let created = std::fs::File::create_new(&lock);
         assert_eq!(created.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     }
-    std::fs::write(at("b.lock.lock"), "left over").unwrap();
+    std::fs::write(second.value_path(), "left over").unwrap();
     second.write_all(b"two").unwrap();
     second.write_all(b"!").unwrap();
     first.write_all(b"one").unwrap();
@@ -76,6 +77,56 @@ fn linked_locks_are_locks_and_are_written_apart() {
     assert_eq!(std::fs::read(at("a")).unwrap(), b"one");
     assert_eq!(std::fs::read(at("b")).unwrap(), b"two!");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+}
+
+/// A person removes the locks of processes that live.
+#[test]
+fn nobody_puts_in_place_what_another_transaction_writes() {
+    let system = repository();
+    let [mut first, mut second] = [7, 8].map(|process| {
+        let mut lock = acquire(&system.process(process), "HEAD").unwrap();
+        lock.write_all(b"who").unwrap();
+        system.remove_file(lock.path()).unwrap();
+        if process == 7 {
+            system.remove_file(&lock.value_path()).unwrap();
+        }
+        lock
+    });
+    // It had looked at its lock before that was removed.
+    let renamed = step::rename(&system, &first.value_path(), &at("HEAD"));
+    assert_eq!(renamed.unwrap_err().kind(), io::ErrorKind::NotFound);
+    for lock in [&mut first, &mut second] {
+        assert!(lock.place().is_err());
+    }
+    drop((first, second));
+    assert_eq!(system.read_dir(Path::new(DIR)).unwrap(), []);
+}
+
+#[test]
+fn new_content_replaces_only_what_it_was_made_from() {
+    for (before, made_from_it) in [(None, true), (Some("old"), true), (Some("old"), false)] {
+        let system = repository();
+        if let Some(content) = before {
+            create(&system, "HEAD", content.as_bytes());
+        }
+        let mut lock = acquire(&system, "HEAD").unwrap();
+        let stat = system.lstat(&at("HEAD")).ok();
+        lock.made_from(stat.map(|stat| FileId::of(&stat)));
+        lock.write_all(b"new").unwrap();
+        if !made_from_it {
+            create(&system, "other", b"another");
+            system.rename(&at("other"), &at("HEAD")).unwrap();
+        }
+        let placed = lock.place().map_err(|error| error.kind());
+        let (expected, content) = match made_from_it {
+            true => (Ok(()), "new"),
+            false => (Err(io::ErrorKind::StaleNetworkFileHandle), "another"),
+        };
+        assert_eq!(placed, expected);
+        drop(lock);
+        assert_eq!(system.read(&at("HEAD")).unwrap(), content.as_bytes());
+        assert_eq!(system.read_dir(Path::new(DIR)).unwrap().len(), 1);
+    }
 }
 
 #[test]
@@ -110,22 +161,17 @@ fn a_dead_lock_of_the_longest_name_is_taken_over() {
 fn no_two_names_have_one_place_for_their_content() {
     let start = "p".repeat(234);
     let names = ["difnkpabgegcmghi", "dgbfbiecnkegofhd"].map(|end| format!("{start}{end}"));
-    let locks = names.each_ref().map(|name| lock_path(&at(name)));
-    let sums = locks.each_ref().map(|lock| {
-        let name = lock.file_name().unwrap_or_default();
-        encoding::checksum(name.as_bytes())
-    });
+    let sums = names
+        .each_ref()
+        .map(|name| encoding::checksum(name.as_bytes()));
     assert_eq!(sums[0], sums[1], "they are such names");
-    assert_ne!(value_path(&locks[0]), value_path(&locks[1]));
+    let values = names.each_ref().map(|name| value_path(&at(name), 1));
+    assert_ne!(values[0], values[1]);
     let ways = names
         .each_ref()
         .map(|name| step::between(&at(name), &at(name).join("y")));
     assert_ne!(ways[0], ways[1]);
-    for path in ways
-        .iter()
-        .flatten()
-        .chain(&locks.map(|lock| value_path(&lock)))
-    {
+    for path in ways.iter().flatten().chain(&values) {
         assert!(path.file_name().is_some_and(|name| name.len() <= NAME_MAX));
     }
 }
@@ -183,6 +229,12 @@ fn committed(dies: &SimSystem) -> LockFile {
 
 /// As [`committed`], of any ref.
 fn commit_ref(dies: &SimSystem, name: &str) -> LockFile {
+    let (lock, journal) = try_commit_ref(dies, name);
+    journal.unwrap().leave();
+    lock
+}
+
+fn try_commit_ref(dies: &SimSystem, name: &str) -> (LockFile, crate::error::Result<Journal>) {
     let mut lock = acquire(dies, name).unwrap();
     lock.write_all(b"fir").unwrap();
     lock.write_all(b"st").unwrap();
@@ -190,22 +242,44 @@ fn commit_ref(dies: &SimSystem, name: &str) -> LockFile {
     let place = Place::read(b"ref", name.as_bytes()).unwrap();
     let guard = change.lock(place.clone());
     change.put(guard, place, &lock);
-    commit_change(dies, &lock, change);
-    lock
+    let journal = try_commit(dies, &lock, change);
+    (lock, journal)
 }
 
-fn commit_change(dies: &SimSystem, lock: &LockFile, mut change: Change) {
+fn commit_change(dies: &SimSystem, lock: &LockFile, change: Change) {
+    try_commit(dies, lock, change).unwrap().leave();
+}
+
+fn try_commit(
+    dies: &SimSystem,
+    lock: &LockFile,
+    mut change: Change,
+) -> crate::error::Result<Journal> {
     let system: Arc<dyn System> = Arc::new(dies.clone());
     let means = Means {
         holder: lock.holder(),
         lock: Some(lock),
+        packed: None,
         options: OPTIONS,
         fsync: true,
         roots: Roots::new(&system, Path::new(DIR), &at("packed-refs")),
         dirs: BTreeSet::new(),
         clear: &|_| Ok(()),
     };
-    change.commit(&means).unwrap().leave();
+    change.commit(&means)
+}
+
+#[test]
+fn who_has_the_journal_is_told() {
+    let system = repository();
+    let lives = system.process(7);
+    committed(&lives).leave();
+    let (_lock, journal) = try_commit_ref(&system, "ORIG_HEAD");
+    let told = journal.err().expect("it is another one's").to_string();
+    assert!(
+        told.contains("/refdb.journal': ") && told.contains("process 7,"),
+        "{told}"
+    );
 }
 
 fn create(system: &SimSystem, name: &str, content: &[u8]) {
@@ -229,7 +303,8 @@ fn recovery_puts_in_place_what_its_transaction_wrote_and_nothing_else() {
         let value = lock.value_path();
         lock.leave();
         system.remove_file(&value).unwrap();
-        create(&system, "HEAD.lock.lock", found.as_bytes());
+        let name = value.file_name().and_then(|name| name.to_str());
+        create(&system, name.unwrap(), found.as_bytes());
         // While its process may run, readers are told of it, and nothing is done.
         let view = recover(&system).view.expect("a journal");
         let head = Place::read(b"ref", b"HEAD").unwrap();
@@ -413,6 +488,7 @@ fn nothing_is_committed_where_a_directory_cannot_be_looked_at() {
         let means = Means {
             holder: lock.holder(),
             lock: Some(&lock),
+            packed: None,
             options: OPTIONS,
             fsync: true,
             roots: Roots::new(&shared, Path::new(DIR), &at("packed-refs")),
@@ -567,16 +643,16 @@ fn what_cannot_be_finished_is_given_up_by_whoever_says_so() {
 fn nothing_is_told_of_what_a_link_leads_to() {
     let system = repository();
     let dies = system.process(7);
-    committed(&dies).leave();
+    let lock = committed(&dies);
+    let value = lock.value_path();
+    lock.leave();
     dies.end();
     system.create_dir(&at("HEAD")).unwrap();
     create(&system, "HEAD/x", b"");
-    system.remove_file(&at("HEAD.lock.lock")).unwrap();
+    system.remove_file(&value).unwrap();
     create(&system, "other", b"secret");
     system.rename(&at("other"), Path::new("/other")).unwrap();
-    system
-        .symlink(Path::new("/other"), &at("HEAD.lock.lock"))
-        .unwrap();
+    system.symlink(Path::new("/other"), &value).unwrap();
     let told = given_up(&system);
     assert!(told.contains("HEAD") && !told.contains("secret"), "{told}");
 }
@@ -807,11 +883,12 @@ fn nothing_leads_out_of_the_place_that_a_link_has() {
     let guard = change.lock(place.clone());
     change.put(guard, place, &lock);
     commit_change(&dies, &lock, change);
+    let files = [lock.path().to_owned(), lock.value_path()];
     lock.leave();
     dies.end();
-    for file in ["a.lock", "a.lock.lock"] {
-        let from = at("refs/heads/dir").join(file);
-        system.rename(&from, &Path::new("/out").join(file)).unwrap();
+    for from in &files {
+        let file = from.file_name().unwrap();
+        system.rename(from, &Path::new("/out").join(file)).unwrap();
     }
     system.remove_dir(&at("refs/heads/dir")).unwrap();
     system
@@ -820,7 +897,8 @@ fn nothing_leads_out_of_the_place_that_a_link_has() {
     recover(&system);
     let left = system.read_dir(Path::new("/out")).unwrap();
     let names: Vec<_> = left.into_iter().map(|entry| entry.name).collect();
-    assert_eq!(names, [&b"a.lock"[..], b"a.lock.lock"]);
+    let moved = files.map(|file| file.file_name().unwrap().as_bytes().to_vec());
+    assert_eq!(names, moved);
 }
 
 #[test]
@@ -829,18 +907,24 @@ fn new_content_goes_with_its_lock_and_never_without() {
     let sweep = |deep| sweep(&home(&system), Path::new(DIR), deep).unwrap();
     let mut living = acquire(&system.process(7), "living").unwrap();
     living.write_all(b"content").unwrap();
-    let orphans = ["orphan.lock.lock", "dir.lock.lock"].map(at);
-    for path in orphans.iter().chain([&at(".profile")]) {
-        system.create_new(path, 0o666).unwrap();
+    let others = [
+        ".profile",
+        "other~1.lock",
+        "~0123456789abcdef.lock",
+        "a~b~0123456789abcdef.lock",
+    ]
+    .map(at);
+    for deep in [false, true] {
+        let orphans = ["orphan", "living"].map(|name| value_path(&at(name), 1));
+        let is_there = |path: &PathBuf| system.lstat(path).is_ok();
+        for path in orphans.iter().chain(&others).filter(|path| !is_there(path)) {
+            system.create_new(path, 0o666).unwrap();
+        }
+        sweep(deep);
+        // Whoever has the lock is not disturbed.
+        assert_eq!(orphans.each_ref().map(is_there), [false, true]);
+        assert!(others.iter().all(is_there), "none of new content");
     }
-    sweep(false);
-    assert!(
-        orphans.iter().all(|path| system.lstat(path).is_ok()),
-        "not of refs"
-    );
-    sweep(true);
-    assert!(orphans.iter().all(|path| system.lstat(path).is_err()));
-    assert!(system.lstat(&at(".profile")).is_ok());
     living.place().unwrap();
     assert_eq!(system.read(&at("living")).unwrap(), b"content");
 }

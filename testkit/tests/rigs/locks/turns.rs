@@ -292,8 +292,7 @@ impl Process {
     }
 }
 
-/// Returns whether a new file is a lock: what is written under one is `<file>.lock.lock`, and has a
-/// `~` where there is no room for that.
+/// Returns whether a new file is a lock: what is written under one is `<file>~<number>.lock`.
 fn is_lock(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     let stem = name.strip_suffix(b".lock");

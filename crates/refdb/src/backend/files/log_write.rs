@@ -2,13 +2,16 @@
 //!
 //! Invariant: a reflog that is rewritten or copied is complete, and durable, before it gets its name.
 
+use std::path::Path;
+use std::sync::PoisonError;
+
 use super::Files;
 use super::directories;
 use super::log;
 use super::publish::LogAppend;
 use super::session::FilesSession;
 use crate::backend::{Fate, Judge, LogChange, LogOrder};
-use crate::commit::{LockFile, LockOptions, between, refused};
+use crate::commit::{LockFile, LockOptions, between, refused, sweep};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{RefName, RefNameBuf};
 use crate::options::LockTimeout;
@@ -72,6 +75,7 @@ impl FilesSession {
             timeout: LockTimeout::from_millis(0),
             ..files.lock_options()
         };
+        files.tidy_logs_beside(&path);
         let mut lock = match LockFile::acquire(&self.holder, &path, options) {
             Ok(lock) => lock,
             // It went with its directory: whoever removes a reflog alone holds no lock of the ref.
@@ -158,6 +162,7 @@ impl FilesSession {
         // Should nothing come of it, its directory goes.
         let (_, bare) = files.layout.locate(to);
         self.empty_dirs.add_parent(&base, bare.as_bytes());
+        files.tidy_logs_beside(&path);
         let lock = LockFile::acquire(&self.holder, &path, files.lock_options());
         let mut lock = lock.map_err(failed)?;
         let mut written = lock.write_all(&content);
@@ -172,6 +177,20 @@ impl FilesSession {
 }
 
 impl Files {
+    /// Removes what is left of rewriting reflogs in the directory of `path` by processes that have ended. As that
+    /// lists the directory, it is done once.
+    fn tidy_logs_beside(&self, path: &Path) {
+        let Some(dir) = path.parent() else { return };
+        let tidy = || {
+            let tidy = self.tidy_log_dirs.lock();
+            tidy.unwrap_or_else(PoisonError::into_inner)
+        };
+        // What cannot be removed is in nobody's way.
+        if !tidy().contains(dir) && sweep(&self.home, dir, false).is_ok() {
+            tidy().insert(dir.to_owned());
+        }
+    }
+
     /// Returns how long a reflog is that gets another name, or is copied to it, and makes room for that;
     /// `None` if there is none.
     ///

@@ -401,11 +401,11 @@ impl Walk<'_> {
         }
         for entry in &mut entries {
             match Entry::of(self.files.system.as_ref(), &path, entry) {
-                Entry::Lock | Entry::Barrier => {
+                Entry::Lock | Entry::Barrier | Entry::NewValue => {
                     self.locks.push(path.join(bytes_to_path(&entry.name)));
                 }
                 Entry::Ref if entry.kind == FileKind::Symlink => self.resolve_kind(&path, entry)?,
-                Entry::Ref | Entry::Dir | Entry::NewValue => {}
+                Entry::Ref | Entry::Dir => {}
             }
             if entry.kind == FileKind::Directory {
                 // So that the order of the entries is that of the full names.

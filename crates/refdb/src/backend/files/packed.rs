@@ -21,7 +21,7 @@ use crate::backend::Value;
 use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::oid::{ObjectFormat, ObjectId, first_byte};
 use crate::reflog::is_space;
-use crate::system::{Bytes, FileKind, MAP_MIN, Stat, System};
+use crate::system::{Bytes, FileId, FileKind, MAP_MIN, Stat, System};
 use crate::target::Target;
 
 /// How every header starts.
@@ -78,6 +78,8 @@ pub(super) struct Snapshot {
     pub(super) hint: AtomicUsize,
     // Whether it ended far from where the one before did: then so will the next one.
     pub(super) is_far: AtomicBool,
+    /// Which file that is; `None` if there was none.
+    pub(super) file: Option<FileId>,
 }
 
 /// One record, and where it stands.
@@ -138,7 +140,10 @@ impl PackedRefs {
         let settled = is_settled(self.system.now(), stat.ctime_ns);
         // Should the file be replaced in this moment, the next look finds another inode.
         let bytes = self.system.map_whole(&self.path).map_err(io)?;
-        let snapshot = Arc::new(Snapshot::new(self.path.clone(), self.format, bytes)?);
+        let snapshot = Arc::new(Snapshot {
+            file: Some(FileId::of(&stat)),
+            ..Snapshot::new(self.path.clone(), self.format, bytes)?
+        });
         // While a file is mapped nobody else gets its inode, and what is written over it is seen.
         let mapped = stat.len >= MAP_MIN && snapshot.as_on_disk;
         *cached = Some(Cached {
@@ -244,6 +249,7 @@ impl Snapshot {
             bytes,
             start: 0,
             peeling: Peeling::Unknown,
+            file: None,
             as_on_disk: true,
             hint: AtomicUsize::new(0),
             is_far: AtomicBool::new(false),

@@ -25,7 +25,7 @@ use bstr::ByteSlice;
 use reftable::short;
 
 use super::packed::{HEADER, PackedRefs, Peeling, Snapshot};
-use crate::commit::{Holder, LockFile, LockOptions, refused, suffixed};
+use crate::commit::{Holder, LockFile, LockOptions, not_placed, refused, suffixed};
 use crate::error::{Error, ErrorKind, Message, Result, Role};
 use crate::oid::ObjectId;
 use crate::options::{InvalidSettings, Options};
@@ -132,6 +132,7 @@ impl PackedLock {
         self.refuse_another()?;
         check_order(&self.path, edits)?;
         self.sign()?;
+        self.lock.made_from(old.file);
         let path = self.lock.value_path();
         let failed = |error| unable_to_write(&path, error);
         let file = self.lock.create().map_err(failed)?;
@@ -172,7 +173,7 @@ impl PackedLock {
         }
         self.lock
             .place()
-            .map_err(|error| Error::io("unable to replace", &self.path, error))?;
+            .map_err(|error| not_placed("unable to replace", &self.path, error))?;
         self.written = false;
         self.replaced = true;
         packed.forget();
@@ -203,9 +204,13 @@ impl PackedLock {
         }
     }
 
-    /// Returns the lock, and whether a new file is waiting for its name.
-    pub(super) fn pending(&self) -> (&LockFile, bool) {
-        (&self.lock, self.written)
+    pub(super) fn lock(&self) -> &LockFile {
+        &self.lock
+    }
+
+    /// Returns the lock if a new file is waiting for its name.
+    pub(super) fn with_content(&self) -> Option<&LockFile> {
+        self.written.then_some(&self.lock)
     }
 
     /// Releases the lock.

@@ -564,7 +564,7 @@ impl FilesSession {
         let mut looked_at = locks.chain(self.bars.locks()).step_by(step);
         looked_at.try_for_each(LockFile::check)?;
         let packed = self.planned.packed.as_ref();
-        packed.map_or(Ok(()), |packed| packed.pending().0.check())?;
+        packed.map_or(Ok(()), |packed| packed.lock().check())?;
         self.holder.note_seen();
         Ok(())
     }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use super::Files;
 use super::known_dirs::KnownDirs;
 use super::publish::add_parent;
+use super::rewrite::PackedLock;
 use super::session::{ByName, FilesSession, Held};
 use crate::backend::{Published, committed_in_part};
 use crate::commit::{
@@ -104,6 +105,11 @@ impl FilesSession {
         let means = Means {
             holder: &self.holder,
             lock: self.locks().next(),
+            packed: self
+                .planned
+                .packed
+                .as_ref()
+                .and_then(PackedLock::with_content),
             options: files.lock_options(),
             fsync: files.options.fsync,
             roots: self.roots(),
@@ -123,7 +129,7 @@ impl FilesSession {
     fn roots(&self) -> Roots {
         let common = self.files.layout.common_dir();
         let packed = match &self.planned.packed {
-            Some(packed) => packed.pending().0.target(),
+            Some(packed) => packed.lock().target(),
             None => common.join("packed-refs"),
         };
         Roots::new(&self.files.system, common, &packed)
@@ -136,7 +142,7 @@ impl FilesSession {
             .iter()
             .filter_map(|held| held.lock.as_deref())
             .chain(self.bars.locks())
-            .chain(packed.map(|packed| packed.pending().0))
+            .chain(packed.map(PackedLock::lock))
             .chain(self.planned.whole_logs.written.iter().map(|(_, lock)| lock))
     }
 
@@ -202,7 +208,7 @@ impl FilesSession {
         let packed = planned.packed.as_ref();
         let refs = planned.renames.len()
             + planned.unlinks.len()
-            + usize::from(packed.is_some_and(|packed| packed.pending().1));
+            + usize::from(packed.is_some_and(|packed| packed.with_content().is_some()));
         let logs = planned.log_unlinks.len() + planned.whole_logs.len();
         let several = refs + logs > 1 || planned.several && !planned.logs.is_empty();
         // Without a lock reflogs are made and removed, each for itself, as by Git.
@@ -408,7 +414,7 @@ impl FilesSession {
                 change.put(guard, self.spot_of(held)?, lock);
             }
         }
-        if let Some((lock, true)) = planned.packed.as_ref().map(|packed| packed.pending()) {
+        if let Some(lock) = planned.packed.as_ref().and_then(PackedLock::with_content) {
             let guard = match guards {
                 Guards::None => 0,
                 Guards::Of(..) => change.lock(Place::Packed),
@@ -428,11 +434,7 @@ impl FilesSession {
     /// needs must be there as long as the journal is.
     fn sync_locks(&self) -> Result<()> {
         let mut dirs = self.dirs_of(|held| held.lock.is_some());
-        let packed = self
-            .planned
-            .packed
-            .as_ref()
-            .map(|packed| packed.pending().0);
+        let packed = self.planned.packed.as_ref().map(PackedLock::lock);
         let logs = self.planned.whole_logs.written.iter().map(|(_, lock)| lock);
         for lock in packed.into_iter().chain(logs) {
             add_parent(&mut dirs, lock.path());
@@ -445,7 +447,8 @@ impl FilesSession {
     /// power it would come back, with an older value than the one written here.
     fn sync_absence(&self) -> Result<()> {
         let packed = self.planned.packed.as_ref();
-        if !self.files.options.fsync || !packed.is_some_and(|packed| packed.pending().1) {
+        if !self.files.options.fsync || packed.is_none_or(|packed| packed.with_content().is_none())
+        {
             return Ok(());
         }
         self.sync_dirs(self.dirs_of(|held| !held.loose), false)

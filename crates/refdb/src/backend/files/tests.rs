@@ -267,7 +267,9 @@ fn a_session_that_is_dropped_leaves_nothing() {
         ("refs/heads/p", NewValue::Deleted),
     ];
     session.prepare(plan(&writes, &[])).unwrap();
-    assert!(fixture.exists("packed-refs.lock.lock"));
+    let left = fixture.leftovers();
+    let is_new_packed = |path: &PathBuf| path.to_string_lossy().contains("packed-refs~");
+    assert!(left.iter().any(is_new_packed), "{left:?}");
     assert!(fixture.exists("refs/heads/n/e/w.lock"));
     drop(session);
     assert_eq!(fixture.leftovers(), Vec::<PathBuf>::new());
@@ -398,7 +400,7 @@ fn what_the_dead_left_gives_way_to_a_ref() {
         lock.leave();
         // A power failure took the lock of this one.
         system
-            .create_new(&path("refs/heads/a/c.lock.lock"), 0o666)
+            .create_new(&path("refs/heads/a/c~0123456789abcdef.lock"), 0o666)
             .unwrap();
         if dead {
             process.end();

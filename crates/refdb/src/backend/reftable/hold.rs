@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::tables::{Hold, NO_TABLES, Publication, Stamp};
-use crate::commit::{Change, LockFile, Place};
+use crate::commit::{Change, LockFile, Place, not_placed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::System;
 
@@ -100,7 +100,7 @@ impl Hold for LocalHold {
         }
     }
 
-    fn publish(&mut self, _expected: &Stamp, tables: &[String]) -> Result<Publication> {
+    fn publish(&mut self, expected: &Stamp, tables: &[String]) -> Result<Publication> {
         if !self.staged {
             self.write(tables)?;
         }
@@ -110,16 +110,17 @@ impl Hold for LocalHold {
         let system = Arc::clone(&self.system);
         let in_place = if self.staged { &list } else { &new };
         let stamp = system.open(in_place).and_then(Stamp::of);
-        let stamp = stamp.map_err(|error| Error::io("cannot read", in_place, error))?;
+        let stamp = stamp.map_err(|error| not_placed("cannot read", in_place, error))?;
         let mut unsynced = None;
         if self.staged {
             // The change has put it there, and made it durable.
             self.lock()?.was_placed();
         } else {
-            self.lock()?.may_publish()?;
-            self.lock()?
-                .place()
-                .map_err(|error| Error::io("cannot replace", &list, error))?;
+            let lock = self.lock()?;
+            lock.holder().may_publish()?;
+            lock.made_from(expected.file());
+            lock.place()
+                .map_err(|error| not_placed("cannot replace", &list, error))?;
             unsynced = self.sync_dir().err();
         }
         self.published = true;

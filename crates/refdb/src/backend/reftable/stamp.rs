@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use crate::system::{ReadFile, Stat};
+use crate::system::{FileId, ReadFile, Stat};
 
 /// What one version of a list is recognised by: its inode, which is kept open so that no later
 /// list can get the same one; or the generation of a head.
@@ -21,8 +21,7 @@ enum Version {
 
 #[derive(Clone)]
 struct Pin {
-    dev: u64,
-    ino: u64,
+    id: FileId,
     _file: Arc<dyn ReadFile>,
 }
 
@@ -43,11 +42,18 @@ impl Stamp {
         !matches!(self.0, Version::None)
     }
 
+    /// Returns which file the list is; `None` if there is none, or if it is that of a head.
+    pub(super) fn file(&self) -> Option<FileId> {
+        match &self.0 {
+            Version::File(pin) => Some(pin.id),
+            Version::None | Version::Generation(_) => None,
+        }
+    }
+
     pub(super) fn of(file: Box<dyn ReadFile>) -> io::Result<Self> {
-        let Stat { dev, ino, .. } = file.stat()?;
+        let id = FileId::of(&file.stat()?);
         Ok(Stamp(Version::File(Pin {
-            dev,
-            ino,
+            id,
             _file: Arc::from(file),
         })))
     }
@@ -55,7 +61,7 @@ impl Stamp {
     pub(super) fn is(&self, list: Option<Stat>) -> bool {
         match (&self.0, list) {
             (Version::None, None) => true,
-            (Version::File(pin), Some(list)) => (pin.dev, pin.ino) == (list.dev, list.ino),
+            (Version::File(pin), Some(list)) => (pin.id.dev, pin.id.ino) == (list.dev, list.ino),
             _ => false,
         }
     }
@@ -65,7 +71,7 @@ impl fmt::Debug for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Version::None => f.write_str("Stamp(None)"),
-            Version::File(pin) => write!(f, "Stamp({})", pin.ino),
+            Version::File(pin) => write!(f, "Stamp({})", pin.id.ino),
             Version::Generation(generation) => write!(f, "Stamp(generation {generation})"),
         }
     }

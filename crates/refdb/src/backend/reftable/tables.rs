@@ -17,7 +17,8 @@ use super::hold::LocalHold;
 use super::shared::SharedTables;
 pub(super) use super::stamp::Stamp;
 use crate::commit::{
-    Becomes, Change, Holder, Home, JournalWatch, LockFile, LockOptions, Place, refused, take_over,
+    Becomes, Change, Holder, Home, JournalWatch, LockFile, LockOptions, Place, is_new_value,
+    refused, take_over,
 };
 use crate::error::{Error, Result};
 use crate::layout::Layout;
@@ -456,7 +457,7 @@ impl Tables for LocalTables {
         // Tables are begun under the right to publish, which this caller holds, or under claims.
         let nobody_writes = !names.iter().any(is_claim);
         for name in names.into_iter().filter(|name| !listed.contains(name)) {
-            if nobody_writes && is_unfinished(&name) {
+            if nobody_writes && is_unfinished(&name) || is_new_value(&name, "tables.list") {
                 self.drop_table(&name)?;
             }
             if !is_table_name(&name) {
