@@ -150,6 +150,10 @@ pub trait GuardedFile: WriteFile {
     fn is_certain(&self) -> bool;
     /// Describes the file as it is now, under whatever names.
     fn stat(&self) -> io::Result<Stat>;
+    /// Returns what tells the file from every other one, for as long as it is open: device and inode.
+    fn identity(&self) -> io::Result<(u64, u64)> {
+        self.stat().map(|stat| (stat.dev, stat.ino))
+    }
     /// Returns whether the file got the mark with which it was to be created.
     fn has_mark(&self) -> bool {
         self.stat().is_ok_and(|stat| stat.is_guarded())

@@ -9,7 +9,8 @@
 //! 1. Whoever has the file knows that it still had a name after he took it; nobody removes a name of
 //!    it before having it.
 //! 2. The file is marked (a permission bit) from its creation, and says who made it before it has a
-//!    second name. Without both it is the lock of another program, whatever is in it.
+//!    second name under which something is written, or is in a journal. Without both it is the lock of another
+//!    program, whatever is in it.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -144,8 +145,16 @@ impl Holder {
     /// # Errors
     /// `Interrupted`, and as for [`Holder::check_held`].
     pub(crate) fn may_publish(&self) -> Result<()> {
-        self.who.home.interrupt.check()?;
+        self.may_go_on()?;
         self.check_held()
+    }
+
+    /// Makes sure that nobody asked to stop.
+    ///
+    /// # Errors
+    /// `Interrupted`.
+    pub(crate) fn may_go_on(&self) -> Result<()> {
+        self.who.home.interrupt.check()
     }
 
     /// Makes sure that nobody took a lock of this transaction away: somebody else may have it by

@@ -91,6 +91,27 @@ impl LockFile {
         }
     }
 
+    /// As [`LockFile::acquire_alone`]; but where `other` is given, a lock under which nothing is to be
+    /// written, this is another name of it. Neither says then who holds it, as one alone does not: that comes
+    /// with what is written under this one, or with a journal.
+    ///
+    /// # Errors
+    /// As for [`LockFile::acquire`].
+    pub(crate) fn acquire_with(
+        holder: &Holder,
+        target: &Path,
+        options: LockOptions,
+        other: Option<&LockFile>,
+    ) -> io::Result<LockFile> {
+        let other = other.filter(|other| other.written == Written::Nothing);
+        match other.map(|other| LockFile::link(holder, target, options, other)) {
+            // Anything else may concern the other lock alone.
+            Some(Err(error)) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+            Some(Ok(lock)) => Ok(lock),
+            _ => LockFile::acquire_alone(holder, target, options),
+        }
+    }
+
     /// As [`LockFile::acquire`], of a file that is written alone: its lock takes the new content, and
     /// becomes the file. That saves a name and an inode, a quarter of the time of such a write.
     ///
@@ -134,6 +155,15 @@ impl LockFile {
         other: &LockFile,
     ) -> io::Result<LockFile> {
         other.sign()?;
+        LockFile::link(holder, target, options, other)
+    }
+
+    fn link(
+        holder: &Holder,
+        target: &Path,
+        options: LockOptions,
+        other: &LockFile,
+    ) -> io::Result<LockFile> {
         let path = lock_path(target);
         holder.retry(&path, options.timeout, || {
             holder.who.home.system.hard_link(&other.path, &path)
@@ -464,9 +494,9 @@ impl LockFile {
     }
 
     fn has_name(&self) -> io::Result<bool> {
-        let ours = self.hold.stat()?;
+        let ours = self.hold.file().identity()?;
         let named = self.find(&self.path)?;
-        Ok(named.is_some_and(|named| (ours.dev, ours.ino) == (named.dev, named.ino)))
+        Ok(named.is_some_and(|named| ours == (named.dev, named.ino)))
     }
 
     fn find(&self, path: &Path) -> io::Result<Option<Stat>> {

@@ -22,6 +22,7 @@ pub(super) struct OsGuardedFile {
     has_mark: bool,
     /// The permission bits that it is to have in the end.
     mode: u32,
+    identity: (u64, u64),
 }
 
 impl Write for OsGuardedFile {
@@ -51,6 +52,10 @@ impl GuardedFile for OsGuardedFile {
 
     fn stat(&self) -> io::Result<Stat> {
         Ok(describe(&fstat(&self.file.0)?))
+    }
+
+    fn identity(&self) -> io::Result<(u64, u64)> {
+        Ok(self.identity)
     }
 
     fn has_mark(&self) -> bool {
@@ -123,6 +128,7 @@ pub(super) fn take_new(file: File, local: Option<u64>) -> io::Result<OsGuardedFi
         is_certain: is_taken && is_local,
         has_mark: stat.is_guarded(),
         mode: stat.mode & !GUARDED_MODE,
+        identity: (stat.dev, stat.ino),
     })
 }
 

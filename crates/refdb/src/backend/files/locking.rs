@@ -6,10 +6,10 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::sync::Arc;
 
 use super::acquire::NotTaken;
 use super::apart::{is_shared, names_above};
+use super::current::Current;
 use super::known_dirs::KnownDirs;
 use super::packed::Forwards;
 use super::publish::BATCH_MIN;
@@ -150,10 +150,17 @@ impl FilesSession {
         }
         // Loose refs first, packed-refs afterwards: this is the order that misses none.
         let before = is_batch.then(|| self.files.packed.snapshot()).transpose()?;
-        let mut loose = self.read_loose(first, before.as_deref()).into_iter();
-        let packed = self.files.packed.snapshot()?;
-        self.packed = Some(Arc::clone(&packed));
-        let mut packed = Forwards::over(&packed);
+        let loose = self.read_loose(first, before.as_deref());
+        // Where all are loose, nobody asks what is packed; who does later looks for himself.
+        let is_asked = loose.len() < self.held.len() - first
+            || loose.iter().any(|it| matches!(it, Current::NotLoose));
+        self.packed = match is_batch || is_asked {
+            true => Some(self.files.packed.snapshot()?),
+            false => None,
+        };
+        let packed = self.packed.clone();
+        let mut packed = packed.as_deref().map(Forwards::over);
+        let mut loose = loose.into_iter();
         // Which of the locks are of new names, and where these are among those that were asked for.
         let mut missing: Vec<usize> = Vec::new();
         let mut missing_at: Vec<usize> = Vec::new();
@@ -169,7 +176,7 @@ impl FilesSession {
                     continue;
                 }
             };
-            let mut locked = self.judge(this, current, &mut packed)?;
+            let mut locked = self.judge(this, current, packed.as_mut())?;
             if matches!(locked, Locked::Missing) {
                 locked = match &of_new {
                     Some(locked) => Locked::clone(locked),

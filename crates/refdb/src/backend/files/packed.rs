@@ -10,7 +10,7 @@
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -53,6 +53,8 @@ pub(super) struct PackedRefs {
     path: PathBuf,
     format: ObjectFormat,
     cached: Mutex<Option<Cached>>,
+    /// Whether the name was that of no link when it was last looked at.
+    is_plain: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -109,6 +111,7 @@ impl PackedRefs {
             path,
             format,
             cached: Mutex::new(None),
+            is_plain: AtomicBool::new(false),
         }
     }
 
@@ -117,12 +120,31 @@ impl PackedRefs {
     /// # Errors
     /// `Corrupt` for damage that every reader must know of, `Io` for the system's.
     pub(super) fn snapshot(&self) -> Result<Arc<Snapshot>> {
+        self.snapshot_of(self.system.stat(&self.path))
+    }
+
+    /// As [`PackedRefs::snapshot`], unless the name is that of a link by now: then nothing is read.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn snapshot_if_plain(&self) -> Result<Option<Arc<Snapshot>>> {
+        let stat = self.system.lstat(&self.path);
+        let is_link = matches!(&stat, Ok(stat) if stat.kind == FileKind::Symlink);
+        self.is_plain.store(!is_link, Ordering::Relaxed);
+        match is_link {
+            true => Ok(None),
+            false => self.snapshot_of(stat).map(Some),
+        }
+    }
+
+    /// Returns the state of the file that was described just now.
+    fn snapshot_of(&self, stat: io::Result<Stat>) -> Result<Arc<Snapshot>> {
         let io = |error: io::Error| {
             let (path, text) = (self.path.display(), io_text(&error));
             let message = format!("couldn't read {path}: {text}");
             Error::new(ErrorKind::Io, message).with_source(error)
         };
-        let stat = match self.system.stat(&self.path) {
+        let stat = match stat {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.forget();
                 let empty = Bytes::new();
@@ -177,6 +199,12 @@ impl PackedRefs {
     /// Forgets what was read, because the file was replaced or is about to be.
     pub(super) fn forget(&self) {
         *self.cached.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Returns the path of the file, if its name was that of no link when it was last looked at.
+    pub(super) fn plain_path(&self) -> Option<&Path> {
+        let is_plain = self.is_plain.load(Ordering::Relaxed);
+        is_plain.then_some(self.path.as_path())
     }
 
     /// Returns the path of the file itself, should `packed-refs` be a symbolic link.

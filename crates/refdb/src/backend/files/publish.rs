@@ -21,7 +21,7 @@ use super::log_write::WholeLogs;
 use super::loose;
 use super::packed::Forwards;
 use super::rewrite::{PackedEdit, PackedLock, PackedValue, is_written_by_another};
-use super::session::{ByName, FilesSession, blocked_by};
+use super::session::{ByName, FilesSession, Held, blocked_by};
 use crate::backend::{NewValue, Plan};
 use crate::commit::MANY_MIN;
 use crate::error::{Error, ErrorKind, Result, io_text};
@@ -129,7 +129,9 @@ impl FilesSession {
         }
         // They are synced with the locks: what is many is in the journal.
         self.planned.many_values = many;
-        self.holder.seal();
+        if !self.is_each_looked_at() {
+            self.holder.seal();
+        }
         Ok(())
     }
 
@@ -181,8 +183,19 @@ impl FilesSession {
     /// Takes `packed-refs.lock`, and writes a new file if the plan changes what is packed.
     fn rewrite_packed(&mut self, writes: &[Assigned<'_>], batch: bool) -> Result<()> {
         let files = &self.files;
-        let mut lock = files.lock_packed(&self.holder)?;
-        let old = files.packed.snapshot()?;
+        let (system, options) = (&files.system, &files.options);
+        // Where a ref is deleted alone, nothing is written into its lock.
+        let other = match (writes, self.held.as_slice()) {
+            ([_], [held]) if !batch && self.planned.whole_logs.is_empty() => held.lock.as_deref(),
+            _ => None,
+        };
+        let (mut lock, old) =
+            PackedLock::acquire_to_read(system, &self.holder, &files.packed, options, other)?;
+        // A migration gives the lock back when it is over, to whoever waited for it. It is not over while a
+        // branch is locked that is a file.
+        if !self.has_loose_branch() {
+            files.assert_not_migrated()?;
+        }
         let mut packed = Forwards::over(&old);
         let mut edits = Vec::new();
         for write in writes {
@@ -211,6 +224,15 @@ impl FilesSession {
         }
         self.planned.packed = Some(lock);
         Ok(())
+    }
+
+    /// Returns whether the lock of a branch is held here that has a file.
+    fn has_loose_branch(&self) -> bool {
+        let is_branch = |held: &Held| held.name.as_bytes().starts_with(b"refs/heads/");
+        let is_locked = |held: &Held| held.lock.is_some() && held.place == Place::Common;
+        let mut held = self.held.iter();
+        held.any(|held| held.loose && is_locked(held) && is_branch(held))
+            && !self.files.layout.is_apart()
     }
 
     fn unlink_later(&mut self, index: usize) {

@@ -75,14 +75,54 @@ impl PackedLock {
         packed: &PackedRefs,
         options: &Options,
     ) -> Result<PackedLock> {
-        InvalidSettings::check(options.invalid.packing.as_ref())?;
         let path = packed.resolved_path()?;
+        PackedLock::acquire_at(path, system, holder, packed, options, None)
+    }
+
+    /// As [`PackedLock::acquire`], with what is packed then. Most often one look at the file tells both where
+    /// it is and whether it is known. `other` is a lock under which nothing is to be written, of which this
+    /// can be another name.
+    ///
+    /// # Errors
+    /// As there, and as for [`PackedRefs::snapshot`].
+    pub(super) fn acquire_to_read(
+        system: &Arc<dyn System>,
+        holder: &Holder,
+        packed: &PackedRefs,
+        options: &Options,
+        other: Option<&LockFile>,
+    ) -> Result<(PackedLock, Arc<Snapshot>)> {
+        if let Some(path) = packed.plain_path() {
+            let path = path.to_owned();
+            let lock = PackedLock::acquire_at(path, system, holder, packed, options, other)?;
+            if let Some(snapshot) = packed.snapshot_if_plain()? {
+                return Ok((lock, snapshot));
+            }
+        }
+        let path = packed.resolved_path()?;
+        let lock = PackedLock::acquire_at(path, system, holder, packed, options, other)?;
+        let snapshot = match packed.snapshot_if_plain()? {
+            Some(snapshot) => snapshot,
+            None => packed.snapshot()?,
+        };
+        Ok((lock, snapshot))
+    }
+
+    fn acquire_at(
+        path: PathBuf,
+        system: &Arc<dyn System>,
+        holder: &Holder,
+        packed: &PackedRefs,
+        options: &Options,
+        other: Option<&LockFile>,
+    ) -> Result<PackedLock> {
+        InvalidSettings::check(options.invalid.packing.as_ref())?;
         let lock_options = LockOptions {
             timeout: options.packed_refs_timeout,
             shared: options.shared_repository,
             pid_file: options.lockfile_pid,
         };
-        let lock = LockFile::acquire_alone(holder, &path, lock_options);
+        let lock = LockFile::acquire_with(holder, &path, lock_options, other);
         let lock = lock.map_err(|error| refused(system.as_ref(), &path, error))?;
         packed.forget_uncertain();
         Ok(PackedLock {

@@ -43,7 +43,7 @@ use crate::system::{bytes_to_path, remove_empty_tree};
 
 /// Up to so many locks are looked at one by one before something is published, or given up; of more, no
 /// more than these.
-const LOOKED_AT_MAX: usize = 64;
+pub(super) const LOOKED_AT_MAX: usize = 64;
 
 /// A running write.
 pub(super) struct FilesSession {
@@ -523,7 +523,7 @@ impl FilesSession {
         &self,
         index: usize,
         loose: Option<Current>,
-        packed: &mut Forwards<'_>,
+        packed: Option<&mut Forwards<'_>>,
     ) -> Result<Locked> {
         match loose {
             Some(Current::Found(found)) => return Ok(Locked::Found(*found)),
@@ -534,6 +534,7 @@ impl FilesSession {
             return Ok(Locked::Missing);
         };
         if held.place == Place::Common
+            && let Some(packed) = packed
             && let Some(found) = packed.find_ref(self.files.bare(&held.name))?
         {
             return Ok(Locked::Found(found));
@@ -544,29 +545,6 @@ impl FilesSession {
             None
         };
         Ok(refusal.map_or(Locked::Missing, Locked::Refused))
-    }
-
-    /// Makes sure that nobody took away what this transaction holds: its locks, and new values beside
-    /// them. Many are looked at only if somebody was at the file whose names they are; a new value that is
-    /// gone then is noticed when it is to be put in place.
-    ///
-    /// # Errors
-    /// `Locked` if somebody did; `Interrupted`; `Io`. Nothing is visible then.
-    pub(super) fn check_locks(&self) -> Result<()> {
-        self.holder.may_publish()?;
-        let locks = self.held.iter().filter_map(|held| held.lock.as_deref());
-        // Whoever moves a directory neither dates the file of the locks in it nor takes a name from it, so
-        // that of many locks some are looked at as well.
-        let step = match self.holder.is_torn() {
-            true => 1,
-            false => self.held.len().div_ceil(LOOKED_AT_MAX).max(1),
-        };
-        let mut looked_at = locks.chain(self.bars.locks()).step_by(step);
-        looked_at.try_for_each(LockFile::check)?;
-        let packed = self.planned.packed.as_ref();
-        packed.map_or(Ok(()), |packed| packed.lock().check())?;
-        self.holder.note_seen();
-        Ok(())
     }
 
     /// Releases every lock that is still held and removes directories that are empty.

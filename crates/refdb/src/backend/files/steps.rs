@@ -15,7 +15,7 @@ use super::Files;
 use super::known_dirs::KnownDirs;
 use super::publish::add_parent;
 use super::rewrite::PackedLock;
-use super::session::{ByName, FilesSession, Held};
+use super::session::{ByName, FilesSession, Held, LOOKED_AT_MAX};
 use crate::backend::{Published, committed_in_part};
 use crate::commit::{
     Carried, Change, LockFile, Means, Place, Possible, Roots, Step, unable_to_append,
@@ -84,6 +84,45 @@ impl FilesSession {
             afterwards.extend(packed.release().err());
         }
         Ok(Published::Done { afterwards })
+    }
+
+    /// Makes sure that nobody took away what this transaction holds: its locks, and new values beside
+    /// them. Many are looked at only if somebody was at the file whose names they are; a new value that is
+    /// gone then is noticed when it is to be put in place.
+    ///
+    /// # Errors
+    /// `Locked` if somebody did; `Interrupted`; `Io`. Nothing is visible then.
+    fn check_locks(&self) -> Result<()> {
+        let step = match self.is_each_looked_at() {
+            true => {
+                self.holder.may_go_on()?;
+                1
+            }
+            false => {
+                self.holder.may_publish()?;
+                // Whoever moves a directory neither dates the file of the locks in it nor takes a name
+                // from it, so that of many locks some are looked at as well.
+                match self.holder.is_torn() {
+                    true => 1,
+                    false => self.held.len().div_ceil(LOOKED_AT_MAX).max(1),
+                }
+            }
+        };
+        let locks = self.held.iter().filter_map(|held| held.lock.as_deref());
+        let mut looked_at = locks.chain(self.bars.locks()).step_by(step);
+        looked_at.try_for_each(LockFile::check)?;
+        let logs = self.planned.whole_logs.written.iter();
+        logs.map(|(_, lock)| lock).try_for_each(LockFile::check)?;
+        let packed = self.planned.packed.as_ref();
+        packed.map_or(Ok(()), |packed| packed.lock().check())?;
+        self.holder.note_seen();
+        Ok(())
+    }
+
+    /// Returns whether there are so few locks that each is looked at before something is published: the file
+    /// whose names they are tells nothing then that its names do not.
+    pub(super) fn is_each_looked_at(&self) -> bool {
+        self.held.len() + self.planned.whole_logs.written.len() <= LOOKED_AT_MAX
     }
 
     /// Makes the change visible; returns what went wrong afterwards.
