@@ -18,6 +18,7 @@
 //!    refs are packed, or when it is in somebody's way ([`sweep`]).
 
 mod change;
+mod content;
 mod encoding;
 pub(crate) mod entries;
 mod hold;
@@ -29,13 +30,13 @@ mod place;
 mod possible;
 mod step;
 mod takeover;
+mod view;
 mod watch;
 
 pub(crate) use change::{Carried, Change, Means};
 pub use entries::{Entry, is_barrier};
 pub use hold::Holder;
 pub use home::Home;
-pub(crate) use journal::{Becomes, View};
 pub use journal::{Says, finish_left};
 pub use lock::LockFile;
 pub(crate) use lock::not_placed;
@@ -44,6 +45,7 @@ pub(crate) use possible::Possible;
 pub(crate) use step::{MANY_MIN, Step, between, sync, unable_to_append};
 pub(crate) use takeover::sweep;
 pub use takeover::{sweep_all, take_over, take_over_any};
+pub(crate) use view::{Becomes, View};
 pub(crate) use watch::JournalWatch;
 
 use std::ffi::OsString;
@@ -217,3 +219,5 @@ pub fn suffixed(path: &Path, suffix: &str) -> PathBuf {
 mod alone_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod torn_tests;

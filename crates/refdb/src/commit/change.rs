@@ -10,6 +10,8 @@
 //! 2. A journal promises no step that is seen to be impossible. One that fails is taken once more after all
 //!    others. If it fails again, the locks and the journal stay for the next process; but entries of a reflog
 //!    that cannot be written are lost, and keep nobody out.
+//! 3. Nothing is taken away, live or in recovery, before all that the change gives is in place: what goes here
+//!    may have its only other value there. Where somebody removed locks or new content, it stays, and that is told.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -21,7 +23,7 @@ use super::step::{self, Clear, GivesUp, How, Step, Taken};
 use super::{Holder, LockFile, LockOptions, remove_if_there};
 use crate::beside::{HALVES_MIN, both};
 use crate::error::{Error, ErrorKind, Result};
-use crate::system::System;
+use crate::system::{FileKind, System, is_absent};
 
 /// The steps of a transaction, each with the lock that guards it.
 #[derive(Debug, Default)]
@@ -73,7 +75,8 @@ fn is_apart((_, step): &(usize, Step)) -> bool {
     }
 }
 
-/// Takes steps in their order, but for those that follow a failed one on the same place.
+/// Takes steps in their order, but for those that follow a failed one on the same place, and those that take
+/// something away: what is given in its place may have failed.
 fn take_each<'s>(
     steps: &'s [(usize, Step)],
     roots: &Roots,
@@ -83,7 +86,8 @@ fn take_each<'s>(
 ) {
     for (_, step) in steps {
         let is_same = |(other, _): &(&Step, _)| other.place() == step.place();
-        if failed.iter().any(is_same) {
+        let is_early = !failed.is_empty() && step.takes_away();
+        if is_early || failed.iter().any(is_same) {
             failed.push((step, None));
         } else if let Err(error) = step.take(roots, how, taken) {
             failed.push((step, Some(error)));
@@ -107,7 +111,8 @@ impl Change {
     pub(crate) fn put(&mut self, guard: usize, place: Place, lock: &LockFile) {
         let step = Step::Put {
             place,
-            sum: lock.content_sum(),
+            // Of one step there is no journal.
+            content: (!self.guards.is_empty()).then(|| lock.content()).flatten(),
             from_lock: lock.is_alone(),
         };
         self.add(guard, step);
@@ -123,19 +128,7 @@ impl Change {
             dirs: std::mem::take(&mut means.dirs),
             ..Taken::default()
         };
-        let is_few = self.steps.len() < step::MANY_MIN;
-        let how = How {
-            shared: means.options.shared,
-            transaction: means.holder.owner().id,
-            packed: means.packed,
-            is_live: true,
-            is_first: true,
-            gives_up: GivesUp::Nothing,
-            is_journalled: !self.guards.is_empty(),
-            sync_each: means.fsync && (is_few || !means.holder.system().syncs_at_once()),
-            fsync: means.fsync,
-            clear: None,
-        };
+        let how = self.as_maker(&means);
         let system = means.holder.system();
         let mut afterwards = Vec::new();
         if self.guards.is_empty() {
@@ -162,6 +155,29 @@ impl Change {
         }
         afterwards.extend(journal.end().err());
         Ok(Carried::Whole { afterwards })
+    }
+
+    /// Returns how the process takes the steps that made the change.
+    fn as_maker<'m>(&self, means: &Means<'m>) -> How<'m> {
+        let is_few = self.steps.len() < step::MANY_MIN;
+        How {
+            shared: means.options.shared,
+            transaction: means.holder.owner().id,
+            packed: means.packed,
+            is_live: true,
+            is_first: true,
+            gives_up: GivesUp::Nothing,
+            is_journalled: !self.guards.is_empty(),
+            sync_each: means.fsync && (is_few || !means.holder.system().syncs_at_once()),
+            fsync: means.fsync,
+            clear: None,
+        }
+    }
+
+    /// Takes the steps of a change whose journal is written.
+    #[cfg(test)]
+    pub(super) fn take_after(&self, means: &Means<'_>) -> Result<()> {
+        self.take_all(&means.roots, self.as_maker(means), &mut Taken::default())
     }
 
     /// Writes the journal, which commits the change.
@@ -244,17 +260,60 @@ impl Change {
         Ok(())
     }
 
-    /// Takes every step whose lock is still held, for a process that did not make the change.
+    /// Returns whether the change takes something away and cannot give all that it was to give, since somebody
+    /// removed locks or new content: then nothing is taken away.
+    ///
+    /// # Errors
+    /// `Io` if that could not be found out.
+    pub(super) fn is_torn(
+        &self,
+        roots: &Roots,
+        transaction: u64,
+        is_own: &dyn Fn(&Place) -> Result<bool>,
+    ) -> Result<bool> {
+        if !self.steps.iter().any(|(_, step)| step.takes_away()) {
+            return Ok(false);
+        }
+        for step in &self.steps {
+            if !self.is_given(step, roots, transaction, is_own)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn is_given(
+        &self,
+        (guard, step): &(usize, Step),
+        roots: &Roots,
+        transaction: u64,
+        is_own: &dyn Fn(&Place) -> Result<bool>,
+    ) -> Result<bool> {
+        match step {
+            Step::Put { .. } => {
+                let is_held = self.guards.get(*guard).map_or(Ok(false), is_own)?;
+                step.is_given(roots, transaction, is_held)
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// Takes every step whose lock is still held, for a process that did not make the change; of one that is torn
+    /// none that takes something away.
     pub(super) fn take_own(
         &self,
         roots: &Roots,
         how: How<'_>,
         taken: &mut Taken,
+        is_torn: bool,
         is_own: &dyn Fn(&Place) -> Result<bool>,
     ) -> Result<()> {
         let mut first = None;
         let mut last: Option<(usize, bool)> = None;
         for (guard, step) in &self.steps {
+            if is_torn && step.takes_away() {
+                continue;
+            }
             // Steps under one lock follow each other.
             let is_held = match last {
                 Some((at, is_held)) if at == *guard => is_held,
@@ -286,27 +345,36 @@ impl Change {
     pub(super) fn missed(
         &self,
         roots: &Roots,
+        transaction: u64,
         journal_ns: i128,
+        is_torn: bool,
         is_own: &dyn Fn(&Place) -> Result<bool>,
     ) -> Vec<PathBuf> {
-        let is_missed = |(guard, step): &&(usize, Step)| {
-            let guard = self.guards.get(*guard);
-            if guard.is_none_or(|guard| !matches!(is_own(guard), Ok(false))) {
-                return false;
-            }
+        let is_old = |step: &Step| {
             let Ok(Spot { system, path, .. }) = roots.spot(step.place()) else {
                 return false;
             };
-            let stat = system.lstat(&path);
-            let is_old = stat.is_ok_and(|stat| stat.mtime_ns < journal_ns);
-            is_old
-                && match step {
-                    Step::Put { sum, .. } => sum.is_some_and(|sum| {
-                        matches!(step::has_sum(system.as_ref(), &path, sum), Ok(false))
-                    }),
-                    Step::Remove { .. } => true,
-                    Step::Append { .. } | Step::Move { .. } => false,
+            match system.lstat(&path) {
+                Ok(stat) if stat.kind != FileKind::File => !step.takes_away(),
+                // packed-refs can be dated in the future.
+                Ok(stat) => stat.mtime_ns.min(stat.ctime_ns) < journal_ns,
+                Err(error) => is_absent(&error) && !step.takes_away(),
+            }
+        };
+        let is_missed = |both: &&(usize, Step)| {
+            let (guard, step) = both;
+            match step {
+                Step::Put { .. } => {
+                    matches!(self.is_given(both, roots, transaction, is_own), Ok(false))
+                        && is_old(step)
                 }
+                Step::Remove { .. } => {
+                    let guard = self.guards.get(*guard);
+                    let is_lost = guard.is_some_and(|guard| matches!(is_own(guard), Ok(false)));
+                    (is_torn || is_lost) && is_old(step)
+                }
+                Step::Append { .. } | Step::Move { .. } => false,
+            }
         };
         let missed = self.steps.iter().filter(is_missed);
         missed.map(|(_, step)| roots.path(step.place())).collect()

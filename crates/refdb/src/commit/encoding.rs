@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use bstr::ByteSlice;
 
 use super::change::Change;
+use super::content::Content;
 use super::owner::{self, Owner, Signed};
 use super::place::Place;
 use super::step::Step;
 use crate::system::Stat;
 
 /// How the part of the file starts that is the journal.
-const START: &[u8] = b"journal 3\n";
+const START: &[u8] = b"journal 4\n";
 
 /// How the end of a journal starts, and how long it is: the checksum follows, in hexadecimal digits.
 pub(super) const END: &[u8] = b"end\0";
@@ -48,8 +49,16 @@ impl Change {
             let Some((word, name)) = step.place().write() else {
                 continue;
             };
+            let dated;
             let (verb, number, lines): (&[u8], _, &[u8]) = match step {
-                Step::Put { sum, .. } => (b"put", *sum, b""),
+                Step::Put { content, .. } => match content {
+                    None => (b"put", None, b""),
+                    Some(Content::Sum(sum)) => (b"put", Some(*sum), b""),
+                    Some(Content::Dated { len, secs }) => {
+                        dated = secs.to_string();
+                        (b"put", Some(*len), dated.as_bytes())
+                    }
+                },
                 Step::Remove { .. } => (b"remove", None, b""),
                 Step::Append { len, lines, .. } => (b"append", Some(*len), lines),
                 Step::Move { from, .. } => match from.write() {
@@ -169,7 +178,13 @@ impl<'c> Fields<'c> {
             let step = match verb {
                 b"put" => Step::Put {
                     place,
-                    sum: number,
+                    content: match lines {
+                        b"" => number.map(Content::Sum),
+                        secs => Some(Content::Dated {
+                            len: number?,
+                            secs: std::str::from_utf8(secs).ok()?.parse().ok()?,
+                        }),
+                    },
                     from_lock: false,
                 },
                 b"remove" => Step::Remove { place },

@@ -15,7 +15,6 @@
 //!    here anyway. It names places by names that pass the rules, and never paths. Any other file of
 //!    that name is left alone: it does not stop reading, and writing is refused with the reason.
 
-use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,10 +26,11 @@ use super::hold::Hold;
 use super::home::Home;
 use super::owner::{HEAD_LEN, Owner};
 use super::place::{Place, Roots};
-use super::step::{self, GivesUp, How, Step, Taken, between};
+use super::step::{self, GivesUp, How, Taken};
 use super::takeover::remove_with_barrier;
+use super::view::View;
 use super::watch::LOOK_EVERY;
-use super::{lock_path, owner, remove_if_there, value_path};
+use super::{lock_path, owner, remove_if_there};
 use crate::error::{Error, ErrorKind, Remedy, Result};
 use crate::system::{FileKind, Guard, Stat, is_absent};
 
@@ -288,7 +288,7 @@ fn foreign(path: &Path, why: &str) -> Error {
 }
 
 /// Tells of a journal in a repository of which links lead to where its maker may not write.
-fn leads_out(path: &Path, error: &io::Error) -> Error {
+pub(super) fn leads_out(path: &Path, error: &io::Error) -> Error {
     foreign(path, &error.to_string())
 }
 
@@ -311,18 +311,24 @@ fn done_in_part(first: &Path, count: usize) -> Error {
         _ => format!(" and {} more", count - 1),
     };
     let message = format!(
-        "a transaction that was committed is done in part: somebody removed its locks before it was finished; as \
-         they were before it are '{first}'{more}"
+        "a transaction that was committed is done in part: somebody removed its locks, or what it had written, before \
+         it was finished; as they were before it are '{first}'{more}"
     );
     Error::new(ErrorKind::Corrupt, message)
 }
 
 /// A journal as it was read.
-struct Read {
-    owner: Owner,
+pub(super) struct Read {
+    pub(super) owner: Owner,
     /// What the file is.
-    stat: Stat,
-    change: Change,
+    pub(super) stat: Stat,
+    pub(super) change: Change,
+}
+
+impl std::fmt::Debug for Read {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Read").field("owner", &self.owner).finish()
+    }
 }
 
 /// Reads the journal at `path`; `None` if it is gone, or not whole: then it was never committed. With
@@ -399,36 +405,24 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, says: Says) -> Result<()> 
     };
     let roots = home.roots(&journal.stat).map_err(unfinished)?;
     roots.check().map_err(|error| leads_out(path, &error))?;
-    // Who cannot have the file now is to know that its maker has ended. Of somebody else's file in a shared
-    // repository that cannot be said: for a moment its transaction is seen step by step.
-    let _ = beneath.set_mode(path, stat.mode | FINISHED_MODE);
-    let how = How {
-        shared: home.shared,
-        transaction: journal.owner.id,
-        packed: None,
-        is_live: false,
-        is_first: false,
-        gives_up: match says {
-            Says::GiveUp => GivesUp::Whatever,
-            // Another user may be able to do what this one is not.
-            _ if [journal.stat.uid, 0].contains(&home.system.user_id()) => GivesUp::Hopeless,
-            _ => GivesUp::Nothing,
-        },
-        is_journalled: true,
-        sync_each: !home.system.syncs_at_once(),
-        fsync: true,
-        clear: None,
-    };
     // What cannot be found out is no reason to take a step for one that is no business of this journal.
     let is_own = |guard: &Place| {
         is_own(&roots, guard, &journal)
             .map_err(|error| Error::io("unable to read", &lock_path(&roots.path(guard)), error))
     };
+    let (change, transaction) = (&journal.change, journal.owner.id);
+    let is_torn = match change.is_torn(&roots, transaction, &is_own) {
+        Err(_) if says == Says::GiveUp => true,
+        is_torn => is_torn.map_err(unfinished)?,
+    };
+    // Who cannot have the file now is to know that its maker has ended. Of somebody else's file in a shared
+    // repository that cannot be said: for a moment its transaction is seen step by step.
+    let _ = beneath.set_mode(path, stat.mode | FINISHED_MODE);
+    let how = as_finisher(home, &journal, says);
     let mut taken = Taken::default();
-    let missed = journal
-        .change
-        .missed(&roots, journal.stat.mtime_ns, &is_own);
-    let finished = journal.change.take_own(&roots, how, &mut taken, &is_own);
+    let made_ns = journal.stat.mtime_ns;
+    let missed = change.missed(&roots, transaction, made_ns, is_torn, &is_own);
+    let finished = change.take_own(&roots, how, &mut taken, is_torn, &is_own);
     let synced = finished.and_then(|()| {
         home.system
             .sync_file_system(dir)
@@ -444,12 +438,33 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, says: Says) -> Result<()> 
     if let Some(first) = missed.first() {
         home.tell(&done_in_part(first, missed.len()));
     }
-    let own = journal.change.guards.iter();
+    let own = change.guards.iter();
     give_back(
         &roots,
-        journal.owner.id,
+        transaction,
         own.filter(|guard| matches!(is_own(guard), Ok(true))),
     )
+}
+
+/// Returns how the steps of a journal are taken by whoever finishes it.
+fn as_finisher(home: &Home, journal: &Read, says: Says) -> How<'static> {
+    How {
+        shared: home.shared,
+        transaction: journal.owner.id,
+        packed: None,
+        is_live: false,
+        is_first: false,
+        gives_up: match says {
+            Says::GiveUp => GivesUp::Whatever,
+            // Another user may be able to do what this one is not.
+            _ if [journal.stat.uid, 0].contains(&home.system.user_id()) => GivesUp::Hopeless,
+            _ => GivesUp::Nothing,
+        },
+        is_journalled: true,
+        sync_each: !home.system.syncs_at_once(),
+        fsync: true,
+        clear: None,
+    }
 }
 
 /// Removes the locks of a transaction that is finished.
@@ -473,7 +488,7 @@ fn give_back<'g>(
 ///
 /// # Errors
 /// Those of the system, unless nothing is there.
-fn is_own(roots: &Roots, guard: &Place, journal: &Read) -> io::Result<bool> {
+pub(super) fn is_own(roots: &Roots, guard: &Place, journal: &Read) -> io::Result<bool> {
     if matches!(guard, Place::Outside(_)) {
         return Ok(false);
     }
@@ -489,99 +504,4 @@ fn is_own(roots: &Roots, guard: &Place, journal: &Read) -> io::Result<bool> {
     Ok((stat.dev, stat.ino) == (journal.stat.dev, journal.stat.ino)
         || owner::of_lock(spot.system.as_ref(), &lock)
             .is_some_and(|owner| owner.id == journal.owner.id))
-}
-
-/// What a journal says that nobody has finished yet: what readers are to see.
-#[derive(Debug)]
-pub(crate) struct View {
-    roots: Roots,
-    journal: Read,
-    /// The last step that concerns a place, and its lock.
-    steps: HashMap<Place, (usize, usize)>,
-    /// Where the reflogs that move come from, by where they go to.
-    moves: HashMap<Place, Place>,
-}
-
-impl std::fmt::Debug for Read {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Read").field("owner", &self.owner).finish()
-    }
-}
-
-/// What becomes of a place by a transaction that is committed.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Becomes {
-    /// It gets the content of this file, unless it has it already and the file is gone.
-    Content(PathBuf),
-    /// It goes.
-    Nothing,
-    /// It gets what is in the first of these files that is there, up to so many bytes, and lines behind
-    /// that.
-    Longer(Vec<PathBuf>, u64, Vec<u8>),
-}
-
-impl View {
-    fn of(home: &Home, journal: Read) -> Result<View> {
-        let roots = home.roots(&journal.stat)?;
-        let path = journal_path(home.journal_dir()?);
-        roots.check().map_err(|error| leads_out(&path, &error))?;
-        let (mut steps, mut moves) = (HashMap::new(), HashMap::new());
-        for (at, (guard, step)) in journal.change.steps.iter().enumerate() {
-            steps.insert(step.place().clone(), (*guard, at));
-            if let Step::Move { place, from } = step {
-                steps.insert(from.clone(), (*guard, at));
-                moves.insert(place.clone(), from.clone());
-            }
-        }
-        Ok(View {
-            roots,
-            journal,
-            steps,
-            moves,
-        })
-    }
-
-    /// Returns what becomes of a place; `None` if nothing does, or did already.
-    pub(crate) fn of_place(&self, place: &Place) -> Option<Becomes> {
-        let (guard, at) = *self.steps.get(place)?;
-        let guard = self.journal.change.guards.get(guard)?;
-        // Where it cannot be told, what everybody else reads is read: it is told where it is finished.
-        if !is_own(&self.roots, guard, &self.journal).unwrap_or(false) {
-            return None;
-        }
-        let path = self.roots.path(place);
-        let (_, step) = self.journal.change.steps.get(at)?;
-        Some(match step {
-            Step::Put { .. } => Becomes::Content(value_path(&path, self.journal.owner.id)),
-            Step::Remove { .. } => Becomes::Nothing,
-            Step::Append { len, lines, .. } => {
-                Becomes::Longer(self.files(place, path), *len, lines.clone())
-            }
-            Step::Move { from, .. } if from == place => Becomes::Nothing,
-            Step::Move { .. } => Becomes::Longer(self.files(place, path), u64::MAX, Vec::new()),
-        })
-    }
-
-    /// Returns the files of which one is a reflog, in the order in which it has these names.
-    fn files(&self, place: &Place, path: PathBuf) -> Vec<PathBuf> {
-        let Some(from) = self.moves.get(place) else {
-            return vec![path];
-        };
-        let from = self.roots.path(from);
-        let between = between(&from, &path);
-        [Some(from), between, Some(path)]
-            .into_iter()
-            .flatten()
-            .collect()
-    }
-
-    /// Returns whether this is the transaction of an owner of locks.
-    pub(super) fn is_of(&self, owner: &Owner) -> bool {
-        self.journal.owner.id == owner.id
-    }
-
-    /// Returns the places of which something becomes.
-    pub(crate) fn places(&self) -> impl Iterator<Item = &Place> {
-        self.steps.keys()
-    }
 }

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::content::Content;
 use super::entries::barrier;
 use super::hold::{Hold, Holder, lost};
 use super::{
@@ -284,11 +285,15 @@ impl LockFile {
         }
     }
 
-    /// Returns the checksum of the new content, if that was written through the lock.
-    pub(super) fn content_sum(&self) -> Option<u64> {
+    /// Returns what tells the new content from others, if there is some and it can be found out.
+    pub(super) fn content(&self) -> Option<Content> {
         match self.written {
-            Written::Content(sum) => Some(sum),
-            Written::Nothing | Written::Unseen => None,
+            Written::Nothing => None,
+            Written::Content(sum) => Some(Content::Sum(sum)),
+            Written::Unseen => {
+                let stat = self.system().lstat(&self.value_path());
+                stat.ok().map(|stat| Content::dated(&stat))
+            }
         }
     }
 
@@ -398,7 +403,7 @@ impl LockFile {
         self.check_name().map_err(lost)
     }
 
-    fn check_name(&self) -> io::Result<()> {
+    pub(super) fn check_name(&self) -> io::Result<()> {
         let is_whole = self.has_name()?
             && (self.is_alone()
                 || self.written == Written::Nothing

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice;
 
-use super::encoding::checksum;
+use super::content::Content;
 use super::place::{Place, Roots, Spot};
 use super::{LockFile, fitting, lock_path, remove_if_there, value_path};
 use crate::error::{Error, ErrorKind, Message, Result, Role, io_text};
@@ -25,11 +25,11 @@ pub(crate) const MANY_MIN: usize = 8;
 /// One step of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The new content gets the name under which it is read; if `sum` is given, only one with this
-    /// checksum. It stands beside the lock, or in it if `from_lock`: then no journal names the step.
+    /// The new content gets the name under which it is read. It stands beside the lock, or in it if `from_lock`:
+    /// then no journal names the step. What it is tells whoever finishes the change whether it is there.
     Put {
         place: Place,
-        sum: Option<u64>,
+        content: Option<Content>,
         from_lock: bool,
     },
     /// A file goes.
@@ -118,6 +118,29 @@ impl Step {
         }
     }
 
+    /// Returns whether the step takes something away that another one gives elsewhere, or that was there.
+    pub(super) fn takes_away(&self) -> bool {
+        matches!(self, Step::Remove { .. } | Step::Move { .. })
+    }
+
+    /// Returns whether what the step gives is there, or can be put there by whoever finishes the change.
+    ///
+    /// # Errors
+    /// `Io` if that could not be found out.
+    pub(super) fn is_given(&self, roots: &Roots, transaction: u64, is_held: bool) -> Result<bool> {
+        let Step::Put { place, content, .. } = self else {
+            return Ok(true);
+        };
+        let spot = roots.spot(place);
+        let Spot { system, path, .. } =
+            spot.map_err(|error| Error::io("unable to reach", &roots.path(place), error))?;
+        let is_at = |path: &Path| match content {
+            Some(content) => content.is_at(system.as_ref(), path),
+            None => Ok(system.lstat(path).is_ok()),
+        };
+        Ok(is_held && is_at(&value_path(&path, transaction))? || is_at(&path)?)
+    }
+
     /// Says that this step, which failed, is given up, and what it would have done to a ref.
     pub(super) fn given_up(&self, roots: &Roots, transaction: u64, error: Error) -> Error {
         let place = self.place();
@@ -150,14 +173,19 @@ impl Step {
         let spot = reach(place)?;
         let Spot { system, path, .. } = &spot;
         match self {
-            Step::Put { sum, from_lock, .. } => {
+            Step::Put {
+                content, from_lock, ..
+            } => {
                 // Who has just written the content need not read it.
-                let sum = sum.filter(|_| !how.is_live);
+                let content = content.filter(|_| !how.is_live);
                 if let (Place::Packed, Some(lock)) = (place, how.packed) {
-                    lock.check()?;
+                    lock.check_name().map_err(|error| {
+                        let message = "a lock of this transaction was removed by somebody else";
+                        Error::new(ErrorKind::Locked, message).with_source(error)
+                    })?;
                 }
                 let value = value_of(path, *from_lock, how.transaction);
-                let put = put(system.as_ref(), &value, path, sum, how.is_live)?;
+                let put = put(system.as_ref(), &value, path, content, how.is_live)?;
                 put.map_err(|error| unable_to_put(place, path, error))?;
                 add_parent(&mut taken.dirs, path);
             }
@@ -283,14 +311,13 @@ fn put(
     system: &dyn System,
     value: &Path,
     path: &Path,
-    sum: Option<u64>,
+    content: Option<Content>,
     is_live: bool,
 ) -> Result<io::Result<()>> {
-    if let Some(sum) = sum
-        && !has_sum(system, value, sum)?
+    if let Some(content) = content
+        && !content.is_at(system, value)?
     {
-        // It is there already; this is the content of a later transaction. A power failure brought
-        // the journal back, and the lock, which the later one had taken.
+        // It is in place, or somebody took it away: whoever finishes the change has told that.
         return Ok(Ok(()));
     }
     Ok(match rename(system, value, path) {
@@ -299,14 +326,6 @@ fn put(
         }
         renamed => renamed,
     })
-}
-
-pub(super) fn has_sum(system: &dyn System, path: &Path, sum: u64) -> Result<bool> {
-    match system.read(path) {
-        Ok(content) => Ok(checksum(&content) == sum),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(Error::io("unable to read", path, error)),
-    }
 }
 
 /// Lines that come behind the first `len` bytes of a file.

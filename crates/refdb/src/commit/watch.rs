@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::home::Home;
-use super::journal::{self, View};
+use super::journal;
+use super::view::View;
 use crate::error::Result;
 
 /// How often a store looks for a journal. For so long, a process that ended in the midst of a

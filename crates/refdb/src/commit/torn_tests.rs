@@ -1,0 +1,197 @@
+//! A person removes locks, or what is written beside them, of a transaction that is committed and not finished.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::tests::{DIR, at, repository};
+use super::*;
+use crate::oid::ObjectFormat;
+use crate::options::{Options, Warn};
+use crate::system::simulation::SimSystem;
+
+const OPTIONS: LockOptions = LockOptions::AT_ONCE;
+
+fn create(system: &SimSystem, name: &str, content: &[u8]) {
+    let mut file = system.create_new(&at(name), 0o666).unwrap();
+    file.write_all(content).unwrap();
+}
+
+fn place(name: &str) -> Place {
+    match name {
+        "packed-refs" => Place::Packed,
+        _ => Place::read(b"ref", name.as_bytes()).unwrap(),
+    }
+}
+
+/// A transaction of a process that puts new content into the file `new`, and removes `HEAD`.
+struct Moves {
+    new: LockFile,
+    old: LockFile,
+    change: Change,
+}
+
+impl Moves {
+    fn prepare(system: &SimSystem, name: &str) -> Moves {
+        let shared: Arc<dyn System> = Arc::new(system.clone());
+        let home = Home::new(&shared, Path::new(DIR), &Options::new(ObjectFormat::Sha1));
+        let holder = Holder::new(&home);
+        let mut new = LockFile::acquire(&holder, &at(name), OPTIONS).unwrap();
+        if name == "ORIG_HEAD" && system.lstat(&at(name)).is_err() {
+            new.bar(None).unwrap();
+        }
+        let old = LockFile::acquire_linked(&holder, &at("HEAD"), OPTIONS, &new).unwrap();
+        match name {
+            // As packed-refs is written, whose checksum nobody counts.
+            "packed-refs" => new.create().unwrap().write_all(b"new").unwrap(),
+            _ => new.write_all(b"new").unwrap(),
+        }
+        let mut change = Change::default();
+        let guards = [name, "HEAD"].map(|name| change.lock(place(name)));
+        change.put(guards[0], place(name), &new);
+        let place = place("HEAD");
+        change.add(guards[1], Step::Remove { place });
+        Moves { new, old, change }
+    }
+
+    fn files(&self) -> [PathBuf; 3] {
+        let new = self.new.path().to_owned();
+        [new, self.new.value_path(), self.old.path().to_owned()]
+    }
+
+    fn means<'m>(new: &'m LockFile, system: &Arc<dyn System>) -> Means<'m> {
+        Means {
+            holder: new.holder(),
+            lock: Some(new),
+            packed: Some(new).filter(|new| new.target().ends_with("packed-refs")),
+            options: OPTIONS,
+            fsync: true,
+            roots: Roots::new(system, Path::new(DIR), &at("packed-refs")),
+            dirs: BTreeSet::new(),
+            clear: &|_| Ok(()),
+        }
+    }
+}
+
+/// Finishes what is left, and returns what is told of it.
+fn recover(system: &SimSystem) -> Vec<String> {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let mut options = Options::new(ObjectFormat::Sha1);
+    let into = Arc::clone(&told);
+    let tell = move |warning: &Error| into.lock().unwrap().push(warning.to_string());
+    options.warn = Some(Warn(Arc::new(tell)));
+    let shared: Arc<dyn System> = Arc::new(system.clone());
+    journal::finish_left(&Home::new(&shared, Path::new(DIR), &options), Says::Nothing).unwrap();
+    std::mem::take(&mut *told.lock().unwrap())
+}
+
+/// Returns whether the new file and the old one are there.
+fn found(system: &SimSystem, name: &str) -> (bool, bool) {
+    let is_new = system
+        .read(&at(name))
+        .is_ok_and(|content| &content[..] == b"new");
+    (is_new, system.lstat(&at("HEAD")).is_ok())
+}
+
+/// Every way to remove some of three files, for each file that the content can be of, which may be there
+/// already, before and after the content got its name.
+fn each(check: impl Fn(&SimSystem, &str, u8, &str)) {
+    for name in ["ORIG_HEAD", "packed-refs"] {
+        for is_there in [false, true] {
+            for removed in 0..8 {
+                let system = repository();
+                create(&system, "HEAD", b"old");
+                if is_there {
+                    create(&system, name, b"older");
+                }
+                system.sleep(Duration::from_secs(1));
+                check(
+                    &system,
+                    name,
+                    removed,
+                    &format!("{name}, {is_there}, {removed:03b}"),
+                );
+            }
+        }
+    }
+}
+
+fn remove(system: &SimSystem, files: &[PathBuf], which: u8) {
+    for (bit, file) in files.iter().enumerate() {
+        if which & 1 << bit != 0 {
+            system.remove_file(file).unwrap();
+        }
+    }
+}
+
+#[test]
+fn nothing_goes_whose_replacement_was_taken_from_the_dead() {
+    each(|system, name, removed, context| {
+        let dies = system.process(7);
+        let mut moves = Moves::prepare(&dies, name);
+        let shared: Arc<dyn System> = Arc::new(dies.clone());
+        let means = Moves::means(&moves.new, &shared);
+        moves.change.commit(&means).unwrap().leave();
+        let files = moves.files();
+        moves.new.leave();
+        moves.old.leave();
+        remove(system, &files, removed);
+        let is_given = removed & 0b011 == 0;
+        // Who reads meanwhile sees what will be there.
+        let view = journal::recover(&tests::home(system))
+            .view
+            .expect("a journal");
+        let goes = view.of_place(&place("HEAD")) == Some(Becomes::Nothing);
+        assert_eq!(goes, removed == 0, "{context}");
+        dies.end();
+        let told = recover(system);
+        let is_old = removed != 0;
+        assert_eq!(found(system, name), (is_given, is_old), "{context}");
+        assert_eq!(told.len(), usize::from(removed != 0), "{context}: {told:?}");
+        // One more time changes nothing.
+        assert_eq!(recover(system), Vec::<String>::new());
+        assert_eq!(found(system, name), (is_given, is_old), "{context}");
+    });
+}
+
+#[test]
+fn what_the_dead_had_put_in_place_is_known_again() {
+    each(|system, name, removed, context| {
+        let dies = system.process(7);
+        let mut moves = Moves::prepare(&dies, name);
+        let shared: Arc<dyn System> = Arc::new(dies.clone());
+        let means = Moves::means(&moves.new, &shared);
+        moves.change.commit(&means).unwrap().leave();
+        let files = moves.files();
+        moves.new.leave();
+        moves.old.leave();
+        system.rename(&files[1], &at(name)).unwrap();
+        let removed = removed & 0b101;
+        remove(system, &files, removed);
+        dies.end();
+        let told = recover(system);
+        // Only the lock of what goes is asked for then.
+        let is_old = removed & 0b100 != 0;
+        assert_eq!(found(system, name), (true, is_old), "{context}: {told:?}");
+        assert_eq!(told.len(), usize::from(is_old), "{context}: {told:?}");
+    });
+}
+
+#[test]
+fn nothing_goes_whose_replacement_was_taken_from_the_living() {
+    each(|system, name, removed, context| {
+        let lives = system.process(7);
+        let mut moves = Moves::prepare(&lives, name);
+        let shared: Arc<dyn System> = Arc::new(lives.clone());
+        let means = Moves::means(&moves.new, &shared);
+        moves.change.commit(&means).unwrap().leave();
+        // Between the journal and the first step.
+        remove(system, &moves.files(), removed);
+        let taken = moves.change.take_after(&means);
+        let (is_new, is_old) = found(system, name);
+        assert_eq!(taken.is_ok(), is_new, "{context}");
+        assert!(is_new != is_old, "{context}");
+        assert!(is_new || removed & 0b011 != 0, "{context}");
+    });
+}

@@ -1,0 +1,112 @@
+//! What readers see of a transaction that is committed and not finished.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use super::home::Home;
+use super::journal::{Read, is_own, journal_path, leads_out};
+use super::owner::Owner;
+use super::place::{Place, Roots};
+use super::step::{Step, between};
+use super::value_path;
+use crate::error::{Error, Result};
+
+/// What a journal says that nobody has finished yet: what readers are to see.
+#[derive(Debug)]
+pub(crate) struct View {
+    roots: Roots,
+    journal: Read,
+    /// Whether nothing goes, as not all is there that comes ([`Change::is_torn`]).
+    is_torn: bool,
+    /// The last step that concerns a place, and its lock.
+    steps: HashMap<Place, (usize, usize)>,
+    /// Where the reflogs that move come from, by where they go to.
+    moves: HashMap<Place, Place>,
+}
+
+/// What becomes of a place by a transaction that is committed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Becomes {
+    /// It gets the content of this file, unless it has it already and the file is gone.
+    Content(PathBuf),
+    /// It goes.
+    Nothing,
+    /// It gets what is in the first of these files that is there, up to so many bytes, and lines behind
+    /// that.
+    Longer(Vec<PathBuf>, u64, Vec<u8>),
+}
+
+impl View {
+    pub(super) fn of(home: &Home, journal: Read) -> Result<View> {
+        let roots = home.roots(&journal.stat)?;
+        let path = journal_path(home.journal_dir()?);
+        roots.check().map_err(|error| leads_out(&path, &error))?;
+        let (mut steps, mut moves) = (HashMap::new(), HashMap::new());
+        for (at, (guard, step)) in journal.change.steps.iter().enumerate() {
+            steps.insert(step.place().clone(), (*guard, at));
+            if let Step::Move { place, from } = step {
+                steps.insert(from.clone(), (*guard, at));
+                moves.insert(place.clone(), from.clone());
+            }
+        }
+        let is_own = |guard: &Place| {
+            is_own(&roots, guard, &journal)
+                .map_err(|error| Error::io("unable to read", &roots.path(guard), error))
+        };
+        let is_torn = journal.change.is_torn(&roots, journal.owner.id, &is_own);
+        Ok(View {
+            is_torn: is_torn.unwrap_or(true),
+            roots,
+            journal,
+            steps,
+            moves,
+        })
+    }
+
+    /// Returns what becomes of a place; `None` if nothing does, or did already.
+    pub(crate) fn of_place(&self, place: &Place) -> Option<Becomes> {
+        let (guard, at) = *self.steps.get(place)?;
+        let guard = self.journal.change.guards.get(guard)?;
+        // Where it cannot be told, what everybody else reads is read: it is told where it is finished.
+        if !is_own(&self.roots, guard, &self.journal).unwrap_or(false) {
+            return None;
+        }
+        let path = self.roots.path(place);
+        let (_, step) = self.journal.change.steps.get(at)?;
+        if self.is_torn && step.takes_away() {
+            return None;
+        }
+        Some(match step {
+            Step::Put { .. } => Becomes::Content(value_path(&path, self.journal.owner.id)),
+            Step::Remove { .. } => Becomes::Nothing,
+            Step::Append { len, lines, .. } => {
+                Becomes::Longer(self.files(place, path), *len, lines.clone())
+            }
+            Step::Move { from, .. } if from == place => Becomes::Nothing,
+            Step::Move { .. } => Becomes::Longer(self.files(place, path), u64::MAX, Vec::new()),
+        })
+    }
+
+    /// Returns the files of which one is a reflog, in the order in which it has these names.
+    fn files(&self, place: &Place, path: PathBuf) -> Vec<PathBuf> {
+        let Some(from) = self.moves.get(place) else {
+            return vec![path];
+        };
+        let from = self.roots.path(from);
+        let between = between(&from, &path);
+        [Some(from), between, Some(path)]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    /// Returns whether this is the transaction of an owner of locks.
+    pub(super) fn is_of(&self, owner: &Owner) -> bool {
+        self.journal.owner.id == owner.id
+    }
+
+    /// Returns the places of which something becomes.
+    pub(crate) fn places(&self) -> impl Iterator<Item = &Place> {
+        self.steps.keys()
+    }
+}
