@@ -253,6 +253,10 @@ impl From<&refdb::Error> for Words {
 /// What can be done about damage.
 const MENDING: &str = "'refdb refs verify --deep' tells all, 'refdb refs repair' mends what can be";
 
+/// The same where they are in a store that machines share.
+const MENDING_STORE: &str =
+    "'refdb store verify' tells all, 'refdb store repair' mends what can be";
+
 /// Returns a message with what can be done.
 pub(crate) fn full_text(message: &Message) -> String {
     format!("{message}{}", way_out(message))
@@ -262,6 +266,7 @@ pub(crate) fn full_text(message: &Message) -> String {
 fn way_out(message: &Message) -> String {
     match message.remedy() {
         Some(Remedy::Repair) => format!("; {MENDING}"),
+        Some(Remedy::RepairStore) => format!("; {MENDING_STORE}"),
         Some(Remedy::RemoveLocks) => ": if it does not, 'refdb refs repair --remove-locks' \
                                       finishes what it began"
             .to_owned(),

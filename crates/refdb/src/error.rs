@@ -180,6 +180,22 @@ impl Error {
         Error::damage(path, format!("{}: {what}", path.display()))
     }
 
+    /// As [`Error::corrupt`], with what can be done about it; `None` where the text says that, or nobody can.
+    pub fn corrupt_with(
+        path: &Path,
+        what: impl fmt::Display,
+        remedy: impl Into<Option<Remedy>>,
+    ) -> Self {
+        let mut error = Error::corrupt(path, what);
+        error.0.message = error.0.message.with(remedy);
+        error
+    }
+
+    /// Makes the error of damage on a place that machines share, or in an object there.
+    pub fn corrupt_store(place: &str, what: impl fmt::Display) -> Self {
+        Error::corrupt_with(Path::new(place), what, Remedy::RepairStore)
+    }
+
     /// Makes the error of damage in the file at `path`, which the text names in its own way.
     pub(crate) fn damage(path: &Path, text: String) -> Self {
         let message = Message::from(text).of(path, Role::File);

@@ -219,6 +219,66 @@ for_every_format! {
     }
 }
 
+/// Fails unless a command says how a store is mended, and not how local refs are.
+fn advises_the_repair_of_the_store(repo: &Repo, args: &[&str]) {
+    let text = said(&refdb(repo, args));
+    assert!(!text.starts_with("0: "), "{args:?}: {text}");
+    assert!(
+        text.contains("'refdb store repair' mends"),
+        "{args:?}: {text}"
+    );
+    assert!(
+        !text.contains("refs repair") && !text.contains("refs verify"),
+        "{args:?}: {text}"
+    );
+}
+
+for_every_format! {
+    fn what_is_damaged_in_a_store_is_mended_by_the_repair_of_the_store(format) {
+        let (repo, temp, url) = scene(format);
+        refdb(&repo, &["store", "import", &url]).ok();
+        repo.config("refdb.store", &url);
+        let commit = &repo.objects().commits[0];
+        let input: String = (0..3000).map(|at| format!("create refs/x/{at:05} {commit}\n")).collect();
+        let stdin = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path()).args(["update-ref", "--stdin"]);
+        stdin.stdin(input.as_str()).run().ok();
+        let create = ["update-ref", "refs/heads/new", commit];
+        let tables = temp.path().join("store/tables");
+        let table = std::fs::read_dir(&tables).expect("a folder").next();
+        let table = table.expect("a table").expect("a name").path();
+        let good = std::fs::read(&table).expect("a table");
+        let copy = Repo::init_bare(Format::new(refdb_testkit::format::RefFormat::Reftable, format.objects));
+        copy.config("refdb.store", &url);
+        let commands: [&[&str]; 6] = [
+            &["for-each-ref"],
+            &["show-ref", "--verify", "refs/heads/b1"],
+            &["reflog", "show", "refs/heads/b1"],
+            &create,
+            &["watch"],
+            &["refs", "list"],
+        ];
+        let damaged = || {
+            commands.iter().for_each(|args| advises_the_repair_of_the_store(&repo, args));
+            advises_the_repair_of_the_store(&copy, &["sync"]);
+            for args in [&["refs", "verify"][..], &["store", "verify"]] {
+                let text = said(&refdb(&repo, args));
+                assert!(!text.starts_with("0: ") && !text.contains("refs repair"), "{text}");
+            }
+        };
+        // Other bytes, none, another table, and then another head.
+        let mut other = good.clone();
+        other[40] ^= 1;
+        std::fs::write(&table, &other).expect("a file");
+        damaged();
+        std::fs::remove_file(&table).expect("a table");
+        damaged();
+        std::fs::write(&table, &good).expect("a file");
+        refdb(&repo, &create).ok();
+        damage(temp.path());
+        damaged();
+    }
+}
+
 for_every_format! {
     /// A clone can bring a bare repository as files. It must not choose where the user's commands write.
     fn a_bare_repository_that_was_found_names_no_store(format) {

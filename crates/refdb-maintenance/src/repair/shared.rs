@@ -277,7 +277,7 @@ fn base_of(place: &dyn Shared, slots: &[Option<Slot>], means: &StoreMeans) -> Re
     };
     let base = newest.clone().or(given.clone()).ok_or_else(|| {
         let what = "no head can be read: give an earlier version of head/0, or a copy of it";
-        Error::corrupt(Path::new(&name), what)
+        Error::corrupt_with(Path::new(&name), what, None)
     })?;
     let others = found.chain(&given);
     if others.clone().any(|head| head.uuid != base.uuid) {

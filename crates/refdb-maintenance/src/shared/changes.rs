@@ -150,7 +150,7 @@ pub(super) fn opened(register: &Register, content: Bytes) -> Result<Arc<Table>> 
 /// Returns what makes an error of something that is wrong with the tables of a store.
 pub(super) fn damaged<E: fmt::Display>(register: &Register) -> impl Fn(E) -> Error {
     let name = register.name();
-    move |error| Error::corrupt(name.as_ref(), error)
+    move |error| Error::corrupt_store(&name, error)
 }
 
 /// Returns what these tables have later than an index; of all refs those that are there, if that is `None`.

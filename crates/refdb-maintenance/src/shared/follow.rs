@@ -170,7 +170,7 @@ impl Follower {
                 && moment.uuid != known.head.uuid
             {
                 let what = "the copy here is of another store";
-                return Err(Error::corrupt(&self.common.join(MARKER), what));
+                return Err(Error::corrupt_with(&self.common.join(MARKER), what, None));
             }
             if marker.moment.is_some() && is_current {
                 return Ok(synced);
@@ -291,7 +291,9 @@ impl Follower {
         };
         let marker = content.to_str().ok().and_then(Marker::decode);
         let what = "this is not what refdb sync writes; remove it to begin anew";
-        marker.map(Some).ok_or_else(|| Error::corrupt(&path, what))
+        marker
+            .map(Some)
+            .ok_or_else(|| Error::corrupt_with(&path, what, None))
     }
 
     fn list(&self) -> Result<Vec<String>> {
@@ -418,7 +420,7 @@ impl Follower {
                 }
                 None => {
                     let what = format!("the table {} is missing", entry.key);
-                    return Err(Error::corrupt(self.register.name().as_ref(), what));
+                    return Err(Error::corrupt_store(&self.register.name(), what));
                 }
             }
         }
@@ -435,7 +437,7 @@ impl Follower {
     fn store_table(&self, source: String, content: &Bytes, staged: &mut Staged) -> Result<Copied> {
         let place = self.register.name();
         let table = Table::open(content.clone());
-        let table = table.map_err(|error| Error::corrupt(place.as_ref(), error))?;
+        let table = table.map_err(|error| Error::corrupt_store(&place, error))?;
         let (min, max) = (table.min_update_index(), table.max_update_index());
         let random = self.system.random() & 0xffff_ffff;
         let name = format!("0x{min:012x}-0x{max:012x}-{random:08x}.ref");

@@ -399,10 +399,5 @@ fn to_ref(stack: &Stack, record: &RefRecord<'_>) -> Result<Option<Value>> {
 }
 
 fn object_id(stack: &Stack, raw: &[u8]) -> Result<ObjectId> {
-    ObjectId::from_bytes(raw).ok_or_else(|| {
-        Error::corrupt(
-            &stack.tables.path_of(""),
-            "an object id has the wrong length",
-        )
-    })
+    ObjectId::from_bytes(raw).ok_or_else(|| stack.corrupt("", "an object id has the wrong length"))
 }

@@ -47,6 +47,9 @@ pub enum Role {
 pub enum Remedy {
     /// The refs are damaged: a deep check tells all that is wrong, a repair mends what can be mended.
     Repair,
+    /// The refs on a place that machines share are damaged: a check of the store tells all that is wrong, a
+    /// repair of the store mends what can be mended.
+    RepairStore,
     /// A lock was made by a process of which nobody can tell whether it runs: if it does not, a
     /// repair that removes locks finishes what it began.
     RemoveLocks,

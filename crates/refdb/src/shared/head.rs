@@ -4,8 +4,6 @@
 //! Numbers are little-endian; a text is its length in two bytes and its bytes. The last eight bytes are a
 //! CRC-64 of all before: it is there for accidents. Who may write to the place can write anything.
 
-use std::path::Path;
-
 use crc::{CRC_64_XZ, Crc, Table};
 
 use super::{TableKey, Version};
@@ -148,7 +146,7 @@ impl Head {
     /// # Errors
     /// `Corrupt` for anything that [`Head::encode`] does not write.
     pub fn decode(content: &Bytes, place: &str) -> Result<Head> {
-        let corrupt = |what: &str| Error::corrupt(Path::new(place), what);
+        let corrupt = |what: &str| Error::corrupt_store(place, what);
         if content.len() > HEAD_LEN_MAX {
             return Err(corrupt("the head of the store is too long"));
         }

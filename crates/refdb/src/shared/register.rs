@@ -290,7 +290,7 @@ impl Register {
             match self.read(slot, version)? {
                 Some(next) if next.head.uuid != known.head.uuid => {
                     let what = "this is another store than before: it was replaced";
-                    return Err(Error::corrupt(Path::new(&self.name()), what));
+                    return Err(Error::corrupt_store(&self.name(), what));
                 }
                 Some(next) if next.head.generation > known.head.generation => {
                     let is_only = next.head.slot_count == 1;
@@ -302,7 +302,8 @@ impl Register {
                 Some(next) if next.head.slot_count == 1 => {
                     let (now, before) = (next.head.generation, known.head.generation);
                     let what = format!("generation {now} is there, and {before} was: it went back");
-                    return Err(Error::corrupt(Path::new(&self.name()), what));
+                    // Nothing of either is damaged.
+                    return Err(Error::corrupt_with(Path::new(&self.name()), what, None));
                 }
                 _ => return Ok(known),
             }
@@ -406,7 +407,7 @@ impl Register {
             let place = format!("{}/{}", self.name(), table_object(&name));
             let what =
                 "the table is not the one that the head names: its length or checksum is another";
-            return Err(Error::corrupt(Path::new(&place), what));
+            return Err(Error::corrupt_store(&place, what));
         }
         match &self.cache {
             Some(cache) => Ok(Some(cache.keep(entry, content))),

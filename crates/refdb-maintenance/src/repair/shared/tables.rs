@@ -201,7 +201,7 @@ impl StorePlan<'_> {
         let rebuilt = found.rebuild(self.hash(), keep);
         rebuilt
             .map(|content| Some(Bytes::from(content)))
-            .map_err(|error| Error::corrupt(Path::new(name), error))
+            .map_err(|error| Error::corrupt_with(Path::new(name), error, None))
     }
 
     /// Writes the new list: the tables, and on top of them what reflogs say of refs that lost their value.
@@ -285,7 +285,7 @@ impl StorePlan<'_> {
     ) -> Result<Bytes> {
         let mut options = WriteOptions::new(self.hash());
         (options.min_update_index, options.max_update_index) = (index, index);
-        let failed = |error| Error::corrupt(Path::new("the new table"), error);
+        let failed = |error| Error::corrupt_with(Path::new("the new table"), error, None);
         let mut writer = Writer::new(Vec::new(), options).map_err(failed)?;
         for (name, oid) in fixes {
             let peeled = match objects.peel(*oid)? {

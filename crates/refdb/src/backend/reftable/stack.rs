@@ -13,13 +13,14 @@ mod maintain;
 pub(super) use fold::Own;
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::fmt;
 use std::time::Duration;
 
 use reftable::{HashId, Table, WriteOptions};
 
 use super::tables::{Hold, Publication, Stamp, Tables, short_random};
 use crate::commit::{Change, LockFile};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Remedy, Result};
 use crate::oid::ObjectFormat;
 use crate::options::{InvalidSettings, LockTimeout, Options, ReftableOptions};
 use crate::system::System;
@@ -189,10 +190,11 @@ impl Stack {
                 // list, or it is lost.
                 Err(gone) => {
                     if self.tables.is_current(&list.stamp)? || waited >= RELOAD_MAX {
-                        return Err(Error::corrupt(
-                            &self.tables.path_of(&gone),
-                            "the table is missing, but tables.list names it",
-                        ));
+                        let what = match self.tables.as_shared() {
+                            Some(_) => "the table is missing, but the head names it",
+                            None => "the table is missing, but tables.list names it",
+                        };
+                        return Err(self.corrupt(&gone, what));
                     }
                 }
             }
@@ -242,7 +244,7 @@ impl Stack {
             if before.is_some_and(|before| before >= table.min_update_index()) {
                 let what =
                     "the table has no later update indices than the one before it in the list";
-                return Err(Error::corrupt(&self.tables.path_of(name), what));
+                return Err(self.corrupt(name, what));
             }
             before = Some(table.max_update_index());
         }
@@ -254,18 +256,24 @@ impl Stack {
         name: &str,
         content: impl AsRef<[u8]> + Send + Sync + 'static,
     ) -> Result<Table> {
-        let path = self.tables.path_of(name);
-        let table = Table::open(content).map_err(|error| Error::corrupt(&path, error))?;
+        let table = Table::open(content).map_err(|error| self.corrupt(name, error))?;
         if table.hash() != self.hash {
-            return Err(Error::corrupt(
-                &path,
-                "the table is of another object format",
-            ));
+            return Err(self.corrupt(name, "the table is of another object format"));
         }
         Ok(table.labelled(name))
     }
 
     /// Turns a failure of the format into one that names the table, or at least the stack.
+    /// Makes the error of damage in a table.
+    pub(super) fn corrupt(&self, table: &str, what: impl fmt::Display) -> Error {
+        let path = self.tables.path_of(table);
+        let remedy = match self.tables.as_shared() {
+            Some(_) => Remedy::RepairStore,
+            None => Remedy::Repair,
+        };
+        Error::corrupt_with(&path, what, remedy)
+    }
+
     pub(super) fn format_error(&self, error: reftable::Error) -> Error {
         match error.kind() {
             reftable::ErrorKind::EntryTooLarge => {
@@ -276,8 +284,8 @@ impl Stack {
                 )
             }
             _ => {
-                let path = self.tables.path_of(error.table().unwrap_or_default());
-                Error::corrupt(&path, error.without_table())
+                let table = error.table().unwrap_or_default().to_owned();
+                self.corrupt(&table, error.without_table())
             }
         }
     }
@@ -466,9 +474,8 @@ impl Stack {
 
     /// Opens a table that was just stored.
     pub(super) fn reopen(&self, name: &str) -> Result<Table> {
-        let content = self.tables.open(name)?.ok_or_else(|| {
-            Error::corrupt(&self.tables.path_of(name), "the new table is missing")
-        })?;
+        let content = self.tables.open(name)?;
+        let content = content.ok_or_else(|| self.corrupt(name, "the new table is missing"))?;
         self.open_table(name, content)
     }
 
