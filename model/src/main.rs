@@ -10,21 +10,39 @@ use std::time::Instant;
 use protocol::{Bug, Protocol};
 use stateright::{Checker, Model};
 
-/// Writers, maintainers, collectors, slots.
-const SHORT: &[(usize, usize, usize, usize)] =
-    &[(2, 1, 1, 1), (3, 0, 0, 2), (2, 1, 0, 2), (2, 0, 1, 3)];
-const LONG: &[(usize, usize, usize, usize)] =
-    &[(3, 1, 0, 1), (2, 1, 1, 2), (2, 2, 0, 1), (3, 0, 1, 1)];
-/// In which of them bugs are looked for.
-const OF_BUGS: &[(usize, usize, usize, usize)] = &[(2, 1, 1, 1), (2, 1, 1, 2)];
+/// Writers, maintainers, collectors, slots, and busy writers.
+type Shape = (usize, usize, usize, usize, usize);
 
-fn model(shape: (usize, usize, usize, usize), bug: Option<Bug>) -> Protocol {
-    let (writers, maintainers, collectors, slots) = shape;
+const SHORT: &[Shape] = &[
+    (2, 1, 1, 1, 0),
+    (3, 0, 0, 2, 0),
+    (2, 1, 0, 2, 0),
+    (2, 0, 1, 3, 0),
+    (1, 0, 1, 1, 1),
+    (1, 0, 1, 2, 1),
+    (2, 0, 0, 1, 1),
+];
+const LONG: &[Shape] = &[
+    (3, 1, 0, 1, 0),
+    (2, 1, 1, 2, 0),
+    (2, 2, 0, 1, 0),
+    (3, 0, 1, 1, 0),
+    (2, 0, 1, 1, 1),
+    (1, 1, 1, 1, 1),
+    (0, 1, 1, 1, 2),
+];
+/// In which of them bugs are looked for.
+const OF_BUGS: &[Shape] = &[(2, 1, 1, 1, 0), (2, 1, 1, 2, 0)];
+const OF_BUGS_AHEAD: &[Shape] = &[(1, 0, 1, 1, 1)];
+
+fn model(shape: Shape, bug: Option<Bug>) -> Protocol {
+    let (writers, maintainers, collectors, slots, busy) = shape;
     Protocol {
         slots,
         writers,
         maintainers,
         collectors,
+        busy,
         bug,
     }
 }
@@ -60,7 +78,11 @@ fn main() -> ExitCode {
     }
     for bug in Bug::ALL {
         let mut found = None;
-        for shape in OF_BUGS {
+        let shapes = match bug {
+            Bug::AheadAsOfCommit | Bug::AheadOfEpoch | Bug::AheadOfAnything => OF_BUGS_AHEAD,
+            _ => OF_BUGS,
+        };
+        for shape in shapes {
             let checker = model(*shape, Some(bug)).checker().target_max_depth(40);
             let checker = checker.finish_when(stateright::HasDiscoveries::AnyFailures);
             let checker = checker.spawn_bfs().join();

@@ -1,5 +1,5 @@
-//! The protocol of docs/scale-out.md, reduced to what can go wrong: writers, a maintainer, a collector and
-//! a place whose answers get lost.
+//! The protocol of docs/scale-out.md, reduced to what can go wrong: writers, a busy writer that stores tables ahead,
+//! a maintainer, a collector and a place whose answers get lost.
 //!
 //! A request that was sent stays on its way for ever: it may arrive at any time, any number of times, or
 //! never. That is delay, doubling and loss in one, and sending it again changes nothing. Whoever waits for an
@@ -31,11 +31,17 @@ pub enum Bug {
     ConditionOfToday,
     /// A writer that was overtaken does not look whether it was its own request.
     ForgetOwnCommit,
+    /// What is stored ahead has the name of a table that a commit brings.
+    AheadAsOfCommit,
+    /// What is stored ahead is named although its epoch has ended.
+    AheadOfEpoch,
+    /// What is stored ahead is named whatever stands in the head.
+    AheadOfAnything,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 9] = [
+    pub const ALL: [Bug; 12] = [
         Bug::CollectAnyUnlisted,
         Bug::CollectWithoutEpoch,
         Bug::RestartWhenUnknown,
@@ -45,8 +51,14 @@ impl Bug {
         Bug::UnfencedMaintainer,
         Bug::ConditionOfToday,
         Bug::ForgetOwnCommit,
+        Bug::AheadAsOfCommit,
+        Bug::AheadOfEpoch,
+        Bug::AheadOfAnything,
     ];
 }
+
+/// What the second commit of a busy writer is called beside the first.
+const SECOND: u8 = 100;
 
 /// What a table holds: commits, by number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,6 +81,9 @@ pub struct Head {
     /// The makers of all generations up to this one: what `recent` and `slots` say.
     chain: Vec<(u8, u8)>,
     tables: Vec<Table>,
+    /// The newest commits, which are in no table, and the index of the first of them.
+    inline: Vec<u8>,
+    inline_min: u8,
 }
 
 /// A request that replaces a slot, or removes a table.
@@ -108,6 +123,11 @@ pub struct Process {
     epoch: u8,
     merged: Option<(Table, Vec<Table>)>,
     listed: Option<BTreeSet<Table>>,
+    /// Whether the first commit of a busy writer is acknowledged.
+    is_second: bool,
+    /// What it has stored ahead: a table of what is in the head, and one in place of others.
+    ahead: Option<Table>,
+    merged_ahead: Option<(Table, Vec<Table>)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +135,8 @@ enum Role {
     Writer,
     Maintainer,
     Collector,
+    /// Makes two commits in the head, and stores beside the first what the second names.
+    Busy,
 }
 
 /// Everything at one moment.
@@ -146,6 +168,7 @@ pub struct Protocol {
     pub writers: usize,
     pub maintainers: usize,
     pub collectors: usize,
+    pub busy: usize,
     pub bug: Option<Bug>,
 }
 
@@ -154,7 +177,8 @@ impl Protocol {
         match process {
             at if at < self.writers => Role::Writer,
             at if at < self.writers + self.maintainers => Role::Maintainer,
-            _ => Role::Collector,
+            at if at < self.writers + self.maintainers + self.collectors => Role::Collector,
+            _ => Role::Busy,
         }
     }
 
@@ -195,16 +219,73 @@ impl Protocol {
             Some(table) => table,
             None => Table {
                 epoch: None,
-                min: base.index + 1,
+                min: base.inline_min.min(base.index + 1),
                 max: base.index + 1,
                 by: (process as u8, own.attempts),
-                commits: vec![process as u8],
+                commits: [base.inline.as_slice(), &[process as u8]].concat(),
             },
         };
         own.stored = Some(table.clone());
+        new.inline.clear();
+        new.inline_min = u8::MAX;
         new.index = new.index.max(table.max);
         new.tables.push(table.clone());
         state.tables.insert(table);
+        self.send(state, process, &base, new);
+    }
+
+    /// A busy writer commits what has room in the head. Beside its first commit it stores a table of that, and a
+    /// merged one; its second commit names them.
+    fn begin_in_head(&self, state: &mut State, process: usize) {
+        let base = self.newest(state).clone();
+        let mut new = base.clone();
+        let own = &mut state.processes[process];
+        new.index += 1;
+        let is_of_epoch = |table: &Table| {
+            table.epoch.is_none_or(|epoch| epoch == base.epoch) || self.has(Bug::AheadOfEpoch)
+        };
+        if own.is_second {
+            if let Some((table, old)) = own.merged_ahead.take().filter(|it| is_of_epoch(&it.0))
+                && let Some(at) = base.tables.windows(old.len()).position(|it| it == old)
+            {
+                new.tables.splice(at..at + old.len(), [table]);
+            }
+            let is_same =
+                |table: &Table| table.commits == base.inline || self.has(Bug::AheadOfAnything);
+            let ahead = own.ahead.take();
+            if let Some(table) = ahead.filter(|it| is_of_epoch(it) && is_same(it)) {
+                new.tables.push(table);
+                new.inline.clear();
+                new.inline_min = u8::MAX;
+            }
+        }
+        let commit = process as u8 + if own.is_second { SECOND } else { 0 };
+        new.inline.push(commit);
+        new.inline_min = new.inline_min.min(new.index);
+        if !own.is_second {
+            let by = (process as u8, own.attempts);
+            let ahead = Table {
+                epoch: (!self.has(Bug::AheadAsOfCommit)).then_some(base.epoch),
+                min: new.inline_min,
+                max: new.index,
+                by,
+                commits: new.inline.clone(),
+            };
+            own.ahead = Some(ahead.clone());
+            state.tables.insert(ahead);
+            if let [first, .., last] = base.tables.as_slice() {
+                let commits = base.tables.iter().flat_map(|it| it.commits.clone());
+                let merged = Table {
+                    epoch: Some(base.epoch),
+                    min: first.min,
+                    max: last.max,
+                    by,
+                    commits: commits.collect(),
+                };
+                own.merged_ahead = Some((merged.clone(), base.tables.clone()));
+                state.tables.insert(merged);
+            }
+        }
         self.send(state, process, &base, new);
     }
 
@@ -243,6 +324,13 @@ impl Protocol {
                 state.tables.insert(table);
             }
             Role::Collector => self.collect(state, process, &newest),
+            Role::Busy if state.processes[process].is_second => {
+                state.processes[process].step = Step::Done;
+            }
+            Role::Busy => {
+                state.processes[process].is_second = true;
+                state.processes[process].step = Step::Begin;
+            }
         }
     }
 
@@ -289,6 +377,7 @@ impl Protocol {
                 }
             }
             (Step::Read(base), _) => self.begin_writing(state, process, base),
+            (Step::Begin, Role::Busy) => self.begin_in_head(state, process),
             (Step::Begin, Role::Maintainer) => self.begin_epoch(state, process),
             (Step::Begin, Role::Collector) => {
                 let listed = state.tables.clone();
@@ -369,6 +458,8 @@ impl Model for Protocol {
             by: (99, 0),
             chain: vec![(99, 0)],
             tables: Vec::new(),
+            inline: Vec::new(),
+            inline_min: u8::MAX,
         };
         let mut slots = vec![None; self.slots];
         slots[0] = Some(first);
@@ -379,12 +470,15 @@ impl Model for Protocol {
             epoch: 0,
             merged: None,
             listed: None,
+            is_second: false,
+            ahead: None,
+            merged_ahead: None,
         };
         vec![State {
             slots,
             tables: BTreeSet::new(),
             sent: BTreeSet::new(),
-            processes: vec![process; self.writers + self.maintainers + self.collectors],
+            processes: vec![process; self.writers + self.maintainers + self.collectors + self.busy],
         }]
     }
 
@@ -449,9 +543,16 @@ impl Model for Protocol {
                 "what was acknowledged is there",
                 |model: &Protocol, state: &State| {
                     let commits = all_commits(model.newest(state));
-                    (0..model.writers).all(|writer| {
-                        state.processes[writer].step != Step::Done
-                            || commits.contains(&(writer as u8))
+                    state.processes.iter().enumerate().all(|(at, process)| {
+                        let (is_done, first) = (process.step == Step::Done, at as u8);
+                        match model.role(at) {
+                            Role::Writer => !is_done || commits.contains(&first),
+                            Role::Busy => {
+                                (!process.is_second || commits.contains(&first))
+                                    && (!is_done || commits.contains(&(first + SECOND)))
+                            }
+                            _ => true,
+                        }
                     })
                 },
             ),
@@ -489,6 +590,13 @@ impl Model for Protocol {
                         .any(|table| table.epoch.is_some())
                 },
             ),
+            Property::sometimes(
+                "what was stored ahead is named",
+                |model: &Protocol, state: &State| {
+                    let is_ahead = |table: &Table| model.role(table.by.0 as usize) == Role::Busy;
+                    model.busy == 0 || model.newest(state).tables.iter().any(is_ahead)
+                },
+            ),
             Property::sometimes("a table is removed", |model: &Protocol, state: &State| {
                 let none = model.collectors == 0;
                 none || state
@@ -501,8 +609,6 @@ impl Model for Protocol {
 }
 
 fn all_commits(head: &Head) -> Vec<u8> {
-    head.tables
-        .iter()
-        .flat_map(|table| table.commits.clone())
-        .collect()
+    let tables = head.tables.iter().flat_map(|table| &table.commits);
+    tables.chain(&head.inline).copied().collect()
 }
