@@ -181,6 +181,7 @@ pub fn run(seed: u64, faults: Faults) -> Result<Tried, String> {
     let settings = Settings {
         inline_max: *rng.pick(&[0, 0, 250, 600, 64 << 10]),
         tables_many: *rng.pick(&[1, 2, 8]),
+        ahead_after: *rng.pick(&[0, 0, 1, 4]),
         // With no time at all, whoever gets no answer gives up at once.
         limit: Duration::from_millis(*rng.pick(&[0, 100, 30_000, 30_000])),
         ..Settings::default()

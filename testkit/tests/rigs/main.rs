@@ -4,6 +4,7 @@
 //! They take minutes, so that they are not among the tests of `refdb`. How much each of them does can be
 //! said (docs/testing.md), and each writes what it did to the trust ledger.
 
+mod ahead;
 mod faults;
 mod follow;
 mod here;

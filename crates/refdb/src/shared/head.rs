@@ -22,6 +22,9 @@ pub const HEAD_LEN_MAX: usize = 256 << 10;
 /// How many bytes of newest records a head may hold; what is more becomes a table.
 pub const INLINE_LEN_MAX: usize = 64 << 10;
 
+/// How many it may hold until the next head, while they are stored as a table.
+pub const INLINE_AHEAD_MAX: usize = 2 * INLINE_LEN_MAX;
+
 /// How many tables a head names at most.
 pub const TABLES_MAX: usize = 64;
 
@@ -434,7 +437,7 @@ mod tests {
         head.recent = vec![u64::MAX; RECENT_MAX];
         head.slots = vec![Version("v".repeat(TEXT_LEN_MAX)); SLOTS_MAX as usize - 1];
         head.frozen = Some("y".repeat(TEXT_LEN_MAX));
-        head.inline = Bytes::from(vec![0; INLINE_LEN_MAX]);
+        head.inline = Bytes::from(vec![0; INLINE_AHEAD_MAX]);
         let content = head.encode();
         // The versions of a real place are short; 64 of the longest texts would not matter.
         assert!(content.len() <= HEAD_LEN_MAX + (SLOTS_MAX as usize) * TEXT_LEN_MAX);

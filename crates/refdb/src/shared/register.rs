@@ -53,6 +53,9 @@ pub struct Settings {
     pub inline_max: usize,
     /// From more tables than this on, whoever commits merges some afterwards.
     pub tables_many: usize,
+    /// Who made so many of the last commits, one after the other, stores tables while the head is replaced, for the
+    /// next one to name. Whoever makes fewer may end before that, and stores them when they are needed.
+    pub ahead_after: usize,
     /// Where tables are kept for the processes of this machine; nowhere if that is `None`.
     pub cache: Option<std::path::PathBuf>,
 }
@@ -64,6 +67,7 @@ impl Default for Settings {
             limit: Duration::from_secs(30),
             inline_max: INLINE_LEN_MAX,
             tables_many: 8,
+            ahead_after: LAST_COMMITS,
             cache: None,
         }
     }
@@ -252,6 +256,13 @@ impl Register {
         }
     }
 
+    /// Returns whether this process made the last commits, and so will make the next one, as far as can be told.
+    pub(crate) fn is_busy(&self, head: &Head) -> bool {
+        let last = head.recent.get(..self.settings.ahead_after);
+        let state = self.state();
+        last.is_some_and(|last| last.iter().all(|id| state.own.contains(id)))
+    }
+
     /// Remembers a head that was current at `looked`, unless a later one is known; returns the later one.
     fn note(&self, found: Arc<Known>, looked: Duration) -> Arc<Known> {
         let mut state = self.state();
@@ -290,7 +301,8 @@ impl Register {
             match self.read(slot, version)? {
                 Some(next) if next.head.uuid != known.head.uuid => {
                     let what = "this is another store than before: it was replaced";
-                    return Err(Error::corrupt_store(&self.name(), what));
+                    // Nothing of either is damaged.
+                    return Err(Error::corrupt_with(Path::new(&self.name()), what, None));
                 }
                 Some(next) if next.head.generation > known.head.generation => {
                     let is_only = next.head.slot_count == 1;
@@ -302,8 +314,7 @@ impl Register {
                 Some(next) if next.head.slot_count == 1 => {
                     let (now, before) = (next.head.generation, known.head.generation);
                     let what = format!("generation {now} is there, and {before} was: it went back");
-                    // Nothing of either is damaged.
-                    return Err(Error::corrupt_with(Path::new(&self.name()), what, None));
+                    return Err(Error::corrupt_store(&self.name(), what));
                 }
                 _ => return Ok(known),
             }
@@ -373,10 +384,9 @@ impl Register {
 
     /// Stores a table, under a name that nothing else has.
     pub(crate) fn put_table(&self, key: &TableKey, content: &[u8]) -> Result<()> {
-        let name = table_object(&key.to_string());
         let mut attempt = 0;
         loop {
-            match self.shared.put(&name, content) {
+            match self.try_table(key, content) {
                 Err(error) if error.kind() == ErrorKind::Io && attempt < TRIES_MAX => {
                     self.system.sleep(pause(attempt));
                     attempt += 1;
@@ -384,6 +394,11 @@ impl Register {
                 stored => return stored,
             }
         }
+    }
+
+    /// As [`Register::put_table`], by one attempt.
+    pub(crate) fn try_table(&self, key: &TableKey, content: &[u8]) -> Result<()> {
+        self.shared.put(&table_object(&key.to_string()), content)
     }
 
     /// Reads a table; `None` if it is gone, since it was merged with others.

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use reftable::Table;
+
 use super::tables::{Claim, Hold, List, NewTable, Publication, Stamp, Tables};
 use crate::beside;
 use crate::commit::{Change, LockFile};
@@ -17,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::oid::ObjectFormat;
 use crate::options::LockTimeout;
 use crate::shared::head::{
-    DROPPED_MAX, Dropped, Head, INLINE_LEN_MAX, TABLES_MAX, TableEntry, checksum,
+    DROPPED_MAX, Dropped, Head, INLINE_AHEAD_MAX, INLINE_LEN_MAX, TABLES_MAX, TableEntry, checksum,
 };
 use crate::shared::{Known, Register, Swapped, TableKey, check_open};
 use crate::system::Bytes;
@@ -40,6 +42,48 @@ struct Inner {
     pending: Mutex<HashMap<String, Bytes>>,
     /// Those that are stored all the same, since a head was tried that names them.
     stored: Mutex<HashSet<TableKey>>,
+    /// What was stored for a later head: the last two of each kind.
+    ahead: Mutex<Vec<Ahead>>,
+}
+
+/// A table that is stored, and that a head may name in place of what says the same.
+#[derive(Clone, Debug)]
+pub(super) struct Ahead {
+    entry: TableEntry,
+    pub(super) table: Arc<Table>,
+    pub(super) instead_of: InsteadOf,
+}
+
+/// What a table says the same as.
+#[derive(Clone, Debug)]
+pub(super) enum InsteadOf {
+    /// What is in the head, as long as it is these bytes.
+    Newest(Bytes),
+    /// Tables that stand side by side. Deletions up to an index are not recorded any more.
+    Tables(Vec<TableKey>, u64),
+}
+
+impl Ahead {
+    pub(super) fn name(&self) -> String {
+        self.entry.key.to_string()
+    }
+
+    /// Returns whether a head may name it next: not after its epoch, since it may be removed then.
+    fn stands_for(&self, head: &Head) -> bool {
+        let is_same = match &self.instead_of {
+            InsteadOf::Newest(content) => head.inline == *content,
+            InsteadOf::Tables(keys, _) => {
+                let mut windows = head.tables.windows(keys.len());
+                windows.any(|side_by_side| side_by_side.iter().map(|it| &it.key).eq(keys))
+            }
+        };
+        is_same && self.entry.key.epoch == Some(head.epoch)
+    }
+
+    /// Returns whether it is made of what is in the head, and not of other tables.
+    pub(super) fn is_newest(&self) -> bool {
+        matches!(self.instead_of, InsteadOf::Newest(_))
+    }
 }
 
 impl SharedTables {
@@ -49,6 +93,7 @@ impl SharedTables {
             object_format,
             pending: Mutex::default(),
             stored: Mutex::default(),
+            ahead: Mutex::default(),
         }))
     }
 
@@ -59,6 +104,69 @@ impl SharedTables {
     fn pending(&self) -> MutexGuard<'_, HashMap<String, Bytes>> {
         let pending = self.0.pending.lock();
         pending.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, Vec<Ahead>> {
+        let ahead = self.0.ahead.lock();
+        ahead.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what is stored that the next head may name, if that of the stamp is known here.
+    pub(super) fn stored_ahead(&self, stamp: &Stamp) -> Result<Vec<Ahead>> {
+        let known = self.known()?;
+        let mut found = self.ahead().clone();
+        found.retain(|ahead| stamp_is(stamp, &known) && ahead.stands_for(&known.head));
+        Ok(found)
+    }
+
+    /// Stores a table that says the same as what a head has, or will have if its replacement succeeds. Where that
+    /// fails, there is none.
+    pub(super) fn store_ahead(
+        &self,
+        content: &[u8],
+        table: Table,
+        instead_of: InsteadOf,
+        epoch: u64,
+    ) {
+        let key = TableKey {
+            epoch: Some(epoch),
+            min: table.min_update_index(),
+            max: table.max_update_index(),
+            random: self.register().system().random(),
+        };
+        if self.register().try_table(&key, content).is_err() {
+            return;
+        }
+        let new = Ahead {
+            entry: entry_of(key, content),
+            table: Arc::new(table.labelled(&key.to_string())),
+            instead_of,
+        };
+        let mut ahead = self.ahead();
+        // The one before it may be what is being named now.
+        let of_its_kind = |it: &&Ahead| it.is_newest() == new.is_newest();
+        if ahead.iter().filter(of_its_kind).count() > 1
+            && let Some(oldest) = ahead.iter().position(|it| of_its_kind(&it))
+        {
+            ahead.remove(oldest);
+        }
+        ahead.push(new);
+    }
+
+    /// Returns whether so many bytes of newest records stay in the head, `head` being the one that is replaced, until
+    /// a table of them is stored.
+    pub(super) fn waits_in_head(&self, len: usize, head: &Head) -> bool {
+        let most = self.inline_max();
+        len > most && len <= INLINE_AHEAD_MAX.min(2 * most) && self.register().is_busy(head)
+    }
+
+    fn inline_max(&self) -> usize {
+        self.register().settings().inline_max.min(INLINE_LEN_MAX)
+    }
+
+    /// Returns a table that no head names yet.
+    pub(super) fn kept(&self, name: &str) -> Option<Bytes> {
+        self.pending().get(name).cloned()
     }
 
     /// Returns the head that is known here.
@@ -124,42 +232,10 @@ impl SharedTables {
         }
         let register = self.register();
         check_open(&base.head, &register.name())?;
-        let mut new = base.head.clone();
-        new.inline = Bytes::new();
-        new.tables.clear();
+        let Some(mut new) = self.new_head(&base.head, names)? else {
+            return Ok(Publication::Moved);
+        };
         new.complete_since = new.complete_since.max(forgotten);
-        let inline_max = register.settings().inline_max.min(INLINE_LEN_MAX);
-        for (at, name) in names.iter().enumerate() {
-            if is_inline(name) {
-                new.inline = base.head.inline.clone();
-                continue;
-            }
-            let key = key_of(name)?;
-            if let Some(entry) = base.head.tables.iter().find(|table| table.key == key) {
-                new.tables.push(entry.clone());
-                continue;
-            }
-            let content = self.pending().get(name).cloned();
-            let Some(content) = content else {
-                let what = format!("{}: the table {name} is lost", register.name());
-                return Err(Error::new(ErrorKind::Misuse, what));
-            };
-            new.index = new.index.max(key.max);
-            if at + 1 == names.len() && key.epoch.is_none() && content.len() <= inline_max {
-                new.inline = content;
-                continue;
-            }
-            if new.tables.len() == TABLES_MAX {
-                return Err(self.too_many());
-            }
-            self.store(&key, &content)?;
-            new.tables.push(TableEntry {
-                key,
-                len: content.len() as u64,
-                checksum: checksum(&content),
-            });
-        }
-        self.note_dropped(&base.head, &mut new);
         let generation = base.head.generation + 1;
         let swapped = register.swap(&base, new)?;
         let mut pending = self.pending();
@@ -169,6 +245,66 @@ impl SharedTables {
             Swapped::Done => Publication::Done(Stamp::of_generation(generation), None),
             Swapped::Moved => Publication::Moved,
         })
+    }
+
+    /// Stores new tables, and returns the head that has this list in place of that of `base`; `None` where a table
+    /// that was stored ahead says something else by now.
+    fn new_head(&self, base: &Head, names: &[String]) -> Result<Option<Head>> {
+        let mut new = base.clone();
+        new.inline = Bytes::new();
+        new.tables.clear();
+        for (at, name) in names.iter().enumerate() {
+            if is_inline(name) {
+                new.inline = base.inline.clone();
+                continue;
+            }
+            let key = key_of(name)?;
+            if let Some(entry) = base.tables.iter().find(|table| table.key == key) {
+                new.tables.push(entry.clone());
+                continue;
+            }
+            let ahead = self.ahead().iter().find(|it| it.entry.key == key).cloned();
+            if let Some(ahead) = ahead {
+                if !ahead.stands_for(base) {
+                    return Ok(None);
+                }
+                if let InsteadOf::Tables(_, forgotten) = ahead.instead_of {
+                    new.complete_since = new.complete_since.max(forgotten);
+                }
+                self.add(&mut new, ahead.entry)?;
+                continue;
+            }
+            let content = self.kept(name);
+            if content.is_none() && key.epoch.is_some() {
+                // It was stored ahead, and others have been since.
+                return Ok(None);
+            }
+            let content = content.ok_or_else(|| {
+                let what = format!("{}: the table {name} is lost", self.register().name());
+                Error::new(ErrorKind::Misuse, what)
+            })?;
+            new.index = new.index.max(key.max);
+            let fits = content.len() <= self.inline_max();
+            if at + 1 == names.len()
+                && key.epoch.is_none()
+                && (fits || self.waits_in_head(content.len(), base))
+            {
+                new.inline = content;
+                continue;
+            }
+            self.add(&mut new, entry_of(key, &content))?;
+            self.store(&key, &content)?;
+        }
+        self.note_dropped(base, &mut new);
+        Ok(Some(new))
+    }
+
+    fn add(&self, head: &mut Head, entry: TableEntry) -> Result<()> {
+        if head.tables.len() == TABLES_MAX {
+            return Err(self.too_many());
+        }
+        head.tables.push(entry);
+        Ok(())
     }
 
     /// Stores a table on the place, once.
@@ -219,7 +355,15 @@ fn stamp_is(stamp: &Stamp, known: &Known) -> bool {
     stamp.is_generation(known.head.generation)
 }
 
-fn key_of(name: &str) -> Result<TableKey> {
+fn entry_of(key: TableKey, content: &[u8]) -> TableEntry {
+    TableEntry {
+        key,
+        len: content.len() as u64,
+        checksum: checksum(content),
+    }
+}
+
+pub(super) fn key_of(name: &str) -> Result<TableKey> {
     name.parse()
         .map_err(|error| Error::new(ErrorKind::Misuse, format!("'{name}': {error}")))
 }
@@ -253,8 +397,8 @@ impl Tables for SharedTables {
     }
 
     fn open(&self, table: &str) -> Result<Option<Bytes>> {
-        if let Some(content) = self.pending().get(table) {
-            return Ok(Some(content.clone()));
+        if let Some(content) = self.kept(table) {
+            return Ok(Some(content));
         }
         let known = self.known()?;
         if let Some(generation) = table.strip_prefix(INLINE) {

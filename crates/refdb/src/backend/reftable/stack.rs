@@ -6,14 +6,15 @@
 //!    without it is durable.
 //! 3. Compaction never changes what a reader sees; when it fails, the stack is as it was.
 
+mod ahead;
 mod compact;
 mod fold;
 mod maintain;
 
 pub(super) use fold::Own;
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use reftable::{HashId, Table, WriteOptions};
@@ -263,7 +264,6 @@ impl Stack {
         Ok(table.labelled(name))
     }
 
-    /// Turns a failure of the format into one that names the table, or at least the stack.
     /// Makes the error of damage in a table.
     pub(super) fn corrupt(&self, table: &str, what: impl fmt::Display) -> Error {
         let path = self.tables.path_of(table);
@@ -274,6 +274,7 @@ impl Stack {
         Error::corrupt_with(&path, what, remedy)
     }
 
+    /// Turns a failure of the format into one that names the table, or at least the stack.
     pub(super) fn format_error(&self, error: reftable::Error) -> Error {
         match error.kind() {
             reftable::ErrorKind::EntryTooLarge => {
@@ -405,6 +406,9 @@ impl Stack {
         tables.truncate(kept);
         names.push(name.clone());
         tables.push(table);
+        if let Some(shared) = self.tables.as_shared() {
+            return self.publish_beside(shared, held, names, tables);
+        }
         let published = self.publish(held, names, tables, &[name])?;
         match published {
             Publish::Done { unsynced: None } => Ok(Publish::Done {

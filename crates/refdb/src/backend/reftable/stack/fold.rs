@@ -5,7 +5,7 @@ use std::sync::Arc;
 use reftable::compaction::{choose, choose_worthwhile};
 use reftable::{Table, WriteOptions};
 
-use crate::backend::reftable::shared::is_inline;
+use crate::backend::reftable::shared::{Ahead, SharedTables, is_inline};
 
 use super::{Added, COMPACT_UNDER_LOCK_MAX, Held, Snapshot, Stack, is_most_of, may_be_mostly_dead};
 
@@ -45,8 +45,8 @@ impl Stack {
         content: &[u8],
         added: Added,
     ) -> Option<Folded> {
-        if self.tables.as_shared().is_some() {
-            return self.fold_newest(held, content);
+        if let Some(shared) = self.tables.as_shared() {
+            return self.fold_newest(shared, held, content);
         }
         let below = &held.snapshot.tables;
         let weight = |tables: &[Arc<Table>]| -> u64 { tables.iter().map(|t| t.weight()).sum() };
@@ -76,8 +76,12 @@ impl Stack {
     }
 
     /// Merges a table with the newest records of a shared store, which are in its head; `None` if there
-    /// are none. Deletions stay, for whoever follows the changes.
-    fn fold_newest(&self, held: &Held, content: &[u8]) -> Option<Folded> {
+    /// are none, or if they are a table by now. Deletions stay, for whoever follows the changes.
+    fn fold_newest(&self, shared: &SharedTables, held: &Held, content: &[u8]) -> Option<Folded> {
+        let ahead = shared.stored_ahead(&held.snapshot.stamp).ok()?;
+        if ahead.iter().any(Ahead::is_newest) {
+            return None;
+        }
         is_inline(held.snapshot.names.last()?).then_some(())?;
         let newest = held.snapshot.tables.last()?;
         let new = Arc::new(self.open_table("", content.to_vec()).ok()?);

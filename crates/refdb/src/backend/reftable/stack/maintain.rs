@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::{Snapshot, Stack, locked};
 use crate::backend::reftable::shared::{SharedTables, is_inline};
-use crate::backend::reftable::tables::Publication;
+use crate::backend::reftable::tables::{Publication, Stamp};
 use crate::error::Result;
 use crate::system::Bytes;
 
@@ -17,10 +17,13 @@ use crate::system::Bytes;
 const TRIES_MAX: usize = 1000;
 
 impl Stack {
-    /// Merges tables, if there are many.
+    /// Merges tables, if there are many and they are not merged for the next head already.
     pub(super) fn auto_maintain(&self, shared: &SharedTables) -> Result<()> {
         let many = shared.register().settings().tables_many;
-        match shared.known()?.head.tables.len() > many {
+        let known = shared.known()?;
+        let ahead = shared.stored_ahead(&Stamp::of_generation(known.head.generation))?;
+        let is_merged = ahead.iter().any(|it| !it.is_newest());
+        match known.head.tables.len() > many && !is_merged {
             true => self.maintain(shared, false),
             false => Ok(()),
         }
