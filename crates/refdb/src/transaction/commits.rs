@@ -11,11 +11,23 @@
 
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::group::Group;
 use super::queue::Queue;
 use super::{Outcome, Transaction, until_not_overtaken};
+use crate::backend::Backend;
 use crate::error::{Error, ErrorKind, Rejection, Result};
+use crate::system::System;
+
+/// So many that were committed together, in so long a time, come back all at once. Whoever leads next lets them: who
+/// is late waits for all the others once more.
+const MANY: usize = 32;
+const LONG: Duration = Duration::from_millis(20);
+
+/// It looks again after this part of that time, and takes what there is after that one.
+const LOOKS: u32 = 32;
+const PATIENCE: u32 = 8;
 
 /// The commits of one store, from all threads.
 #[derive(Default)]
@@ -33,6 +45,8 @@ impl std::fmt::Debug for Commits {
 struct State {
     is_led: bool,
     waiting: Vec<Waiting>,
+    /// How many were committed together last, and how long that took.
+    last: (usize, Duration),
 }
 
 /// A transaction that waits, and where its thread looks for news.
@@ -115,6 +129,27 @@ impl Drop for Lead<'_> {
 }
 
 impl Commits {
+    /// Takes what waits, as soon as no more is coming.
+    fn take(&self, backend: &dyn Backend, system: &dyn System) -> Vec<Waiting> {
+        let mut state = lock(&self.state);
+        let (many, took) = state.last;
+        // What is far away is what machines share.
+        if backend.tries_again().is_some() && many >= MANY && took >= LONG {
+            let begun = system.now();
+            let mut before = 0;
+            // Those who come may be kept from it for a moment, and those who do not come are not waited for long.
+            while (state.waiting.len() > before || state.waiting.len() < many)
+                && system.now().saturating_sub(begun) < took / PATIENCE
+            {
+                before = state.waiting.len();
+                drop(state);
+                system.sleep(took / LOOKS);
+                state = lock(&self.state);
+            }
+        }
+        mem::take(&mut state.waiting)
+    }
+
     /// Commits a transaction, together with those of other threads if there are any.
     ///
     /// # Errors
@@ -146,7 +181,8 @@ impl Commits {
             return done;
         }
         let lead = Lead(self);
-        let waiting = mem::take(&mut lock(&self.state).waiting);
+        let mut waiting = self.take(backend, system);
+        let (many, begun) = (waiting.len(), system.now());
         let alone = |job: Job| Transaction {
             backend,
             objects,
@@ -167,7 +203,6 @@ impl Commits {
                 batch: false,
             })
         };
-        let mut waiting = waiting;
         let done = until_not_overtaken(backend, system, || {
             let some = mem::take(&mut waiting);
             let overtaken = commit_all(together(), begin, some, |job| {
@@ -184,6 +219,7 @@ impl Commits {
                 seat.0.tell(News::Done(Err(error.clone())));
             }
         }
+        lock(&self.state).last = (many, system.now().saturating_sub(begun));
         drop(lead);
         match seat.wait() {
             News::Done(done) => done,
