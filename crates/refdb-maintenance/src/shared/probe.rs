@@ -18,6 +18,11 @@ const FIRST_SLOT: u32 = 1000;
 const CREATED: u32 = 40;
 const RACERS: usize = 8;
 
+/// How many times all of them replace the same version at once, and by so many bytes: a head is about as long, and
+/// a server that looks at the condition before it takes the content has that long for its mistake.
+const REPLACED: usize = 80;
+const LONG: usize = 96 << 10;
+
 /// How many times each of them adds a word to the same slot.
 const WORDS: usize = 15;
 
@@ -52,10 +57,11 @@ pub struct Latency {
 /// `Io` when the place cannot be reached, or refuses; what it does wrong is in the result.
 pub fn probe(place: &dyn Shared, random: u64) -> Result<Probed> {
     let mut probed = Probed::default();
-    let slots = FIRST_SLOT..FIRST_SLOT + CREATED + 2;
+    let slots = FIRST_SLOT..FIRST_SLOT + CREATED + 3;
     place.clear(slots.clone())?;
     let tried = (|| {
         create_race(place, random, &mut probed.refusals)?;
+        replace_race(place, random, &mut probed.refusals)?;
         swap_race(place, &mut probed.refusals)?;
         conditions(place, &mut probed)?;
         objects(place, random, &mut probed)
@@ -68,21 +74,10 @@ pub fn probe(place: &dyn Shared, random: u64) -> Result<Probed> {
 fn create_race(place: &dyn Shared, random: u64, refusals: &mut Vec<String>) -> Result<()> {
     let mut wrong = 0;
     for slot in FIRST_SLOT..FIRST_SLOT + CREATED {
-        let content = |racer: usize| format!("{random:016x} {racer}").into_bytes();
-        let done = race(|racer| place.swap(slot, None, &content(racer)))?;
-        let mut winners = done.iter().enumerate();
-        let won = |(_, swap): &(usize, &Swap)| matches!(swap, Swap::Done(_));
-        let winner = winners.by_ref().find(won).map(|(racer, _)| racer);
-        let is_unknown = done.contains(&Swap::Unknown);
-        let found = match place.head(slot, None)? {
-            Read::Head(found, _) => Some(found),
-            _ => None,
-        };
-        let is_right = match winner {
-            Some(winner) => found.as_deref() == Some(content(winner).as_slice()),
-            None => is_unknown,
-        };
-        wrong += u32::from(!is_right || winners.any(|it| won(&it)));
+        let contents: Vec<Vec<u8>> = (0..RACERS)
+            .map(|racer| format!("{random:016x} {racer}").into_bytes())
+            .collect();
+        wrong += u32::from(!one_wins(place, slot, None, &contents)?);
     }
     if wrong > 0 {
         refusals.push(format!(
@@ -90,6 +85,55 @@ fn create_race(place: &dyn Shared, random: u64, refusals: &mut Vec<String>) -> R
         ));
     }
     Ok(())
+}
+
+/// Several replace the same version at once: one of them has done it.
+fn replace_race(place: &dyn Shared, random: u64, refusals: &mut Vec<String>) -> Result<()> {
+    let slot = FIRST_SLOT + CREATED + 2;
+    place.swap(slot, None, b"begin")?;
+    let mut wrong = 0;
+    for turn in 0..REPLACED {
+        let (_, version) = read(place, slot)?;
+        let contents: Vec<Vec<u8>> = (0..RACERS)
+            .map(|racer| {
+                let mut content = format!("{random:016x} {turn} {racer} ").into_bytes();
+                content.resize(LONG, b'.');
+                content
+            })
+            .collect();
+        wrong += u32::from(!one_wins(place, slot, Some(&version), &contents)?);
+    }
+    if wrong > 0 {
+        refusals.push(format!(
+            "{RACERS} threads replaced the same version: {wrong} of {REPLACED} times not exactly one of them did"
+        ));
+    }
+    Ok(())
+}
+
+/// Lets each thread replace a slot that is of the same version; returns whether exactly one has done it, as far as
+/// answers came.
+fn one_wins(
+    place: &dyn Shared,
+    slot: u32,
+    expected: Option<&Version>,
+    contents: &[Vec<u8>],
+) -> Result<bool> {
+    let content = |racer: usize| contents.get(racer).map(Vec::as_slice);
+    let done = race(|racer| place.swap(slot, expected, content(racer).unwrap_or_default()))?;
+    let mut winners = done.iter().enumerate();
+    let won = |(_, swap): &(usize, &Swap)| matches!(swap, Swap::Done(_));
+    let winner = winners.by_ref().find(won).map(|(racer, _)| racer);
+    let is_unknown = done.contains(&Swap::Unknown);
+    let found = match place.head(slot, None)? {
+        Read::Head(found, _) => Some(found),
+        _ => None,
+    };
+    let is_right = match winner {
+        Some(winner) => found.as_deref() == content(winner),
+        None => is_unknown,
+    };
+    Ok(is_right && !winners.any(|it| won(&it)))
 }
 
 /// Calls something in all threads at the same moment.
