@@ -52,6 +52,8 @@ struct Between {
     /// Of a hundred requests that store something, so many are lied about.
     percent: u64,
     state: AtomicU64,
+    /// How many milliseconds an answer takes, half of them before the request is there.
+    delay: AtomicU64,
     puts: AtomicU64,
     gets: AtomicU64,
     lies: AtomicU64,
@@ -94,6 +96,7 @@ impl Place {
             bucket,
             percent,
             state: AtomicU64::new(20_261_125),
+            delay: AtomicU64::new(0),
             puts: AtomicU64::new(0),
             gets: AtomicU64::new(0),
             lies: AtomicU64::new(0),
@@ -111,6 +114,11 @@ impl Place {
             service: service.to_owned(),
             shared,
         }
+    }
+
+    /// Puts the bucket so many milliseconds away.
+    pub(crate) fn set_delay(&self, millis: u64) {
+        self.shared.delay.store(millis, Ordering::Relaxed);
     }
 
     /// Returns the URL of a store of that name, and what the environment says about it.
@@ -177,6 +185,8 @@ impl Between {
             };
             let count = if is_put { &self.puts } else { &self.gets };
             count.fetch_add(1, Ordering::Relaxed);
+            let half = Duration::from_millis(self.delay.load(Ordering::Relaxed)) / 2;
+            thread::sleep(half);
             let lies = is_put && self.random() % 100 < self.percent;
             let answer = match lies {
                 true => {
@@ -185,6 +195,7 @@ impl Between {
                 }
                 false => Some(self.bucket.answer(&request)),
             };
+            thread::sleep(half);
             let Some(answer) = answer else {
                 let _ = writer.shutdown(Shutdown::Both);
                 return;

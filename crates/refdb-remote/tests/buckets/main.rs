@@ -5,9 +5,11 @@
 mod commands;
 #[path = "../../../../testkit/tests/rigs/hosts/mod.rs"]
 mod hosts;
+mod hours;
 mod liar;
 mod lies;
 mod networks;
+mod receive;
 mod secrets;
 mod server;
 mod wire;
