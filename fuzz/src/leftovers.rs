@@ -15,9 +15,10 @@ use refdb_maintenance::migrate::{Migration, finish_interrupted};
 use refdb::objects::NoObjects;
 use refdb_git::repository::{Environment, OpenOptions};
 use refdb::store::Optimize;
-use refdb::system::simulation::{Fault, SimSystem};
+use refdb_simulation::{Fault, SimSystem};
+use refdb_testkit::ours;
 use refdb::system::{FileKind, System};
-use refdb::{Edit, LogOrder, ObjectFormat, Options, RefFormat, Store};
+use refdb::{Edit, LogOrder, ObjectFormat, RefFormat, Store};
 
 use super::stores::{GIT_DIR, commit, empty, name, oid, open, refs, write};
 use super::transactions::Input;
@@ -136,7 +137,7 @@ fn migrate(system: &SimSystem, format: RefFormat) -> refdb::Result<()> {
         RefFormat::Files => RefFormat::Reftable,
         RefFormat::Reftable => RefFormat::Files,
     };
-    let options = Options::simulated(ObjectFormat::Sha1);
+    let options = ours::simulated(ObjectFormat::Sha1);
     let system = Arc::new(system.clone());
     let migration = Migration::new(system, GIT_DIR, format, Arc::new(NoObjects), options);
     migration.to(to).keep(true).run().map(drop)

@@ -10,7 +10,8 @@ use flate2::write::ZlibEncoder;
 use refdb::layout::Layout;
 use refdb_git::objects::Odb;
 use refdb::system::OsSystem;
-use refdb::{Edit, ObjectFormat, ObjectId, Options, RefFormat, RefName, Store};
+use refdb_testkit::ours;
+use refdb::{Edit, ObjectFormat, ObjectId, RefFormat, RefName, Store};
 
 /// One that is changed; [`Fixture::reset`] brings it back.
 pub(crate) static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| Fixture::new("changed"));
@@ -117,7 +118,7 @@ impl Fixture {
     /// Writes the first table.
     fn fill(&self) {
         let odb = Odb::new(self.top.join("objects"), [], ObjectFormat::Sha1);
-        let mut options = Options::simulated(ObjectFormat::Sha1);
+        let mut options = ours::simulated(ObjectFormat::Sha1);
         options.fsync = false;
         let store = Store::open(
             Arc::new(OsSystem::new()),

@@ -9,14 +9,15 @@ use refdb::layout::Layout;
 use refdb::objects::NoObjects;
 use refdb::store::Optimize;
 use refdb::system::System;
-use refdb::system::simulation::SimSystem;
-use refdb::{Edit, LogOrder, ObjectFormat, ObjectId, Options, RefFormat, RefName, Result, Store};
+use refdb_simulation::SimSystem;
+use refdb_testkit::ours;
+use refdb::{Edit, LogOrder, ObjectFormat, ObjectId, RefFormat, RefName, Result, Store};
 
 pub(crate) const GIT_DIR: &str = "/repo/.git";
 
 /// Opens the store on a simulated disk.
 pub(crate) fn open(system: &SimSystem, format: RefFormat) -> Store {
-    let mut options = Options::simulated(ObjectFormat::Sha1);
+    let mut options = ours::simulated(ObjectFormat::Sha1);
     // One ref is locked by itself, and several of a directory that is missing with it.
     options.directory_lock_min = 2;
     let system = Arc::new(system.clone());

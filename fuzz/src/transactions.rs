@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind as Io;
 
 use refdb::store::Optimize;
-use refdb::system::simulation::{Crash, Failure, Fault, SimSystem};
+use refdb_simulation::{Crash, Failure, Fault, SimSystem};
 use refdb::{Edit, Expected, RefFormat, RefName, Store};
 
 use super::stores::{commit, empty, name, oid, open};

@@ -16,7 +16,10 @@
 use std::path::Path;
 
 use bstr::{BStr, BString, ByteSlice};
-use refdb::{Edit, Expected, LogOrder, ObjectId, RefName, Result, Store, TargetRef};
+use refdb::options::{Committer, Identity, LockTimeout};
+use refdb::{
+    Edit, Expected, LogOrder, ObjectFormat, ObjectId, Options, RefName, Result, Store, TargetRef,
+};
 use refdb_git::Repository;
 use refdb_git::repository::{Environment, OpenOptions};
 
@@ -26,6 +29,23 @@ use crate::state::{LogEntry, State, Target};
 
 /// Edits of a batch that were rejected, and why.
 pub type Rejected = Vec<(usize, Reason)>;
+
+/// Returns options for a store on a simulated disk: the committer and the moment are always the same, and
+/// locks are not waited for.
+pub fn simulated(format: ObjectFormat) -> Options {
+    let mut options = Options::new(format);
+    options.committer = Committer::from(Identity {
+        name: "A".into(),
+        email: "a@b".into(),
+        date: Some((1_700_000_000, 0)),
+        ..Identity::default()
+    });
+    let at_once = LockTimeout::from_millis(0);
+    options.files_ref_lock_timeout = at_once;
+    options.packed_refs_timeout = at_once;
+    options.reftable.lock_timeout = at_once;
+    options
+}
 
 /// Opens a repository in the environment that Git gets. Nothing is synced, as in Git unless told:
 /// thousands of transactions would wait for the disk.

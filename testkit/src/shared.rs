@@ -22,8 +22,8 @@ use bstr::BString;
 use refdb::objects::{ObjectKind, Peeled};
 use refdb::options::{Committer, Identity};
 use refdb::shared::{Register, Settings};
-use refdb::system::simulation::SimSystem;
-use refdb::{ErrorKind, ObjectId, Options, Store, TargetRef};
+use refdb::{ErrorKind, ObjectId, Store, TargetRef};
+use refdb_simulation::SimSystem;
 
 use crate::Format;
 use crate::generate::Generator;
@@ -142,7 +142,7 @@ fn open(world: &World, system: &SimSystem, settings: Settings, format: Format) -
     let system = system.clone();
     let register = Register::open(shared.clone(), Arc::new(system.clone()), settings);
     let register = Arc::new(register.expect("nothing is read yet"));
-    let mut options = Options::simulated(format.our_objects());
+    let mut options = crate::ours::simulated(format.our_objects());
     options.committer = Committer::from(Identity {
         name: NAME.into(),
         email: EMAIL.into(),

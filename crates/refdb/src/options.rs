@@ -128,10 +128,10 @@ impl Options {
         self.still_there.as_ref().map_or(Ok(()), |it| (it.0)(false))
     }
 
-    /// Returns options for a store on a [simulated disk](crate::system::simulation): the committer
-    /// and the moment are always the same, and locks are not waited for.
-    #[cfg(any(test, feature = "simulation"))]
-    pub fn simulated(object_format: ObjectFormat) -> Self {
+    /// Returns options for a store on a simulated disk: the committer and the moment are always the same, and
+    /// locks are not waited for.
+    #[cfg(test)]
+    pub(crate) fn simulated(object_format: ObjectFormat) -> Self {
         let mut options = Options::new(object_format);
         options.committer = Committer::from(Identity {
             name: "A".into(),

@@ -13,7 +13,8 @@ use std::time::Duration;
 use refdb::objects::NoObjects;
 use refdb::shared::{DirShared, Register, Settings, Shared};
 use refdb::system::OsSystem;
-use refdb::{Edit, ErrorKind, Expected, ObjectFormat, ObjectId, Options, RefName, Store};
+use refdb::{Edit, ErrorKind, Expected, ObjectFormat, ObjectId, RefName, Store};
+use refdb_testkit::ours;
 use refdb_testkit::shared::simulation::{Faults, Lie, Requests, World};
 use refdb_testkit::shared::{Tried, run};
 use refdb_testkit::trust::{Tally, budget};
@@ -103,7 +104,7 @@ fn oid(digit: u8) -> ObjectId {
 fn open(shared: Arc<dyn Shared>) -> Store {
     let register = Register::open(shared, Arc::new(OsSystem::new()), Settings::default());
     let register = Arc::new(register.expect("nothing is read yet"));
-    let mut options = Options::simulated(ObjectFormat::Sha1);
+    let mut options = ours::simulated(ObjectFormat::Sha1);
     options.hook = None;
     Store::open_shared(register, Arc::new(NoObjects), options).expect("a store")
 }

@@ -14,11 +14,11 @@ use std::sync::Arc;
 use refdb::layout::Layout;
 use refdb::objects::NoObjects;
 use refdb::store::Optimize;
-use refdb::system::simulation::{Content, Crash, Fault, Names, SimSystem};
 use refdb::system::{FileKind, System};
 use refdb::{Edit, LogOrder, ObjectId, Options, RefFormat, RefName, RefNameBuf, Store};
 use refdb_maintenance::migrate::Migration;
-use refdb_testkit::{Format, for_every_format};
+use refdb_simulation::{Content, Crash, Fault, Names, SimSystem};
+use refdb_testkit::{Format, for_every_format, ours};
 
 const GIT_DIR: &str = "/repo/.git";
 const ELSEWHERE: &str = "/elsewhere";
@@ -27,7 +27,7 @@ const ELSEWHERE: &str = "/elsewhere";
 type State = BTreeMap<String, String>;
 
 fn options(format: Format) -> Options {
-    Options::simulated(format.our_objects())
+    ours::simulated(format.our_objects())
 }
 
 fn other(format: RefFormat) -> RefFormat {

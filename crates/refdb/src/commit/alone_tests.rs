@@ -8,7 +8,7 @@ use crate::oid::ObjectFormat;
 use crate::options::LockTimeout;
 use crate::options::Options;
 use crate::system::OsSystem;
-use crate::system::simulation::{Fault, SimSystem};
+use refdb_simulation::{Fault, SimSystem};
 
 const PATIENT: LockOptions = LockOptions {
     timeout: LockTimeout::FOREVER,

@@ -236,7 +236,7 @@ fn age(age: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::simulation::SimSystem;
+    use refdb_simulation::SimSystem;
 
     #[test]
     fn an_owner_is_written_and_read() {

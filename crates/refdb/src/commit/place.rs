@@ -461,7 +461,7 @@ pub(crate) fn journal_dir(system: &dyn System, common: &Path) -> io::Result<Path
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::simulation::SimSystem;
+    use refdb_simulation::SimSystem;
 
     #[test]
     fn only_names_become_places() {

@@ -12,8 +12,8 @@ use super::*;
 use crate::error::Error;
 use crate::oid::ObjectFormat;
 use crate::options::Options;
-use crate::system::simulation::{Crash, Fault, SimSystem};
 use crate::system::{FileId, OsSystem};
+use refdb_simulation::{Crash, Fault, SimSystem};
 
 const OPTIONS: LockOptions = LockOptions::AT_ONCE;
 

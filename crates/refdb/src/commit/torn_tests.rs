@@ -9,7 +9,7 @@ use super::tests::{DIR, at, repository};
 use super::*;
 use crate::oid::ObjectFormat;
 use crate::options::{Options, Warn};
-use crate::system::simulation::SimSystem;
+use refdb_simulation::SimSystem;
 
 const OPTIONS: LockOptions = LockOptions::AT_ONCE;
 

@@ -127,8 +127,8 @@ mod tests {
     use crate::objects::NoObjects;
     use crate::options::LockTimeout;
     use crate::system::System;
-    use crate::system::simulation::SimSystem;
     use crate::{Edit, ObjectFormat, ObjectId, Options, RefFormat, RefName, Store, Transaction};
+    use refdb_simulation::SimSystem;
 
     fn store(system: SimSystem) -> Store {
         let mut options = Options::simulated(ObjectFormat::Sha1);

@@ -61,8 +61,8 @@ mod tests {
     use crate::objects::NoObjects;
     use crate::options::LockTimeout;
     use crate::system::System;
-    use crate::system::simulation::SimSystem;
     use crate::{Edit, ObjectFormat, ObjectId, Options, RefFormat, RefName, Store};
+    use refdb_simulation::SimSystem;
 
     fn store(system: &SimSystem, format: RefFormat) -> Store {
         for dir in ["/r", "/r/refs", "/r/refs/heads", "/r/reftable"] {

@@ -13,12 +13,12 @@ use refdb::hook::{Hook, Step};
 use refdb::layout::Layout;
 use refdb::objects::NoObjects;
 use refdb::store::Optimize;
-use refdb::system::simulation::SimSystem;
 use refdb::system::{OsSystem, System};
 use refdb::{
-    Edit, Expected, ObjectFormat, ObjectId, Options, RefFormat, RefName, RefNameBuf, Result, Store,
-    Target,
+    Edit, Expected, ObjectFormat, ObjectId, RefFormat, RefName, RefNameBuf, Result, Store, Target,
 };
+use refdb_simulation::SimSystem;
+use refdb_testkit::ours;
 
 const DIR: &str = "/r";
 
@@ -33,7 +33,7 @@ fn direct(oid: ObjectId) -> Vec<u8> {
 }
 
 fn open_with(system: &SimSystem, format: ObjectFormat, hook: Option<Arc<dyn Hook>>) -> Store {
-    let mut options = Options::simulated(format);
+    let mut options = ours::simulated(format);
     options.hook = hook;
     let system = Arc::new(system.clone());
     let layout = Layout::main(DIR);
@@ -291,7 +291,7 @@ fn no_ref_is_met_twice_or_missed_on_a_busy_tmpfs() {
         fs::write(heads.join(name), &content).expect("no fault");
     }
     let open = || {
-        let options = Options::simulated(format);
+        let options = ours::simulated(format);
         let system = Arc::new(OsSystem::new());
         let layout = Layout::main(temp.path());
         Store::open(

@@ -27,14 +27,14 @@ use std::time::Duration;
 use refdb::layout::Layout;
 use refdb::objects::NoObjects;
 use refdb::store::Optimize;
-use refdb::system::simulation::{Content, Crash, Failure, Fault, Names, SimSystem};
 use refdb::system::{FileKind, System};
 use refdb::{
     Edit, LogOrder, LogRewrite, ObjectFormat, ObjectId, Options, RefFormat, RefName, RefNameBuf,
     Result, Store,
 };
+use refdb_simulation::{Content, Crash, Failure, Fault, Names, SimSystem};
 use refdb_testkit::trust::Tally;
-use refdb_testkit::{Format, for_every_format};
+use refdb_testkit::{Format, for_every_format, ours};
 
 const GIT_DIR: &str = "/repo/.git";
 const LINKED_DIR: &str = "/repo/.git/worktrees/w";
@@ -99,7 +99,7 @@ impl Process {
 
     fn with(system: Arc<dyn System>, format: Format, adjust: fn(&mut Options)) -> Process {
         let open = |layout| {
-            let mut options = Options::simulated(format.our_objects());
+            let mut options = ours::simulated(format.our_objects());
             // Room for values so long that a few of them make a large table.
             options.reftable.block_size = 64 << 10;
             // What takes the locks of refs in one object format takes those of directories in the

@@ -19,14 +19,14 @@ use refdb::objects::NoObjects;
 use refdb::options::LockTimeout;
 use refdb::store::Optimize;
 use refdb::system::System;
-use refdb::system::simulation::SimSystem;
 use refdb::{
-    Edit, Error, ErrorKind, LogRewrite, ObjectFormat, ObjectId, Options, Outcome, RefFormat,
-    RefName, RefNameBuf, Rejection, Result, Store, Transaction,
+    Edit, Error, ErrorKind, LogRewrite, ObjectFormat, ObjectId, Outcome, RefFormat, RefName,
+    RefNameBuf, Rejection, Result, Store, Transaction,
 };
+use refdb_simulation::SimSystem;
 use refdb_testkit::rng::Rng;
 use refdb_testkit::trust::{self, Tally};
-use refdb_testkit::{Format, for_every_format};
+use refdb_testkit::{Format, for_every_format, ours};
 use turns::{Found, Process, Turns};
 
 const GIT_DIR: &str = "/repo/.git";
@@ -227,7 +227,7 @@ impl World {
         let linked = LINKED.map(|id| Layout::linked(format!("{GIT_DIR}/worktrees/{id}"), GIT_DIR));
         let layouts = [Layout::main(GIT_DIR)].into_iter().chain(linked);
         let open = |layout| {
-            let mut options = Options::simulated(format.our_objects());
+            let mut options = ours::simulated(format.our_objects());
             // Longer than everything takes together: who gives up has waited for himself.
             let timeout = LockTimeout::from_millis(60_000);
             options.files_ref_lock_timeout = timeout;

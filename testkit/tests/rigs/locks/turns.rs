@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use refdb::system::simulation::SimSystem;
 use refdb::system::{
     Bytes, Guard, GuardedFile, Machine, ProcessState, ReadFile, Scan, Stat, System, WriteFile,
 };
+use refdb_simulation::SimSystem;
 use refdb_testkit::rng::Rng;
 
 /// In so many of 100 cases another process goes on.

@@ -255,7 +255,7 @@ fn global_files(environment: &Environment) -> Result<Vec<(Scope, PathBuf)>> {
 mod tests {
     use super::*;
     use refdb::ErrorKind;
-    use refdb::system::simulation::{Fault, SimSystem};
+    use refdb_simulation::{Fault, SimSystem};
 
     #[test]
     fn only_the_files_of_the_user_may_be_unreadable() {

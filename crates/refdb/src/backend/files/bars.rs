@@ -321,7 +321,7 @@ mod tests {
     use crate::options::Options;
     use crate::reflog::Signature;
     use crate::system::System;
-    use crate::system::simulation::SimSystem;
+    use refdb_simulation::SimSystem;
 
     const PULLS: [&str; 3] = ["refs/pull/1/head", "refs/pull/1/merge", "refs/pull/2/head"];
 

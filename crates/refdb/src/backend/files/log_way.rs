@@ -124,9 +124,9 @@ mod tests {
     use crate::options::Options;
     use crate::store::Store;
     use crate::system::System;
-    use crate::system::simulation::SimSystem;
     use crate::transaction::Edit;
     use crate::{LogOrder, RefFormat};
+    use refdb_simulation::SimSystem;
 
     fn oid(digit: char) -> ObjectId {
         ObjectId::from_hex(digit.to_string().repeat(40).as_bytes()).expect("an id")

@@ -385,7 +385,7 @@ fn empty_directories_give_way_to_a_ref() {
 #[test]
 fn what_the_dead_left_gives_way_to_a_ref() {
     use crate::commit::{Holder, Home, LockFile, LockOptions};
-    use crate::system::simulation::SimSystem;
+    use refdb_simulation::SimSystem;
     let options = LockOptions::AT_ONCE;
     for (packed, dead) in [(true, true), (true, false), (false, true), (false, false)] {
         let system = SimSystem::new(1);
@@ -430,7 +430,7 @@ fn what_the_dead_left_gives_way_to_a_ref() {
 /// Of a ref alone, and of two.
 #[test]
 fn packing_takes_over_what_the_dead_left() {
-    use crate::system::simulation::SimSystem;
+    use refdb_simulation::SimSystem;
     for names in [&["refs/heads/a"][..], &["refs/heads/a", "refs/heads/b"]] {
         for ends in [true, false] {
             let system = SimSystem::new(1);

@@ -9,8 +9,8 @@ use crate::commit::{Holder, Home, LockFile, LockOptions};
 use crate::layout::Layout;
 use crate::options::LockTimeout;
 use crate::system::System;
-use crate::system::simulation::SimSystem;
 use crate::{Edit, ObjectFormat, ObjectId, Optimize, Options, RefFormat, RefNameBuf, Store};
+use refdb_simulation::SimSystem;
 
 const COUNT: usize = 9;
 const TIMEOUT: Duration = Duration::from_secs(5);

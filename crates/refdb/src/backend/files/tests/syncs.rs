@@ -6,10 +6,10 @@ use crate::layout::Layout;
 use crate::objects::NoObjects;
 use crate::options::{Committer, Identity};
 use crate::system::System;
-use crate::system::simulation::{Content, Crash, Fault, Names, SimSystem};
 use crate::{
     Edit, LogOrder, ObjectFormat, ObjectId, Options, RefFormat, RefName, RefNameBuf, Result, Store,
 };
+use refdb_simulation::{Content, Crash, Fault, Names, SimSystem};
 
 /// More than are synced one by one, and fewer than are packed.
 const COUNT: usize = 12;

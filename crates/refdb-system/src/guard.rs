@@ -15,7 +15,7 @@ use super::platform::{self, is_local};
 use super::{FileKind, GUARDED_MODE, Guard, GuardedFile, Stat, WriteFile};
 
 /// A file that this process has for itself as long as it is open.
-pub(super) struct OsGuardedFile {
+pub(crate) struct OsGuardedFile {
     file: OsFile,
     is_certain: bool,
     /// Whether it was created with the mark: file systems may leave that out.
@@ -89,7 +89,7 @@ fn set_mode(file: &File, mode: u32) -> io::Result<()> {
 }
 
 /// Takes a file or directory, unless somebody has it. `named` describes what has its name by now.
-pub(super) fn take(
+pub(crate) fn take(
     file: File,
     named: impl FnOnce() -> io::Result<Stat>,
 ) -> io::Result<Option<Guard>> {
@@ -105,7 +105,7 @@ pub(super) fn take(
 }
 
 /// Takes a file that was just created; `local` is a device that is known to be this machine's alone.
-pub(super) fn take_new(file: File, local: Option<u64>) -> io::Result<OsGuardedFile> {
+pub(crate) fn take_new(file: File, local: Option<u64>) -> io::Result<OsGuardedFile> {
     let is_taken = match file.try_lock() {
         Ok(()) => true,
         // Somebody looks whether it is one of the dead, and may remove it.
@@ -133,7 +133,7 @@ pub(super) fn take_new(file: File, local: Option<u64>) -> io::Result<OsGuardedFi
 }
 
 /// As [`take`], of a file. What cannot be found out is left alone.
-pub(super) fn take_file(
+pub(crate) fn take_file(
     file: File,
     named: impl FnOnce() -> io::Result<Stat>,
 ) -> io::Result<Option<Guard>> {
@@ -145,7 +145,7 @@ pub(super) fn take_file(
 }
 
 /// Returns whether somebody has a file for certain.
-pub(super) fn is_taken(file: &File) -> bool {
+pub(crate) fn is_taken(file: &File) -> bool {
     is_local(file.as_fd()) && matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 

@@ -39,7 +39,6 @@ pub struct OsSystem {
     /// Whether no link is followed, not even one that a path ends with.
     strict: bool,
     /// Whether every step of a way is gone by itself, as on kernels that cannot do it at once.
-    #[cfg(test)]
     step_by_step: bool,
 }
 
@@ -67,9 +66,9 @@ impl OsSystem {
         OsSystem::default()
     }
 
-    /// The real system as old kernels have it.
-    #[cfg(test)]
-    pub(super) fn step_by_step() -> Self {
+    /// Returns the real system as kernels have it that cannot go a whole way below a directory at once: what
+    /// leads out is to be found there as well.
+    pub fn step_by_step() -> Self {
         OsSystem {
             step_by_step: true,
             ..OsSystem::default()
@@ -128,7 +127,7 @@ impl OsSystem {
     }
 }
 
-pub(super) struct OsFile(pub(super) File);
+pub(crate) struct OsFile(pub(crate) File);
 
 impl Write for OsFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -204,7 +203,7 @@ fn kind_of(kind: FileType) -> FileKind {
     clippy::unnecessary_fallible_conversions,
     reason = "the types of the fields differ between systems"
 )]
-pub(super) fn describe(stat: &rustix::fs::Stat) -> Stat {
+pub(crate) fn describe(stat: &rustix::fs::Stat) -> Stat {
     fn nanoseconds(seconds: impl Into<i128>, nanos: impl Into<i128>) -> i128 {
         seconds.into() * 1_000_000_000 + nanos.into()
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::disk::Ino;
-use crate::system::{DirEntry, Scan};
+use refdb_system::{DirEntry, Scan};
 
 /// What readings of directories have missed.
 #[derive(Clone, Debug, Default)]

@@ -12,8 +12,8 @@
 //! [`SimSystem::crash`] the disk that is found after a power failure.
 //!
 //! ```
-//! use refdb::system::System;
-//! use refdb::system::simulation::{Crash, Content, Names, SimSystem};
+//! use refdb_system::System;
+//! use refdb_simulation::{Crash, Content, Names, SimSystem};
 //! let system = SimSystem::new(1);
 //! let mut file = system.create_new("/a".as_ref(), 0o666).unwrap();
 //! file.write_all(b"text").unwrap();
@@ -45,13 +45,13 @@ use rustix::io::Errno;
 pub use crash::{Content, Crash, Names};
 pub use fault::{Failure, Fault, Op};
 
-use super::beneath::Beneath;
-use super::{
+use disk::{Disk, Ino, NameChange, Node};
+use file::{SimFile, SimGuard, boxed};
+use refdb_system::beneath::Beneath;
+use refdb_system::{
     Bytes, FileKind, GUARDED_MODE, Guard, GuardedFile, Machine, ProcessState, ReadFile, Scan, Stat,
     System, WriteFile,
 };
-use disk::{Disk, Ino, NameChange, Node};
-use file::{SimFile, SimGuard, boxed};
 use restless::Restless;
 
 /// One process on a simulated disk.

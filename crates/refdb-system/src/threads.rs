@@ -10,7 +10,7 @@ use super::platform;
 /// stay there, and are as slow as one.
 ///
 /// ```
-/// let stand_apart = refdb::system::beside_this_thread();
+/// let stand_apart = refdb_system::beside_this_thread();
 /// let thread = std::thread::spawn(move || {
 ///     stand_apart();
 ///     "done"

@@ -9,13 +9,13 @@ use super::Bytes;
 /// Files below this many bytes are copied: a map costs more than it saves, and most tables and
 /// packed-refs files of everyday repositories are smaller. While a map lives, no other file gets the
 /// inode of its file.
-pub(crate) const MAP_MIN: u64 = 64 * 1024;
+pub const MAP_MIN: u64 = 64 * 1024;
 
 /// Returns the content of `file`, which nobody changes in place.
 ///
 /// Tables and packed-refs are only ever replaced by renaming a new file over the old name, so the
 /// mapped inode keeps its content for as long as the map lives.
-pub(super) fn content(file: &File, len: u64) -> io::Result<Bytes> {
+pub(crate) fn content(file: &File, len: u64) -> io::Result<Bytes> {
     if len < MAP_MIN {
         let mut buffer = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
         io::Read::read_to_end(&mut &*file, &mut buffer)?;

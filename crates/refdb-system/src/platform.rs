@@ -22,13 +22,13 @@ mod elsewhere;
 mod linux;
 
 #[cfg(not(target_os = "linux"))]
-pub(super) use elsewhere::*;
+pub(crate) use elsewhere::*;
 #[cfg(target_os = "linux")]
-pub(super) use linux::*;
+pub(crate) use linux::*;
 
 /// What the system tells of a process that runs, or has ended unasked.
-pub(super) struct ProcessStat {
+pub(crate) struct ProcessStat {
     /// The tick at which it started.
-    pub(super) started: u64,
-    pub(super) ended: bool,
+    pub(crate) started: u64,
+    pub(crate) ended: bool,
 }

@@ -11,33 +11,33 @@ use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 use super::ProcessStat;
-use crate::system::{Stat, System};
+use crate::{Stat, System};
 
 /// The sticky bit, which means nothing for files, and which no program gives to those that it creates.
-pub(in crate::system) const GUARDED_MODE: u32 = 0o1000;
+pub(crate) const GUARDED_MODE: u32 = 0o1000;
 
 /// What a directory is opened for that is only gone through.
-pub(in crate::system) const THROUGH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
+pub(crate) const THROUGH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
 /// The dates of files are those of a clock that ticks every few milliseconds: what changed in the same
 /// tick has the same date.
-pub(in crate::system) const TICK_MAX: Duration = Duration::from_millis(50);
+pub(crate) const TICK_MAX: Duration = Duration::from_millis(50);
 
 /// Whether [`sync_file_system`] keeps what it promises.
-pub(in crate::system) const SYNCS_AT_ONCE: bool = true;
+pub(crate) const SYNCS_AT_ONCE: bool = true;
 
 /// Returns permission bits as the system takes them.
-pub(in crate::system) fn mode(bits: u32) -> Mode {
+pub(crate) fn mode(bits: u32) -> Mode {
     Mode::from_raw_mode(bits)
 }
 
 /// Makes the content of a file durable, or the names in a directory.
-pub(in crate::system) fn sync(file: &File) -> io::Result<()> {
+pub(crate) fn sync(file: &File) -> io::Result<()> {
     file.sync_all()
 }
 
 /// Makes everything durable that was written to the file system of a file.
-pub(in crate::system) fn sync_file_system(file: &File) -> io::Result<()> {
+pub(crate) fn sync_file_system(file: &File) -> io::Result<()> {
     Ok(rustix::fs::syncfs(file)?)
 }
 
@@ -45,7 +45,7 @@ pub(in crate::system) fn sync_file_system(file: &File) -> io::Result<()> {
 ///
 /// # Errors
 /// `Unsupported` where the file system cannot do that.
-pub(in crate::system) fn exchange(
+pub(crate) fn exchange(
     one: (BorrowedFd<'_>, &Path),
     other: (BorrowedFd<'_>, &Path),
 ) -> io::Result<()> {
@@ -58,7 +58,7 @@ pub(in crate::system) fn exchange(
 
 /// Opens what is below a directory, and follows no link on the way; `None` where the system cannot do
 /// that at once: an old kernel, or a sandbox that knows no such call.
-pub(in crate::system) fn open_beneath(
+pub(crate) fn open_beneath(
     root: &OwnedFd,
     path: &Path,
     flags: OFlags,
@@ -71,7 +71,7 @@ pub(in crate::system) fn open_beneath(
 }
 
 /// Returns a random number of the kernel's generator, if it has one.
-pub(in crate::system) fn random() -> Option<u64> {
+pub(crate) fn random() -> Option<u64> {
     let mut bytes = [0; 8];
     let flags = rustix::rand::GetRandomFlags::empty();
     let count = rustix::rand::getrandom(&mut bytes, flags);
@@ -79,14 +79,14 @@ pub(in crate::system) fn random() -> Option<u64> {
 }
 
 /// Returns what changes whenever the machine is booted; empty if that is not known.
-pub(in crate::system) fn boot(system: &dyn System) -> String {
+pub(crate) fn boot(system: &dyn System) -> String {
     let boot = system.read(Path::new("/proc/sys/kernel/random/boot_id"));
     let boot = String::from_utf8(boot.unwrap_or_default());
     boot.unwrap_or_default().trim_end().to_owned()
 }
 
 /// Finds out about a process.
-pub(in crate::system) fn process(system: &dyn System, pid: i32) -> Option<ProcessStat> {
+pub(crate) fn process(system: &dyn System, pid: i32) -> Option<ProcessStat> {
     let stat = system.read(Path::new(&format!("/proc/{pid}/stat")));
     stat.ok().and_then(|stat| parse_stat(&stat))
 }
@@ -106,7 +106,7 @@ fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
 }
 
 /// Returns which process has a file for itself, if that can be found out.
-pub(in crate::system) fn lock_owner(system: &dyn System, file: &Stat) -> Option<u32> {
+pub(crate) fn lock_owner(system: &dyn System, file: &Stat) -> Option<u32> {
     owner(&system.read(Path::new("/proc/locks")).ok()?, file)
 }
 
@@ -130,7 +130,7 @@ fn owner(locks: &[u8], file: &Stat) -> Option<u32> {
 /// a lock (`flock`) of one process is one for all that can see the file. Of file systems that are put
 /// together of others only overlayfs is among these: whoever writes to it writes to a layer that, by
 /// the kernel's rules, nobody else uses meanwhile.
-pub(in crate::system) fn is_local(file: BorrowedFd<'_>) -> bool {
+pub(crate) fn is_local(file: BorrowedFd<'_>) -> bool {
     // As statfs(2) tells them: ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, ZFS, bcachefs, overlayfs, FAT,
     // exFAT.
     const LOCAL: [u32; 10] = [
@@ -152,12 +152,12 @@ pub(in crate::system) fn is_local(file: BorrowedFd<'_>) -> bool {
 }
 
 /// Returns whether a device is a disk: what lies over others has no number of a driver.
-pub(in crate::system) fn is_disk(device: u64) -> bool {
+pub(crate) fn is_disk(device: u64) -> bool {
     rustix::fs::major(device) != 0
 }
 
-/// Returns what a second thread calls first: see [`crate::system::beside_this_thread`].
-pub(in crate::system) fn stand_apart() -> impl FnOnce() + Copy + Send {
+/// Returns what a second thread calls first: see [`crate::beside_this_thread`].
+pub(crate) fn stand_apart() -> impl FnOnce() + Copy + Send {
     let here = sched_getcpu();
     move || {
         let Ok(mut others) = sched_getaffinity(None) else {
@@ -176,7 +176,7 @@ mod tests {
     use std::fs::File;
 
     use super::*;
-    use crate::system::os::describe;
+    use crate::os::describe;
 
     #[test]
     fn the_kernel_tells_who_has_a_file() {

@@ -3,7 +3,7 @@
 /// What a machine is called.
 ///
 /// ```
-/// use refdb::system::{OsSystem, System};
+/// use refdb_system::{OsSystem, System};
 /// println!("this is {}", OsSystem::new().machine().host);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,23 +11,23 @@ use rustix::fs::{Mode, OFlags, RawMode};
 use rustix::io::Errno;
 
 use super::ProcessStat;
-use crate::system::{Stat, System};
+use crate::{Stat, System};
 
 /// Nothing: the sticky bit is taken from files that are created, and a user who sets it is refused on
 /// some systems.
-pub(in crate::system) const GUARDED_MODE: u32 = 0;
+pub(crate) const GUARDED_MODE: u32 = 0;
 
 /// What a directory is opened for that is only gone through.
-pub(in crate::system) const THROUGH: OFlags = OFlags::DIRECTORY;
+pub(crate) const THROUGH: OFlags = OFlags::DIRECTORY;
 
 /// HFS+ dates changes by the second, FAT by two.
-pub(in crate::system) const TICK_MAX: Duration = Duration::from_millis(2050);
+pub(crate) const TICK_MAX: Duration = Duration::from_millis(2050);
 
 /// Whether [`sync_file_system`] keeps what it promises.
-pub(in crate::system) const SYNCS_AT_ONCE: bool = false;
+pub(crate) const SYNCS_AT_ONCE: bool = false;
 
 /// Returns permission bits as the system takes them.
-pub(in crate::system) fn mode(bits: u32) -> Mode {
+pub(crate) fn mode(bits: u32) -> Mode {
     Mode::from_raw_mode(RawMode::try_from(bits & 0o7777).unwrap_or(0o600))
 }
 
@@ -36,7 +36,7 @@ pub(in crate::system) fn mode(bits: u32) -> Mode {
 /// On macOS `fsync` hands it to the disk, which may keep it in its cache; the library calls
 /// `F_FULLFSYNC` there, which empties that. File systems that know no such call, those of other
 /// machines above all, have `fsync` alone.
-pub(in crate::system) fn sync(file: &File) -> io::Result<()> {
+pub(crate) fn sync(file: &File) -> io::Result<()> {
     let synced = file.sync_all();
     let unknown = [Errno::NOTSUP, Errno::NOTTY, Errno::INVAL].map(Errno::raw_os_error);
     match synced {
@@ -53,7 +53,7 @@ pub(in crate::system) fn sync(file: &File) -> io::Result<()> {
 
 /// Begins to make everything durable that was written, and makes this file so: what is not asked for file
 /// by file may be lost all the same when power fails soon after.
-pub(in crate::system) fn sync_file_system(file: &File) -> io::Result<()> {
+pub(crate) fn sync_file_system(file: &File) -> io::Result<()> {
     rustix::fs::sync();
     sync(file)
 }
@@ -63,7 +63,7 @@ pub(in crate::system) fn sync_file_system(file: &File) -> io::Result<()> {
 /// # Errors
 /// `Unsupported` where the file system cannot do that.
 #[cfg(target_vendor = "apple")]
-pub(in crate::system) fn exchange(
+pub(crate) fn exchange(
     one: (BorrowedFd<'_>, &Path),
     other: (BorrowedFd<'_>, &Path),
 ) -> io::Result<()> {
@@ -79,7 +79,7 @@ pub(in crate::system) fn exchange(
 /// # Errors
 /// `Unsupported`.
 #[cfg(not(target_vendor = "apple"))]
-pub(in crate::system) fn exchange(
+pub(crate) fn exchange(
     _one: (BorrowedFd<'_>, &Path),
     _other: (BorrowedFd<'_>, &Path),
 ) -> io::Result<()> {
@@ -87,7 +87,7 @@ pub(in crate::system) fn exchange(
 }
 
 /// There is no call for it: the caller goes step by step.
-pub(in crate::system) fn open_beneath(
+pub(crate) fn open_beneath(
     _root: &OwnedFd,
     _path: &Path,
     _flags: OFlags,
@@ -100,28 +100,28 @@ pub(in crate::system) fn open_beneath(
     clippy::unnecessary_wraps,
     reason = "another system may have no such generator"
 )]
-pub(in crate::system) fn random() -> Option<u64> {
+pub(crate) fn random() -> Option<u64> {
     Some(RandomState::new().hash_one(std::process::id()))
 }
 
 /// Returns what changes whenever the machine is booted: that is not known here.
-pub(in crate::system) fn boot(_system: &dyn System) -> String {
+pub(crate) fn boot(_system: &dyn System) -> String {
     String::new()
 }
 
 /// Finds out about a process: no more is known than that there is one.
-pub(in crate::system) fn process(_system: &dyn System, _pid: i32) -> Option<ProcessStat> {
+pub(crate) fn process(_system: &dyn System, _pid: i32) -> Option<ProcessStat> {
     None
 }
 
 /// Returns which process has a file for itself: the system does not tell.
-pub(in crate::system) fn lock_owner(_system: &dyn System, _file: &Stat) -> Option<u32> {
+pub(crate) fn lock_owner(_system: &dyn System, _file: &Stat) -> Option<u32> {
     None
 }
 
 /// Returns whether a file is on a file system of this machine alone, as far as that is certain.
 #[cfg(target_vendor = "apple")]
-pub(in crate::system) fn is_local(file: BorrowedFd<'_>) -> bool {
+pub(crate) fn is_local(file: BorrowedFd<'_>) -> bool {
     const LOCAL: [&[u8]; 2] = [b"apfs", b"hfs"];
     let Ok(found) = rustix::fs::fstatfs(file) else {
         return false;
@@ -133,16 +133,16 @@ pub(in crate::system) fn is_local(file: BorrowedFd<'_>) -> bool {
 
 /// Returns whether a file is on a file system of this machine alone: nothing is certain here.
 #[cfg(not(target_vendor = "apple"))]
-pub(in crate::system) fn is_local(_file: BorrowedFd<'_>) -> bool {
+pub(crate) fn is_local(_file: BorrowedFd<'_>) -> bool {
     false
 }
 
 /// Returns whether a device is a disk: no file system is known here that lies over others.
-pub(in crate::system) fn is_disk(_device: u64) -> bool {
+pub(crate) fn is_disk(_device: u64) -> bool {
     true
 }
 
 /// Returns what a second thread calls first. Nothing needs to be done here.
-pub(in crate::system) fn stand_apart() -> impl FnOnce() + Copy + Send {
+pub(crate) fn stand_apart() -> impl FnOnce() + Copy + Send {
     || {}
 }

@@ -8,7 +8,7 @@ use super::disk::{Disk, Ino, NameChange, Node, ROOT};
 /// What a power failure does.
 ///
 /// ```
-/// use refdb::system::simulation::{Content, Crash, Names};
+/// use refdb_simulation::{Content, Crash, Names};
 /// // Names survive, and the files behind them are empty.
 /// let crash = Crash { names: Names::All, content: Content::Durable, seed: 0 };
 /// assert_ne!(crash, Crash::seeded(1));

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use super::SimSystem;
-use crate::system::{FileKind, System, bytes_to_path};
+use refdb_system::{FileKind, System, bytes_to_path};
 
 impl SimSystem {
     /// Copies the real directory `from` to `to`, which must not exist; all of it is durable.

@@ -38,7 +38,7 @@ const READINGS_MAX: usize = 16;
 ///
 /// # Errors
 /// Those of a reading.
-pub(super) fn settle(mut scan: impl FnMut() -> io::Result<Scan>) -> io::Result<Vec<DirEntry>> {
+pub(crate) fn settle(mut scan: impl FnMut() -> io::Result<Scan>) -> io::Result<Vec<DirEntry>> {
     let first = scan()?;
     if first.quiet {
         return Ok(first.entries);
@@ -95,7 +95,7 @@ impl Met {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::FileKind;
+    use crate::FileKind;
 
     fn settled(readings: &[(&str, bool)]) -> (String, usize) {
         let mut count = 0;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::system::{FileKind, OsSystem};
+use refdb_system::OsSystem;
 
 fn path(text: &str) -> &Path {
     Path::new(text)
@@ -425,4 +425,72 @@ fn directories_of_a_lower_layer_are_not_renamed() {
     system.rename(path("/a/file"), path("/b/file")).unwrap();
     system.rename(path("/b"), path("/a")).unwrap();
     assert_eq!(system.read(path("/a/file")).unwrap(), b"text");
+}
+
+/// Every operation that could lead out of `/base/r`, or wherever that is.
+fn nothing_leads_out(system: &dyn System, base: &Path) {
+    let at = |path: &str| base.join(path);
+    for dir in ["r", "r/dir", "out"] {
+        system.create_dir(&at(dir)).unwrap();
+    }
+    let write = |path: &str| {
+        let mut file = system.create_new(&at(path), 0o666).unwrap();
+        file.write_all(path.as_bytes()).unwrap();
+    };
+    ["out/file", "r/file", "r/dir/file"]
+        .into_iter()
+        .for_each(write);
+    system.symlink(&at("out"), &at("r/link")).unwrap();
+    system.symlink(&at("out/file"), &at("r/leaf")).unwrap();
+    let beneath = system.beneath(&at("r")).unwrap();
+    assert_eq!(beneath.read(&at("r/dir/file")).unwrap(), b"r/dir/file");
+    assert_eq!(beneath.read_dir(&at("r")).unwrap().len(), 4);
+    beneath.sync_dir(&at("r")).unwrap();
+    for path in ["r/link/file", "r/leaf", "r/../out/file", "out/file"] {
+        let path = &at(path);
+        assert!(beneath.read(path).is_err(), "{path:?}");
+        assert!(beneath.open(path).is_err(), "{path:?}");
+        assert!(beneath.append(path).is_err(), "{path:?}");
+        assert!(beneath.set_mode(path, 0o777).is_err(), "{path:?}");
+        assert!(beneath.rename(&at("r/file"), &path.join("x")).is_err());
+        assert!(beneath.rename(&path.join("x"), &at("r/file")).is_err());
+        assert!(beneath.guard_file(path).unwrap().is_none(), "{path:?}");
+    }
+    for path in ["r/link/new", "r/../new", "r/link/../new"] {
+        let path = &at(path);
+        assert!(beneath.create_new(path, 0o666).is_err(), "{path:?}");
+        assert!(beneath.create_guarded(path, 0o666).is_err(), "{path:?}");
+        assert!(beneath.create_dir(path).is_err(), "{path:?}");
+        assert!(beneath.symlink(Path::new("x"), path).is_err(), "{path:?}");
+        assert!(beneath.hard_link(&at("r/file"), path).is_err(), "{path:?}");
+    }
+    for dir in ["r/link", "r/..", "out"] {
+        assert!(beneath.read_dir(&at(dir)).is_err(), "{dir}");
+        assert!(beneath.sync_dir(&at(dir)).is_err(), "{dir}");
+        assert!(beneath.beneath(&at(dir).join("x")).is_err(), "{dir}");
+    }
+    for path in ["r/link/file", "r/../out/file"] {
+        assert!(beneath.remove_file(&at(path)).is_err(), "{path}");
+    }
+    assert_eq!(system.read(&at("out/file")).unwrap(), b"out/file");
+    assert_eq!(system.read_dir(&at("out")).unwrap().len(), 1);
+    // The link itself is below, and can go.
+    beneath.remove_file(&at("r/leaf")).unwrap();
+    beneath.rename(&at("r/dir/file"), &at("r/moved")).unwrap();
+    assert_eq!(system.read(&at("r/moved")).unwrap(), b"r/dir/file");
+}
+
+#[test]
+fn nothing_leads_out_here_and_there() {
+    let temp = tempfile::tempdir().unwrap();
+    nothing_leads_out(&OsSystem::new(), temp.path());
+    let system = SimSystem::new(1);
+    system.create_dir(Path::new("/base")).unwrap();
+    nothing_leads_out(&system, Path::new("/base"));
+}
+
+#[test]
+fn without_the_call_of_the_kernel_it_is_the_same() {
+    let temp = tempfile::tempdir().unwrap();
+    nothing_leads_out(&OsSystem::step_by_step(), temp.path());
 }

@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::{Mode, OFlags};
 
 use super::{Near, OsSystem};
-use crate::system::beneath::{Below, Narrow};
-use crate::system::{System, platform};
+use crate::beneath::{Below, Narrow};
+use crate::{System, platform};
 
 impl Narrow for OsSystem {
     type Root = Arc<OwnedFd>;
@@ -46,7 +46,6 @@ impl Narrow for OsSystem {
             near: nears.next().transpose()?,
             other: nears.next().transpose()?,
             strict: true,
-            #[cfg(test)]
             step_by_step: self.step_by_step,
         }))
     }
@@ -56,11 +55,9 @@ impl OsSystem {
     /// Opens a directory below another one without following a link on the way.
     fn dir_beneath(&self, root: &OwnedFd, path: &Path) -> io::Result<OwnedFd> {
         let flags = platform::THROUGH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        #[cfg(test)]
-        let at_once = !self.step_by_step;
-        #[cfg(not(test))]
-        let at_once = true;
-        if at_once && let Some(opened) = platform::open_beneath(root, path, flags) {
+        if !self.step_by_step
+            && let Some(opened) = platform::open_beneath(root, path, flags)
+        {
             return opened;
         }
         let mut dir: Option<OwnedFd> = None;

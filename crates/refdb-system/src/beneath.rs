@@ -18,7 +18,7 @@ use super::{
 const LOOP: i32 = rustix::io::Errno::LOOP.raw_os_error();
 
 /// A system that can be asked for the way to a file without following links.
-pub(super) trait Narrow: System + Clone + 'static {
+pub trait Narrow: System + Clone + 'static {
     /// The directory below which all paths are.
     type Root: Clone + fmt::Debug + Send + Sync;
 
@@ -34,23 +34,29 @@ pub(super) trait Narrow: System + Clone + 'static {
     ) -> io::Result<Arc<dyn System>>;
 }
 
-/// A path: the whole of it, and what is below the root.
+/// A path.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Below<'p> {
-    pub(super) whole: &'p Path,
-    pub(super) rest: &'p Path,
+pub struct Below<'p> {
+    /// The whole of it.
+    pub whole: &'p Path,
+    /// What is below the root.
+    pub rest: &'p Path,
 }
 
 /// A system all of whose paths are below a directory.
 #[derive(Clone, Debug)]
-pub(super) struct Beneath<S: Narrow> {
+pub struct Beneath<S: Narrow> {
     inner: S,
     path: PathBuf,
     root: S::Root,
 }
 
 impl<S: Narrow> Beneath<S> {
-    pub(super) fn new(inner: &S, path: &Path) -> io::Result<Beneath<S>> {
+    /// Opens the directory `path` of a system.
+    ///
+    /// # Errors
+    /// As for [`Narrow::root`].
+    pub fn new(inner: &S, path: &Path) -> io::Result<Beneath<S>> {
         Ok(Beneath {
             inner: inner.clone(),
             path: path.to_owned(),
@@ -233,82 +239,5 @@ impl<S: Narrow> System for Beneath<S> {
 
     fn guard_dir(&self, path: &Path) -> io::Result<Option<Guard>> {
         self.at_file(path)?.guard_dir(path)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-    use crate::system::OsSystem;
-    use crate::system::simulation::SimSystem;
-
-    /// Every operation that could lead out of `/base/r`, or wherever that is.
-    fn nothing_leads_out(system: &dyn System, base: &Path) {
-        let at = |path: &str| base.join(path);
-        for dir in ["r", "r/dir", "out"] {
-            system.create_dir(&at(dir)).unwrap();
-        }
-        let write = |path: &str| {
-            let mut file = system.create_new(&at(path), 0o666).unwrap();
-            file.write_all(path.as_bytes()).unwrap();
-        };
-        ["out/file", "r/file", "r/dir/file"]
-            .into_iter()
-            .for_each(write);
-        system.symlink(&at("out"), &at("r/link")).unwrap();
-        system.symlink(&at("out/file"), &at("r/leaf")).unwrap();
-        let beneath = system.beneath(&at("r")).unwrap();
-        assert_eq!(beneath.read(&at("r/dir/file")).unwrap(), b"r/dir/file");
-        assert_eq!(beneath.read_dir(&at("r")).unwrap().len(), 4);
-        beneath.sync_dir(&at("r")).unwrap();
-        for path in ["r/link/file", "r/leaf", "r/../out/file", "out/file"] {
-            let path = &at(path);
-            assert!(beneath.read(path).is_err(), "{path:?}");
-            assert!(beneath.open(path).is_err(), "{path:?}");
-            assert!(beneath.append(path).is_err(), "{path:?}");
-            assert!(beneath.set_mode(path, 0o777).is_err(), "{path:?}");
-            assert!(beneath.rename(&at("r/file"), &path.join("x")).is_err());
-            assert!(beneath.rename(&path.join("x"), &at("r/file")).is_err());
-            assert!(beneath.guard_file(path).unwrap().is_none(), "{path:?}");
-        }
-        for path in ["r/link/new", "r/../new", "r/link/../new"] {
-            let path = &at(path);
-            assert!(beneath.create_new(path, 0o666).is_err(), "{path:?}");
-            assert!(beneath.create_guarded(path, 0o666).is_err(), "{path:?}");
-            assert!(beneath.create_dir(path).is_err(), "{path:?}");
-            assert!(beneath.symlink(Path::new("x"), path).is_err(), "{path:?}");
-            assert!(beneath.hard_link(&at("r/file"), path).is_err(), "{path:?}");
-        }
-        for dir in ["r/link", "r/..", "out"] {
-            assert!(beneath.read_dir(&at(dir)).is_err(), "{dir}");
-            assert!(beneath.sync_dir(&at(dir)).is_err(), "{dir}");
-            assert!(beneath.beneath(&at(dir).join("x")).is_err(), "{dir}");
-        }
-        for path in ["r/link/file", "r/../out/file"] {
-            assert!(beneath.remove_file(&at(path)).is_err(), "{path}");
-        }
-        assert_eq!(system.read(&at("out/file")).unwrap(), b"out/file");
-        assert_eq!(system.read_dir(&at("out")).unwrap().len(), 1);
-        // The link itself is below, and can go.
-        beneath.remove_file(&at("r/leaf")).unwrap();
-        beneath.rename(&at("r/dir/file"), &at("r/moved")).unwrap();
-        assert_eq!(system.read(&at("r/moved")).unwrap(), b"r/dir/file");
-    }
-
-    #[test]
-    fn nothing_leads_out_here_and_there() {
-        let temp = tempfile::tempdir().unwrap();
-        nothing_leads_out(&OsSystem::new(), temp.path());
-        let system = SimSystem::new(1);
-        system.create_dir(Path::new("/base")).unwrap();
-        nothing_leads_out(&system, Path::new("/base"));
-    }
-
-    #[test]
-    fn without_the_call_of_the_kernel_it_is_the_same() {
-        let temp = tempfile::tempdir().unwrap();
-        nothing_leads_out(&OsSystem::step_by_step(), temp.path());
     }
 }

@@ -9,8 +9,8 @@ use rustix::io::Errno;
 
 use super::SimSystem;
 use super::disk::{Disk, Ino, Node};
-use crate::system::beneath::{Below, Narrow};
-use crate::system::{GUARDED_MODE, Guard, GuardedFile, ReadFile, Stat, System, WriteFile};
+use refdb_system::beneath::{Below, Narrow};
+use refdb_system::{GUARDED_MODE, Guard, GuardedFile, ReadFile, Stat, System, WriteFile};
 
 impl Narrow for SimSystem {
     type Root = PathBuf;

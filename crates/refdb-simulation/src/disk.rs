@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::restless::Restless;
-use crate::system::{DirEntry, FileKind, Scan, Stat};
+use refdb_system::{DirEntry, FileKind, Scan, Stat};
 
 /// The number of an inode.
 pub(super) type Ino = u64;

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 /// One operation of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Op {
-    /// The method of [`System`](crate::system::System), `write` or `sync`.
+    /// The method of [`System`](refdb_system::System), `write` or `sync`.
     pub name: &'static str,
     /// The path that it was given.
     pub path: PathBuf,
