@@ -8,6 +8,7 @@
 //! 1. While somebody waits, somebody leads.
 //! 2. Nobody is answered before the transaction is durable, or has failed by itself: what a group
 //!    cannot take is committed alone after it.
+//! 3. Whoever leads or waits is a thread of this process: a child after `fork` begins with nobody.
 
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -43,6 +44,8 @@ impl std::fmt::Debug for Commits {
 
 #[derive(Default)]
 struct State {
+    /// The process whose threads these are.
+    process: u32,
     is_led: bool,
     waiting: Vec<Waiting>,
     /// How many were committed together last, and how long that took.
@@ -150,12 +153,24 @@ impl Commits {
         mem::take(&mut state.waiting)
     }
 
+    /// Returns the state as it is in the process of that number.
+    fn state(&self, process: u32) -> MutexGuard<'_, State> {
+        let mut state = lock(&self.state);
+        if state.process != process {
+            let parents = mem::take(&mut *state);
+            // To drop them would tell threads that there are none of here.
+            mem::forget(parents);
+            state.process = process;
+        }
+        state
+    }
+
     /// Commits a transaction, together with those of other threads if there are any.
     ///
     /// # Errors
     /// As for [`Transaction::prepare`] and [`super::Prepared::commit`].
     pub(super) fn commit(&self, transaction: Transaction<'_>) -> Result<Outcome> {
-        let mut state = lock(&self.state);
+        let mut state = self.state(transaction.system.process_id());
         if !mem::replace(&mut state.is_led, true) {
             drop(state);
             let _lead = Lead(self);
@@ -327,6 +342,14 @@ mod tests {
     fn edit(name: &str) -> Edit<'_> {
         let one = ObjectId::from_hex(&[b'1'; 40]).unwrap();
         Edit::update(RefName::new(name).unwrap(), one).skip_object_check()
+    }
+
+    #[test]
+    fn a_child_waits_for_no_thread_of_its_parent() {
+        let commits = Commits::default();
+        commits.state(7).is_led = true;
+        assert!(commits.state(7).is_led);
+        assert!(!commits.state(8).is_led);
     }
 
     /// Eight threads that all have to wait for a lock; the name of the last one is in conflict.
