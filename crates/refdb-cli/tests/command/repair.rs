@@ -1,7 +1,9 @@
 //! `refs repair` and `inspect` as commands: what they show, what they change, how they end.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::process::Command;
 
 use bstr::ByteSlice;
 use refdb_testkit::forge;
@@ -47,6 +49,27 @@ fn power_failure(repo: &Repo) -> PathBuf {
 }
 
 for_every_format! {
+    fn what_is_written_anew_is_for_whom_the_repository_is(format) {
+        let repo = repo(format);
+        repo.git(["config", "core.sharedRepository", "group"]).run();
+        power_failure(&repo);
+        let program = env!("CARGO_BIN_EXE_refdb");
+        let call = format!("umask 077; exec '{program}' refs repair --no-dry-run");
+        let output = Command::new("sh").args(["-c", &call]).current_dir(repo.path()).output();
+        let output = output.expect("it runs");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let dir = repo.git_dir().join(match format.refs {
+            RefFormat::Files => "refs/heads",
+            RefFormat::Reftable => "reftable",
+        });
+        for entry in fs::read_dir(dir).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            let stat = fs::metadata(&path).expect("it is there");
+            // What Git wrote before the setting stays as it is.
+            assert_eq!(stat.mode() & 0o040, 0o040, "{} {:o}", path.display(), stat.mode());
+        }
+    }
+
     fn after_a_power_failure_all_refs_come_back(format) {
         let repo = repo(format);
         let whole = repo.refs();

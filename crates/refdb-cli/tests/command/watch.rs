@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -99,7 +100,40 @@ fn copy(from: &Path, to: &Path) {
     assert!(done.expect("it runs").success());
 }
 
+/// Returns what lies below a directory and is not for the group to write.
+fn not_shared(dir: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let stat = fs::symlink_metadata(&path).expect("it is there");
+        let wanted = if stat.is_dir() { 0o2070 } else { 0o060 };
+        if stat.mode() & wanted != wanted {
+            found.push(format!("{} {:o}", path.display(), stat.mode()));
+        }
+        if stat.is_dir() {
+            found.append(&mut not_shared(&path));
+        }
+    }
+    found
+}
+
 for_every_format! {
+    /// Whoever may write the refs of a shared repository may ask, whoever asked first.
+    fn what_is_kept_is_shared_as_the_repository_is(format) {
+        let repo = Repo::init(format);
+        repo.git(["config", "core.sharedRepository", "group"]).run();
+        let id = repo.objects().commits[0].clone();
+        repo.update_refs(format!("create refs/heads/main {id}\n"));
+        for (at, umask) in ["077", "022"].into_iter().enumerate() {
+            repo.update_refs(format!("create refs/heads/new-{at} {id}\n"));
+            let call = format!("umask {umask}; exec '{}' watch", env!("CARGO_BIN_EXE_refdb"));
+            let output = Command::new("sh").args(["-c", &call]).current_dir(repo.path()).output();
+            let output = output.expect("it runs");
+            assert!(output.status.success(), "{output:?}");
+            assert_eq!(not_shared(&repo.git_dir().join("refdb-watch")), Vec::<String>::new());
+        }
+    }
+
     fn local_changes_are_told_once(format) {
         let repo = Repo::init(format);
         for at in 0..4 {

@@ -9,6 +9,7 @@ use refdb::internals::{
     Holder, Home, LockFile, LockOptions, is_table_name, is_unfinished, remove_if_there,
     short_random, suffixed, take_over,
 };
+use refdb::options::SharedRepository;
 use refdb::system::{FileKind, System};
 use refdb::{Error, ErrorKind, Result};
 
@@ -71,7 +72,7 @@ impl Plan<'_> {
     fn step(&self, system: &Arc<dyn System>, step: &Step) -> Result<()> {
         match step {
             Step::Create(path, content) => {
-                let done = write_table(system.as_ref(), path, content);
+                let done = write_table(system.as_ref(), self.permissions(), path, content);
                 done.map_err(|error| Error::io("cannot write", path, error))
             }
             Step::Replace { path, old, new } => self.exchange(system, path, old.as_deref(), new),
@@ -126,6 +127,11 @@ impl Plan<'_> {
         lock.release().map_err(failed)
     }
 
+    /// Returns who may read and write what is made in the repository.
+    fn permissions(&self) -> SharedRepository {
+        self.repository.store().options().shared_repository
+    }
+
     fn home(&self, system: &Arc<dyn System>) -> Arc<Home> {
         let options = self.repository.store().options();
         Home::new(system, self.repository.common_dir(), options)
@@ -152,7 +158,7 @@ impl Plan<'_> {
     ) -> Result<()> {
         let io = |error| Error::io("cannot write", path, error);
         if let Some(parent) = path.parent() {
-            make_dirs(system.as_ref(), parent).map_err(io)?;
+            make_dirs(system.as_ref(), self.permissions(), parent).map_err(io)?;
         }
         let mut lock = self.lock(system, path)?;
         let now = content(system.as_ref(), path).map_err(io)?;
@@ -191,7 +197,7 @@ fn content(system: &dyn System, path: &Path) -> io::Result<Option<Vec<u8>>> {
 fn new_aside(system: &dyn System, common: &Path) -> Result<PathBuf> {
     let top = common.join(ASIDE);
     let failed = |error| Error::io("cannot create", &top, error);
-    make_dirs(system, &top).map_err(failed)?;
+    make_dirs(system, SharedRepository::Umask, &top).map_err(failed)?;
     // A repair that was cut short may have made it, and no more.
     system.sync_dir(common).map_err(failed)?;
     let mut number = 1;
@@ -222,7 +228,7 @@ fn keep(
         stat => stat?,
     };
     if let Some(parent) = copy.parent() {
-        make_dirs(there, parent)?;
+        make_dirs(there, SharedRepository::Umask, parent)?;
     }
     match stat.kind {
         FileKind::Symlink => {
@@ -236,9 +242,15 @@ fn keep(
 }
 
 /// Writes a table: what has the name of one is whole.
-fn write_table(system: &dyn System, path: &Path, content: &[u8]) -> io::Result<()> {
+fn write_table(
+    system: &dyn System,
+    permissions: SharedRepository,
+    path: &Path,
+    content: &[u8],
+) -> io::Result<()> {
     let temporary = suffixed(path, &format!(".temp.{:08x}", short_random(system)));
     write_new(system, &temporary, content)?;
+    permissions.adjust(system, &temporary)?;
     system.rename(&temporary, path)?;
     sync_parent(system, path)
 }
@@ -257,17 +269,18 @@ fn sync_parent(system: &dyn System, path: &Path) -> io::Result<()> {
 
 /// Creates a directory and those above it, each durable: what is kept must not hang on a name that
 /// goes with the power.
-fn make_dirs(system: &dyn System, dir: &Path) -> io::Result<()> {
+fn make_dirs(system: &dyn System, permissions: SharedRepository, dir: &Path) -> io::Result<()> {
     match system.create_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => match dir.parent() {
             Some(parent) => {
-                make_dirs(system, parent)?;
+                make_dirs(system, permissions, parent)?;
                 system.create_dir(dir)?;
             }
             None => return Err(error),
         },
         made => made?,
     }
+    permissions.adjust(system, dir)?;
     sync_parent(system, dir)
 }

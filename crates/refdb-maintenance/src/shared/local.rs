@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use refdb::options::SharedRepository;
 use refdb::shared::head::{Head, INLINE_LEN_MAX, TableEntry, checksum};
 use refdb::shared::{
     DirShared, Freshness, Known, Read, Register, Settings, Shared, Swap, Swapped, TableKey,
@@ -523,7 +524,8 @@ impl<'r> LocalChanges<'r> {
     /// Begins anew, in place of what is there.
     fn begin_anew(&mut self) -> Result<()> {
         let system = self.repository().system();
-        let place = place(system.as_ref(), &self.dir)?;
+        let permissions = self.repository().store().options().shared_repository;
+        let place = place(system.as_ref(), &self.dir, permissions)?;
         let left = place.list("tables/")?;
         let uuid = u128::from(system.random()) << 64;
         let object_format = self.repository().object_format();
@@ -554,7 +556,7 @@ fn hash(format: ObjectFormat) -> HashId {
 }
 
 /// Opens the directory, which is made if need be. A link in its place is not followed.
-fn place(system: &dyn System, dir: &Path) -> Result<DirShared> {
+fn place(system: &dyn System, dir: &Path, shared: SharedRepository) -> Result<DirShared> {
     let is_other = system
         .lstat(dir)
         .is_ok_and(|stat| stat.kind != FileKind::Directory);
@@ -562,12 +564,13 @@ fn place(system: &dyn System, dir: &Path) -> Result<DirShared> {
         let what = "something else has the place of the directory for what was told of changes";
         return Err(Error::corrupt(dir, what));
     }
-    DirShared::open(system, dir, true)
+    DirShared::open_in(system, dir, true, shared)
 }
 
 fn open(repository: &Repository, dir: &Path) -> Result<Register> {
     let system = repository.system();
-    let shared = Arc::new(place(system.as_ref(), dir)?);
+    let permissions = repository.store().options().shared_repository;
+    let shared = Arc::new(place(system.as_ref(), dir, permissions)?);
     let format = repository.object_format();
     let is_there = !matches!(shared.head(0, None)?, Read::Missing);
     if !is_there {

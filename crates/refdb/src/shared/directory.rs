@@ -7,6 +7,8 @@
 //!    replace the same one does: no lock decides, which a person could remove, or a dead process leave.
 //! 4. The greatest number is never removed: whoever slept meanwhile may take a number that is free again, and finds
 //!    that there are greater ones.
+//! 5. What has the name of a head and is no file, or a number that nobody can have come to, is none, and is in
+//!    nobody's way.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -18,7 +20,8 @@ use super::head::HEAD_LEN_MAX;
 use super::memory::part;
 use super::{Read, Shared, Swap, Version};
 use crate::error::{Error, ErrorKind, Result};
-use crate::system::{Bytes, DirEntry, Guard, System};
+use crate::options::SharedRepository;
+use crate::system::{Bytes, DirEntry, FileKind, Guard, System};
 
 /// How long a writer waits for its turn: it is not needed, but those who wait write nothing in vain.
 const TURN_MAX: Duration = Duration::from_secs(3);
@@ -29,17 +32,31 @@ const EARLIER: u64 = 8;
 /// How often a slot is read whose file went meanwhile, since others replaced it that often.
 const READS_MAX: usize = 1000;
 
+/// Greater numbers are none that a head came to: each replacement is the next one.
+const NUMBER_MAX: u64 = 1 << 62;
+
+const DIRS: [&str; 5] = ["aside", "head", "probe", "tables", "tmp"];
+
 /// A place in a directory that the processes of one machine share.
 #[derive(Debug)]
 pub struct DirShared {
     system: Arc<dyn System>,
     root: PathBuf,
+    /// Who may read and write what is made in it.
+    permissions: SharedRepository,
 }
 
 /// Returns whether there is nothing of that name. A link, or a file in the place of a directory, is
 /// something.
 fn is_missing(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
+}
+
+fn create_dir(system: &dyn System, path: &Path, permissions: SharedRepository) -> io::Result<()> {
+    match system.create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.and_then(|()| permissions.adjust(system, path)),
+    }
 }
 
 impl DirShared {
@@ -49,6 +66,19 @@ impl DirShared {
     /// # Errors
     /// `Io` when it cannot be made or opened; `Misuse` for a relative path.
     pub fn open(system: &dyn System, root: &Path, make: bool) -> Result<DirShared> {
+        DirShared::open_in(system, root, make, SharedRepository::Umask)
+    }
+
+    /// As [`DirShared::open`], with the permissions of the repository in which the place is.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_in(
+        system: &dyn System,
+        root: &Path,
+        make: bool,
+        permissions: SharedRepository,
+    ) -> Result<DirShared> {
         if !root.is_absolute() {
             let what = format!(
                 "the path of a store is absolute, and '{}' is not",
@@ -56,29 +86,30 @@ impl DirShared {
             );
             return Err(Error::new(ErrorKind::Misuse, what));
         }
-        let create = |path: &Path| match system.create_dir(path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                Err(Error::io("cannot create", path, error))
-            }
-            _ => Ok(()),
-        };
         if make {
-            create(root)?;
+            let made = create_dir(system, root, permissions);
+            made.map_err(|error| Error::io("cannot create", root, error))?;
         }
         let below = system.beneath(root);
         let below = below.map_err(|error| Error::io("cannot open", root, error))?;
-        if make {
-            for dir in ["aside", "head", "probe", "tables", "tmp"] {
-                create(&root.join(dir))?;
-            }
-            below
-                .sync_dir(root)
-                .map_err(|error| Error::io("cannot sync", root, error))?;
-        }
-        Ok(DirShared {
+        let place = DirShared {
             system: below,
             root: root.to_owned(),
-        })
+            permissions,
+        };
+        if make {
+            let made = place.make_dirs();
+            made.map_err(|error| Error::io("cannot make the directories in", root, error))?;
+        }
+        Ok(place)
+    }
+
+    /// Makes the directories that are missing: copies leave out empty ones.
+    fn make_dirs(&self) -> io::Result<()> {
+        for dir in DIRS {
+            create_dir(self.system.as_ref(), &self.root.join(dir), self.permissions)?;
+        }
+        self.system.sync_dir(&self.root)
     }
 
     fn heads(&self) -> PathBuf {
@@ -91,6 +122,13 @@ impl DirShared {
 
     /// Returns the numbers of the files that a slot has or had, in their order.
     fn numbers(&self, slot: u32) -> Result<Vec<u64>> {
+        let taken = self.taken(slot)?.into_iter();
+        let files = taken.filter(|(_, kind)| *kind == FileKind::File);
+        Ok(files.map(|(number, _)| number).collect())
+    }
+
+    /// Returns the numbers for which there is something, in their order, and what that is.
+    fn taken(&self, slot: u32) -> Result<Vec<(u64, FileKind)>> {
         let dir = self.heads();
         let entries = match self.system.read_dir(&dir) {
             Err(error) if is_missing(&error) => Vec::new(),
@@ -100,11 +138,12 @@ impl DirShared {
             let name = String::from_utf8(entry.name).ok()?;
             let (of, number) = name.split_once('.')?;
             let number = number.parse().ok()?;
-            (of.parse() == Ok(slot) && name == format!("{slot}.{number}")).then_some(number)
+            let is_of_slot = of.parse() == Ok(slot) && name == format!("{slot}.{number}");
+            (is_of_slot && number <= NUMBER_MAX).then_some((number, entry.kind))
         };
-        let mut numbers: Vec<u64> = entries.into_iter().filter_map(number).collect();
-        numbers.sort_unstable();
-        Ok(numbers)
+        let mut taken: Vec<_> = entries.into_iter().filter_map(number).collect();
+        taken.sort_unstable_by_key(|(number, _)| *number);
+        Ok(taken)
     }
 
     /// Returns the path of an object, the parts of whose name are plain.
@@ -158,13 +197,19 @@ impl DirShared {
     ) -> io::Result<()> {
         let temporary = format!("{:016x}", self.system.random());
         let temporary = self.root.join("tmp").join(temporary);
-        let done = (|| {
+        let write = || {
             let mut file = self.system.create_new(&temporary, 0o666)?;
+            self.permissions.adjust(self.system.as_ref(), &temporary)?;
             file.write_all(content)?;
             file.sync()?;
             drop(file);
             name(self.system.as_ref(), &temporary)
-        })();
+        };
+        let mut done = write();
+        if done.as_ref().is_err_and(is_missing) {
+            let _ = self.system.remove_file(&temporary);
+            done = self.make_dirs().and_then(|()| write());
+        }
         let _ = self.system.remove_file(&temporary);
         done
     }
@@ -219,10 +264,16 @@ impl Shared for DirShared {
             return Ok(Swap::Moved);
         }
         let number = found.map_or(0, |(number, ..)| number);
-        let Some(number) = number.checked_add(1) else {
+        // What is no head has its name, and keeps it.
+        let others = self.taken(slot)?.into_iter().map(|(number, _)| number);
+        let number = others
+            .filter(|other| *other > number)
+            .fold(number, u64::max)
+            + 1;
+        if number > NUMBER_MAX {
             let what = format!("{}: there are no numbers left for a head", self.name());
             return Err(Error::new(ErrorKind::Corrupt, what));
-        };
+        }
         let path = self.slot_path(slot, number);
         let named = self.write(new, |system, temporary| system.hard_link(temporary, &path));
         match named {
@@ -262,14 +313,7 @@ impl Shared for DirShared {
     fn put(&self, key: &str, content: &[u8]) -> Result<()> {
         let path = self.path(key)?;
         let parent = path.parent().unwrap_or(&self.root);
-        let store = || self.write(content, |system, temporary| system.rename(temporary, &path));
-        let mut stored = store();
-        // A store that was made earlier has no such directory yet.
-        if stored.as_ref().is_err_and(is_missing) && self.system.create_dir(parent).is_ok() {
-            let synced = self.system.sync_dir(&self.root);
-            stored = synced.and_then(|()| store());
-        }
-        stored
+        self.write(content, |system, temporary| system.rename(temporary, &path))
             .and_then(|()| self.system.sync_dir(parent))
             .map_err(|error| Error::io("cannot store", &path, error))
     }
@@ -346,6 +390,28 @@ mod tests {
             matches!(read, Read::Head(found, version) if found.as_ref() == head(2) && version == second)
         );
         assert!(matches!(place.head(0, Some(&second)).unwrap(), Read::Same));
+    }
+
+    #[test]
+    fn what_is_no_head_is_in_nobodys_way() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().join("store");
+        let place = DirShared::open(&OsSystem::new(), &root, true).unwrap();
+        let first = done(place.swap(0, None, &head(1)));
+        for number in [u64::MAX, u64::MAX - 1, NUMBER_MAX + 1] {
+            std::fs::write(place.slot_path(0, number), head(9)).unwrap();
+        }
+        std::fs::create_dir(place.slot_path(0, 2)).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", place.slot_path(0, 3)).unwrap();
+        for dir in ["tables", "tmp"] {
+            std::fs::remove_dir(root.join(dir)).unwrap();
+        }
+        assert!(matches!(place.head(0, Some(&first)).unwrap(), Read::Same));
+        let second = done(place.swap(0, Some(&first), &head(2)));
+        place.put("tables/x", b"content").unwrap();
+        assert!(matches!(place.head(0, Some(&second)).unwrap(), Read::Same));
+        done(place.swap(0, Some(&second), &head(3)));
+        assert_eq!(place.numbers(0).unwrap(), [1, 4, 5]);
     }
 
     #[test]
