@@ -139,7 +139,7 @@ impl LockFile {
         let mut lock = LockFile::acquired(holder, hold, path, options);
         // Without a mark it is signed, and takes no content.
         lock.is_alone = !lock.hold.is_signed();
-        lock.write_pid_file(target)?;
+        lock.write_pid_file(target);
         Ok(lock)
     }
 
@@ -171,7 +171,7 @@ impl LockFile {
         })?;
         other.hold.add_name();
         let mut lock = LockFile::acquired(holder, Arc::clone(&other.hold), path, options);
-        lock.write_pid_file(target)?;
+        lock.write_pid_file(target);
         Ok(lock)
     }
 
@@ -192,20 +192,21 @@ impl LockFile {
         }
     }
 
-    fn write_pid_file(&mut self, target: &Path) -> io::Result<()> {
+    /// Writes who holds the lock beside it, for people. Where that cannot be written, a name is too long for it,
+    /// say, there is none, as with Git.
+    fn write_pid_file(&mut self, target: &Path) {
         if !self.pid_file {
-            return Ok(());
+            return;
         }
         match self.system().create_new(&pid_path(target), 0o666) {
-            Ok(mut file) => writeln!(file, "pid {}", self.system().process_id()),
+            Ok(mut file) => drop(writeln!(file, "pid {}", self.system().process_id())),
             // Left over by a process that died; it says who held the lock last, nothing more. What is
             // no such file is not removed with the lock either.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let stat = self.system().lstat(&pid_path(target));
                 self.pid_file = stat.is_ok_and(|stat| stat.kind == FileKind::File);
-                Ok(())
             }
-            Err(error) => Err(error),
+            Err(_) => self.pid_file = false,
         }
     }
 

@@ -200,7 +200,8 @@ pub(crate) fn describe(system: &dyn System, path: &Path) -> io::Result<(String, 
         ),
         (true, _) if has_journal => format!(
             "It was held by {who}, which has ended in the midst of a transaction: the next refdb command \
-             in the repository of that transaction finishes it"
+             in the repository of that transaction finishes it, of a user who may write there all that it \
+             wrote, and remove what it left: who owns that, or root"
         ),
         (true, _) => {
             format!("It was held by {who}, which has ended, and could not be taken over: try again")

@@ -144,6 +144,23 @@ fn a_file_of_the_longest_name_that_can_be_locked_can_be_written() {
 }
 
 #[test]
+fn where_a_number_cannot_be_left_beside_a_lock_there_is_none() {
+    let system = repository();
+    let options = LockOptions {
+        pid_file: true,
+        ..OPTIONS
+    };
+    for len in [246, 247, 250] {
+        let name = "x".repeat(len);
+        let lock = LockFile::acquire(&holder(&system), &at(&name), options).unwrap();
+        let beside = system.lstat(&pid_path(&at(&name)));
+        assert_eq!(beside.is_ok(), len == 246);
+        drop(lock);
+        assert_eq!(system.read_dir(Path::new(DIR)).unwrap(), []);
+    }
+}
+
+#[test]
 fn a_dead_lock_of_the_longest_name_is_taken_over() {
     let system = repository();
     for len in [246, 247, 250] {

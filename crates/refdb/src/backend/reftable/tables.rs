@@ -437,7 +437,8 @@ impl Tables for LocalTables {
     fn drop_table(&self, table: &str) -> Result<()> {
         let path = self.path_of(table);
         match self.system.remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            // A directory of such a name is somebody else's, and stays.
+            Err(error) if !is_absent(&error) && error.kind() != io::ErrorKind::IsADirectory => {
                 Err(Error::io("cannot remove", &path, error))
             }
             _ => Ok(()),
