@@ -17,6 +17,7 @@
 mod alternates;
 mod database;
 mod first;
+mod kinds;
 mod odb;
 mod packs;
 mod storage;

@@ -14,6 +14,7 @@ pub(crate) mod group;
 pub(crate) mod maintained;
 pub(crate) mod migration;
 pub(crate) mod reftable;
+pub(crate) mod tags;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -30,6 +31,7 @@ use crate::oid::ObjectId;
 use crate::reflog::{LogEntry, Signature};
 use crate::target::Target;
 use cursor::Cursor;
+use tags::Wanted;
 
 /// Which format a store keeps its refs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -126,10 +128,8 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// Returns what only maintenance asks of it.
     fn maintained(&self) -> &dyn maintained::Maintained;
 
-    /// Returns a cursor that stands on every ref whose value, or stored peeled value, is one of `oids`, on
-    /// those below `refs/tags/` without a stored peeled value, and, if that is `wide`, on all that may lead
-    /// there in other ways: symrefs, and tags elsewhere. It may stand on others, too.
-    fn refs_of_objects(&self, oids: &[ObjectId], wide: bool) -> Result<Box<dyn Cursor>>;
+    /// Returns a cursor that stands on every ref that leads to a wanted object. It may stand on others, too.
+    fn refs_of_objects(&self, wanted: &Wanted) -> Result<Box<dyn Cursor>>;
 }
 
 /// In what Git's two formats differ beyond how refs are stored. The rules ask for this, and never for the

@@ -38,9 +38,6 @@ use crate::error::{Error, ErrorKind, Result};
 /// chain of four symrefs and the direct ref they end in.
 pub const SYMREF_DEPTH_MAX: usize = 5;
 
-/// Refs of which many are annotated tags begin so.
-pub(crate) const TAGS: &[u8] = b"refs/tags/";
-
 /// The name of a ref, borrowed. Names are sorted by their bytes.
 #[derive(Clone, Copy, Eq)]
 pub struct RefName<'a>(&'a [u8]);

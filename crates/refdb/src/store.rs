@@ -21,6 +21,7 @@ use std::sync::Arc;
 use crate::backend::cursor::Cursor;
 use crate::backend::files::pseudoref;
 use crate::backend::maintained::Maintained;
+use crate::backend::tags::Wanted;
 use crate::backend::{Backend, LogChange, LogOrder, OptimizeOptions, RefFormat, Value};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hook;
@@ -283,9 +284,10 @@ impl Store {
     /// index, are passed over. All symrefs are among them, wherever they lead.
     ///
     /// # Errors
-    /// `Corrupt` or `Io` for the files.
+    /// `Corrupt` or `Io` for the files and the objects.
     pub fn refs_of_objects(&self, oids: &[ObjectId]) -> Result<Refs> {
-        self.over(self.backend.refs_of_objects(oids, true))
+        let wanted = Wanted::new(oids, true, &self.objects);
+        self.over(self.backend.refs_of_objects(&wanted))
     }
 
     /// Begins a transaction. Nothing is read or locked before it is prepared.
@@ -541,10 +543,11 @@ impl Store {
     /// # Errors
     /// `Corrupt` or `Io` for the files and the objects.
     pub fn refs_by_oid(&self, oid: ObjectId) -> Result<Vec<Ref>> {
-        let mut refs = self.over(self.backend.refs_of_objects(&[oid], false))?;
+        let wanted = Wanted::new(&[oid], false, &self.objects);
+        let mut refs = self.over(self.backend.refs_of_objects(&wanted))?;
         let mut found = Vec::new();
         while let Some(record) = refs.next()? {
-            if record.leads_to(oid, self.objects.as_ref())? {
+            if wanted.is_named_by(&record)? {
                 found.push(record.to_ref());
             }
         }

@@ -9,7 +9,7 @@ use crate::cursor::{RefCursor, SectionCursor, Source};
 use crate::error::{Error, Result};
 use crate::merged::common_hash;
 use crate::record::{Codec, ObjectCodec, RefCodec, RefRecord, RefValue};
-use crate::search::{Place, Wanted};
+use crate::search::{Place, Wanted, single_ids};
 use crate::table::Table;
 
 /// Calls `f` for every ref that names this object, itself or as a peeled tag, in the order of
@@ -91,6 +91,99 @@ pub fn refs_that_may_lead_to(
     check_len(tables, oids)?;
     let wanted = Wanted::new(oids, true);
     find(tables, f, |table, hit| each_wanted(table, &wanted, hit))
+}
+
+/// Calls `f` with the object of every ref below `prefix` that names one, and beside which no peeled value is
+/// stored: in no certain order, again where several refs name it, and also for refs that a newer table hides.
+///
+/// # Errors
+///
+/// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if a block on the way is damaged.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use reftable::*;
+/// # let mut writer = Writer::new(Vec::new(), WriteOptions::new(HashId::Sha1))?;
+/// # let peeled = RefValue::Peeled { oid: &[8; 20], peeled: &[7; 20] };
+/// # let records = [
+/// #     (&b"refs/heads/main"[..], RefValue::Direct(&[7; 20])),
+/// #     (b"refs/tags/told", peeled),
+/// #     (b"refs/tags/untold", RefValue::Direct(&[9; 20])),
+/// # ];
+/// # for (name, value) in records {
+/// #     writer.add_ref(RefRecord { name, update_index: 1, value })?;
+/// # }
+/// # let tables = [Arc::new(Table::open(writer.finish()?.sink)?)];
+/// let mut objects = Vec::new();
+/// objects_without_peeled(&tables, b"refs/tags/", &mut |oid| objects.push(oid.to_vec()))?;
+/// assert_eq!(objects, [[9; 20]]);
+/// # Ok::<(), Error>(())
+/// ```
+pub fn objects_without_peeled(
+    tables: &[Arc<Table>],
+    prefix: &[u8],
+    f: &mut impl FnMut(&[u8]),
+) -> Result<()> {
+    tables.iter().try_for_each(|table| {
+        each_without_peeled(table, prefix, f).map_err(|error| error.in_table(table.label()))
+    })
+}
+
+/// Does that for one table. Names are put together only in the blocks in which those below the prefix begin and end.
+fn each_without_peeled(table: &Arc<Table>, prefix: &[u8], f: &mut impl FnMut(&[u8])) -> Result<()> {
+    let mut refs = RefCursor::new(Arc::clone(table));
+    refs.seek_prefix(prefix)?;
+    if !refs.advance()? {
+        return Ok(());
+    }
+    // The block with the first name behind all of them, or no block.
+    let mut behind = RefCursor::new(Arc::clone(table));
+    let last = match behind_all(prefix) {
+        Some(name) => {
+            behind.seek(&name)?;
+            behind.advance()?.then(|| behind.inner.block_offset())
+        }
+        None => None,
+    };
+    let last = last.flatten().unwrap_or(u64::MAX);
+    let Some(first) = refs.inner.block() else {
+        return Ok(());
+    };
+    loop {
+        if let RefValue::Direct(oid) = refs.record().value {
+            f(oid);
+        }
+        if !refs.advance()? {
+            return Ok(());
+        }
+        if refs.inner.block_offset() != Some(first.offset) {
+            break;
+        }
+    }
+    let mut at = first.next;
+    while at < last
+        && let Some(block) = table.block(at, RefCodec::KIND)?
+    {
+        single_ids(table, &block, f)?;
+        at = block.next;
+    }
+    if at == last {
+        enter(&mut refs, at)?;
+        while let Some(record) = refs.next()? {
+            if let RefValue::Direct(oid) = record.value {
+                f(oid);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the least name behind all that begin with `prefix`, if there is one.
+fn behind_all(prefix: &[u8]) -> Option<Vec<u8>> {
+    let at = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut name = prefix.get(..=at)?.to_vec();
+    *name.last_mut()? += 1;
+    Some(name)
 }
 
 /// Checks that the ids have the length of those in the tables.

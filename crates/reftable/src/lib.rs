@@ -51,7 +51,7 @@ mod varint;
 mod walk;
 mod writer;
 
-pub use by_oid::{refs_by_oid, refs_that_may_lead_to};
+pub use by_oid::{objects_without_peeled, refs_by_oid, refs_that_may_lead_to};
 pub use check::{Finding, TableSection, check};
 pub use compact::compact;
 pub use cursor::{LogCursor, RefCursor};

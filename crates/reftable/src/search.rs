@@ -125,25 +125,9 @@ impl<'o> Wanted<'o> {
     /// of one id, certainly not wanted, with a suffix that is not too long.
     #[inline]
     fn unwanted(&self, body: &[u8], hash_len: usize, lane: &Lane) -> Option<usize> {
-        let record = body.get(lane.at..)?.first_chunk::<WINDOW>()?;
-        let [prefix_len, tagged, more, ..] = *record;
-        let (tagged, suffix) = match tagged {
-            0..0x80 => (usize::from(tagged), 2),
-            // A length of two bytes has one added to the first.
-            0x80..0x8f if more < 0x80 => (usize::from(tagged - 0x7f) << 7 | usize::from(more), 3),
-            _ => return None,
-        };
-        // The suffix is followed by the update index, and that by the id.
-        let index = suffix + (tagged >> 3);
-        let (update_index, first) = (*record.get(index)?, *record.get(index + 1)?);
-        if tagged & 7 != usize::from(RefCodec::DIRECT)
-            || (prefix_len | update_index) & 0x80 != 0
-            || self.first & first_bit(first) != 0
-        {
-            return None;
-        }
-        let end = lane.at + index + 1 + hash_len;
-        (end <= lane.end).then_some(end)
+        let (id, first) = plain_id(body, lane.at)?;
+        let end = id + hash_len;
+        (self.first & first_bit(first) == 0 && end <= lane.end).then_some(end)
     }
 
     /// Takes the next record, and keeps its place if it is wanted; returns whether there was one.
@@ -154,15 +138,10 @@ impl<'o> Wanted<'o> {
         lane: &mut Lane,
         places: &mut Vec<Place>,
     ) -> Result<bool> {
-        let records = body.get(lane.at..lane.end).unwrap_or_default();
-        if records.is_empty() {
+        if lane.at >= lane.end.min(body.len()) {
             return Ok(false);
         }
-        let block = lane.start as u64;
-        let Some(record) = Record::read(records, hash_len) else {
-            let what = "a record cannot be decoded, in a block of type ref";
-            return Err(Error::corrupt(block, what));
-        };
+        let record = lane.read(body, hash_len)?;
         let is_wanted = match record.extra {
             RefCodec::SYMREF => self.symrefs,
             _ => {
@@ -171,7 +150,7 @@ impl<'o> Wanted<'o> {
             }
         };
         if is_wanted {
-            let at = lane.at - lane.start;
+            let (block, at) = (lane.start as u64, lane.at - lane.start);
             places.push(Place { block, at });
         }
         lane.at += record.end;
@@ -179,7 +158,57 @@ impl<'o> Wanted<'o> {
     }
 }
 
+/// Returns where the id starts, and its first byte, of the record at `at`, if that is one of those that nearly
+/// all are: a ref of one id, with a suffix that is not too long.
+#[inline]
+fn plain_id(body: &[u8], at: usize) -> Option<(usize, u8)> {
+    let record = body.get(at..)?.first_chunk::<WINDOW>()?;
+    let [prefix_len, tagged, more, ..] = *record;
+    let (tagged, suffix) = match tagged {
+        0..0x80 => (usize::from(tagged), 2),
+        // A length of two bytes has one added to the first.
+        0x80..0x8f if more < 0x80 => (usize::from(tagged - 0x7f) << 7 | usize::from(more), 3),
+        _ => return None,
+    };
+    // The suffix is followed by the update index, and that by the id.
+    let index = suffix + (tagged >> 3);
+    let (update_index, first) = (*record.get(index)?, *record.get(index + 1)?);
+    let is_plain =
+        tagged & 7 == usize::from(RefCodec::DIRECT) && (prefix_len | update_index) & 0x80 == 0;
+    is_plain.then_some((at + index + 1, first))
+}
+
+/// Calls `each` with the id of every record of a block that has one id.
+pub(crate) fn single_ids(table: &Table, block: &Block, each: &mut impl FnMut(&[u8])) -> Result<()> {
+    let (body, hash_len) = (table.body(), table.params().hash_len);
+    let mut lane = Lane::of(block);
+    while lane.at < lane.end {
+        if let Some((id, _)) = plain_id(body, lane.at)
+            && id + hash_len <= lane.end
+        {
+            each(body.get(id..id + hash_len).unwrap_or_default());
+            lane.at = id + hash_len;
+            continue;
+        }
+        let record = lane.read(body, hash_len)?;
+        if record.extra == RefCodec::DIRECT {
+            each(record.ids);
+        }
+        lane.at += record.end;
+    }
+    Ok(())
+}
+
 impl Lane {
+    /// Reads the record that is next.
+    fn read<'t>(&self, body: &'t [u8], hash_len: usize) -> Result<Record<'t>> {
+        let records = body.get(self.at..self.end).unwrap_or_default();
+        Record::read(records, hash_len).ok_or_else(|| {
+            let what = "a record cannot be decoded, in a block of type ref";
+            Error::corrupt(self.start as u64, what)
+        })
+    }
+
     fn of(block: &Block) -> Self {
         let start = usize::try_from(block.offset).unwrap_or(usize::MAX);
         Lane {

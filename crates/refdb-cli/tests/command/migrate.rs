@@ -711,7 +711,7 @@ fn a_migration_by_git_at_the_same_time_is_noticed() {
 }
 
 /// Git's migration stores tags without what they peel to (2.55), and says of packed-refs that all are peeled. Who asks
-/// for the refs of an object finds them.
+/// for the refs of an object finds them: also through a chain of tags, and those of a tree and of a blob.
 #[test]
 fn tags_that_git_migrated_are_found_by_their_object() {
     for format in [
@@ -722,45 +722,62 @@ fn tags_that_git_migrated_are_found_by_their_object() {
     ] {
         let repo = Repo::init(format);
         let objects = repo.objects();
-        let script = objects
-            .tags
-            .iter()
-            .enumerate()
-            .map(|(at, tag)| format!("create refs/tags/t{at} {}\n", tag.id));
+        let chains = objects.nested_tags.iter();
+        let tags: Vec<&str> = (objects.tags.iter().chain(chains))
+            .chain([&objects.tree_tag, &objects.blob_tag])
+            .map(|tag| tag.id.as_str())
+            .collect();
+        let named = tags.iter().enumerate();
+        let script = named.map(|(at, tag)| format!("create refs/tags/t{at} {tag}\n"));
         let many = (0..300).map(|at| {
-            format!(
-                "create refs/tags/light/{at:03} {}\n",
-                objects.commits[at % 3]
-            )
+            let value = match at % 50 {
+                17 => &objects.tree,
+                18 => &objects.blob,
+                _ => &objects.commits[at % 3],
+            };
+            format!("create refs/tags/light/{at:03} {value}\n")
         });
         let branch = format!("create refs/heads/main {}\n", objects.commits[0]);
         repo.update_refs(branch + &script.chain(many).collect::<String>());
         repo.git(["pack-refs", "--all"]).run().ok();
-        let to = format!("--ref-format={}", other(format.refs).name());
-        repo.git(["refs", "migrate", &to]).run().ok();
-        for packed in [false, true] {
-            if packed {
-                repo.update_refs(format!("create refs/tags/late {}\n", objects.tags[0].id));
-                repo.git(["pack-refs", "--all"]).run().ok();
-            }
-            for object in objects.commits.iter().take(4).chain([&objects.tags[0].id]) {
-                let points_at = format!("--points-at={object}");
-                let list = ["for-each-ref", "--format=%(refname)", &points_at];
-                let git = repo.git(list).run().text();
-                assert_eq!(
-                    refdb(repo.path()).args(list).run().text(),
-                    git,
-                    "{format}: {object}"
-                );
-                let asked = format!("points-at {object}\n");
-                let told = refdb(repo.path()).arg("batch").stdin(asked).run().text();
-                let told: Vec<&str> = told
-                    .lines()
-                    .filter_map(|line| line.split(' ').nth(2))
-                    .collect();
-                let git: Vec<&str> = git.lines().collect();
-                assert_eq!(told, git, "{format}: {object}, batch");
-            }
+        // One way, and back again.
+        for to in [other(format.refs), format.refs] {
+            let to = format!("--ref-format={}", to.name());
+            repo.git(["refs", "migrate", &to]).run().ok();
+            refs_of_objects_are_as_git_says(&repo, &tags);
         }
+        repo.update_refs(format!("create refs/tags/late {}\n", objects.tags[0].id));
+        refs_of_objects_are_as_git_says(&repo, &tags);
+        repo.git(["pack-refs", "--all"]).run().ok();
+        refs_of_objects_are_as_git_says(&repo, &tags);
+    }
+}
+
+fn refs_of_objects_are_as_git_says(repo: &Repo, tags: &[&str]) {
+    let objects = repo.objects();
+    let plain = objects.commits.iter().take(4);
+    let plain = plain.chain([&objects.tree, &objects.blob]);
+    for object in plain.map(String::as_str).chain(tags.iter().copied()) {
+        let points_at = format!("--points-at={object}");
+        let list = [
+            "for-each-ref",
+            "--format=%(refname) %(objectname)",
+            &points_at,
+        ];
+        let git = repo.git(list).run().text();
+        let told = refdb(repo.path()).args(list).run().text();
+        assert_eq!(told, git, "{object}");
+        assert!(!git.is_empty() || !tags.contains(&object), "{object}");
+        let asked = format!("points-at {object}\n");
+        let told = refdb(repo.path()).arg("batch").stdin(asked).run().text();
+        let told: Vec<&str> = told
+            .lines()
+            .filter_map(|line| line.split(' ').nth(2))
+            .collect();
+        // A tag in the middle of a chain is what no ref is said to peel to.
+        let is_direct = |line: &&str| !tags.contains(&object) || line.ends_with(object);
+        let git = git.lines().filter(is_direct);
+        let git: Vec<&str> = git.filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(told, git, "{object}, batch");
     }
 }

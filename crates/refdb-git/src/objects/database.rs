@@ -21,6 +21,7 @@ use refdb::system::{FileKind, OsSystem, System};
 use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
 
 use super::alternates;
+use super::kinds::Kinds;
 use super::odb::{gix_kind, gix_of_kind, kind_from_gix, to_gix};
 use super::packs::{Failure, Index, Pack, Slot, slots};
 use super::storage::loose_path;
@@ -217,6 +218,11 @@ impl Database {
         }
         *failure = failure.take().or(unusable);
         Ok(None)
+    }
+
+    /// Returns what tells the kinds of many objects in packs.
+    pub(super) fn kinds(&self) -> Kinds<'_, OsSystem> {
+        Kinds::new(&self.system, self.state().slots.clone())
     }
 
     /// Returns kind and size of an object; `None` if it is missing.

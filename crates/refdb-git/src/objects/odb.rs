@@ -273,6 +273,25 @@ impl Objects for Odb {
         Ok(self.header(oid)?.map(|header| header.kind))
     }
 
+    fn may_be_tags(&self, oids: &[ObjectId]) -> Result<Vec<ObjectId>> {
+        let database = match self.has_replacements() {
+            true => None,
+            false => Some(self.database()?),
+        };
+        let mut kinds = database.map(Database::kinds);
+        let mut found = Vec::new();
+        for oid in oids {
+            let kind = match kinds.as_mut().and_then(|kinds| kinds.at_once(oid)) {
+                Some(kind) => Some(kind),
+                None => self.kind(*oid)?,
+            };
+            if matches!(kind, None | Some(ObjectKind::Tag)) {
+                found.push(*oid);
+            }
+        }
+        Ok(found)
+    }
+
     fn peel(&self, oid: ObjectId) -> Result<Peeled> {
         match self.kind(oid)? {
             None => return Ok(Peeled::Missing),

@@ -45,8 +45,14 @@ impl Revisions<'_> {
         let name = self.interpreted(name)?;
         let all = self.warns_of_ambiguity()?;
         let mut found: Option<Found> = None;
-        for full in candidates(&name) {
-            match self.lead(&full)? {
+        let candidates: Vec<_> = candidates(&name).collect();
+        let are_there = self.are_there(&candidates);
+        for (full, is_there) in candidates.into_iter().zip(are_there) {
+            let led = match is_there {
+                true => self.lead(&full)?,
+                false => Led::Nowhere,
+            };
+            match led {
                 Led::To(name, oid) => match &mut found {
                     Some(found) => found.is_ambiguous = true,
                     None => {
@@ -134,6 +140,21 @@ impl Revisions<'_> {
     /// Returns whether a full name leads to an object.
     pub(super) fn leads_somewhere(&self, full: &[u8]) -> Result<bool> {
         Ok(matches!(self.lead(full)?, Led::To(..)))
+    }
+
+    /// Returns which full names have to be followed: that there is no ref of most of them is found out at once.
+    fn are_there(&self, names: &[impl AsRef<[u8]>]) -> Vec<bool> {
+        let refs: Vec<Option<RefName<'_>>> = names
+            .iter()
+            .map(|name| RefName::new(name.as_ref()).ok())
+            .map(|name| name.filter(|name| !is_pseudoref(name.as_bytes())))
+            .collect();
+        let asked: Vec<RefName<'_>> = refs.iter().copied().flatten().collect();
+        let mut answers = self.store.read_all(&asked).into_iter();
+        let mut is_there = |_: &RefName<'_>| !matches!(answers.next(), Some(Ok(None)));
+        refs.iter()
+            .map(|name| name.as_ref().is_none_or(&mut is_there))
+            .collect()
     }
 
     /// Follows a full name to an object.

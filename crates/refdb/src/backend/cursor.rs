@@ -7,8 +7,7 @@ use reftable::short::{compare, has_prefix};
 
 use crate::backend::Value;
 use crate::error::Result;
-use crate::name::{RefName, RefNameBuf, TAGS};
-use crate::objects::{Objects, Peeled};
+use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
 use crate::target::TargetRef;
 
@@ -62,18 +61,6 @@ impl RefRecord<'_> {
     #[must_use]
     pub fn has_bad_name(&self) -> bool {
         matches!(self.look, Look::None) && !self.name.is_well_formed()
-    }
-
-    /// Returns whether the ref names an object, itself or as a tag: of a tag without a stored peeled value
-    /// the objects are asked. Git's own migration stores none.
-    pub(crate) fn leads_to(&self, oid: ObjectId, objects: &dyn Objects) -> Result<bool> {
-        Ok(match self.target.oid() {
-            Some(target) if target == oid || self.peeled == Some(oid) => true,
-            Some(target) if self.peeled.is_none() && self.name.as_bytes().starts_with(TAGS) => {
-                objects.peel(target)? == Peeled::To(oid)
-            }
-            _ => false,
-        })
     }
 }
 

@@ -46,12 +46,13 @@ use std::sync::{Arc, Mutex};
 use bstr::ByteSlice;
 
 use super::cursor::Cursor;
+use super::tags::Wanted;
 use super::{Backend, LogOrder, OptimizeOptions, Quirks, RefFormat, Session, Value};
 use crate::commit::{Holder, Home, JournalWatch, LockOptions};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
 use crate::name::{RefName, RefNameBuf, is_path};
-use crate::oid::{ObjectFormat, ObjectId};
+use crate::oid::ObjectFormat;
 use crate::options::Options;
 use crate::reflog::LogEntry;
 use crate::system::{FileKind, System, bytes_to_path, is_absent};
@@ -400,8 +401,8 @@ impl Backend for FilesBackend {
         self
     }
 
-    fn refs_of_objects(&self, oids: &[ObjectId], wide: bool) -> Result<Box<dyn Cursor>> {
-        let overlay = overlay::Overlay::of_objects(Arc::clone(&self.files), oids, wide);
+    fn refs_of_objects(&self, wanted: &Wanted) -> Result<Box<dyn Cursor>> {
+        let overlay = overlay::Overlay::of_objects(Arc::clone(&self.files), wanted);
         Ok(Box::new(overlay))
     }
 }

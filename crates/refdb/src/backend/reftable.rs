@@ -22,7 +22,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use reftable::{HashId, MergedRefs, RefRecord, RefValue};
+use reftable::{HashId, RefRecord, RefValue};
 
 use self::cursor::StackCursor;
 pub use self::fresh::what_is_lost;
@@ -32,17 +32,21 @@ use self::stack::{Added, Snapshot, Stack};
 pub use self::tables::{LIST_LEN_MAX, is_table_name, is_unfinished, may_be_listed, short_random};
 use self::tables::{LocalTables, Tables};
 use super::cursor::{Cursor, ListCursor, OverCursor};
+use super::tags::{Distinct, TAGS, Wanted};
 use super::{Backend, LogOrder, OptimizeOptions, Quirks, RefFormat, Session, Value};
 use crate::commit::{Home, JournalWatch, LockFile, LockOptions, Means, Roots, sweep};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{Layout, Place};
-use crate::name::{RefName, RefNameBuf, TAGS, is_per_worktree};
+use crate::name::{RefName, RefNameBuf, is_per_worktree};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::options::Options;
 use crate::reflog::LogEntry;
 use crate::shared::{Freshness, Register};
 use crate::system::System;
 use crate::target::Target;
+
+/// Of more ids than that refs are looked for by all of them at once, and not by one after the other.
+const BY_ID_MAX: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct ReftableBackend {
@@ -306,51 +310,25 @@ impl Backend for ReftableBackend {
         self
     }
 
-    fn refs_of_objects(&self, oids: &[ObjectId], wide: bool) -> Result<Box<dyn Cursor>> {
-        let oids: Vec<&[u8]> = oids.iter().map(ObjectId::as_bytes).collect();
-        let mut found = self.find_all(&|tables, each| match wide {
-            true => reftable::refs_that_may_lead_to(tables, &oids, each),
-            false => oids
-                .iter()
-                .try_for_each(|oid| reftable::refs_by_oid(tables, oid, each)),
-        })?;
-        found.extend(self.tags_as_they_are()?);
-        found.sort_by(|a, b| a.0.cmp(&b.0));
+    fn refs_of_objects(&self, wanted: &Wanted) -> Result<Box<dyn Cursor>> {
+        let mut found = self.find_all(wanted)?;
         // A tag is found by its own id and by that of its commit.
         found.dedup_by(|next, kept| next.0 == kept.0);
         Ok(Box::new(ListCursor::new(found)))
     }
 }
 
-/// Finds records in tables, and calls for each of them.
-type Search<'s> =
-    dyn Fn(&[Arc<reftable::Table>], &mut dyn FnMut(RefRecord<'_>)) -> reftable::Result<()> + 's;
-
 impl ReftableBackend {
-    /// Returns the tags without a stored peeled value: Git's own migration stores none, and Git's compaction keeps
-    /// it so.
-    fn tags_as_they_are(&self) -> Result<Vec<(RefNameBuf, Value)>> {
-        let stack = self.stack(&Place::Common);
-        let mut refs = MergedRefs::new(stack.snapshot()?.tables.clone()).live_only();
-        let mut found = Vec::new();
-        let failed = |error| stack.format_error(error);
-        refs.seek(TAGS).map_err(failed)?;
-        while refs.advance().map_err(failed)? && refs.record().name.starts_with(TAGS) {
-            let record = refs.record();
-            if let RefValue::Direct(_) = record.value {
-                let value = to_ref(&stack, &record)?;
-                found.extend(value.map(|value| (RefNameBuf::from_disk(record.name), value)));
-            }
-        }
-        Ok(found)
-    }
-
-    /// Returns the refs of this worktree that a search finds in its stacks, in name order.
-    fn find_all(&self, search: &Search<'_>) -> Result<Vec<(RefNameBuf, Value)>> {
+    /// Returns the refs of this worktree that lead to wanted objects, in name order, and some of them again.
+    fn find_all(&self, wanted: &Wanted) -> Result<Vec<(RefNameBuf, Value)>> {
         self.journal.for_reading();
         let lists = self.for_each_visible(|stack, is_visible| {
             let (mut found, mut broken) = (Vec::new(), None);
-            search(&stack.snapshot()?.tables, &mut |record| {
+            let snapshot = stack.snapshot()?;
+            let tables = &snapshot.tables;
+            let ids = wanted.ids(&snapshot.untold, || tags_without_peeled(stack, tables))?;
+            let ids: Vec<&[u8]> = ids.iter().map(ObjectId::as_bytes).collect();
+            let each = &mut |record: RefRecord<'_>| {
                 if is_visible(record.name) && cursor::is_listed(record.name) {
                     let name = || RefNameBuf::from_disk(record.name);
                     match to_ref(stack, &record) {
@@ -359,14 +337,31 @@ impl ReftableBackend {
                         Err(error) => broken = Some(error),
                     }
                 }
-            })
-            .map_err(|error| stack.format_error(error))?;
+            };
+            let searched = match wanted.wide || ids.len() > BY_ID_MAX {
+                true => reftable::refs_that_may_lead_to(tables, &ids, each),
+                false => ids
+                    .iter()
+                    .try_for_each(|oid| reftable::refs_by_oid(tables, oid, each)),
+            };
+            searched.map_err(|error| stack.format_error(error))?;
             broken.map_or(Ok(found), Err)
         })?;
         let mut found: Vec<(RefNameBuf, Value)> = lists.into_iter().flatten().collect();
-        found.sort_by(|low, high| low.0.cmp(&high.0));
+        if !found.is_sorted_by(|low, high| low.0 <= high.0) {
+            found.sort_by(|low, high| low.0.cmp(&high.0));
+        }
         Ok(found)
     }
+}
+
+/// Returns the values of the refs below `refs/tags/` without a stored peeled value.
+fn tags_without_peeled(stack: &Stack, tables: &[Arc<reftable::Table>]) -> Result<Vec<ObjectId>> {
+    let len = tables.first().map_or(0, |table| table.hash().len());
+    let mut ids = Distinct::new(len);
+    reftable::objects_without_peeled(tables, TAGS, &mut |oid| ids.add(oid))
+        .map_err(|error| stack.format_error(error))?;
+    Ok(ids.read(ObjectId::from_bytes))
 }
 
 /// Finds one ref in a stack's tables.

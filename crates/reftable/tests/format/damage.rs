@@ -13,7 +13,8 @@ use proptest::option;
 use proptest::prelude::*;
 use reftable::{
     BlockKind, ErrorKind, LogCursor, MergedLogs, MergedRefs, RefCursor, Result, Table,
-    WriteOptions, check, compact, find_ref, refs_by_oid, refs_that_may_lead_to,
+    WriteOptions, check, compact, find_ref, objects_without_peeled, refs_by_oid,
+    refs_that_may_lead_to,
 };
 
 /// A table with two index levels over refs, objects and logs in a few thousand bytes.
@@ -91,6 +92,11 @@ fn exercise(bytes: Vec<u8>) -> Result<u64> {
     }
     let oid = vec![0xee; table.hash().len()];
     note(refs_by_oid(&[Arc::clone(&table)], &oid, &mut |_| ()));
+    note(objects_without_peeled(
+        &[Arc::clone(&table)],
+        b"refs/heads/",
+        &mut |_| (),
+    ));
     note(refs_that_may_lead_to(
         &[Arc::clone(&table)],
         &[&oid],
@@ -372,6 +378,7 @@ fn a_record_that_ends_behind_its_block_is_not_passed_over() {
     let tables = [Arc::new(Table::open(damaged).unwrap())];
     for oid in [[7; 20], [8; 20]] {
         assert!(refs_that_may_lead_to(&tables, &[&oid], &mut |_| ()).is_err());
+        assert!(objects_without_peeled(&tables, b"refs/", &mut |_| ()).is_err());
     }
 }
 

@@ -8,8 +8,8 @@ use super::common::{Entry, Model, Value, own_log, own_ref};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use reftable::{
-    HashId, LogCursor, MergedLogs, MergedRefs, RefCursor, RefRecord, Table, WriteOptions, check,
-    compact, find_ref, refs_by_oid, refs_that_may_lead_to,
+    HashId, LogCursor, MergedLogs, MergedRefs, RefCursor, RefRecord, RefValue, Table, WriteOptions,
+    check, compact, find_ref, objects_without_peeled, refs_by_oid, refs_that_may_lead_to,
 };
 
 /// The cursors of one table and of many have the same verbs, and are put to the same test.
@@ -186,6 +186,34 @@ fn check_by_oid(tables: &[Arc<Table>], live: &Model, oids: &[Vec<u8>]) {
     }
 }
 
+/// Hidden records may be among those that are told, but no others, and none that is live is missing.
+fn check_without_peeled(tables: &[Arc<Table>], live: &Model) {
+    for prefix in [&b""[..], b"refs/", b"refs/a", b"refs/b", b"\xff"] {
+        let mut told = Vec::new();
+        objects_without_peeled(tables, prefix, &mut |oid| told.push(oid.to_vec())).unwrap();
+        let mut all = Vec::new();
+        for table in tables {
+            let mut refs = RefCursor::new(Arc::clone(table));
+            while let Some(record) = refs.next().unwrap() {
+                match record.value {
+                    RefValue::Direct(oid) if record.name.starts_with(prefix) => {
+                        all.push(oid.to_vec())
+                    }
+                    _ => {}
+                }
+            }
+        }
+        assert_eq!(told, all);
+        let live = live
+            .refs
+            .iter()
+            .filter(|(name, _)| name.starts_with(prefix));
+        for (_, (_, value)) in live {
+            assert!(!matches!(value, Value::Direct(oid) if !told.contains(oid)));
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
@@ -208,6 +236,7 @@ proptest! {
         verbs!(LogCursor::new(Arc::clone(&table)), own_log, model.logs.clone(), seeks);
         let live = model.without_tombstones();
         check_by_oid(&[Arc::clone(&table)], &live, &oids);
+        check_without_peeled(&[Arc::clone(&table)], &live);
     }
 
     #[test]
@@ -233,6 +262,7 @@ proptest! {
             prop_assert_eq!(found.map(|(_, value)| value), all.refs.get(name).cloned());
         }
         check_by_oid(&tables, &live, &oids);
+        check_without_peeled(&tables, &live);
         let Some((_, options)) = models.first() else {
             prop_assert!(compact(&tables, true, &WriteOptions::new(HashId::Sha1), vec![]).is_err());
             return Ok(());

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use refdb::objects::ObjectKind;
-use refdb::{ObjectFormat, ObjectId, RefFormat, Refs, Store};
+use refdb::{ObjectFormat, ObjectId, Refs, Store};
 use refdb_git::objects::{TAG_DEPTH_MAX, tag_target};
 
 use super::headers::Headers;
@@ -18,8 +18,6 @@ pub(super) struct PointsAt<'c> {
     objects: HashSet<ObjectId>,
     /// Whether no tag is looked for, so that what is stored beside tags tells which ones match.
     no_tags: bool,
-    /// Whether that is so, and every tag elsewhere than below `refs/tags/` has its peeled value stored beside it.
-    peeled_suffices: bool,
     known: HashMap<ObjectId, bool>,
     headers: Headers<'c>,
 }
@@ -37,7 +35,6 @@ impl<'c> PointsAt<'c> {
             format: context.object_format()?,
             objects: objects.into_iter().collect(),
             no_tags,
-            peeled_suffices: no_tags && context.store()?.format() == RefFormat::Reftable,
             known: HashMap::new(),
             headers,
         })
@@ -71,11 +68,6 @@ impl<'c> PointsAt<'c> {
             && self.objects.contains(&peeled)
         {
             return Ok(true);
-        }
-        // Git's own migration stores tags without what they peel to.
-        let is_told = item.peeled.is_some() || !item.name.as_bytes().starts_with(b"refs/tags/");
-        if self.peeled_suffices && !item.symbolic && is_told {
-            return Ok(false);
         }
         if let Some(known) = self.known.get(&item.oid) {
             return Ok(*known);

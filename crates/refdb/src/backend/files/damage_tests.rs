@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::oid::ObjectFormat;
+use crate::oid::{ObjectFormat, ObjectId};
 use crate::system::Bytes;
 use packed::Snapshot;
 use packed_cursor::PackedCursor;

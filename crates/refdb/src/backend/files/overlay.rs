@@ -17,6 +17,7 @@ use super::packed_cursor::PackedCursor;
 use super::seen::{coming, put_in};
 use super::{Files, log};
 use crate::backend::cursor::{Cursor, Look, RefRecord, least};
+use crate::backend::tags::Wanted;
 use crate::beside::BATCH;
 use crate::commit::Entry;
 use crate::error::{Error, Result};
@@ -62,14 +63,6 @@ pub(super) struct Overlay {
     wanted: Option<Wanted>,
 }
 
-/// Whose refs are wanted.
-#[derive(Clone, Debug)]
-struct Wanted {
-    oids: Vec<ObjectId>,
-    // Whether that includes tags of which nobody stored what they peel to.
-    wide: bool,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Current {
     Before,
@@ -93,12 +86,11 @@ impl Overlay {
         }
     }
 
-    /// Leaves out packed refs of which neither the value nor the peeled value is one of `oids`; if
-    /// that is `wide`, only where no tag can be among those without a peeled value.
-    pub(super) fn of_objects(files: Arc<Files>, oids: &[ObjectId], wide: bool) -> Self {
-        let oids = oids.to_vec();
+    /// Leaves out packed refs that do not lead to a wanted object; if others are wanted that may lead there, only
+    /// where no tag can be among those without a peeled value.
+    pub(super) fn of_objects(files: Arc<Files>, wanted: &Wanted) -> Self {
         Overlay {
-            wanted: Some(Wanted { oids, wide }),
+            wanted: Some(wanted.clone()),
             ..Overlay::new(files)
         }
     }
@@ -117,9 +109,11 @@ impl Overlay {
         let linked = self.files.layout.is_linked();
         let tells_tags = snapshot.peeling() == Peeling::Fully;
         let wanted = self.wanted.as_ref().filter(|of| tells_tags || !of.wide);
+        let ids = wanted.map(|of| of.ids(&snapshot.untold, || snapshot.tags_without_peeled()));
+        let ids = ids.transpose()?;
         let packed = PackedCursor::new(snapshot, self.null, linked);
-        self.packed = Some(match wanted {
-            Some(of) => packed.of_objects(of.oids.clone()),
+        self.packed = Some(match ids {
+            Some(ids) => packed.of_objects(ids),
             None => packed,
         });
         self.ranges

@@ -18,6 +18,7 @@ use bstr::ByteSlice;
 
 pub(super) use super::forwards::Forwards;
 use crate::backend::Value;
+use crate::backend::tags::Untold;
 use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::oid::{ObjectFormat, ObjectId, first_byte};
 use crate::reflog::is_space;
@@ -82,6 +83,7 @@ pub(super) struct Snapshot {
     pub(super) is_far: AtomicBool,
     /// Which file that is; `None` if there was none.
     pub(super) file: Option<FileId>,
+    pub(super) untold: Untold,
 }
 
 /// One record, and where it stands.
@@ -281,6 +283,7 @@ impl Snapshot {
             as_on_disk: true,
             hint: AtomicUsize::new(0),
             is_far: AtomicBool::new(false),
+            untold: Untold::default(),
         };
         if snapshot.content().is_empty() {
             snapshot.peeling = Peeling::Fully;
@@ -354,6 +357,11 @@ impl Snapshot {
         self.start = 0;
         self.as_on_disk = false;
         Ok(())
+    }
+
+    /// Returns how many digits an id has.
+    pub(super) fn hex_len(&self) -> usize {
+        self.format.hex_len()
     }
 
     /// Returns the path of the file.

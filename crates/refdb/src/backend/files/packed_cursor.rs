@@ -10,7 +10,7 @@ use super::rewrite::out_of_order;
 use crate::backend::cursor::{Cursor, Look, RefRecord};
 use crate::error::Result;
 use crate::name::{
-    FormatOptions, RefName, TAGS, goes_on_plainly, is_per_worktree, is_safe, is_well_formed,
+    FormatOptions, RefName, goes_on_plainly, is_per_worktree, is_safe, is_well_formed,
 };
 use crate::oid::ObjectId;
 use crate::target::TargetRef;
@@ -45,6 +45,12 @@ struct Wanted {
     first: FirstBytes,
 }
 
+impl Wanted {
+    fn has(&self, oid: ObjectId) -> bool {
+        self.oids.binary_search(&oid).is_ok()
+    }
+}
+
 #[derive(Debug)]
 struct Current {
     name: Range<usize>,
@@ -75,9 +81,7 @@ impl PackedCursor {
         PackedCursor { wanted, ..again }
     }
 
-    /// Leaves out refs of which neither the value nor the peeled value is `wanted`, but not those below
-    /// `refs/tags/` without a peeled value. The file may say that there are no such tags: Git's own migration says so
-    /// and stores no peeled values, and Git's packing keeps it so.
+    /// Leaves out refs of which neither the value nor the peeled value is `wanted`, which are sorted.
     pub(super) fn of_objects(self, wanted: Vec<ObjectId>) -> Self {
         let mut first = FirstBytes::default();
         wanted.iter().for_each(|oid| first.add(oid));
@@ -98,7 +102,6 @@ impl PackedCursor {
         while let Some(before) = last
             && let Some((name, end)) = snapshot.pass(self.next, &wanted.first)
             && has_prefix(snapshot.slice(&name), &self.prefix)
-            && !snapshot.slice(&name).starts_with(TAGS)
             && goes_on_plainly(snapshot.slice(before), snapshot.slice(&name))
         {
             self.next = end;
@@ -213,11 +216,8 @@ impl Cursor for PackedCursor {
             // Somebody has to be told of a broken ref, whatever it was to name.
             if let Some(wanted) = &self.wanted
                 && !(bad_name || record.oid.is_null())
-                && !(record.peeled.is_none() && name.starts_with(TAGS))
-                && !wanted
-                    .oids
-                    .iter()
-                    .any(|oid| *oid == record.oid || Some(*oid) == record.peeled)
+                && !wanted.has(record.oid)
+                && !record.peeled.is_some_and(|peeled| wanted.has(peeled))
             {
                 last = Some(record.name);
                 continue;
@@ -394,7 +394,8 @@ mod tests {
         let snapshot = Snapshot::new("packed-refs".into(), ObjectFormat::Sha1, content.into());
         let snapshot = Arc::new(snapshot.unwrap());
         let null = ObjectId::null(ObjectFormat::Sha1);
-        let wanted = ids.map(|id| ObjectId::from_hex(id.as_bytes()).unwrap());
+        let mut wanted = ids.map(|id| ObjectId::from_hex(id.as_bytes()).unwrap());
+        wanted.sort();
         for count in 0..=wanted.len() {
             for shared_only in [false, true] {
                 for prefix in [

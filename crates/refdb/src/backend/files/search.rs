@@ -7,12 +7,37 @@ use reftable::short;
 
 use super::packed::{Record, Snapshot};
 use crate::backend::Value;
+use crate::backend::tags::{Distinct, TAGS};
 use crate::error::Result;
+use crate::oid::ObjectId;
 
 /// A search is far from the last one if it ends so many bytes before or behind it.
 const FAR: usize = 1 << 14;
 
 impl Snapshot {
+    /// Returns the values of the refs below `refs/tags/` without a peeled value. What is damaged there is told by
+    /// those who read the refs themselves.
+    ///
+    /// # Errors
+    /// As for [`Snapshot::lower_bound`].
+    pub(super) fn tags_without_peeled(&self) -> Result<Vec<ObjectId>> {
+        let hex_len = self.hex_len();
+        let mut ids = Distinct::new(hex_len);
+        let mut at = self.lower_bound(TAGS, self.start())?;
+        while let Some(name) = self.name_if_any(at)
+            && self.slice(&name).starts_with(TAGS)
+        {
+            let next = name.end + 1;
+            if self.content().get(next) == Some(&b'^') {
+                at = self.after(name.end);
+                continue;
+            }
+            ids.add(self.slice(&(at..at + hex_len)));
+            at = next;
+        }
+        Ok(ids.read(ObjectId::from_hex))
+    }
+
     /// Returns where the first record starts whose name is `name` or greater, looking from the
     /// record at `from` on: near records are found in fewer steps than far ones.
     ///

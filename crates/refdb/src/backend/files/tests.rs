@@ -13,7 +13,7 @@ use super::*;
 use crate::backend::{Locked, LogWrite, NewValue, Plan, Published, Refusal, Write};
 use crate::error::Reason;
 use crate::objects::{NoObjects, ObjectKind, Objects, Peeled};
-use crate::oid::ObjectFormat;
+use crate::oid::{ObjectFormat, ObjectId};
 use crate::options::LockTimeout;
 use crate::reflog::Signature;
 use crate::system::{OsSystem, System};

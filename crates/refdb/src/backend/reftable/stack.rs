@@ -20,6 +20,7 @@ use std::time::Duration;
 use reftable::{HashId, Table, WriteOptions};
 
 use super::tables::{Hold, Publication, Stamp, Tables, short_random};
+use crate::backend::tags::Untold;
 use crate::commit::{Change, LockFile};
 use crate::error::{Error, ErrorKind, Remedy, Result};
 use crate::oid::ObjectFormat;
@@ -62,6 +63,7 @@ pub(super) struct Snapshot {
     pub(super) tables: Vec<Arc<Table>>,
     /// An update index that is taken, whatever the tables have.
     index: u64,
+    pub(super) untold: Untold,
 }
 
 impl Snapshot {
@@ -183,6 +185,7 @@ impl Stack {
                         names,
                         tables,
                         index: list.index,
+                        untold: Untold::default(),
                     });
                     self.cache(&snapshot);
                     return Ok(snapshot);
@@ -440,6 +443,7 @@ impl Stack {
                     names,
                     tables,
                     index,
+                    untold: Untold::default(),
                 });
                 if self.tables.as_shared().is_some() {
                     // The newest table may have become a part of the head. Whoever wants to know
