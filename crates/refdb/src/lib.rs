@@ -103,6 +103,6 @@ pub use reftable::short;
 pub use store::{Optimize, Resolved, Store};
 pub use target::{Target, TargetRef};
 pub use transaction::{
-    Change, Edit, Expected, Group, LockedRefs, LogEdit, LogRewrite, Outcome, Prepared, Renaming,
-    Transaction,
+    Change, ChangeOf, Edit, Expected, ExpectedOf, Group, LockedRefs, LogEdit, LogRewrite, Outcome,
+    Prepared, Renaming, Transaction,
 };

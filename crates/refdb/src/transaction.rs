@@ -42,7 +42,7 @@ mod sort;
 mod together;
 
 pub(crate) use commits::Commits;
-pub use edit::{Change, Edit, Expected, LogEdit};
+pub use edit::{Change, ChangeOf, Edit, Expected, ExpectedOf, LogEdit};
 pub use group::Group;
 pub use locked::LockedRefs;
 pub use log::LogRewrite;

@@ -36,21 +36,43 @@ pub struct Edit<'a> {
     pub(crate) is_spaced: bool,
 }
 
-/// What an edit does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change<'a> {
+/// What an edit does, as callers say it.
+///
+/// The entry is in a box, because it is rare and as large as all the rest of an edit together.
+pub type Change<'a> = ChangeOf<ObjectId, Cow<'a, BStr>, Box<LogEdit>>;
+
+/// What an edit does, whatever stands for an object, for a name and for an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeOf<O, N, L> {
     /// The ref is to name this object. The null id deletes.
-    Update(ObjectId),
+    Update(O),
     /// The ref is to be a symref to this name.
-    Symbolic(Cow<'a, BStr>),
+    Symbolic(N),
     /// The ref and its reflog are to go.
     Delete,
     /// Nothing changes: only the expectation is checked.
     Verify,
     /// An entry is added to the reflog; the ref stays as it is.
-    ///
-    /// In a box, because it is rare and as large as all the rest of an edit together.
-    Log(Box<LogEdit>),
+    Log(L),
+}
+
+impl<O, N, L> ChangeOf<O, N, L> {
+    /// Says the same with others in place of the object, the name and the entry.
+    #[inline]
+    pub(super) fn map<P, M, K>(
+        self,
+        object: impl FnOnce(O) -> P,
+        name: impl FnOnce(N) -> M,
+        entry: impl FnOnce(L) -> K,
+    ) -> ChangeOf<P, M, K> {
+        match self {
+            ChangeOf::Update(it) => ChangeOf::Update(object(it)),
+            ChangeOf::Symbolic(it) => ChangeOf::Symbolic(name(it)),
+            ChangeOf::Delete => ChangeOf::Delete,
+            ChangeOf::Verify => ChangeOf::Verify,
+            ChangeOf::Log(it) => ChangeOf::Log(entry(it)),
+        }
+    }
 }
 
 /// An entry that is added to a reflog.
@@ -64,9 +86,12 @@ pub struct LogEdit {
     pub who: Option<Signature>,
 }
 
-/// What the ref is expected to hold, as it is found under its lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Expected<'a> {
+/// What the ref is expected to hold, as it is found under its lock; as callers say it.
+pub type Expected<'a> = ExpectedOf<ObjectId, Cow<'a, BStr>>;
+
+/// What the ref is expected to hold, whatever stands for an object and for a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpectedOf<O, N> {
     /// Anything or nothing.
     Any,
     /// The ref does not exist.
@@ -75,9 +100,27 @@ pub enum Expected<'a> {
     /// followed need not lead anywhere.
     Exists,
     /// The ref resolves to this object.
-    Oid(ObjectId),
+    Oid(O),
     /// The ref is a symref to exactly this name.
-    Symbolic(Cow<'a, BStr>),
+    Symbolic(N),
+}
+
+impl<O, N> ExpectedOf<O, N> {
+    /// Says the same with others in place of the object and the name.
+    #[inline]
+    pub(super) fn map<P, M>(
+        self,
+        object: impl FnOnce(O) -> P,
+        name: impl FnOnce(N) -> M,
+    ) -> ExpectedOf<P, M> {
+        match self {
+            ExpectedOf::Any => ExpectedOf::Any,
+            ExpectedOf::Missing => ExpectedOf::Missing,
+            ExpectedOf::Exists => ExpectedOf::Exists,
+            ExpectedOf::Oid(it) => ExpectedOf::Oid(object(it)),
+            ExpectedOf::Symbolic(it) => ExpectedOf::Symbolic(name(it)),
+        }
+    }
 }
 
 impl<'a> Edit<'a> {
@@ -218,22 +261,11 @@ impl<'a> Edit<'a> {
 
     /// Turns borrowed names and messages into owned ones.
     pub fn into_owned(self) -> Edit<'static> {
+        let owned = |name: Cow<'_, BStr>| Cow::Owned(name.into_owned());
         Edit {
-            name: Cow::Owned(self.name.into_owned()),
-            change: match self.change {
-                Change::Update(oid) => Change::Update(oid),
-                Change::Symbolic(target) => Change::Symbolic(Cow::Owned(target.into_owned())),
-                Change::Delete => Change::Delete,
-                Change::Verify => Change::Verify,
-                Change::Log(entry) => Change::Log(entry),
-            },
-            expected: match self.expected {
-                Expected::Any => Expected::Any,
-                Expected::Missing => Expected::Missing,
-                Expected::Exists => Expected::Exists,
-                Expected::Oid(oid) => Expected::Oid(oid),
-                Expected::Symbolic(target) => Expected::Symbolic(Cow::Owned(target.into_owned())),
-            },
+            name: owned(self.name),
+            change: self.change.map(|oid| oid, owned, |entry| entry),
+            expected: self.expected.map(|oid| oid, owned),
             message: Cow::Owned(self.message.into_owned()),
             is_spaced: self.is_spaced,
             deref: self.deref,

@@ -17,9 +17,10 @@ use crate::resolve::{End, follow};
 use crate::target::Target;
 
 use super::aliases;
+use super::edit::ExpectedOf;
 use super::ids::{Id, Ids};
 use super::locks::Ahead;
-use super::queue::{Order, Queue, Wanted};
+use super::queue::{Order, Queue};
 
 /// All updates that the edits come to. The first ones are the edits themselves.
 pub(super) struct Expansion<'q> {
@@ -153,7 +154,7 @@ impl<'q> Expansion<'q> {
     }
 
     /// Returns what the edit behind an update expects.
-    pub(super) fn expected(&self, update: usize) -> Wanted<'q> {
+    pub(super) fn expected(&self, update: usize) -> ExpectedOf<Id, RefName<'q>> {
         self.queue.expected(self.edit(update))
     }
 
@@ -436,7 +437,7 @@ impl<'q> Expansion<'q> {
         // An expected target cannot be met behind a symref: what is compared in the end is no
         // symref. In `reftable` Git notices already on the way, which gives another reason.
         if self.quirks.compares_on_the_way
-            && let Wanted::Symbolic(expected) = self.expected(update)
+            && let ExpectedOf::Symbolic(expected) = self.expected(update)
             && expected != target.as_name()
         {
             return self.refuse_target(update, &target, expected);
@@ -512,7 +513,7 @@ impl<'q> Expansion<'q> {
         }
         let expected = self.expected(update);
         // A reflog entry expects nothing of the ref; Git reads the ref all the same in `files`.
-        let follows = !matches!(expected, Wanted::Any | Wanted::Exists);
+        let follows = !matches!(expected, ExpectedOf::Any | ExpectedOf::Exists);
         let reads = follows || self.quirks.log_edits_read && is_log_only;
         // A symref that leads nowhere may be renamed, or be replaced by what is.
         let reads = reads && self.queue.log_move.is_none();
@@ -520,22 +521,21 @@ impl<'q> Expansion<'q> {
             return self.refuse_lock(update, Reason::Generic, "error reading reference");
         }
         match expected {
-            Wanted::Any | Wanted::Exists => Ok(()),
-            Wanted::Symbolic(expected) if target.as_name() == expected => Ok(()),
-            Wanted::Symbolic(expected) => self.refuse_target(update, target, expected),
-            Wanted::Missing if resolved.is_none() => self.refuse_lock(
+            ExpectedOf::Any | ExpectedOf::Exists => Ok(()),
+            ExpectedOf::Symbolic(expected) if target.as_name() == expected => Ok(()),
+            ExpectedOf::Symbolic(expected) => self.refuse_target(update, target, expected),
+            ExpectedOf::Missing if resolved.is_none() => self.refuse_lock(
                 update,
                 Reason::CreateExists,
                 "dangling symref already exists",
             ),
-            Wanted::Missing => {
+            ExpectedOf::Missing => {
                 self.refuse_lock(update, Reason::CreateExists, "reference already exists")
             }
-            Wanted::Oid(expected) if resolved == Some(expected) => Ok(()),
-            Wanted::Oid(expected) => match resolved {
-                Some(id) => self.refuse_value(update, id, expected),
-                None => self.refuse_value(update, Id::NULL, expected),
-            },
+            ExpectedOf::Oid(expected) if resolved == Some(expected) => Ok(()),
+            ExpectedOf::Oid(expected) => {
+                self.refuse_value(update, resolved.unwrap_or(Id::NULL), expected)
+            }
         }
     }
 
@@ -567,24 +567,24 @@ impl<'q> Expansion<'q> {
             }
         }
         match (self.expected(update), value) {
-            (Wanted::Any, _) | (Wanted::Missing, None) => Ok(()),
+            (ExpectedOf::Any, _) | (ExpectedOf::Missing, None) => Ok(()),
             // A file with a zero id is no ref yet.
-            (Wanted::Missing, Some(Id::NULL)) if self.quirks.null_is_none => Ok(()),
-            (Wanted::Exists, Some(Id::NULL)) if self.quirks.null_is_none => {
+            (ExpectedOf::Missing, Some(Id::NULL)) if self.quirks.null_is_none => Ok(()),
+            (ExpectedOf::Exists, Some(Id::NULL)) if self.quirks.null_is_none => {
                 self.refuse_missing(update)
             }
-            (Wanted::Exists, Some(_)) => Ok(()),
-            (Wanted::Missing, Some(_)) => {
+            (ExpectedOf::Exists, Some(_)) => Ok(()),
+            (ExpectedOf::Missing, Some(_)) => {
                 self.refuse_lock(update, Reason::CreateExists, "reference already exists")
             }
-            (Wanted::Oid(expected), Some(id)) if expected == id => Ok(()),
-            (Wanted::Oid(expected), Some(id)) => self.refuse_value(update, id, expected),
-            (Wanted::Symbolic(expected), Some(_)) => self.refuse_lock(
+            (ExpectedOf::Oid(expected), Some(id)) if expected == id => Ok(()),
+            (ExpectedOf::Oid(expected), Some(id)) => self.refuse_value(update, id, expected),
+            (ExpectedOf::Symbolic(expected), Some(_)) => self.refuse_lock(
                 update,
                 Reason::ExpectedSymref,
                 format!("expected symref with target '{expected}': but is a regular ref"),
             ),
-            (Wanted::Exists | Wanted::Oid(_) | Wanted::Symbolic(_), None) => {
+            (ExpectedOf::Exists | ExpectedOf::Oid(_) | ExpectedOf::Symbolic(_), None) => {
                 self.refuse_missing(update)
             }
         }

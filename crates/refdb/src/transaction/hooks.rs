@@ -9,9 +9,10 @@ use crate::error::{Error, Result};
 use crate::hook::{self, Hook, Step};
 use crate::name::{RefName, is_root_ref};
 
+use super::edit::{ChangeOf, ExpectedOf};
 use super::expand::Expansion;
 use super::ids::{Id, Ids};
-use super::queue::{Action, Queue, Wanted};
+use super::queue::Queue;
 
 /// The hook of one transaction, with what it is told.
 pub(super) struct Announcer<'s> {
@@ -123,8 +124,8 @@ impl<'s> Announcer<'s> {
         }
         let (mut packed, mut loose) = (Vec::new(), Vec::new());
         for update in (0..expansion.updates.len()).filter(|&at| !expansion.updates[at].log_only) {
-            let action = expansion.queue.action(expansion.edit(update));
-            let is_symref = matches!(action, Action::Symbolic(_));
+            let change = expansion.queue.change(expansion.edit(update));
+            let is_symref = matches!(change, ChangeOf::Symbolic(_));
             let lines = if is_symref || is_root_ref(expansion.name(update).as_bytes()) {
                 &mut loose
             } else {
@@ -249,15 +250,17 @@ fn push_update(lines: &mut Vec<u8>, expansion: &Expansion<'_>, update: usize) {
 /// Appends what the hook is told of one edit.
 fn push_line(lines: &mut Vec<u8>, queue: &Queue, ids: &Ids, edit: usize, name: RefName<'_>) {
     match queue.expected(edit) {
-        Wanted::Any | Wanted::Missing | Wanted::Exists => ids.get(Id::NULL).push_hex(lines),
-        Wanted::Oid(id) => ids.get(id).push_hex(lines),
-        Wanted::Symbolic(target) => push_target(lines, target),
+        ExpectedOf::Any | ExpectedOf::Missing | ExpectedOf::Exists => {
+            ids.get(Id::NULL).push_hex(lines)
+        }
+        ExpectedOf::Oid(id) => ids.get(id).push_hex(lines),
+        ExpectedOf::Symbolic(target) => push_target(lines, target),
     }
     lines.push(b' ');
-    match queue.action(edit) {
-        Action::Update(id) => ids.get(id).push_hex(lines),
-        Action::Symbolic(target) => push_target(lines, target),
-        Action::Delete | Action::Verify | Action::Log(_) => ids.get(Id::NULL).push_hex(lines),
+    match queue.change(edit) {
+        ChangeOf::Update(id) => ids.get(id).push_hex(lines),
+        ChangeOf::Symbolic(target) => push_target(lines, target),
+        ChangeOf::Delete | ChangeOf::Verify | ChangeOf::Log(_) => ids.get(Id::NULL).push_hex(lines),
     }
     lines.push(b' ');
     lines.extend_from_slice(name.as_bytes());

@@ -8,10 +8,10 @@ use crate::error::{Message, Reason, Result};
 use crate::name::{RefName, RefNameBuf};
 use crate::target::Target;
 
+use super::edit::ExpectedOf;
 use super::expand::{Current, Expansion, Update, name_of};
 use super::ids::Ids;
 use super::names;
-use super::queue::Wanted;
 
 /// A name that is locked before it is known whether an edit leads to it.
 pub(super) struct Ahead {
@@ -201,7 +201,7 @@ impl Expansion<'_> {
 
     /// Refuses an update whose ref could not be locked.
     pub(super) fn refuse_for_lock(&mut self, update: usize, refusal: &Refusal) -> Result<()> {
-        let may_be_missing = matches!(self.expected(update), Wanted::Any | Wanted::Missing);
+        let may_be_missing = matches!(self.expected(update), ExpectedOf::Any | ExpectedOf::Missing);
         if !may_be_missing && refusal.reason == Reason::NameConflict {
             // Another ref, or a folder, is where this one should be: above all, this one is missing.
             return self.refuse_missing(update);

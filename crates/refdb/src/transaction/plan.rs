@@ -11,9 +11,9 @@ use crate::resolve::{End, follow};
 use crate::system::System;
 use crate::target::Target;
 
+use super::edit::ChangeOf;
 use super::expand::{Current, Expansion};
 use super::ids::Id;
-use super::queue::Action;
 
 /// The objects that new symrefs lead to, by update.
 type Ends = HashMap<usize, Id>;
@@ -28,7 +28,7 @@ pub(super) fn symref_ends(
         return Ok(ends);
     }
     for update in 0..expansion.updates.len() {
-        let Action::Symbolic(target) = expansion.queue.action(expansion.edit(update)) else {
+        let ChangeOf::Symbolic(target) = expansion.queue.change(expansion.edit(update)) else {
             continue;
         };
         // As in Git, the reflog of HEAD does not tell where its branch leads as a symref.
@@ -100,14 +100,14 @@ fn value<'e>(expansion: &'e Expansion<'_>, update: usize) -> Option<NewValue<'e>
     if queue.deletes(edit) {
         return (state.current != Current::Missing).then_some(NewValue::Deleted);
     }
-    match queue.action(edit) {
-        Action::Update(id) if state.current == Current::Direct(id) => None,
-        Action::Update(id) => Some(NewValue::Direct {
+    match queue.change(edit) {
+        ChangeOf::Update(id) if state.current == Current::Direct(id) => None,
+        ChangeOf::Update(id) => Some(NewValue::Direct {
             oid: expansion.ids.get(id),
             peeled: queue.peeled(edit).map(|peeled| expansion.ids.get(peeled)),
         }),
-        Action::Symbolic(target) => Some(NewValue::Symbolic(target)),
-        Action::Delete | Action::Verify | Action::Log(_) => None,
+        ChangeOf::Symbolic(target) => Some(NewValue::Symbolic(target)),
+        ChangeOf::Delete | ChangeOf::Verify | ChangeOf::Log(_) => None,
     }
 }
 
@@ -135,12 +135,12 @@ fn entry<'e>(
     let name = expansion.name(update);
     let old = *expansion.ids.get(expansion.updates[update].old);
     let id = |id: Id| *expansion.ids.get(id);
-    let (old, new, who) = match queue.action(edit) {
-        Action::Log(entry) => (entry.old, entry.new, entry.who.as_ref()),
-        Action::Verify => return None,
-        Action::Delete => (old, id(Id::NULL), None),
-        Action::Update(new) => (old, id(new), None),
-        Action::Symbolic(_) => (old, id(*ends.get(&update)?), None),
+    let (old, new, who) = match queue.change(edit) {
+        ChangeOf::Log(entry) => (entry.old, entry.new, entry.who.as_ref()),
+        ChangeOf::Verify => return None,
+        ChangeOf::Delete => (old, id(Id::NULL), None),
+        ChangeOf::Update(new) => (old, id(new), None),
+        ChangeOf::Symbolic(_) => (old, id(*ends.get(&update)?), None),
     };
     Some(LogWrite {
         name,

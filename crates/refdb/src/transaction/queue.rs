@@ -14,7 +14,7 @@ use crate::oid::{ObjectFormat, ObjectId};
 use crate::reflog::{Signature, is_normalized, normalize_message};
 
 use super::checks::{check_name, check_text, text_len};
-use super::edit::{Change, Edit, Expected, LogEdit};
+use super::edit::{Change, ChangeOf, Edit, Expected, ExpectedOf, LogEdit};
 use super::flags::Flags;
 use super::ids::{Id, Ids};
 use super::rename::LogMove;
@@ -69,14 +69,35 @@ struct Queued {
     name: Span,
     /// The position of the message.
     message: u32,
-    /// What `does` and `needs` tell something of: the number of an id, or the position of a target or
-    /// of an entry.
-    new: u32,
-    expected: u32,
-    does: Does,
-    needs: Needs,
+    change: ChangeOf<At, At, At>,
+    expected: ExpectedOf<At, At>,
     flags: Flags,
 }
+
+/// The number of an id, or the position of a target or of an entry. In bytes, so that an edit takes 24 of
+/// them and not 32: it is the memory of edits that costs.
+#[derive(Clone, Copy)]
+struct At([u8; 4]);
+
+impl At {
+    fn new(number: u32) -> At {
+        At(number.to_ne_bytes())
+    }
+
+    fn of(id: Id) -> At {
+        At::new(id.to_number())
+    }
+
+    fn id(self) -> Id {
+        Id::from_number(u32::from_ne_bytes(self.0))
+    }
+
+    fn index(self) -> usize {
+        u32::from_ne_bytes(self.0) as usize
+    }
+}
+
+const _: () = assert!(size_of::<Queued>() == 24);
 
 /// A part of the text. A transaction has less text than 32 bits can count.
 #[derive(Clone, Copy)]
@@ -98,46 +119,6 @@ impl Span {
         let end = count(text.len());
         Span { start, end }
     }
-}
-
-/// Which [`Change`] it is.
-#[derive(Clone, Copy)]
-enum Does {
-    Update,
-    Symbolic,
-    Delete,
-    Verify,
-    Log,
-}
-
-/// Which [`Expected`] it is.
-#[derive(Clone, Copy)]
-enum Needs {
-    Any,
-    Missing,
-    Exists,
-    Oid,
-    Symbolic,
-}
-
-/// What an edit does, as [`Change`] says it.
-#[derive(Clone, Copy)]
-pub(super) enum Action<'q> {
-    Update(Id),
-    Symbolic(RefName<'q>),
-    Delete,
-    Verify,
-    Log(&'q LogEdit),
-}
-
-/// What an edit expects, as [`Expected`] says it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted<'q> {
-    Any,
-    Missing,
-    Exists,
-    Oid(Id),
-    Symbolic(RefName<'q>),
 }
 
 /// What is known of an object.
@@ -209,10 +190,12 @@ impl Queue {
     /// Says what the object of the last edit peels to, which nobody has looked up.
     pub(super) fn set_peeled(&mut self, peeled: ObjectId) {
         let peeled = Some(self.ids.number(peeled));
-        if let Some(last) = self.edits.last_mut() {
+        if let Some(last) = self.edits.last_mut()
+            && let ChangeOf::Update(new) = last.change
+        {
             last.flags = last.flags.with_peeled();
-            let (id, is_commit) = (Id::from_number(last.new), false);
-            self.know(id, Known::Is { is_commit, peeled });
+            let is_commit = false;
+            self.know(new.id(), Known::Is { is_commit, peeled });
         }
     }
 
@@ -239,52 +222,35 @@ impl Queue {
         self.edits[edit].flags
     }
 
-    pub(super) fn action(&self, edit: usize) -> Action<'_> {
-        let Queued { does, new, .. } = self.edits[edit];
-        match does {
-            Does::Update => Action::Update(Id::from_number(new)),
-            Does::Symbolic => Action::Symbolic(self.target(new)),
-            Does::Delete => Action::Delete,
-            Does::Verify => Action::Verify,
-            Does::Log => Action::Log(&self.logs[new as usize]),
-        }
+    pub(super) fn change(&self, edit: usize) -> ChangeOf<Id, RefName<'_>, &LogEdit> {
+        let change = self.edits[edit].change;
+        change.map(At::id, |at| self.target(at), |at| &self.logs[at.index()])
     }
 
-    pub(super) fn expected(&self, edit: usize) -> Wanted<'_> {
-        let Queued {
-            needs, expected, ..
-        } = self.edits[edit];
-        match needs {
-            Needs::Any => Wanted::Any,
-            Needs::Missing => Wanted::Missing,
-            Needs::Exists => Wanted::Exists,
-            Needs::Oid => Wanted::Oid(Id::from_number(expected)),
-            Needs::Symbolic => Wanted::Symbolic(self.target(expected)),
-        }
+    pub(super) fn expected(&self, edit: usize) -> ExpectedOf<Id, RefName<'_>> {
+        let expected = self.edits[edit].expected;
+        expected.map(At::id, |at| self.target(at))
     }
 
     /// Returns whether an edit touches nothing but a reflog.
     pub(super) fn is_log_only(&self, edit: usize) -> bool {
-        matches!(self.edits[edit].does, Does::Log)
+        matches!(self.edits[edit].change, ChangeOf::Log(_))
     }
 
     /// Returns whether an edit deletes.
     pub(super) fn deletes(&self, edit: usize) -> bool {
-        let Queued { does, new, .. } = self.edits[edit];
-        match does {
-            Does::Delete => true,
-            Does::Update => Id::from_number(new) == Id::NULL,
-            Does::Symbolic | Does::Verify | Does::Log => false,
+        match self.edits[edit].change {
+            ChangeOf::Delete => true,
+            ChangeOf::Update(new) => new.id() == Id::NULL,
+            ChangeOf::Symbolic(_) | ChangeOf::Verify | ChangeOf::Log(_) => false,
         }
     }
 
     /// Returns what the new value of an edit peels to, if it is a tag.
     pub(super) fn peeled(&self, edit: usize) -> Option<Id> {
-        let Queued {
-            does, new, flags, ..
-        } = self.edits[edit];
-        match (does, flags.checked()) {
-            (Does::Update, true) => match self.known.get(new as usize) {
+        let Queued { change, flags, .. } = self.edits[edit];
+        match (change, flags.checked()) {
+            (ChangeOf::Update(new), true) => match self.known.get(new.index()) {
                 Some(Known::Is { peeled, .. }) => *peeled,
                 _ => None,
             },
@@ -296,14 +262,14 @@ impl Queue {
         span.of(&self.text)
     }
 
-    fn target(&self, position: u32) -> RefName<'_> {
-        RefName::from_disk(self.slice(self.targets[position as usize]))
+    fn target(&self, at: At) -> RefName<'_> {
+        RefName::from_disk(self.slice(self.targets[at.index()]))
     }
 
-    fn push_target(&mut self, target: &[u8]) -> u32 {
+    fn push_target(&mut self, target: &[u8]) -> At {
         let target = Span::push(&mut self.text, target);
         self.targets.push(target);
-        last_of(&self.targets)
+        At::new(last_of(&self.targets))
     }
 
     pub(super) fn add(&mut self, edit: &Edit<'_>, objects: &dyn Objects) -> Result<()> {
@@ -344,33 +310,31 @@ impl Queue {
             }
             false => self.push_message(&edit.message, edit.is_spaced),
         };
-        let (does, new) = match &edit.change {
+        let change = match &edit.change {
             Change::Update(oid) => {
                 let id = checked.unwrap_or_else(|| self.ids.number(*oid));
-                (Does::Update, id.to_number())
+                ChangeOf::Update(At::of(id))
             }
-            Change::Symbolic(target) => (Does::Symbolic, self.push_target(target)),
-            Change::Delete => (Does::Delete, 0),
-            Change::Verify => (Does::Verify, 0),
+            Change::Symbolic(target) => ChangeOf::Symbolic(self.push_target(target)),
+            Change::Delete => ChangeOf::Delete,
+            Change::Verify => ChangeOf::Verify,
             Change::Log(entry) => {
                 self.logs.push(LogEdit::clone(entry));
-                (Does::Log, last_of(&self.logs))
+                ChangeOf::Log(At::new(last_of(&self.logs)))
             }
         };
-        let (needs, expected) = match &edit.expected {
-            Expected::Any => (Needs::Any, 0),
-            Expected::Missing => (Needs::Missing, 0),
-            Expected::Exists => (Needs::Exists, 0),
-            Expected::Oid(oid) => (Needs::Oid, self.ids.number(*oid).to_number()),
-            Expected::Symbolic(target) => (Needs::Symbolic, self.push_target(target)),
+        let expected = match &edit.expected {
+            Expected::Any => ExpectedOf::Any,
+            Expected::Missing => ExpectedOf::Missing,
+            Expected::Exists => ExpectedOf::Exists,
+            Expected::Oid(oid) => ExpectedOf::Oid(At::of(self.ids.number(*oid))),
+            Expected::Symbolic(target) => ExpectedOf::Symbolic(self.push_target(target)),
         };
         let queued = Queued {
             name,
             message,
-            new,
+            change,
             expected,
-            does,
-            needs,
             flags: Flags::of(edit, self.skips_logs, checked.is_some()),
         };
         self.creates_logs |= edit.create_log;
@@ -398,20 +362,17 @@ impl Queue {
             let last = self.edits.last().map(|last| last.name.of(&self.names));
             let given = edit.name.of(&other.names);
             self.sequence = self.sequence.max(after(last, given).1);
-            let new = match edit.does {
-                Does::Update => self.take_id(other, edit.new),
-                _ => edit.new,
-            };
-            let expected = match edit.needs {
-                Needs::Oid => self.take_id(other, edit.expected),
-                _ => edit.expected,
-            };
+            // There are no targets and no entries.
+            let change = edit
+                .change
+                .map(|new| self.take_id(other, new), |at| at, |at| at);
+            let expected = edit.expected.map(|old| self.take_id(other, old), |at| at);
             let name = Span::push(&mut self.names, given);
             let message = self.push_message(other.message(at), true);
             self.edits.push(Queued {
                 name,
                 message,
-                new,
+                change,
                 expected,
                 ..edit
             });
@@ -423,14 +384,14 @@ impl Queue {
 
     /// Takes over the id that has this number in another queue, with what is known of its object; returns
     /// its number here.
-    fn take_id(&mut self, other: &Queue, number: u32) -> u32 {
-        let theirs = Id::from_number(number);
+    fn take_id(&mut self, other: &Queue, at: At) -> At {
+        let theirs = at.id();
         let ours = self.ids.number(*other.ids.get(theirs));
         if let Some(Known::Is { is_commit, peeled }) = other.known.get(theirs.index()).copied() {
             let peeled = peeled.map(|peeled| self.ids.number(*other.ids.get(peeled)));
             self.know(ours, Known::Is { is_commit, peeled });
         }
-        ours.to_number()
+        At::of(ours)
     }
 
     /// Notes what is known of the object that has this number.
