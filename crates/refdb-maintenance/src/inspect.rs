@@ -13,12 +13,11 @@
 
 use std::io;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bstr::{BString, ByteSlice};
-use refdb::internals::{Entry, bytes_to_path};
-use refdb::system::FileKind;
+use refdb::internals::{Entry, Tree};
 use refdb::{Error, ErrorKind, ObjectId, RefFormat, Result};
 use refdb_git::Repository;
 use reftable::{
@@ -241,16 +240,14 @@ pub fn records(repository: &Repository, table: &str, each: &mut dyn FnMut(&[u8])
 fn files(repository: &Repository) -> Result<FilesShape> {
     let dir = own_dir(repository);
     let mut shape = FilesShape::default();
-    walk(
-        repository,
-        &dir.join("refs"),
-        &mut Vec::new(),
-        &mut |name, _| {
-            shape.loose += u64::from(Entry::of_name(name) == Entry::Ref);
-        },
-    )?;
+    let unreadable = |(dir, error): (PathBuf, _)| Error::io("cannot read", &dir, error);
+    let system = repository.system().as_ref();
+    for leaf in Tree::new(system, &dir.join("refs"), b"") {
+        let leaf = leaf.map_err(unreadable)?;
+        shape.loose += u64::from(Entry::of_name(leaf.last_name()) == Entry::Ref);
+    }
     let path = dir.join("packed-refs");
-    match repository.system().map(&path) {
+    match system.map(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         content => {
             let content = content.map_err(|error| Error::io("cannot read", &path, error))?;
@@ -260,46 +257,16 @@ fn files(repository: &Repository) -> Result<FilesShape> {
         }
     }
     let mut logs = Vec::new();
-    walk(
-        repository,
-        &dir.join("logs"),
-        &mut Vec::new(),
-        &mut |name, len| {
-            logs.push((BString::from(name), len));
-        },
-    )?;
+    for leaf in Tree::new(system, &dir.join("logs"), b"") {
+        let leaf = leaf.map_err(unreadable)?;
+        if let Ok(stat) = system.lstat(&leaf.path) {
+            logs.push((BString::from(leaf.name), stat.len));
+        }
+    }
     shape.logs = logs.len() as u64;
     shape.log_bytes = logs.iter().map(|log| log.1).sum();
     logs.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     logs.truncate(LARGEST);
     shape.largest_logs = logs;
     Ok(shape)
-}
-
-/// Calls `each` for the files below a directory, with their names and sizes.
-fn walk(
-    repository: &Repository,
-    dir: &Path,
-    name: &mut Vec<u8>,
-    each: &mut dyn FnMut(&[u8], u64),
-) -> Result<()> {
-    let system = repository.system();
-    let entries = match system.read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries.map_err(|error| Error::io("cannot read", dir, error))?,
-    };
-    let parent = name.len();
-    for entry in entries {
-        name.truncate(parent);
-        name.extend_from_slice(&entry.name);
-        let path = dir.join(bytes_to_path(&entry.name));
-        if entry.kind == FileKind::Directory {
-            name.push(b'/');
-            walk(repository, &path, name, each)?;
-        } else if let Ok(stat) = system.lstat(&path) {
-            each(name, stat.len);
-        }
-    }
-    name.truncate(parent);
-    Ok(())
 }

@@ -26,6 +26,7 @@ mod platform;
 mod process;
 mod scan;
 mod threads;
+mod tree;
 
 use std::fmt;
 use std::io;
@@ -41,6 +42,7 @@ pub use paths::{bytes_to_path, is_absent, remove_empty_tree};
 pub use process::{Guard, Machine, ProcessState};
 pub use scan::Scan;
 pub use threads::beside_this_thread;
+pub use tree::{Leaf, Tree, list};
 
 /// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,7 +29,7 @@ pub use crate::commit::{
     remove_if_there, suffixed, sweep_all, take_over, take_over_any,
 };
 pub use crate::hook::call::{ask_or_abort, present, tell};
-pub use refdb_system::{bytes_to_path, is_absent, remove_empty_tree};
+pub use refdb_system::{Leaf, Tree, bytes_to_path, is_absent, list, remove_empty_tree};
 
 /// Takes a name that was read from a disk, without a check.
 pub fn name_from_disk(name: &[u8]) -> RefName<'_> {

@@ -11,4 +11,6 @@ pub use refdb_system::{
     Bytes, DirEntry, FileKind, GUARDED_MODE, Guard, GuardedFile, Machine, OsSystem, ProcessState,
     ReadFile, Scan, Stat, System, WHOLE_MAX, WriteFile, beside_this_thread, syncs,
 };
-pub(crate) use refdb_system::{FileId, MAP_MIN, bytes_to_path, is_absent, remove_empty_tree};
+pub(crate) use refdb_system::{
+    FileId, Leaf, MAP_MIN, Tree, bytes_to_path, is_absent, list, remove_empty_tree,
+};

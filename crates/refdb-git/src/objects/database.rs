@@ -428,11 +428,8 @@ impl Database {
             return Ok(());
         };
         let dir = folder.join(refdb::internals::bytes_to_path(start));
-        let entries = match self.system.read_dir(&dir) {
-            Ok(entries) => entries,
-            Err(error) if is_absent(&error) => return Ok(()),
-            Err(error) => return Err(Error::io("unable to read", &dir, error)),
-        };
+        let entries = refdb::internals::list(&self.system, &dir)
+            .map_err(|error| Error::io("unable to read", &dir, error))?;
         let ids = entries
             .iter()
             .filter(|entry| entry.name.starts_with(rest))

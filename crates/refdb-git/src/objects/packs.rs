@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use gix_pack::{data, index, multi_index};
-use refdb::internals::is_absent;
+use refdb::internals::list;
 use refdb::system::{Bytes, System};
 use refdb::{ObjectFormat, ObjectId};
 
@@ -224,11 +224,7 @@ pub(super) fn slots(
     known: &HashMap<&Path, &Arc<Slot>>,
 ) -> io::Result<Vec<Arc<Slot>>> {
     let dir = folder.join("pack");
-    let entries = match system.read_dir(&dir) {
-        Ok(entries) => entries,
-        Err(error) if is_absent(&error) => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
+    let entries = list(system, &dir)?;
     let names: HashSet<&[u8]> = entries.iter().map(|entry| entry.name.as_slice()).collect();
     let slot = |path: PathBuf, stamp| {
         let same = |slot: &&&Arc<Slot>| slot.stamp == stamp && !slot.may_be_opened_again();

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bstr::ByteSlice;
 
-use refdb::internals::{MIGRATION, MIGRATION_JOURNAL, bytes_to_path, first_line, is_absent};
+use refdb::internals::{self, MIGRATION, MIGRATION_JOURNAL, bytes_to_path, first_line, is_absent};
 use refdb::system::{FileKind, Guard, System};
 use refdb::{Error, ErrorKind, RefFormat, Result};
 use refdb_git::internals::GITS_FOLDER;
@@ -377,10 +377,8 @@ pub(super) fn exists(system: &dyn System, path: &Path) -> Result<bool> {
 
 /// Lists a directory, which need not be there.
 pub(super) fn list(system: &dyn System, dir: &Path) -> Result<Vec<refdb::system::DirEntry>> {
-    match system.read_dir(dir) {
-        Err(error) if is_absent(&error) => Ok(Vec::new()),
-        entries => entries.map_err(|error| Error::io("unable to list", dir, error)),
-    }
+    let entries = internals::list(system, dir);
+    entries.map_err(|error| Error::io("unable to list", dir, error))
 }
 
 /// Removes a file that need not be there.

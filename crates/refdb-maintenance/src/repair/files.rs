@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use bstr::ByteSlice;
-use refdb::internals::{PACKED_HEADER, bytes_to_path, is_space, parse_log_line, parse_loose};
+use refdb::internals::{PACKED_HEADER, Tree, bytes_to_path, is_space, parse_log_line, parse_loose};
 use refdb::name::{FormatOptions, is_well_formed};
 use refdb::objects::Peeled;
 use refdb::system::FileKind;
@@ -271,7 +271,16 @@ impl Plan<'_> {
             }
         }
         let mut names = Vec::new();
-        self.log_names(&dir.join("logs/refs"), &mut b"refs/".to_vec(), &mut names)?;
+        for leaf in Tree::new(
+            self.repository.system().as_ref(),
+            &dir.join("logs/refs"),
+            b"refs/",
+        ) {
+            let leaf = leaf.map_err(|(dir, error)| Error::io("unable to read", &dir, error))?;
+            if is_well_formed(&leaf.name, FormatOptions::FULL) {
+                names.push(leaf.name);
+            }
+        }
         for name in names {
             let is_loose = self
                 .repository
@@ -308,25 +317,5 @@ impl Plan<'_> {
         self.compare(b"", &values(&before), &values(&after), &from_log);
         self.replace(path, old, new);
         Ok(after)
-    }
-
-    fn log_names(&self, dir: &Path, name: &mut Vec<u8>, names: &mut Vec<Vec<u8>>) -> Result<()> {
-        let entries = match self.repository.system().read_dir(dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            entries => entries.map_err(|error| Error::io("unable to read", dir, error))?,
-        };
-        let parent = name.len();
-        for entry in entries {
-            name.truncate(parent);
-            name.extend_from_slice(&entry.name);
-            if entry.kind == FileKind::Directory {
-                name.push(b'/');
-                self.log_names(&dir.join(bytes_to_path(&entry.name)), name, names)?;
-            } else if is_well_formed(name, FormatOptions::FULL) {
-                names.push(name.clone());
-            }
-        }
-        name.truncate(parent);
-        Ok(())
     }
 }

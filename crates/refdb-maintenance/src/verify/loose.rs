@@ -6,9 +6,9 @@ use std::path::{Component, Path, PathBuf};
 
 use bstr::ByteSlice;
 use refdb::error::{Message, Role, io_text};
-use refdb::internals::{Entry, bytes_to_path, is_space};
+use refdb::internals::{Entry, Tree, bytes_to_path, is_space};
 use refdb::name::{FormatOptions, is_root_ref, is_well_formed};
-use refdb::system::{DirEntry, FileKind, System};
+use refdb::system::{FileKind, System};
 use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
 use refdb_git::Repository;
 use refdb_git::internals::real_path;
@@ -44,11 +44,12 @@ pub(super) fn check(
         prefix: name_prefix(worktree),
     };
     let refs = dir.join("refs");
-    match check.system.read_dir(&refs) {
-        Ok(entries) => check.directory(&refs, &mut b"refs/".to_vec(), entries)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound && worktree.id.is_some() => {}
-        Err(error) => return Err(Error::io("cannot open directory", &refs, error)),
+    if worktree.id.is_none() {
+        // A linked worktree need not have it.
+        let is_there = check.system.read_dir(&refs);
+        is_there.map_err(|error| Error::io("cannot open directory", &refs, error))?;
     }
+    check.tree(&refs)?;
     check.root_refs(dir)?;
     if worktree.id.is_none() {
         packed::check(check.system, dir, check.format, check.report)?;
@@ -57,33 +58,22 @@ pub(super) fn check(
 }
 
 impl Check<'_, '_> {
-    /// Checks the refs in a directory whose name ends with `/`.
-    fn directory(&mut self, dir: &Path, name: &mut Vec<u8>, entries: Vec<DirEntry>) -> Result<()> {
-        let parent = name.len();
-        for entry in entries {
-            name.truncate(parent);
-            name.extend_from_slice(&entry.name);
-            let path = dir.join(bytes_to_path(&entry.name));
-            match Entry::of(self.system, dir, &entry) {
-                Entry::Dir => {
-                    name.push(b'/');
-                    match self.system.read_dir(&path) {
-                        Ok(entries) => self.directory(&path, name, entries)?,
-                        // Removed meanwhile, as empty directories are.
-                        Err(error) if is_gone(&error) => {}
-                        Err(error) => return Err(Error::io("cannot open directory", &path, error)),
-                    }
-                }
+    /// Checks the refs below `refs/`.
+    fn tree(&mut self, dir: &Path) -> Result<()> {
+        for leaf in Tree::new(self.system, dir, b"refs/") {
+            let failed =
+                |(dir, error): (PathBuf, _)| Error::io("cannot open directory", &dir, error);
+            let leaf = leaf.map_err(failed)?;
+            match Entry::of_leaf(self.system, &leaf) {
                 // Git does not know it for one.
                 Entry::Barrier => {}
-                Entry::Lock | Entry::NewValue if !entry.name.starts_with(b".") => {}
-                Entry::Ref | Entry::Lock | Entry::NewValue => {
-                    let full = [self.prefix.as_slice(), name].concat();
-                    self.one(&full, &path, entry.kind)?;
+                Entry::Lock | Entry::NewValue if !leaf.last_name().starts_with(b".") => {}
+                _ => {
+                    let full = [self.prefix.as_slice(), &leaf.name].concat();
+                    self.one(&full, &leaf.path, leaf.kind)?;
                 }
             }
         }
-        name.truncate(parent);
         Ok(())
     }
 

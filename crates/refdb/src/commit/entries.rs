@@ -3,12 +3,11 @@
 //! Invariant: what has the name of a lock is no ref. No ref ends as locks do, so that nobody else locks what
 //! has such a name.
 
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::LOCK;
-use crate::system::{DirEntry, FileKind, System, bytes_to_path};
+use crate::system::{DirEntry, FileKind, Leaf, System, bytes_to_path};
 
 /// What a link that bars a place for a transaction leads to begins with; behind it is a random number.
 /// Nothing has that name, since nobody can know the number before. Git's checks take the link for an old
@@ -46,28 +45,23 @@ impl Entry {
 
     /// Tells what an entry of the directory `dir` is.
     pub fn of(system: &dyn System, dir: &Path, entry: &DirEntry) -> Entry {
-        match (entry.kind, Entry::of_name(&entry.name)) {
+        let is_barrier = || leads_to(system, &dir.join(bytes_to_path(&entry.name)), bars);
+        Entry::tell(entry.kind, &entry.name, is_barrier)
+    }
+
+    /// Tells what a walk found.
+    pub fn of_leaf(system: &dyn System, leaf: &Leaf) -> Entry {
+        let is_barrier = || leads_to(system, &leaf.path, bars);
+        Entry::tell(leaf.kind, leaf.last_name(), is_barrier)
+    }
+
+    fn tell(kind: FileKind, name: &[u8], is_barrier: impl FnOnce() -> bool) -> Entry {
+        match (kind, Entry::of_name(name)) {
             (FileKind::Directory, _) => Entry::Dir,
-            (FileKind::Symlink, Entry::Ref)
-                if leads_to(system, &dir.join(bytes_to_path(&entry.name)), bars) =>
-            {
-                Entry::Barrier
-            }
+            (FileKind::Symlink, Entry::Ref) if is_barrier() => Entry::Barrier,
             (_, entry) => entry,
         }
     }
-}
-
-/// Lists a directory of refs.
-///
-/// # Errors
-/// Those of the system.
-pub(super) fn entries(
-    system: &dyn System,
-    dir: &Path,
-) -> io::Result<impl Iterator<Item = (Entry, DirEntry)>> {
-    let entries = system.read_dir(dir)?.into_iter();
-    Ok(entries.map(move |entry| (Entry::of(system, dir, &entry), entry)))
 }
 
 /// Returns a new text of a link that bars a place.

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::encoding::dir_of_journal;
-use super::entries::{Entry, entries, is_barrier, is_lock};
+use super::entries::{Entry, is_barrier, is_lock};
 use super::home::Home;
 use super::owner::{self, Purpose};
 use super::{
     Holder, LockFile, LockOptions, journal, lock_path, pid_path, remove_if_there, target_of_value,
     value_path,
 };
-use crate::system::{DirEntry, FileKind, System, bytes_to_path, is_absent};
+use crate::system::{FileKind, System, Tree, bytes_to_path, is_absent};
 
 /// Removes the lock at `path` if it is one of refdb whose process has ended, with all that the
 /// process left for it; returns whether there is any chance now of acquiring the lock. Those of a
@@ -211,20 +211,20 @@ pub fn sweep_all(home: &Arc<Home>, dir: &Path, deep: bool) -> io::Result<()> {
 
 fn sweep_of(most: Purpose, home: &Arc<Home>, dir: &Path, deep: bool) -> io::Result<()> {
     let system = home.system.as_ref();
-    let entries = match entries(system, dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
+    let tree = match deep {
+        true => Tree::new(system, dir, b""),
+        false => Tree::flat(system, dir),
     };
-    for (entry, DirEntry { name, kind }) in entries {
-        let path = dir.join(bytes_to_path(&name));
-        match entry {
-            Entry::Dir if deep => sweep_of(most, home, &path, deep)?,
-            Entry::Lock if kind == FileKind::File => drop(take_over_of(most, home, &path)?),
-            Entry::NewValue if matches!(kind, FileKind::File | FileKind::Symlink) => {
-                take_over_of(most, home, &path)?;
-            }
-            Entry::Barrier if deep => drop(take_over_of(most, home, &path)?),
-            _ => {}
+    for leaf in tree {
+        let leaf = leaf.map_err(|(_, error)| error)?;
+        let is_meant = match Entry::of_leaf(system, &leaf) {
+            Entry::Lock => leaf.kind == FileKind::File,
+            Entry::NewValue => matches!(leaf.kind, FileKind::File | FileKind::Symlink),
+            Entry::Barrier => deep,
+            Entry::Ref | Entry::Dir => false,
+        };
+        if is_meant {
+            take_over_of(most, home, &leaf.path)?;
         }
     }
     Ok(())

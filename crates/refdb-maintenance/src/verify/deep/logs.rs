@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bstr::ByteSlice;
 use refdb::Result;
-use refdb::internals::{LOG_LINE_MAX, bytes_to_path, parse_log_line};
+use refdb::internals::{LOG_LINE_MAX, Tree, parse_log_line};
 use refdb::name::{FormatOptions, is_well_formed};
 use refdb::system::FileKind;
 
@@ -13,41 +13,26 @@ use super::{BadLines, Deep, Repair, is_gone, unreadable};
 impl Deep<'_> {
     /// Checks every reflog of a directory.
     pub(super) fn logs(&mut self, dir: &Path) -> Result<()> {
-        self.log_dir(&dir.join("logs"), &mut Vec::new())
-    }
-
-    fn log_dir(&mut self, dir: &Path, name: &mut Vec<u8>) -> Result<()> {
-        let entries = match self.system.read_dir(dir) {
-            Err(error) if is_gone(&error) => return Ok(()),
-            entries => entries.map_err(unreadable(dir))?,
-        };
-        let parent = name.len();
-        for entry in entries {
-            name.truncate(parent);
-            name.extend_from_slice(&entry.name);
-            let path = dir.join(bytes_to_path(&entry.name));
-            match entry.kind {
-                FileKind::Directory => {
-                    name.push(b'/');
-                    self.log_dir(&path, name)?;
-                }
-                FileKind::File | FileKind::Symlink if entry.name.ends_with(b".lock") => {
-                    self.leftover(&path);
+        for leaf in Tree::new(self.system, &dir.join("logs"), b"") {
+            let leaf = leaf.map_err(|(dir, error)| unreadable(&dir)(error))?;
+            let path = &leaf.path;
+            match leaf.kind {
+                FileKind::File | FileKind::Symlink if leaf.name.ends_with(b".lock") => {
+                    self.leftover(path);
                 }
                 // On its way from one name to another.
-                FileKind::File if is_moved(&entry.name) => self.log(&path)?,
-                FileKind::File if !is_well_formed(name, FormatOptions::ONE_LEVEL) => {
+                FileKind::File if is_moved(leaf.last_name()) => self.log(path)?,
+                FileKind::File if !is_well_formed(&leaf.name, FormatOptions::ONE_LEVEL) => {
                     let what = "no name that a ref can have: nobody reads the reflog";
-                    self.warning(&path, what, Repair::RemoveFile);
+                    self.warning(path, what, Repair::RemoveFile);
                 }
-                FileKind::File => self.log(&path)?,
+                FileKind::File => self.log(path)?,
                 _ => {
                     let what = "neither a file nor a directory: the reflog cannot be read";
-                    self.error(&path, None, what, Repair::RewriteLog);
+                    self.error(path, None, what, Repair::RewriteLog);
                 }
             }
         }
-        name.truncate(parent);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bstr::ByteSlice;
 use refdb::internals::{
-    Entry, LINKED_MAX, TOO_MANY_LINKED, bytes_to_path, parse_loose, read_loose_link,
+    Entry, LINKED_MAX, TOO_MANY_LINKED, Tree, bytes_to_path, parse_loose, read_loose_link,
 };
 use refdb::name::{FormatOptions, is_per_worktree, is_root_ref, is_well_formed};
 use refdb::system::FileKind;
@@ -32,7 +32,7 @@ impl Deep<'_> {
                 self.loose_ref(index, &entry.name, &path, entry.kind)?;
             }
         }
-        self.loose_dir(index, &dir.join("refs"), &mut b"refs/".to_vec())
+        self.loose_tree(index, &dir.join("refs"))
     }
 
     /// Reports a file that a writer left behind, or is about to give its name.
@@ -42,38 +42,23 @@ impl Deep<'_> {
         self.warning(path, what, Repair::RemoveLeftover);
     }
 
-    fn loose_dir(&mut self, index: usize, dir: &Path, name: &mut Vec<u8>) -> Result<()> {
-        let entries = match self.system.read_dir(dir) {
-            Err(error) if is_gone(&error) => return Ok(()),
-            entries => entries.map_err(unreadable(dir))?,
-        };
-        let parent = name.len();
-        for entry in entries {
-            name.truncate(parent);
-            name.extend_from_slice(&entry.name);
-            let path = dir.join(bytes_to_path(&entry.name));
-            match Entry::of(self.system, dir, &entry) {
-                Entry::Dir => {
-                    name.push(b'/');
-                    self.loose_dir(index, &path, name)?;
-                }
-                Entry::Lock | Entry::NewValue | Entry::Barrier => self.leftover(&path),
-                Entry::Ref if entry.kind == FileKind::Symlink && self.leads_to_dir(&path) => {
+    fn loose_tree(&mut self, index: usize, dir: &Path) -> Result<()> {
+        let mut tree = Tree::new(self.system, dir, b"refs/");
+        while let Some(leaf) = tree.next() {
+            let leaf = leaf.map_err(|(dir, error)| unreadable(&dir)(error))?;
+            match Entry::of_leaf(self.system, &leaf) {
+                Entry::Lock | Entry::NewValue | Entry::Barrier => self.leftover(&leaf.path),
+                _ if leaf.kind == FileKind::Symlink && self.leads_to_dir(&leaf.path) => {
                     // Readers follow it as well.
                     self.linked += 1;
                     if self.linked > LINKED_MAX {
-                        return Err(Error::corrupt(&path, TOO_MANY_LINKED));
+                        return Err(Error::corrupt(&leaf.path, TOO_MANY_LINKED));
                     }
-                    name.push(b'/');
-                    self.loose_dir(index, &path, name)?;
+                    tree.follow(&leaf);
                 }
-                Entry::Ref => {
-                    let name = name.clone();
-                    self.loose_ref(index, &name, &path, entry.kind)?;
-                }
+                _ => self.loose_ref(index, &leaf.name, &leaf.path, leaf.kind)?,
             }
         }
-        name.truncate(parent);
         Ok(())
     }
 

@@ -31,7 +31,7 @@ use crate::beside::{HALVES_MIN, both};
 use crate::commit::{LockFile, lock_path};
 use crate::error::{Error, Result};
 use crate::name::{RefName, is_per_worktree};
-use crate::system::{FileKind, bytes_to_path};
+use crate::system::{FileKind, Tree};
 
 /// How often the place of a file is barred where somebody makes directories.
 const BAR_ATTEMPTS: usize = 3;
@@ -231,16 +231,8 @@ impl Files {
 
     /// Returns whether there is nothing below a directory but these files.
     fn has_only(&self, dir: &Path, files: &HashSet<PathBuf>) -> bool {
-        let Ok(entries) = self.system.read_dir(dir) else {
-            return false;
-        };
-        entries.iter().all(|entry| {
-            let path = dir.join(bytes_to_path(&entry.name));
-            match entry.kind {
-                FileKind::Directory => self.has_only(&path, files),
-                _ => files.contains(&path),
-            }
-        })
+        let mut below = Tree::new(self.system.as_ref(), dir, b"");
+        below.all(|leaf| leaf.is_ok_and(|leaf| files.contains(&leaf.path)))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::name::{FormatOptions, RefName, RefNameBuf, is_per_worktree, is_well_formed};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::reflog::{LogEntry, Signature};
-use crate::system::{FileKind, ReadFile, WHOLE_MAX, bytes_to_path};
+use crate::system::{FileKind, ReadFile, Tree, WHOLE_MAX};
 
 /// How reflogs are read.
 #[derive(Clone, Copy)]
@@ -188,19 +188,13 @@ impl Files {
         };
         let common = self.layout.common_dir().join("logs");
         if !is_link(&common) {
-            self.walk_logs(&common, &mut Vec::new(), &mut |name| {
-                if !linked || !is_per_worktree(name) {
-                    names.push(RefName::from_disk(name).to_owned());
-                }
+            self.logs_below(&common, &mut names, |name| {
+                !linked || !is_per_worktree(name)
             })?;
         }
         let own = self.layout.worktree_dir().join("logs");
         if linked && !is_link(&own) {
-            self.walk_logs(&own, &mut Vec::new(), &mut |name| {
-                if is_per_worktree(name) {
-                    names.push(RefName::from_disk(name).to_owned());
-                }
-            })?;
+            self.logs_below(&own, &mut names, is_per_worktree)?;
         }
         names.sort_by(|low: &RefNameBuf, high| {
             low.as_bytes()
@@ -210,32 +204,20 @@ impl Files {
         Ok(names)
     }
 
-    fn walk_logs(
+    fn logs_below(
         &self,
         dir: &Path,
-        name: &mut Vec<u8>,
-        found: &mut dyn FnMut(&[u8]),
+        names: &mut Vec<RefNameBuf>,
+        is_meant: impl Fn(&[u8]) -> bool,
     ) -> Result<()> {
-        let entries = match self.system.read_dir(dir) {
-            Err(error) if is_absent(&error) => return Ok(()),
-            entries => entries.map_err(|error| Error::io("unable to list", dir, error))?,
-        };
-        let parent = name.len();
-        for entry in entries {
-            name.truncate(parent);
-            name.extend_from_slice(&entry.name);
-            match entry.kind {
-                FileKind::Directory => {
-                    name.push(b'/');
-                    self.walk_logs(&dir.join(bytes_to_path(&entry.name)), name, found)?;
-                }
-                FileKind::File if is_well_formed(&entry.name, FormatOptions::ONE_LEVEL) => {
-                    found(name);
-                }
-                _ => {}
+        for leaf in Tree::new(self.system.as_ref(), dir, b"") {
+            let leaf = leaf.map_err(|(dir, error)| Error::io("unable to list", &dir, error))?;
+            let is_log = leaf.kind == FileKind::File
+                && is_well_formed(leaf.last_name(), FormatOptions::ONE_LEVEL);
+            if is_log && is_meant(&leaf.name) {
+                names.push(RefNameBuf::from_disk(leaf.name));
             }
         }
-        name.truncate(parent);
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ use super::{Files, log};
 use crate::commit::{Entry, suffixed, sweep, take_over};
 use crate::error::{Error, ErrorKind, Message, Result, Role, io_text};
 use crate::name::RefName;
-use crate::system::{FileKind, bytes_to_path, remove_empty_tree};
+use crate::system::{FileKind, Tree, remove_empty_tree};
 
 impl Files {
     /// Makes room for the reflog of `name`, which does not exist.
@@ -71,15 +71,9 @@ impl Files {
     fn clear_logs_below(&self, base: &Path, dir: &Path) {
         // What cannot be taken over stays in the way, and is told as that.
         let _ = sweep(&self.home, dir, true);
-        let mut dirs = vec![dir.to_owned()];
-        while let Some(dir) = dirs.pop() {
-            for entry in self.system.read_dir(&dir).unwrap_or_default() {
-                let path = dir.join(bytes_to_path(&entry.name));
-                match (entry.kind, Entry::of_name(&entry.name)) {
-                    (FileKind::Directory, _) => dirs.push(path),
-                    (FileKind::File, Entry::Ref) => drop(self.clear_log(base, &path)),
-                    _ => {}
-                }
+        for leaf in Tree::new(self.system.as_ref(), dir, b"").flatten() {
+            if leaf.kind == FileKind::File && Entry::of_name(leaf.last_name()) == Entry::Ref {
+                self.clear_log(base, &leaf.path);
             }
         }
     }

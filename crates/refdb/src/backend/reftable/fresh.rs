@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::tables::stack_dir;
 use crate::error::{Error, Result};
-use crate::system::{FileKind, System, is_absent};
+use crate::system::{FileKind, System, is_absent, list};
 
 /// What Git notes in the file `locked` of a worktree while it makes it.
 const BEING_MADE: &[u8] = b"initializing";
@@ -138,14 +138,10 @@ fn is_new(
 
 /// Returns whether a repository has, or borrows, an object.
 fn has_objects(system: &dyn System, objects: &Path) -> io::Result<bool> {
-    let entries = |dir: &Path| match system.read_dir(dir) {
-        Err(error) if is_absent(&error) => Ok(Vec::new()),
-        entries => entries,
-    };
-    for entry in entries(objects)? {
+    for entry in list(system, objects)? {
         let is_empty = match entry.name.as_slice() {
-            b"info" => entries(&objects.join("info"))?.is_empty(),
-            b"pack" => entries(&objects.join("pack"))?.is_empty(),
+            b"info" => list(system, &objects.join("info"))?.is_empty(),
+            b"pack" => list(system, &objects.join("pack"))?.is_empty(),
             _ => false,
         };
         if !is_empty {

@@ -23,7 +23,7 @@ use crate::commit::{
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::options::{LockTimeout, Options, SharedRepository, StillThere};
-use crate::system::{Bytes, ReadFile, Stat, System, WriteFile, bytes_to_path, is_absent};
+use crate::system::{Bytes, ReadFile, Stat, System, WriteFile, bytes_to_path, is_absent, list};
 
 /// How many tables a list may name; Git keeps a few dozen at most.
 const TABLES_MAX: usize = 100_000;
@@ -237,14 +237,12 @@ impl LocalTables {
     }
 
     fn entries(&self) -> Result<Vec<String>> {
-        match self.system.read_dir(&self.dir) {
-            Ok(entries) => Ok(entries
-                .into_iter()
-                .filter_map(|entry| String::from_utf8(entry.name).ok())
-                .collect()),
-            Err(error) if is_absent(&error) => Ok(Vec::new()),
-            Err(error) => Err(Error::io("cannot read", &self.dir, error)),
-        }
+        let entries = list(self.system.as_ref(), &self.dir);
+        let entries = entries.map_err(|error| Error::io("cannot read", &self.dir, error))?;
+        let names = entries.into_iter();
+        Ok(names
+            .filter_map(|it| String::from_utf8(it.name).ok())
+            .collect())
     }
 
     /// Tells a stack that is new from one that lost its list; `false` if there is one now.
