@@ -160,9 +160,17 @@ impl Change {
     /// Returns how the process takes the steps that made the change.
     fn as_maker<'m>(&self, means: &Means<'m>) -> How<'m> {
         let is_few = self.steps.len() < step::MANY_MIN;
+        // A lock that takes its content itself says nothing, and to make up what it would say takes time.
+        let is_beside =
+            |(_, step): &(usize, Step)| matches!(step, Step::Put { from_lock, .. } if !from_lock);
+        let is_signed = !self.guards.is_empty() || self.steps.iter().any(is_beside);
         How {
             shared: means.options.shared,
-            transaction: means.holder.owner().id,
+            transaction: if is_signed {
+                means.holder.owner().id
+            } else {
+                0
+            },
             packed: means.packed,
             is_live: true,
             is_first: true,
