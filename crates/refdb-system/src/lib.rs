@@ -18,6 +18,7 @@
 //! ```
 
 pub mod beneath;
+pub mod beside;
 mod guard;
 mod map;
 mod os;
@@ -38,7 +39,7 @@ use std::time::Duration;
 pub use bytes::Bytes;
 pub use map::MAP_MIN;
 pub use os::{OsSystem, syncs};
-pub use paths::{bytes_to_path, is_absent, remove_empty_tree};
+pub use paths::{bytes_to_path, is_absent, remove_empty_tree, remove_if_there, suffixed};
 pub use process::{Guard, Machine, ProcessState};
 pub use scan::Scan;
 pub use threads::beside_this_thread;

@@ -1,9 +1,9 @@
 //! What whoever handles paths needs beside a system.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{FileKind, System};
 
@@ -41,4 +41,26 @@ pub fn remove_empty_tree(system: &dyn System, path: &Path) -> bool {
         .iter()
         .all(|entry| remove_empty_tree(system, &path.join(bytes_to_path(&entry.name))))
         && system.remove_dir(path).is_ok()
+}
+
+/// Removes a file, or finds that it is gone.
+///
+/// # Errors
+/// Those of the system.
+pub fn remove_if_there(system: &dyn System, path: &Path) -> io::Result<()> {
+    match system.remove_file(path) {
+        // What is too long for a name is that of no file.
+        Err(error) if error.kind() == io::ErrorKind::InvalidFilename => Ok(()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Returns `path` with `suffix` behind its last component.
+pub fn suffixed(path: &Path, suffix: &str) -> PathBuf {
+    let path = path.as_os_str();
+    let mut name = OsString::with_capacity(path.len() + suffix.len());
+    name.push(path);
+    name.push(suffix);
+    PathBuf::from(name)
 }

@@ -48,7 +48,6 @@ pub use takeover::{sweep_all, take_over, take_over_any};
 pub(crate) use view::{Becomes, View};
 pub(crate) use watch::JournalWatch;
 
-use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -59,6 +58,7 @@ use sha1_smol::Sha1;
 use crate::error::{Error, ErrorKind, Message, Role, io_text};
 use crate::options::{LockTimeout, SharedRepository};
 use crate::system::{System, bytes_to_path};
+pub use refdb_system::{remove_if_there, suffixed};
 
 /// What a lock needs to know of the repository's settings.
 #[derive(Clone, Copy, Debug)]
@@ -123,16 +123,6 @@ fn fitting(name: &[u8], end: &str) -> PathBuf {
     let hash = format!("~{hash}{end}");
     let start = name.get(..NAME_MAX - hash.len()).unwrap_or_default();
     suffixed(bytes_to_path(start), &hash)
-}
-
-/// Removes a file, or finds that it is gone.
-pub fn remove_if_there(system: &dyn System, path: &Path) -> io::Result<()> {
-    match system.remove_file(path) {
-        // What is too long for a name is that of no file.
-        Err(error) if error.kind() == io::ErrorKind::InvalidFilename => Ok(()),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
 
 /// Says why `<target>.lock` could not be created, in Git's words as far as scripts look for them.
@@ -204,15 +194,6 @@ fn pid_beside(system: &dyn System, pid: &Path) -> Option<u32> {
 
 fn pid_path(target: &Path) -> PathBuf {
     suffixed(target, "~pid.lock")
-}
-
-/// Returns `path` with `suffix` behind its last component.
-pub fn suffixed(path: &Path, suffix: &str) -> PathBuf {
-    let path = path.as_os_str();
-    let mut name = OsString::with_capacity(path.len() + suffix.len());
-    name.push(path);
-    name.push(suffix);
-    PathBuf::from(name)
 }
 
 #[cfg(test)]

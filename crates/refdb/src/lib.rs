@@ -87,7 +87,6 @@ pub mod target;
 pub mod transaction;
 
 mod backend;
-mod beside;
 mod commit;
 mod resolve;
 

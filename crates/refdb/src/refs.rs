@@ -27,9 +27,9 @@ use std::borrow::BorrowMut;
 
 use crate::backend::batch::Batch;
 use crate::backend::cursor::{Cursor, RefRecord};
-use crate::beside::{BATCH, turns};
 use crate::error::{Error, Result};
 use crate::options::StillThere;
+use crate::system::beside::{BATCH, turns};
 
 /// So many refs are read before a second thread is asked to read the others: a short listing is done
 /// sooner than a thread begins.

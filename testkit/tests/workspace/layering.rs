@@ -50,7 +50,7 @@ const CRATES: &[Crate] = &[
         name: "refdb",
         layers: &[
             &["error", "hook", "name", "oid", "reflog", "target"],
-            &["beside", "system"],
+            &["system"],
             &["commit", "layout", "objects", "options", "shared"],
             &["backend"],
             &["refs", "resolve"],

@@ -21,8 +21,8 @@ use super::place::{Place, PlainDirs, Roots, Spot};
 use super::possible::Possible;
 use super::step::{self, Clear, GivesUp, How, Step, Taken};
 use super::{Holder, LockFile, LockOptions, remove_if_there};
-use crate::beside::{HALVES_MIN, both};
 use crate::error::{Error, ErrorKind, Result};
+use crate::system::beside::{HALVES_MIN, both};
 use crate::system::{FileKind, System, is_absent};
 
 /// The steps of a transaction, each with the lock that guards it.

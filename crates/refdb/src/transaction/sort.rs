@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use reftable::short::{self, common_prefix, first_word};
 
-use crate::beside::{COUNT_MIN, start};
+use crate::system::beside::{COUNT_MIN, start};
 
 /// Up to so many names are sorted by comparing them whole.
 const SMALL: usize = 12;

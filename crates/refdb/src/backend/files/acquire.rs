@@ -16,12 +16,12 @@ use super::directories;
 use super::known_dirs::{is_in, middle, parent};
 use super::session::{FilesSession, Held};
 use crate::backend::Refusal;
-use crate::beside::{HALVES_MIN, both};
 use crate::commit::{LockFile, LockOptions};
 use crate::error::{Error, Reason, Result};
 use crate::layout::Place;
 use crate::name::RefName;
 use crate::options::LockTimeout;
+use crate::system::beside::{HALVES_MIN, both};
 
 /// How often directories that vanish are created again.
 const ATTEMPTS: usize = 3;

@@ -27,10 +27,10 @@ use super::packed::Snapshot;
 use super::publish::{Assigned, BATCH_MIN};
 use super::session::{FilesSession, Held, blocked_by, name_conflict};
 use crate::backend::Locked;
-use crate::beside::{HALVES_MIN, both};
 use crate::commit::{LockFile, lock_path};
 use crate::error::{Error, Result};
 use crate::name::{RefName, is_per_worktree};
+use crate::system::beside::{HALVES_MIN, both};
 use crate::system::{FileKind, Tree};
 
 /// How often the place of a file is barred where somebody makes directories.

@@ -21,10 +21,10 @@ use super::Files;
 use super::packed::Snapshot;
 use super::publish::BATCH_MIN;
 use super::session::{FilesSession, Held};
-use crate::beside::HALVES_MIN;
 use crate::commit::{LockFile, LockOptions, is_barrier};
 use crate::name::{RefName, is_per_worktree};
 use crate::options::LockTimeout;
+use crate::system::beside::HALVES_MIN;
 use crate::system::{FileKind, bytes_to_path};
 
 /// A directory is locked for the sake of so many names in it.

@@ -14,9 +14,9 @@ use super::packed::Snapshot;
 use super::session::{FilesSession, Held};
 use super::{Files, unpeeled};
 use crate::backend::{Refusal, Value};
-use crate::beside::{HALVES_MIN, both};
 use crate::error::{Reason, io_text};
 use crate::name::RefName;
+use crate::system::beside::{HALVES_MIN, both};
 use crate::system::{FileKind, bytes_to_path, remove_empty_tree};
 
 /// From so many names in one directory on, it is listed.

@@ -7,8 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::known_dirs::parent_of;
-use crate::beside::{HALVES_MIN, both};
 use crate::options::SharedRepository;
+use crate::system::beside::{HALVES_MIN, both};
 use crate::system::{System, bytes_to_path};
 
 /// Directories that shall go if they are empty; each is tried once.

@@ -18,11 +18,11 @@ use super::seen::{coming, put_in};
 use super::{Files, log};
 use crate::backend::cursor::{Cursor, Look, RefRecord, least};
 use crate::backend::tags::Wanted;
-use crate::beside::BATCH;
 use crate::commit::Entry;
 use crate::error::{Error, Result};
 use crate::name::{FormatOptions, RefName, is_root_ref, is_well_formed};
 use crate::oid::ObjectId;
+use crate::system::beside::BATCH;
 use crate::system::{DirEntry, FileKind, bytes_to_path};
 use crate::target::{Target, TargetRef};
 

@@ -31,7 +31,6 @@ use super::publish::Planned;
 use super::{Files, overlay};
 use crate::backend::cursor::Cursor;
 use crate::backend::{Judge, Locked, Plan, Published, Refusal, Session, Value, in_the_way};
-use crate::beside::{HALVES_MIN, both};
 use crate::commit::{Holder, LockFile, describe_barred, describe_refusal, sweep};
 use crate::error::{Error, ErrorKind, Message, Reason, Result, Role, io_text};
 use crate::layout::Place;
@@ -39,6 +38,7 @@ use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
 use crate::options::LockTimeout;
 use crate::reflog::LogEntry;
+use crate::system::beside::{HALVES_MIN, both};
 use crate::system::{bytes_to_path, remove_empty_tree};
 
 /// Up to so many locks are looked at one by one before something is published, or given up; of more, no

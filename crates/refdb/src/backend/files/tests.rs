@@ -739,7 +739,7 @@ fn a_case_conflict_within_a_session_is_told_apart() {
 
 #[test]
 fn many_names_are_locked_by_halves_unless_something_is_in_the_way() {
-    const COUNT: usize = 2 * crate::beside::HALVES_MIN;
+    const COUNT: usize = 2 * crate::system::beside::HALVES_MIN;
     let names: Vec<String> = (0..COUNT)
         .map(|at| format!("refs/heads/{:03}/{at:06}", at / 100))
         .collect();

@@ -11,9 +11,9 @@ use super::log_write::LogChangeRecord;
 use super::logs;
 use super::stack::{Added, Own, Snapshot, Stack};
 use crate::backend::{NewValue, Plan, Write};
-use crate::beside::ahead;
 use crate::error::Result;
 use crate::name::RefName;
+use crate::system::beside::ahead;
 
 /// A table that is encoded and not stored yet.
 pub(super) struct Pending {

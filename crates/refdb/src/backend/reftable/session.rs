@@ -28,7 +28,6 @@ use crate::backend::cursor::{Cursor, OverCursor};
 use crate::backend::{
     Backend, Judge, Locked, Plan, Published, Refusal, Session, Value, committed_in_part,
 };
-use crate::beside::by_turns;
 use crate::commit::{Carried, Change, LockFile};
 use crate::error::{Error, ErrorKind, Reason, Result};
 use crate::layout::Place;
@@ -36,6 +35,7 @@ use crate::name::{RefName, RefNameBuf, is_per_worktree};
 use crate::oid::ObjectFormat;
 use crate::options::LockTimeout;
 use crate::reflog::LogEntry;
+use crate::system::beside::by_turns;
 
 /// From so many names on they are read in one pass and not one by one.
 const ONE_PASS_MIN: usize = 8;

@@ -13,7 +13,6 @@ use std::thread;
 use reftable::Table;
 
 use super::tables::{Claim, Hold, List, NewTable, Publication, Stamp, Tables};
-use crate::beside;
 use crate::commit::{Change, LockFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::oid::ObjectFormat;
@@ -23,6 +22,7 @@ use crate::shared::head::{
 };
 use crate::shared::{Known, Register, Swapped, TableKey, check_open};
 use crate::system::Bytes;
+use crate::system::beside;
 
 /// What the name of the table in a head begins with; its generation comes next.
 const INLINE: &str = "inline-";

@@ -16,11 +16,11 @@ use reftable::Table;
 
 use super::{Held, Publish, Stack};
 use crate::backend::reftable::shared::{Ahead, InsteadOf, SharedTables, is_inline, key_of};
-use crate::beside;
 use crate::error::Result;
 use crate::shared::TableKey;
 use crate::shared::head::Head;
 use crate::system::Bytes;
+use crate::system::beside;
 
 /// Tables that weigh more together are not merged beside a commit, which would wait for them.
 const WEIGHT_MAX: u64 = 4 << 20;

@@ -1,5 +1,12 @@
 //! Making things in a second thread, while the first one makes others, or does something with those
-//! before them.
+//! before them. Where no thread is to be had, the first one makes all of them.
+//!
+//! ```
+//! use refdb_system::beside::both;
+//! let numbers = [1, 2, 3, 4];
+//! let (low, high) = both(|| numbers[..2].iter().sum::<i32>(), || numbers[2..].iter().sum::<i32>());
+//! assert_eq!((low, high), (3, 7));
+//! ```
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,22 +17,25 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
-use crate::system::beside_this_thread;
+use crate::beside_this_thread;
 
 /// From so many things on it is worth a thread.
-pub(crate) const COUNT_MIN: usize = 16 << 10;
+pub const COUNT_MIN: usize = 16 << 10;
 
 /// From so many things on it is worth one where both threads make half of them.
-pub(crate) const HALVES_MIN: usize = 512;
+pub const HALVES_MIN: usize = 512;
 
 /// So many things are handed over at once.
-pub(crate) const BATCH: usize = 1 << 10;
+pub const BATCH: usize = 1 << 10;
 
 /// So many batches may wait.
 const WAITING_MAX: usize = 4;
 
-/// Starts a second thread. Perhaps none is to be had.
-pub(crate) fn start<'scope, T: Send + 'scope>(
+/// Starts a second thread.
+///
+/// # Errors
+/// Those of the system: perhaps none is to be had.
+pub fn start<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> io::Result<ScopedJoinHandle<'scope, T>> {
@@ -37,10 +47,10 @@ pub(crate) fn start<'scope, T: Send + 'scope>(
 }
 
 /// Does both, the second in a second thread, and returns what came of them.
-pub(crate) fn both<A, B: Send>(
-    first: impl FnOnce() -> A,
-    second: impl FnOnce() -> B + Send,
-) -> (A, B) {
+///
+/// # Panics
+/// As either of them does.
+pub fn both<A, B: Send>(first: impl FnOnce() -> A, second: impl FnOnce() -> B + Send) -> (A, B) {
     let second = &Mutex::new(Some(second));
     let take = || {
         let mut second = second.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +69,7 @@ pub(crate) fn both<A, B: Send>(
 }
 
 /// Calls `work` with what `make` gives until it has no more. A second thread makes it, a little ahead.
-pub(crate) fn beside<T: Send, R>(
+pub fn beside<T: Send, R>(
     make: impl FnMut() -> Option<T> + Send,
     work: impl FnOnce(&mut dyn Iterator<Item = T>) -> R,
 ) -> R {
@@ -84,7 +94,7 @@ pub(crate) fn beside<T: Send, R>(
 
 /// Calls `work` with the things that `make` makes, about `count` of them. Where that is many, they are
 /// made by a second thread.
-pub(crate) fn ahead<T, I, R>(
+pub fn ahead<T, I, R>(
     count: usize,
     make: impl FnOnce() -> I,
     work: impl FnOnce(&mut dyn Iterator<Item = T>) -> R,
@@ -106,7 +116,10 @@ where
 
 /// Calls `work` with what is made of each batch of `count` things, in their order. Of many batches, a
 /// second thread makes every other one; each thread has a maker of its own.
-pub(crate) fn by_turns<T: Send, M, E>(
+///
+/// # Errors
+/// The first one of `work`.
+pub fn by_turns<T: Send, M, E>(
     count: usize,
     maker: impl Fn() -> M + Sync,
     mut work: impl FnMut(Range<usize>, T) -> Result<(), E>,
@@ -141,7 +154,10 @@ const AHEAD_MAX: usize = 4;
 /// second thread has a maker of its own; each thread makes what comes next whenever it is done with
 /// something, so that neither waits for one that the machine lets wait. A maker is asked for later and
 /// later turns, and gives nothing from one on.
-pub(crate) fn turns<T: Send, O, E>(
+///
+/// # Errors
+/// The first one of `work`.
+pub fn turns<T: Send, O, E>(
     mut own: impl FnMut(usize) -> Option<T>,
     other: impl FnOnce() -> O + Send,
     mut work: impl FnMut(usize, T) -> Result<(), E>,
