@@ -2,6 +2,8 @@
 //! was acknowledged is lost, nothing that failed is there, and nobody is refused who is in nobody's way.
 //! `scripts/object-stores hours`.
 
+#![expect(clippy::print_stderr, reason = "how much was tried")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
