@@ -121,8 +121,11 @@ pub fn as_git(
 fn worktrees(repository: &Repository) -> Result<Vec<Worktree>> {
     let mut worktrees = repository.worktrees()?;
     let dir = repository.common_dir().join("worktrees");
-    let listed = refdb::internals::list(repository.system().as_ref(), &dir);
-    let listed = listed.map_err(|error| Error::io("unable to read directory", &dir, error))?;
+    let listed = match repository.system().read_dir(&dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(Error::io("unable to read directory", &dir, error)),
+    };
     worktrees.sort_by_key(|worktree| {
         let id = worktree.id.as_ref()?;
         listed

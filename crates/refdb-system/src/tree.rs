@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use crate::{DirEntry, FileKind, System, bytes_to_path, is_absent};
 
-/// Lists a directory; one that is not there is empty.
+/// Lists a directory; one that is not there is empty, also if something else is in its place or above it.
 ///
 /// # Errors
 /// Those of [`System::read_dir`].
 pub fn list(system: &dyn System, dir: &Path) -> io::Result<Vec<DirEntry>> {
     match system.read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) if is_absent(&error) => Ok(Vec::new()),
         entries => entries,
     }
 }
@@ -106,12 +106,13 @@ impl Iterator for Tree<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some(dir) = self.next.take() {
-                match list(self.system, &dir) {
+                match self.system.read_dir(&dir) {
                     Ok(entries) => self.levels.push(Level {
                         dir,
                         name_len: self.name.len(),
                         entries: entries.into_iter(),
                     }),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     Err(error) if is_absent(&error) && !self.levels.is_empty() => {}
                     Err(error) => return Some(Err((dir, error))),
                 }

@@ -1,5 +1,6 @@
 //! The worktrees of a repository: the main one and those that are linked to it.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use bstr::{BString, ByteSlice};
@@ -34,8 +35,11 @@ pub(super) fn list(system: &dyn System, common_dir: &Path) -> Result<Vec<Worktre
         path: main_path,
     }];
     let dir = common_dir.join("worktrees");
-    let mut entries = refdb::internals::list(system, &dir)
-        .map_err(|error| Error::io("unable to read directory", &dir, error))?;
+    let mut entries = match system.read_dir(&dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(worktrees),
+        Err(error) => return Err(Error::io("unable to read directory", &dir, error)),
+    };
     entries.retain(|entry| entry.kind == FileKind::Directory);
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     for entry in entries {

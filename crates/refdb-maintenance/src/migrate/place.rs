@@ -2,12 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use refdb::Result;
 use refdb::internals::bytes_to_path;
 use refdb::name::is_per_worktree;
 use refdb::system::{FileKind, System};
-
-use super::folder;
+use refdb::{Error, Result};
 
 /// One directory with refs of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +43,10 @@ pub(super) fn list(system: &dyn System, base: &Path) -> Result<Vec<Place>> {
         is_common: true,
     }];
     let dir = base.join("worktrees");
-    let mut entries = folder::list(system, &dir)?;
+    let mut entries = match system.read_dir(&dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        entries => entries.map_err(|error| Error::io("unable to list", &dir, error))?,
+    };
     entries.retain(|entry| entry.kind == FileKind::Directory);
     entries.sort_by(|low, high| low.name.cmp(&high.name));
     places.extend(entries.into_iter().map(|entry| Place {

@@ -14,7 +14,10 @@ impl Deep<'_> {
     /// Checks every reflog of a directory.
     pub(super) fn logs(&mut self, dir: &Path) -> Result<()> {
         for leaf in Tree::new(self.system, &dir.join("logs"), b"") {
-            let leaf = leaf.map_err(|(dir, error)| unreadable(&dir)(error))?;
+            let leaf = match leaf {
+                Err((_, error)) if is_gone(&error) => continue,
+                leaf => leaf.map_err(|(dir, error)| unreadable(&dir)(error))?,
+            };
             let path = &leaf.path;
             match leaf.kind {
                 FileKind::File | FileKind::Symlink if leaf.name.ends_with(b".lock") => {

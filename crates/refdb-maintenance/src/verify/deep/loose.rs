@@ -45,7 +45,10 @@ impl Deep<'_> {
     fn loose_tree(&mut self, index: usize, dir: &Path) -> Result<()> {
         let mut tree = Tree::new(self.system, dir, b"refs/");
         while let Some(leaf) = tree.next() {
-            let leaf = leaf.map_err(|(dir, error)| unreadable(&dir)(error))?;
+            let leaf = match leaf {
+                Err((_, error)) if is_gone(&error) => continue,
+                leaf => leaf.map_err(|(dir, error)| unreadable(&dir)(error))?,
+            };
             match Entry::of_leaf(self.system, &leaf) {
                 Entry::Lock | Entry::NewValue | Entry::Barrier => self.leftover(&leaf.path),
                 _ if leaf.kind == FileKind::Symlink && self.leads_to_dir(&leaf.path) => {

@@ -211,7 +211,11 @@ impl Files {
         is_meant: impl Fn(&[u8]) -> bool,
     ) -> Result<()> {
         for leaf in Tree::new(self.system.as_ref(), dir, b"") {
-            let leaf = leaf.map_err(|(dir, error)| Error::io("unable to list", &dir, error))?;
+            let leaf = match leaf {
+                // A file in the place of all reflogs: there are none.
+                Err((_, error)) if is_absent(&error) => continue,
+                leaf => leaf.map_err(|(dir, error)| Error::io("unable to list", &dir, error))?,
+            };
             let is_log = leaf.kind == FileKind::File
                 && is_well_formed(leaf.last_name(), FormatOptions::ONE_LEVEL);
             if is_log && is_meant(&leaf.name) {
