@@ -7,8 +7,8 @@
 //!    replace the same one does: no lock decides, which a person could remove, or a dead process leave.
 //! 4. The greatest number is never removed: whoever slept meanwhile may take a number that is free again, and finds
 //!    that there are greater ones.
-//! 5. What has the name of a head and is no file, or a number that nobody can have come to, is none, and is in
-//!    nobody's way.
+//! 5. A number that nobody can have come to is none, and is in nobody's way. What has the greatest of the others and
+//!    is no file is damage, and told: to go back to the head before it could lose what was acknowledged.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -21,7 +21,7 @@ use super::memory::part;
 use super::{Read, Shared, Swap, Version};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::SharedRepository;
-use crate::system::{Bytes, DirEntry, FileKind, Guard, System};
+use crate::system::{Bytes, DirEntry, Guard, System};
 
 /// How long a writer waits for its turn: it is not needed, but those who wait write nothing in vain.
 const TURN_MAX: Duration = Duration::from_secs(3);
@@ -122,13 +122,6 @@ impl DirShared {
 
     /// Returns the numbers of the files that a slot has or had, in their order.
     fn numbers(&self, slot: u32) -> Result<Vec<u64>> {
-        let taken = self.taken(slot)?.into_iter();
-        let files = taken.filter(|(_, kind)| *kind == FileKind::File);
-        Ok(files.map(|(number, _)| number).collect())
-    }
-
-    /// Returns the numbers for which there is something, in their order, and what that is.
-    fn taken(&self, slot: u32) -> Result<Vec<(u64, FileKind)>> {
         let dir = self.heads();
         let entries = match self.system.read_dir(&dir) {
             Err(error) if is_missing(&error) => Vec::new(),
@@ -139,11 +132,11 @@ impl DirShared {
             let (of, number) = name.split_once('.')?;
             let number = number.parse().ok()?;
             let is_of_slot = of.parse() == Ok(slot) && name == format!("{slot}.{number}");
-            (is_of_slot && number <= NUMBER_MAX).then_some((number, entry.kind))
+            (is_of_slot && number <= NUMBER_MAX).then_some(number)
         };
-        let mut taken: Vec<_> = entries.into_iter().filter_map(number).collect();
-        taken.sort_unstable_by_key(|(number, _)| *number);
-        Ok(taken)
+        let mut numbers: Vec<u64> = entries.into_iter().filter_map(number).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
     }
 
     /// Returns the path of an object, the parts of whose name are plain.
@@ -263,13 +256,7 @@ impl Shared for DirShared {
         if found.as_ref().map(|(.., version)| version) != expected {
             return Ok(Swap::Moved);
         }
-        let number = found.map_or(0, |(number, ..)| number);
-        // What is no head has its name, and keeps it.
-        let others = self.taken(slot)?.into_iter().map(|(number, _)| number);
-        let number = others
-            .filter(|other| *other > number)
-            .fold(number, u64::max)
-            + 1;
+        let number = found.map_or(0, |(number, ..)| number) + 1;
         if number > NUMBER_MAX {
             let what = format!("{}: there are no numbers left for a head", self.name());
             return Err(Error::new(ErrorKind::Corrupt, what));
@@ -401,8 +388,6 @@ mod tests {
         for number in [u64::MAX, u64::MAX - 1, NUMBER_MAX + 1] {
             std::fs::write(place.slot_path(0, number), head(9)).unwrap();
         }
-        std::fs::create_dir(place.slot_path(0, 2)).unwrap();
-        std::os::unix::fs::symlink("/dev/zero", place.slot_path(0, 3)).unwrap();
         for dir in ["tables", "tmp"] {
             std::fs::remove_dir(root.join(dir)).unwrap();
         }
@@ -411,7 +396,11 @@ mod tests {
         place.put("tables/x", b"content").unwrap();
         assert!(matches!(place.head(0, Some(&second)).unwrap(), Read::Same));
         done(place.swap(0, Some(&second), &head(3)));
-        assert_eq!(place.numbers(0).unwrap(), [1, 4, 5]);
+        assert_eq!(place.numbers(0).unwrap(), [1, 2, 3]);
+        // What was the newest one says nothing any more: to go back would lose it.
+        std::fs::remove_file(place.slot_path(0, 3)).unwrap();
+        std::fs::create_dir(place.slot_path(0, 3)).unwrap();
+        assert!(place.head(0, None).is_err());
     }
 
     #[test]
