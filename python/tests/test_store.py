@@ -1,7 +1,9 @@
 """The store beside Git."""
 
 import os
+import signal
 import threading
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -278,6 +280,34 @@ def test_after_fork(git, store):
     assert store.resolve("refs/heads/child") == git.one
     with store.transaction() as t:
         t.create("refs/heads/parent", git.one)
+
+
+def test_a_child_waits_for_no_thread_of_its_parent(git):
+    store = refdb.open(git.path, discover=False, config=["core.filesRefLockTimeout=2000", "reftable.lockTimeout=2000"])
+    lock = git.path / ("refs/heads/main.lock" if store.ref_format == "files" else "reftable/tables.list.lock")
+    lock.touch()
+
+    def write():
+        with store.transaction() as t:
+            t.update("refs/heads/main", git.two)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    time.sleep(0.2)
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(60)
+            lock.unlink()
+            with store.transaction() as t:
+                t.create("refs/heads/child", git.one)
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    thread.join()
+    assert store.resolve("refs/heads/child") == git.one
+    assert store.resolve("refs/heads/main") == git.two
 
 
 def test_stubs_name_what_is_there():
