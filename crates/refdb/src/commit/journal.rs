@@ -406,10 +406,7 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, says: Says) -> Result<()> 
     let roots = home.roots(&journal.stat).map_err(unfinished)?;
     roots.check().map_err(|error| leads_out(path, &error))?;
     // What cannot be found out is no reason to take a step for one that is no business of this journal.
-    let is_own = |guard: &Place| {
-        is_own(&roots, guard, &journal)
-            .map_err(|error| Error::io("unable to read", &lock_path(&roots.path(guard)), error))
-    };
+    let is_own = |guard: &Place| is_own(&roots, guard, &journal);
     let (change, transaction) = (&journal.change, journal.owner.id);
     let is_torn = match change.is_torn(&roots, transaction, &is_own) {
         Err(_) if says == Says::GiveUp => true,
@@ -487,11 +484,12 @@ fn give_back<'g>(
 /// of the same file, or of another that it made.
 ///
 /// # Errors
-/// Those of the system, unless nothing is there.
-pub(super) fn is_own(roots: &Roots, guard: &Place, journal: &Read) -> io::Result<bool> {
+/// `Io`, which names the lock, unless nothing is there.
+pub(super) fn is_own(roots: &Roots, guard: &Place, journal: &Read) -> Result<bool> {
     if matches!(guard, Place::Outside(_)) {
         return Ok(false);
     }
+    let failed = |error| Error::io("unable to read", &lock_path(&roots.path(guard)), error);
     let found = roots.spot(guard).and_then(|spot| {
         let lock = lock_path(&spot.path);
         let stat = spot.system.lstat(&lock)?;
@@ -499,7 +497,7 @@ pub(super) fn is_own(roots: &Roots, guard: &Place, journal: &Read) -> io::Result
     });
     let (spot, lock, stat) = match found {
         Err(error) if is_absent(&error) => return Ok(false),
-        found => found?,
+        found => found.map_err(failed)?,
     };
     Ok((stat.dev, stat.ino) == (journal.stat.dev, journal.stat.ino)
         || owner::of_lock(spot.system.as_ref(), &lock)

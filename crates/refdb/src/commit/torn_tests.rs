@@ -9,6 +9,7 @@ use super::tests::{DIR, at, repository};
 use super::*;
 use crate::oid::ObjectFormat;
 use crate::options::{Options, Warn};
+use crate::system::FileId;
 use refdb_simulation::SimSystem;
 
 const OPTIONS: LockOptions = LockOptions::AT_ONCE;
@@ -25,26 +26,31 @@ fn place(name: &str) -> Place {
     }
 }
 
-/// A transaction of a process that puts new content into the file `new`, and removes `HEAD`.
+/// A transaction that puts new content into a file and removes `HEAD`, and that is committed.
 struct Moves {
+    system: Arc<dyn System>,
     new: LockFile,
     old: LockFile,
     change: Change,
 }
 
 impl Moves {
-    fn prepare(system: &SimSystem, name: &str) -> Moves {
-        let shared: Arc<dyn System> = Arc::new(system.clone());
-        let home = Home::new(&shared, Path::new(DIR), &Options::new(ObjectFormat::Sha1));
+    fn commit(process: &SimSystem, name: &str) -> Moves {
+        let system: Arc<dyn System> = Arc::new(process.clone());
+        let home = Home::new(&system, Path::new(DIR), &Options::new(ObjectFormat::Sha1));
         let holder = Holder::new(&home);
         let mut new = LockFile::acquire(&holder, &at(name), OPTIONS).unwrap();
-        if name == "ORIG_HEAD" && system.lstat(&at(name)).is_err() {
+        let before = system.lstat(&at(name)).ok();
+        if name == "ORIG_HEAD" && before.is_none() {
             new.bar(None).unwrap();
         }
         let old = LockFile::acquire_linked(&holder, &at("HEAD"), OPTIONS, &new).unwrap();
         match name {
             // As packed-refs is written, whose checksum nobody counts.
-            "packed-refs" => new.create().unwrap().write_all(b"new").unwrap(),
+            "packed-refs" => {
+                new.made_from(before.map(|stat| FileId::of(&stat)));
+                new.create().unwrap().write_all(b"new").unwrap();
+            }
             _ => new.write_all(b"new").unwrap(),
         }
         let mut change = Change::default();
@@ -52,25 +58,43 @@ impl Moves {
         change.put(guards[0], place(name), &new);
         let place = place("HEAD");
         change.add(guards[1], Step::Remove { place });
-        Moves { new, old, change }
+        let mut moves = Moves {
+            system,
+            new,
+            old,
+            change: Change::default(),
+        };
+        change.commit(&moves.means()).unwrap().leave();
+        moves.change = change;
+        moves
     }
 
-    fn files(&self) -> [PathBuf; 3] {
-        let new = self.new.path().to_owned();
-        [new, self.new.value_path(), self.old.path().to_owned()]
-    }
-
-    fn means<'m>(new: &'m LockFile, system: &Arc<dyn System>) -> Means<'m> {
+    fn means(&self) -> Means<'_> {
+        let new = &self.new;
         Means {
             holder: new.holder(),
             lock: Some(new),
             packed: Some(new).filter(|new| new.target().ends_with("packed-refs")),
             options: OPTIONS,
             fsync: true,
-            roots: Roots::new(system, Path::new(DIR), &at("packed-refs")),
+            roots: Roots::new(&self.system, Path::new(DIR), &at("packed-refs")),
             dirs: BTreeSet::new(),
             clear: &|_| Ok(()),
         }
+    }
+
+    /// Returns its two locks, with the new content between them.
+    fn files(&self) -> [PathBuf; 3] {
+        let new = self.new.path().to_owned();
+        [new, self.new.value_path(), self.old.path().to_owned()]
+    }
+
+    /// Leaves it all to whoever comes when the process has ended; returns its files.
+    fn leave(self) -> [PathBuf; 3] {
+        let files = self.files();
+        self.new.leave();
+        self.old.leave();
+        files
     }
 }
 
@@ -129,13 +153,7 @@ fn remove(system: &SimSystem, files: &[PathBuf], which: u8) {
 fn nothing_goes_whose_replacement_was_taken_from_the_dead() {
     each(|system, name, removed, context| {
         let dies = system.process(7);
-        let mut moves = Moves::prepare(&dies, name);
-        let shared: Arc<dyn System> = Arc::new(dies.clone());
-        let means = Moves::means(&moves.new, &shared);
-        moves.change.commit(&means).unwrap().leave();
-        let files = moves.files();
-        moves.new.leave();
-        moves.old.leave();
+        let files = Moves::commit(&dies, name).leave();
         remove(system, &files, removed);
         let is_given = removed & 0b011 == 0;
         // Who reads meanwhile sees what will be there.
@@ -159,13 +177,7 @@ fn nothing_goes_whose_replacement_was_taken_from_the_dead() {
 fn what_the_dead_had_put_in_place_is_known_again() {
     each(|system, name, removed, context| {
         let dies = system.process(7);
-        let mut moves = Moves::prepare(&dies, name);
-        let shared: Arc<dyn System> = Arc::new(dies.clone());
-        let means = Moves::means(&moves.new, &shared);
-        moves.change.commit(&means).unwrap().leave();
-        let files = moves.files();
-        moves.new.leave();
-        moves.old.leave();
+        let files = Moves::commit(&dies, name).leave();
         system.rename(&files[1], &at(name)).unwrap();
         let removed = removed & 0b101;
         remove(system, &files, removed);
@@ -182,16 +194,36 @@ fn what_the_dead_had_put_in_place_is_known_again() {
 fn nothing_goes_whose_replacement_was_taken_from_the_living() {
     each(|system, name, removed, context| {
         let lives = system.process(7);
-        let mut moves = Moves::prepare(&lives, name);
-        let shared: Arc<dyn System> = Arc::new(lives.clone());
-        let means = Moves::means(&moves.new, &shared);
-        moves.change.commit(&means).unwrap().leave();
+        let moves = Moves::commit(&lives, name);
         // Between the journal and the first step.
         remove(system, &moves.files(), removed);
-        let taken = moves.change.take_after(&means);
+        let taken = moves.change.take_after(&moves.means());
         let (is_new, is_old) = found(system, name);
         assert_eq!(taken.is_ok(), is_new, "{context}");
         assert!(is_new != is_old, "{context}");
         assert!(is_new || removed & 0b011 != 0, "{context}");
+    });
+}
+
+/// Whoever writes packed-refs between the journal and the first step had a lock that was taken away, or took this one.
+#[test]
+fn what_another_put_in_place_meanwhile_stays() {
+    each(|system, name, removed, context| {
+        if name != "packed-refs" || removed != 0 {
+            return;
+        }
+        let moves = Moves::commit(&system.process(7), name);
+        create(system, "another", b"another");
+        system.rename(&at("another"), &at(name)).unwrap();
+        assert!(
+            moves.change.take_after(&moves.means()).is_err(),
+            "{context}"
+        );
+        assert_eq!(
+            &system.read(&at(name)).unwrap()[..],
+            b"another",
+            "{context}"
+        );
+        assert!(system.lstat(&at("HEAD")).is_ok(), "{context}");
     });
 }

@@ -9,7 +9,7 @@ use super::owner::Owner;
 use super::place::{Place, Roots};
 use super::step::{Step, between};
 use super::value_path;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// What a journal says that nobody has finished yet: what readers are to see.
 #[derive(Debug)]
@@ -49,10 +49,7 @@ impl View {
                 moves.insert(place.clone(), from.clone());
             }
         }
-        let is_own = |guard: &Place| {
-            is_own(&roots, guard, &journal)
-                .map_err(|error| Error::io("unable to read", &roots.path(guard), error))
-        };
+        let is_own = |guard: &Place| is_own(&roots, guard, &journal);
         let is_torn = journal.change.is_torn(&roots, journal.owner.id, &is_own);
         Ok(View {
             is_torn: is_torn.unwrap_or(true),
