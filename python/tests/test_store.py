@@ -266,17 +266,27 @@ def test_python_goes_on_while_a_lock_is_waited_for(git):
     assert locked and turns > 10
 
 
-def test_after_fork(git, store):
-    list(store)
+def in_a_child(work):
+    """Does the work in a forked process, which ends after a minute at the latest; returns its exit code."""
     child = os.fork()
     if child == 0:
         try:
-            with store.transaction() as t:
-                t.create("refs/heads/child", git.one)
+            signal.alarm(60)
+            work()
             os._exit(0)
         except BaseException:
             os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_after_fork(git, store):
+    list(store)
+
+    def create():
+        with store.transaction() as t:
+            t.create("refs/heads/child", git.one)
+
+    assert in_a_child(create) == 0
     assert store.resolve("refs/heads/child") == git.one
     with store.transaction() as t:
         t.create("refs/heads/parent", git.one)
@@ -294,17 +304,13 @@ def test_a_child_waits_for_no_thread_of_its_parent(git):
     thread = threading.Thread(target=write)
     thread.start()
     time.sleep(0.2)
-    child = os.fork()
-    if child == 0:
-        try:
-            signal.alarm(60)
-            lock.unlink()
-            with store.transaction() as t:
-                t.create("refs/heads/child", git.one)
-            os._exit(0)
-        except BaseException:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def create():
+        lock.unlink()
+        with store.transaction() as t:
+            t.create("refs/heads/child", git.one)
+
+    assert in_a_child(create) == 0
     thread.join()
     assert store.resolve("refs/heads/child") == git.one
     assert store.resolve("refs/heads/main") == git.two
