@@ -308,8 +308,7 @@ fn recover(system: &SimSystem) -> journal::Found {
     journal::recover(&home(system))
 }
 
-/// After a power failure the journal of a transaction can be back, and its lock, when a later one had
-/// taken the lock and written its own content.
+/// What stands under the name of the new content gets into its place only if it is that.
 #[test]
 fn recovery_puts_in_place_what_its_transaction_wrote_and_nothing_else() {
     for (found, expected) in [("first", "first"), ("later", "old")] {
