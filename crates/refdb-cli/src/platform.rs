@@ -29,7 +29,7 @@ pub(crate) fn ignored_signals() -> u64 {
     // It is far shorter.
     let status = OsSystem::new().read_at_most("/proc/self/status".as_ref(), 1 << 14);
     let status = status.unwrap_or_default();
-    let mut lines = status.lines();
+    let mut lines = status.split(|&byte| byte == b'\n');
     let mask = lines.find_map(|line| line.strip_prefix(b"SigIgn:"));
     // Where the system does not tell, nobody is taken to want that.
     let mask = mask.and_then(|mask| mask.trim().to_str().ok());

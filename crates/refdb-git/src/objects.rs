@@ -16,7 +16,6 @@
 
 mod alternates;
 mod database;
-mod first;
 mod kinds;
 mod odb;
 mod packs;

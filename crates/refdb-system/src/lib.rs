@@ -19,6 +19,7 @@
 
 pub mod beneath;
 pub mod beside;
+pub mod find;
 mod guard;
 mod map;
 mod os;

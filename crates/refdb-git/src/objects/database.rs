@@ -244,6 +244,14 @@ impl Database {
     }
 
     fn packed_header(&self, index: &Index, pack: &Pack, offset: u64, depth: usize) -> Look<Header> {
+        if let Some(entry) = pack.entry(&self.system, offset)
+            && let Some(kind) = entry.header.as_kind()
+        {
+            return Ok(Some(Header {
+                kind: kind_from_gix(kind),
+                size: entry.decompressed_size,
+            }));
+        }
         let Some(data) = self.data(pack)? else {
             return Ok(None);
         };
@@ -437,6 +445,21 @@ impl Database {
         found.extend(ids.filter(|id| id.format() == self.format));
         Ok(())
     }
+}
+
+/// Returns kind and size of an object if it has a file of its own in the folder; `None` if the database has to be asked.
+/// A process that moves one ref to what was just made needs no list of packs.
+pub(super) fn loose_header(folder: &Path, format: ObjectFormat, oid: ObjectId) -> Option<Header> {
+    // The library makes the same path, but asks the processor first how that is done best, and waits
+    // for what is no file.
+    let stat = OsSystem::new().stat(&loose_path(folder, oid)).ok()?;
+    if stat.kind != FileKind::File {
+        return None;
+    }
+    let store = loose::Store::at(folder, gix_kind(format));
+    let (size, kind) = store.try_header(to_gix(&oid)).ok()??;
+    let kind = kind_from_gix(kind);
+    Some(Header { kind, size })
 }
 
 /// Returns an index unless it is damaged, in which Git sees no object.

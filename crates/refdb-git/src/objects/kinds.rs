@@ -45,11 +45,9 @@ impl<'d, S: System> Kinds<'d, S> {
 
 /// Returns the kind of the object at an offset, which is that of the object it is a difference from.
 fn kind_at(system: &dyn System, index: &Index, pack: &Pack, offset: u64) -> Option<ObjectKind> {
-    let data = pack.data(system).ok()?;
     let mut offset = offset;
     for _ in 0..BASES_MAX {
-        let entry = data.entry(offset).ok()?;
-        offset = match entry.header {
+        offset = match pack.entry(system, offset)?.header {
             Header::Commit => return Some(ObjectKind::Commit),
             Header::Tree => return Some(ObjectKind::Tree),
             Header::Blob => return Some(ObjectKind::Blob),

@@ -27,9 +27,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
 
-use super::database::Database;
+use super::database::{Database, loose_header};
 use super::storage::{Storage, Storages};
-use super::{ObjectKind, Objects, Peeled, first};
+use super::{ObjectKind, Objects, Peeled};
 
 /// The fewest digits that an abbreviated id can have.
 pub const ABBREVIATION_MIN: usize = 4;
@@ -163,7 +163,7 @@ impl Odb {
             }));
         }
         if !self.was_asked.swap(true, Ordering::Relaxed)
-            && let Some(header) = first::header(self.dir(), self.format, &oid)
+            && let Some(header) = loose_header(self.dir(), self.format, oid)
         {
             return Ok(Some(header));
         }

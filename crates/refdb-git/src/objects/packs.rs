@@ -50,6 +50,7 @@ type Opened<T> = Result<T, Failure>;
 pub(super) struct Pack {
     path: PathBuf,
     format: ObjectFormat,
+    content: OnceLock<Opened<Bytes>>,
     data: OnceLock<Opened<data::File<Bytes>>>,
 }
 
@@ -58,6 +59,7 @@ impl Pack {
         Pack {
             path,
             format,
+            content: OnceLock::new(),
             data: OnceLock::new(),
         }
     }
@@ -66,16 +68,35 @@ impl Pack {
         &self.path
     }
 
-    pub(super) fn data(&self, system: &dyn System) -> Result<&data::File<Bytes>, &Failure> {
+    fn content(&self, system: &dyn System) -> Result<&Bytes, &Failure> {
         let open = || {
             let content = system.map(&self.path);
-            let content = content.map_err(|error| Failure::io(&self.path, &error))?;
+            content.map_err(|error| Failure::io(&self.path, &error))
+        };
+        self.content.get_or_init(open).as_ref()
+    }
+
+    /// Opens what objects are read from. That asks the processor how a path is hashed best, which takes a virtual
+    /// machine as long as a tenth of a process that changes one ref.
+    pub(super) fn data(&self, system: &dyn System) -> Result<&data::File<Bytes>, &Failure> {
+        let open = || {
+            let content = self.content(system).map_err(Failure::clone)?.clone();
             let kind = gix_kind(self.format);
             let file = data::File::from_data(content, self.path.clone(), kind);
             let file = file.map_err(|error| Failure::damage(&self.path, error))?;
             Ok(file.with_alloc_limit_bytes(Some(ALLOCATION_MAX)))
         };
         self.data.get_or_init(open).as_ref()
+    }
+
+    /// Returns what stands before the data of the object at an offset; `None` if it cannot be told without
+    /// [`Pack::data`], which also says what is wrong.
+    pub(super) fn entry(&self, system: &dyn System, offset: u64) -> Option<data::Entry> {
+        let content = self.content(system).ok()?;
+        let start = content.get(..data::header::SIZE)?.try_into().ok()?;
+        data::header::decode(start).ok()?;
+        let entry = content.get(usize::try_from(offset).ok()?..)?;
+        data::Entry::from_bytes(entry, offset, gix_kind(self.format)).ok()
     }
 }
 
@@ -200,7 +221,7 @@ impl Slot {
         let passes = |failure: Option<&Failure>| {
             matches!(failure, Some(Failure::Gone | Failure::Unreadable(_)))
         };
-        let failed = |pack: &Pack| passes(pack.data.get().and_then(|data| data.as_ref().err()));
+        let failed = |pack: &Pack| passes(pack.content.get().and_then(|it| it.as_ref().err()));
         match self.index.get() {
             None => false,
             Some(Err(failure)) => passes(Some(failure)),

@@ -48,6 +48,14 @@ pub(super) enum Found {
     Bare,
 }
 
+/// What `.git` is.
+enum DotGit {
+    /// A file that names the repository's directory.
+    File(PathBuf),
+    /// A directory.
+    Directory,
+}
+
 /// What a search needs to know.
 pub(super) struct Search<'a> {
     pub(super) system: &'a dyn System,
@@ -67,11 +75,11 @@ impl Search<'_> {
         }
         let named = paths::absolute(base, path);
         let stat = self.system.stat(&named);
-        let target = match stat.is_ok_and(|stat| stat.kind == FileKind::File) {
-            true => self.read_gitfile(&named)?,
-            false => None,
+        let is_file = stat.is_ok_and(|stat| stat.kind == FileKind::File);
+        let git_dir = match is_file.then(|| self.dot_git(&named)).transpose()? {
+            Some(Some(DotGit::File(target))) => target,
+            _ => named,
         };
-        let git_dir = target.unwrap_or(named);
         match self.repository(&git_dir)? {
             Some(common_dir) => Ok(Location {
                 git_dir,
@@ -126,7 +134,8 @@ impl Search<'_> {
     /// Returns the repository that `dir` has or is.
     fn at(&self, dir: &Path) -> Result<Option<Location>> {
         let dot_git = dir.join(".git");
-        if let Some(git_dir) = self.read_gitfile(&dot_git)? {
+        let there = self.dot_git(&dot_git)?;
+        if let Some(DotGit::File(git_dir)) = there {
             let Some(common_dir) = self.repository(&git_dir)? else {
                 return Err(not_a_repository(format!(
                     "not a git repository: {}",
@@ -142,7 +151,9 @@ impl Search<'_> {
                 },
             }));
         }
-        if let Some(common_dir) = self.repository(&dot_git)? {
+        if there.is_some()
+            && let Some(common_dir) = self.repository(&dot_git)?
+        {
             return Ok(Some(Location {
                 git_dir: dot_git,
                 common_dir,
@@ -191,11 +202,11 @@ impl Search<'_> {
         longest
     }
 
-    /// Returns the directory that a gitfile names; `None` if there is no regular file at `path`.
+    /// Returns what is at `path`; `None` if nothing is.
     ///
     /// # Errors
-    /// `Repository` when the file is no gitfile.
-    fn read_gitfile(&self, path: &Path) -> Result<Option<PathBuf>> {
+    /// `Repository` when it is neither a gitfile nor a directory.
+    fn dot_git(&self, path: &Path) -> Result<Option<DotGit>> {
         match self.system.stat(path) {
             Ok(stat) if stat.kind == FileKind::File && stat.len <= GITFILE_LEN_MAX => {}
             Ok(stat) if stat.kind == FileKind::File => {
@@ -204,7 +215,7 @@ impl Search<'_> {
                     path.display()
                 )));
             }
-            Ok(stat) if stat.kind == FileKind::Directory => return Ok(None),
+            Ok(stat) if stat.kind == FileKind::Directory => return Ok(Some(DotGit::Directory)),
             // Whoever passed over it would work in the repository around this one.
             Ok(_) => {
                 return Err(bad_gitfile(format!(
@@ -236,7 +247,8 @@ impl Search<'_> {
         }
         let parent = path.parent().unwrap_or(Path::new(""));
         let target = parent.join(bytes_to_path(target));
-        Ok(Some(paths::real(self.system, &target).unwrap_or(target)))
+        let git_dir = paths::real(self.system, &target).unwrap_or(target);
+        Ok(Some(DotGit::File(git_dir)))
     }
 
     /// Returns the common directory if `git_dir` is the directory of a repository: it has a

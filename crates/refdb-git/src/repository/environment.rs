@@ -21,20 +21,29 @@ use refdb::{Error, ErrorKind, Result};
 use super::config::values;
 use crate::date::Zone;
 
+/// How the names of Git's variables begin.
+const GIT: &[u8] = b"GIT_";
+
 /// Environment variables.
 #[derive(Clone, Debug)]
 pub struct Environment(Variables);
 
 #[derive(Clone, Debug)]
 enum Variables {
-    Process,
+    /// The process's own. Most that are asked for are Git's, and few are set: those are looked through, and not all
+    /// that there are, some thirty times in a process for one ref.
+    Process(Vec<(OsString, OsString)>),
     Given(BTreeMap<OsString, OsString>),
 }
 
 impl Environment {
-    /// Returns the environment of this process.
+    /// Returns the environment of this process, as it is now.
     pub fn process() -> Self {
-        Environment(Variables::Process)
+        let is_git = |name: &OsString| name.as_encoded_bytes().starts_with(GIT);
+        let variables = std::env::vars_os();
+        Environment(Variables::Process(
+            variables.filter(|(name, _)| is_git(name)).collect(),
+        ))
     }
 
     /// Returns an environment that has these variables and no others.
@@ -54,7 +63,11 @@ impl Environment {
     /// Returns the value of a variable; `None` when it is not set.
     pub fn get(&self, name: &str) -> Option<OsString> {
         match &self.0 {
-            Variables::Process => std::env::var_os(name),
+            Variables::Process(git) if name.as_bytes().starts_with(GIT) => {
+                let found = git.iter().find(|(it, _)| it == name);
+                found.map(|(_, value)| value.clone())
+            }
+            Variables::Process(_) => std::env::var_os(name),
             Variables::Given(variables) => variables.get(std::ffi::OsStr::new(name)).cloned(),
         }
     }

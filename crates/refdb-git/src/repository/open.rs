@@ -336,7 +336,6 @@ impl OpenOptions {
             Store::open(system, layout.clone(), format.refs, odb, options)
         };
 
-        let real_git_dir = paths::real(system, &git_dir).unwrap_or_else(|_| git_dir.clone());
         let recovers = found != Found::Bare || !ownership::is_in_work_tree(system, &git_dir);
         let branch = || {
             let mut options = Options::new(format.objects);
@@ -351,7 +350,7 @@ impl OpenOptions {
             local: Some(&local),
             worktree: worktree_file,
             conditions: Conditions {
-                git_dirs: Some((&real_git_dir, &git_dir)),
+                git_dir: Some(&git_dir),
                 branch: &branch,
             },
         };

@@ -25,8 +25,8 @@ const INCLUDES_MAX: usize = 1_000;
 /// What conditional includes are decided by.
 #[derive(Clone, Copy)]
 pub(crate) struct Conditions<'a> {
-    /// The repository's directory, if there is one, without symbolic links; and as it was found.
-    pub(crate) git_dirs: Option<(&'a Path, &'a Path)>,
+    /// The repository's directory, if there is one, as it was found.
+    pub(crate) git_dir: Option<&'a Path>,
     /// Finds the branch that `HEAD` points to, without `refs/heads/`.
     pub(crate) branch: &'a dyn Fn() -> Option<BString>,
 }
@@ -35,7 +35,7 @@ impl Conditions<'_> {
     /// Outside of any repository: nothing but the remotes' URLs can be asked for.
     pub(crate) fn none() -> Self {
         Conditions {
-            git_dirs: None,
+            git_dir: None,
             branch: &|| None,
         }
     }
@@ -171,9 +171,10 @@ impl<'a> Includer<'a> {
 
     /// Returns whether the repository's directory matches a pattern that stands in `file`.
     fn is_git_dir(&self, pattern: &[u8], file: Option<&Path>, mode: Mode) -> bool {
-        let Some((real, found)) = self.conditions.git_dirs else {
+        let Some(found) = self.conditions.git_dir else {
             return false;
         };
+        let real = paths::real(self.system, found).unwrap_or_else(|_| found.to_owned());
         let mut literal = Vec::new();
         let mut pattern = match self.expand_home(pattern.as_bstr()) {
             Some(path) => path_to_bytes(&path).to_vec(),
@@ -193,7 +194,7 @@ impl<'a> Includer<'a> {
             pattern.splice(0..0, *b"**/");
         }
         let pattern = with_children(pattern);
-        [real, found].iter().any(|dir| {
+        [&real, found].iter().any(|dir| {
             let dir = path_to_bytes(dir);
             let starts = dir.get(..literal.len()).is_some_and(|start| {
                 start == literal

@@ -19,8 +19,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bstr::ByteSlice;
-
 use super::Files;
 use super::known_dirs::is_in;
 use super::packed::Snapshot;
@@ -31,6 +29,7 @@ use crate::commit::{LockFile, lock_path};
 use crate::error::{Error, Result};
 use crate::name::{RefName, is_per_worktree};
 use crate::system::beside::{HALVES_MIN, both};
+use crate::system::find::last_byte;
 use crate::system::{FileKind, Tree};
 
 /// How often the place of a file is barred where somebody makes directories.
@@ -287,7 +286,7 @@ pub(super) fn names_above<'n>(names: &[RefName<'n>]) -> Vec<RefName<'n>> {
     for name in names.iter().filter(|name| is_shared(**name)) {
         let name = name.as_bytes();
         // Most are in one directory with the name before.
-        let dir = name.rfind_byte(b'/').and_then(|slash| name.get(..=slash));
+        let dir = last_byte(b'/', name).and_then(|slash| name.get(..=slash));
         if dir.is_none_or(|dir| before.starts_with(dir)) {
             before = name;
             continue;

@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::name::{FormatOptions, RefName, RefNameBuf, is_per_worktree, is_well_formed};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::reflog::{LogEntry, Signature};
+use crate::system::find::{byte, last_byte};
 use crate::system::{FileKind, ReadFile, Tree, WHOLE_MAX};
 
 /// How reflogs are read.
@@ -245,7 +246,7 @@ fn forward(
         };
         offset += chunk.len() as u64;
         let mut rest = chunk;
-        while let Some(end) = rest.find_byte(b'\n') {
+        while let Some(end) = byte(b'\n', rest) {
             let (line, after) = rest.split_at(end);
             rest = after.get(1..).unwrap_or_default();
             let go_on = if begun.is_empty() {
@@ -290,7 +291,7 @@ fn backward(
         let part = buffer.get_mut(..want).unwrap_or_default();
         let count = file.read_at(start, part).map_err(failed)?;
         let mut rest = part.get(..count).unwrap_or_default();
-        while let Some(lf) = rest.rfind_byte(b'\n') {
+        while let Some(lf) = last_byte(b'\n', rest) {
             let (before, line) = rest.split_at(lf);
             let line = line.get(1..).unwrap_or_default();
             // What follows the last line feed is no line.
@@ -340,7 +341,7 @@ pub fn parse(line: &[u8], format: ObjectFormat) -> Option<LogEntry> {
     let (old, rest) = line.split_at_checked(hex_len)?;
     let (new, rest) = rest.strip_prefix(b" ")?.split_at_checked(hex_len)?;
     let rest = rest.strip_prefix(b" ")?;
-    let close = rest.find_byte(b'>')?;
+    let close = byte(b'>', rest)?;
     let (who, rest) = rest.split_at(close);
     let rest = rest.strip_prefix(b"> ")?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -365,7 +366,7 @@ pub fn parse(line: &[u8], format: ObjectFormat) -> Option<LogEntry> {
         b'-' => -number,
         _ => return None,
     };
-    let (name, email) = match who.find_byte(b'<') {
+    let (name, email) = match byte(b'<', who) {
         Some(open) => {
             let (name, email) = who.split_at(open);
             (name, email.get(1..).unwrap_or_default())

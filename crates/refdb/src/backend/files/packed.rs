@@ -22,6 +22,7 @@ use crate::backend::tags::Untold;
 use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::oid::{ObjectFormat, ObjectId, first_byte};
 use crate::reflog::is_space;
+use crate::system::find::{byte, last_byte};
 use crate::system::{Bytes, FileId, FileKind, MAP_MIN, Stat, System};
 use crate::target::Target;
 
@@ -290,7 +291,7 @@ impl Snapshot {
             return Ok(snapshot);
         }
         if !snapshot.content().ends_with(b"\n") {
-            let line = snapshot.content().rfind_byte(b'\n').map_or(0, |lf| lf + 1);
+            let line = last_byte(b'\n', snapshot.content()).map_or(0, |lf| lf + 1);
             return Err(snapshot.bad_line("unterminated line", line));
         }
         let sorted = snapshot.read_header()?;
@@ -401,7 +402,7 @@ impl Snapshot {
     /// Returns the line that starts at `at`, without its line feed.
     fn line(&self, at: usize) -> &[u8] {
         let rest = self.content().get(at..).unwrap_or_default();
-        let end = rest.find_byte(b'\n').unwrap_or(rest.len());
+        let end = byte(b'\n', rest).unwrap_or(rest.len());
         rest.get(..end).unwrap_or_default()
     }
 
@@ -415,7 +416,7 @@ impl Snapshot {
     pub(super) fn name_if_any(&self, at: usize) -> Option<Range<usize>> {
         // In one search: this is what each step of a lookup costs.
         let line = self.content().get(at..)?;
-        let (hex_len, len) = (self.format.hex_len(), line.find_byte(b'\n')?);
+        let (hex_len, len) = (self.format.hex_len(), byte(b'\n', line)?);
         if len <= hex_len {
             let is_space_behind = len == hex_len;
             return is_space_behind.then(|| self.name_behind(at + hex_len))?;
@@ -427,7 +428,7 @@ impl Snapshot {
     /// Returns where the name stands of the record whose id ends at `hex_end`, on the same line.
     fn name_behind(&self, hex_end: usize) -> Option<Range<usize>> {
         let (&space, rest) = self.content().get(hex_end..)?.split_first()?;
-        let len = rest.find_byte(b'\n').filter(|len| *len > 0)?;
+        let len = byte(b'\n', rest).filter(|len| *len > 0)?;
         let start = hex_end + 1;
         is_space(space).then_some(start..start + len)
     }
@@ -450,7 +451,7 @@ impl Snapshot {
 
     /// Checks what no name can have.
     pub(super) fn check_name(&self, name: &Range<usize>) -> Result<()> {
-        if self.slice(name).find_byte(0).is_none() {
+        if byte(0, self.slice(name)).is_none() {
             return Ok(());
         }
         let text = self.slice(name).as_bstr();
@@ -508,7 +509,7 @@ impl Snapshot {
         let mut at = at;
         while at > low {
             let before = self.slice(&(low..at));
-            let start = before.rfind_byte(b'\n').map_or(low, |lf| low + lf + 1);
+            let start = last_byte(b'\n', before).map_or(low, |lf| low + lf + 1);
             if self.content().get(start) != Some(&b'^') {
                 return start;
             }
