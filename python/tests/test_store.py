@@ -316,6 +316,12 @@ def test_a_child_waits_for_no_thread_of_its_parent(git):
     assert store.resolve("refs/heads/main") == git.two
 
 
+def test_nothing_stays(git):
+    import every_part
+
+    assert every_part.grown(str(git.path), git.one, git.two, rounds=3) == 0
+
+
 def test_stubs_name_what_is_there():
     import ast
     import pathlib
