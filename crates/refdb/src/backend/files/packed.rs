@@ -314,7 +314,8 @@ impl Snapshot {
         let Some(traits) = line.strip_prefix(HEADER) else {
             return Err(self.bad_line("unexpected line", 0));
         };
-        let has = |name: &str| traits.split_str(" ").any(|found| found == name.as_bytes());
+        let words = traits.split(|byte| *byte == b' ');
+        let has = |name: &str| words.clone().any(|found| found == name.as_bytes());
         let peeling = if has("fully-peeled") {
             Peeling::Fully
         } else if has("peeled") {
