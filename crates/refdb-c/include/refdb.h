@@ -8,7 +8,9 @@
  *   names. The functions that free take null.
  * - A store can be used by any number of threads at the same time. A listing and a transaction are for
  *   one thread at a time. Nothing is tied to the thread that made it.
- * - After fork a child may use the store that its parent opened, but no transaction and no listing.
+ * - After fork a child opens a store of its own. It may use its parent's if no other thread was in a call with that
+ *   just then: what such a thread held nobody gives back in the child. A transaction or listing of its parent it
+ *   neither uses nor commits; to free it does no harm.
  * - Every function returns; none ends the process, none throws.
  */
 
@@ -615,7 +617,8 @@ refdb_status refdb_transaction_prepare(refdb_transaction *transaction,
 refdb_status refdb_transaction_commit(refdb_transaction *transaction,
                                       refdb_outcome **outcome);
 
-// Frees a transaction; null is fine. What was not committed is given up, and its locks are given back.
+// Frees a transaction; null is fine. What was not committed is given up, and its locks are given back. In a child
+// after fork nothing happens: they are the parent's.
 //
 // Ownership: `transaction` is gone. Threads: none may use it any more.
 //

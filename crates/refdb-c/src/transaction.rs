@@ -147,6 +147,22 @@ pub struct refdb_transaction {
     // Borrows from the repository, and so stands before it: fields are dropped in this order.
     state: State,
     _repository: Arc<Repository>,
+    /// Whoever began it: a child after `fork` neither commits it nor gives its locks back.
+    process: u32,
+}
+
+impl refdb_transaction {
+    fn is_of_this_process(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// Takes what it is, to go on from there.
+    fn take(&mut self) -> Result<State, Failure> {
+        match self.is_of_this_process() {
+            true => Ok(take(&mut self.state)),
+            false => Err(Failure::Argument("the transaction is of another process")),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -204,7 +220,9 @@ pub unsafe extern "C" fn refdb_transaction_begin(
             transaction = transaction.committer(who)?;
         }
         let state = State::Open(transaction);
-        *out = Box::into_raw(Box::new(refdb_transaction { state, _repository: repository }));
+        let process = std::process::id();
+        let made = refdb_transaction { state, _repository: repository, process };
+        *out = Box::into_raw(Box::new(made));
         Ok(refdb_status::REFDB_OK)
     }
 }
@@ -307,7 +325,7 @@ pub unsafe extern "C" fn refdb_transaction_prepare(
         // SAFETY: as this function's.
         let (transaction, out) = unsafe { (unique(transaction)?, optional_place(outcome)?) };
         let out = &mut { out };
-        let State::Open(open) = take(&mut transaction.state) else {
+        let State::Open(open) = transaction.take()? else {
             return Err(Failure::Argument("the transaction is not open"));
         };
         let prepared = refused_as_data(open.prepare(), out)?;
@@ -334,7 +352,7 @@ pub unsafe extern "C" fn refdb_transaction_commit(
         // SAFETY: as this function's.
         let (transaction, out) = unsafe { (unique(transaction)?, optional_place(outcome)?) };
         let out = &mut { out };
-        let committed = match take(&mut transaction.state) {
+        let committed = match transaction.take()? {
             State::Open(open) => open.commit(),
             State::Prepared(prepared) => prepared.commit(),
             State::Over => return Err(Failure::Argument("the transaction is over")),
@@ -345,7 +363,8 @@ pub unsafe extern "C" fn refdb_transaction_commit(
     }
 }
 
-/// Frees a transaction; null is fine. What was not committed is given up, and its locks are given back.
+/// Frees a transaction; null is fine. What was not committed is given up, and its locks are given back. In a child
+/// after fork nothing happens: they are the parent's.
 ///
 /// Ownership: `transaction` is gone. Threads: none may use it any more.
 ///
@@ -354,7 +373,10 @@ pub unsafe extern "C" fn refdb_transaction_commit(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn refdb_transaction_free(transaction: *mut refdb_transaction) {
     // SAFETY: as this function's.
-    unsafe { take_back(transaction) }
+    if unsafe { transaction.as_ref() }.is_some_and(refdb_transaction::is_of_this_process) {
+        // SAFETY: as this function's.
+        unsafe { take_back(transaction) }
+    }
 }
 
 /// Returns the place for an outcome, if the caller wants one.

@@ -11,7 +11,10 @@ enum { THREADS = 4, ROUNDS = 10 };
 static refdb_store *store;
 static refdb_oid id;
 
-static void make(const char *name) {
+/* It stays reachable in a child, where freeing it does nothing. */
+static refdb_transaction *prepared;
+
+static refdb_transaction *begin(const char *name) {
   refdb_transaction *transaction;
   refdb_edit edit;
   memset(&edit, 0, sizeof edit);
@@ -21,6 +24,11 @@ static void make(const char *name) {
   edit.new_id = id;
   check(refdb_transaction_begin(store, 0, NULL, text("made"), &transaction));
   check(refdb_transaction_add(transaction, &edit, 1, NULL));
+  return transaction;
+}
+
+static void make(const char *name) {
+  refdb_transaction *transaction = begin(name);
   check(refdb_transaction_commit(transaction, NULL));
   refdb_transaction_free(transaction);
 }
@@ -76,7 +84,19 @@ int main(int argc, char **argv) {
     return 0;
   }
   assert(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-  make("refs/heads/parent");
+  prepared = begin("refs/heads/parent");
+  check(refdb_transaction_prepare(prepared, NULL));
+  child = fork();
+  if (child == 0) {
+    /* What the parent has locked stays its own. */
+    assert(refdb_transaction_commit(prepared, NULL) == REFDB_MISUSE);
+    refdb_transaction_free(prepared);
+    refdb_close(store);
+    return 0;
+  }
+  assert(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  check(refdb_transaction_commit(prepared, NULL));
+  refdb_transaction_free(prepared);
   refdb_close(store);
   printf("%d\n", THREADS * ROUNDS + 2);
   return 0;

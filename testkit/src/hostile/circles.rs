@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::names::add_table;
+use super::names::{add_table, bytes};
 use super::{Kind, Made, Scene, kind};
 use crate::format::RefFormat::{self, Files, Reftable};
 
@@ -222,6 +222,7 @@ fn settings() -> Vec<Kind> {
     ]
 }
 
+#[expect(clippy::too_many_lines, reason = "a list of kinds")]
 fn objects() -> Vec<Kind> {
     let wants = "A walk over the history never ends.";
     vec![
@@ -237,6 +238,21 @@ fn objects() -> Vec<Kind> {
             let commits = &scene.objects().commits;
             replace(scene, &[(&commits[3], &commits[9])])
         })
+        .by_hash(),
+        kind(
+            "circle: two packs",
+            "An object is a difference from one that is a difference from it, each in a pack of its own.",
+            |scene| {
+                scene.remove("objects/pack")?;
+                let other = vec![0x22; bytes(&scene.objects().commits[1]).len()];
+                let ids = scene.objects().commits.iter().map(|commit| bytes(commit));
+                let mut ones: Vec<_> = ids.map(|id| (id, other.clone())).collect();
+                ones.sort();
+                let back = ones[0].0.clone();
+                differences(scene, "1", &ones)?;
+                differences(scene, "2", &[(other, back)])
+            },
+        )
         .by_hash(),
         kind("circle: grafts", wants, |scene| {
             let commits = &scene.objects().commits;
@@ -288,6 +304,33 @@ fn objects() -> Vec<Kind> {
             },
         ),
     ]
+}
+
+/// Makes a pack of objects, sorted, each of which is a difference from another one, which is named.
+fn differences(scene: &Scene, name: &str, objects: &[(Vec<u8>, Vec<u8>)]) -> Made {
+    // Of a byte it makes a byte; uncompressed, and with the sum that zlib has at the end.
+    const DIFFERENCE: &[u8] = &[
+        0x78, 1, 1, 4, 0, 0xfb, 0xff, 1, 1, 1, b'x', 0, 0x85, 0, 0x7c,
+    ];
+    let count = u32::try_from(objects.len()).expect("few").to_be_bytes();
+    let (mut pack, mut places) = ([b"PACK", &2_u32.to_be_bytes()[..], &count].concat(), vec![]);
+    for (_, base) in objects {
+        places.extend(u32::try_from(pack.len()).expect("few").to_be_bytes());
+        pack.extend([&[0x74], &base[..], DIFFERENCE].concat());
+    }
+    let zeros = vec![0; objects[0].0.len()];
+    pack.extend(&zeros);
+    let mut index = [b"\xfftOc", &2_u32.to_be_bytes()[..]].concat();
+    for first in 0..=u8::MAX {
+        let below = objects.iter().filter(|(id, _)| id[0] <= first).count();
+        index.extend(u32::try_from(below).expect("few").to_be_bytes());
+    }
+    index.extend(objects.iter().flat_map(|(id, _)| id));
+    index.extend(vec![0; 4 * objects.len()]);
+    index.extend(places);
+    index.extend([&zeros[..], &zeros].concat());
+    scene.write(&format!("objects/pack/pack-{name}.pack"), pack)?;
+    scene.write(&format!("objects/pack/pack-{name}.idx"), index)
 }
 
 /// Has objects replaced by others, as Git reads them: by refs.

@@ -222,7 +222,7 @@ pub(super) fn add_table(scene: &Scene, refs: &[(&str, Option<&str>)], logs: &[&s
     scene.write("reftable/tables.list", format!("{list}{name}\n"))
 }
 
-fn bytes(id: &str) -> Vec<u8> {
+pub(super) fn bytes(id: &str) -> Vec<u8> {
     let digits = |at: usize| u8::from_str_radix(&id[at..at + 2], 16).expect("a digit");
     (0..id.len()).step_by(2).map(digits).collect()
 }

@@ -22,14 +22,10 @@ use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
 
 use super::alternates;
 use super::kinds::Kinds;
-use super::odb::{gix_kind, gix_of_kind, kind_from_gix, to_gix};
+use super::odb::{gix_kind, kind_from_gix, to_gix};
 use super::packs::{Failure, Index, Pack, Slot, slots};
 use super::storage::loose_path;
 use super::{Header, LEN_MAX, Object};
-
-/// How many objects in other packs one may be a difference from, one after the other. Git writes
-/// no such packs.
-const FOREIGN_BASES_MAX: usize = 32;
 
 /// How often an object is looked for while packs come and go.
 const LOOKS_MAX: usize = 100;
@@ -79,6 +75,12 @@ pub(super) enum Place<'s> {
     /// In a file of its own in the folder.
     Loose(&'s Path, &'s loose::Store),
 }
+
+/// A pack that was opened.
+type File = gix_pack::data::File<refdb::system::Bytes>;
+
+/// What an entry of a pack is a difference from.
+type Base = gix_error::Result<Option<gix_pack::data::Entry>>;
 
 /// What came of looking at a copy.
 type Look<T> = Result<Option<T>>;
@@ -135,7 +137,7 @@ impl Database {
         let now = self.state();
         if !Arc::ptr_eq(&now, old) {
             // Another thread did so.
-            return Ok(Some(now));
+            return Ok((!now.is_like(old)).then_some(now));
         }
         let new = Arc::new(self.look(&old.slots)?);
         let changed = !new.is_like(old);
@@ -227,10 +229,6 @@ impl Database {
 
     /// Returns kind and size of an object; `None` if it is missing.
     pub(super) fn header(&self, oid: ObjectId) -> Look<Header> {
-        self.header_at_depth(oid, 0)
-    }
-
-    fn header_at_depth(&self, oid: ObjectId, depth: usize) -> Look<Header> {
         self.find(oid, &mut |place| match place {
             Place::Loose(_, store) => {
                 let found = undamaged(store.try_header(to_gix(&oid)))?.flatten();
@@ -239,11 +237,11 @@ impl Database {
                     size,
                 }))
             }
-            Place::Packed(index, pack, offset) => self.packed_header(index, pack, offset, depth),
+            Place::Packed(index, pack, offset) => self.packed_header(index, pack, offset),
         })
     }
 
-    fn packed_header(&self, index: &Index, pack: &Pack, offset: u64, depth: usize) -> Look<Header> {
+    fn packed_header(&self, index: &Index, pack: &Pack, offset: u64) -> Look<Header> {
         if let Some(entry) = pack.entry(&self.system, offset)
             && let Some(kind) = entry.header.as_kind()
         {
@@ -252,32 +250,11 @@ impl Database {
                 size: entry.decompressed_size,
             }));
         }
-        let Some(data) = self.data(pack)? else {
-            return Ok(None);
-        };
-        let failed = RefCell::new(None);
-        let resolve = |id: &gix_hash::oid| {
-            if let Some(offset) = index.offset_in(pack, id) {
-                return Ok(Some(header::ResolvedBase::InPack(data.entry(offset)?)));
-            }
-            let base = self.foreign(id, depth, |id| self.header_at_depth(id, depth + 1));
-            let base = base.unwrap_or_else(|error| {
-                *failed.borrow_mut() = Some(error);
-                None
-            });
-            Ok(base.map(|base| header::ResolvedBase::OutOfPack {
-                kind: gix_of_kind(base.kind),
-                num_deltas: None,
-            }))
-        };
-        let found = self.with_inflate(|inflate| {
-            let entry = data.entry(offset)?;
-            data.decode_header(entry, inflate, &resolve)
-        });
-        if let Some(error) = failed.into_inner() {
-            return Err(error);
-        }
-        Ok(undamaged(found)?.map(|found| Header {
+        let found = self.in_pack(index, pack, |data, inflate, base| {
+            let resolve = |id: &gix_hash::oid| Ok(base(id)?.map(header::ResolvedBase::InPack));
+            data.decode_header(data.entry(offset)?, inflate, &resolve)
+        })?;
+        Ok(found.map(|found| Header {
             kind: kind_from_gix(found.kind),
             size: found.object_size,
         }))
@@ -285,10 +262,6 @@ impl Database {
 
     /// Reads an object; `None` if it is missing.
     pub(super) fn read(&self, oid: ObjectId) -> Look<Object> {
-        self.read_at_depth(oid, 0)
-    }
-
-    fn read_at_depth(&self, oid: ObjectId, depth: usize) -> Look<Object> {
         self.find(oid, &mut |place| match place {
             Place::Loose(_, store) => {
                 let header = undamaged(store.try_header(to_gix(&oid)))?.flatten();
@@ -302,60 +275,52 @@ impl Database {
                 }))
             }
             Place::Packed(index, pack, offset) => {
-                let header = self.packed_header(index, pack, offset, depth)?;
+                let header = self.packed_header(index, pack, offset)?;
                 bounded(oid, header.map_or(0, |header| header.size))?;
-                self.packed(index, pack, offset, depth)
+                self.packed(index, pack, offset)
             }
         })
     }
 
-    fn packed(&self, index: &Index, pack: &Pack, offset: u64, depth: usize) -> Look<Object> {
-        let Some(data) = self.data(pack)? else {
-            return Ok(None);
-        };
-        let failed = RefCell::new(None);
-        let resolve = |id: &gix_hash::oid, out: &mut Vec<u8>| {
-            if let Some(offset) = index.offset_in(pack, id) {
-                return Ok(Some(entry::ResolvedBase::InPack(data.entry(offset)?)));
-            }
-            let base = self.foreign(id, depth, |id| self.read_at_depth(id, depth + 1));
-            let base = base.unwrap_or_else(|error| {
-                *failed.borrow_mut() = Some(error);
-                None
-            });
-            Ok(base.map(|base| {
-                *out = base.data;
-                entry::ResolvedBase::OutOfPack {
-                    kind: gix_of_kind(base.kind),
-                    end: out.len(),
-                }
-            }))
-        };
+    fn packed(&self, index: &Index, pack: &Pack, offset: u64) -> Look<Object> {
         let mut content = Vec::new();
-        let found = self.with_inflate(|inflate| {
-            let entry = data.entry(offset)?;
+        let found = self.in_pack(index, pack, |data, inflate, base| {
+            let resolve = |id: &gix_hash::oid, _: &mut Vec<u8>| {
+                Ok(base(id)?.map(entry::ResolvedBase::InPack))
+            };
             let cache = &mut gix_pack::cache::Never;
-            data.decode_entry(entry, &mut content, inflate, &resolve, cache)
-        });
-        if let Some(error) = failed.into_inner() {
-            return Err(error);
-        }
-        Ok(undamaged(found)?.map(|found| Object {
+            data.decode_entry(data.entry(offset)?, &mut content, inflate, &resolve, cache)
+        })?;
+        Ok(found.map(|found| Object {
             kind: kind_from_gix(found.kind),
             data: content,
         }))
     }
 
-    /// Finds an object in another pack than the one that is a difference from it.
-    fn foreign<T>(
+    /// Reads in a pack; `None` if what is there is damaged. `read` gets the pack, a tool for decompressing, and what
+    /// finds the entry that another one is a difference from.
+    fn in_pack<T>(
         &self,
-        id: &gix_hash::oid,
-        depth: usize,
-        find: impl FnOnce(ObjectId) -> Look<T>,
+        index: &Index,
+        pack: &Pack,
+        read: impl FnOnce(&File, &mut Inflate, &dyn Fn(&gix_hash::oid) -> Base) -> gix_error::Result<T>,
     ) -> Look<T> {
-        match ObjectId::from_bytes(id.as_bytes()) {
-            Some(id) if depth < FOREIGN_BASES_MAX => find(id),
-            _ => Ok(None),
+        let Some(data) = self.data(pack)? else {
+            return Ok(None);
+        };
+        let failed = RefCell::new(None);
+        let base = |id: &gix_hash::oid| match index.offset_in(&self.system, pack, id) {
+            Ok(Some(offset)) => data.entry(offset).map(Some),
+            Ok(None) | Err(Failure::Damaged(_) | Failure::Gone) => Ok(None),
+            Err(failure) => {
+                *failed.borrow_mut() = Some(unreadable(failure));
+                Ok(None)
+            }
+        };
+        let found = self.with_inflate(|inflate| read(data, inflate, &base));
+        match failed.into_inner() {
+            Some(error) => Err(error),
+            None => undamaged(found),
         }
     }
 
@@ -369,10 +334,7 @@ impl Database {
     }
 
     /// Opens a pack; `None` if it is gone or damaged.
-    pub(super) fn data<'p>(
-        &self,
-        pack: &'p Pack,
-    ) -> Look<&'p gix_pack::data::File<refdb::system::Bytes>> {
+    pub(super) fn data<'p>(&self, pack: &'p Pack) -> Look<&'p File> {
         match pack.data(&self.system) {
             Ok(data) => Ok(Some(data)),
             Err(Failure::Damaged(_) | Failure::Gone) => Ok(None),

@@ -53,7 +53,7 @@ fn kind_at(system: &dyn System, index: &Index, pack: &Pack, offset: u64) -> Opti
             Header::Blob => return Some(ObjectKind::Blob),
             Header::Tag => return Some(ObjectKind::Tag),
             Header::OfsDelta { base_distance } => offset.checked_sub(base_distance)?,
-            Header::RefDelta { base_id } => index.offset_in(pack, &base_id)?,
+            Header::RefDelta { base_id } => index.offset_in(system, pack, &base_id).ok()??,
         };
     }
     None

@@ -369,15 +369,6 @@ pub(super) fn kind_from_gix(kind: gix_object::Kind) -> ObjectKind {
     }
 }
 
-pub(super) fn gix_of_kind(kind: ObjectKind) -> gix_object::Kind {
-    match kind {
-        ObjectKind::Commit => gix_object::Kind::Commit,
-        ObjectKind::Tree => gix_object::Kind::Tree,
-        ObjectKind::Blob => gix_object::Kind::Blob,
-        ObjectKind::Tag => gix_object::Kind::Tag,
-    }
-}
-
 fn hex_of(oid: ObjectId) -> Vec<u8> {
     let mut hex = Vec::with_capacity(oid.format().hex_len());
     oid.push_hex(&mut hex);

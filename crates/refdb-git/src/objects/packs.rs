@@ -52,6 +52,8 @@ pub(super) struct Pack {
     format: ObjectFormat,
     content: OnceLock<Opened<Bytes>>,
     data: OnceLock<Opened<data::File<Bytes>>>,
+    /// Its own index, where another one is for several packs.
+    own: OnceLock<Opened<Box<index::File<Bytes>>>>,
 }
 
 impl Pack {
@@ -61,6 +63,7 @@ impl Pack {
             format,
             content: OnceLock::new(),
             data: OnceLock::new(),
+            own: OnceLock::new(),
         }
     }
 
@@ -89,6 +92,12 @@ impl Pack {
         self.data.get_or_init(open).as_ref()
     }
 
+    fn own(&self, system: &dyn System) -> Result<&index::File<Bytes>, &Failure> {
+        let path = || self.path.with_extension("idx");
+        let open = || open_index(system, &path(), self.format).map(Box::new);
+        self.own.get_or_init(open).as_deref()
+    }
+
     /// Returns what stands before the data of the object at an offset; `None` if it cannot be told without
     /// [`Pack::data`], which also says what is wrong.
     pub(super) fn entry(&self, system: &dyn System, offset: u64) -> Option<data::Entry> {
@@ -110,14 +119,13 @@ pub(super) enum Index {
 
 impl Index {
     fn open(system: &dyn System, path: &Path, format: ObjectFormat) -> Opened<Index> {
+        if path.extension().is_some() {
+            let pack = Pack::new(path.with_extension("pack"), format);
+            return Ok(Index::Single(open_index(system, path, format)?, pack));
+        }
         let content = system.map(path);
         let content = content.map_err(|error| Failure::io(path, &error))?;
         let damage = |error| Failure::damage(path, &error);
-        if path.extension().is_some() {
-            let file = index::File::from_data(content, path.to_owned(), gix_kind(format));
-            let pack = Pack::new(path.with_extension("pack"), format);
-            return Ok(Index::Single(file.map_err(damage)?, pack));
-        }
         let limit = Some(content.len());
         let file = multi_index::File::from_data(content, path.to_owned(), limit);
         let file = file.map_err(damage)?;
@@ -150,10 +158,27 @@ impl Index {
         }
     }
 
-    /// Returns where an object is in a pack of this index.
-    pub(super) fn offset_in(&self, pack: &Pack, id: &gix_hash::oid) -> Option<u64> {
-        let (found, offset) = self.find(id)?;
-        std::ptr::eq(found, pack).then_some(offset)
+    /// Returns where an object is in a pack of this index. What others are differences from is in the same pack, as
+    /// for Git: so no two packs lead in a circle.
+    pub(super) fn offset_in<'p>(
+        &'p self,
+        system: &dyn System,
+        pack: &'p Pack,
+        id: &gix_hash::oid,
+    ) -> Result<Option<u64>, &'p Failure> {
+        if let Some((found, offset)) = self.find(id)
+            && std::ptr::eq(found, pack)
+        {
+            return Ok(Some(offset));
+        }
+        match self {
+            Index::Single(..) => Ok(None),
+            // Of several copies it names one.
+            Index::Multi(..) => {
+                let own = pack.own(system)?;
+                Ok(own.lookup(id).map(|at| own.pack_offset_at_index(at)))
+            }
+        }
     }
 
     pub(super) fn len(&self) -> u32 {
@@ -195,6 +220,17 @@ impl Index {
         objects.sort_unstable();
         objects
     }
+}
+
+fn open_index(
+    system: &dyn System,
+    path: &Path,
+    format: ObjectFormat,
+) -> Opened<index::File<Bytes>> {
+    let content = system.map(path);
+    let content = content.map_err(|error| Failure::io(path, &error))?;
+    let file = index::File::from_data(content, path.to_owned(), gix_kind(format));
+    file.map_err(|error| Failure::damage(path, error))
 }
 
 /// An index in a folder, which is opened when an object is looked for in it.

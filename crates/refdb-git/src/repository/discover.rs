@@ -308,7 +308,7 @@ impl Search<'_> {
     }
 
     /// Returns the common directory of a repository: named, or told by the file `commondir`.
-    fn common_dir_of(&self, git_dir: &Path) -> Result<PathBuf> {
+    pub(super) fn common_dir_of(&self, git_dir: &Path) -> Result<PathBuf> {
         if let Some(named) = self.common_dir {
             return Ok(named.to_owned());
         }
@@ -319,6 +319,10 @@ impl Search<'_> {
                     "too large to be the name of a directory: {}",
                     file.display()
                 );
+                Err(Error::new(ErrorKind::Repository, message))
+            }
+            Ok(content) if content.is_empty() => {
+                let message = format!("failed to read {}: it is empty", file.display());
                 Err(Error::new(ErrorKind::Repository, message))
             }
             Ok(content) => {

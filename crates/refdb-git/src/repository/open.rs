@@ -324,7 +324,12 @@ impl OpenOptions {
             self.alternates(start),
             format.objects,
         ));
-        let layout = layout(&git_dir, &common_dir, format.refs_dir.as_deref())?;
+        let refs_common_dir = match self.named_common_dir(start) {
+            // As for Git, the refs are where the repository itself says.
+            Some(_) => self.search(None).common_dir_of(&git_dir)?,
+            None => common_dir.clone(),
+        };
+        let layout = layout(&git_dir, &refs_common_dir, format.refs_dir.as_deref())?;
         let layout = layout.with_objects(&objects_dir);
         let layout = match format.is_overridden {
             true => layout.unclaimed(),

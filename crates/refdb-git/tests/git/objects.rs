@@ -155,6 +155,39 @@ fn packs_that_come_and_go_are_seen_by_a_database_that_stays_open() {
     }
 }
 
+for_every_format! {
+    /// An index of several packs names one copy of each object, and that may be in another pack than what is a
+    /// difference from it.
+    fn what_an_object_is_a_difference_from_is_in_its_own_pack(format) {
+        let repo = Repo::init_bare(format);
+        let texts = [1000, 900].map(|lines| (0..lines).map(|at| format!("line {at}\n")).collect::<String>());
+        let blobs = texts.each_ref().map(|text| blob(&repo, text, false));
+        let pack = |prefix: &str, blobs: &[ObjectId]| {
+            let at = objects_of(&repo).join(prefix);
+            let list: String = blobs.iter().map(|oid| format!("{oid}\n")).collect();
+            repo.git(["pack-objects", "-q", "--no-reuse-delta"]).arg(at).stdin(list).run().text()
+        };
+        pack("pack/pack", &blobs);
+        repo.git(["prune-packed", "-q"]).run().ok();
+        let list = "%(objectname) %(deltabase)";
+        let list = repo.git(["cat-file", "--batch-all-objects"]).arg(format!("--batch-check={list}"));
+        let zeros = "0".repeat(format_of(&repo).hex_len());
+        let listed = list.run().text();
+        let differs = listed.lines().filter_map(|line| line.split_once(' '));
+        let (_, base) = differs.filter(|(_, base)| *base != zeros).last().expect("one is a difference");
+        let preferred = pack("pack/pack", &[id(base)]);
+        let write = repo.git(["multi-pack-index", "write"]);
+        write.arg(format!("--preferred-pack=pack-{}.idx", preferred.trim())).run().ok();
+        let odb = open(&repo);
+        for (oid, text) in blobs.iter().zip(&texts) {
+            let object = odb.read(*oid).expect("it can be read").expect("it is there");
+            assert_eq!(object.data, text.as_bytes());
+            let header = odb.header(*oid).expect("it can be read").expect("it is there");
+            assert_eq!(header.size, text.len() as u64);
+        }
+    }
+}
+
 #[test]
 #[expect(clippy::too_many_lines, reason = "one chain of repositories")]
 fn alternates_are_followed_as_by_git() {

@@ -242,6 +242,18 @@ fn what_is_no_repository_is_refused() {
     fs::remove_file(dir.join(".git/HEAD")).expect("a file");
     symlink("refs/heads/none", dir.join(".git/HEAD")).expect("a link");
     same(&dir, Said::default());
+    // For which Git's reason is "Success".
+    fs::write(dir.join(".git/commondir"), "").expect("a file");
+    assert_eq!(
+        ask_git(&dir, Said::default(), &["for-each-ref"]).code(),
+        128
+    );
+    let refused = options(&dir, Said::default()).discover(&dir).map(drop);
+    assert_eq!(
+        refused.expect_err("it is empty").kind(),
+        ErrorKind::Repository
+    );
+    fs::remove_file(dir.join(".git/commondir")).expect("it is there");
     fs::remove_dir(dir.join(".git/objects")).expect("a folder");
     refused(Said::default());
     let objects = dir.to_str().expect("ASCII");
