@@ -174,7 +174,7 @@ for_every_format! {
         let zeros = "0".repeat(format_of(&repo).hex_len());
         let listed = list.run().text();
         let differs = listed.lines().filter_map(|line| line.split_once(' '));
-        let (_, base) = differs.filter(|(_, base)| *base != zeros).last().expect("one is a difference");
+        let (_, base) = differs.filter(|(_, base)| *base != zeros).next_back().expect("one is a difference");
         let preferred = pack("pack/pack", &[id(base)]);
         let write = repo.git(["multi-pack-index", "write"]);
         write.arg(format!("--preferred-pack=pack-{}.idx", preferred.trim())).run().ok();

@@ -248,9 +248,9 @@ fn what_is_no_repository_is_refused() {
         ask_git(&dir, Said::default(), &["for-each-ref"]).code(),
         128
     );
-    let refused = options(&dir, Said::default()).discover(&dir).map(drop);
+    let opened = options(&dir, Said::default()).discover(&dir).map(drop);
     assert_eq!(
-        refused.expect_err("it is empty").kind(),
+        opened.expect_err("it is empty").kind(),
         ErrorKind::Repository
     );
     fs::remove_file(dir.join(".git/commondir")).expect("it is there");
@@ -567,6 +567,13 @@ fn configuration_is_read_as_git_reads_it() {
     for name in ["one", "two", "three", "four", "five", "six", "seven", "not"] {
         write(top.join(name), &format!("[inc]\n{name} = 1\n"));
     }
+    // Below the folder of the file, and not below that of the file that a link leads to.
+    let here = "[inc]\nhere = 1\n[includeIf \"gitdir:./\"]\npath = five\n";
+    write(top.join("one"), here);
+    fs::create_dir(top.join("sub")).expect("a folder");
+    write(top.join("sub/two"), &here.replace("five", "six"));
+    fs::remove_file(top.join("two")).expect("it is there");
+    symlink("sub/two", top.join("two")).expect("a link");
     let home_text = home.to_str().expect("ASCII");
     let variables = [
         ("HOME", home_text),

@@ -24,6 +24,19 @@ impl Content {
         }
     }
 
+    /// Returns whether the file at `path` is that, where nobody else puts anything: its name is that of the
+    /// transaction. A copy of a repository without dates has another one.
+    pub(super) fn waits_at(self, system: &dyn System, path: &Path) -> Result<bool> {
+        let Content::Dated { len, .. } = self else {
+            return self.is_at(system, path);
+        };
+        match system.lstat(path) {
+            Ok(stat) => Ok(stat.kind == FileKind::File && stat.len == len),
+            Err(error) if is_absent(&error) => Ok(false),
+            Err(error) => Err(Error::io("unable to read", path, error)),
+        }
+    }
+
     /// Returns whether the file at `path` is that.
     pub(super) fn is_at(self, system: &dyn System, path: &Path) -> Result<bool> {
         let stat = system.lstat(path);

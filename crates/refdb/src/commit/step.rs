@@ -134,11 +134,13 @@ impl Step {
         let spot = roots.spot(place);
         let Spot { system, path, .. } =
             spot.map_err(|error| Error::io("unable to reach", &roots.path(place), error))?;
-        let is_at = |path: &Path| match content {
-            Some(content) => content.is_at(system.as_ref(), path),
-            None => Ok(system.lstat(path).is_ok()),
-        };
-        Ok(is_held && is_at(&value_path(&path, transaction))? || is_at(&path)?)
+        let system = system.as_ref();
+        let value = value_path(&path, transaction);
+        match content {
+            Some(content) if is_held && content.waits_at(system, &value)? => Ok(true),
+            Some(content) => content.is_at(system, &path),
+            None => Ok(is_held && system.lstat(&value).is_ok() || system.lstat(&path).is_ok()),
+        }
     }
 
     /// Says that this step, which failed, is given up, and what it would have done to a ref.
@@ -315,7 +317,7 @@ fn put(
     is_live: bool,
 ) -> Result<io::Result<()>> {
     if let Some(content) = content
-        && !content.is_at(system, value)?
+        && !content.waits_at(system, value)?
     {
         // It is in place, or somebody took it away: whoever finishes the change has told that.
         return Ok(Ok(()));

@@ -190,6 +190,27 @@ fn what_the_dead_had_put_in_place_is_known_again() {
     });
 }
 
+/// Nobody else puts anything under such a name.
+#[test]
+fn what_waits_in_a_copy_without_dates_is_put_in_place() {
+    each(|system, name, removed, context| {
+        if removed != 0 {
+            return;
+        }
+        let dies = system.process(7);
+        let [_, value, _] = Moves::commit(&dies, name).leave();
+        system.sleep(Duration::from_secs(2));
+        let content = system.read(&value).unwrap();
+        system.remove_file(&value).unwrap();
+        let mut copy = system.create_new(&value, 0o666).unwrap();
+        copy.write_all(&content).unwrap();
+        drop(copy);
+        dies.end();
+        assert_eq!(recover(system), Vec::<String>::new(), "{context}");
+        assert_eq!(found(system, name), (true, false), "{context}");
+    });
+}
+
 #[test]
 fn nothing_goes_whose_replacement_was_taken_from_the_living() {
     each(|system, name, removed, context| {

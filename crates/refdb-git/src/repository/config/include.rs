@@ -181,15 +181,17 @@ impl<'a> Includer<'a> {
             None => return false,
         };
         if let Some(rest) = pattern.strip_prefix(b"./") {
-            let Some(parent) = file.and_then(Path::parent) else {
+            // A file that is a link stands where it leads to.
+            let real = file.and_then(|file| paths::real(self.system, file).ok());
+            let Some(parent) = real.as_deref().and_then(Path::parent) else {
                 return false;
             };
-            let Ok(parent) = paths::real(self.system, parent) else {
-                return false;
-            };
-            literal = path_to_bytes(&parent).to_vec();
+            literal = path_to_bytes(parent).to_vec();
             literal.push(b'/');
-            pattern = rest.to_vec();
+            pattern = match rest {
+                b"" => b"**".to_vec(),
+                rest => rest.to_vec(),
+            };
         } else if !pattern.starts_with(b"/") {
             pattern.splice(0..0, *b"**/");
         }
