@@ -173,8 +173,8 @@ for_every_format! {
         let list = repo.git(["cat-file", "--batch-all-objects"]).arg(format!("--batch-check={list}"));
         let zeros = "0".repeat(format_of(&repo).hex_len());
         let listed = list.run().text();
-        let differs = listed.lines().filter_map(|line| line.split_once(' '));
-        let (_, base) = differs.filter(|(_, base)| *base != zeros).next_back().expect("one is a difference");
+        let mut differs = listed.lines().filter_map(|line| line.split_once(' '));
+        let (_, base) = differs.rfind(|(_, base)| *base != zeros).expect("one is a difference");
         let preferred = pack("pack/pack", &[id(base)]);
         let write = repo.git(["multi-pack-index", "write"]);
         write.arg(format!("--preferred-pack=pack-{}.idx", preferred.trim())).run().ok();
