@@ -61,10 +61,14 @@ static void *work(void *argument) {
   return NULL;
 }
 
+static void wait_for(pid_t child) {
+  int status;
+  assert(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 int main(int argc, char **argv) {
   pthread_t threads[THREADS];
   int numbers[THREADS];
-  int status;
   if (argc < 3) {
     return 2;
   }
@@ -83,7 +87,7 @@ int main(int argc, char **argv) {
     refdb_close(store);
     return 0;
   }
-  assert(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  wait_for(child);
   prepared = begin("refs/heads/parent");
   check(refdb_transaction_prepare(prepared, NULL));
   child = fork();
@@ -94,7 +98,7 @@ int main(int argc, char **argv) {
     refdb_close(store);
     return 0;
   }
-  assert(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  wait_for(child);
   check(refdb_transaction_commit(prepared, NULL));
   refdb_transaction_free(prepared);
   refdb_close(store);

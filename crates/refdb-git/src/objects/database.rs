@@ -230,13 +230,7 @@ impl Database {
     /// Returns kind and size of an object; `None` if it is missing.
     pub(super) fn header(&self, oid: ObjectId) -> Look<Header> {
         self.find(oid, &mut |place| match place {
-            Place::Loose(_, store) => {
-                let found = undamaged(store.try_header(to_gix(&oid)))?.flatten();
-                Ok(found.map(|(size, kind)| Header {
-                    kind: kind_from_gix(kind),
-                    size,
-                }))
-            }
+            Place::Loose(_, store) => Ok(undamaged(told_by(store, oid))?.flatten()),
             Place::Packed(index, pack, offset) => self.packed_header(index, pack, offset),
         })
     }
@@ -264,8 +258,8 @@ impl Database {
     pub(super) fn read(&self, oid: ObjectId) -> Look<Object> {
         self.find(oid, &mut |place| match place {
             Place::Loose(_, store) => {
-                let header = undamaged(store.try_header(to_gix(&oid)))?.flatten();
-                bounded(oid, header.map_or(0, |(size, _)| size))?;
+                let header = undamaged(told_by(store, oid))?.flatten();
+                bounded(oid, header.map_or(0, |header| header.size))?;
                 let mut content = Vec::new();
                 let found = undamaged(store.try_find(to_gix(&oid), &mut content))?.flatten();
                 let kind = found.map(|found| kind_from_gix(found.kind));
@@ -418,10 +412,16 @@ pub(super) fn loose_header(folder: &Path, format: ObjectFormat, oid: ObjectId) -
     if stat.kind != FileKind::File {
         return None;
     }
-    let store = loose::Store::at(folder, gix_kind(format));
-    let (size, kind) = store.try_header(to_gix(&oid)).ok()??;
-    let kind = kind_from_gix(kind);
-    Some(Header { kind, size })
+    told_by(&loose::Store::at(folder, gix_kind(format)), oid).ok()?
+}
+
+/// Returns kind and size of an object that has a file of its own, as that says.
+fn told_by(store: &loose::Store, oid: ObjectId) -> gix_error::Result<Option<Header>> {
+    let found = store.try_header(to_gix(&oid))?;
+    Ok(found.map(|(size, kind)| Header {
+        kind: kind_from_gix(kind),
+        size,
+    }))
 }
 
 /// Returns an index unless it is damaged, in which Git sees no object.

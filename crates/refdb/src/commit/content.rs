@@ -24,27 +24,24 @@ impl Content {
         }
     }
 
-    /// Returns whether the file at `path` is that, where nobody else puts anything: its name is that of the
-    /// transaction. A copy of a repository without dates has another one.
-    pub(super) fn waits_at(self, system: &dyn System, path: &Path) -> Result<bool> {
-        let Content::Dated { len, .. } = self else {
-            return self.is_at(system, path);
-        };
-        match system.lstat(path) {
-            Ok(stat) => Ok(stat.kind == FileKind::File && stat.len == len),
-            Err(error) if is_absent(&error) => Ok(false),
-            Err(error) => Err(Error::io("unable to read", path, error)),
-        }
-    }
-
     /// Returns whether the file at `path` is that.
     pub(super) fn is_at(self, system: &dyn System, path: &Path) -> Result<bool> {
-        let stat = system.lstat(path);
-        let is_it = stat.and_then(|stat| match self {
+        self.is_there(system, path, true)
+    }
+
+    /// Returns the same where nobody else puts anything, since the name is that of the transaction: a copy of a
+    /// repository without dates has another one there.
+    pub(super) fn waits_at(self, system: &dyn System, path: &Path) -> Result<bool> {
+        self.is_there(system, path, false)
+    }
+
+    fn is_there(self, system: &dyn System, path: &Path, by_date: bool) -> Result<bool> {
+        let is_it = system.lstat(path).and_then(|stat| match self {
             // A link that bars the place, say.
             Content::Sum(_) if stat.kind != FileKind::File => Ok(false),
             Content::Sum(sum) => Ok(checksum(&system.read(path)?) == sum),
-            Content::Dated { .. } => Ok(Content::dated(&stat) == self),
+            Content::Dated { .. } if by_date => Ok(Content::dated(&stat) == self),
+            Content::Dated { len, .. } => Ok(stat.kind == FileKind::File && stat.len == len),
         });
         match is_it {
             Err(error) if is_absent(&error) => Ok(false),
