@@ -1,6 +1,7 @@
 //! What becomes of a stack: compaction as Git chooses it, and at once when most of it is dead.
 
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -230,6 +231,72 @@ fn deleting_most_refs_cleans_up_after_itself() {
         assert_eq!(leftovers(&repo.git_dir()), Vec::<String>::new());
         assert_eq!(repo.refs().len(), 0, "Git sees the unborn branch");
         assert!(repo.reflogs().keys().all(|name| name == "HEAD"));
+    }
+}
+
+/// Git leaves a tombstone for each ref that it deleted; what is left among them is not lost.
+#[test]
+fn refs_that_git_deleted_are_created_again_beside_those_that_it_left() {
+    let topic = |at: usize| format!("refs/heads/topic-{at:05}");
+    let beside = |places: &[&str]| places.iter().map(|at| format!("refs/{at}")).collect();
+    let (many, one_place) = ((0..3000).step_by(50), 0..40);
+    // Which are not created again, and what is left. Names are looked for in batches of 1024.
+    let cases: [(Range<usize>, Vec<String>); 7] = [
+        (0..0, vec![]),
+        (0..0, [0, 1023, 1024, 2047, 2999].map(topic).into()),
+        (
+            0..0,
+            beside(&[
+                "aa",
+                "heads/main",
+                "heads/topic-01023x",
+                "heads/topic-01500x",
+            ]),
+        ),
+        (2900..3000, beside(&["heads/topic-01700x", "zz"])),
+        (1500..1600, beside(&["heads/topic-01550x"])),
+        (0..0, many.map(|at| topic(at) + "x").collect()),
+        (
+            0..0,
+            one_place
+                .map(|at| format!("{}x{at:02}", topic(1500)))
+                .collect(),
+        ),
+    ];
+    for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
+        for (at, (gap, left)) in cases.iter().enumerate() {
+            let (repo, twin) = (Repo::init(format), Repo::init(format));
+            let commits = &repo.objects().commits;
+            let made: Vec<String> = (0..3000).map(topic).collect();
+            let others = left.iter().filter(|name| !made.contains(name));
+            let script = |verb: &str, names: &mut dyn Iterator<Item = &String>, value: &str| {
+                names
+                    .map(|name| format!("{verb} {name}{value}\n"))
+                    .collect::<String>()
+            };
+            for repo in [&repo, &twin] {
+                repo.config("core.logAllRefUpdates", "false");
+                let all = &mut made.iter().chain(others.clone());
+                repo.update_refs(script("create", all, &format!(" {}", commits[0])));
+                let gone = &mut made.iter().filter(|name| !left.contains(name));
+                repo.update_refs(script("delete", gone, ""));
+            }
+            let (live, records) = records(&tables(&repo.git_dir()));
+            assert!(
+                live == left.len() + 1 && records > 3000,
+                "case {at}: Git has merged them"
+            );
+
+            let again = || made[..gap.start].iter().chain(&made[gap.end..]);
+            let edits = again().map(|name| Edit::update(name.as_str(), commits[1].as_str()));
+            let repository = ours::open(&repo.git_dir());
+            let applied = ours::apply(repository.store(), &Transaction::of(edits));
+            assert_eq!(applied.expect("done"), []);
+            twin.update_refs(script("update", &mut again(), &format!(" {}", commits[1])));
+            assert_eq!(repo.refs(), twin.refs(), "{format}, case {at}");
+            let merged = tables(&repo.git_dir()).len();
+            assert_eq!(merged, 1, "case {at}: all is merged at once");
+        }
     }
 }
 

@@ -35,6 +35,8 @@ pub(super) struct Encoder<'e, 'a> {
     pub(super) within: &'e (dyn Fn(RefName<'a>) -> Option<RefName<'a>> + Sync),
     /// Whether a name is another one within the stack, which can change their order.
     pub(super) renamed: bool,
+    /// The names of all refs in the stack, where they were found to be few.
+    pub(super) few: Option<&'e [Vec<u8>]>,
 }
 
 /// Most records take fewer bytes.
@@ -106,7 +108,9 @@ impl<'a> Encoder<'_, 'a> {
             let below = tables.iter().map(|table| table.weight()).sum();
             let mut writer = Writer::new(self.room(below), options.clone())?;
             let mut old = MergedRefs::new(tables.clone()).live_only();
-            let mut has_old = old.advance()?;
+            let mut few = self.few.map(|few| few.iter());
+            let mut next = |old: &mut MergedRefs| advance(old, few.as_mut());
+            let mut has_old = next(&mut old)?;
             for write in writes {
                 while has_old {
                     let order = short::compare(old.name(), write.name.as_bytes());
@@ -115,7 +119,7 @@ impl<'a> Encoder<'_, 'a> {
                         Ordering::Equal => {}
                         Ordering::Greater => break,
                     }
-                    has_old = old.advance()?;
+                    has_old = next(&mut old)?;
                     if order.is_eq() {
                         break;
                     }
@@ -135,7 +139,7 @@ impl<'a> Encoder<'_, 'a> {
             }
             while has_old {
                 writer.add_ref(old.record())?;
-                has_old = old.advance()?;
+                has_old = next(&mut old)?;
             }
             writer.finish()
         };
@@ -318,6 +322,18 @@ impl<'a> Encoder<'_, 'a> {
             writer.add_log(record).map_err(format_error)?;
         }
         add_changes(None, writer).map_err(format_error)
+    }
+}
+
+/// Moves onto the next ref, of all or of these few.
+fn advance(
+    refs: &mut MergedRefs,
+    few: Option<&mut std::slice::Iter<'_, Vec<u8>>>,
+) -> reftable::Result<bool> {
+    match few.map(Iterator::next) {
+        None => refs.advance(),
+        Some(None) => Ok(false),
+        Some(Some(name)) => refs.seek(name).and_then(|()| refs.advance()),
     }
 }
 

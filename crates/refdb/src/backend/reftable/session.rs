@@ -12,7 +12,6 @@
 //! tables that it stands for are removed after step 3.
 
 use std::collections::{HashSet, VecDeque};
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,14 +21,12 @@ use super::cursor::StackCursor;
 use super::encode::{Encoder, Pending};
 use super::log_write::LogChangeRecord;
 use super::stack::{Added, Held, Publish, Stack};
-use super::walk::Walk;
+use super::walk::{self, Few, Walk, whole_worktree};
 use super::{ReftableBackend, find};
 use crate::backend::cursor::{Cursor, OverCursor};
-use crate::backend::{
-    Backend, Judge, Locked, Plan, Published, Refusal, Session, Value, committed_in_part,
-};
+use crate::backend::{Backend, Judge, Locked, Plan, Published, Session, Value, committed_in_part};
 use crate::commit::{Carried, Change, LockFile};
-use crate::error::{Error, ErrorKind, Reason, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf, is_per_worktree};
 use crate::oid::ObjectFormat;
@@ -63,6 +60,8 @@ pub(super) struct Part {
     pub(super) log_changes: Vec<LogChangeRecord>,
     /// Whether a name is another one within the stack, which can change their order.
     renamed: bool,
+    /// The names of all refs in the stack, where they were found to be few.
+    few: Few,
     pending: Option<Pending>,
     /// What was published to the stack, if anything was.
     added: Option<Added>,
@@ -102,6 +101,7 @@ impl<'b> ReftableSession<'b> {
             held,
             log_changes: Vec::new(),
             renamed: false,
+            few: None,
             pending: None,
             added: None,
         });
@@ -192,15 +192,6 @@ impl<'b> ReftableSession<'b> {
     }
 }
 
-/// Says that the name of a worktree as a whole is none of a ref.
-fn whole_worktree(name: RefName<'_>) -> Locked {
-    let message = format!("'{name}' names a worktree, and no ref of it");
-    Locked::Refused(Refusal {
-        reason: Reason::NameConflict,
-        message: message.into(),
-    })
-}
-
 impl Session for ReftableSession<'_> {
     fn lock(
         &mut self,
@@ -226,49 +217,24 @@ impl Session for ReftableSession<'_> {
             }
             return Ok(());
         }
-        let parts: Vec<(&Place, &Stack, &[Arc<Table>])> = self
-            .parts
-            .iter()
-            .map(|part| (&part.place, &*part.stack, &*part.held.snapshot.tables))
-            .collect();
-        // What lies below a name may be in another stack than the name.
-        let knows_all = !layout.is_linked();
+        let held = self.parts.iter();
+        let held = held.map(|it| (&it.place, &*it.stack, &*it.held.snapshot.tables));
+        let stacks: Vec<(&Place, &Stack, &[Arc<Table>])> = held.collect();
         let walker = || {
-            let mut walks: Vec<Walk<'_>> = parts.iter().map(|part| Walk::new(part.2)).collect();
-            let parts = parts.as_slice();
-            let locate = move |name| {
-                if let Some(at) = together {
-                    return (at, name);
-                }
-                let (place, bare) = layout.locate(name);
-                let at = parts.iter().position(|part| *part.0 == place);
-                (at.expect("every place has got a part"), bare)
-            };
-            move |batch: Range<usize>| {
-                let mut locked = Vec::with_capacity(batch.len());
-                for name in &names[batch] {
-                    let (at, bare) = locate(*name);
-                    let (walk, stack) = (&mut walks[at], parts[at].1);
-                    let is_whole = bare.as_bytes().len() == name.as_bytes().len();
-                    if bare.as_bytes().is_empty() {
-                        locked.push(whole_worktree(*name));
-                        continue;
-                    }
-                    locked.push(match walk.find(stack, bare)? {
-                        Some(found) => Locked::Found(found),
-                        None if knows_all && is_whole && walk.is_alone(bare) => Locked::Alone,
-                        None => Locked::Missing,
-                    });
-                }
-                Ok::<_, Error>(locked)
-            }
+            let mut walk = Walk::new(&stacks, layout, together);
+            move |batch| walk.find(names, batch)
         };
-        by_turns(names.len(), walker, |batch, locked| {
-            batch
-                .zip(locked?)
-                .for_each(|(at, locked)| answer(at, locked));
-            Ok(())
-        })
+        let mut few = Some(Vec::new());
+        by_turns(names.len(), walker, |batch, found| {
+            let (found, more) = found?;
+            few = walk::join(few.take(), more);
+            batch.zip(found).for_each(|(at, found)| answer(at, found));
+            Ok::<_, Error>(())
+        })?;
+        if let Some(at) = together {
+            self.parts[at].few = few;
+        }
+        Ok(())
     }
 
     fn wait_no_more(&mut self) {
@@ -382,6 +348,7 @@ impl Session for ReftableSession<'_> {
                 changes: &part.log_changes,
                 within: &within,
                 renamed: part.renamed,
+                few: part.few.as_deref(),
             };
             part.pending = match is_only_one && compact {
                 true => encoder.encode_whole(),

@@ -1,107 +1,110 @@
-//! Reading many names of one stack.
+//! Finding the names of a transaction in the stacks that it holds.
 
-use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
-use reftable::MergedRefs;
-use reftable::short::{self, has_prefix};
+use reftable::{RefFinder, Table};
 
 use super::stack::Stack;
 use super::to_ref;
-use crate::backend::Value;
-use crate::error::Result;
+use crate::backend::{Locked, Refusal};
+use crate::error::{Reason, Result};
+use crate::layout::{Layout, Place};
 use crate::name::RefName;
 
-/// Reads many names of one stack in one pass: a name that is not beyond the record on which the
-/// cursor stands, or of the next one, needs no seek.
-pub(super) struct Walk<'n> {
-    merged: MergedRefs,
-    /// Whether the cursor stands on the first record that is not before the last name asked for.
-    stands: bool,
-    /// Whether that record is the one that was asked for.
-    is_it: bool,
-    ended: bool,
-    /// Whether there is no table, and so nothing at all.
-    is_empty: bool,
-    last: &'n [u8],
+/// The names of all refs of a stack, in their order, where they are known to be few.
+pub(super) type Few = Option<Vec<Vec<u8>>>;
+
+/// The stacks that are held.
+pub(super) type Stacks<'s> = [(&'s Place, &'s Stack, &'s [Arc<Table>])];
+
+/// Finds names in stacks, batch after batch. Each thread has one of its own.
+pub(super) struct Walk<'s> {
+    stacks: &'s Stacks<'s>,
+    finders: Vec<RefFinder<'s>>,
+    layout: &'s Layout,
+    /// Which stack all names are in, if that is known.
+    together: Option<usize>,
 }
 
-impl<'n> Walk<'n> {
-    pub(super) fn new(tables: &[Arc<reftable::Table>]) -> Self {
+impl<'s> Walk<'s> {
+    pub(super) fn new(stacks: &'s Stacks<'s>, layout: &'s Layout, together: Option<usize>) -> Self {
+        let finders = stacks.iter().map(|it| RefFinder::new(it.2.to_vec()));
         Walk {
-            merged: MergedRefs::new(tables.to_vec()),
-            stands: false,
-            is_it: false,
-            ended: false,
-            is_empty: tables.is_empty(),
-            last: &[],
+            finders: finders.collect(),
+            stacks,
+            layout,
+            together,
         }
     }
 
-    pub(super) fn find(&mut self, stack: &Stack, name: RefName<'n>) -> Result<Option<Value>> {
-        if self.is_empty {
-            return Ok(None);
+    /// Finds one batch of these names, and what else is in their stack from the end of the batch before
+    /// up to that of this one.
+    pub(super) fn find(
+        &mut self,
+        names: &'s [RefName<'s>],
+        batch: Range<usize>,
+    ) -> Result<(Vec<Locked>, Few)> {
+        let first = names.get(batch.start).filter(|_| batch.start > 0);
+        let behind = names.get(batch.end).map(|name| name.as_bytes());
+        if let Some(at) = self.together {
+            let first = first.map_or(&b""[..], |name| name.as_bytes());
+            let begun = self.finders[at].begin(first);
+            begun.map_err(|error| self.stacks[at].1.format_error(error))?;
         }
-        self.place(name.as_bytes())
-            .map_err(|error| stack.format_error(error))?;
-        if !self.is_it {
-            return Ok(None);
-        }
-        if !self.merged.is_deletion() {
-            return to_ref(stack, &self.merged.record());
-        }
-        // What stands behind it tells whether anything can be below the name.
-        self.is_it = false;
-        self.advance().map_err(|error| stack.format_error(error))?;
-        Ok(None)
-    }
-
-    /// Returns whether no name is below the one that was asked for last, which was not found.
-    pub(super) fn is_alone(&self, name: RefName<'_>) -> bool {
-        let (next, name) = (self.merged.name(), name.as_bytes());
-        // What is below sorts behind all that goes on with less than a slash.
-        !self.stands
-            || !has_prefix(next, name)
-            || next.get(name.len()).is_some_and(|byte| *byte > b'/')
-    }
-
-    /// Places the cursor on the first record that is not before `name`.
-    fn place(&mut self, name: &'n [u8]) -> reftable::Result<()> {
-        let forward = short::compare(self.last, name);
-        self.last = name;
-        // The record of a name before this one is before this one as well.
-        let is_before = std::mem::take(&mut self.is_it) && forward.is_lt();
-        let forward = forward.is_le();
-        if forward && self.ended {
-            return Ok(());
-        }
-        if forward && self.stands {
-            if !is_before && !self.stands_before(name) {
-                return Ok(());
+        let batch = names[batch].iter();
+        let found: Result<Vec<Locked>> = batch.map(|name| self.find_one(*name)).collect();
+        let few = match self.together {
+            Some(at) => {
+                let few = self.finders[at].take_few(behind);
+                few.map_err(|error| self.stacks[at].1.format_error(error))?
             }
-            self.advance()?;
-            if self.ended || !self.stands_before(name) {
-                return Ok(());
+            None => None,
+        };
+        Ok((found?, few))
+    }
+
+    fn find_one(&mut self, name: RefName<'s>) -> Result<Locked> {
+        let (at, bare) = match self.together {
+            Some(at) => (at, name),
+            None => {
+                let (place, bare) = self.layout.locate(name);
+                let at = self.stacks.iter().position(|stack| *stack.0 == place);
+                (at.expect("every place has got a stack"), bare)
             }
+        };
+        let (finder, stack) = (&mut self.finders[at], self.stacks[at].1);
+        let bare = bare.as_bytes();
+        if bare.is_empty() {
+            return Ok(whole_worktree(name));
         }
-        self.merged.seek(name)?;
-        self.advance()?;
-        self.stands_before(name);
-        Ok(())
+        let found = finder.find(bare);
+        let found = found.map_err(|error| stack.format_error(error))?;
+        let found = found.map(|record| to_ref(stack, &record)).transpose()?;
+        // What lies below a name may be in another stack than the name.
+        let knows_all = !self.layout.is_linked() && bare.len() == name.as_bytes().len();
+        Ok(match found.flatten() {
+            Some(found) => Locked::Found(found),
+            None if knows_all && finder.is_alone(bare) => Locked::Alone,
+            None => Locked::Missing,
+        })
     }
+}
 
-    fn advance(&mut self) -> reftable::Result<()> {
-        self.stands = self.merged.advance()?;
-        self.ended = !self.stands;
-        Ok(())
-    }
+/// Puts the names of batch after batch together, which may share one where they meet.
+pub(super) fn join(few: Few, more: Few) -> Few {
+    let (mut few, more) = (few?, more?);
+    few.extend(more);
+    few.dedup();
+    // Batches that are not in order may overlap.
+    few.is_sorted().then_some(few)
+}
 
-    /// Returns whether the cursor stands on a record before `name`, and notes whether on that of it.
-    fn stands_before(&mut self, name: &[u8]) -> bool {
-        let order = self
-            .stands
-            .then(|| short::compare(self.merged.name(), name));
-        self.is_it = order == Some(Ordering::Equal);
-        order == Some(Ordering::Less)
-    }
+/// Says that the name of a worktree as a whole is none of a ref.
+pub(super) fn whole_worktree(name: RefName<'_>) -> Locked {
+    let message = format!("'{name}' names a worktree, and no ref of it");
+    Locked::Refused(Refusal {
+        reason: Reason::NameConflict,
+        message: message.into(),
+    })
 }
