@@ -1,6 +1,7 @@
-"""What the command is made of, from `cargo metadata`: as CycloneDX, and the licences as a text.
+"""What a package is made of, from `cargo metadata`: as CycloneDX, and the licences as a text.
 
-Usage: scripts/bill.py sbom|licences TARGET    (scripts/package brings the library that it needs)
+Usage: scripts/bill.py sbom|licences TARGET [PACKAGE [MANIFEST]]    (scripts/packing.sh brings the library that it
+needs). It is the package of the command unless one is named, of this workspace or that of a manifest.
 
 The same sources give the same bytes: SOURCE_DATE_EPOCH is the time, and nothing is drawn.
 """
@@ -15,16 +16,22 @@ import uuid
 from datetime import datetime, timezone
 from pathlib import Path
 
-ROOT = "refdb-cli"
+COMMAND = "refdb-cli"
 # The names of files with a licence, or with what it asks to be handed on.
 TEXTS = re.compile(r"(licen[cs]e|copying|notice|copyright|unlicense)", re.IGNORECASE)
 
 
-def packages(target):
-    """Returns the packages that the command is made of, by their ids, and what each needs."""
-    command = ["cargo", "metadata", "--format-version=1", "--locked", f"--filter-platform={target}"]
+def packages(target, name, manifest):
+    """Returns the packages that one is made of, by their ids, and what each needs."""
+    where = ["--locked", "--manifest-path", manifest]
+    command = ["cargo", "metadata", "--format-version=1", f"--filter-platform={target}", *where]
     metadata = json.loads(subprocess.check_output(command))
     by_id = {package["id"]: package for package in metadata["packages"]}
+    # That is said of a whole workspace, whose other packages may want more of one that they share.
+    command = ["cargo", "tree", "-p", name, "--target", target, "-e", "normal,no-proc-macro", *where]
+    command += ["--prefix", "none", "--format", "{p}"]
+    lines = subprocess.check_output(command, text=True).splitlines()
+    built = {tuple(line.split()[:2]) for line in lines if line}
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
 
     def needs(package):
@@ -33,10 +40,10 @@ def packages(target):
             dep["pkg"]
             for dep in nodes[package]["deps"]
             if any(kind["kind"] is None for kind in dep["dep_kinds"])
-            and not is_macro(by_id[dep["pkg"]])
+            and (by_id[dep["pkg"]]["name"], "v" + by_id[dep["pkg"]]["version"]) in built
         ]
 
-    root = next(id for id, package in by_id.items() if package["name"] == ROOT)
+    root = next(id for id, package in by_id.items() if package["name"] == name)
     found, waiting = {}, [root]
     while waiting:
         package = waiting.pop()
@@ -44,10 +51,6 @@ def packages(target):
             found[package] = needs(package)
             waiting += found[package]
     return root, by_id, found
-
-
-def is_macro(package):
-    return any("proc-macro" in target["kind"] for target in package["targets"])
 
 
 def licence_of(package):
@@ -59,7 +62,7 @@ def ordered(by_id, ids):
     return sorted(ids, key=lambda id: (by_id[id]["name"], by_id[id]["version"]))
 
 
-def sbom(target):
+def sbom(target, name=COMMAND, manifest="Cargo.toml"):
     from cyclonedx.contrib.hash.factories import HashTypeFactory
     from cyclonedx.contrib.license.factories import LicenseFactory
     from cyclonedx.model.bom import Bom
@@ -67,8 +70,8 @@ def sbom(target):
     from cyclonedx.output.json import JsonV1Dot6
     from packageurl import PackageURL
 
-    root, by_id, found = packages(target)
-    lock = tomllib.loads(Path("Cargo.lock").read_text())["package"]
+    root, by_id, found = packages(target, name, manifest)
+    lock = tomllib.loads(Path(manifest).with_name("Cargo.lock").read_text())["package"]
     sums = {(package["name"], package["version"]): package.get("checksum") for package in lock}
 
     def component(package):
@@ -78,7 +81,7 @@ def sbom(target):
         return Component(
             name=name,
             version=version,
-            type=ComponentType.APPLICATION if name == ROOT else ComponentType.LIBRARY,
+            type=ComponentType.APPLICATION if name == COMMAND else ComponentType.LIBRARY,
             bom_ref=str(url),
             purl=url,
             description=package["description"],
@@ -100,8 +103,8 @@ def sbom(target):
     return JsonV1Dot6(bom).output_as_string(indent=1) + "\n"
 
 
-def licences(target):
-    root, by_id, found = packages(target)
+def licences(target, name=COMMAND, manifest="Cargo.toml"):
+    _, by_id, found = packages(target, name, manifest)
     out = ["refdb is made of these packages, each under a licence of its own. Texts follow behind the list.", ""]
     texts = {}
     for id in ordered(by_id, found):
@@ -123,7 +126,7 @@ def licences(target):
 
 if __name__ == "__main__":
     kinds = {"sbom": sbom, "licences": licences}
-    if len(sys.argv) != 3 or sys.argv[1] not in kinds:
+    if not 3 <= len(sys.argv) <= 5 or sys.argv[1] not in kinds:
         sys.exit(__doc__)
     os.chdir(Path(__file__).resolve().parent.parent)
-    sys.stdout.write(kinds[sys.argv[1]](sys.argv[2]))
+    sys.stdout.write(kinds[sys.argv[1]](*sys.argv[2:]))
