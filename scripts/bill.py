@@ -6,6 +6,7 @@ needs). It is the package of the command unless one is named, of this workspace 
 The same sources give the same bytes: SOURCE_DATE_EPOCH is the time, and nothing is drawn.
 """
 
+import html
 import json
 import os
 import re
@@ -119,9 +120,22 @@ def licences(target, name=COMMAND, manifest="Cargo.toml"):
                 text = path.read_text(encoding="utf-8", errors="replace")
                 text = "\n".join(line.rstrip() for line in text.strip().splitlines())
                 texts.setdefault(text, []).append(name)
+    texts.setdefault(licences_of_rust(), []).append("the Rust Standard Library, which is in each of them")
     for text, names in sorted(texts.items(), key=lambda item: item[1]):
         out += ["", "-" * 80, ", ".join(dict.fromkeys(names)), "-" * 80, "", text]
     return "\n".join(out) + "\n"
+
+
+def licences_of_rust():
+    """Returns the notices of Rust's own library, which its compiler brings as a page."""
+    root = subprocess.check_output(["rustc", "--print", "sysroot"], text=True).strip()
+    page = Path(root) / "share/doc/rust/COPYRIGHT-library.html"
+    if not page.exists():
+        print(f"bill: the notices of Rust's library are left out, for there is no {page}", file=sys.stderr)
+        return "MIT OR Apache-2.0"
+    text = re.sub(r"<(style|script).*?</\1>|<[^>]+>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    text = "\n".join(line.strip() for line in html.unescape(text).strip().splitlines())
+    return re.sub(r"\n{3,}", "\n\n", text)
 
 
 if __name__ == "__main__":
