@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use refdb::internals::{Bulk, BulkOptions, LogMark, Mark, NewValue, maintained};
+use refdb::internals::{Bulk, BulkOptions, LogMark, Mark, NewValue, each_ref, maintained};
 use refdb::objects::{Objects, Peeled};
 use refdb::{Error, ErrorKind, ObjectId, RefFormat, RefName, RefRecord, Result, Store, TargetRef};
 
@@ -216,7 +216,7 @@ impl Migration<'_> {
     ) -> Result<()> {
         let peeler = Peeler::of(&one.source)?;
         let mut refs = one.source.refs()?;
-        refs.each(|record| {
+        each_ref(&mut refs, &mut |record| {
             let name = record.name.as_bytes();
             if !one.place.keeps(name) {
                 return Ok(true);
@@ -248,7 +248,7 @@ impl Migration<'_> {
                     total: None,
                 });
             }
-            Ok::<_, Error>(true)
+            Ok(true)
         })?;
         Ok(())
     }

@@ -389,15 +389,28 @@ pub(super) fn remove_if_there(system: &dyn System, path: &Path) -> Result<()> {
     }
 }
 
+/// So often a directory is read that is to be removed and does not get empty.
+const READINGS_MAX: usize = 16;
+
 /// Removes a directory and everything in it; it need not be there.
 pub(super) fn remove_tree(system: &dyn System, dir: &Path) -> Result<()> {
-    for entry in list(system, dir)? {
-        remove(system, &dir.join(bytes_to_path(&entry.name)), entry.kind)?;
+    let failed = |error| Error::io("unable to remove", dir, error);
+    for _ in 0..READINGS_MAX {
+        // What one reading misses keeps the directory from being removed, and is found by the next one.
+        let entries = match system.scan_dir(dir) {
+            Err(error) if is_absent(&error) => return Ok(()),
+            scan => scan.map_err(|error| Error::io("unable to list", dir, error))?,
+        };
+        for entry in entries.entries {
+            remove(system, &dir.join(bytes_to_path(&entry.name)), entry.kind)?;
+        }
+        match system.remove_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            Err(error) if !is_absent(&error) => return Err(failed(error)),
+            _ => return Ok(()),
+        }
     }
-    match system.remove_dir(dir) {
-        Err(error) if !is_absent(&error) => Err(Error::io("unable to remove", dir, error)),
-        _ => Ok(()),
-    }
+    Err(failed(io::ErrorKind::DirectoryNotEmpty.into()))
 }
 
 fn remove(system: &dyn System, path: &Path, kind: FileKind) -> Result<()> {

@@ -67,7 +67,8 @@ impl Names {
             }
         }
         self.last.truncate(shared);
-        short::push(&mut self.last, name.get(shared..).unwrap_or_default());
+        let rest = name.get(shared..).unwrap_or_default();
+        self.last.extend_from_slice(rest);
         self.begun.push(name.len());
         None
     }

@@ -4,6 +4,7 @@
 //! They are found in `/proc`; where there is none, nobody is found. Only programs are waited for that
 //! are called git or refdb and work in this repository: a shell in one of its folders never ends.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -55,7 +56,9 @@ impl Others {
         let folders = folders(system, common_dir, places);
         let waiting = ancestors(system);
         let mut running = Vec::new();
-        for entry in system.read_dir(Path::new("/proc")).unwrap_or_default() {
+        // Nothing is renamed there: one reading misses nobody who is there all the time.
+        let processes = system.scan_dir(Path::new("/proc"));
+        for entry in processes.map_or_else(|_| Vec::new(), |scan| scan.entries) {
             let pid = std::str::from_utf8(&entry.name).ok();
             let Some(pid) = pid.and_then(|name| name.parse().ok()) else {
                 continue;
@@ -133,6 +136,11 @@ fn parent(system: &dyn System, pid: u32) -> Option<u32> {
 /// Returns whether a process is one of Git or refdb that works in one of the folders, as far as that
 /// can be found out.
 fn is_ours(system: &dyn System, pid: u32, folders: &[PathBuf]) -> bool {
+    // Most are threads of the kernel, which have no program: a third of the calls finds that out.
+    let program = system.read_link(Path::new(&format!("/proc/{pid}/exe")));
+    if program.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        return false;
+    }
     let Some(name) = of_proc(system, pid, "comm") else {
         return false;
     };
