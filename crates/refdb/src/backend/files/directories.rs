@@ -14,8 +14,8 @@ use crate::system::{System, bytes_to_path};
 /// Directories that shall go if they are empty; each is tried once.
 #[derive(Debug, Default)]
 pub(super) struct EmptyDirs {
-    // Below a base: names, without a slash at the end.
-    dirs: BTreeSet<(PathBuf, Vec<u8>)>,
+    // Names without a slash at the end, and below what they are. Paths take far longer to compare.
+    dirs: BTreeSet<(Vec<u8>, PathBuf)>,
 }
 
 impl EmptyDirs {
@@ -25,9 +25,9 @@ impl EmptyDirs {
             return;
         };
         let levels = parent.iter().filter(|&&byte| byte == b'/').count() + 1;
-        let known = |last: &(PathBuf, Vec<u8>)| last.0 == base && last.1 == parent;
+        let known = |last: &(Vec<u8>, PathBuf)| last.0 == parent && last.1 == base;
         if levels > 2 && !self.dirs.last().is_some_and(known) {
-            self.dirs.insert((base.to_owned(), parent.to_owned()));
+            self.dirs.insert((parent.to_owned(), base.to_owned()));
         }
     }
 
@@ -47,7 +47,7 @@ impl EmptyDirs {
     /// As [`EmptyDirs::remove`], in this thread.
     pub(super) fn remove_alone(&mut self, system: &dyn System) {
         // A directory sorts before all that is in it: taken from the end, it comes after them.
-        while let Some((base, dir)) = self.dirs.pop_last() {
+        while let Some((dir, base)) = self.dirs.pop_last() {
             match system.remove_dir(&base.join(bytes_to_path(&dir))) {
                 Ok(()) => self.add_parent(&base, &dir),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
