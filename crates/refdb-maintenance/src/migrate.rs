@@ -346,14 +346,14 @@ impl<'a> Migration<'a> {
         let signs = folder::signs_of_git(context)?;
         let config = switch::NewConfig::prepare(context, folder, self.from, to)?;
         let places = self.places()?;
-        let begun = self.system.now();
+        let begun = self.system.elapsed();
         let stage = folder.stage();
         context.create_dir(&stage)?;
         let mut copied = self.copy(&places, &stage, to)?;
         announce::announce(self.options.hook.as_deref(), &copied, to)?;
         let mut pass_begun = begun;
         for _ in 0..PASSES_MAX {
-            let now = self.system.now();
+            let now = self.system.elapsed();
             if now.saturating_sub(pass_begun) < LONG_PASS {
                 break;
             }

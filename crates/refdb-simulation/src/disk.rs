@@ -35,7 +35,12 @@ pub(super) struct Disk {
     /// The changes to names that are not durable, the oldest first.
     pub(super) pending: Vec<NameChange>,
     pub(super) next_ino: Ino,
+    /// The time since 1970, which can be set.
     pub(super) clock: Duration,
+    /// The time since the disk was made.
+    pub(super) passed: Duration,
+    /// By how much the clock is set whenever somebody sleeps.
+    pub(super) set_by: i64,
     pub(super) random: u64,
     pub(super) machine: Machine,
     /// Whether it says that something is durable without making it so.
@@ -158,6 +163,8 @@ impl Disk {
             pending: Vec::new(),
             next_ino: ROOT,
             clock: Duration::from_secs(1_700_000_000),
+            passed: Duration::ZERO,
+            set_by: 0,
             random: seed,
             machine: Machine::default(),
             lies: false,
@@ -175,7 +182,21 @@ impl Disk {
 
     /// Lets the time of one operation pass.
     pub(super) fn tick(&mut self) {
-        self.clock += TICK;
+        self.pass(TICK);
+    }
+
+    /// Lets time pass.
+    pub(super) fn pass(&mut self, time: Duration) {
+        self.clock += time;
+        self.passed += time;
+    }
+
+    pub(super) fn set_clock(&mut self, seconds: i64) {
+        let by = Duration::from_secs(seconds.unsigned_abs());
+        self.clock = match seconds {
+            ..0 => self.clock.saturating_sub(by),
+            _ => self.clock + by,
+        };
     }
 
     pub(super) fn new_inode(&mut self, node: Node, mode: u32) -> Ino {

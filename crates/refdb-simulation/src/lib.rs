@@ -188,6 +188,16 @@ impl SimSystem {
         self.disk().restless = Some(Restless::default());
     }
 
+    /// Sets the clock, by so many seconds.
+    pub fn set_clock(&self, seconds: i64) {
+        self.disk().set_clock(seconds);
+    }
+
+    /// Sets the clock, by so many seconds, whenever somebody sleeps.
+    pub fn set_clock_always(&self, seconds: i64) {
+        self.disk().set_by = seconds;
+    }
+
     /// Lets operations of this process fail; `None` ends that.
     pub fn set_fault(&self, fault: Option<Fault>) {
         self.this().fault = fault;
@@ -433,8 +443,15 @@ impl System for SimSystem {
         self.disk().clock
     }
 
+    fn elapsed(&self) -> Duration {
+        self.disk().passed
+    }
+
     fn sleep(&self, duration: Duration) {
-        self.disk().clock += duration;
+        let mut disk = self.disk();
+        disk.pass(duration);
+        let seconds = disk.set_by;
+        disk.set_clock(seconds);
     }
 
     fn random(&self) -> u64 {

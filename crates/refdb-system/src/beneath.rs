@@ -213,6 +213,10 @@ impl<S: Narrow> System for Beneath<S> {
         self.inner.now()
     }
 
+    fn elapsed(&self) -> Duration {
+        self.inner.elapsed()
+    }
+
     fn sleep(&self, duration: Duration) {
         self.inner.sleep(duration);
     }

@@ -244,6 +244,13 @@ pub trait System: Send + Sync + fmt::Debug {
     fn stat(&self, path: &Path) -> io::Result<Stat>;
     /// Describes what a path names, not following a last link.
     fn lstat(&self, path: &Path) -> io::Result<Stat>;
+    /// As [`System::lstat`]; `None` if nothing is there.
+    fn find(&self, path: &Path) -> io::Result<Option<Stat>> {
+        match self.lstat(path) {
+            Err(error) if is_absent(&error) => Ok(None),
+            stat => stat.map(Some),
+        }
+    }
     /// Reads the text of a symbolic link.
     fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
     /// Reads a directory once, without `.` and `..`. A name that others give to another file meanwhile
@@ -316,8 +323,10 @@ pub trait System: Send + Sync + fmt::Debug {
     fn syncs_at_once(&self) -> bool {
         true
     }
-    /// Returns the time since 1970-01-01 UTC.
+    /// Returns the time since 1970-01-01 UTC, by a clock that can be set.
     fn now(&self) -> Duration;
+    /// Returns how long it is since some moment, by a clock that nobody sets: what is waited for is measured by it.
+    fn elapsed(&self) -> Duration;
     /// Waits.
     fn sleep(&self, duration: Duration);
     /// Returns a random number, good enough for names that must not collide.

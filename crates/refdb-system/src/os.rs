@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Access, AtFlags, CWD, Dir, FileType, OFlags, fstat, statat};
 use rustix::io::{Errno, retry_on_intr};
@@ -425,6 +425,11 @@ impl System for OsSystem {
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()
+    }
+
+    fn elapsed(&self) -> Duration {
+        static BEGUN: OnceLock<Instant> = OnceLock::new();
+        BEGUN.get_or_init(Instant::now).elapsed()
     }
 
     fn sleep(&self, duration: Duration) {

@@ -130,7 +130,7 @@ impl Committer {
         let Ok(left) = self.leave(&push) else {
             return alone(&push, afterwards);
         };
-        let begun = self.system.now();
+        let begun = self.system.elapsed();
         let mut pause = Duration::from_millis(1);
         loop {
             match self.answer(&left) {
@@ -141,7 +141,7 @@ impl Committer {
             if let Ok(Some(lead)) = self.try_lead() {
                 return self.lead(&lead, Some(left), push, afterwards);
             }
-            if self.system.now().saturating_sub(begun) > LIMIT {
+            if self.system.elapsed().saturating_sub(begun) > LIMIT {
                 self.take_back(&left);
                 let error = Error::new(ErrorKind::Unknown, "whoever commits here does not answer");
                 return Pending::all_failed(&push, &error);
@@ -339,12 +339,12 @@ impl Committer {
     /// Commits all members that can be committed together. Those that cannot have no fates afterwards: they
     /// commit alone.
     fn commit_together(&self, members: &mut [Member]) {
-        let begun = self.system.now();
+        let begun = self.system.elapsed();
         let mut most = 1;
         loop {
             match self.try_together(members) {
                 Err(error) if error.kind() == ErrorKind::Overtaken => {
-                    if self.system.now().saturating_sub(begun) > OVERTAKEN_MAX {
+                    if self.system.elapsed().saturating_sub(begun) > OVERTAKEN_MAX {
                         return;
                     }
                     let micros = self.system.random() % (most * 1000);

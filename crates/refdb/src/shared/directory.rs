@@ -163,8 +163,8 @@ impl DirShared {
     /// Waits until nobody else replaces a head, who would be in vain then; not for ever, as whoever may read the
     /// directory can keep others waiting.
     fn turn(&self) -> Option<Guard> {
-        let begun = self.system.now();
-        while self.system.now().saturating_sub(begun) < TURN_MAX {
+        let begun = self.system.elapsed();
+        while self.system.elapsed().saturating_sub(begun) < TURN_MAX {
             let guard = self.system.guard_dir(&self.heads()).ok()?;
             if guard.is_some() {
                 return guard;

@@ -224,7 +224,7 @@ impl Register {
     /// `NoRepository` where there is no store; `Corrupt` for a head that is damaged, or that of another
     /// store; `Io`.
     pub fn current(&self, freshness: Freshness) -> Result<Arc<Known>> {
-        let now = self.system.now();
+        let now = self.system.elapsed();
         let known = self.state().known.clone();
         if let Some((known, looked)) = &known {
             let is_fresh = match freshness {
@@ -243,7 +243,7 @@ impl Register {
     /// Returns the head on which a commit is tried: the one that is known, unless others are writing too.
     pub(crate) fn to_write(&self) -> Result<Arc<Known>> {
         let known = self.known()?;
-        let now = self.system.now();
+        let now = self.system.elapsed();
         let others = {
             let state = self.state();
             let looked = state.known.as_ref().map_or(Duration::ZERO, |it| it.1);
@@ -465,11 +465,11 @@ struct Attempt<'r> {
 impl Attempt<'_> {
     fn carry_out(self) -> Result<Swapped> {
         let register = self.register;
-        let begun = register.system.now();
+        let begun = register.system.elapsed();
         let mut is_sent = false;
         for attempt in 0.. {
             let (slot, expected) = next_slot(self.base);
-            let asked = register.system.now();
+            let asked = register.system.elapsed();
             match register.shared.swap(slot, expected, &self.content) {
                 Ok(Swap::Done(version)) => {
                     let head = self.new;
@@ -487,7 +487,7 @@ impl Attempt<'_> {
                 Err(error) if !is_sent => return Err(error),
                 Err(_) => {}
             }
-            let waited = register.system.now().saturating_sub(begun);
+            let waited = register.system.elapsed().saturating_sub(begun);
             if waited >= register.settings.limit {
                 return self.give_up();
             }
@@ -531,7 +531,7 @@ impl Attempt<'_> {
         }
         let content = empty.encode();
         for attempt in 0..TRIES_MAX {
-            let asked = register.system.now();
+            let asked = register.system.elapsed();
             match register.shared.swap(slot, expected, &content) {
                 Ok(Swap::Done(version)) => {
                     let head = empty;

@@ -138,11 +138,11 @@ impl Commits {
         let (many, took) = state.last;
         // What is far away is what machines share.
         if backend.tries_again().is_some() && many >= MANY && took >= LONG {
-            let begun = system.now();
+            let begun = system.elapsed();
             let mut before = 0;
             // Those who come may be kept from it for a moment, and those who do not come are not waited for long.
             while (state.waiting.len() > before || state.waiting.len() < many)
-                && system.now().saturating_sub(begun) < took / PATIENCE
+                && system.elapsed().saturating_sub(begun) < took / PATIENCE
             {
                 before = state.waiting.len();
                 drop(state);
@@ -197,7 +197,7 @@ impl Commits {
         }
         let lead = Lead(self);
         let mut waiting = self.take(backend, system);
-        let (many, begun) = (waiting.len(), system.now());
+        let (many, begun) = (waiting.len(), system.elapsed());
         let alone = |job: Job| Transaction {
             backend,
             objects,
@@ -234,7 +234,7 @@ impl Commits {
                 seat.0.tell(News::Done(Err(error.clone())));
             }
         }
-        lock(&self.state).last = (many, system.now().saturating_sub(begun));
+        lock(&self.state).last = (many, system.elapsed().saturating_sub(begun));
         drop(lead);
         match seat.wait() {
             News::Done(done) => done,

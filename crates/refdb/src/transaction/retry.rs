@@ -75,12 +75,12 @@ pub(crate) fn until_not_overtaken<T>(
     let Some(limit) = backend.tries_again() else {
         return attempt();
     };
-    let begun = system.now();
+    let begun = system.elapsed();
     let mut most = 1;
     loop {
         match attempt() {
             Err(error) if error.kind() == ErrorKind::Overtaken => {
-                if system.now().saturating_sub(begun) >= limit {
+                if system.elapsed().saturating_sub(begun) >= limit {
                     return Err(error);
                 }
                 pause(system, &mut most);

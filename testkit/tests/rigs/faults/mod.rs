@@ -12,6 +12,7 @@
 
 // Long: the rig, and the list of workloads that all of it runs.
 
+mod clocks;
 mod drawn;
 mod journal;
 mod planted;

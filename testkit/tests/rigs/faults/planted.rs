@@ -425,6 +425,10 @@ impl System for Buggy {
         self.inner.now()
     }
 
+    fn elapsed(&self) -> Duration {
+        self.inner.elapsed()
+    }
+
     fn sleep(&self, duration: Duration) {
         self.inner.sleep(duration);
     }

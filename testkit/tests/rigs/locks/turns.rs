@@ -452,6 +452,10 @@ impl System for Process {
         self.inner.now()
     }
 
+    fn elapsed(&self) -> Duration {
+        self.inner.elapsed()
+    }
+
     fn sleep(&self, duration: Duration) {
         self.inner.sleep(duration);
         let mut state = self.turns.state();

@@ -99,7 +99,7 @@ impl FilesSession {
 
     /// Returns whether there is time left to give all locks back and to take them anew.
     pub(super) fn may_turn_back(&mut self) -> bool {
-        let now = self.files.system.now();
+        let now = self.files.system.elapsed();
         let since = *self.order.turned_back.get_or_insert(now);
         self.timeout.allows(now.saturating_sub(since))
     }

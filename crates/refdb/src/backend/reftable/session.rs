@@ -118,7 +118,7 @@ impl<'b> ReftableSession<'b> {
 
     /// Returns whether there is time left to give all locks back and to take them anew.
     fn may_turn_back(&mut self) -> bool {
-        let now = self.backend.system.now();
+        let now = self.backend.system.elapsed();
         let since = *self.turned_back.get_or_insert(now);
         self.timeout.allows(now.saturating_sub(since))
     }
