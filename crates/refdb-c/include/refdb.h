@@ -272,7 +272,8 @@ typedef struct {
   refdb_bytes email;
   // Seconds since 1970-01-01 UTC.
   uint64_t time;
-  // The time zone as the decimal number `HHMM` with its sign: -530 is half past five west.
+  // The time zone as the decimal number `HHMM` with its sign: -530 is half past five west. More than four
+  // digits are `REFDB_MISUSE`.
   int16_t zone;
 } refdb_signature;
 

@@ -15,7 +15,8 @@ pub struct refdb_signature {
     pub email: refdb_bytes,
     /// Seconds since 1970-01-01 UTC.
     pub time: u64,
-    /// The time zone as the decimal number `HHMM` with its sign: -530 is half past five west.
+    /// The time zone as the decimal number `HHMM` with its sign: -530 is half past five west. More than four
+    /// digits are `REFDB_MISUSE`.
     pub zone: i16,
 }
 

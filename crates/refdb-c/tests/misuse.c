@@ -91,6 +91,12 @@ static void transactions(refdb_store *store, const refdb_oid *id) {
   const refdb_rejection *rejection;
   memset(edits, 0, sizeof edits);
   assert(refdb_transaction_begin(store, 99, NULL, text(""), &transaction) == REFDB_MISUSE);
+  /* Zones have four digits. */
+  for (int at = 0; at < 4; at++) {
+    const int16_t zones[] = {10000, -10000, INT16_MAX, INT16_MIN};
+    refdb_signature who = {text("A"), text("a@e"), 1600000000, zones[at]};
+    assert(refdb_transaction_begin(store, 0, &who, text(""), &transaction) == REFDB_MISUSE);
+  }
   check(refdb_transaction_begin(store, 0, NULL, text(""), &transaction));
   /* All zero is no edit. */
   assert(refdb_transaction_add(transaction, edits, 1, &count) == REFDB_MISUSE && count == 0);

@@ -147,7 +147,7 @@ impl<'s> Transaction<'s> {
     ///
     /// # Errors
     /// `Misuse` when the name or the address has a byte that no reflog can hold: `<`, `>`, a line feed or a
-    /// null byte.
+    /// null byte; or the time zone more than four digits.
     pub fn committer(mut self, who: Signature) -> Result<Self> {
         checks::check_signature(&who, "a transaction")?;
         self.queue.who = Some(Box::new(who));

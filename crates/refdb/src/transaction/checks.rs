@@ -31,11 +31,13 @@ pub(super) fn check_text(edit: &Edit<'_>) -> Result<()> {
 /// Refuses a signature that could not be read back.
 pub(super) fn check_signature(who: &Signature, whose: impl fmt::Display) -> Result<()> {
     let is_bad = |byte: &u8| matches!(byte, b'\n' | b'\0' | b'<' | b'>');
-    if who.name.iter().chain(who.email.iter()).any(is_bad) {
-        let message = format!("the signature of {whose} has an invalid byte");
-        return Err(Error::new(ErrorKind::Misuse, message));
-    }
-    Ok(())
+    let what = match who.zone.unsigned_abs() {
+        _ if who.name.iter().chain(who.email.iter()).any(is_bad) => "an invalid byte",
+        10_000.. => "a time zone of more than four digits",
+        _ => return Ok(()),
+    };
+    let message = format!("the signature of {whose} has {what}");
+    Err(Error::new(ErrorKind::Misuse, message))
 }
 
 /// Refuses names that Git refuses: pseudorefs always, ill-formed names for new values, unsafe

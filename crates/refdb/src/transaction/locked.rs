@@ -103,7 +103,7 @@ impl<'s> LockedRefs<'s> {
     /// ```
     ///
     /// # Errors
-    /// `Misuse` when the name or the address has a byte that no reflog can hold.
+    /// As for [`Transaction::committer`].
     pub fn committer(&mut self, who: Signature) -> Result<()> {
         check_signature(&who, "a transaction")?;
         self.transaction.queue.who = Some(Box::new(who));

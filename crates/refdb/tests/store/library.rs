@@ -389,6 +389,27 @@ for_every_format! {
         }
     }
 
+    /// In one format the zone has room for five digits, in the other one for any number.
+    fn a_time_zone_is_refused_or_read_back_as_it_was_given(format) {
+        let repo = Repo::init(format);
+        let repository = ours::options().open(&repo.git_dir()).expect("opened");
+        let store = repository.store();
+        let main = name("refs/heads/main");
+        for (at, zone) in [0, 9, -9, 1234, 9999, -9999, 10_000, -10_000, i16::MAX, i16::MIN].into_iter().enumerate() {
+            let who = Signature { name: "A".into(), email: "a@e".into(), time: 1_600_000_000, zone };
+            let transaction = store.transaction().committer(who.clone());
+            if !(-9999..=9999).contains(&zone) {
+                assert_eq!(transaction.err().map(|error| error.kind()), Some(ErrorKind::Misuse), "{zone}");
+                continue;
+            }
+            let mut transaction = transaction.expect("a signature");
+            transaction.add(Edit::update(main, commit(&repo, at % 8)).message(b"why")).expect("added");
+            let _ = transaction.commit().expect("committed");
+            let log = store.log(main, refdb::LogOrder::NewestFirst).expect("read").expect("a reflog");
+            assert_eq!((log[0].who.clone(), &log[0].message[..]), (who, &b"why"[..]));
+        }
+    }
+
     fn a_lock_that_cannot_be_had_leaves_the_others_as_they_are(format) {
         let repo = Repo::init(format);
         let repository = ours::options().config("core.filesRefLockTimeout=0")
