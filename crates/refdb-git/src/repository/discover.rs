@@ -74,7 +74,8 @@ impl Search<'_> {
             return Err(not_a_repository("not a git repository: ''".to_owned()));
         }
         let named = paths::absolute(base, path);
-        let stat = self.system.stat(&named);
+        // With a slash at its end a file is none.
+        let stat = self.system.stat(&base.join(path));
         let is_file = stat.is_ok_and(|stat| stat.kind == FileKind::File);
         let git_dir = match is_file.then(|| self.dot_git(&named)).transpose()? {
             Some(Some(DotGit::File(target))) => target,
@@ -245,6 +246,8 @@ impl Search<'_> {
                 path.display()
             )));
         }
+        // Git reads no further.
+        let target = target.split(|&byte| byte == 0).next().unwrap_or_default();
         let parent = path.parent().unwrap_or(Path::new(""));
         let target = parent.join(bytes_to_path(target));
         let git_dir = paths::real(self.system, &target).unwrap_or(target);

@@ -43,10 +43,10 @@ pub(super) fn committer(
         Some((_, zone)) => zone,
         None => local.decimal(system.now().as_secs()),
     };
-    let name = match name.map(|name| clean(&name)) {
-        Some(name) if !name.is_empty() => name,
-        // A name of nothing but punctuation is replaced by the login name, a missing one by the
-        // full name.
+    let name = match name {
+        // One of nothing but punctuation is empty then.
+        Some(name) if !name.is_empty() => clean(&name),
+        // An empty name is replaced by the login name, a missing one by the full name.
         Some(_) => clean(&User::current(system).login),
         None => match clean(&User::current(system).full_name) {
             name if name.is_empty() => clean(&User::current(system).login),

@@ -347,6 +347,14 @@ impl OpenOptions {
             options.recovers = recovers;
             branch_of_head(&open_store(options).ok()?)
         };
+        let typed = || {
+            let pwd = self.environment.path("PWD")?;
+            let top = work_tree.as_deref();
+            let top = top.and_then(|top| paths::real(system, top).ok());
+            let dir = as_typed(&found, &git_dir, start, named, top.as_deref())?;
+            let file = |path: &Path| system.stat(path).ok().map(|stat| (stat.dev, stat.ino));
+            (file(&pwd)? == file(start)?).then(|| pwd.join(dir))
+        };
         let config = Sources {
             system,
             environment: &self.environment,
@@ -356,6 +364,7 @@ impl OpenOptions {
             worktree: worktree_file,
             conditions: Conditions {
                 git_dir: Some(&git_dir),
+                typed: &typed,
                 branch: &branch,
             },
         };
@@ -475,6 +484,9 @@ impl OpenOptions {
         start: &Path,
     ) -> Result<Option<PathBuf>> {
         if let Some(named) = self.named_work_tree() {
+            if named.as_os_str().is_empty() {
+                return Err(refused("The empty string is not a valid path"));
+            }
             return Ok(Some(absolute(start, &named)));
         }
         if let Some(configured) = &format.work_tree {
@@ -508,6 +520,28 @@ impl OpenOptions {
         dirs.map(|dir| absolute(start, bytes_to_path(dir)))
             .collect()
     }
+}
+
+/// Returns by what name Git comes to the repository from the directory `start`; `None` if that is an absolute path:
+/// it begins with what the system calls the directory then, or Git has gone to the top of the work tree before.
+fn as_typed<'p>(
+    found: &Found,
+    git_dir: &Path,
+    start: &Path,
+    named: Option<&'p Path>,
+    work_tree: Option<&Path>,
+) -> Option<&'p Path> {
+    let is_below = work_tree.is_some_and(|top| start != top && start.starts_with(top));
+    let dir = match found {
+        Found::Explicit => named?,
+        Found::DotGit {
+            parent,
+            gitfile: None,
+        } if parent == start => Path::new(".git"),
+        Found::Bare if git_dir == start => Path::new("."),
+        Found::DotGit { .. } | Found::Bare => return None,
+    };
+    (dir.is_relative() && !is_below).then_some(dir)
 }
 
 /// Returns the directory for refs that is meant, which need not be there yet.

@@ -612,6 +612,138 @@ fn configuration_is_read_as_git_reads_it() {
     assert!(ours.contains("inc.seven\n1") && !ours.contains("inc.not"));
 }
 
+/// Git knows by what name the user came to the directory, until it goes to another one.
+#[test]
+fn conditions_are_asked_of_the_directory_as_it_was_typed_too() {
+    let (_folder, dir) = folder();
+    fs::create_dir(dir.join("real")).expect("a folder");
+    git(&dir).args(["init", "-q", "real/R"]).run().ok();
+    fs::create_dir(dir.join("real/R/sub")).expect("a folder");
+    symlink("real", dir.join("ln")).expect("a link");
+    let top = dir.to_str().expect("ASCII");
+    let (mut asked, mut matched) = (0, 0);
+    for pattern in [
+        "{}/ln/",
+        "{}/real/",
+        "ln/",
+        "**/ln/**",
+        "{}/ln/R/.git",
+        "{}/ln/R/",
+        "{}/ln/R/.git/",
+    ] {
+        let pattern = pattern.replace("{}", top);
+        fs::write(dir.join("more"), "[inc]\nluded = 1\n").expect("a file");
+        let global = format!("[includeIf \"gitdir:{pattern}\"]\npath = more\n");
+        fs::write(dir.join("global"), global).expect("a file");
+        for (from, pwd, more) in [
+            ("ln/R", "ln/R", &[][..]),
+            ("ln/R/sub", "ln/R/sub", &[]),
+            ("ln/R/.git", "ln/R/.git", &[]),
+            ("ln/R/.git/refs", "ln/R/.git/refs", &[]),
+            ("real/R", "real/R", &[]),
+            ("ln/R", "ln", &[]),
+            ("ln/R", "ln/../ln/R", &[]),
+            ("ln/R", "ln/R/", &[]),
+            ("ln/R", "ln/R", &[("GIT_DIR", ".git")]),
+            ("ln/R", "ln/R", &[("GIT_WORK_TREE", ".")]),
+            ("ln/R/sub", "ln/R/sub", &[("GIT_DIR", "../.git")]),
+            (
+                "ln/R/sub",
+                "ln/R/sub",
+                &[("GIT_DIR", "../.git"), ("GIT_WORK_TREE", "..")],
+            ),
+            ("ln", "ln", &[("GIT_DIR", "R/.git")]),
+            ("ln", "ln", &[("GIT_DIR", "./R/.git")]),
+        ] {
+            let (global, pwd) = (format!("{top}/global"), format!("{top}/{pwd}"));
+            let variables: Vec<(&str, &str)> = [("GIT_CONFIG_GLOBAL", &*global), ("PWD", &*pwd)]
+                .into_iter()
+                .chain(more.iter().copied())
+                .collect();
+            let said = Said {
+                variables: &variables,
+                ..Said::default()
+            };
+            // As the system calls the directory.
+            let from = dir.join(from).canonicalize().expect("a folder");
+            let theirs = ask_git(&from, said, &["config", "inc.luded"]).code() == 0;
+            let repository = options(&from, said).discover(&from).expect("Git opens it");
+            let ours = repository.config().string("inc.luded").is_some();
+            assert_eq!(ours, theirs, "{pattern}, {variables:?} in {from:?}");
+            asked += 1;
+            matched += usize::from(theirs);
+        }
+    }
+    assert!(asked - matched > 10 && matched > 10, "{matched} of {asked}");
+}
+
+#[test]
+fn what_names_nothing_is_refused_as_by_git() {
+    let (_folder, dir) = folder();
+    git(&dir)
+        .args(["init", "-q", "--separate-git-dir=real", "here"])
+        .run()
+        .ok();
+    let gitfile = dir.join("here/.git");
+    let plain = fs::read(&gitfile).expect("a file");
+    for named in ["here/.git/", "here/.git//", "here/.git/."] {
+        for variables in [&[("GIT_DIR", named)][..], &[]] {
+            let argument = format!("--git-dir={named}");
+            let arguments = [argument.as_str()];
+            let said = Said {
+                arguments: if variables.is_empty() {
+                    &arguments
+                } else {
+                    &[]
+                },
+                variables,
+            };
+            same_refusal(&dir, said);
+        }
+    }
+    let here = dir.join("here");
+    let empty = Said {
+        variables: &[("GIT_WORK_TREE", "")],
+        ..Said::default()
+    };
+    same_refusal(&here, empty);
+    let arguments = ["--work-tree="];
+    same_refusal(
+        &here,
+        Said {
+            arguments: &arguments,
+            ..Said::default()
+        },
+    );
+    // Outside of any repository that is the reason.
+    same_refusal(Path::new("/"), empty);
+    // A zero byte ends the path.
+    let line = plain.strip_suffix(b"\n").expect("a line");
+    for end in [&b"\0"[..], b"\0/other", b"\0\n\0"] {
+        fs::write(&gitfile, [line, end, b"\n"].concat()).expect("a file");
+        same(&here, Said::default());
+        same(
+            &dir,
+            Said {
+                variables: &[("GIT_DIR", "here/.git")],
+                ..Said::default()
+            },
+        );
+    }
+    for content in [
+        [b"gitdir: \0", &line[8..]].concat(),
+        [line, b"\n\0\n"].concat(),
+    ] {
+        fs::write(&gitfile, content).expect("a file");
+        assert_eq!(
+            ask_git(&here, Said::default(), &["for-each-ref"]).code(),
+            128
+        );
+        let opened = options(&here, Said::default()).discover(&here).map(drop);
+        opened.expect_err("Git finds none");
+    }
+}
+
 #[test]
 fn includes_without_end_are_refused() {
     let repo = Repo::init(Format::FILES_SHA1);
@@ -653,6 +785,38 @@ fn the_committer_is_who_git_says() {
         let (time, zone) = found.date.expect("it is given");
         let ours = format!("{} <{}> {time} {zone:+05}", found.name, found.email);
         assert_eq!(ours, expected);
+    }
+}
+
+/// For a reflog Git takes a name of which nothing is left; it refuses it for commits alone.
+#[test]
+fn a_name_of_nothing_but_punctuation_is_empty() {
+    let repo = Repo::init(Format::FILES_SHA1);
+    let commit = &repo.objects().commits[0];
+    for (at, name) in ["<>", " ", ",;", "", ".", "<a>"].iter().enumerate() {
+        for email in ["<>", "x@y"] {
+            let variables = [
+                ("GIT_COMMITTER_NAME", *name),
+                ("GIT_COMMITTER_EMAIL", email),
+            ];
+            let said = Said {
+                variables: &variables,
+                ..Said::default()
+            };
+            let new = format!("refs/heads/{at}/{}", email.len());
+            let update = ["update-ref", "--create-reflog", "-m", "x", &new, commit];
+            ask_git(repo.path(), said, &update).ok();
+            let log = fs::read_to_string(repo.git_dir().join("logs").join(new)).expect("a reflog");
+            let repository = same(repo.path(), said);
+            let found = repository
+                .store()
+                .options()
+                .committer
+                .get()
+                .expect("it is given");
+            let ours = format!(" {commit} {} <{}> ", found.name, found.email);
+            assert!(log.contains(&ours), "{log}: {ours}");
+        }
     }
 }
 

@@ -27,6 +27,8 @@ const INCLUDES_MAX: usize = 1_000;
 pub(crate) struct Conditions<'a> {
     /// The repository's directory, if there is one, as it was found.
     pub(crate) git_dir: Option<&'a Path>,
+    /// Finds how that is named from the directory in which the user says to be, which a link may have led to.
+    pub(crate) typed: &'a dyn Fn() -> Option<PathBuf>,
     /// Finds the branch that `HEAD` points to, without `refs/heads/`.
     pub(crate) branch: &'a dyn Fn() -> Option<BString>,
 }
@@ -36,6 +38,7 @@ impl Conditions<'_> {
     pub(crate) fn none() -> Self {
         Conditions {
             git_dir: None,
+            typed: &|| None,
             branch: &|| None,
         }
     }
@@ -196,14 +199,17 @@ impl<'a> Includer<'a> {
             pattern.splice(0..0, *b"**/");
         }
         let pattern = with_children(pattern);
-        [&real, found].iter().any(|dir| {
+        let is_match = |dir: &Path| {
             let dir = path_to_bytes(dir);
             let starts = dir.get(..literal.len()).is_some_and(|start| {
                 start == literal
                     || mode.contains(Mode::IGNORE_CASE) && start.eq_ignore_ascii_case(&literal)
             });
             starts && matches(&pattern, dir.get(literal.len()..).unwrap_or_default(), mode)
-        })
+        };
+        is_match(&real)
+            || is_match(found)
+            || (self.conditions.typed)().is_some_and(|dir| is_match(&dir))
     }
 
     fn expand_home(&self, path: &BStr) -> Option<PathBuf> {
