@@ -34,6 +34,7 @@ mod view;
 mod watch;
 
 pub(crate) use change::{Carried, Change, Means};
+pub(crate) use content::{Content, Part};
 pub use entries::{Entry, is_barrier};
 pub use hold::Holder;
 pub use home::Home;

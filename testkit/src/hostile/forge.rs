@@ -32,7 +32,7 @@ impl Dialect {
     pub(super) fn name(self) -> &'static str {
         match self {
             Dialect::Paths => "journal 2",
-            Dialect::Places => "journal 4",
+            Dialect::Places => "journal 5",
         }
     }
 }
@@ -123,7 +123,7 @@ impl Journal {
         let (guard, name) = place(self.lock.0.trim_end_matches(".lock"));
         let _ = write!(
             text,
-            "journal 4\n{} {}\nlock\0{guard}\0{name}\0",
+            "journal 5\n{} {}\nlock\0{guard}\0{name}\0",
             dir.ino() + far,
             own.ino() + far
         );
@@ -207,12 +207,12 @@ pub(super) fn signed(signer: Signer, purpose: &str) -> String {
     let Machine { host, boot } = OsSystem::new().machine();
     match signer {
         Signer::Dead => format!(
-            "refdb lock 4\n{purpose} 00c0ffee00c0ffee\nprocess {GONE}\nhost {host}\nboot {boot}\n\n"
+            "refdb lock 5\n{purpose} 00c0ffee00c0ffee\nprocess {GONE}\nhost {host}\nboot {boot}\n\n"
         ),
         Signer::Elsewhere => format!(
-            "refdb lock 4\n{purpose} 00c0ffee00c0ffee\nprocess 1\nhost another.example.org\nboot \n\n"
+            "refdb lock 5\n{purpose} 00c0ffee00c0ffee\nprocess 1\nhost another.example.org\nboot \n\n"
         ),
-        Signer::Nobody => "refdb lock 4\nnobody in particular\n\n".to_owned(),
+        Signer::Nobody => "refdb lock 5\nnobody in particular\n\n".to_owned(),
     }
 }
 

@@ -112,7 +112,7 @@ impl Change {
         let step = Step::Put {
             place,
             // Of one step there is no journal.
-            content: (!self.guards.is_empty()).then(|| lock.content()).flatten(),
+            content: (!self.guards.is_empty()).then_some(lock.written).flatten(),
             from_lock: lock.is_alone(),
         };
         self.add(guard, step);
@@ -327,8 +327,9 @@ impl Change {
                 Some((at, is_held)) if at == *guard => is_held,
                 _ => match self.guards.get(*guard).map_or(Ok(false), is_own) {
                     Err(error) if how.gives_up == GivesUp::Whatever => {
-                        let lost = step.given_up(roots, how.transaction, error);
-                        taken.lost.push(lost);
+                        taken
+                            .lost
+                            .push(step.given_up(roots, how.transaction, error));
                         false
                     }
                     is_held => is_held?,
@@ -338,8 +339,9 @@ impl Change {
             if is_held && let Err(error) = step.take(roots, how, taken) {
                 match how.gives_up {
                     GivesUp::Whatever => {
-                        let lost = step.given_up(roots, how.transaction, error);
-                        taken.lost.push(lost);
+                        taken
+                            .lost
+                            .push(step.given_up(roots, how.transaction, error));
                     }
                     _ => first = first.or(Some(error)),
                 }

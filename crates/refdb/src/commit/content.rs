@@ -1,47 +1,68 @@
 //! Telling new content from what others put in its place.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::encoding::checksum;
+use super::encoding::{checksum, checksum_after};
 use crate::error::{Error, Result};
-use crate::system::{FileKind, Stat, System, is_absent};
+use crate::system::{FileKind, System, is_absent};
 
-/// How new content is told from what others put in its place.
+/// So much of a long file is looked at.
+const PART_LEN: u16 = 4096;
+
+/// How new content is told from what others put in its place: in a copy of the repository too, whatever dates that has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// By its checksum.
+    /// By its checksum, or that of the text of a link.
     Sum(u64),
-    /// By how long it is, and the second of its date: what would take long to read. A copy has both.
-    Dated { len: u64, secs: i64 },
+    /// By a part: all of it would take long to read.
+    Part(Part),
+}
+
+/// What tells a long file from others: how long it is, and the checksum of a part of it.
+///
+/// The part begins where it differs first from the file that it replaces. That is the value, or the absence, of a
+/// ref whose lock the transaction holds: nobody else can bring that about as long as it does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(super) len: u64,
+    pub(super) at: Option<u64>,
+    pub(super) sum: u64,
+}
+
+impl Part {
+    /// Notes that what comes next is not as in the file that is replaced.
+    pub(crate) fn differs(&mut self) {
+        self.at.get_or_insert(self.len);
+    }
+
+    /// Notes what comes next.
+    pub(crate) fn add(&mut self, content: &[u8]) {
+        let end = self.at.map_or(0, |at| at + u64::from(PART_LEN));
+        let left = usize::try_from(end.saturating_sub(self.len)).unwrap_or(0);
+        let counted = content.get(..left).unwrap_or(content);
+        self.sum = checksum_after(self.sum, counted);
+        self.len += content.len() as u64;
+    }
 }
 
 impl Content {
-    /// Returns what tells the file of this description from others.
-    pub(super) fn dated(stat: &Stat) -> Content {
-        Content::Dated {
-            len: stat.len,
-            secs: i64::try_from(stat.mtime_ns.div_euclid(1_000_000_000)).unwrap_or(i64::MAX),
-        }
-    }
-
     /// Returns whether the file at `path` is that.
     pub(super) fn is_at(self, system: &dyn System, path: &Path) -> Result<bool> {
-        self.is_there(system, path, true)
-    }
-
-    /// Returns the same where nobody else puts anything, since the name is that of the transaction: a copy of a
-    /// repository without dates has another one there.
-    pub(super) fn waits_at(self, system: &dyn System, path: &Path) -> Result<bool> {
-        self.is_there(system, path, false)
-    }
-
-    fn is_there(self, system: &dyn System, path: &Path, by_date: bool) -> Result<bool> {
-        let is_it = system.lstat(path).and_then(|stat| match self {
-            // A link that bars the place, say.
-            Content::Sum(_) if stat.kind != FileKind::File => Ok(false),
-            Content::Sum(sum) => Ok(checksum(&system.read(path)?) == sum),
-            Content::Dated { .. } if by_date => Ok(Content::dated(&stat) == self),
-            Content::Dated { len, .. } => Ok(stat.kind == FileKind::File && stat.len == len),
+        let is_it = system.lstat(path).and_then(|stat| match (self, stat.kind) {
+            (Content::Sum(sum), FileKind::File) => Ok(checksum(&system.read(path)?) == sum),
+            // A link that bars the place has another text.
+            (Content::Sum(sum), FileKind::Symlink) => {
+                Ok(checksum(system.read_link(path)?.as_os_str().as_bytes()) == sum)
+            }
+            (Content::Part(Part { len, at, sum }), FileKind::File) if len == stat.len => {
+                let mut part = vec![0; usize::from(PART_LEN)];
+                let at = at.unwrap_or(len).min(len);
+                let count = system.open(path)?.read_at(at, &mut part)?;
+                part.truncate(count);
+                Ok(checksum_after(0, &part) == sum)
+            }
+            _ => Ok(false),
         });
         match is_it {
             Err(error) if is_absent(&error) => Ok(false),

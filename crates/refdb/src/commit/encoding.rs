@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use bstr::ByteSlice;
 
 use super::change::Change;
-use super::content::Content;
+use super::content::{Content, Part};
 use super::owner::{self, Owner, Signed};
 use super::place::Place;
 use super::step::Step;
 use crate::system::Stat;
 
 /// How the part of the file starts that is the journal.
-const START: &[u8] = b"journal 4\n";
+const START: &[u8] = b"journal 5\n";
 
 /// How the end of a journal starts, and how long it is: the checksum follows, in hexadecimal digits.
 pub(super) const END: &[u8] = b"end\0";
@@ -49,14 +49,14 @@ impl Change {
             let Some((word, name)) = step.place().write() else {
                 continue;
             };
-            let dated;
+            let part;
             let (verb, number, lines): (&[u8], _, &[u8]) = match step {
                 Step::Put { content, .. } => match content {
                     None => (b"put", None, b""),
                     Some(Content::Sum(sum)) => (b"put", Some(*sum), b""),
-                    Some(Content::Dated { len, secs }) => {
-                        dated = secs.to_string();
-                        (b"put", Some(*len), dated.as_bytes())
+                    Some(Content::Part(Part { len, at, sum })) => {
+                        part = format!("{} {sum}", at.unwrap_or(*len));
+                        (b"put", Some(*len), part.as_bytes())
                     }
                 },
                 Step::Remove { .. } => (b"remove", None, b""),
@@ -120,7 +120,7 @@ pub(super) fn dir_of_journal(head: &[u8]) -> Option<u64> {
     };
     let ids = head.get(text_len..)?.strip_prefix(START)?;
     let (dir, _) = ids.split_once_str(" ")?;
-    std::str::from_utf8(dir).ok()?.parse().ok()
+    parse(dir)
 }
 
 /// Reads the content of a journal, the file `own` in the directory `dir`.
@@ -180,10 +180,11 @@ impl<'c> Fields<'c> {
                     place,
                     content: match lines {
                         b"" => number.map(Content::Sum),
-                        secs => Some(Content::Dated {
-                            len: number?,
-                            secs: std::str::from_utf8(secs).ok()?.parse().ok()?,
-                        }),
+                        part => {
+                            let (at, sum) = part.split_once_str(" ")?;
+                            let (len, at, sum) = (number?, Some(parse(at)?), parse(sum)?);
+                            Some(Content::Part(Part { len, at, sum }))
+                        }
                     },
                     from_lock: false,
                 },
@@ -223,9 +224,13 @@ impl<'c> Fields<'c> {
     fn number(&mut self) -> Option<Option<u64>> {
         match self.next()? {
             b"" => Some(None),
-            field => std::str::from_utf8(field).ok()?.parse().ok().map(Some),
+            field => parse(field).map(Some),
         }
     }
+}
+
+fn parse(number: &[u8]) -> Option<u64> {
+    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 /// FNV-1a: tells content that is whole from content that is not.

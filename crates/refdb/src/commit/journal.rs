@@ -417,7 +417,11 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, says: Says) -> Result<()> 
     let _ = beneath.set_mode(path, stat.mode | FINISHED_MODE);
     let how = as_finisher(home, &journal, says);
     let mut taken = Taken::default();
-    let made_ns = journal.stat.mtime_ns;
+    // In a copy no date says what is older.
+    let made_ns = match is_copied && read(home, path, false).is_err() {
+        true => i128::MAX,
+        false => journal.stat.mtime_ns,
+    };
     let missed = change.missed(&roots, transaction, made_ns, is_torn, &is_own);
     let finished = change.take_own(&roots, how, &mut taken, is_torn, &is_own);
     let synced = finished.and_then(|()| {

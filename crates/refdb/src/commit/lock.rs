@@ -1,6 +1,7 @@
 //! A lock file: `<file>.lock`, created exclusively.
 
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::{
     LockOptions, encoding, lock_path, pid_path, refused, remove_if_there, step, value_path,
 };
 use crate::options::SharedRepository;
-use crate::system::{FileId, FileKind, Stat, System, WriteFile, is_absent};
+use crate::system::{FileId, FileKind, System, WriteFile};
 
 /// A lock file that this process holds.
 ///
@@ -22,7 +23,8 @@ pub struct LockFile {
     path: PathBuf,
     /// What takes the new content, while it is open.
     value: Option<Box<dyn WriteFile>>,
-    pub(super) written: Written,
+    /// What the new content is, if there is some.
+    pub(crate) written: Option<Content>,
     /// The file that the new content was made from, if that was said; the inner `None` if there was none.
     made_from: Option<Option<FileId>>,
     shared: SharedRepository,
@@ -34,17 +36,6 @@ pub struct LockFile {
     held: bool,
     /// Whether the lock became the file.
     is_placed: bool,
-}
-
-/// What stands where the new content does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Written {
-    /// Nothing.
-    Nothing,
-    /// Content with this checksum.
-    Content(u64),
-    /// What was not written through the lock.
-    Unseen,
 }
 
 impl LockFile {
@@ -104,7 +95,7 @@ impl LockFile {
         options: LockOptions,
         other: Option<&LockFile>,
     ) -> io::Result<LockFile> {
-        let other = other.filter(|other| other.written == Written::Nothing);
+        let other = other.filter(|other| other.written.is_none());
         match other.map(|other| LockFile::link(holder, target, options, other)) {
             // Anything else may concern the other lock alone.
             Some(Err(error)) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
@@ -181,7 +172,7 @@ impl LockFile {
             hold,
             path,
             value: None,
-            written: Written::Nothing,
+            written: None,
             made_from: None,
             shared: options.shared,
             pid_file: options.pid_file,
@@ -225,7 +216,7 @@ impl LockFile {
     /// Those of the system, and `InvalidInput` if the new content is already in the lock; the lock
     /// is as it was then.
     pub(crate) fn sign(&self) -> io::Result<()> {
-        if self.is_alone() && self.written != Written::Nothing {
+        if self.is_alone() && self.written.is_some() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         self.hold.sign(self.holder.owner())
@@ -286,18 +277,6 @@ impl LockFile {
         }
     }
 
-    /// Returns what tells the new content from others, if there is some and it can be found out.
-    pub(super) fn content(&self) -> Option<Content> {
-        match self.written {
-            Written::Nothing => None,
-            Written::Content(sum) => Some(Content::Sum(sum)),
-            Written::Unseen => {
-                let stat = self.system().lstat(&self.value_path());
-                stat.ok().map(|stat| Content::dated(&stat))
-            }
-        }
-    }
-
     /// Writes the new content of the file, in one call if the system allows. What is already there
     /// is continued.
     pub fn write_all(&mut self, content: &[u8]) -> io::Result<()> {
@@ -307,17 +286,16 @@ impl LockFile {
         } else {
             let mut file = match self.value.take() {
                 Some(file) => file,
-                None if before != Written::Nothing => self.system().append(&self.value_path())?,
+                None if before.is_some() => self.system().append(&self.value_path())?,
                 None => self.create()?,
             };
             file.write_all(content)?;
             self.value = Some(file);
         }
-        self.written = match before {
-            Written::Nothing => Written::Content(encoding::checksum(content)),
-            Written::Content(sum) => Written::Content(encoding::checksum_after(sum, content)),
-            Written::Unseen => Written::Unseen,
-        };
+        self.written = Some(Content::Sum(match before {
+            Some(Content::Sum(sum)) => encoding::checksum_after(sum, content),
+            _ => encoding::checksum(content),
+        }));
         Ok(())
     }
 
@@ -326,7 +304,7 @@ impl LockFile {
         self.sign()?;
         let path = self.value_path();
         let file = self.fresh(|| self.system().create_new(&path, 0o666))?;
-        self.written = Written::Unseen;
+        self.written = Some(Content::Sum(encoding::checksum(b"")));
         self.shared.adjust(self.system(), &path)?;
         Ok(file)
     }
@@ -335,7 +313,9 @@ impl LockFile {
     pub(crate) fn write_link(&mut self, text: &Path) -> io::Result<()> {
         self.sign()?;
         self.fresh(|| self.system().symlink(text, &self.value_path()))?;
-        self.written = Written::Unseen;
+        self.written = Some(Content::Sum(encoding::checksum(
+            text.as_os_str().as_bytes(),
+        )));
         Ok(())
     }
 
@@ -407,8 +387,8 @@ impl LockFile {
     pub(super) fn check_name(&self) -> io::Result<()> {
         let is_whole = self.has_name()?
             && (self.is_alone()
-                || self.written == Written::Nothing
-                || self.find(&self.value_path())?.is_some())
+                || self.written.is_none()
+                || self.system().find(&self.value_path())?.is_some())
             && self.is_made_from_this()?;
         if is_whole {
             return Ok(());
@@ -418,10 +398,10 @@ impl LockFile {
     }
 
     fn is_made_from_this(&self) -> io::Result<bool> {
-        let Some(made_from) = self.made_from.filter(|_| self.written != Written::Nothing) else {
+        let Some(made_from) = self.made_from.filter(|_| self.written.is_some()) else {
             return Ok(true);
         };
-        let found = self.find(&self.target())?;
+        let found = self.system().find(&self.target())?;
         Ok(found.map(|stat| FileId::of(&stat)) == made_from)
     }
 
@@ -431,12 +411,12 @@ impl LockFile {
 
     /// Notes that the new content is in place. With a lock that takes it itself, that gives the lock away.
     pub(crate) fn was_placed(&mut self) {
-        if self.is_alone() && self.written != Written::Nothing {
+        if self.is_alone() && self.written.is_some() {
             self.held = false;
             self.is_placed = true;
             self.remove_pid_file();
         }
-        self.written = Written::Nothing;
+        self.written = None;
         // The file has the place of the barrier.
         self.bars = false;
     }
@@ -471,8 +451,8 @@ impl LockFile {
             return Ok(());
         }
         let is_alone = self.is_alone();
-        let written = std::mem::replace(&mut self.written, Written::Nothing);
-        if written != Written::Nothing && !is_alone {
+        let written = self.written.take();
+        if written.is_some() && !is_alone {
             self.remove(&self.value_path())?;
         }
         // What does not have its name any more must not be taken for it.
@@ -501,16 +481,8 @@ impl LockFile {
 
     fn has_name(&self) -> io::Result<bool> {
         let ours = self.hold.file().identity()?;
-        let named = self.find(&self.path)?;
+        let named = self.system().find(&self.path)?;
         Ok(named.is_some_and(|named| ours == (named.dev, named.ino)))
-    }
-
-    fn find(&self, path: &Path) -> io::Result<Option<Stat>> {
-        match self.system().lstat(path) {
-            Ok(stat) => Ok(Some(stat)),
-            Err(error) if is_absent(&error) => Ok(None),
-            Err(error) => Err(error),
-        }
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

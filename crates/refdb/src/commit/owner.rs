@@ -12,7 +12,7 @@ use crate::error::Remedy;
 use crate::system::{Machine, System};
 
 /// How such a file starts. The number is that of this way of writing it.
-const START: &[u8] = b"refdb lock 4\n";
+const START: &[u8] = b"refdb lock 5\n";
 
 /// How the files of all versions start.
 const START_OF_ALL: &[u8] = b"refdb lock ";
@@ -255,7 +255,7 @@ mod tests {
                 assert!(!is_whole, "{cut}");
             }
         }
-        assert_eq!(Owner::parse(b"refdb lock 3\nx\n\n"), Signed::OtherVersion);
+        assert_eq!(Owner::parse(b"refdb lock 4\nx\n\n"), Signed::OtherVersion);
         assert_eq!(one_line("a\nb\0c"), "abc");
     }
 }

@@ -17,7 +17,7 @@ use super::place::{Place, Roots, Spot};
 use super::{LockFile, fitting, lock_path, remove_if_there, value_path};
 use crate::error::{Error, ErrorKind, Message, Result, Role, io_text};
 use crate::options::SharedRepository;
-use crate::system::{FileKind, System, WriteFile, is_absent, remove_empty_tree};
+use crate::system::{FileKind, Stat, System, WriteFile, is_absent, remove_empty_tree};
 
 /// From so many files or directories on, they are synced with their file systems.
 pub(crate) const MANY_MIN: usize = 8;
@@ -134,13 +134,11 @@ impl Step {
         let spot = roots.spot(place);
         let Spot { system, path, .. } =
             spot.map_err(|error| Error::io("unable to reach", &roots.path(place), error))?;
-        let system = system.as_ref();
-        let value = value_path(&path, transaction);
-        match content {
-            Some(content) if is_held && content.waits_at(system, &value)? => Ok(true),
-            Some(content) => content.is_at(system, &path),
-            None => Ok(is_held && system.lstat(&value).is_ok() || system.lstat(&path).is_ok()),
-        }
+        let is_at = |path: &Path| match content {
+            Some(content) => content.is_at(system.as_ref(), path),
+            None => Ok(system.lstat(path).is_ok()),
+        };
+        Ok(is_held && is_at(&value_path(&path, transaction))? || is_at(&path)?)
     }
 
     /// Says that this step, which failed, is given up, and what it would have done to a ref.
@@ -317,7 +315,7 @@ fn put(
     is_live: bool,
 ) -> Result<io::Result<()>> {
     if let Some(content) = content
-        && !content.waits_at(system, value)?
+        && !content.is_at(system, value)?
     {
         // It is in place, or somebody took it away: whoever finishes the change has told that.
         return Ok(Ok(()));
@@ -474,11 +472,8 @@ fn parents<'p>(one: &'p Path, other: &'p Path) -> impl Iterator<Item = &'p Path>
 
 /// Returns how long a file is; `None` if there is none.
 pub(super) fn find_file(system: &dyn System, path: &Path) -> io::Result<Option<u64>> {
-    match system.lstat(path) {
-        Ok(stat) => Ok((stat.kind == FileKind::File).then_some(stat.len)),
-        Err(error) if is_absent(&error) => Ok(None),
-        Err(error) => Err(error),
-    }
+    let file = |stat: &Stat| stat.kind == FileKind::File;
+    Ok(system.find(path)?.filter(file).map(|stat| stat.len))
 }
 
 /// Returns where a reflog stays on its way between two names of which one lies below the other;

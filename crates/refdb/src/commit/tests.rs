@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::entries::barrier;
 use super::journal::Journal;
-use super::lock::Written;
 use super::*;
 use crate::error::Error;
 use crate::oid::ObjectFormat;
@@ -234,7 +233,7 @@ fn a_lock_of_the_dead_is_taken_over_with_all_that_belongs_to_it() {
     assert!(is_held(acquire(&system, "a")), "it still runs");
     dies.end();
     let lock = acquire(&system, "a").unwrap();
-    assert_eq!(lock.written, Written::Nothing);
+    assert_eq!(lock.written, None);
     drop(lock);
     assert_eq!(system.read_dir(Path::new(DIR)).unwrap(), []);
 }

@@ -9,7 +9,7 @@ use super::tests::{DIR, at, repository};
 use super::*;
 use crate::oid::ObjectFormat;
 use crate::options::{Options, Warn};
-use crate::system::FileId;
+use crate::system::{FileId, FileKind};
 use refdb_simulation::SimSystem;
 
 const OPTIONS: LockOptions = LockOptions::AT_ONCE;
@@ -46,10 +46,15 @@ impl Moves {
         }
         let old = LockFile::acquire_linked(&holder, &at("HEAD"), OPTIONS, &new).unwrap();
         match name {
-            // As packed-refs is written, whose checksum nobody counts.
+            // As packed-refs is written, of which a part is counted.
             "packed-refs" => {
                 new.made_from(before.map(|stat| FileId::of(&stat)));
                 new.create().unwrap().write_all(b"new").unwrap();
+                let mut part = Part::default();
+                part.add(b"n");
+                part.differs();
+                part.add(b"ew");
+                new.written = Some(Content::Part(part));
             }
             _ => new.write_all(b"new").unwrap(),
         }
@@ -100,13 +105,17 @@ impl Moves {
 
 /// Finishes what is left, and returns what is told of it.
 fn recover(system: &SimSystem) -> Vec<String> {
+    recover_as(system, Says::Nothing)
+}
+
+fn recover_as(system: &SimSystem, says: Says) -> Vec<String> {
     let told = Arc::new(Mutex::new(Vec::new()));
     let mut options = Options::new(ObjectFormat::Sha1);
     let into = Arc::clone(&told);
     let tell = move |warning: &Error| into.lock().unwrap().push(warning.to_string());
     options.warn = Some(Warn(Arc::new(tell)));
     let shared: Arc<dyn System> = Arc::new(system.clone());
-    journal::finish_left(&Home::new(&shared, Path::new(DIR), &options), Says::Nothing).unwrap();
+    journal::finish_left(&Home::new(&shared, Path::new(DIR), &options), says).unwrap();
     std::mem::take(&mut *told.lock().unwrap())
 }
 
@@ -190,24 +199,77 @@ fn what_the_dead_had_put_in_place_is_known_again() {
     });
 }
 
-/// Nobody else puts anything under such a name.
+/// Copies a file, without its date.
+fn copy(system: &SimSystem, path: &Path) {
+    let content = system.read(path).unwrap();
+    system.remove_file(path).unwrap();
+    let mut copy = system.create_new(path, 0o666).unwrap();
+    copy.write_all(&content).unwrap();
+}
+
 #[test]
-fn what_waits_in_a_copy_without_dates_is_put_in_place() {
+fn what_a_copy_lacks_is_told_whatever_its_dates() {
     each(|system, name, removed, context| {
-        if removed != 0 {
+        if removed & 0b011 == 0 {
             return;
         }
         let dies = system.process(7);
-        let [_, value, _] = Moves::commit(&dies, name).leave();
-        system.sleep(Duration::from_secs(2));
-        let content = system.read(&value).unwrap();
-        system.remove_file(&value).unwrap();
-        let mut copy = system.create_new(&value, 0o666).unwrap();
-        copy.write_all(&content).unwrap();
-        drop(copy);
+        let files = Moves::commit(&dies, name).leave();
+        remove(system, &files, removed);
         dies.end();
-        assert_eq!(recover(system), Vec::<String>::new(), "{context}");
-        assert_eq!(found(system, name), (true, false), "{context}");
+        system.sleep(Duration::from_secs(2));
+        for path in [at("refdb.journal"), at("HEAD"), at(name)] {
+            if system
+                .find(&path)
+                .unwrap()
+                .is_some_and(|stat| stat.kind == FileKind::File)
+            {
+                copy(system, &path);
+            }
+        }
+        let told = recover_as(system, Says::NobodyWorks);
+        assert_eq!(found(system, name), (false, true), "{context}");
+        assert_eq!(told.len(), 1, "{context}: {told:?}");
+    });
+}
+
+/// Whatever it waits for, or has got its name already.
+#[test]
+fn a_copy_without_dates_is_finished() {
+    each(|system, name, removed, context| {
+        let dies = system.process(7);
+        let files = Moves::commit(&dies, name).leave();
+        let mut new = files[1].clone();
+        if removed & 0b010 != 0 {
+            new = at(name);
+            system.rename(&files[1], &new).unwrap();
+        }
+        remove(system, &files, removed & 0b100);
+        system.sleep(Duration::from_secs(2));
+        copy(system, &new);
+        dies.end();
+        let told = recover(system);
+        // Only the lock of what goes was taken away.
+        let is_old = removed & 0b100 != 0;
+        assert_eq!(found(system, name), (true, is_old), "{context}: {told:?}");
+        assert_eq!(told.len(), usize::from(is_old), "{context}: {told:?}");
+    });
+}
+
+/// Neither how long it is nor its date tells it from the new content.
+#[test]
+fn what_another_put_in_place_is_not_taken_for_new_content() {
+    each(|system, name, removed, context| {
+        let dies = system.process(7);
+        let files = Moves::commit(&dies, name).leave();
+        system.remove_file(&files[1]).unwrap();
+        remove(system, &files, removed & 0b100);
+        let _ = system.remove_file(&at(name));
+        create(system, name, b"not");
+        dies.end();
+        recover(system);
+        assert_eq!(found(system, name), (false, true), "{context}");
+        assert_eq!(&system.read(&at(name)).unwrap()[..], b"not", "{context}");
     });
 }
 

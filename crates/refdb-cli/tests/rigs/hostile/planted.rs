@@ -72,17 +72,17 @@ fn what_is_forged_is_believed() {
     for (format, name, gone) in [
         (
             Format::FILES_SHA1,
-            "journal 4: of this repository",
+            "journal 5: of this repository",
             "refdb.journal",
         ),
         (
             Format::FILES_SHA1,
-            "journal 4: of this repository",
+            "journal 5: of this repository",
             "refs/heads/topic",
         ),
         (
             Format::FILES_SHA256,
-            "journal 4: of this repository",
+            "journal 5: of this repository",
             "refdb.journal",
         ),
         (

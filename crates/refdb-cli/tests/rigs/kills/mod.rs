@@ -10,6 +10,7 @@
 
 #![allow(clippy::print_stderr, reason = "says what was tried")]
 
+mod copied;
 mod drawn;
 mod given_up;
 mod migration;

@@ -25,7 +25,7 @@ use bstr::ByteSlice;
 use reftable::short;
 
 use super::packed::{HEADER, PackedRefs, Peeling, Snapshot};
-use crate::commit::{Holder, LockFile, LockOptions, not_placed, refused, suffixed};
+use crate::commit::{Content, Holder, LockFile, LockOptions, Part, not_placed, refused, suffixed};
 use crate::error::{Error, ErrorKind, Message, Result, Role};
 use crate::oid::ObjectId;
 use crate::options::{InvalidSettings, Options};
@@ -59,7 +59,6 @@ pub(super) struct PackedLock {
     system: Arc<dyn System>,
     lock: LockFile,
     path: PathBuf,
-    written: bool,
     replaced: bool,
 }
 
@@ -129,7 +128,6 @@ impl PackedLock {
             system: Arc::clone(system),
             lock,
             path,
-            written: false,
             replaced: false,
         })
     }
@@ -176,9 +174,10 @@ impl PackedLock {
         let path = self.lock.value_path();
         let failed = |error| unable_to_write(&path, error);
         let file = self.lock.create().map_err(failed)?;
-        self.written = true;
         let mut out = BufWriter::with_capacity(BUFFER_LEN, file);
-        merge(&mut Sink::new(&mut out, &path), old, edits, peel)?;
+        let mut sink = Sink::new(&mut out, &path);
+        merge(&mut sink, old, edits, peel)?;
+        self.lock.written = Some(Content::Part(sink.part));
         let mut file = out
             .into_inner()
             .map_err(|error| failed(error.into_error()))?;
@@ -208,13 +207,12 @@ impl PackedLock {
     /// # Errors
     /// `Io`; nothing is visible then.
     pub(super) fn publish(&mut self, packed: &PackedRefs) -> Result<bool> {
-        if !self.written {
+        if self.lock.written.is_none() {
             return Ok(false);
         }
         self.lock
             .place()
             .map_err(|error| not_placed("unable to replace", &self.path, error))?;
-        self.written = false;
         self.replaced = true;
         packed.forget();
         Ok(true)
@@ -236,7 +234,7 @@ impl PackedLock {
 
     /// Notes that the new file got its name, if one was written.
     pub(super) fn was_placed(&mut self, packed: &PackedRefs) {
-        let written = std::mem::take(&mut self.written);
+        let written = self.lock.written.is_some();
         self.replaced |= written;
         self.lock.was_placed();
         if written {
@@ -250,7 +248,7 @@ impl PackedLock {
 
     /// Returns the lock if a new file is waiting for its name.
     pub(super) fn with_content(&self) -> Option<&LockFile> {
-        self.written.then_some(&self.lock)
+        Some(&self.lock).filter(|lock| lock.written.is_some())
     }
 
     /// Releases the lock.
@@ -300,6 +298,7 @@ struct Sink<'a> {
     out: &'a mut dyn Write,
     path: &'a Path,
     record: Vec<u8>,
+    part: Part,
 }
 
 impl<'a> Sink<'a> {
@@ -308,16 +307,19 @@ impl<'a> Sink<'a> {
             out,
             path,
             record: Vec::new(),
+            part: Part::default(),
         }
     }
 
     fn raw(&mut self, bytes: &[u8]) -> Result<()> {
+        self.part.add(bytes);
         self.out
             .write_all(bytes)
             .map_err(|error| unable_to_write(self.path, error))
     }
 
-    fn value(&mut self, name: &[u8], value: PackedValue) -> Result<()> {
+    /// Writes the record of a name in the place of `old`, what stood there.
+    fn value(&mut self, name: &[u8], value: PackedValue, old: &[u8]) -> Result<()> {
         let mut record = std::mem::take(&mut self.record);
         record.clear();
         value.oid.push_hex(&mut record);
@@ -325,6 +327,9 @@ impl<'a> Sink<'a> {
         short::push(&mut record, name);
         record.push(b'\n');
         push_peeled(&mut record, value.peeled);
+        if record != old {
+            self.part.differs();
+        }
         let written = self.raw(&record);
         self.record = record;
         written
@@ -398,9 +403,12 @@ fn merge<'o>(
             }
             at = record.all.end;
         }
-        if let Some(value) = edit.value {
-            out.value(edit.name, value)?;
-            last = edit.name;
+        match edit.value {
+            Some(value) => {
+                out.value(edit.name, value, old.slice(&(bound..at)))?;
+                last = edit.name;
+            }
+            None => out.part.differs(),
         }
     }
     let rest = at..old.len();

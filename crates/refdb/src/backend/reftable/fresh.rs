@@ -110,11 +110,7 @@ fn is_new(
     objects: Option<&Path>,
     is_there: bool,
 ) -> io::Result<bool> {
-    let has = |path: &Path| match system.lstat(path) {
-        Ok(_) => Ok(true),
-        Err(error) if is_absent(&error) => Ok(false),
-        Err(error) => Err(error),
-    };
+    let has = |path: &Path| system.find(path).map(|found| found.is_some());
     if !has(base)? {
         // A worktree that nobody made, or that is no more.
         return Ok(true);
