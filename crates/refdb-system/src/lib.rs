@@ -259,7 +259,7 @@ pub trait System: Send + Sync + fmt::Debug {
     /// Lists a directory, without `.` and `..`, in no order: each name once, and every name that was
     /// there all the time. One that came or went meanwhile may be there or not.
     fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
-        scan::settle(|| self.scan_dir(path))
+        scan::settle(&mut || self.scan_dir(path))
     }
     /// Creates a file that does not exist yet (`O_EXCL`), with the permission bits `mode` less the
     /// umask.

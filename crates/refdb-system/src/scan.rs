@@ -38,7 +38,7 @@ const READINGS_MAX: usize = 16;
 ///
 /// # Errors
 /// Those of a reading.
-pub(crate) fn settle(mut scan: impl FnMut() -> io::Result<Scan>) -> io::Result<Vec<DirEntry>> {
+pub(crate) fn settle(scan: &mut dyn FnMut() -> io::Result<Scan>) -> io::Result<Vec<DirEntry>> {
     let first = scan()?;
     if first.quiet {
         return Ok(first.entries);
@@ -99,7 +99,7 @@ mod tests {
 
     fn settled(readings: &[(&str, bool)]) -> (String, usize) {
         let mut count = 0;
-        let entries = settle(|| {
+        let entries = settle(&mut || {
             let (names, quiet) = readings[count.min(readings.len() - 1)];
             count += 1;
             let kind = FileKind::File;

@@ -149,7 +149,7 @@ impl<'s> Transaction<'s> {
     /// `Misuse` when the name or the address has a byte that no reflog can hold: `<`, `>`, a line feed or a
     /// null byte; or the time zone more than four digits.
     pub fn committer(mut self, who: Signature) -> Result<Self> {
-        checks::check_signature(&who, "a transaction")?;
+        checks::check_signature(&who, &"a transaction")?;
         self.queue.who = Some(Box::new(who));
         Ok(self)
     }

@@ -21,7 +21,7 @@ pub(super) fn check_text(edit: &Edit<'_>) -> Result<()> {
             ))
         }
         Change::Log(entry) => match &entry.who {
-            Some(who) => check_signature(who, format_args!("an entry for '{}'", edit.name())),
+            Some(who) => check_signature(who, &format_args!("an entry for '{}'", edit.name())),
             None => Ok(()),
         },
         _ => Ok(()),
@@ -29,7 +29,7 @@ pub(super) fn check_text(edit: &Edit<'_>) -> Result<()> {
 }
 
 /// Refuses a signature that could not be read back.
-pub(super) fn check_signature(who: &Signature, whose: impl fmt::Display) -> Result<()> {
+pub(super) fn check_signature(who: &Signature, whose: &dyn fmt::Display) -> Result<()> {
     let is_bad = |byte: &u8| matches!(byte, b'\n' | b'\0' | b'<' | b'>');
     let what = match who.zone.unsigned_abs() {
         _ if who.name.iter().chain(who.email.iter()).any(is_bad) => "an invalid byte",

@@ -105,7 +105,7 @@ impl<'s> LockedRefs<'s> {
     /// # Errors
     /// As for [`Transaction::committer`].
     pub fn committer(&mut self, who: Signature) -> Result<()> {
-        check_signature(&who, "a transaction")?;
+        check_signature(&who, &"a transaction")?;
         self.transaction.queue.who = Some(Box::new(who));
         Ok(())
     }

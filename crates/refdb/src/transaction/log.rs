@@ -123,7 +123,7 @@ pub(crate) fn replace(
     let format = options.object_format;
     let mut entries = entries.to_vec();
     for entry in &mut entries {
-        check_signature(&entry.who, format_args!("an entry for '{name}'"))?;
+        check_signature(&entry.who, &format_args!("an entry for '{name}'"))?;
         if entry.old.format() != format || entry.new.format() != format {
             let message = format!(
                 "an entry for '{name}' is not of the object format {}",

@@ -71,7 +71,7 @@ pub(crate) fn rename(transaction: Transaction<'_>, rename: Rename<'_>) -> Result
         return Ok(Outcome::default());
     }
     if let Some(who) = &how.who {
-        check_signature(who, "a renaming")?;
+        check_signature(who, &"a renaming")?;
     }
     let backend = transaction.backend;
     let mut locked = LockedRefs::begin(transaction)?;
