@@ -101,11 +101,12 @@ fn refdb_value(place: &Place, repo: &Repo, url: &str, writer: usize) -> Option<S
     (output.code() == 0).then_some(text)
 }
 
-fn together(percent: u64, name: &str) -> (Place, usize) {
+fn together(percent: u64, slots: u32, name: &str) -> (Place, usize) {
     let place = Place::new(percent);
     let url = place.url(name);
     let repo = Repo::init(Format::ALL[0]);
-    refdb(&place, &repo, &["store", "init", &url]).ok();
+    let slots = format!("--slots={slots}");
+    refdb(&place, &repo, &["store", "init", &slots, &url]).ok();
     let told: Vec<Told> = thread::scope(|scope| {
         let (place, repo, url) = (&place, &repo, url.as_str());
         let writers: Vec<_> = (0..WRITERS)
@@ -150,14 +151,24 @@ fn tell(transactions: usize, (puts, gets, lies): (u64, u64, u64)) {
 
 #[test]
 fn writers_beside_each_other_lose_nothing_and_are_not_refused() {
-    let (place, acknowledged) = together(0, "beside");
+    let (place, acknowledged) = together(0, 1, "beside");
     assert_eq!(acknowledged, WRITERS * turns());
     tell(acknowledged, place.counts());
 }
 
 #[test]
 fn a_place_that_lies_about_a_quarter_loses_nothing() {
-    let (place, acknowledged) = together(25, "lies");
+    let (place, acknowledged) = together(25, 1, "lies");
+    let (puts, gets, lies) = place.counts();
+    tell(acknowledged, (puts, gets, lies));
+    assert_eq!(acknowledged, WRITERS * turns());
+    assert!(lies * 8 > puts, "{lies} of {puts}");
+}
+
+/// As where one name may be written once a second.
+#[test]
+fn a_head_of_many_slots_loses_nothing_where_the_place_lies() {
+    let (place, acknowledged) = together(25, 16, "slots");
     let (puts, gets, lies) = place.counts();
     tell(acknowledged, (puts, gets, lies));
     assert_eq!(acknowledged, WRITERS * turns());
