@@ -84,7 +84,7 @@ impl InMemory {
         }
         if self.conditions == Conditions::LookTooEarly {
             drop(objects);
-            std::thread::sleep(std::time::Duration::from_millis(2));
+            std::thread::sleep(std::time::Duration::from_millis(10));
             objects = lock();
         }
         let number = objects.values().map(|it| it.1).max().unwrap_or(0) + 1;

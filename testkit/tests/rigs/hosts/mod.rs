@@ -252,9 +252,31 @@ fn finish(scene: &Scene, url: &str, writers: usize) -> Found {
     }
     let problems = refdb_maintenance::shared::verify(&register, &|_| ()).expect("it can be read");
     let logs = (0..writers).map(|writer| fs::read_to_string(scene.log(writer)).unwrap_or_default());
-    let mut found = check::check(&logs.collect::<Vec<_>>(), &now);
+    let logs: Vec<String> = logs.collect();
+    keep(url, &logs, &now);
+    let mut found = check::check(&logs, &now);
     found.wrong.extend(problems);
     found
+}
+
+/// Keeps what was written down in the folder that `REFDB_HOSTS_KEEP` names, for others to check
+/// (`testkit/porcupine`).
+fn keep(url: &str, logs: &[String], now: &BTreeMap<String, String>) {
+    let Some(folder) = std::env::var_os("REFDB_HOSTS_KEEP") else {
+        return;
+    };
+    let path = url.split('?').next().unwrap_or_default();
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let folder = Path::new(&folder).join(name);
+    fs::create_dir_all(&folder).expect("a folder");
+    for (writer, log) in logs.iter().enumerate() {
+        fs::write(folder.join(format!("told.{writer}")), log).expect("a file");
+    }
+    let now: String = now
+        .iter()
+        .map(|(name, id)| format!("{name} {id}\n"))
+        .collect();
+    fs::write(folder.join("now"), now).expect("a file");
 }
 
 /// A process of one of the machines, started by [`run`].
