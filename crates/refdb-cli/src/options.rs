@@ -198,17 +198,41 @@ struct Named<'a, Id: 'static> {
 }
 
 impl<Id> Named<'_, Id> {
+    fn spelled(&self) -> String {
+        self.apart().spelled()
+    }
+
+    fn apart(&self) -> Apart {
+        Apart {
+            short: self.option.short.filter(|_| self.by_short),
+            long: self.option.long,
+            takes: self.option.takes,
+            unset: self.unset,
+        }
+    }
+}
+
+/// The same, whichever command's option it is: what is said of it is in the program once.
+#[derive(Clone, Copy)]
+struct Apart {
+    short: Option<u8>,
+    long: &'static str,
+    takes: Takes,
+    unset: bool,
+}
+
+impl Apart {
     /// Returns how messages speak of the option.
-    fn describe(&self) -> String {
-        match (self.by_short, self.option.short) {
-            (true, Some(short)) => format!("switch `{}'", char::from(short)),
-            _ => format!("option `{}'", self.spelled()),
+    fn describe(self) -> String {
+        match self.short {
+            Some(short) => format!("switch `{}'", char::from(short)),
+            None => format!("option `{}'", self.spelled()),
         }
     }
 
-    fn spelled(&self) -> String {
+    fn spelled(self) -> String {
         let no = if self.unset { "no-" } else { "" };
-        format!("{no}{}", self.option.long)
+        format!("{no}{}", self.long)
     }
 }
 
@@ -280,7 +304,7 @@ impl<Id: Copy> Spec<Id> {
             let text = format!("unknown option `{}'", String::from_utf8_lossy(arg));
             self.mistake(&text, self.nearest(name))
         })?;
-        let value = value_of(&named, value, rest)?;
+        let value = value_of(named.apart(), value, rest)?;
         on(named.option, value)
     }
 
@@ -380,7 +404,7 @@ impl<Id: Copy> Spec<Id> {
                 by_short: true,
             };
             let stuck = (option.takes != Takes::Nothing && !after.is_empty()).then_some(after);
-            let value = value_of(&named, stuck, rest)?;
+            let value = value_of(named.apart(), stuck, rest)?;
             on(option, value)?;
             if stuck.is_some() {
                 return Ok(());
@@ -455,20 +479,20 @@ impl<Id: Copy> Spec<Id> {
 }
 
 /// Returns the value that comes with an option, from behind its `=` or from the next argument.
-fn value_of<Id>(
-    named: &Named<'_, Id>,
+fn value_of(
+    named: Apart,
     stuck: Option<&[u8]>,
     rest: &mut std::slice::Iter<'_, Vec<u8>>,
 ) -> Result<Value> {
     let refuse = |what: &str| Failure::error(format!("{} {what}", named.describe()), 129);
-    if named.unset || named.option.takes == Takes::Nothing {
+    if named.unset || named.takes == Takes::Nothing {
         return match stuck {
             Some(_) => Err(refuse("takes no value")),
             None if named.unset => Ok(Value::Unset),
             None => Ok(Value::Set),
         };
     }
-    let text = match (named.option.takes, stuck) {
+    let text = match (named.takes, stuck) {
         (_, Some(text)) => text.to_vec(),
         (Takes::OptionalText | Takes::OptionalNumber, None) => return Ok(Value::Set),
         (takes, None) => match rest.next() {
@@ -477,7 +501,7 @@ fn value_of<Id>(
             None => return Err(refuse("requires a value")),
         },
     };
-    match named.option.takes {
+    match named.takes {
         Takes::Number => number(&text, &named.describe()).map(Value::Number),
         Takes::OptionalNumber => std::str::from_utf8(text.trim_ascii_start())
             .ok()
@@ -485,7 +509,7 @@ fn value_of<Id>(
             .map(Value::Number)
             .ok_or_else(|| {
                 // This message always has the long name.
-                let text = format!("option `{}' expects a numerical value", named.option.long);
+                let text = format!("option `{}' expects a numerical value", named.long);
                 Failure::error(text, 129)
             }),
         _ => Ok(Value::Text(text)),
