@@ -28,25 +28,26 @@ const FEW: usize = 16;
 /// # }
 /// # let table = Arc::new(Table::open(writer.finish()?.sink)?);
 /// let mut finder = RefFinder::new(vec![table]);
-/// finder.begin(b"")?;
+/// finder.begin(b"");
 /// assert!(finder.find(b"refs/heads/a")?.is_some());
 /// assert!(finder.find(b"refs/heads/b")?.is_none());
 /// assert!(!finder.is_alone(b"refs/heads/b"));
-/// assert_eq!(finder.take_few(None)?.unwrap().len(), 3);
+/// assert_eq!(finder.take_few(None).unwrap().len(), 3);
 /// # Ok::<(), Error>(())
 /// ```
 pub struct RefFinder<'n> {
+    tables: Vec<Arc<Table>>,
     merged: MergedRefs,
     /// Whether the cursor stands on the first record that is not before the last name asked for.
     stands: bool,
     /// Whether that record is the one that was asked for.
     is_it: bool,
     ended: bool,
-    /// Whether there is no table, and so nothing at all.
-    is_empty: bool,
     last: &'n [u8],
     /// The refs that were met since the beginning; `None` if some were passed over, or there are many.
     few: Option<Vec<Vec<u8>>>,
+    /// Whether nothing was found since the beginning but what comes soon behind it.
+    is_at_begin: bool,
 }
 
 impl<'n> RefFinder<'n> {
@@ -54,36 +55,37 @@ impl<'n> RefFinder<'n> {
     #[must_use]
     pub fn new(tables: Vec<Arc<Table>>) -> Self {
         RefFinder {
-            is_empty: tables.is_empty(),
-            merged: MergedRefs::new(tables),
+            merged: MergedRefs::new(tables.clone()),
+            tables,
             stands: false,
             is_it: false,
             ended: false,
             last: &[],
             few: None,
+            is_at_begin: false,
         }
     }
 
-    /// Begins to keep the names of the refs that are met, from `name` on.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if a block on the way is damaged.
-    pub fn begin(&mut self, name: &'n [u8]) -> Result<()> {
+    /// Begins to keep the names of the refs that are met, from `name` on. If it cannot, none are kept:
+    /// what is damaged there is told by whoever looks for it.
+    pub fn begin(&mut self, name: &'n [u8]) {
         self.few = Some(Vec::new());
         self.last = name;
         self.is_it = false;
-        self.merged.seek(name)?;
-        self.advance()
+        self.is_at_begin = true;
+        let begun = self.merged.seek(name).and_then(|()| self.advance());
+        if begun.is_err() {
+            (self.few, self.stands, self.ended) = (None, false, false);
+        }
     }
 
     /// Returns the ref with this name, if there is one.
     ///
     /// # Errors
     ///
-    /// As for [`begin`](Self::begin).
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if a block on the way is damaged.
     pub fn find(&mut self, name: &'n [u8]) -> Result<Option<RefRecord<'_>>> {
-        if self.is_empty {
+        if self.tables.is_empty() {
             return Ok(None);
         }
         self.place(name)?;
@@ -111,20 +113,15 @@ impl<'n> RefFinder<'n> {
 
     /// Returns the names of all refs from where it was begun up to `end`, in their order: if they are
     /// few, and nothing was passed over on the way.
-    ///
-    /// # Errors
-    ///
-    /// As for [`begin`](Self::begin).
-    pub fn take_few(&mut self, end: Option<&[u8]>) -> Result<Option<Vec<Vec<u8>>>> {
+    pub fn take_few(&mut self, end: Option<&[u8]>) -> Option<Vec<Vec<u8>>> {
         let mut looked = 0;
-        while self.few.is_some() && self.stands && end.is_none_or(|end| self.merged.name() < end) {
-            self.advance()?;
+        while self.stands && end.is_none_or(|end| self.merged.name() < end) {
             looked += 1;
-            if looked > FEW {
-                self.few = None;
+            if self.few.is_none() || looked > FEW || self.advance().is_err() {
+                return None;
             }
         }
-        Ok(self.few.take())
+        self.few.take()
     }
 
     /// Places the cursor on the first record that is not before `name`.
@@ -141,20 +138,34 @@ impl<'n> RefFinder<'n> {
             if !is_before && !self.stands_before(name) {
                 return Ok(());
             }
-            // While what is met is kept, nothing is passed over for a few records.
-            let most = if self.few.is_some() { FEW } else { 1 };
-            for _ in 0..most {
-                self.advance()?;
-                if self.ended || !self.stands_before(name) {
-                    return Ok(());
-                }
+            self.advance()?;
+            if self.ended || !self.stands_before(name) || self.walks_to(name) {
+                return Ok(());
             }
         }
         self.few = None;
+        if std::mem::take(&mut self.is_at_begin) {
+            // From there, the next block would be looked into first, which nobody asked for.
+            self.merged = MergedRefs::new(self.tables.clone());
+        }
         self.merged.seek(name)?;
         self.advance()?;
         self.stands_before(name);
         Ok(())
+    }
+
+    /// Walks to the first record that is not before `name`, if that is near. While what is met is kept,
+    /// nothing is passed over for a few records; nobody asked for them, so that damage there is no error.
+    fn walks_to(&mut self, name: &[u8]) -> bool {
+        for _ in 1..FEW {
+            if self.few.is_none() || self.advance().is_err() {
+                return false;
+            }
+            if self.ended || !self.stands_before(name) {
+                return true;
+            }
+        }
+        false
     }
 
     fn advance(&mut self) -> Result<()> {

@@ -300,6 +300,38 @@ fn refs_that_git_deleted_are_created_again_beside_those_that_it_left() {
     }
 }
 
+/// What a transaction did not ask for is told by whoever does, as by Git.
+#[test]
+fn a_damaged_block_is_in_the_way_of_nobody_who_does_not_need_it() {
+    for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
+        let repo = Repo::init(format);
+        repo.config("core.logAllRefUpdates", "false");
+        let [old, new] = [0, 1].map(|at| repo.objects().commits[at].clone());
+        let name = |at: usize| format!("refs/heads/topic-{at:05}");
+        let create = (0..3000).map(|at| format!("create {} {old}\n", name(at)));
+        repo.update_refs(create.collect::<String>());
+        let folder = repo.git_dir().join("reftable");
+        let list = fs::read_to_string(folder.join("tables.list")).expect("a list");
+        let path = folder.join(list.lines().last().expect("a table"));
+        let mut table = fs::read(&path).expect("a table");
+        // The second block of refs.
+        table[4096 + 4..4096 + 60].fill(0xff);
+        fs::remove_file(&path).expect("it is there");
+        fs::write(&path, table).expect("a file");
+        for (from, count) in [(1500, 8), (1600, 600), (2980, 20)] {
+            let names = (from..from + count).map(name);
+            let edits = names.map(|name| Edit::update(name.as_str(), new.as_str()));
+            let repository = ours::open(&repo.git_dir());
+            let applied = ours::apply(repository.store(), &Transaction::of(edits));
+            assert!(
+                matches!(&applied, Ok(refused) if refused.is_empty()),
+                "{format}, {count} from {from}: {applied:?}"
+            );
+        }
+        repo.update_refs(format!("update {} {new}\n", name(1499)));
+    }
+}
+
 #[test]
 fn tables_of_every_shape_are_read_and_searched() {
     for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {

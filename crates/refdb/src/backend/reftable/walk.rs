@@ -48,20 +48,12 @@ impl<'s> Walk<'s> {
         let first = names.get(batch.start).filter(|_| batch.start > 0);
         let behind = names.get(batch.end).map(|name| name.as_bytes());
         if let Some(at) = self.together {
-            let first = first.map_or(&b""[..], |name| name.as_bytes());
-            let begun = self.finders[at].begin(first);
-            begun.map_err(|error| self.stacks[at].1.format_error(error))?;
+            self.finders[at].begin(first.map_or(b"", |name| name.as_bytes()));
         }
         let batch = names[batch].iter();
         let found: Result<Vec<Locked>> = batch.map(|name| self.find_one(*name)).collect();
-        let few = match self.together {
-            Some(at) => {
-                let few = self.finders[at].take_few(behind);
-                few.map_err(|error| self.stacks[at].1.format_error(error))?
-            }
-            None => None,
-        };
-        Ok((found?, few))
+        let few = self.together.map(|at| self.finders[at].take_few(behind));
+        Ok((found?, few.flatten()))
     }
 
     fn find_one(&mut self, name: RefName<'s>) -> Result<Locked> {
