@@ -23,6 +23,9 @@ pub enum Mistake {
     /// In the `reftable` format a symref is deleted, and this reflog, its own, is left with an entry
     /// for it.
     LogOfDeletedSymref(BString),
+    /// In the `reftable` format the way from this ref, HEAD or a symref, is too long for Git, which then
+    /// takes its old value for nothing: its reflog may have a wrong one, or no entry.
+    LogOfLongWay(BString),
     /// In the `files` format HEAD names a symref, that symref itself is changed, and the entry in
     /// the reflog of HEAD may have a wrong old value.
     OldValueInLogOfHead,
@@ -63,6 +66,9 @@ impl Model {
             let name = step.name.clone();
             let current = self.state.refs.get(name.as_bstr());
             let deletes = !step.log_only && step.new == Some(New::Nothing);
+            if !files && step.log_only && self.follow(name.as_bstr()).is_err() {
+                mistakes.push(Mistake::LogOfLongWay(name.clone()));
+            }
             if step.log_only && plan.rejects(step.edit) {
                 mistakes.push(Mistake::LogOfRejected(name));
             } else if files && step.log_only && step.new.is_none() {

@@ -242,6 +242,18 @@ impl Model {
         Err(Reason::Unresolvable)
     }
 
+    /// Returns the object that a name leads to, however long the way.
+    fn follow_all(&self, name: &BStr) -> Option<&str> {
+        let mut name = name;
+        for _ in 0..=self.state.refs.len() {
+            match self.state.refs.get(name)? {
+                Target::Direct(id) => return Some(id),
+                Target::Symbolic(target) => name = target.as_bstr(),
+            }
+        }
+        None
+    }
+
     /// Returns the branch that HEAD names.
     pub fn head_target(&self) -> Option<&BStr> {
         match self.state.refs.get("HEAD".as_bytes())? {

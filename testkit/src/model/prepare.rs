@@ -153,7 +153,8 @@ impl Model {
             plan.steps.push(head);
         }
         let found = self.resolve(step.name.as_bstr()).map(str::to_owned);
-        plan.steps[at].found = found.clone();
+        // Reflogs have the right old value, however long the way there.
+        plan.steps[at].found = self.follow_all(step.name.as_bstr()).map(str::to_owned);
         if step.log_only {
             return Ok(());
         }

@@ -82,7 +82,8 @@ fn run(seed: u64, format: Format) -> bool {
             match mistake {
                 Mistake::LogOfRejected(name)
                 | Mistake::LogOfVerified(name)
-                | Mistake::LogOfDeletedSymref(name) => {
+                | Mistake::LogOfDeletedSymref(name)
+                | Mistake::LogOfLongWay(name) => {
                     take_over_log(name.as_ref(), &state, &mut mended);
                 }
                 Mistake::OldValueInLogOfHead => take_over_old_value(&state, &mut mended),
