@@ -121,9 +121,22 @@ def licences(target, name=COMMAND, manifest="Cargo.toml"):
                 text = "\n".join(line.rstrip() for line in text.strip().splitlines())
                 texts.setdefault(text, []).append(name)
     texts.setdefault(licences_of_rust(), []).append("the Rust Standard Library, which is in each of them")
+    for what, file in linked_with(target):
+        text = Path("scripts/licences", file).read_text(encoding="utf-8").strip()
+        texts.setdefault(text, []).append(what)
     for text, names in sorted(texts.items(), key=lambda item: item[1]):
         out += ["", "-" * 80, ", ".join(dict.fromkeys(names)), "-" * 80, "", text]
     return "\n".join(out) + "\n"
+
+
+def linked_with(target):
+    """Returns what the linker adds that is no package, and where its licence stands (below scripts/licences)."""
+    if "linux" not in target:
+        return []
+    unwind = ("LLVM's libunwind, which is linked with it", "libunwind.txt")
+    if target.endswith("musl"):
+        return [unwind, ("musl, which is linked with it", "musl.txt")]
+    return [unwind, ("Zig's compiler-rt, which is linked with it", "zig.txt")]
 
 
 def licences_of_rust():

@@ -136,9 +136,13 @@ fn parent(system: &dyn System, pid: u32) -> Option<u32> {
 /// Returns whether a process is one of Git or refdb that works in one of the folders, as far as that
 /// can be found out.
 fn is_ours(system: &dyn System, pid: u32, folders: &[PathBuf]) -> bool {
-    // Most are threads of the kernel, which have no program: a third of the calls finds that out.
-    let program = system.read_link(Path::new(&format!("/proc/{pid}/exe")));
-    if program.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+    // Most are threads of the kernel, which have a folder and no program: two thirds of the calls find that out. A
+    // program whose first thread has ended has neither.
+    let is_absent = |link: &str| {
+        let link = system.read_link(Path::new(&format!("/proc/{pid}/{link}")));
+        link.is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    };
+    if is_absent("exe") && !is_absent("cwd") {
         return false;
     }
     let Some(name) = of_proc(system, pid, "comm") else {
