@@ -148,6 +148,7 @@ impl<'n> RefFinder<'n> {
             // From there, the next block would be looked into first, which nobody asked for.
             self.merged = MergedRefs::new(self.tables.clone());
         }
+        (self.stands, self.ended) = (false, false);
         self.merged.seek(name)?;
         self.advance()?;
         self.stands_before(name);
@@ -169,6 +170,8 @@ impl<'n> RefFinder<'n> {
     }
 
     fn advance(&mut self) -> Result<()> {
+        // After an error it stands nowhere, and the next name is sought.
+        (self.stands, self.ended) = (false, false);
         self.stands = self.merged.advance()?;
         self.ended = !self.stands;
         if let Some(few) = &mut self.few
