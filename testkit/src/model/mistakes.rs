@@ -26,6 +26,9 @@ pub enum Mistake {
     /// In the `reftable` format the way from this ref, HEAD or a symref, is too long for Git, which then
     /// takes its old value for nothing: its reflog may have a wrong one, or no entry.
     LogOfLongWay(BString),
+    /// A value is expected of a symref from which the way is too long, or one step shorter: Git and refdb
+    /// begin to count at the symref or behind it.
+    LongWay,
     /// In the `files` format HEAD names a symref, that symref itself is changed, and the entry in
     /// the reflog of HEAD may have a wrong old value.
     OldValueInLogOfHead,
@@ -49,6 +52,7 @@ impl Mistake {
         matches!(
             self,
             Mistake::ReachedTwice
+                | Mistake::LongWay
                 | Mistake::FollowedThoughRejected
                 | Mistake::ConflictInBatch
                 | Mistake::ConflictUnseen
@@ -66,6 +70,9 @@ impl Model {
             let name = step.name.clone();
             let current = self.state.refs.get(name.as_bstr());
             let deletes = !step.log_only && step.new == Some(New::Nothing);
+            if step.old.is_some() && self.follow(name.as_bstr()).is_err() {
+                mistakes.push(Mistake::LongWay);
+            }
             if !files && step.log_only && self.follow(name.as_bstr()).is_err() {
                 mistakes.push(Mistake::LogOfLongWay(name.clone()));
             }

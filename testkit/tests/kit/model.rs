@@ -88,6 +88,7 @@ fn run(seed: u64, format: Format) -> bool {
                 }
                 Mistake::OldValueInLogOfHead => take_over_old_value(&state, &mut mended),
                 Mistake::ReachedTwice
+                | Mistake::LongWay
                 | Mistake::FollowedThoughRejected
                 | Mistake::ConflictInBatch
                 | Mistake::ConflictUnseen => (),
