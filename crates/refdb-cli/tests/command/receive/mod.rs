@@ -323,73 +323,99 @@ fn what_git_says_of_a_push_to_a_store_is_what_it_says_of_its_own_refs_sha256() {
 fn hosts_that_take_pushes_at_once_lose_nothing_and_agree() {
     let rounds = std::env::var("REFDB_RECEIVE_ROUNDS").ok();
     let rounds: usize = rounds.and_then(|rounds| rounds.parse().ok()).unwrap_or(2);
-    let scene = Scene::new(ObjectFormat::Sha1, 2);
-    let pushers: Vec<Repo> = (0..4).map(|_| Repo::init(scene.host().format())).collect();
+    let scene = Scene::new(ObjectFormat::Sha1, HOSTS);
+    let pushers: Vec<Repo> = (0..HOSTS)
+        .map(|_| Repo::init(scene.host().format()))
+        .collect();
+    // What each has made last, which it deletes with its next push.
+    let mut made: Vec<Option<String>> = vec![None; HOSTS];
     for round in 0..rounds {
-        // Each makes a commit of its own, and pushes it to a ref of its own and to one that all want.
-        let done: Vec<(String, String)> = thread::scope(|scope| {
-            let each = |at: usize, pusher: &Repo| {
-                let tree = pusher
-                    .git([
-                        "rev-parse",
-                        &format!("{}^{{tree}}", pusher.objects().commits[0]),
-                    ])
-                    .run()
-                    .text();
-                let message = format!("{round} {at}");
-                let commit = pusher
-                    .git(["commit-tree", "-m", &message, tree.trim()])
-                    .run()
-                    .text();
-                let commit = commit.trim().to_owned();
-                let refs = [
-                    format!("+{commit}:refs/heads/own{at}"),
-                    format!("{commit}:refs/heads/all{round}"),
-                ];
-                let host = &scene.hosts[at % 2];
-                let output = push(pusher, host, &[&refs[0], &refs[1]]);
-                (commit, said(&output))
-            };
-            let threads: Vec<_> = pushers
-                .iter()
-                .enumerate()
-                .map(|(at, pusher)| scope.spawn(move || each(at, pusher)))
+        let done: Vec<Pushed> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..HOSTS)
+                .map(|at| {
+                    let (pusher, host, old) = (&pushers[at], &scene.hosts[at], made[at].as_deref());
+                    scope.spawn(move || push_one(pusher, host, (at, round), old))
+                })
                 .collect();
-            threads
-                .into_iter()
-                .map(|it| it.join().expect("a pusher"))
-                .collect()
+            let joined = threads.into_iter().map(|it| it.join().expect("a pusher"));
+            joined.collect()
         });
         for host in &scene.hosts {
             refdb(host, &["sync"]).ok();
         }
-        let listed: BTreeMap<String, String> = listed_by_git(&scene.hosts[1])
+        let listed: Vec<String> = scene.hosts.iter().map(listed_by_git).collect();
+        assert!(listed.iter().all(|it| *it == listed[0]), "{listed:?}");
+        let listed: BTreeMap<&str, &str> = listed[0]
             .lines()
             .map(|line| {
                 let words: Vec<&str> = line.split_whitespace().collect();
-                (words[2].to_owned(), words[0].to_owned())
+                (words[2], words[0])
             })
             .collect();
-        assert_eq!(
-            listed_by_git(&scene.hosts[0]),
-            listed_by_git(&scene.hosts[1])
-        );
         let mut winners = 0;
-        for (at, (commit, text)) in done.iter().enumerate() {
-            assert_eq!(
-                listed.get(&format!("refs/heads/own{at}")),
-                Some(commit),
-                "{text}"
-            );
+        for (at, Pushed { commit, text }) in done.iter().enumerate() {
+            let is_at = |name: &str| {
+                listed.get(format!("refs/heads/{name}").as_str()) == Some(&commit.as_str())
+            };
             // By the store, or by the pusher if it looked when there was one.
             let is_refused = text.contains(&format!("all{round} ("));
-            let is_there = listed.get(&format!("refs/heads/all{round}")) == Some(commit);
+            let is_there = is_at(&format!("all{round}"));
             assert_ne!(is_refused, is_there, "{text}");
             winners += usize::from(is_there);
+            // What is atomic goes as a whole, everything else by itself.
+            let is_done = is_there || !is_atomic(at);
+            let name = format!("made{at}-{round}");
+            assert_eq!(
+                (is_at(&format!("own{at}")), is_at(&name)),
+                (is_done, is_done),
+                "{text}"
+            );
+            if let Some(old) = &made[at] {
+                let is_left = listed.contains_key(format!("refs/heads/{old}").as_str());
+                assert_eq!(is_left, !is_done, "{text}");
+            }
+            if is_done {
+                made[at] = Some(name);
+            }
         }
         assert_eq!(winners, 1, "{done:?}");
     }
     scene.hosts.iter().for_each(sound);
+}
+
+const HOSTS: usize = 4;
+
+#[derive(Debug)]
+struct Pushed {
+    commit: String,
+    text: String,
+}
+
+fn is_atomic(at: usize) -> bool {
+    at % 2 == 1
+}
+
+/// Makes a commit, and pushes it to a ref of the pusher's own, by force, to a new one, and to one that all want;
+/// the one that it made last is deleted.
+fn push_one(pusher: &Repo, host: &Repo, (at, round): (usize, usize), old: Option<&str>) -> Pushed {
+    let tree = format!("{}^{{tree}}", pusher.objects().commits[0]);
+    let tree = pusher.git(["rev-parse", &tree]).run().text();
+    let message = format!("{round} {at}");
+    let commit = ["commit-tree", "-m", &message, tree.trim()];
+    let commit = pusher.git(commit).run().text().trim().to_owned();
+    let mut refs = vec![
+        format!("+{commit}:refs/heads/own{at}"),
+        format!("{commit}:refs/heads/made{at}-{round}"),
+        format!("{commit}:refs/heads/all{round}"),
+    ];
+    refs.extend(old.map(|old| format!(":refs/heads/{old}")));
+    let atomic = is_atomic(at).then_some("--atomic");
+    let args: Vec<&str> = atomic
+        .into_iter()
+        .chain(refs.iter().map(String::as_str))
+        .collect();
+    let text = said(&push(pusher, host, &args));
+    Pushed { commit, text }
 }
 
 #[test]
