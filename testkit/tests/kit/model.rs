@@ -78,22 +78,7 @@ fn run(seed: u64, format: Format) -> bool {
         );
         let state = repo.state();
         let mut mended = model.state().clone();
-        for mistake in &mistakes {
-            match mistake {
-                Mistake::LogOfRejected(name)
-                | Mistake::LogOfVerified(name)
-                | Mistake::LogOfDeletedSymref(name)
-                | Mistake::LogOfLongWay(name) => {
-                    take_over_log(name.as_ref(), &state, &mut mended);
-                }
-                Mistake::OldValueInLogOfHead => take_over_old_value(&state, &mut mended),
-                Mistake::ReachedTwice
-                | Mistake::LongWay
-                | Mistake::FollowedThoughRejected
-                | Mistake::ConflictInBatch
-                | Mistake::ConflictUnseen => (),
-            }
-        }
+        take_over(&mistakes, &state, &mut mended);
         model = Model::with_state(model.rules(), mended);
         let difference = model.state().difference(&state);
         assert!(
@@ -126,6 +111,26 @@ fn write_log(repo: &Repo, model: &mut Model, rng: &mut Rng) -> String {
         .run()
         .ok();
     format!("--- reflog write {name} {old} {new} '{message}'\n")
+}
+
+/// Takes over from Git what it may have done wrong.
+fn take_over(mistakes: &[Mistake], state: &State, mended: &mut State) {
+    for mistake in mistakes {
+        match mistake {
+            Mistake::LogOfRejected(name)
+            | Mistake::LogOfVerified(name)
+            | Mistake::LogOfDeletedSymref(name)
+            | Mistake::LogOfLongWay(name) => {
+                take_over_log(name.as_ref(), state, mended);
+            }
+            Mistake::OldValueInLogOfHead => take_over_old_value(state, mended),
+            Mistake::ReachedTwice
+            | Mistake::LongWay
+            | Mistake::FollowedThoughRejected
+            | Mistake::ConflictInBatch
+            | Mistake::ConflictUnseen => (),
+        }
+    }
 }
 
 /// Accepts what Git has written too much into a reflog: all that should be there is there in the
