@@ -46,8 +46,8 @@ pub struct RefFinder<'n> {
     last: &'n [u8],
     /// The refs that were met since the beginning; `None` if some were passed over, or there are many.
     few: Option<Vec<Vec<u8>>>,
-    /// Whether nothing was found since the beginning but what comes soon behind it.
-    is_at_begin: bool,
+    /// Whether nothing was passed over since the beginning.
+    has_all: bool,
 }
 
 impl<'n> RefFinder<'n> {
@@ -62,7 +62,7 @@ impl<'n> RefFinder<'n> {
             ended: false,
             last: &[],
             few: None,
-            is_at_begin: false,
+            has_all: false,
         }
     }
 
@@ -72,7 +72,7 @@ impl<'n> RefFinder<'n> {
         self.few = Some(Vec::new());
         self.last = name;
         self.is_it = false;
-        self.is_at_begin = true;
+        self.has_all = true;
         let begun = self.merged.seek(name).and_then(|()| self.advance());
         if begun.is_err() {
             (self.few, self.stands, self.ended) = (None, false, false);
@@ -144,7 +144,7 @@ impl<'n> RefFinder<'n> {
             }
         }
         self.few = None;
-        if std::mem::take(&mut self.is_at_begin) {
+        if std::mem::take(&mut self.has_all) {
             // From there, the next block would be looked into first, which nobody asked for.
             self.merged = MergedRefs::new(self.tables.clone());
         }

@@ -91,8 +91,10 @@ impl<'a> Encoder<'_, 'a> {
         if is_logged || tables.iter().any(|it| it.has_logs()) {
             return None;
         }
-        let own_about = (self.plan.len_hint() as u64).saturating_mul(id_len);
-        if !self.stack.may_fold_whole(self.snapshot, own_about) {
+        if !self
+            .stack
+            .may_fold_whole(self.snapshot, self.plan.len_hint())
+        {
             return None;
         }
         self.writes().next()?;

@@ -220,8 +220,13 @@ impl Session for ReftableSession<'_> {
         let held = self.parts.iter();
         let held = held.map(|it| (&it.place, &*it.stack, &*it.held.snapshot.tables));
         let stacks: Vec<(&Place, &Stack, &[Arc<Table>])> = held.collect();
+        // Which refs there are at all is asked only where all of them may be merged at once.
+        let keeps_few = together.is_some_and(|at| {
+            let part = &self.parts[at];
+            part.stack.may_fold_whole(&part.held.snapshot, names.len())
+        });
         let walker = || {
-            let mut walk = Walk::new(&stacks, layout, together);
+            let mut walk = Walk::new(&stacks, layout, together, keeps_few);
             move |batch| walk.find(names, batch)
         };
         let mut few = Some(Vec::new());

@@ -25,16 +25,24 @@ pub(super) struct Walk<'s> {
     layout: &'s Layout,
     /// Which stack all names are in, if that is known.
     together: Option<usize>,
+    /// Whether it finds out which refs are in that stack at all.
+    keeps_few: bool,
 }
 
 impl<'s> Walk<'s> {
-    pub(super) fn new(stacks: &'s Stacks<'s>, layout: &'s Layout, together: Option<usize>) -> Self {
+    pub(super) fn new(
+        stacks: &'s Stacks<'s>,
+        layout: &'s Layout,
+        together: Option<usize>,
+        keeps_few: bool,
+    ) -> Self {
         let finders = stacks.iter().map(|it| RefFinder::new(it.2.to_vec()));
         Walk {
             finders: finders.collect(),
             stacks,
             layout,
             together,
+            keeps_few,
         }
     }
 
@@ -47,7 +55,7 @@ impl<'s> Walk<'s> {
     ) -> Result<(Vec<Locked>, Few)> {
         let first = names.get(batch.start).filter(|_| batch.start > 0);
         let behind = names.get(batch.end).map(|name| name.as_bytes());
-        if let Some(at) = self.together {
+        if let Some(at) = self.together.filter(|_| self.keeps_few) {
             self.finders[at].begin(first.map_or(b"", |name| name.as_bytes()));
         }
         let batch = names[batch].iter();

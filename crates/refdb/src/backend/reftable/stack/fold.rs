@@ -96,16 +96,17 @@ impl Stack {
     }
 
     /// Returns whether it is worth finding out if every table is merged with one that is not encoded
-    /// yet, and weighs about so much.
+    /// yet, and changes so many refs.
     pub(in crate::backend::reftable) fn may_fold_whole(
         &self,
         snapshot: &Snapshot,
-        own_about: u64,
+        count: usize,
     ) -> bool {
         if self.tables.as_shared().is_some() {
             return false;
         }
         let below: u64 = snapshot.tables.iter().map(|table| table.weight()).sum();
+        let own_about = (count as u64).saturating_mul(self.hash.len() as u64);
         let factor = self.options.geometric_factor;
         choose_worthwhile(&[below, own_about], factor).is_some()
     }
