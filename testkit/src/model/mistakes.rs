@@ -70,10 +70,11 @@ impl Model {
             let name = step.name.clone();
             let current = self.state.refs.get(name.as_bstr());
             let deletes = !step.log_only && step.new == Some(New::Nothing);
-            if step.old.is_some() && self.follow(name.as_bstr()).is_err() {
+            let is_long = self.follow(name.as_bstr()).is_err();
+            if is_long && step.old.is_some() {
                 mistakes.push(Mistake::LongWay);
             }
-            if !files && step.log_only && self.follow(name.as_bstr()).is_err() {
+            if is_long && !files && step.log_only {
                 mistakes.push(Mistake::LogOfLongWay(name.clone()));
             }
             if step.log_only && plan.rejects(step.edit) {

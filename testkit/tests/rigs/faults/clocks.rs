@@ -95,13 +95,21 @@ for_every_format! {
     }
 }
 
+/// The format of a place that machines share.
+const SHARED: Format = Format::REFTABLE_SHA1;
+
+/// Makes such a place, with nothing in it.
+fn shared_place() -> (SimSystem, World) {
+    let (system, world) = (SimSystem::new(3), World::new(3, Faults::NONE));
+    Register::init(&world.client(0), &system, SHARED.our_objects(), 1).expect("no fault");
+    (system, world)
+}
+
 /// A place that answers nobody is given up after the time that was said, not at once and not never.
 #[test]
 fn a_shared_place_that_is_not_there_is_given_up_in_time() {
     for seconds in JUMPS {
-        let (system, world) = (SimSystem::new(3), World::new(3, Faults::NONE));
-        let format = Format::REFTABLE_SHA1;
-        Register::init(&world.client(0), &system, format.our_objects(), 1).expect("no fault");
+        let (system, world) = shared_place();
         let lost = world.with_faults(Faults {
             lost: 100,
             ..Faults::NONE
@@ -115,7 +123,7 @@ fn a_shared_place_that_is_not_there_is_given_up_in_time() {
         })));
         let register = Register::open(place, Arc::new(system.process(1)), Settings::default());
         let register = Arc::new(register.expect("no fault"));
-        let options = ours::simulated(format.our_objects());
+        let options = ours::simulated(SHARED.our_objects());
         let store = Store::open_shared(register, Arc::new(NoObjects), options).expect("no fault");
         system.set_clock_always(seconds);
         let begun = system.elapsed();
@@ -135,9 +143,7 @@ fn a_shared_place_that_is_not_there_is_given_up_in_time() {
 #[test]
 fn what_is_known_of_a_shared_place_grows_old_whatever_the_clock_says() {
     for seconds in JUMPS {
-        let (system, world) = (SimSystem::new(3), World::new(3, Faults::NONE));
-        let format = Format::REFTABLE_SHA1;
-        Register::init(&world.client(0), &system, format.our_objects(), 1).expect("no fault");
+        let (system, world) = shared_place();
         let open = |pid| {
             let place = Arc::new(world.client(u64::from(pid)));
             let register =
@@ -146,7 +152,7 @@ fn what_is_known_of_a_shared_place_grows_old_whatever_the_clock_says() {
         };
         let reads = open(1);
         let first = reads.current(Freshness::Fresh).expect("no fault");
-        let options = ours::simulated(format.our_objects());
+        let options = ours::simulated(SHARED.our_objects());
         let store = Store::open_shared(open(2), Arc::new(NoObjects), options).expect("no fault");
         commit(&store, vec![symbolic("refs/x", "refs/heads/main")]).expect("no fault");
         system.set_clock(seconds);
