@@ -76,13 +76,18 @@ impl Context {
     }
 
     /// Fails where the refs are on a place that many machines share: `what` works on those that are kept
-    /// here.
-    pub(crate) fn local_refs_only(repository: &Repository, what: &str) -> Result<()> {
+    /// here, and `instead` says what to do there.
+    pub(crate) fn local_refs_only(
+        repository: &Repository,
+        what: &str,
+        instead: &str,
+    ) -> Result<()> {
         match repository.register() {
             None => Ok(()),
             Some(register) => {
                 let name = register.name();
-                let text = format!("{what} works on refs that are kept here; these are in {name}");
+                let kept = "works on refs that are kept here";
+                let text = format!("{what} {kept}; these are in {name}: {instead}");
                 Err(Failure::fatal(text))
             }
         }

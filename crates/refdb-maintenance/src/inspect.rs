@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 use bstr::{BString, ByteSlice};
 use refdb::internals::{Entry, Tree};
+use refdb::shared::head::Head;
+use refdb::shared::{Freshness, Register};
 use refdb::{Error, ErrorKind, ObjectId, RefFormat, Result};
 use refdb_git::Repository;
 use reftable::{
@@ -28,6 +30,12 @@ use crate::stacks::{own_dir, tables_below};
 
 /// How many of the largest reflogs are named.
 const LARGEST: usize = 10;
+
+/// What the table is called that is in the head of a shared store: no other one has such a name.
+const IN_HEAD: &str = "head";
+
+/// How many times the head of a shared store is read whose tables were merged away meanwhile.
+const TRIES_MAX: usize = 100;
 
 /// What the refs of one worktree are kept in.
 #[derive(Clone, Debug)]
@@ -51,7 +59,8 @@ pub struct StackShape {
     pub live_logs: u64,
     /// How many records of entries are hidden, or only hide others.
     pub dead_logs: u64,
-    /// Which tables the next compaction merges, by position; `None` while sizes are in proportion.
+    /// Which tables the next compaction merges, by position; `None` while sizes are in proportion, or
+    /// there are few tables on a shared place.
     pub next_compaction: Option<Range<usize>>,
 }
 
@@ -104,11 +113,16 @@ pub struct FilesShape {
     pub largest_logs: Vec<(BString, u64)>,
 }
 
-/// Returns what the refs of the current worktree's own directory are kept in.
+/// Returns what the refs of the current worktree's own directory are kept in, or those of the shared store
+/// that the repository uses. The newest records of a shared store are in its head, as a table that is called
+/// `head` here.
 ///
 /// # Errors
 /// `Corrupt` for a stack that cannot be read, `Io` for the system's.
 pub fn inspect(repository: &Repository) -> Result<Shape> {
+    if repository.register().is_some() {
+        return stack(repository).map(Shape::Stack);
+    }
     match repository.ref_format() {
         RefFormat::Reftable => stack(repository).map(Shape::Stack),
         RefFormat::Files => files(repository).map(Shape::Files),
@@ -116,15 +130,64 @@ pub fn inspect(repository: &Repository) -> Result<Shape> {
 }
 
 fn tables(repository: &Repository) -> Result<Vec<Arc<Table>>> {
-    tables_below(repository, &own_dir(repository))
+    match repository.register() {
+        Some(register) => shared_tables(register),
+        None => tables_below(repository, &own_dir(repository)),
+    }
+}
+
+/// Returns the tables that the head of a shared store names, and that in the head.
+fn shared_tables(register: &Register) -> Result<Vec<Arc<Table>>> {
+    for _ in 0..TRIES_MAX {
+        let known = register.current(Freshness::Fresh)?;
+        if let Some(tables) = tables_of(register, &known.head)? {
+            return Ok(tables);
+        }
+        let is_the_same = register.current(Freshness::Fresh)?.version == known.version;
+        if is_the_same {
+            break;
+        }
+    }
+    let what = "a table is missing, or tables are merged all the time: refdb store verify tells";
+    Err(Error::corrupt_store(&register.name(), what))
+}
+
+/// Returns the tables of a head; `None` if one is gone, since it was merged with others.
+fn tables_of(register: &Register, head: &Head) -> Result<Option<Vec<Arc<Table>>>> {
+    let open = |name: &str, content| match Table::open(content) {
+        Ok(table) => Ok(Arc::new(table.labelled(name))),
+        Err(error) => Err(damage_in(register, name, error)),
+    };
+    let mut tables = Vec::with_capacity(head.tables.len() + 1);
+    for entry in &head.tables {
+        let Some(content) = register.table(entry)? else {
+            return Ok(None);
+        };
+        tables.push(open(&entry.key.to_string(), content)?);
+    }
+    if !head.inline.is_empty() {
+        tables.push(open(IN_HEAD, head.inline.clone())?);
+    }
+    Ok(Some(tables))
+}
+
+fn damage_in(register: &Register, table: &str, error: reftable::Error) -> Error {
+    let place = match table {
+        IN_HEAD => format!("{}/head", register.name()),
+        name => format!("{}/tables/{name}", register.name()),
+    };
+    Error::corrupt_store(&place, error.without_table())
 }
 
 fn stack(repository: &Repository) -> Result<StackShape> {
     let dir = own_dir(repository).join("reftable");
     let tables = tables(repository)?;
     let damaged = |error: reftable::Error| {
-        let path = dir.join(error.table().unwrap_or_default());
-        Error::corrupt(&path, error.without_table())
+        let table = error.table().unwrap_or_default().to_owned();
+        match repository.register() {
+            Some(register) => damage_in(register, &table, error),
+            None => Error::corrupt(&dir.join(table), error.without_table()),
+        }
     };
     let mut shapes = Vec::with_capacity(tables.len());
     for table in &tables {
@@ -139,17 +202,28 @@ fn stack(repository: &Repository) -> Result<StackShape> {
     while logs.advance().map_err(damaged)? {
         live_logs += 1;
     }
-    let weights: Vec<u64> = tables.iter().map(|table| table.weight()).collect();
-    let factor = repository.store().options().reftable.geometric_factor;
     let all = |count: fn(&TableShape) -> u64| shapes.iter().map(count).sum::<u64>();
     Ok(StackShape {
         live_refs,
         dead_refs: all(|table| table.refs).saturating_sub(live_refs),
         live_logs,
         dead_logs: all(|table| table.logs).saturating_sub(live_logs),
-        next_compaction: reftable::compaction::choose(&weights, factor),
+        next_compaction: next_compaction(repository, &tables),
         tables: shapes,
     })
+}
+
+/// Returns which tables are merged next: on a shared place none while there are few, and never that in the head.
+fn next_compaction(repository: &Repository, tables: &[Arc<Table>]) -> Option<Range<usize>> {
+    let listed = tables.iter().filter(|table| table.label() != IN_HEAD);
+    let weights: Vec<u64> = listed.map(|table| table.weight()).collect();
+    let factor = repository.store().options().reftable.geometric_factor;
+    let chosen = reftable::compaction::choose(&weights, factor);
+    match repository.register() {
+        None => chosen,
+        Some(register) if weights.len() <= register.settings().tables_many => None,
+        Some(_) => chosen.or(Some(0..weights.len())),
+    }
 }
 
 fn shape(table: &Arc<Table>) -> reftable::Result<TableShape> {
@@ -203,7 +277,10 @@ pub fn records(repository: &Repository, table: &str, each: &mut dyn FnMut(&[u8])
         let text = format!("the stack has no table '{table}'");
         return Err(Error::new(ErrorKind::Misuse, text));
     };
-    let damaged = |error: reftable::Error| Error::corrupt(Path::new(table), error);
+    let damaged = |error: reftable::Error| match repository.register() {
+        Some(register) => damage_in(register, table, error),
+        None => Error::corrupt(Path::new(table), error),
+    };
     let hex = |raw: &[u8]| ObjectId::from_bytes(raw).map_or(String::new(), |oid| oid.to_string());
     let mut refs = RefCursor::new(Arc::clone(found));
     while let Some(record) = refs.next().map_err(damaged)? {

@@ -46,7 +46,6 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         return Err(SPEC.mistake("--records requires --table", None));
     }
     let repository = context.repository()?;
-    Context::local_refs_only(repository, "inspect")?;
     let table = table.map(|name| String::from_utf8_lossy(&name).into_owned());
     match (inspect(repository)?, table) {
         (Shape::Files(_), Some(_)) => Err(Failure::fatal(
@@ -124,7 +123,7 @@ fn stack_text(stack: &StackShape) -> String {
         stack.live_refs, stack.dead_refs, stack.live_logs, stack.dead_logs
     );
     match &stack.next_compaction {
-        None => text.push_str("compaction: nothing to do, the sizes are in proportion\n"),
+        None => text.push_str("compaction: nothing is due\n"),
         Some(range) => {
             let (first, count) = (range.start + 1, range.len());
             let _ = writeln!(

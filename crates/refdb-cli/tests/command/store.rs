@@ -331,7 +331,6 @@ fn what_cannot_work_on_a_store_says_so() {
     for args in [
         &["refs", "migrate", "--ref-format=files"][..],
         &["refs", "repair"],
-        &["inspect"],
         &["store", "import", &url],
         &["store", "export", &url],
     ] {
@@ -366,6 +365,64 @@ fn what_cannot_work_on_a_store_says_so() {
         "{}",
         said(&output)
     );
+}
+
+for_every_format! {
+    fn a_store_is_inspected_like_a_stack(format) {
+        let (repo, temp, url) = scene(format);
+        refdb(&repo, &["store", "import", &url]).ok();
+        let commit = repo.objects().commits[5].clone();
+        let on_store = |args: &[&str]| refdb(&repo, &[&["--store", url.as_str()], args].concat());
+        let shape = |args: &[&str]| -> serde_json::Value {
+            let text = on_store(&[&["inspect", "--json"], args].concat()).text();
+            serde_json::from_str(&text).expect("an object")
+        };
+        on_store(&["update-ref", "refs/heads/later", &commit]).ok();
+        on_store(&["update-ref", "-d", "refs/heads/b0"]).ok();
+        let listed = || on_store(&["for-each-ref", "--include-root-refs"]).text().lines().count();
+        assert_eq!(shape(&[])["live_refs"], listed());
+        // All of it has room in the head.
+        let head = shape(&["--table=head", "--records"]);
+        let records = head["records"].to_string();
+        let has_record = |words: [&str; 2]| {
+            let mut lines = head["records"].as_array().expect("lines").iter();
+            lines.any(|line| words.iter().all(|word| line.as_str().expect("text").contains(word)))
+        };
+        assert!(has_record(["ref refs/heads/later ", &commit]), "{records}");
+        assert!(has_record(["ref refs/heads/b0 ", " deleted"]), "{records}");
+        // So many have not: a table of them lies in the store, and a maintainer makes one of all.
+        let lines: String = (0..3000)
+            .map(|at| format!("create refs/heads/many/{at:05} {commit}\n"))
+            .collect();
+        let write = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
+        write.args(["--store", &url, "update-ref", "--stdin"]).stdin(lines).run().ok();
+        on_store(&["update-ref", "refs/heads/last", &commit]).ok();
+        on_store(&["pack-refs"]).ok();
+        let after = shape(&[]);
+        let tables = after["tables"].as_array().expect("tables");
+        let name = tables[0]["name"].as_str().expect("a name");
+        assert!(tables.len() == 1 && name.starts_with('m'), "{after}");
+        assert!(temp.path().join("store/tables").join(name).exists(), "{after}");
+        assert_eq!(shape(&["--table", name])["refs"], listed());
+        assert_eq!((&after["live_refs"], &after["dead_refs"]), (&listed().into(), &0.into()));
+        assert!(on_store(&["inspect"]).text().contains("compaction: nothing is due"));
+    }
+}
+
+#[test]
+fn what_works_on_local_refs_alone_says_what_does_so_on_a_store() {
+    let (repo, _temp, url) = scene(Format::FILES_SHA1);
+    for (args, instead) in [
+        (&["refs", "repair"][..], "refdb store repair"),
+        (
+            &["refs", "migrate", "--ref-format=files"],
+            "refdb store export",
+        ),
+    ] {
+        let output = refdb(&repo, &[&["--store", url.as_str()], args].concat());
+        assert!(said(&output).contains(instead), "{}", said(&output));
+        assert_eq!(output.code(), 128);
+    }
 }
 
 /// Returns the path of the head: of the files of slot 0, the one with the greatest number.

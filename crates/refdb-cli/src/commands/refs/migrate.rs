@@ -117,7 +117,8 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
 
 fn migrate(context: &Context, out: &mut Output, settings: &Settings) -> Result<()> {
     let repository = context.repository()?;
-    Context::local_refs_only(repository, "migrate")?;
+    let instead = "'refdb store import' brings refs into a store, 'refdb store export' out of it";
+    Context::local_refs_only(repository, "migrate", instead)?;
     let mut migration = Migration::of(repository)
         .dry_run(settings.dry_run)
         .logs(!settings.no_reflog)

@@ -69,7 +69,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         return Err(SPEC.misuse());
     }
     let repository = context.damaged_repository()?;
-    Context::local_refs_only(repository, "repair")?;
+    Context::local_refs_only(repository, "repair", "'refdb store repair' mends a store")?;
     options.remove_locks |= gives_up;
     if options.remove_locks && !dry_run {
         finish_unseen(repository, gives_up)?;
