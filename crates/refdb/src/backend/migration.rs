@@ -29,11 +29,9 @@ pub(crate) fn is_migrating(
     let mut path = common_dir.join(MIGRATION);
     path.push(MIGRATION_JOURNAL);
     let unreadable = |error| Error::io("unable to read", &path, error);
-    match system.lstat(&path) {
-        Err(error) if is_absent(&error) => return Ok(false),
-        Err(error) => return Err(unreadable(error)),
-        Ok(stat) if stat.kind != FileKind::File => return Ok(false),
-        Ok(_) => {}
+    let found = system.find(&path).map_err(unreadable)?;
+    if found.is_none_or(|stat| stat.kind != FileKind::File) {
+        return Ok(false);
     }
     let journal = match system.read_at_most(&path, JOURNAL_MAX) {
         // It came to its end.

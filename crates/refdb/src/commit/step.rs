@@ -136,7 +136,10 @@ impl Step {
             spot.map_err(|error| Error::io("unable to reach", &roots.path(place), error))?;
         let is_at = |path: &Path| match content {
             Some(content) => content.is_at(system.as_ref(), path),
-            None => Ok(system.lstat(path).is_ok()),
+            None => match system.find(path) {
+                Ok(found) => Ok(found.is_some()),
+                Err(error) => Err(Error::io("unable to read", path, error)),
+            },
         };
         Ok(is_held && is_at(&value_path(&path, transaction))? || is_at(&path)?)
     }
@@ -321,9 +324,9 @@ fn put(
         return Ok(Ok(()));
     }
     Ok(match rename(system, value, path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !is_live => {
-            system.lstat(path).map(drop).map_err(|_| error)
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !is_live => system
+            .find(path)
+            .and_then(|found| found.map(drop).ok_or(error)),
         renamed => renamed,
     })
 }

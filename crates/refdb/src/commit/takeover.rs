@@ -63,7 +63,7 @@ fn take_over_of(most: Purpose, home: &Arc<Home>, path: &Path) -> io::Result<bool
     }
     let Some(_guard) = system.guard_file(path)? else {
         // Somebody else is at it, or it is gone.
-        return Ok(system.lstat(path).is_err());
+        return Ok(system.find(path)?.is_none());
     };
     if path.ends_with("tables.list.lock") {
         remove_claims(system, path.parent().unwrap_or(path))?;
@@ -126,7 +126,7 @@ fn is_of_elsewhere(home: &Home, path: &Path) -> io::Result<bool> {
 fn take_barrier_over(most: Purpose, home: &Arc<Home>, path: &Path) -> io::Result<bool> {
     let system = home.system.as_ref();
     let lock = lock_path(path);
-    if system.lstat(&lock).is_ok() {
+    if system.find(&lock)?.is_some() {
         return take_over_of(most, home, &lock);
     }
     // A power failure took the lock alone, which may be somebody else's by now.

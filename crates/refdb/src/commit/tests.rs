@@ -404,6 +404,30 @@ fn who_finishes_a_journal_marks_it_first() {
     assert!(marked > 1);
 }
 
+/// A journal whose content has no checksum is old: what it puts is looked for by name alone.
+#[test]
+fn what_cannot_be_looked_at_is_not_taken_for_gone() {
+    let mut failed = 0;
+    for at_operation in 0..8 {
+        let system = repository();
+        create(&system, "HEAD", b"first");
+        let process = system.process(7);
+        process.set_fault(Some(Fault::once(at_operation, io::ErrorKind::Other)));
+        let shared: Arc<dyn System> = Arc::new(process);
+        let roots = Roots::new(&shared, Path::new(DIR), &at("packed-refs"));
+        let step = Step::Put {
+            place: Place::read(b"ref", b"HEAD").unwrap(),
+            content: None,
+            from_lock: false,
+        };
+        match step.is_given(&roots, 1, true) {
+            Ok(is_given) => assert!(is_given, "{at_operation}"),
+            Err(_) => failed += 1,
+        }
+    }
+    assert!(failed > 0);
+}
+
 /// The lock of a dead process that lies in another repository, by a link, has its journal there.
 #[test]
 fn a_lock_is_not_taken_over_without_its_journal() {
