@@ -427,6 +427,7 @@ impl Disk {
             None => Scan {
                 entries,
                 quiet: true,
+                changed: false,
             },
         })
     }

@@ -39,6 +39,7 @@ impl Restless {
         Scan {
             entries: met,
             quiet: false,
+            changed: true,
         }
     }
 }

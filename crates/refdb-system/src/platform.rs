@@ -13,7 +13,7 @@
 //! | since when a process runs, when the machine was booted | `/proc` | not known |
 //! | the way below a directory | `openat2` | one `openat` for each part, which follows no link |
 //! | two names change places | `renameat2` | `renameatx_np` on macOS |
-//! | how finely changes are dated | 50 ms | two seconds, for file systems that are old |
+//! | how finely changes are dated | by the tick of its clock where the kernel alone dates them, else 50 ms | two seconds, for file systems that are old |
 //! | a second thread keeps off the processor of the first | by affinity | as the system likes |
 
 #[cfg(not(target_os = "linux"))]

@@ -22,13 +22,17 @@ pub struct Scan {
     pub entries: Vec<DirEntry>,
     /// Whether nothing in the directory can have changed while it was read.
     pub quiet: bool,
+    /// Whether something certainly has.
+    pub changed: bool,
 }
 
-/// After so many readings that bring no new name there is none, if no reading ever brought one.
+/// After so many readings that bring no new name there is none, if nothing changed during any of them, and none
+/// ever brought one.
 const AGREEING: usize = 2;
 
-/// As many are asked for where one did: others are at work, and readings miss names. On tmpfs of Linux
-/// 6.18, two processes that rename without pause make one reading in some twenty miss half of them.
+/// As many are asked for otherwise: others are at work, and readings miss names. On tmpfs of Linux
+/// 6.18, two processes that rename without pause make one reading in some twenty miss half of them, and all of
+/// three readings once in a million times.
 const AGREEING_ON_CHANGES: usize = 6;
 
 /// So many readings are looked at, at most.
@@ -46,18 +50,26 @@ pub(crate) fn settle(scan: &mut dyn FnMut() -> io::Result<Scan>) -> io::Result<V
     let mut last = first.entries.clone();
     let mut met = Met::default();
     met.add(first.entries);
-    let (mut agreed, mut asked) = (0, AGREEING);
+    let asked_if = |changed| {
+        if changed {
+            AGREEING_ON_CHANGES
+        } else {
+            AGREEING
+        }
+    };
+    let (mut agreed, mut asked) = (0, asked_if(first.changed));
     for _ in 1..READINGS_MAX {
         let next = scan()?;
         if next.quiet {
             return Ok(next.entries);
         }
         agreed += 1;
+        asked = asked.max(asked_if(next.changed));
         // Mostly somebody has done one thing just before, and all readings are alike.
         if next.entries != last {
             last.clone_from(&next.entries);
             if met.add(next.entries) {
-                (agreed, asked) = (0, AGREEING_ON_CHANGES);
+                (agreed, asked) = (0, asked_if(true));
             }
         }
         if agreed == asked {
@@ -108,7 +120,11 @@ mod tests {
                 kind,
             };
             let entries = names.chars().map(entry).collect();
-            Ok(Scan { entries, quiet })
+            Ok(Scan {
+                entries,
+                quiet,
+                changed: false,
+            })
         });
         let names = entries.unwrap().into_iter();
         let names = names.map(|entry| String::from_utf8(entry.name).unwrap());

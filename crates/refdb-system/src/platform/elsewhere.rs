@@ -23,6 +23,17 @@ pub(crate) const THROUGH: OFlags = OFlags::DIRECTORY;
 /// HFS+ dates changes by the second, FAT by two.
 pub(crate) const TICK_MAX: Duration = Duration::from_millis(2050);
 
+/// Returns the time of a clock that is about that by which files are dated.
+pub(crate) fn file_clock() -> Duration {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.unwrap_or_default()
+}
+
+/// Returns whether a file is dated by exactly that clock.
+pub(crate) fn has_dates_of_this_kernel(_file: BorrowedFd<'_>) -> bool {
+    false
+}
+
 /// Whether [`sync_file_system`] keeps what it promises.
 pub(crate) const SYNCS_AT_ONCE: bool = false;
 

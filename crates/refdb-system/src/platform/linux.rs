@@ -23,6 +23,18 @@ pub(crate) const THROUGH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 /// tick has the same date.
 pub(crate) const TICK_MAX: Duration = Duration::from_millis(50);
 
+/// Returns the time of the clock by which the kernel dates files.
+pub(crate) fn file_clock() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    let (seconds, nanos) = (u64::try_from(now.tv_sec), u32::try_from(now.tv_nsec));
+    Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
+}
+
+/// Returns whether a file is dated by [`file_clock`] and no other: not by that of a server or of a host.
+pub(crate) fn has_dates_of_this_kernel(file: BorrowedFd<'_>) -> bool {
+    kind_of_file_system(file).is_some_and(|magic| OWN.contains(&magic))
+}
+
 /// Whether [`sync_file_system`] keeps what it promises.
 pub(crate) const SYNCS_AT_ONCE: bool = true;
 
@@ -131,24 +143,24 @@ fn owner(locks: &[u8], file: &Stat) -> Option<u32> {
 /// together of others only overlayfs is among these: whoever writes to it writes to a layer that, by
 /// the kernel's rules, nobody else uses meanwhile.
 pub(crate) fn is_local(file: BorrowedFd<'_>) -> bool {
-    // As statfs(2) tells them: ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, ZFS, bcachefs, overlayfs, FAT,
-    // exFAT.
-    const LOCAL: [u32; 10] = [
-        0xef53,
-        0x5846_5342,
-        0x9123_683e,
-        0x0102_1994,
-        0xf2f5_2010,
-        0x2fc1_2fc1,
-        0xca45_1a4e,
-        0x794c_7630,
-        0x4d44,
-        0x2011_bab0,
-    ];
-    let Ok(found) = rustix::fs::fstatfs(file) else {
-        return false;
-    };
-    u32::try_from(found.f_type).is_ok_and(|magic| LOCAL.contains(&magic))
+    // Besides: overlayfs, FAT, exFAT.
+    const OTHERS: [u32; 3] = [0x794c_7630, 0x4d44, 0x2011_bab0];
+    kind_of_file_system(file).is_some_and(|magic| OWN.contains(&magic) || OTHERS.contains(&magic))
+}
+
+/// File systems of this kernel, as statfs(2) tells them: ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, ZFS, bcachefs.
+const OWN: [u32; 7] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0x0102_1994,
+    0xf2f5_2010,
+    0x2fc1_2fc1,
+    0xca45_1a4e,
+];
+
+fn kind_of_file_system(file: BorrowedFd<'_>) -> Option<u32> {
+    u32::try_from(rustix::fs::fstatfs(file).ok()?.f_type).ok()
 }
 
 /// Returns whether a device is a disk: what lies over others has no number of a driver.
