@@ -43,7 +43,7 @@ pub use os::{OsSystem, syncs};
 pub use paths::{bytes_to_path, is_absent, remove_empty_tree, remove_if_there, suffixed};
 pub use process::{Guard, Machine, ProcessState};
 pub use scan::Scan;
-pub use threads::beside_this_thread;
+pub use threads::{beside_this_thread, processor_count};
 pub use tree::{Leaf, Tree, list};
 
 /// What a path names.

@@ -1,4 +1,4 @@
-//! Where a second thread runs.
+//! Where other threads run.
 
 use super::platform;
 
@@ -19,4 +19,9 @@ use super::platform;
 /// ```
 pub fn beside_this_thread() -> impl FnOnce() + Copy + Send {
     platform::stand_apart()
+}
+
+/// Returns on how many processors this process may run.
+pub fn processor_count() -> usize {
+    platform::processor_count()
 }

@@ -153,6 +153,11 @@ pub(crate) fn is_disk(_device: u64) -> bool {
     true
 }
 
+/// Returns on how many processors this process may run.
+pub(crate) fn processor_count() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Returns what a second thread calls first. Nothing needs to be done here.
 pub(crate) fn stand_apart() -> impl FnOnce() + Copy + Send {
     || {}

@@ -168,6 +168,13 @@ pub(crate) fn is_disk(device: u64) -> bool {
     rustix::fs::major(device) != 0
 }
 
+/// Returns on how many processors this process may run. How much of them a container may use is left out: that would
+/// be twenty calls to the kernel, and threads that wait for their share do no harm.
+pub(crate) fn processor_count() -> usize {
+    let allowed = sched_getaffinity(None).map_or(1, |set| set.count());
+    usize::try_from(allowed).unwrap_or(1).max(1)
+}
+
 /// Returns what a second thread calls first: see [`crate::beside_this_thread`].
 pub(crate) fn stand_apart() -> impl FnOnce() + Copy + Send {
     let here = sched_getcpu();

@@ -21,6 +21,7 @@ use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf};
 use crate::options::LockTimeout;
 use crate::reflog::{LogEntry, Signature};
+use crate::system::processor_count;
 
 /// Bytes that are gathered before they are written.
 const BUFFER_LEN: usize = 256 << 10;
@@ -53,7 +54,7 @@ impl ReftableBackend {
         stack.may_write()?;
         let newest = entries_max.max(1);
         let mut options = stack.write_options(1, newest);
-        options.deflate_threads = std::thread::available_parallelism().map_or(1, usize::from);
+        options.deflate_threads = processor_count();
         let name = stack.new_name(1, newest);
         let sink = BufWriter::with_capacity(BUFFER_LEN, stack.tables.create(&name)?);
         let writer = Writer::new(sink, options).map_err(|error| stack.format_error(error))?;
