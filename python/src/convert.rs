@@ -30,8 +30,9 @@ impl FromPyObject<'_, '_> for Text {
 
 /// Returns bytes as `str`, with surrogates for what is no UTF-8.
 pub(crate) fn to_str<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>> {
-    if let Ok(text) = std::str::from_utf8(bytes) {
-        return Ok(PyString::new(py, text));
+    // Python looks for itself what is UTF-8, and goes through them once.
+    if let Ok(text) = PyString::from_bytes(py, bytes) {
+        return Ok(text);
     }
     let decoded = PyBytes::new(py, bytes).call_method1("decode", ("utf-8", "surrogateescape"))?;
     Ok(decoded.cast_into::<PyString>()?)

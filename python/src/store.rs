@@ -97,14 +97,37 @@ struct Pairs {
     ends: Vec<(usize, usize)>,
 }
 
+/// Why refs are not read any further.
+enum Stopped {
+    /// The store cannot be read.
+    Store(refdb::Error),
+    /// An object could not be made.
+    Python(PyErr),
+}
+
+impl From<refdb::Error> for Stopped {
+    fn from(error: refdb::Error) -> Self {
+        Stopped::Store(error)
+    }
+}
+
+impl Stopped {
+    fn raised(self, py: Python<'_>) -> PyErr {
+        match self {
+            Stopped::Store(error) => raised(py, &error),
+            Stopped::Python(error) => error,
+        }
+    }
+}
+
 /// Ids as Python has them. Many refs name one object: what was made for one serves for others.
-struct Digits<'py> {
-    made: [Option<(ObjectId, Bound<'py, PyAny>)>; 256],
+struct Digits {
+    made: [Option<(ObjectId, Py<PyAny>)>; 256],
     text: Vec<u8>,
     as_bytes: bool,
 }
 
-impl<'py> Digits<'py> {
+impl Digits {
     fn new(as_bytes: bool) -> Self {
         Digits {
             made: [const { None }; 256],
@@ -113,18 +136,18 @@ impl<'py> Digits<'py> {
         }
     }
 
-    fn of(&mut self, py: Python<'py>, oid: ObjectId) -> PyResult<Bound<'py, PyAny>> {
+    fn of<'py>(&mut self, py: Python<'py>, oid: ObjectId) -> PyResult<Bound<'py, PyAny>> {
         let first = oid.as_bytes().first().copied().unwrap_or_default();
         let place = &mut self.made[usize::from(first)];
         if let Some((known, made)) = place
             && *known == oid
         {
-            return Ok(made.clone());
+            return Ok(made.bind(py).clone());
         }
         self.text.clear();
         oid.push_hex(&mut self.text);
         let made = given(py, &self.text, self.as_bytes)?;
-        *place = Some((oid, made.clone()));
+        *place = Some((oid, made.clone().unbind()));
         Ok(made)
     }
 }
@@ -151,8 +174,12 @@ impl Store {
         Ok(Refs { source, is_named })
     }
 
-    /// Reads names and ids, by two threads where there are many refs.
-    fn pairs(&self, selection: &Selection) -> refdb::Result<Vec<Pairs>> {
+    /// Reads names and ids, by two threads where there are many refs, and gives them to `take` part by part.
+    fn pairs(
+        &self,
+        selection: &Selection,
+        mut take: impl FnMut(Pairs) -> Result<bool, Stopped>,
+    ) -> Result<(), Stopped> {
         let maker = || {
             let (mut count, mut len) = (0, 0);
             move |part: &mut Part<'_>| {
@@ -177,12 +204,33 @@ impl Store {
                 Ok::<_, refdb::Error>(pairs)
             }
         };
-        let mut parts = Vec::new();
-        selection.refs(self.store())?.by_parts(maker, |pairs| {
-            parts.push(pairs?);
-            Ok::<_, refdb::Error>(true)
-        })?;
-        Ok(parts)
+        let mut refs = selection.refs(self.store())?;
+        refs.by_parts(maker, |pairs: refdb::Result<Pairs>| take(pairs?))?;
+        Ok(())
+    }
+
+    /// Puts what was read into a dict. Symrefs are followed.
+    fn put(
+        &self,
+        dict: &Bound<'_, PyDict>,
+        pairs: &Pairs,
+        digits: &mut Digits,
+    ) -> PyResult<()> {
+        let py = dict.py();
+        let mut start = 0;
+        for (end, len) in &pairs.ends {
+            let name = &pairs.bytes[start..*end];
+            start = end + len;
+            let oid = match ObjectId::from_bytes(&pairs.bytes[*end..start]) {
+                None => self.find(py, name)?,
+                found => found,
+            };
+            if let Some(oid) = oid {
+                let name = given(py, name, digits.as_bytes)?;
+                dict.set_item(name, digits.of(py, oid)?)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -279,23 +327,16 @@ impl Store {
         as_bytes: bool,
     ) -> PyResult<Bound<'py, PyDict>> {
         let selection = selection(prefix, start_after, exclude);
-        let parts = detached(py, || self.pairs(&selection))?;
-        let (dict, mut digits) = (PyDict::new(py), Digits::new(as_bytes));
-        for part in parts {
-            let mut start = 0;
-            for (end, len) in part.ends {
-                let name = &part.bytes[start..end];
-                start = end + len;
-                let oid = match ObjectId::from_bytes(&part.bytes[end..start]) {
-                    None => self.find(py, name)?,
-                    found => found,
-                };
-                if let Some(oid) = oid {
-                    dict.set_item(given(py, name, as_bytes)?, digits.of(py, oid)?)?;
-                }
-            }
-        }
-        Ok(dict)
+        let (dict, mut digits) = (PyDict::new(py).unbind(), Digits::new(as_bytes));
+        // One part is made into objects while another thread reads the next one: a fifth less for 100,000 refs.
+        let put = |pairs: Pairs| {
+            let put = Python::try_attach(|py| self.put(dict.bind(py), &pairs, &mut digits));
+            // Where Python ends, nobody takes the dict.
+            put.map_or(Ok(false), |put| put.map(|()| true).map_err(Stopped::Python))
+        };
+        let read = py.detach(|| self.pairs(&selection, put));
+        read.map_err(|stopped| stopped.raised(py))?;
+        Ok(dict.into_bound(py))
     }
 
     /// Returns the refs as Arrow columns, which `pyarrow.table` and others take without a copy.
