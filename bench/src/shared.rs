@@ -1,18 +1,22 @@
 //! A store that machines share, measured: how long commits and reads take, and how many requests each is.
 //!
-//! What a place in memory takes, measured in the same run, is the part that is not the place's.
+//! Two others are measured in the same run: refs in a repository of this machine, in tables, whose commits are synced;
+//! and a place in memory, which shows the part that is not the place's.
 
 use std::fmt::Write as _;
+use std::fs;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use refdb::layout::Layout;
 use refdb::objects::NoObjects;
 use refdb::shared::{MemoryShared, Read, Register, Settings, Shared, Swap, Version};
 use refdb::system::{Bytes, OsSystem, System};
-use refdb::{Edit, Expected, ObjectFormat, ObjectId, Options, RefNameBuf, Store};
+use refdb::{Edit, Expected, ObjectFormat, ObjectId, Options, RefFormat, RefNameBuf, Store};
 
 /// How many writers wait for each other in one process.
 const WRITERS: usize = 64;
@@ -94,29 +98,43 @@ impl Shared for Counted {
     }
 }
 
-/// Measures a place in which no store is yet: one is made, and stays. `commits` is how many one writer makes.
+/// Measures a place in which no store is yet: one is made, and stays. `commits` is how many one writer makes. The
+/// repository of this machine is made in `dir`, and does not stay.
 ///
 /// # Errors
 /// Says what did not work.
-pub fn measure_shared(place: Arc<dyn Shared>, commits: usize) -> Result<String> {
-    let mut report = format!("{}, and a place in memory; times in ms\n\n", place.name());
+pub fn measure_shared(place: Arc<dyn Shared>, commits: usize, dir: &Path) -> Result<String> {
+    let name = place.name();
+    let mut report = format!(
+        "{name}, beside a local repository in {} and a place in memory; times in ms\n\n",
+        dir.display()
+    );
     let _ = writeln!(
         report,
-        "{:<34}{:>10}{:>9}{:>9}{:>8}{:>8}{:>12}",
-        "", "a second", "median", "99%", "PUT", "GET", "in memory"
+        "{:<34}{:>10}{:>9}{:>9}{:>8}{:>8}{:>12}{:>10}{:>12}",
+        "", "a second", "median", "99%", "PUT", "GET", "local", "median", "in memory"
     );
-    let here = rows(place, commits)?;
-    let memory = rows(Arc::new(MemoryShared::new()), commits)?;
-    for (row, memory) in here.iter().zip(&memory) {
+    let here = shared_rows(place, commits)?;
+    let local = local_rows(dir, commits)?;
+    let memory = shared_rows(Arc::new(MemoryShared::new()), commits)?;
+    for ((row, local), memory) in here.iter().zip(&local).zip(&memory) {
         let _ = writeln!(
             report,
-            "{:<34}{:>10.0}{:>9.2}{:>9.2}{:>8.3}{:>8.3}{:>12.0}",
-            row.what, row.rate, row.median, row.late, row.writes, row.reads, memory.rate
+            "{:<34}{:>10.0}{:>9.2}{:>9.2}{:>8.3}{:>8.3}{:>12.0}{:>10.2}{:>12.0}",
+            row.what,
+            row.rate,
+            row.median,
+            row.late,
+            row.writes,
+            row.reads,
+            local.rate,
+            local.median,
+            memory.rate
         );
     }
     let _ = writeln!(
         report,
-        "\nPUT and GET: requests that write and read, for each of them"
+        "\nPUT and GET: requests that write and read, for each of them; local, in memory: a second"
     );
     Ok(report)
 }
@@ -130,26 +148,53 @@ struct Row {
     reads: f64,
 }
 
-fn rows(place: Arc<dyn Shared>, commits: usize) -> Result<Vec<Row>> {
-    let system = OsSystem::new();
-    let failed = |error: refdb::Error| error.to_string();
-    Register::init(place.as_ref(), &system, ObjectFormat::Sha1, 1).map_err(failed)?;
+fn shared_rows(place: Arc<dyn Shared>, commits: usize) -> Result<Vec<Row>> {
+    let init = Register::init(place.as_ref(), &OsSystem::new(), ObjectFormat::Sha1, 1);
+    init.map_err(|error| error.to_string())?;
     let counted = Counted::new(place);
-    let open = || -> refdb::Result<Store> {
+    let open = || {
         let place = Arc::clone(&counted) as Arc<dyn Shared>;
         let register = Register::open(place, Arc::new(OsSystem::new()), Settings::default())?;
         let options = Options::new(ObjectFormat::Sha1);
         Store::open_shared(Arc::new(register), Arc::new(NoObjects), options)
     };
-    let store = open().map_err(failed)?;
-    let random = system.random();
-    create(&store, &format!("refs/bench/{random:016x}/first")).map_err(failed)?;
-    let row = |what: String,
-               writers: usize,
-               each: usize,
-               act: &(dyn Fn(usize, usize) -> refdb::Result<()> + Sync)| {
-        row(&counted, what, writers, each, act)
+    rows(&open, &|| counted.so_far(), commits)
+}
+
+/// Measures refs that a repository of this machine keeps itself.
+fn local_rows(dir: &Path, commits: usize) -> Result<Vec<Row>> {
+    let failed = |error: std::io::Error| format!("{}: {error}", dir.display());
+    let repository = tempfile::Builder::new()
+        .prefix("refdb-bench-")
+        .tempdir_in(dir)
+        .map_err(failed)?;
+    let base = repository.path();
+    fs::create_dir(base.join("reftable")).map_err(failed)?;
+    fs::write(base.join("reftable/tables.list"), "").map_err(failed)?;
+    let open = || {
+        let options = Options::new(ObjectFormat::Sha1);
+        let (system, layout) = (Arc::new(OsSystem::new()), Layout::alone(base));
+        Store::open(
+            system,
+            layout,
+            RefFormat::Reftable,
+            Arc::new(NoObjects),
+            options,
+        )
     };
+    rows(&open, &|| (0, 0), commits)
+}
+
+/// Measures a store that is empty. `so_far` tells how many requests wrote and read.
+fn rows(
+    open: &dyn Fn() -> refdb::Result<Store>,
+    so_far: &dyn Fn() -> (u64, u64),
+    commits: usize,
+) -> Result<Vec<Row>> {
+    let failed = |error: refdb::Error| error.to_string();
+    let store = open().map_err(failed)?;
+    let random = OsSystem::new().random();
+    create(&store, &format!("refs/bench/{random:016x}/first")).map_err(failed)?;
     let commit = |writers: usize| {
         let store = &store;
         move |writer: usize, at: usize| {
@@ -159,24 +204,21 @@ fn rows(place: Arc<dyn Shared>, commits: usize) -> Result<Vec<Row>> {
             )
         }
     };
-    let alone = row("one writer, one ref each".into(), 1, commits, &commit(1))?;
-    let each = (commits * EACH / 10).max(1);
-    let together = row(
+    let what = "one writer, one ref each".to_owned();
+    let alone = row(so_far, what, 1, commits, &commit(1))?;
+    let (what, each) = (
         format!("{WRITERS} writers, one process"),
-        WRITERS,
-        each,
-        &commit(WRITERS),
-    )?;
+        (commits * EACH / 10).max(1),
+    );
+    let together = row(so_far, what, WRITERS, each, &commit(WRITERS))?;
     let reader = open().map_err(failed)?;
     let name = RefNameBuf::lax(format!("refs/bench/{random:016x}/first").as_bytes());
     let name = name.map_err(failed)?;
     reader.resolve(name.as_name()).map_err(failed)?;
-    let read = row(
-        "reading a ref, nothing older".into(),
-        1,
-        commits,
-        &|_, _| reader.resolve(name.as_name()).map(drop),
-    )?;
+    let what = "reading a ref, nothing older".to_owned();
+    let read = row(so_far, what, 1, commits, &|_, _| {
+        reader.resolve(name.as_name()).map(drop)
+    })?;
     Ok(vec![alone, together, read])
 }
 
@@ -192,13 +234,13 @@ fn create(store: &Store, name: &str) -> refdb::Result<()> {
 
 /// Does something many times in so many threads.
 fn row(
-    counted: &Counted,
+    so_far: &dyn Fn() -> (u64, u64),
     what: String,
     writers: usize,
     each: usize,
     act: &(dyn Fn(usize, usize) -> refdb::Result<()> + Sync),
 ) -> Result<Row> {
-    let before = counted.so_far();
+    let before = so_far();
     let begun = Instant::now();
     let took: Result<Vec<Vec<Duration>>> = thread::scope(|scope| {
         let threads: Vec<_> = (0..writers)
@@ -220,7 +262,7 @@ fn row(
     });
     let mut took = took?.concat();
     let whole = begun.elapsed().as_secs_f64();
-    let after = counted.so_far();
+    let after = so_far();
     took.sort_unstable();
     let at = |share: usize| {
         let found = took.get(took.len() * share / 100);
@@ -243,10 +285,17 @@ mod tests {
 
     #[test]
     fn a_small_commit_is_one_request_and_those_who_wait_share_them() {
-        let rows = rows(Arc::new(MemoryShared::new()), 50).expect("it is measured");
+        let rows = shared_rows(Arc::new(MemoryShared::new()), 50).expect("it is measured");
         let requests: Vec<(f64, f64)> = rows.iter().map(|row| (row.writes, row.reads)).collect();
         assert_eq!(requests[0], (1.0, 0.0));
         assert!(requests[1].0 < 1.0, "{requests:?}");
         assert_eq!(requests[2], (0.0, 1.0));
+    }
+    #[test]
+    fn refs_of_this_machine_are_measured_as_well_and_leave_nothing() {
+        let temp = tempfile::tempdir().expect("a folder");
+        let rows = local_rows(temp.path(), 10).expect("they are measured");
+        assert!(rows.iter().all(|row| row.rate > 0.0 && row.writes == 0.0));
+        assert_eq!(fs::read_dir(temp.path()).expect("a folder").count(), 0);
     }
 }

@@ -42,7 +42,7 @@ pub(super) const BENCH: Spec<Id> = Spec {
             "[--repo=<path>] [--git=<program> | --no-git]\n",
             "[--dir=<path>] [--json] [--list] [--[no-]progress]"
         ),
-        "--store=<url> [--runs=<n>]",
+        "--store=<url> [--runs=<n>] [--dir=<path>]",
     ],
     options: &[
         Opt::number(Id::Refs, "refs", "n", "how many refs (10000)"),
@@ -97,7 +97,9 @@ pub(super) fn run(_context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Res
         let url = String::from_utf8_lossy(url);
         let place = open_url(&OsSystem::new(), &url, true)?;
         let commits = settings.runs.saturating_mul(COMMITS);
-        let report = Meter::during(shown, "Measuring", || measure_shared(place, commits));
+        let report = Meter::during(shown, "Measuring", || {
+            measure_shared(place, commits, &settings.dir)
+        });
         return out.put(report.map_err(Failure::fatal)?);
     }
     let Some(settings) = parsed else {

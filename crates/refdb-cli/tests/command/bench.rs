@@ -115,6 +115,13 @@ fn a_store_is_measured_and_its_requests_are_counted() {
     assert_eq!(alone[3..5], [1.0, 0.0], "{report}");
     assert!(together[3] <= 0.1 && together[4] <= 0.01, "{report}");
     assert_eq!(read[3..5], [0.0, 1.0], "{report}");
+    // Beside it what a repository of this machine does a second, and a place in memory.
+    assert!(
+        [&alone, &together, &read]
+            .iter()
+            .all(|row| row.len() == 8 && row[5] > 0.0),
+        "{report}"
+    );
     // There is a store now, and another one is not made in its place.
     let again = bench(&[&url]);
     assert!(!again.status.success());
