@@ -210,12 +210,7 @@ impl Store {
     }
 
     /// Puts what was read into a dict. Symrefs are followed.
-    fn put(
-        &self,
-        dict: &Bound<'_, PyDict>,
-        pairs: &Pairs,
-        digits: &mut Digits,
-    ) -> PyResult<()> {
+    fn put(&self, dict: &Bound<'_, PyDict>, pairs: &Pairs, digits: &mut Digits) -> PyResult<()> {
         let py = dict.py();
         let mut start = 0;
         for (end, len) in &pairs.ends {
