@@ -291,6 +291,7 @@ mod tests {
         assert!(requests[1].0 < 1.0, "{requests:?}");
         assert_eq!(requests[2], (0.0, 1.0));
     }
+
     #[test]
     fn refs_of_this_machine_are_measured_as_well_and_leave_nothing() {
         let temp = tempfile::tempdir().expect("a folder");

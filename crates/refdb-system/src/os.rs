@@ -631,7 +631,9 @@ mod tests {
             is_done.store(true, Ordering::Relaxed);
         });
         assert_eq!(missed, [0; 0]);
-        assert!(quiet > 0);
+        // Elsewhere the directory is too young for one all the time.
+        let folder = File::open(dir.path()).unwrap();
+        assert!(quiet > 0 || !platform::has_dates_of_this_kernel(folder.as_fd()));
     }
 
     #[test]
