@@ -364,6 +364,7 @@ impl<'a> Migration<'a> {
             from: self.from,
             to,
             keep: self.keep,
+            is_swept: false,
         };
         // Locks would keep Git from removing the refs that it has copied.
         check_alone(context, &signs, copied.is_live)?;
@@ -388,21 +389,21 @@ impl<'a> Migration<'a> {
         }
         let mut report = copied.report();
         report.warnings.extend(unlisted.map(Message::from));
-        let closed =
-            finish::finish(context, folder, &places, to, Some(&frozen)).and_then(|found| {
-                report.warnings.extend(found);
-                let late = finish::settle(context, &places, to, copied.is_live, others)?;
-                report.warnings.extend(late.map(Message::from));
-                drop(frozen);
-                if self.keep {
-                    for place in &places {
-                        let old = folder.old().join(&place.below);
-                        recover::remove_marks(context, &old, self.from)?;
-                        recover::remove_old_locks(context, &old)?;
-                    }
-                }
-                folder.close(context, self.keep)
-            });
+        let finished = finish::finish(context, folder, &places, journal, Some(&frozen));
+        if finished.is_err() {
+            // They tell whoever goes on with it what is new in the old stores.
+            frozen.iter_mut().for_each(|frozen| frozen.abandon());
+        }
+        let closed = finished.and_then(|found| {
+            report.warnings.extend(found);
+            let late = finish::settle(context, &places, to, copied.is_live, others)?;
+            report.warnings.extend(late.map(Message::from));
+            drop(frozen);
+            if self.keep {
+                self.unlock_old(context, folder, &places)?;
+            }
+            folder.close(context, self.keep)
+        });
         match closed {
             Ok(kept) => report.folder = kept,
             Err(error) => {
@@ -411,6 +412,15 @@ impl<'a> Migration<'a> {
             }
         }
         Ok(report)
+    }
+
+    /// Removes the locks in the old stores, which are kept.
+    fn unlock_old(&self, context: &Context, folder: &Folder, places: &[Place]) -> Result<()> {
+        places.iter().try_for_each(|place| {
+            let old = folder.old().join(&place.below);
+            recover::remove_marks(context, &old, self.from)?;
+            recover::remove_old_locks(context, &old)
+        })
     }
 
     fn context(&self) -> Context {

@@ -17,7 +17,7 @@ use refdb::system::FileKind;
 use refdb::{Error, Expected, LogOrder, RefFormat, RefName, Result, Store, Target};
 
 use super::Context;
-use super::folder::{self, Folder};
+use super::folder::{self, Folder, Journal};
 use super::moving::{self, again, busy, free};
 use super::others::Others;
 use super::place::Place;
@@ -37,11 +37,14 @@ const WAIT_MAX_ALONE: Duration = Duration::from_secs(2);
 /// Puts the old stores away. `frozen` are their locks, which processes still wait for that do not
 /// know of the new format, if this process took them: else they are found on the disk. Returns what
 /// such processes wrote where it could not be carried over.
+///
+/// When all is done, the journal says so, before any lock goes: whoever finished it again without them would take
+/// every old ref for new, and bring back what was deleted meanwhile.
 pub(super) fn finish(
     context: &Context,
     folder: &Folder,
     places: &[Place],
-    to: RefFormat,
+    journal: Journal,
     frozen: Option<&[Box<dyn Frozen>]>,
 ) -> Result<Vec<Message>> {
     let system = context.system.as_ref();
@@ -57,18 +60,29 @@ pub(super) fn finish(
         if !folder::exists(system, &old)? {
             context.create_dir(&old)?;
         }
-        match to {
-            RefFormat::Files => {
-                finish_files(context, place, &old)?;
-                sweep_stacks(context, place, &old, &mut warnings)?;
-            }
+        match journal.to {
+            RefFormat::Files => finish_files(context, place, &old)?,
+            RefFormat::Reftable => finish_reftable(context, place, &old)?,
+        }
+        match journal.to {
+            _ if journal.is_swept => {}
+            RefFormat::Files => sweep_stacks(context, place, &old, &mut warnings)?,
             RefFormat::Reftable => {
-                finish_reftable(context, place, &old)?;
                 let frozen = frozen.and_then(|frozen| frozen.get(at));
                 let frozen = frozen.map(|frozen| frozen.as_ref());
                 sweep(context, place, &old, frozen, &mut warnings)?;
             }
         }
+    }
+    if !journal.is_swept {
+        let is_swept = true;
+        folder.write_journal(
+            context,
+            Journal {
+                is_swept,
+                ..journal
+            },
+        )?;
     }
     Ok(warnings)
 }

@@ -24,6 +24,8 @@ use super::Context;
 
 /// What says in it for which repository it was made.
 const MARK: &str = "made-for";
+/// The last line of a journal that says so.
+const SWEPT: &str = "swept yes\n";
 /// The folder of old refs that are kept.
 const KEPT: &str = "refdb-kept";
 
@@ -48,6 +50,9 @@ pub(super) struct Journal {
     pub(super) from: RefFormat,
     pub(super) to: RefFormat,
     pub(super) keep: bool,
+    /// Whether what others made in the old stores in the last moment is in the new ones. From then on locks go, and
+    /// their absence says nothing.
+    pub(super) is_swept: bool,
 }
 
 impl Folder {
@@ -334,7 +339,10 @@ pub(super) fn new_dry_run(system: &dyn System, base: &Path) -> Result<PathBuf> {
 fn write_journal(context: &Context, dir: &Path, journal: Journal) -> Result<()> {
     let keep = if journal.keep { "yes" } else { "no" };
     let (from, to) = (first_line(journal.from), journal.to.name());
-    let text = format!("{from}to {to}\nkeep {keep}\n");
+    let mut text = format!("{from}to {to}\nkeep {keep}\n");
+    if journal.is_swept {
+        text.push_str(SWEPT);
+    }
     let path = dir.join(MIGRATION_JOURNAL);
     let part = dir.join("journal.new");
     remove_if_there(context.system.as_ref(), &part)?;
@@ -363,6 +371,7 @@ fn read_journal(system: &dyn System, dir: &Path) -> Result<Option<Journal>> {
         from: format("from")?,
         to: format("to")?,
         keep: field("keep") == Some("yes"),
+        is_swept: content.ends_with(SWEPT.as_bytes()),
     }))
 }
 

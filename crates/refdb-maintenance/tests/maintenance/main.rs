@@ -3,5 +3,6 @@
 mod corpus;
 mod exchanged;
 mod interrupted;
+mod migrate_deleted;
 mod migrate_faults;
 mod store_repair;

@@ -20,17 +20,17 @@ use refdb_maintenance::migrate::Migration;
 use refdb_simulation::{Content, Crash, Fault, Names, SimSystem};
 use refdb_testkit::{Format, for_every_format, ours};
 
-const GIT_DIR: &str = "/repo/.git";
+pub(super) const GIT_DIR: &str = "/repo/.git";
 const ELSEWHERE: &str = "/elsewhere";
 
 /// Every ref and every reflog, as both worktrees see them.
-type State = BTreeMap<String, String>;
+pub(super) type State = BTreeMap<String, String>;
 
 fn options(format: Format) -> Options {
     ours::simulated(format.our_objects())
 }
 
-fn other(format: RefFormat) -> RefFormat {
+pub(super) fn other(format: RefFormat) -> RefFormat {
     match format {
         RefFormat::Files => RefFormat::Reftable,
         RefFormat::Reftable => RefFormat::Files,
@@ -48,7 +48,7 @@ fn base(system: &SimSystem) -> &'static str {
     if dir.is_ok() { ELSEWHERE } else { GIT_DIR }
 }
 
-fn stores(system: &SimSystem, refs: RefFormat, format: Format) -> [Store; 2] {
+pub(super) fn stores(system: &SimSystem, refs: RefFormat, format: Format) -> [Store; 2] {
     let base = base(system);
     [
         Layout::main(base),
@@ -63,7 +63,7 @@ fn write(system: &SimSystem, path: &str, content: &str) {
 }
 
 /// Makes a durable repository with refs of every kind in two worktrees.
-fn repository(format: Format) -> SimSystem {
+pub(super) fn repository(format: Format) -> SimSystem {
     let system = SimSystem::new(7);
     fill(system, GIT_DIR, format)
 }
@@ -168,7 +168,7 @@ fn fill(system: SimSystem, base: &str, format: Format) -> SimSystem {
 }
 
 /// Reads everything in the format that the configuration names.
-fn state(system: &SimSystem, format: Format, context: &str) -> (RefFormat, State) {
+pub(super) fn state(system: &SimSystem, format: Format, context: &str) -> (RefFormat, State) {
     let system = system.process(3000);
     let config = system
         .read(&Path::new(GIT_DIR).join("config"))
@@ -254,7 +254,7 @@ fn leftovers(system: &SimSystem) -> Vec<PathBuf> {
 }
 
 #[track_caller]
-fn assert_same(found: &State, expected: &State, context: &str) {
+pub(super) fn assert_same(found: &State, expected: &State, context: &str) {
     let only = |one: &State, other: &State| -> Vec<String> {
         let differs = one
             .iter()

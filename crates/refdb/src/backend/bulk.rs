@@ -106,6 +106,9 @@ pub trait Frozen {
 
     /// Keeps the locks, but leaves alone what else is in the place: it belongs to another store now.
     fn leave(&mut self);
+
+    /// Lets go of locks that tell what others wrote, as a process does that ends: they stay, and nobody has them.
+    fn abandon(&mut self) {}
 }
 
 /// Takes the locks of a freeze: many names of few locks, since that is cheaper.

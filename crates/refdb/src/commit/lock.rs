@@ -439,9 +439,8 @@ impl LockFile {
         }
     }
 
-    /// Ends as a process does: the file is closed, and stays.
-    #[cfg(test)]
-    pub(super) fn abandon(&mut self) {
+    /// Lets go of the lock as a process does that ends: it stays, and nobody has it.
+    pub(crate) fn abandon(&mut self) {
         self.held = false;
     }
 

@@ -271,6 +271,12 @@ impl Frozen for FrozenFiles {
     fn leave(&mut self) {
         self.left = true;
     }
+
+    fn abandon(&mut self) {
+        for lock in &mut self.locks.taken {
+            lock.abandon();
+        }
+    }
 }
 
 impl Drop for FrozenFiles {

@@ -1,0 +1,66 @@
+//! A migration dies after the switch, and somebody who knows nothing of it deletes a ref before it is finished. The old
+//! store still has that ref, and it may have no lock any more.
+
+use std::sync::Arc;
+
+use refdb::objects::NoObjects;
+use refdb::{Edit, RefFormat, RefNameBuf, Result};
+use refdb_maintenance::migrate::Migration;
+use refdb_simulation::{Fault, SimSystem};
+use refdb_testkit::{Format, for_every_format, ours};
+
+use super::migrate_faults::{GIT_DIR, assert_same, other, repository, state, stores};
+
+/// A loose ref with a reflog.
+const TAG: &str = "refs/tags/v1";
+
+fn migrate(system: &SimSystem, from: RefFormat, format: Format, keep: bool) -> Result<()> {
+    let (process, objects) = (Arc::new(system.clone()), Arc::new(NoObjects));
+    let options = ours::simulated(format.our_objects());
+    let migration = Migration::new(process, GIT_DIR, from, objects, options);
+    migration.to(other(from)).keep(keep).run().map(drop)
+}
+
+fn delete(system: &SimSystem, refs: RefFormat, format: Format) -> bool {
+    let [main, _] = stores(system, refs, format);
+    let name = RefNameBuf::new(TAG).expect("a good name");
+    let mut transaction = main.transaction();
+    transaction.add(Edit::delete(&name)).expect("a good edit");
+    transaction.commit().is_ok()
+}
+
+fn die_everywhere(format: Format, keep: bool) {
+    let base = repository(format);
+    let (refs, mut expected) = state(&base, format, "the beginning");
+    expected.retain(|key, _| !key.contains(TAG));
+    let whole = base.fork();
+    whole.start_trace();
+    migrate(&whole, refs, format, keep).expect("no fault");
+    let mut deleted = 0;
+    let trace = whole.take_trace();
+    for (at, op) in trace.iter().enumerate().filter(|(_, op)| op.changes) {
+        let context = format!("dies at {at}: {} {}, {keep}", op.name, op.path.display());
+        let system = base.fork();
+        system.set_fault(Some(Fault::dies_at(at as u64)));
+        let _ = migrate(&system, refs, format, keep);
+        system.end();
+        let (now, _) = state(&system, format, &context);
+        if now == refs || !delete(&system.process(3500), now, format) {
+            continue;
+        }
+        deleted += 1;
+        // The next one finishes what was begun, first of all.
+        let _ = migrate(&system.process(4000), now, format, false);
+        let (_, found) = state(&system, format, &context);
+        assert_same(&found, &expected, &context);
+    }
+    assert!(deleted > 0);
+}
+
+for_every_format! {
+    fn what_was_deleted_before_a_migration_is_finished_stays_deleted(format) {
+        for keep in [false, true] {
+            die_everywhere(format, keep);
+        }
+    }
+}
