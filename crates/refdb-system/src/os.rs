@@ -182,17 +182,20 @@ fn is_itself() -> bool {
 /// Returns whether what changes from `begun` on, by the clock of files, gets a later date than that. `is_exact` tells
 /// whether files are dated by no other clock.
 fn is_past(date_ns: i128, begun: Duration, is_exact: impl FnOnce() -> bool) -> bool {
-    let begun_ns = i128::try_from(begun.as_nanos()).unwrap_or(0);
-    let tick_ns = i128::try_from(platform::TICK_MAX.as_nanos()).unwrap_or(0);
-    let age_ns = begun_ns.saturating_sub(date_ns);
+    let nanos = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(0);
+    let age_ns = nanos(begun).saturating_sub(date_ns);
+    let is_round = |digits: Duration| date_ns % nanos(digits) == 0;
+    let tick = match is_round(Duration::from_secs(1)) {
+        true => platform::TICK_MAX.max(SECONDS_MAX),
+        false => platform::TICK_MAX,
+    };
     // Where all digits of a date are kept, that is so as soon as the clock has ticked: then one reading is enough, where
     // three were a fifth of what asks for the refs of an object, and a tenth of a migration.
-    let is_whole = date_ns % DIGITS_NS != 0;
-    age_ns > tick_ns || age_ns > 0 && is_whole && is_exact()
+    age_ns > nanos(tick) || age_ns > 0 && !is_round(Duration::from_millis(1)) && is_exact()
 }
 
-/// A date that is so round may have lost digits: those of FAT have two seconds, or ten milliseconds.
-const DIGITS_NS: i128 = 1_000_000;
+/// A round date may have lost digits: those of FAT and of old inodes of ext4 have up to two seconds.
+const SECONDS_MAX: Duration = Duration::from_millis(2050);
 
 fn kind_of(kind: FileType) -> FileKind {
     match kind {
@@ -310,7 +313,7 @@ impl System for OsSystem {
         let is_exact = || dir.fd().is_ok_and(platform::has_dates_of_this_kernel);
         Ok(Scan {
             entries,
-            quiet: !changed && is_past(after.0, begun, is_exact),
+            quiet: !changed && is_past(after.0.max(after.1), begun, is_exact),
             changed,
         })
     }
