@@ -216,10 +216,11 @@ impl Index {
     /// As [`Index::find`], for many questions; `None` if it cannot be told that way as well.
     pub(super) fn find_at_once(&self, id: &gix_hash::oid) -> Option<(&Pack, u64)> {
         match self {
-            Index::Single(file, pack, ids) if ids.start > 0 => Some((
-                pack,
-                file.pack_offset_at_index(ids.place_of(id.as_bytes())?),
-            )),
+            Index::Single(file, pack, ids) if ids.start > 0 => {
+                // Whoever writes over an index that is open may let its table say anything.
+                let place = ids.place_of(id.as_bytes())?;
+                (place < file.num_objects()).then(|| (pack, file.pack_offset_at_index(place)))
+            }
             _ => self.find(id),
         }
     }
