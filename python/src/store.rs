@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bstr::ByteSlice;
 use pyo3::exceptions::{PyKeyError, PyValueError};
@@ -96,6 +97,12 @@ struct Pairs {
     /// Where a name ends, and how many bytes of an id follow it: none for a symref.
     ends: Vec<(usize, usize)>,
 }
+
+/// So many parts of a dict are made into objects at once.
+const PARTS_AT_ONCE: usize = 4;
+
+/// Who waited for Python for longer takes more of them at once.
+const WAIT_SHORT: Duration = Duration::from_millis(1);
 
 /// Why refs are not read any further.
 enum Stopped {
@@ -323,15 +330,32 @@ impl Store {
     ) -> PyResult<Bound<'py, PyDict>> {
         let selection = selection(prefix, start_after, exclude);
         let (dict, mut digits) = (PyDict::new(py).unbind(), Digits::new(as_bytes));
-        // One part is made into objects while another thread reads the next one: a fifth less for 100,000 refs.
+        // Some parts are made into objects while another thread reads the next ones: a fifth less for 100,000 refs.
+        let (mut waiting, mut room) = (Vec::new(), PARTS_AT_ONCE);
         let put = |pairs: Pairs| {
-            let put = Python::try_attach(|py| self.put(dict.bind(py), &pairs, &mut digits));
+            waiting.push(pairs);
+            if waiting.len() < room {
+                return Ok(true);
+            }
+            let asked = Instant::now();
+            let put = Python::try_attach(|py| {
+                // Other threads of Python compute, and whoever asks for it waits for 5 ms each time.
+                if asked.elapsed() > WAIT_SHORT {
+                    room *= 4;
+                }
+                let mut parts = waiting.drain(..);
+                parts.try_for_each(|pairs| self.put(dict.bind(py), &pairs, &mut digits))
+            });
             // Where Python ends, nobody takes the dict.
             put.map_or(Ok(false), |put| put.map(|()| true).map_err(Stopped::Python))
         };
         let read = py.detach(|| self.pairs(&selection, put));
         read.map_err(|stopped| stopped.raised(py))?;
-        Ok(dict.into_bound(py))
+        let dict = dict.into_bound(py);
+        for pairs in &waiting {
+            self.put(&dict, pairs, &mut digits)?;
+        }
+        Ok(dict)
     }
 
     /// Returns the refs as Arrow columns, which `pyarrow.table` and others take without a copy.
