@@ -65,7 +65,7 @@ pub struct StackShape {
 }
 
 /// One table.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct TableShape {
     /// The name of its file.
     pub name: String,
@@ -138,9 +138,10 @@ fn tables(repository: &Repository) -> Result<Vec<Arc<Table>>> {
 
 /// Returns the tables that the head of a shared store names, and that in the head.
 fn shared_tables(register: &Register) -> Result<Vec<Arc<Table>>> {
+    let mut missing = String::new();
     for _ in 0..TRIES_MAX {
         let known = register.current(Freshness::Fresh)?;
-        if let Some(tables) = tables_of(register, &known.head)? {
+        if let Some(tables) = tables_of(register, &known.head, &mut missing)? {
             return Ok(tables);
         }
         let is_the_same = register.current(Freshness::Fresh)?.version == known.version;
@@ -148,22 +149,28 @@ fn shared_tables(register: &Register) -> Result<Vec<Arc<Table>>> {
             break;
         }
     }
-    let what = "a table is missing, or tables are merged all the time: refdb store verify tells";
-    Err(Error::corrupt_store(&register.name(), what))
+    let place = format!("{}/tables/{missing}", register.name());
+    Err(Error::corrupt_store(&place, "the table is missing"))
 }
 
-/// Returns the tables of a head; `None` if one is gone, since it was merged with others.
-fn tables_of(register: &Register, head: &Head) -> Result<Option<Vec<Arc<Table>>>> {
+/// Returns the tables of a head; `None` if one is missing, since it was merged with others.
+fn tables_of(
+    register: &Register,
+    head: &Head,
+    missing: &mut String,
+) -> Result<Option<Vec<Arc<Table>>>> {
     let open = |name: &str, content| match Table::open(content) {
         Ok(table) => Ok(Arc::new(table.labelled(name))),
         Err(error) => Err(damage_in(register, name, error)),
     };
     let mut tables = Vec::with_capacity(head.tables.len() + 1);
     for entry in &head.tables {
+        let name = entry.key.to_string();
         let Some(content) = register.table(entry)? else {
+            *missing = name;
             return Ok(None);
         };
-        tables.push(open(&entry.key.to_string(), content)?);
+        tables.push(open(&name, content)?);
     }
     if !head.inline.is_empty() {
         tables.push(open(IN_HEAD, head.inline.clone())?);
@@ -192,6 +199,13 @@ fn stack(repository: &Repository) -> Result<StackShape> {
     let mut shapes = Vec::with_capacity(tables.len());
     for table in &tables {
         shapes.push(shape(table).map_err(damaged)?);
+    }
+    let has_newest = tables.last().is_some_and(|table| table.label() == IN_HEAD);
+    if repository.register().is_some() && !has_newest {
+        shapes.push(TableShape {
+            name: IN_HEAD.to_owned(),
+            ..TableShape::default()
+        });
     }
     let (mut live_refs, mut live_logs) = (0, 0);
     let mut refs = MergedRefs::new(tables.clone()).live_only();
@@ -274,7 +288,11 @@ fn block_shape(block: BlockInfo) -> BlockShape {
 pub fn records(repository: &Repository, table: &str, each: &mut dyn FnMut(&[u8])) -> Result<()> {
     let tables = tables(repository)?;
     let Some(found) = tables.iter().find(|found| found.label() == table) else {
-        let text = format!("the stack has no table '{table}'");
+        if repository.register().is_some() && table == IN_HEAD {
+            // All of them were merged with others.
+            return Ok(());
+        }
+        let text = format!("there is no table '{table}'");
         return Err(Error::new(ErrorKind::Misuse, text));
     };
     let damaged = |error: reftable::Error| match repository.register() {

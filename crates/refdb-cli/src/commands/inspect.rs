@@ -62,7 +62,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         (Shape::Stack(stack), Some(name)) => {
             let found = stack.tables.iter().find(|table| table.name == name);
             let found =
-                found.ok_or_else(|| Failure::fatal(format!("the stack has no table '{name}'")))?;
+                found.ok_or_else(|| Failure::fatal(format!("there is no table '{name}'")))?;
             one_table(repository, out, found, with_records, json)
         }
     }

@@ -401,11 +401,17 @@ for_every_format! {
         let after = shape(&[]);
         let tables = after["tables"].as_array().expect("tables");
         let name = tables[0]["name"].as_str().expect("a name");
-        assert!(tables.len() == 1 && name.starts_with('m'), "{after}");
+        assert!(tables.len() == 2 && name.starts_with('m'), "{after}");
+        assert_eq!((&tables[1]["name"], &tables[1]["refs"]), (&"head".into(), &0.into()));
+        let head = shape(&["--table=head", "--records"]);
+        assert_eq!(head["records"].as_array().map(Vec::len), Some(0), "{head}");
         assert!(temp.path().join("store/tables").join(name).exists(), "{after}");
         assert_eq!(shape(&["--table", name])["refs"], listed());
         assert_eq!((&after["live_refs"], &after["dead_refs"]), (&listed().into(), &0.into()));
         assert!(on_store(&["inspect"]).text().contains("compaction: nothing is due"));
+        std::fs::remove_file(temp.path().join("store/tables").join(name)).expect("it was there");
+        let told = said(&on_store(&["inspect"]));
+        assert!(told.contains(&format!("{name}: the table is missing")), "{told}");
     }
 }
 
