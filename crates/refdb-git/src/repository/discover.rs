@@ -19,7 +19,7 @@ const HEAD_LEN_MAX: usize = 256;
 const GITFILE_LEN_MAX: u64 = 1 << 20;
 
 /// So many bytes are too many for a file that names a directory.
-const PATH_FILE_LEN_MAX: usize = 1 << 20;
+pub(super) const PATH_FILE_LEN_MAX: usize = 1 << 20;
 
 /// Where a repository is.
 #[derive(Clone, Debug, PartialEq, Eq)]

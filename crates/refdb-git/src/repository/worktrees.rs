@@ -4,10 +4,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bstr::{BString, ByteSlice};
-use refdb::internals::bytes_to_path;
+use refdb::internals::{bytes_to_path, is_absent};
 use refdb::system::{FileKind, System};
 use refdb::{Error, Result};
 
+use super::discover::PATH_FILE_LEN_MAX;
 use super::paths::{self, path_to_bytes};
 
 /// One worktree of a repository.
@@ -44,18 +45,24 @@ pub(super) fn list(system: &dyn System, common_dir: &Path) -> Result<Vec<Worktre
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     for entry in entries {
         let git_dir = dir.join(bytes_to_path(&entry.name));
-        // A directory without this file is one that is being made or removed.
-        if let Ok(content) = system.read(&git_dir.join("gitdir")) {
-            let target = git_dir.join(bytes_to_path(content.trim_end()));
-            let target = paths::real(system, &target).unwrap_or(target);
-            let bytes = path_to_bytes(&target);
-            let path = bytes.strip_suffix(b"/.git").unwrap_or(bytes);
-            worktrees.push(Worktree {
-                id: Some(entry.name.into()),
-                path: bytes_to_path(path).to_owned(),
-                git_dir,
-            });
-        }
+        let path = match system.read_at_most(&git_dir.join("gitdir"), PATH_FILE_LEN_MAX) {
+            // A directory without this file is one that is being made or removed.
+            Err(error) if is_absent(&error) => continue,
+            Ok(content) if content.len() < PATH_FILE_LEN_MAX => {
+                let target = git_dir.join(bytes_to_path(content.trim_end()));
+                let target = paths::real(system, &target).unwrap_or(target);
+                let bytes = path_to_bytes(&target);
+                let path = bytes.strip_suffix(b"/.git").unwrap_or(bytes);
+                bytes_to_path(path).to_owned()
+            }
+            // It has refs, wherever its work tree is.
+            _ => git_dir.clone(),
+        };
+        worktrees.push(Worktree {
+            id: Some(entry.name.into()),
+            path,
+            git_dir,
+        });
     }
     Ok(worktrees)
 }
