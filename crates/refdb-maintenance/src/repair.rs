@@ -99,6 +99,10 @@ impl Step {
     }
 }
 
+/// What is said of places and lines that cannot be read.
+const NAMELESS: &str = "could not be read: refs that stood there and have no reflog are lost, and nobody can say which \
+                        they were; compare with a copy";
+
 /// What cannot be repaired, or only in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {

@@ -146,6 +146,81 @@ for_every_format! {
         }
     }
 
+    fn refs_that_nobody_can_name_are_told(format) {
+        let repo = repo(format);
+        let tag = &repo.objects().tags[0].id;
+        let tags: String = (0..10).map(|at| format!("create refs/tags/t{at} {tag}\n")).collect();
+        repo.update_refs(tags);
+        repo.git(["pack-refs", "--all"]).run().ok();
+        let path = match format.refs {
+            RefFormat::Files => repo.git_dir().join("packed-refs"),
+            RefFormat::Reftable => {
+                let list = repo.git_dir().join("reftable/tables.list");
+                let list = fs::read_to_string(list).expect("a list");
+                repo.git_dir().join("reftable").join(list.trim_end())
+            }
+        };
+        let whole = fs::read(&path).expect("a file");
+        let mut damaged = 0;
+        for at in (150..600).step_by(11) {
+            let mut bytes = whole.clone();
+            match format.refs {
+                RefFormat::Files => bytes[at..at + 9].fill(0),
+                RefFormat::Reftable => bytes[at] ^= 4,
+            }
+            fs::write(&path, &bytes).expect("it can be written");
+            if refdb(&repo, &["for-each-ref"]).code() == 0 && format.refs == RefFormat::Reftable {
+                // Another name or id came of it, and no damage.
+                continue;
+            }
+            let output = refdb(&repo, &["refs", "repair", "--no-dry-run"]);
+            let said = output.stderr.to_str_lossy().into_owned();
+            if said.contains("nobody can say which") {
+                damaged += 1;
+            } else if !said.contains("refs that are lost: 1") {
+                let left = repo.git(["for-each-ref"]).run().text().lines().count();
+                assert_eq!(left, 30, "{at}: {said}");
+            }
+            // Its block is the one that is damaged.
+            let head = repo.git(["symbolic-ref", "HEAD"]).run();
+            assert_eq!(head.text(), "refs/heads/main", "{at}: {said}");
+            repo.git(["for-each-ref"]).run().ok();
+            // A repair of tables makes new ones.
+            if let (RefFormat::Reftable, Some(dir)) = (format.refs, path.parent()) {
+                let name = path.file_name().expect("a name").to_string_lossy();
+                fs::write(dir.join("tables.list"), format!("{name}\n")).expect("it can be written");
+            }
+        }
+        assert!(damaged > 0);
+    }
+
+    fn a_worktree_that_does_not_say_where_it_is_has_refs(format) {
+        let repo = repo(format);
+        repo.git(["worktree", "add", "-q", "linked", "b1"]).run().ok();
+        let gitdir = repo.git_dir().join("worktrees/linked/gitdir");
+        fs::remove_file(&gitdir).expect("it was there");
+        fs::create_dir(&gitdir).expect("a directory");
+        let bad = [("update-ref", "refs/worktree/x")].map(|(command, name)| {
+            let commit = repo.objects().commits[0].clone();
+            let path = repo.git_dir().join("worktrees/linked");
+            let git_dir = format!("--git-dir={}", path.display());
+            refdb(&repo, &[&git_dir, command, name, &commit]).code()
+        });
+        assert_eq!(bad, [0]);
+        if format.refs == RefFormat::Files {
+            fs::write(repo.git_dir().join("worktrees/linked/refs/worktree/x"), "bad\n").expect("room");
+            let told = refdb(&repo, &["refs", "verify", "--deep"]);
+            assert!(told.code() != 0, "{}", told.stderr.to_str_lossy());
+        }
+        // As long as somebody likes.
+        fs::remove_dir(&gitdir).expect("it was there");
+        fs::File::create(&gitdir).expect("a file").set_len(500 << 20).expect("a hole");
+        let program = env!("CARGO_BIN_EXE_refdb");
+        let call = format!("ulimit -v 400000; exec '{program}' for-each-ref --format='%(worktreepath)'");
+        let output = Command::new("sh").args(["-c", &call]).current_dir(repo.path()).output();
+        assert_eq!(output.expect("it runs").status.code(), Some(0));
+    }
+
     fn locks_are_left_unless_told(format) {
         let repo = repo(format);
         let name = match format.refs {

@@ -13,7 +13,7 @@ use refdb::system::FileKind;
 use refdb::{Error, ObjectId, Result, Target};
 
 use super::head::Entry;
-use super::{Plan, Step, has_content};
+use super::{NAMELESS, Plan, Step, has_content};
 use crate::verify::{Damage, Repair};
 
 /// The refs of packed-refs with their values.
@@ -315,7 +315,19 @@ impl Plan<'_> {
                 .collect()
         };
         self.compare(b"", &values(&before), &values(&after), &from_log);
+        let lines = old.as_deref().map_or(0, ref_lines);
+        if let Some(bad @ 1..) = lines.checked_sub(before.len()) {
+            self.note(path, &format!("{bad} lines {NAMELESS}"));
+        }
         self.replace(path, old, new);
         Ok(after)
     }
+}
+
+/// Returns how many lines ought to have refs. What is cut off at the end is one.
+fn ref_lines(content: &[u8]) -> usize {
+    let lines = content.split(|&byte| byte == b'\n');
+    lines
+        .filter(|line| !matches!(line.first(), None | Some(b'#' | b'^')))
+        .count()
 }

@@ -17,7 +17,7 @@ use reftable::{
 };
 
 use super::head::Entry;
-use super::{Options, Plan, Step};
+use super::{NAMELESS, Options, Plan, Step};
 use crate::verify::{Damage, Repair, condition, indices_of_name};
 
 /// A table of the repaired stack.
@@ -104,7 +104,7 @@ impl Plan<'_> {
         let (mut fixes, mut from_log) = self.fixes(&tables, stack.is_incomplete)?;
         let head = b"HEAD".as_slice();
         if !values(&tables).contains_key(head) || fixes.get(head) == Some(&None) {
-            let found = self.head_of(&tables, prefix.is_empty())?;
+            let found = self.head_of(&tables, &fixes, before.get(head), prefix.is_empty())?;
             self.note_head(&list_path, found.as_ref());
             match &found {
                 Some(_) => from_log.push(head.to_vec()),
@@ -165,9 +165,15 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Returns what `HEAD` was, by what the tables still say; `main` says whether they are those
-    /// with the branches.
-    fn head_of(&mut self, tables: &[Arc<Table>], main: bool) -> Result<Option<Target>> {
+    /// Returns what `HEAD` was, by what the tables still say, `fixes` give, and it could be read as; `main` says
+    /// whether they are those with the branches.
+    fn head_of(
+        &mut self,
+        tables: &[Arc<Table>],
+        fixes: &BTreeMap<Vec<u8>, Option<Target>>,
+        read: Option<&Target>,
+        main: bool,
+    ) -> Result<Option<Target>> {
         let mut entries = Vec::new();
         let mut logs = MergedLogs::new(tables.to_vec()).live_only();
         while let Ok(true) = logs.advance() {
@@ -182,13 +188,28 @@ impl Plan<'_> {
         }
         entries.reverse();
         let values = values(tables);
-        let value = |name: &[u8]| match values.get(name) {
+        let fixed = |name: &[u8]| match fixes.get(name) {
+            Some(fix) => fix.as_ref(),
+            None => values.get(name),
+        };
+        let value = |name: &[u8]| match fixed(name) {
             Some(Target::Direct(oid)) => Some(*oid),
             Some(Target::Symbolic(_)) => None,
             // The branches of a worktree are in another stack.
             None => entries.last().map(|entry| entry.new).filter(|_| !main),
         };
-        self.head_was(&entries, &value)
+        // The block may be damaged behind it.
+        let read = read.filter(|read| matches!(read, Target::Symbolic(_)));
+        if let Some(Target::Symbolic(to)) = read
+            && value(to.as_bytes()).is_some()
+        {
+            return Ok(read.cloned());
+        }
+        Ok(match (self.head_was(&entries, &value)?, read) {
+            // A branch that is not born is likelier than none.
+            (None | Some(Target::Direct(_)), Some(read)) => Some(read.clone()),
+            (was, _) => was,
+        })
     }
 
     fn hash(&self) -> HashId {
@@ -315,8 +336,7 @@ impl Plan<'_> {
         }
         if !salvaged.lost.is_empty() {
             let count = salvaged.lost.len();
-            let what = format!("{count} places could not be read; the blocks around them could");
-            self.note(&path, &what);
+            self.note(&path, &format!("{count} places {NAMELESS}"));
             stack.is_incomplete = true;
         }
         stack.gone.push(path.clone());
