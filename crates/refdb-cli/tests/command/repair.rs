@@ -194,6 +194,23 @@ for_every_format! {
         assert!(damaged > 0);
     }
 
+    fn a_name_that_stands_twice_is_no_line_that_cannot_be_read(format) {
+        if format.refs == RefFormat::Files {
+            let repo = repo(format);
+            repo.git(["pack-refs", "--all"]).run().ok();
+            let path = repo.git_dir().join("packed-refs");
+            let mut content = fs::read(&path).expect("a file");
+            let line = content.find(b"refs/heads/b7\n").expect("its line") - 1 - format.objects.hex_len();
+            let again = content[line..line + format.objects.hex_len() + 15].to_vec();
+            content.splice(line..line, again);
+            fs::write(&path, content).expect("it can be written");
+            let output = refdb(&repo, &["refs", "repair", "--no-dry-run"]);
+            let said = output.stderr.to_str_lossy();
+            assert!(!said.contains("could not be read"), "{said}");
+            assert_eq!(repo.git(["for-each-ref"]).run().text().lines().count(), 20);
+        }
+    }
+
     fn a_worktree_that_does_not_say_where_it_is_has_refs(format) {
         let repo = repo(format);
         repo.git(["worktree", "add", "-q", "linked", "b1"]).run().ok();

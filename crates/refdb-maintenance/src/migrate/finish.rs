@@ -64,8 +64,10 @@ pub(super) fn finish(
             RefFormat::Files => finish_files(context, place, &old)?,
             RefFormat::Reftable => finish_reftable(context, place, &old)?,
         }
+        if journal.is_swept {
+            continue;
+        }
         match journal.to {
-            _ if journal.is_swept => {}
             RefFormat::Files => sweep_stacks(context, place, &old, &mut warnings)?,
             RefFormat::Reftable => {
                 let frozen = frozen.and_then(|frozen| frozen.get(at));
@@ -74,15 +76,12 @@ pub(super) fn finish(
             }
         }
     }
-    if !journal.is_swept {
-        let is_swept = true;
-        folder.write_journal(
-            context,
-            Journal {
-                is_swept,
-                ..journal
-            },
-        )?;
+    let swept = Journal {
+        is_swept: true,
+        ..journal
+    };
+    if journal != swept {
+        folder.write_journal(context, swept)?;
     }
     Ok(warnings)
 }

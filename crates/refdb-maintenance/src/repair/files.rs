@@ -231,23 +231,30 @@ impl Plan<'_> {
 
     /// Returns the refs on the good lines of packed-refs.
     fn good_lines(&self, content: &[u8]) -> Packed {
-        let format = self.repository.object_format();
-        let lines = content.split_inclusive(|&byte| byte == b'\n');
         let mut packed = Packed::new();
-        for line in lines.filter_map(|line| line.strip_suffix(b"\n")) {
-            let parsed = line
-                .split_at_checked(format.hex_len())
-                .and_then(|(hex, rest)| {
-                    let (space, name) = rest.split_first()?;
-                    let oid = ObjectId::from_hex(hex)?;
-                    let is_ref = is_space(*space) && is_well_formed(name, FormatOptions::FULL);
-                    is_ref.then_some((oid, name))
-                });
-            if let Some((oid, name)) = parsed {
-                packed.entry(name.to_vec()).or_insert(oid);
-            }
+        let lines = content.split_inclusive(|&byte| byte == b'\n');
+        for (oid, name) in lines.filter_map(|line| self.ref_on(line)) {
+            packed.entry(name.to_vec()).or_insert(oid);
         }
         packed
+    }
+
+    /// Returns the ref on a line of packed-refs, which ends with a line feed unless it was cut off.
+    fn ref_on<'l>(&self, line: &'l [u8]) -> Option<(ObjectId, &'l [u8])> {
+        let line = line.strip_suffix(b"\n")?;
+        let (hex, rest) = line.split_at_checked(self.repository.object_format().hex_len())?;
+        let (space, name) = rest.split_first()?;
+        let oid = ObjectId::from_hex(hex)?;
+        let is_ref = is_space(*space) && is_well_formed(name, FormatOptions::FULL);
+        is_ref.then_some((oid, name))
+    }
+
+    /// Returns how many lines of packed-refs ought to have a ref, and have none that can be read.
+    fn count_bad_lines(&self, content: &[u8]) -> usize {
+        let lines = content.split_inclusive(|&byte| byte == b'\n');
+        let has_ref = |line: &&[u8]| !matches!(line.first(), Some(b'#' | b'^' | b'\n'));
+        let bad = lines.filter(|line| has_ref(line) && self.ref_on(line).is_none());
+        bad.count()
     }
 
     /// Plans packed-refs: its good lines, sorted, with true peeled values; refs whose line is lost
@@ -315,19 +322,10 @@ impl Plan<'_> {
                 .collect()
         };
         self.compare(b"", &values(&before), &values(&after), &from_log);
-        let lines = old.as_deref().map_or(0, ref_lines);
-        if let Some(bad @ 1..) = lines.checked_sub(before.len()) {
+        if let bad @ 1.. = self.count_bad_lines(old.as_deref().unwrap_or_default()) {
             self.note(path, &format!("{bad} lines {NAMELESS}"));
         }
         self.replace(path, old, new);
         Ok(after)
     }
-}
-
-/// Returns how many lines ought to have refs. What is cut off at the end is one.
-fn ref_lines(content: &[u8]) -> usize {
-    let lines = content.split(|&byte| byte == b'\n');
-    lines
-        .filter(|line| !matches!(line.first(), None | Some(b'#' | b'^')))
-        .count()
 }
