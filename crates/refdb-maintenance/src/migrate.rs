@@ -29,6 +29,7 @@ mod copy;
 mod finish;
 mod folder;
 mod links;
+mod locked;
 mod moving;
 mod names;
 mod others;
@@ -44,6 +45,7 @@ use std::time::Duration;
 use context::Context;
 use copy::Copied;
 use folder::Folder;
+use locked::Locked;
 use place::Place;
 use refdb::error::Message;
 use refdb::internals::set_still_there;
@@ -380,6 +382,7 @@ impl<'a> Migration<'a> {
         check_alone(context, &signs, copied.is_live)?;
         copied.find_lost_lines()?;
         let unlisted = copied.unlisted()?;
+        Locked::write(context, folder, &places, &frozen)?;
         context.sync_file_system(&folder.path)?;
         self.options.interrupt.check()?;
         switch::switch(context, folder, &places, &copied.stores(), config, to)?;
@@ -389,9 +392,9 @@ impl<'a> Migration<'a> {
         }
         let mut report = copied.report();
         report.warnings.extend(unlisted.map(Message::from));
-        let finished = finish::finish(context, folder, &places, journal, Some(&frozen));
+        let finished = finish::finish(context, folder, &places, journal);
         if finished.is_err() {
-            // They tell whoever goes on with it what is new in the old stores.
+            // They keep writers out of the old stores until whoever goes on with it has put those away.
             frozen.iter_mut().for_each(|frozen| frozen.abandon());
         }
         let closed = finished.and_then(|found| {
@@ -457,9 +460,14 @@ fn check_alone(context: &Context, before: &[Vec<u8>], is_live: bool) -> Result<(
     let name = gits.map_or("ref_migration.*".into(), |name| {
         String::from_utf8_lossy(name)
     });
+    let way_out = match gits.is_some_and(|name| before.contains(name)) {
+        // It was there before, and refs changed since.
+        true => "; if no Git migrates, a dry run left that: move it away, and try again",
+        false => "",
+    };
     let message = format!(
         "Git seems to migrate the refs at the same time: nothing was changed here. It works in '{name}', where all \
-         refs are if it fails"
+         refs are if it fails{way_out}"
     );
     Err(Error::new(ErrorKind::Locked, message))
 }

@@ -25,7 +25,7 @@ pub use crate::backend::reftable::{
     LIST_LEN_MAX, is_table_name, is_unfinished, may_be_listed, short_random, what_is_lost,
 };
 pub use crate::commit::entries::{FREEZE, is_frozen};
-pub use crate::commit::owner::{is_left, is_of_migration};
+pub use crate::commit::owner::is_left;
 pub use crate::commit::{
     Entry, Holder, Home, LockFile, LockOptions, Says, finish_left, is_barrier, lock_path, refused,
     remove_if_there, suffixed, sweep_all, take_over, take_over_any,

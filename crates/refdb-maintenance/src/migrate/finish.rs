@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use refdb::error::Message;
 use refdb::internals::{
-    Entry, FREEZE, Frozen, NewLog, bytes_to_path, is_absent, is_frozen, is_of_migration,
-    maintained, name_from_disk, remove_empty_tree, suffixed,
+    Entry, FREEZE, NewLog, bytes_to_path, is_absent, is_frozen, maintained, name_from_disk,
+    remove_empty_tree,
 };
 use refdb::layout::{HEAD_OF_TABLES, HEADS_OF_TABLES};
 use refdb::name::is_root_ref;
@@ -18,6 +18,7 @@ use refdb::{Error, Expected, LogOrder, RefFormat, RefName, Result, Store, Target
 
 use super::Context;
 use super::folder::{self, Folder, Journal};
+use super::locked::Locked;
 use super::moving::{self, again, busy, free};
 use super::others::Others;
 use super::place::Place;
@@ -34,18 +35,16 @@ const SETTLE: Duration = Duration::from_millis(1500);
 const WAIT_MAX: Duration = Duration::from_secs(15);
 const WAIT_MAX_ALONE: Duration = Duration::from_secs(2);
 
-/// Puts the old stores away. `frozen` are their locks, which processes still wait for that do not
-/// know of the new format, if this process took them: else they are found on the disk. Returns what
-/// such processes wrote where it could not be carried over.
+/// Puts the old stores away. Returns what processes that do not know of the new format wrote where it could not be
+/// carried over.
 ///
-/// When all is done, the journal says so, before any lock goes: whoever finished it again without them would take
-/// every old ref for new, and bring back what was deleted meanwhile.
+/// When all is done, the journal says so: whoever finished it again would bring back what was carried over and has
+/// been deleted meanwhile.
 pub(super) fn finish(
     context: &Context,
     folder: &Folder,
     places: &[Place],
     journal: Journal,
-    frozen: Option<&[Box<dyn Frozen>]>,
 ) -> Result<Vec<Message>> {
     let system = context.system.as_ref();
     let old = folder.old();
@@ -55,7 +54,7 @@ pub(super) fn finish(
             context.create_dir(&dir)?;
         }
     }
-    for (at, place) in places.iter().enumerate() {
+    for place in places {
         let old = old.join(&place.below);
         if !folder::exists(system, &old)? {
             context.create_dir(&old)?;
@@ -64,24 +63,24 @@ pub(super) fn finish(
             RefFormat::Files => finish_files(context, place, &old)?,
             RefFormat::Reftable => finish_reftable(context, place, &old)?,
         }
-        if journal.is_swept {
-            continue;
-        }
-        match journal.to {
-            RefFormat::Files => sweep_stacks(context, place, &old, &mut warnings)?,
-            RefFormat::Reftable => {
-                let frozen = frozen.and_then(|frozen| frozen.get(at));
-                let frozen = frozen.map(|frozen| frozen.as_ref());
-                sweep(context, place, &old, frozen, &mut warnings)?;
+    }
+    if !journal.is_swept {
+        let locked = Locked::read(context, folder)?;
+        for place in places {
+            let old = old.join(&place.below);
+            match journal.to {
+                RefFormat::Files => sweep_stacks(context, place, &old, &mut warnings)?,
+                RefFormat::Reftable => sweep(context, place, &old, &locked, &mut warnings)?,
             }
         }
-    }
-    let swept = Journal {
-        is_swept: true,
-        ..journal
-    };
-    if journal != swept {
-        folder.write_journal(context, swept)?;
+        let is_swept = true;
+        folder.write_journal(
+            context,
+            Journal {
+                is_swept,
+                ..journal
+            },
+        )?;
     }
     Ok(warnings)
 }
@@ -312,13 +311,12 @@ fn remove_barriers(context: &Context, place: &Place) -> Result<()> {
 }
 
 /// Carries over refs that others made in the last moment before the old store was put away: new names
-/// in directories that had refs already. All other names were locked, and still are if the process
-/// that locked them has died: without `frozen` the locks themselves are looked at.
+/// in directories that had refs already. All other names were locked.
 fn sweep(
     context: &Context,
     place: &Place,
     old: &Path,
-    frozen: Option<&dyn Frozen>,
+    locked: &Locked,
     warnings: &mut Vec<Message>,
 ) -> Result<()> {
     for number in 0.. {
@@ -327,8 +325,9 @@ fn sweep(
             break;
         }
         // What was made anew was not locked, whatever its name is.
-        let frozen = frozen.filter(|_| number == 0);
-        sweep_one(context, place, &old, frozen, warnings)?;
+        let locked = Some(locked).filter(|_| number == 0);
+        let is_new = |name: &[u8]| locked.is_none_or(|locked| !locked.has(place, name));
+        sweep_one(context, place, &old, &is_new, warnings)?;
     }
     Ok(())
 }
@@ -337,11 +336,11 @@ fn sweep_one(
     context: &Context,
     place: &Place,
     old: &Path,
-    frozen: Option<&dyn Frozen>,
+    is_new: &dyn Fn(&[u8]) -> bool,
     warnings: &mut Vec<Message>,
 ) -> Result<()> {
     let mut found = Vec::new();
-    new_names(context, &old.join("refs"), b"refs", frozen, &mut found)?;
+    new_names(context, &old.join("refs"), b"refs", is_new, &mut found)?;
     if found.is_empty() {
         return Ok(());
     }
@@ -435,41 +434,24 @@ fn carry_over(
     Ok(())
 }
 
-/// Finds loose refs whose names were not locked.
+/// Finds loose refs that are new.
 fn new_names(
     context: &Context,
     dir: &Path,
     name: &[u8],
-    frozen: Option<&dyn Frozen>,
+    is_new: &dyn Fn(&[u8]) -> bool,
     found: &mut Vec<Vec<u8>>,
 ) -> Result<()> {
     for entry in folder::list(context.system.as_ref(), dir)? {
         let full = [name, b"/", &entry.name].concat();
-        let path = dir.join(bytes_to_path(&entry.name));
         match Entry::of_name(&entry.name) {
             _ if entry.kind == FileKind::Directory => {
-                new_names(context, &path, &full, frozen, found)?;
+                let path = dir.join(bytes_to_path(&entry.name));
+                new_names(context, &path, &full, is_new, found)?;
             }
-            Entry::Ref if entry.kind == FileKind::File => {
-                let is_held = match frozen {
-                    Some(frozen) => frozen.holds(&full),
-                    None => is_locked(context, &path),
-                };
-                if !is_held {
-                    found.push(full);
-                }
-            }
+            Entry::Ref if entry.kind == FileKind::File && is_new(&full) => found.push(full),
             _ => {}
         }
     }
     Ok(())
-}
-
-/// Returns whether the lock of a migration stands beside a loose ref; where there are no links, such
-/// locks are empty files.
-fn is_locked(context: &Context, path: &Path) -> bool {
-    let lock = suffixed(path, ".lock");
-    let stat = context.system.lstat(&lock);
-    is_of_migration(context.system.as_ref(), &lock)
-        || stat.is_ok_and(|stat| stat.kind == FileKind::File && stat.len == 0)
 }

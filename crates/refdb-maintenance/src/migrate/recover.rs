@@ -70,7 +70,7 @@ pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
     unlock_config(context, &path)?;
     remove_staged_config(context, folder)?;
     let found = if is_new {
-        let warnings = finish::finish(context, folder, &places, journal, None)?;
+        let warnings = finish::finish(context, folder, &places, journal)?;
         finish::remove_all_barriers(context, &places, journal.to)?;
         for place in &places {
             remove_marks(context, &place.dir, journal.from)?;

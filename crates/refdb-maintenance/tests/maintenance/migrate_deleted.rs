@@ -1,9 +1,13 @@
 //! A migration dies after the switch, and somebody who knows nothing of it deletes a ref before it is finished. The old
-//! store still has that ref, and it may have no lock any more.
+//! store still has that ref, and it may have no lock any more: the migration gave it back, or somebody has removed all
+//! locks.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use refdb::internals::bytes_to_path;
 use refdb::objects::NoObjects;
+use refdb::system::{FileKind, System};
 use refdb::{Edit, RefFormat, RefNameBuf, Result};
 use refdb_maintenance::migrate::Migration;
 use refdb_simulation::{Fault, SimSystem};
@@ -29,7 +33,19 @@ fn delete(system: &SimSystem, refs: RefFormat, format: Format) -> bool {
     transaction.commit().is_ok()
 }
 
-fn die_everywhere(format: Format, keep: bool) {
+/// As `find -name '*.lock' -delete` does.
+fn remove_locks(system: &SimSystem, dir: &Path) {
+    for entry in system.read_dir(dir).expect("a directory") {
+        let path = dir.join(bytes_to_path(&entry.name));
+        match entry.kind {
+            FileKind::Directory => remove_locks(system, &path),
+            _ if entry.name.ends_with(b".lock") => system.remove_file(&path).expect("a lock"),
+            _ => {}
+        }
+    }
+}
+
+fn die_everywhere(format: Format, keep: bool, removes_locks: bool) {
     let base = repository(format);
     let (refs, mut expected) = state(&base, format, "the beginning");
     expected.retain(|key, _| !key.contains(TAG));
@@ -40,10 +56,14 @@ fn die_everywhere(format: Format, keep: bool) {
     let trace = whole.take_trace();
     for (at, op) in trace.iter().enumerate().filter(|(_, op)| op.changes) {
         let context = format!("dies at {at}: {} {}, {keep}", op.name, op.path.display());
+        let context = format!("{context}, locks removed: {removes_locks}");
         let system = base.fork();
         system.set_fault(Some(Fault::dies_at(at as u64)));
         let _ = migrate(&system, refs, format, keep);
         system.end();
+        if removes_locks {
+            remove_locks(&system.process(3000), GIT_DIR.as_ref());
+        }
         let (now, _) = state(&system, format, &context);
         if now == refs || !delete(&system.process(3500), now, format) {
             continue;
@@ -59,8 +79,8 @@ fn die_everywhere(format: Format, keep: bool) {
 
 for_every_format! {
     fn what_was_deleted_before_a_migration_is_finished_stays_deleted(format) {
-        for keep in [false, true] {
-            die_everywhere(format, keep);
+        for (keep, removes_locks) in [(false, false), (true, false), (false, true), (true, true)] {
+            die_everywhere(format, keep, removes_locks);
         }
     }
 }

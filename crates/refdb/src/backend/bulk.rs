@@ -101,13 +101,13 @@ impl Mark {
 
 /// A store that nobody else writes to. Dropping it gives everything back as it was.
 pub trait Frozen {
-    /// Returns whether a ref of that name cannot have been written since.
-    fn holds(&self, name: &[u8]) -> bool;
+    /// Returns the names of which none can have been written since; of a store that is held as a whole, none.
+    fn names(&self) -> Vec<&[u8]>;
 
     /// Keeps the locks, but leaves alone what else is in the place: it belongs to another store now.
     fn leave(&mut self);
 
-    /// Lets go of locks that tell what others wrote, as a process does that ends: they stay, and nobody has them.
+    /// Lets go of locks, as a process does that ends: they stay, and nobody has them.
     fn abandon(&mut self) {}
 }
 

@@ -151,7 +151,7 @@ pub(super) fn of_lock(system: &dyn System, path: &Path) -> Option<Owner> {
 }
 
 /// Returns whether the lock at `path` is one of a migration.
-pub fn is_of_migration(system: &dyn System, path: &Path) -> bool {
+fn is_of_migration(system: &dyn System, path: &Path) -> bool {
     of_lock(system, path).is_some_and(|owner| owner.purpose == Purpose::Migration)
 }
 

@@ -9,7 +9,7 @@
 //! Invariants:
 //! 1. Nothing is hidden from readers at any moment: a directory is replaced only when it is empty.
 //! 2. Names that exist when the store is frozen cannot be written. New names can be made only in
-//!    directories that have loose refs; [`Frozen::holds`] tells them from the others.
+//!    directories that have loose refs; [`Frozen::names`] tells them from the others.
 
 use std::collections::HashSet;
 use std::io;
@@ -264,8 +264,8 @@ impl FrozenFiles {
 }
 
 impl Frozen for FrozenFiles {
-    fn holds(&self, name: &[u8]) -> bool {
-        self.names.contains(name)
+    fn names(&self) -> Vec<&[u8]> {
+        self.names.iter().map(Vec::as_slice).collect()
     }
 
     fn leave(&mut self) {

@@ -180,8 +180,8 @@ impl ReftableBackend {
 struct FrozenStack(#[expect(dead_code, reason = "held until it is dropped")] Locks);
 
 impl Frozen for FrozenStack {
-    fn holds(&self, _name: &[u8]) -> bool {
-        true
+    fn names(&self) -> Vec<&[u8]> {
+        Vec::new()
     }
 
     fn leave(&mut self) {}
