@@ -43,7 +43,7 @@ pub use lock::LockFile;
 pub(crate) use lock::not_placed;
 pub(crate) use place::{Place, Roots};
 pub(crate) use possible::Possible;
-pub(crate) use step::{MANY_MIN, Step, between, sync, unable_to_append};
+pub(crate) use step::{MANY_MIN, Step, add_parent, between, sync, unable_to_append};
 pub(crate) use takeover::sweep;
 pub use takeover::{sweep_all, take_over, take_over_any};
 pub(crate) use view::{Becomes, View};

@@ -26,6 +26,8 @@ pub(crate) struct Possible {
     /// The last directory in which a file was to be replaced, and whether that has to be one's own.
     replaced: PathBuf,
     only_own: bool,
+    /// Who asks.
+    user: Option<u32>,
 }
 
 impl Possible {
@@ -59,9 +61,14 @@ impl Possible {
     ///
     /// # Errors
     /// Those that writing would have.
-    pub(crate) fn append(system: &dyn System, path: &Path, stat: &Stat) -> io::Result<()> {
+    pub(crate) fn append(
+        &mut self,
+        system: &dyn System,
+        path: &Path,
+        stat: &Stat,
+    ) -> io::Result<()> {
         // The owner, and root, may write: one call less for each of many reflogs.
-        let user = system.user_id();
+        let user = *self.user.get_or_insert_with(|| system.user_id());
         match user == 0 || stat.uid == user && stat.mode & 0o200 != 0 {
             true => Ok(()),
             false => system.may_write(path),
@@ -108,7 +115,8 @@ impl Possible {
         {
             return Err(error);
         }
-        let (dir, user) = (path.parent().unwrap_or(path), system.user_id());
+        let dir = path.parent().unwrap_or(path);
+        let user = *self.user.get_or_insert_with(|| system.user_id());
         // Root may replace whatever is there: one call less for each of many new directories.
         if user != 0 && dir != self.replaced {
             let stat = system.stat(dir);

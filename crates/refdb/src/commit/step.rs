@@ -94,6 +94,8 @@ pub(super) struct Taken {
     pub(super) dirs: BTreeSet<PathBuf>,
     /// The files that they made.
     pub(super) made: Vec<PathBuf>,
+    /// Whether the last of these needed a directory.
+    pub(super) makes_dirs: bool,
     /// What was given up, and why.
     pub(super) lost: Vec<Error>,
 }
@@ -406,10 +408,19 @@ impl Append<'_> {
             path,
             floor,
         } = self.spot;
+        let dir = path.parent().unwrap_or(floor);
+        let make_dirs = |taken: &mut Taken| -> io::Result<()> {
+            taken.makes_dirs = create_dirs(self.spot, self.how.shared, dir, &mut taken.dirs)?;
+            Ok(())
+        };
+        // Where one lay in a directory that was missing, the next often does.
+        let is_beside = |last: &PathBuf| last.parent() == path.parent();
+        if taken.makes_dirs && !taken.made.last().is_some_and(is_beside) {
+            make_dirs(taken)?;
+        }
         let file = match system.create_new(path, 0o666) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let parent = path.parent().unwrap_or(floor);
-                create_dirs(self.spot, self.how.shared, parent, &mut taken.dirs)?;
+                make_dirs(taken)?;
                 system.create_new(path, 0o666)?
             }
             made => made?,
@@ -528,13 +539,13 @@ fn rewrite(
     system.rename(&new, path)
 }
 
-/// Makes a directory, and those that lead to it.
+/// Makes a directory, and those that lead to it; returns whether it was missing.
 fn create_dirs(
     spot: &Spot,
     shared: SharedRepository,
     dir: &Path,
     dirs: &mut BTreeSet<PathBuf>,
-) -> io::Result<()> {
+) -> io::Result<bool> {
     let system = spot.system.as_ref();
     let made = match system.create_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && dir != spot.floor => {
@@ -544,21 +555,22 @@ fn create_dirs(
         made => made,
     };
     match made {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(error),
         Ok(()) => {
             add_parent(dirs, dir);
-            shared.adjust(system, dir)
+            shared.adjust(system, dir).map(|()| true)
         }
     }
 }
 
-/// Adds the directory of `path`.
-pub(super) fn add_parent(dirs: &mut BTreeSet<PathBuf>, path: &Path) {
-    if let Some(parent) = path.parent()
-        && !dirs.contains(parent)
+/// Adds the directory of `path`. Paths take long to compare, and most come in the order of directories.
+pub(crate) fn add_parent(dirs: &mut BTreeSet<PathBuf>, path: &Path) {
+    if let Some(dir) = path.parent()
+        && !dirs.last().is_some_and(|last| last.as_os_str() == dir)
+        && !dirs.contains(dir)
     {
-        dirs.insert(parent.to_owned());
+        dirs.insert(dir.to_owned());
     }
 }
 

@@ -7,10 +7,10 @@
 //! Invariant: a directory counts as missing only if it, or one above it, was looked for in vain.
 
 use std::collections::HashMap;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::log::is_absent;
 use crate::system::{System, bytes_to_path};
 
 /// What is known of directories.
@@ -64,9 +64,10 @@ impl KnownDirs {
         if let Some(&exists) = self.known.get(dir) {
             return exists;
         }
-        // What cannot be looked at is not absent: the reflog's own error tells why.
+        // What cannot be looked at is not absent: the reflog's own error tells why. Nor is what has a file above
+        // it, which is in the way of a new reflog.
         let found = system.lstat(bytes_to_path(dir));
-        let exists = !matches!(found, Err(error) if is_absent(&error));
+        let exists = !found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
         self.known.insert(dir.to_vec(), exists);
         exists
     }

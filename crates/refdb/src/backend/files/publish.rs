@@ -8,8 +8,8 @@
 //! 2. With fsync, every file is durable before it gets its name. Many files are not synced one by one but
 //!    with their file system.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 
 use reftable::short;
 
@@ -288,15 +288,6 @@ impl FilesSession {
         }
         self.planned.renames.push(index);
         Ok(())
-    }
-}
-
-/// Adds the directory of `path`.
-pub(super) fn add_parent(dirs: &mut BTreeSet<PathBuf>, path: &Path) {
-    if let Some(parent) = path.parent()
-        && !dirs.contains(parent)
-    {
-        dirs.insert(parent.to_owned());
     }
 }
 

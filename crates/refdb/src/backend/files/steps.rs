@@ -8,17 +8,17 @@
 //!    before a journal commits the transaction.
 
 use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Files;
 use super::known_dirs::KnownDirs;
-use super::publish::add_parent;
 use super::rewrite::PackedLock;
 use super::session::{ByName, FilesSession, Held, LOOKED_AT_MAX};
 use crate::backend::{Published, committed_in_part};
 use crate::commit::{
-    Carried, Change, LockFile, Means, Place, Possible, Roots, Step, unable_to_append,
+    Carried, Change, LockFile, Means, Place, Possible, Roots, Step, add_parent, unable_to_append,
 };
 use crate::error::{Error, ErrorKind, Result, Role};
 use crate::name::{RefName, RefNameBuf};
@@ -416,17 +416,20 @@ impl FilesSession {
         possible: &mut Possible,
     ) -> Result<Option<LogEnd>> {
         let system = self.files.system.as_ref();
-        let stat = log_stat(system, dirs, path)?;
-        let (end, checked) = match &stat {
-            Some(stat) if stat.kind == FileKind::File => {
-                (LogEnd::At(stat.len), Possible::append(system, path, stat))
+        let (end, checked) = match find_log(system, dirs, path) {
+            Ok(stat) if stat.kind == FileKind::File => {
+                (LogEnd::At(stat.len), possible.append(system, path, &stat))
             }
-            Some(stat) if stat.kind != FileKind::Directory => {
+            Ok(stat) if stat.kind != FileKind::Directory => {
                 (LogEnd::OfLink, system.append(path).map(drop))
             }
+            Err(error) if !super::log::is_absent(&error) => return Err(unreadable(path, error)),
             _ if !create => return Ok(None),
-            _ => {
-                self.files.clear_log_way(name)?;
+            found => {
+                let is_free = found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+                if !is_free {
+                    self.files.clear_log_way(name)?;
+                }
                 (LogEnd::At(0), possible.make(system, path))
             }
         };
@@ -524,12 +527,21 @@ impl Files {
 
 /// Returns what lies where a reflog would.
 fn log_stat(system: &dyn System, dirs: &mut KnownDirs, path: &Path) -> Result<Option<Stat>> {
-    if !dirs.have_parent(system, path) {
-        return Ok(None);
-    }
-    match system.lstat(path) {
+    match find_log(system, dirs, path) {
         Ok(stat) => Ok(Some(stat)),
         Err(error) if super::log::is_absent(&error) => Ok(None),
-        Err(error) => Err(Error::io("unable to read", path, error)),
+        Err(error) => Err(unreadable(path, error)),
     }
+}
+
+/// As [`log_stat`]; tells what is not there from what has a file above it.
+fn find_log(system: &dyn System, dirs: &mut KnownDirs, path: &Path) -> io::Result<Stat> {
+    match dirs.have_parent(system, path) {
+        true => system.lstat(path),
+        false => Err(io::ErrorKind::NotFound.into()),
+    }
+}
+
+fn unreadable(path: &Path, error: io::Error) -> Error {
+    Error::io("unable to read", path, error)
 }
