@@ -452,10 +452,13 @@ pub(super) const PAGES: &[Page] = &[
             ("refs repair --dry-run", "Tell what would be done"),
             ("refs repair --no-dry-run", "Do it"),
         ],
-        exit_codes: &[(
-            "1",
-            "with --dry-run: there is something to mend; nothing was changed",
-        )],
+        exit_codes: &[
+            (
+                "1",
+                "with --dry-run: there is something to mend, nothing was changed; else: there are warnings still",
+            ),
+            ("2", "there is damage still"),
+        ],
         see_also: &["refs verify", "inspect"],
     },
     Page {
