@@ -405,7 +405,7 @@ impl<'a> Migration<'a> {
             if self.keep {
                 self.unlock_old(context, folder, &places)?;
             }
-            folder.close(context, self.keep)
+            folder.close(context)
         });
         match closed {
             Ok(kept) => report.folder = kept,

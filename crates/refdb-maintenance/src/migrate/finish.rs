@@ -35,6 +35,10 @@ const SETTLE: Duration = Duration::from_millis(1500);
 const WAIT_MAX: Duration = Duration::from_secs(15);
 const WAIT_MAX_ALONE: Duration = Duration::from_secs(2);
 
+/// What is told where the list of locked names is gone.
+const UNKNOWN: &str = "'refdb-migration/locked' is gone: a ref that somebody made in the moment of the switch may be \
+                       missing. The old refs are kept in 'refdb-kept': compare";
+
 /// Puts the old stores away. Returns what processes that do not know of the new format wrote where it could not be
 /// carried over.
 ///
@@ -65,22 +69,30 @@ pub(super) fn finish(
         }
     }
     if !journal.is_swept {
-        let locked = Locked::read(context, folder)?;
+        let locked = match journal.to {
+            RefFormat::Files => None,
+            RefFormat::Reftable => Locked::read(context, folder)?,
+        };
         for place in places {
             let old = old.join(&place.below);
-            match journal.to {
-                RefFormat::Files => sweep_stacks(context, place, &old, &mut warnings)?,
-                RefFormat::Reftable => sweep(context, place, &old, &locked, &mut warnings)?,
+            match (journal.to, &locked) {
+                (RefFormat::Files, _) => sweep_stacks(context, place, &old, &mut warnings)?,
+                (RefFormat::Reftable, Some(locked)) => {
+                    sweep(context, place, &old, locked, &mut warnings)?;
+                }
+                (RefFormat::Reftable, None) => {}
             }
         }
-        let is_swept = true;
-        folder.write_journal(
-            context,
-            Journal {
-                is_swept,
-                ..journal
-            },
-        )?;
+        let is_unknown = journal.to == RefFormat::Reftable && locked.is_none();
+        if is_unknown {
+            warnings.push(UNKNOWN.into());
+        }
+        let swept = Journal {
+            is_swept: true,
+            keep: journal.keep || is_unknown,
+            ..journal
+        };
+        folder.write_journal(context, swept)?;
     }
     Ok(warnings)
 }

@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use bstr::ByteSlice;
 
-use refdb::internals::{self, MIGRATION, MIGRATION_JOURNAL, bytes_to_path, first_line, is_absent};
+use refdb::internals::{
+    self, MIGRATION, MIGRATION_JOURNAL, bytes_to_path, first_line, is_absent, remove_empty_tree,
+};
 use refdb::system::{FileKind, Guard, System};
 use refdb::{Error, ErrorKind, RefFormat, Result};
 use refdb_git::internals::GITS_FOLDER;
@@ -219,29 +221,31 @@ impl Folder {
 
     /// Ends a migration that is complete: the old stores are kept or removed, and so is the folder.
     /// Returns where they are kept.
-    pub(super) fn close(&self, context: &Context, keep: bool) -> Result<Option<PathBuf>> {
-        let kept = self.put_old_away(context, keep)?;
+    pub(super) fn close(&self, context: &Context) -> Result<Option<PathBuf>> {
+        let kept = self.put_old_away(context)?;
         self.clear()?;
         remove_tree(self.beneath.as_ref(), &self.path)?;
         Ok(kept)
     }
 
-    /// Keeps the old stores in a folder of their own, or removes them, and with them those that an
-    /// earlier migration has kept.
-    pub(super) fn put_old_away(&self, context: &Context, keep: bool) -> Result<Option<PathBuf>> {
+    /// Keeps the old stores in a folder of their own, or removes them, as the journal says, and with them those that
+    /// an earlier migration has kept.
+    pub(super) fn put_old_away(&self, context: &Context) -> Result<Option<PathBuf>> {
         let system = self.beneath.as_ref();
-        let kept = self.base.join(KEPT);
+        let (old, kept) = (self.old(), self.base.join(KEPT));
+        let journal = self.journal()?.filter(|journal| journal.keep);
+        // Whoever does this again after a crash finds nothing there: it is kept already.
+        if journal.is_some() && remove_empty_tree(system, &old) && is_folder(system, &kept)? {
+            return Ok(Some(kept));
+        }
         if is_folder(system, &kept)? {
             remove_tree(system, &kept)?;
         }
-        let old = self.old();
-        if !keep || !exists(system, &old)? {
+        let (Some(journal), true) = (journal, exists(system, &old)?) else {
             return Ok(None);
-        }
-        if let Some(journal) = self.journal()? {
-            remove_if_there(system, &old.join(MIGRATION_JOURNAL))?;
-            write_journal(context, &old, journal)?;
-        }
+        };
+        remove_if_there(system, &old.join(MIGRATION_JOURNAL))?;
+        write_journal(context, &old, journal)?;
         context.rename(&old, &kept)?;
         context.sync_dir(&self.base)?;
         Ok(Some(kept))

@@ -1,12 +1,15 @@
 //! The names that were kept from being written when the refs were switched, as a list in the folder of the migration.
 //!
 //! A loose ref in the old store whose name is not on it was made in the last moment, and is carried over. The list is
-//! durable before the switch: locks go, whoever removes them, and what is absent tells nothing.
+//! durable before the switch: locks go, whoever removes them, and what is absent tells nothing. Should the list itself be
+//! gone, nothing is carried over, and the old refs are kept.
 
 use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use bstr::ByteSlice;
 use refdb::internals::{Frozen, bytes_to_path};
 use refdb::{Error, Result};
 
@@ -21,33 +24,49 @@ const LIST: &str = "locked";
 pub(super) struct Locked(HashSet<PathBuf>);
 
 impl Locked {
-    /// Writes the list: paths, each with a NUL behind it.
+    /// Writes the list: how many paths there are, and a line feed; then these, each with a NUL behind it.
     pub(super) fn write(
         context: &Context,
         folder: &Folder,
         places: &[Place],
         frozen: &[Box<dyn Frozen>],
     ) -> Result<()> {
-        let mut list = Vec::new();
+        let mut paths = Vec::new();
         for (place, frozen) in places.iter().zip(frozen) {
-            for name in frozen.names() {
-                list.extend_from_slice(path(place, name).as_os_str().as_bytes());
-                list.push(0);
-            }
+            let names = frozen.names().into_iter();
+            paths.extend(names.map(|name| path(place, name)));
+        }
+        let mut list = format!("{}\n", paths.len()).into_bytes();
+        for path in paths {
+            list.extend_from_slice(path.as_os_str().as_bytes());
+            list.push(0);
         }
         context.write(&folder.path.join(LIST), &list)
     }
 
-    /// Reads the list that this migration wrote, or the one that it goes on with.
+    /// Reads the list that this migration wrote, or the one that it goes on with; `None` if it is gone.
     ///
     /// # Errors
-    /// `Io` when there is none, or it cannot be read: nobody knows then what is new in the old stores.
-    pub(super) fn read(context: &Context, folder: &Folder) -> Result<Locked> {
+    /// `Io` when it cannot be read; `Corrupt` when it is not whole.
+    pub(super) fn read(context: &Context, folder: &Folder) -> Result<Option<Locked>> {
         let file = folder.path.join(LIST);
-        let list = context.system.read(&file);
-        let list = list.map_err(|error| Error::io("unable to read", &file, error))?;
-        let paths = list.split(|&byte| byte == 0).map(bytes_to_path);
-        Ok(Locked(paths.map(PathBuf::from).collect()))
+        let way_out = "what a migration has left cannot be finished; move this file away, and the old refs are kept";
+        let list = match context.system.read(&file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io("unable to read", &file, error).context(way_out)),
+            Ok(list) => list,
+        };
+        let damaged = || Error::corrupt_with(&file, "it is not whole", None).context(way_out);
+        let (count, names) = list.split_once_str("\n").ok_or_else(damaged)?;
+        let names = names.split(|&byte| byte == 0);
+        let paths: HashSet<PathBuf> = names
+            .filter(|name| !name.is_empty())
+            .map(|name| bytes_to_path(name).to_owned())
+            .collect();
+        match count == paths.len().to_string().as_bytes() {
+            true => Ok(Some(Locked(paths))),
+            false => Err(damaged()),
+        }
     }
 
     /// Returns whether a ref of that place was kept from being written.

@@ -75,7 +75,7 @@ pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
         for place in &places {
             remove_marks(context, &place.dir, journal.from)?;
         }
-        folder.put_old_away(context, journal.keep)?;
+        folder.put_old_away(context)?;
         Found::Finished(warnings)
     } else {
         switch::take_back(context, folder, journal.to)?;

@@ -5,4 +5,5 @@ mod exchanged;
 mod interrupted;
 mod migrate_deleted;
 mod migrate_faults;
+mod migrate_kept;
 mod store_repair;

@@ -1,0 +1,165 @@
+//! Refs of the old format that are kept: whoever finishes a migration that died, and dies as well, keeps them; and they
+//! are kept without a wish where nobody can say any more what is new in them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use refdb::internals::bytes_to_path;
+use refdb::objects::NoObjects;
+use refdb::system::{FileKind, System};
+use refdb::{ErrorKind, RefFormat};
+use refdb_maintenance::migrate::Migration;
+use refdb_simulation::{Fault, SimSystem};
+use refdb_testkit::{Format, for_every_format, ours};
+
+use super::migrate_faults::{GIT_DIR, assert_same, other, repository, state};
+
+const KEPT: &str = "/repo/.git/refdb-kept";
+const FOLDER: &str = "/repo/.git/refdb-migration";
+
+/// Migrates, and returns the error, or one that says that it is done.
+fn migrate(system: &SimSystem, from: RefFormat, format: Format, to: RefFormat) -> refdb::Error {
+    let (process, objects) = (Arc::new(system.clone()), Arc::new(NoObjects));
+    let options = ours::simulated(format.our_objects());
+    let migration = Migration::new(process, GIT_DIR, from, objects, options);
+    let done = migration.to(to).keep(true).run();
+    done.err()
+        .unwrap_or_else(|| refdb::Error::new(ErrorKind::Unsupported, "it is done"))
+}
+
+/// What the next process does first, whatever it was called for: there is nothing to migrate then.
+fn finish(system: &SimSystem, now: RefFormat, format: Format) -> refdb::Error {
+    migrate(system, now, format, now)
+}
+
+/// Returns every file of the old refs, without locks.
+fn kept(system: &SimSystem) -> BTreeMap<PathBuf, Vec<u8>> {
+    let system = system.process(5000);
+    let mut dirs = vec![PathBuf::from(KEPT)];
+    let mut found = BTreeMap::new();
+    while let Some(dir) = dirs.pop() {
+        let Ok(entries) = system.read_dir(&dir) else {
+            continue;
+        };
+        for entry in entries {
+            let path = dir.join(bytes_to_path(&entry.name));
+            match entry.kind {
+                FileKind::Directory => dirs.push(path),
+                FileKind::File if !entry.name.ends_with(b".lock") => {
+                    let content = system.read(&path).expect("a file");
+                    found.insert(path, content);
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// Calls `each` with what a migration leaves that dies after the switch, for every operation at which it can.
+fn after_the_switch(format: Format, mut each: impl FnMut(&SimSystem, &str)) {
+    let base = repository(format);
+    let (refs, _) = state(&base, format, "the beginning");
+    let whole = base.fork();
+    whole.start_trace();
+    let _ = migrate(&whole, refs, format, other(refs));
+    let mut count = 0;
+    for (at, op) in whole
+        .take_trace()
+        .iter()
+        .enumerate()
+        .filter(|(_, op)| op.changes)
+    {
+        let context = format!("dies at {at}: {} {}", op.name, op.path.display());
+        let system = base.fork();
+        system.set_fault(Some(Fault::dies_at(at as u64)));
+        let _ = migrate(&system, refs, format, other(refs));
+        system.end();
+        if state(&system, format, &context).0 != refs {
+            count += 1;
+            each(&system, &context);
+        }
+    }
+    assert!(count > 10, "{count}");
+}
+
+fn who_dies_as_well_keeps_them(format: Format) {
+    after_the_switch(format, |system, context| {
+        let (now, expected) = state(system, format, context);
+        let whole = system.fork();
+        whole.start_trace();
+        let done = finish(&whole.process(4000), now, format);
+        assert_eq!(done.kind(), ErrorKind::Misuse, "{context}: {done}");
+        let all = kept(&whole);
+        assert!(all.len() > 3, "{context}: {all:?}");
+        for (at, op) in whole
+            .take_trace()
+            .iter()
+            .enumerate()
+            .filter(|(_, op)| op.changes)
+        {
+            let context = format!(
+                "{context}; again at {at}: {} {}",
+                op.name,
+                op.path.display()
+            );
+            let system = system.fork();
+            let second = system.process(4000);
+            second.set_fault(Some(Fault::dies_at(at as u64)));
+            let _ = finish(&second, now, format);
+            second.end();
+            let done = finish(&system.process(4001), now, format);
+            assert_eq!(done.kind(), ErrorKind::Misuse, "{context}: {done}");
+            assert_eq!(kept(&system), all, "{context}");
+            assert_same(&state(&system, format, &context).1, &expected, &context);
+        }
+    });
+}
+
+fn without_its_list_they_are_kept(format: Format) {
+    let list = Path::new(FOLDER).join("locked");
+    let mut counts = [0, 0];
+    after_the_switch(format, |system, context| {
+        let (now, expected) = state(system, format, context);
+        let user = system.process(3000);
+        let journal = user.read(&Path::new(FOLDER).join("journal"));
+        let journal = String::from_utf8(journal.unwrap_or_default()).expect("text");
+        let is_asked =
+            now == RefFormat::Reftable && !journal.contains("swept") && !journal.is_empty();
+        if user.read(&list).is_err() {
+            return;
+        }
+        counts[usize::from(is_asked)] += 1;
+        // A part of it is not believed, and stops nobody from reading.
+        user.overwrite(&list, b"2\nrefs/heads/main\0")
+            .expect("a list");
+        let told = finish(&user, now, format);
+        assert_eq!(
+            told.kind() == ErrorKind::Corrupt,
+            is_asked,
+            "{context}: {told}"
+        );
+        assert_eq!(told.to_string().contains("locked"), is_asked, "{told}");
+        assert_same(&state(system, format, context).1, &expected, context);
+        if is_asked {
+            user.remove_file(&list).expect("a list");
+            let told = finish(&system.process(4000), now, format);
+            assert_eq!(told.kind(), ErrorKind::Misuse, "{context}: {told}");
+        }
+        assert!(kept(system).len() > 3, "{context}");
+        assert_same(&state(system, format, context).1, &expected, context);
+    });
+    let is_needed = format.ours() == RefFormat::Files;
+    assert_eq!(counts[1] > 0, is_needed, "{counts:?}");
+}
+
+for_every_format! {
+    fn who_finishes_a_migration_and_dies_as_well_keeps_the_old_refs(format) {
+        who_dies_as_well_keeps_them(format);
+    }
+
+    fn without_a_list_of_what_was_locked_the_old_refs_are_kept(format) {
+        without_its_list_they_are_kept(format);
+    }
+}
