@@ -402,9 +402,7 @@ impl<'a> Migration<'a> {
             let late = finish::settle(context, &places, to, copied.is_live, others)?;
             report.warnings.extend(late.map(Message::from));
             drop(frozen);
-            if self.keep {
-                self.unlock_old(context, folder, &places)?;
-            }
+            recover::unlock_old(context, folder, &places)?;
             folder.close(context)
         });
         match closed {
@@ -415,15 +413,6 @@ impl<'a> Migration<'a> {
             }
         }
         Ok(report)
-    }
-
-    /// Removes the locks in the old stores, which are kept.
-    fn unlock_old(&self, context: &Context, folder: &Folder, places: &[Place]) -> Result<()> {
-        places.iter().try_for_each(|place| {
-            let old = folder.old().join(&place.below);
-            recover::remove_marks(context, &old, self.from)?;
-            recover::remove_old_locks(context, &old)
-        })
     }
 
     fn context(&self) -> Context {

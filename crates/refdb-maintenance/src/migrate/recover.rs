@@ -13,6 +13,7 @@ use refdb::system::FileKind;
 use refdb::{Error, RefFormat, Result};
 
 use super::folder::{self, Folder};
+use super::place::Place;
 use super::{Context, finish, place, switch};
 
 /// How far a migration came that did not come to its end.
@@ -75,6 +76,7 @@ pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
         for place in &places {
             remove_marks(context, &place.dir, journal.from)?;
         }
+        unlock_old(context, folder, &places)?;
         folder.put_old_away(context)?;
         Found::Finished(warnings)
     } else {
@@ -111,7 +113,7 @@ fn remove_staged_config(context: &Context, folder: &Folder) -> Result<()> {
 }
 
 /// Removes the locks of processes that have ended, and the links that kept writers out of a store.
-pub(super) fn remove_marks(context: &Context, dir: &Path, from: RefFormat) -> Result<()> {
+fn remove_marks(context: &Context, dir: &Path, from: RefFormat) -> Result<()> {
     let home = context.home();
     let sweep = |dir: &Path, deep| {
         sweep_all(&home, dir, deep)
@@ -145,8 +147,19 @@ fn remove_barriers_below(context: &Context, dir: &Path, is_top: bool) -> Result<
     Ok(())
 }
 
-/// Removes every lock in stores that were put away: nobody waits for them there.
-pub(super) fn remove_old_locks(context: &Context, dir: &Path) -> Result<()> {
+/// Removes the locks in the old stores, if these are kept: nobody waits for them there.
+pub(super) fn unlock_old(context: &Context, folder: &Folder, places: &[Place]) -> Result<()> {
+    let Some(journal) = folder.journal()?.filter(|journal| journal.keep) else {
+        return Ok(());
+    };
+    places.iter().try_for_each(|place| {
+        let old = folder.old().join(&place.below);
+        remove_marks(context, &old, journal.from)?;
+        remove_old_locks(context, &old)
+    })
+}
+
+fn remove_old_locks(context: &Context, dir: &Path) -> Result<()> {
     let system = context.system.as_ref();
     for entry in folder::list(system, dir)? {
         let path = dir.join(bytes_to_path(&entry.name));

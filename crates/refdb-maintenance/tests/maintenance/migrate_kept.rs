@@ -33,7 +33,7 @@ fn finish(system: &SimSystem, now: RefFormat, format: Format) -> refdb::Error {
     migrate(system, now, format, now)
 }
 
-/// Returns every file of the old refs, without locks.
+/// Returns every file of the old refs. No lock is left there.
 fn kept(system: &SimSystem) -> BTreeMap<PathBuf, Vec<u8>> {
     let system = system.process(5000);
     let mut dirs = vec![PathBuf::from(KEPT)];
@@ -46,7 +46,8 @@ fn kept(system: &SimSystem) -> BTreeMap<PathBuf, Vec<u8>> {
             let path = dir.join(bytes_to_path(&entry.name));
             match entry.kind {
                 FileKind::Directory => dirs.push(path),
-                FileKind::File if !entry.name.ends_with(b".lock") => {
+                FileKind::File => {
+                    assert!(!entry.name.ends_with(b".lock"), "{}", path.display());
                     let content = system.read(&path).expect("a file");
                     found.insert(path, content);
                 }
