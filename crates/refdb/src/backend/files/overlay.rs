@@ -22,7 +22,7 @@ use crate::commit::Entry;
 use crate::error::{Error, Result};
 use crate::name::{FormatOptions, RefName, is_root_ref, is_well_formed};
 use crate::oid::ObjectId;
-use crate::system::beside::BATCH;
+use crate::system::beside::{BATCH, HALVES_MIN, both};
 use crate::system::{DirEntry, FileKind, bytes_to_path};
 use crate::target::{Target, TargetRef};
 
@@ -269,27 +269,36 @@ pub(super) fn list_with_locks(
     prefix: &[u8],
     locks: &mut Vec<PathBuf>,
 ) -> Result<Vec<LooseRef>> {
-    let mut refs = Vec::new();
+    let mut found = Vec::new();
     if !prefix.starts_with(b"refs/") {
-        root_refs(files, prefix, &mut refs)?;
+        root_refs(files, prefix, &mut found)?;
     }
     if prefix.starts_with(b"refs/") || b"refs/".starts_with(prefix) {
         let dir = match prefix.iter().rposition(|&byte| byte == b'/') {
             Some(slash) => prefix.get(..=slash).unwrap_or_default(),
             None => b"refs/",
         };
-        if !leads_to_refs(dir) {
-            return Ok(refs);
+        if leads_to_refs(dir) {
+            let mut walk = Walk {
+                files,
+                prefix,
+                found: &mut found,
+                locks,
+                linked: 0,
+            };
+            walk.dir(dir)?;
         }
-        let mut walk = Walk {
-            files,
-            prefix,
-            refs: &mut refs,
-            locks,
-            linked: 0,
-        };
-        walk.dir(dir)?;
     }
+    let mut refs = match found.len() {
+        0..HALVES_MIN => read_all(files, found)?,
+        len => {
+            let second = found.split_off(len / 2);
+            let (first, second) = both(|| read_all(files, found), || read_all(files, second));
+            let mut refs = first?;
+            refs.append(&mut second?);
+            refs
+        }
+    };
     // Each directory is walked in order; only links and odd listings can break the order.
     if !refs.is_sorted_by(|a, b| a.name <= b.name) {
         refs.sort_by(|a, b| a.name.cmp(&b.name));
@@ -309,19 +318,19 @@ fn leads_to_refs(dir: &[u8]) -> bool {
     names.all(|name| !name.is_empty() && !name.starts_with(b".") && !name.contains(&0))
 }
 
-fn root_refs(files: &Files, prefix: &[u8], refs: &mut Vec<LooseRef>) -> Result<()> {
+fn root_refs(files: &Files, prefix: &[u8], found: &mut Vec<Found>) -> Result<()> {
     let dir = files.layout.worktree_dir();
-    let first = refs.len();
     for entry in entries(files, dir)? {
         let is_file = matches!(entry.kind, FileKind::File | FileKind::Symlink);
         if is_file && entry.name.starts_with(prefix) && is_root_ref(&entry.name) {
-            let path = dir.join(bytes_to_path(&entry.name));
-            read(files, &path, entry.kind, &entry.name, refs)?;
+            found.push(Found {
+                path: dir.join(bytes_to_path(&entry.name)),
+                name: entry.name,
+                kind: entry.kind,
+            });
         }
     }
-    if let Some(found) = refs.get_mut(first..) {
-        found.sort_by(|a, b| a.name.cmp(&b.name));
-    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(())
 }
 
@@ -334,39 +343,45 @@ fn entries(files: &Files, dir: &Path) -> Result<Vec<DirEntry>> {
     }
 }
 
-/// Reads one loose ref that a listing told of.
-fn read(
-    files: &Files,
-    path: &Path,
+/// A file of which a listing told.
+struct Found {
+    name: Vec<u8>,
+    path: PathBuf,
     kind: FileKind,
-    name: &[u8],
-    refs: &mut Vec<LooseRef>,
-) -> Result<()> {
+}
+
+/// Reads loose refs.
+fn read_all(files: &Files, found: Vec<Found>) -> Result<Vec<LooseRef>> {
+    let mut refs = Vec::with_capacity(found.len());
+    for found in found {
+        refs.extend(read(files, found)?);
+    }
+    Ok(refs)
+}
+
+/// Reads one loose ref that a listing told of; `None` if it is none any more.
+fn read(files: &Files, Found { name, path, kind }: Found) -> Result<Option<LooseRef>> {
     let format = files.options.object_format;
     let found = match kind {
-        FileKind::File => loose::read_listed(files.system.as_ref(), path, format),
-        _ => loose::read(files.system.as_ref(), path, format),
+        FileKind::File => loose::read_listed(files.system.as_ref(), &path, format),
+        _ => loose::read(files.system.as_ref(), &path, format),
     };
     let target = match found {
         Ok(Loose::Found(target)) => Some(target),
         Ok(Loose::Broken) => None,
         // Packed or deleted since the directory was listed.
-        Ok(Loose::Missing | Loose::Directory) => return Ok(()),
-        Err(error) if log::is_absent(&error) => return Ok(()),
-        Err(error) => return Err(Error::io("unable to read", path, error)),
+        Ok(Loose::Missing | Loose::Directory) => return Ok(None),
+        Err(error) if log::is_absent(&error) => return Ok(None),
+        Err(error) => return Err(Error::io("unable to read", &path, error)),
     };
-    refs.push(LooseRef {
-        name: name.to_vec(),
-        target,
-    });
-    Ok(())
+    Ok(Some(LooseRef { name, target }))
 }
 
 /// A walk over the directories below `refs/`.
 struct Walk<'a> {
     files: &'a Files,
     prefix: &'a [u8],
-    refs: &'a mut Vec<LooseRef>,
+    found: &'a mut Vec<Found>,
     locks: &'a mut Vec<PathBuf>,
     /// How many directories links led to.
     linked: usize,
@@ -380,7 +395,7 @@ pub const TOO_MANY_LINKED: &str =
     "links lead to more than 10000 directories of refs, or to a few of them again and again";
 
 impl Walk<'_> {
-    /// Reads the refs in the directory `dir`, a name with a slash at the end, and below it.
+    /// Finds the refs in the directory `dir`, a name with a slash at the end, and below it.
     fn dir(&mut self, dir: &[u8]) -> Result<()> {
         let (place, bare) = self.files.layout.locate(RefName::from_disk(dir));
         let base = self.files.layout.dir(&place).to_owned();
@@ -420,8 +435,11 @@ impl Walk<'_> {
                     self.dir(&name)?;
                 }
             } else if name.starts_with(self.prefix) {
-                let path = path.join(bytes_to_path(&entry.name));
-                read(self.files, &path, entry.kind, &name, self.refs)?;
+                self.found.push(Found {
+                    name: name.clone(),
+                    path: path.join(bytes_to_path(&entry.name)),
+                    kind: entry.kind,
+                });
             }
         }
         Ok(())

@@ -16,6 +16,7 @@ use crate::objects::{NoObjects, ObjectKind, Objects, Peeled};
 use crate::oid::{ObjectFormat, ObjectId};
 use crate::options::LockTimeout;
 use crate::reflog::Signature;
+use crate::system::beside::HALVES_MIN;
 use crate::system::{OsSystem, System};
 use crate::target::Target;
 
@@ -231,6 +232,37 @@ fn a_ref_is_created_updated_and_deleted() {
     assert!(!fixture.exists("refs/heads/a"));
     assert!(!fixture.exists("packed-refs"));
     assert_eq!(fixture.leftovers(), Vec::<PathBuf>::new());
+}
+
+/// Each half of them is read by a thread of its own.
+#[test]
+fn many_loose_refs_are_listed_in_order() {
+    let fixture = fixture();
+    let mut names: Vec<String> = (0..3 * HALVES_MIN)
+        .map(|at| format!("refs/heads/{}/{at}", at % 7))
+        .collect();
+    for (at, name) in names.iter().enumerate() {
+        let dir = fixture.path(name);
+        fs::create_dir_all(dir.parent().unwrap()).unwrap();
+        fixture.write(name, &format!("{}\n", oid(at + 1)));
+    }
+    let broken = "refs/heads/3/broken".to_owned();
+    fixture.write(&broken, "nothing\n");
+    let mut cursor = fixture.backend.cursor().unwrap();
+    cursor.seek(b"refs/", b"refs/").unwrap();
+    let mut found = Vec::new();
+    while cursor.advance().unwrap() {
+        let record = cursor.record();
+        let name = record.name.to_string();
+        assert_eq!(record.broken, name == broken);
+        let at = names.iter().position(|other| *other == name);
+        let value = at.map(|at| oid(at + 1));
+        assert_eq!(record.target.oid().filter(|oid| !oid.is_null()), value);
+        found.push(name);
+    }
+    names.push(broken);
+    names.sort();
+    assert_eq!(found, names);
 }
 
 #[test]
