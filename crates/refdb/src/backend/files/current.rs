@@ -62,13 +62,18 @@ impl FilesSession {
 struct NewPlaces<'s> {
     packed: Forwards<'s>,
     barred: Option<PathBuf>,
+    /// Whether the last one that was looked at was there: then the next one will be, most likely, and is read.
+    was_there: bool,
 }
 
 impl<'s> NewPlaces<'s> {
     fn unless_in(packed: &'s Snapshot) -> Self {
         let packed = Forwards::over(packed);
-        let barred = None;
-        NewPlaces { packed, barred }
+        NewPlaces {
+            packed,
+            barred: None,
+            was_there: false,
+        }
     }
 
     /// Bars the place of a ref, if it seems to be new and nothing is there.
@@ -104,12 +109,16 @@ fn read_all(files: &Files, locks: &mut [Held], mut new: Option<NewPlaces<'_>>) -
         for held in run {
             if listing.is_none()
                 && let Some(new) = &mut new
+                && !new.was_there
                 && new.bar(files, held)
             {
                 found.push(Current::NotLoose);
                 continue;
             }
             let read = read(files, &held.path, &listing);
+            if let Some(new) = &mut new {
+                new.was_there = matches!(read, Ok(Loose::Found(_)));
+            }
             let name = held.name.as_name();
             found.push(match read {
                 Ok(Loose::Found(target)) => {
