@@ -51,21 +51,28 @@ pub fn start<'scope, T: Send + 'scope>(
 /// # Panics
 /// As either of them does.
 pub fn both<A, B: Send>(first: impl FnOnce() -> A, second: impl FnOnce() -> B + Send) -> (A, B) {
-    let second = &Mutex::new(Some(second));
-    let take = || {
-        let mut second = second.lock().unwrap_or_else(PoisonError::into_inner);
-        second.take().map(|second| second())
-    };
+    let (mut first, mut second) = (Some(first), Some(second));
+    let (mut made, mut other) = (None, None);
+    do_both(
+        &mut || made = first.take().map(|first| first()),
+        &mut || other = second.take().map(|second| second()),
+    );
+    made.zip(other).expect("both are done")
+}
+
+/// As [`both`]. It stands in the program once, however many things are made that way.
+fn do_both(first: &mut dyn FnMut(), second: &mut (dyn FnMut() + Send)) {
+    let second = &Mutex::new(second);
+    let take = || (second.lock().unwrap_or_else(PoisonError::into_inner))();
     thread::scope(|scope| {
         let other = start(scope, take);
-        let done = first();
-        // Perhaps no thread was to be had.
-        let other = match other {
+        first();
+        match other {
             Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            // Perhaps no thread was to be had.
             Err(_) => take(),
-        };
-        (done, other.expect("it is done once"))
-    })
+        }
+    });
 }
 
 /// Calls `work` with what `make` gives until it has no more. A second thread makes it, a little ahead.
