@@ -19,6 +19,7 @@
 
 mod change;
 mod content;
+mod dirs;
 mod encoding;
 pub(crate) mod entries;
 mod hold;
@@ -35,6 +36,7 @@ mod watch;
 
 pub(crate) use change::{Carried, Change, Means};
 pub(crate) use content::{Content, Part};
+pub(crate) use dirs::{MANY_MIN, add_parent, sync};
 pub use entries::{Entry, is_barrier};
 pub use hold::Holder;
 pub use home::Home;
@@ -43,7 +45,7 @@ pub use lock::LockFile;
 pub(crate) use lock::not_placed;
 pub(crate) use place::{Place, Roots};
 pub(crate) use possible::Possible;
-pub(crate) use step::{MANY_MIN, Step, add_parent, between, sync, unable_to_append};
+pub(crate) use step::{Step, between, unable_to_append};
 pub(crate) use takeover::sweep;
 pub use takeover::{sweep_all, take_over, take_over_any};
 pub(crate) use view::{Becomes, View};

@@ -16,10 +16,11 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use super::dirs::{MANY_MIN, sync};
 use super::journal::Journal;
 use super::place::{Place, PlainDirs, Roots, Spot};
 use super::possible::Possible;
-use super::step::{self, Clear, GivesUp, How, Step, Taken};
+use super::step::{Clear, GivesUp, How, Step, Taken};
 use super::{Holder, LockFile, LockOptions, remove_if_there};
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::beside::{HALVES_MIN, both};
@@ -140,7 +141,7 @@ impl Change {
             self.check_is_one(means.lock)?;
             self.take_one(system, &means.roots, how, &mut taken)?;
             if means.fsync {
-                afterwards.extend(step::sync(system, &taken.dirs, !how.sync_each).err());
+                afterwards.extend(sync(system, &taken.dirs, !how.sync_each).err());
             }
             return Ok(Carried::Whole { afterwards });
         }
@@ -151,7 +152,7 @@ impl Change {
         }
         afterwards.append(&mut taken.lost);
         if means.fsync {
-            afterwards.extend(step::sync(system, &taken.dirs, !how.sync_each).err());
+            afterwards.extend(sync(system, &taken.dirs, !how.sync_each).err());
         }
         afterwards.extend(journal.end().err());
         Ok(Carried::Whole { afterwards })
@@ -159,7 +160,7 @@ impl Change {
 
     /// Returns how the process takes the steps that made the change.
     fn as_maker<'m>(&self, means: &Means<'m>) -> How<'m> {
-        let is_few = self.steps.len() < step::MANY_MIN;
+        let is_few = self.steps.len() < MANY_MIN;
         // A lock that takes its content itself says nothing, and to make up what it would say takes time.
         let is_beside =
             |(_, step): &(usize, Step)| matches!(step, Step::Put { from_lock, .. } if !from_lock);

@@ -21,12 +21,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::change::{Change, Means};
+use super::dirs::sync;
 use super::encoding::{END, END_LEN, Flaw, begin, decode};
 use super::hold::Hold;
 use super::home::Home;
 use super::owner::{HEAD_LEN, Owner};
 use super::place::{Place, Roots};
-use super::step::{self, GivesUp, How, Taken};
+use super::step::{GivesUp, How, Taken};
 use super::takeover::remove_with_barrier;
 use super::view::View;
 use super::watch::LOOK_EVERY;
@@ -428,7 +429,7 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, says: Says) -> Result<()> 
         home.system
             .sync_file_system(dir)
             .map_err(|error| Error::io("unable to sync", dir, error))?;
-        step::sync(home.system.as_ref(), &taken.dirs, true)
+        sync(home.system.as_ref(), &taken.dirs, true)
     });
     if let Err(error) = synced {
         let _ = beneath.set_mode(path, stat.mode);
