@@ -2,10 +2,11 @@
 //! store still has that ref, and it may have no lock any more: the migration gave it back, or somebody has removed all
 //! locks.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use refdb::internals::bytes_to_path;
 use refdb::objects::NoObjects;
 use refdb::system::{FileKind, System};
 use refdb::{Edit, RefFormat, RefNameBuf, Result};
@@ -36,7 +37,7 @@ fn delete(system: &SimSystem, refs: RefFormat, format: Format) -> bool {
 /// As `find -name '*.lock' -delete` does.
 fn remove_locks(system: &SimSystem, dir: &Path) {
     for entry in system.read_dir(dir).expect("a directory") {
-        let path = dir.join(bytes_to_path(&entry.name));
+        let path = dir.join(OsStr::from_bytes(&entry.name));
         match entry.kind {
             FileKind::Directory => remove_locks(system, &path),
             _ if entry.name.ends_with(b".lock") => system.remove_file(&path).expect("a lock"),

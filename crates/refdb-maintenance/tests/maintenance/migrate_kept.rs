@@ -2,10 +2,11 @@
 //! are kept without a wish where nobody can say any more what is new in them.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use refdb::internals::bytes_to_path;
 use refdb::objects::NoObjects;
 use refdb::system::{FileKind, System};
 use refdb::{ErrorKind, RefFormat};
@@ -43,7 +44,7 @@ fn kept(system: &SimSystem) -> BTreeMap<PathBuf, Vec<u8>> {
             continue;
         };
         for entry in entries {
-            let path = dir.join(bytes_to_path(&entry.name));
+            let path = dir.join(OsStr::from_bytes(&entry.name));
             match entry.kind {
                 FileKind::Directory => dirs.push(path),
                 FileKind::File => {
