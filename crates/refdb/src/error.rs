@@ -251,6 +251,12 @@ impl Error {
         self
     }
 
+    /// Puts a line before the message, by which programs know Git's errors.
+    pub(crate) fn below(mut self, line: &str) -> Self {
+        self.0.message = self.0.message.after(format_args!("{line}\n"));
+        self
+    }
+
     /// Adds what can be done.
     pub(crate) fn with_remedy(mut self, remedy: Remedy) -> Self {
         self.0.message = self.0.message.with(remedy);

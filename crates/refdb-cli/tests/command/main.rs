@@ -12,6 +12,7 @@ mod differential;
 mod elsewhere;
 mod follow;
 mod generate;
+mod gitaly;
 mod groups;
 mod help;
 mod hooks;

@@ -281,10 +281,9 @@ fn without_own_words(text: &str) -> String {
             out.push_str(&format!("{text}\n"));
             continue;
         }
-        if let Some((before, _)) = line.split_once("cannot lock references: Unable to create ") {
+        if line.starts_with("Unable to create ") && out.ends_with("cannot lock references\n") {
             // The rest of the message is an empty line and one about the lock.
             lines.nth(1);
-            out.push_str(&format!("{before}cannot lock references\n"));
         } else if let Some((before, _)) = line.split_once("may be stale. It ") {
             out.push_str(&format!("{before}may be stale\n"));
         } else if line.starts_with("Checking table: ") {

@@ -378,7 +378,7 @@ impl Tables for LocalTables {
             ))),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let error = refused(self.system.as_ref(), &path, error);
-                Err(error.context("cannot lock references"))
+                Err(error.below("cannot lock references"))
             }
             Err(error) => {
                 if is_absent(&error) {
