@@ -35,9 +35,9 @@ const SETTLE: Duration = Duration::from_millis(1500);
 const WAIT_MAX: Duration = Duration::from_secs(15);
 const WAIT_MAX_ALONE: Duration = Duration::from_secs(2);
 
-/// What is told where the list of locked names is gone.
-const UNKNOWN: &str = "'refdb-migration/locked' is gone: a ref that somebody made in the moment of the switch may be \
-                       missing. The old refs are kept in 'refdb-kept': compare";
+/// What is told where the list of what was locked is gone, or a stack was written all the same.
+const UNKNOWN: &str = "locks of the migration, or its list of them, were removed: what somebody has written since the \
+                       switch may be missing. The old refs are kept in 'refdb-kept': compare";
 
 /// Puts the old stores away. Returns what processes that do not know of the new format wrote where it could not be
 /// carried over.
@@ -69,21 +69,23 @@ pub(super) fn finish(
         }
     }
     if !journal.is_swept {
-        let locked = match journal.to {
-            RefFormat::Files => None,
-            RefFormat::Reftable => Locked::read(context, folder)?,
-        };
+        let locked = Locked::read(context, folder)?;
+        let mut is_unknown = locked.is_none();
         for place in places {
             let old = old.join(&place.below);
             match (journal.to, &locked) {
-                (RefFormat::Files, _) => sweep_stacks(context, place, &old, &mut warnings)?,
+                (RefFormat::Files, locked) => {
+                    sweep_stacks(context, place, &old, &mut warnings)?;
+                    if let Some(locked) = locked {
+                        is_unknown |= !locked.has_tables(context, place, &old)?;
+                    }
+                }
                 (RefFormat::Reftable, Some(locked)) => {
                     sweep(context, place, &old, locked, &mut warnings)?;
                 }
                 (RefFormat::Reftable, None) => {}
             }
         }
-        let is_unknown = journal.to == RefFormat::Reftable && locked.is_none();
         if is_unknown {
             warnings.push(UNKNOWN.into());
         }

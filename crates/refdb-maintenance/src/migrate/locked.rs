@@ -1,16 +1,18 @@
-//! The names that were kept from being written when the refs were switched, as a list in the folder of the migration.
+//! What was kept from being written when the refs were switched, as a list in the folder of the migration: the names of
+//! refs in files, or the tables of each stack.
 //!
-//! A loose ref in the old store whose name is not on it was made in the last moment, and is carried over. The list is
+//! A loose ref in the old store whose name is not on it was made in the last moment, and is carried over. A table that
+//! is not on it was written afterwards, which only somebody can do who removes locks: the old refs are kept. The list is
 //! durable before the switch: locks go, whoever removes them, and what is absent tells nothing. Should the list itself be
 //! gone, nothing is carried over, and the old refs are kept.
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice;
-use refdb::internals::{Frozen, bytes_to_path};
+use refdb::internals::{Frozen, bytes_to_path, is_absent};
 use refdb::{Error, Result};
 
 use super::Context;
@@ -20,7 +22,7 @@ use super::place::Place;
 /// What the list is called.
 const LIST: &str = "locked";
 
-/// The names of the list, as paths below the directory with the refs.
+/// What is on the list, as paths below the directory with the refs.
 pub(super) struct Locked(HashSet<PathBuf>);
 
 impl Locked {
@@ -35,6 +37,7 @@ impl Locked {
         for (place, frozen) in places.iter().zip(frozen) {
             let names = frozen.names().into_iter();
             paths.extend(names.map(|name| path(place, name)));
+            paths.extend(tables(context, place, &place.dir)?);
         }
         let mut list = format!("{}\n", paths.len()).into_bytes();
         for path in paths {
@@ -69,9 +72,29 @@ impl Locked {
         }
     }
 
+    /// Returns whether the stack of a place, which was put away into `old`, has only tables that it had at the switch.
+    pub(super) fn has_tables(&self, context: &Context, place: &Place, old: &Path) -> Result<bool> {
+        let tables = tables(context, place, old)?;
+        Ok(tables.iter().all(|table| self.0.contains(table)))
+    }
+
     /// Returns whether a ref of that place was kept from being written.
     pub(super) fn has(&self, place: &Place, name: &[u8]) -> bool {
         self.0.contains(&path(place, name))
+    }
+}
+
+/// Returns the tables on the list of the stack in a directory, if there is one.
+fn tables(context: &Context, place: &Place, dir: &Path) -> Result<Vec<PathBuf>> {
+    let list = dir.join("reftable/tables.list");
+    match context.system.read(&list) {
+        Err(error) if is_absent(&error) => Ok(Vec::new()),
+        Err(error) => Err(Error::io("unable to read", &list, error)),
+        Ok(content) => {
+            let tables = content.lines().filter(|line| !line.is_empty());
+            let path_of = |table: &[u8]| path(place, &[b"reftable/", table].concat());
+            Ok(tables.map(path_of).collect())
+        }
     }
 }
 

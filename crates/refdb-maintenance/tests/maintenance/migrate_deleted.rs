@@ -35,7 +35,7 @@ fn delete(system: &SimSystem, refs: RefFormat, format: Format) -> bool {
 }
 
 /// As `find -name '*.lock' -delete` does.
-fn remove_locks(system: &SimSystem, dir: &Path) {
+pub(super) fn remove_locks(system: &SimSystem, dir: &Path) {
     for entry in system.read_dir(dir).expect("a directory") {
         let path = dir.join(OsStr::from_bytes(&entry.name));
         match entry.kind {

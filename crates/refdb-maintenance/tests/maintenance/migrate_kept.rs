@@ -9,29 +9,36 @@ use std::sync::Arc;
 
 use refdb::objects::NoObjects;
 use refdb::system::{FileKind, System};
-use refdb::{ErrorKind, RefFormat};
+use refdb::{Edit, ErrorKind, ObjectId, RefFormat, RefNameBuf};
 use refdb_maintenance::migrate::Migration;
 use refdb_simulation::{Fault, SimSystem};
 use refdb_testkit::{Format, for_every_format, ours};
 
-use super::migrate_faults::{GIT_DIR, assert_same, other, repository, state};
+use super::migrate_deleted::remove_locks;
+use super::migrate_faults::{GIT_DIR, assert_same, other, repository, state, stores};
 
 const KEPT: &str = "/repo/.git/refdb-kept";
 const FOLDER: &str = "/repo/.git/refdb-migration";
 
 /// Migrates, and returns the error, or one that says that it is done.
-fn migrate(system: &SimSystem, from: RefFormat, format: Format, to: RefFormat) -> refdb::Error {
+fn migrate(
+    system: &SimSystem,
+    from: RefFormat,
+    format: Format,
+    to: RefFormat,
+    keep: bool,
+) -> refdb::Error {
     let (process, objects) = (Arc::new(system.clone()), Arc::new(NoObjects));
     let options = ours::simulated(format.our_objects());
     let migration = Migration::new(process, GIT_DIR, from, objects, options);
-    let done = migration.to(to).keep(true).run();
+    let done = migration.to(to).keep(keep).run();
     done.err()
         .unwrap_or_else(|| refdb::Error::new(ErrorKind::Unsupported, "it is done"))
 }
 
 /// What the next process does first, whatever it was called for: there is nothing to migrate then.
 fn finish(system: &SimSystem, now: RefFormat, format: Format) -> refdb::Error {
-    migrate(system, now, format, now)
+    migrate(system, now, format, now, false)
 }
 
 /// Returns every file of the old refs. No lock is left there.
@@ -60,12 +67,12 @@ fn kept(system: &SimSystem) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Calls `each` with what a migration leaves that dies after the switch, for every operation at which it can.
-fn after_the_switch(format: Format, mut each: impl FnMut(&SimSystem, &str)) {
+fn after_the_switch(format: Format, keep: bool, mut each: impl FnMut(&SimSystem, &str)) {
     let base = repository(format);
     let (refs, _) = state(&base, format, "the beginning");
     let whole = base.fork();
     whole.start_trace();
-    let _ = migrate(&whole, refs, format, other(refs));
+    let _ = migrate(&whole, refs, format, other(refs), keep);
     let mut count = 0;
     for (at, op) in whole
         .take_trace()
@@ -76,7 +83,7 @@ fn after_the_switch(format: Format, mut each: impl FnMut(&SimSystem, &str)) {
         let context = format!("dies at {at}: {} {}", op.name, op.path.display());
         let system = base.fork();
         system.set_fault(Some(Fault::dies_at(at as u64)));
-        let _ = migrate(&system, refs, format, other(refs));
+        let _ = migrate(&system, refs, format, other(refs), keep);
         system.end();
         if state(&system, format, &context).0 != refs {
             count += 1;
@@ -87,7 +94,7 @@ fn after_the_switch(format: Format, mut each: impl FnMut(&SimSystem, &str)) {
 }
 
 fn who_dies_as_well_keeps_them(format: Format) {
-    after_the_switch(format, |system, context| {
+    after_the_switch(format, true, |system, context| {
         let (now, expected) = state(system, format, context);
         let whole = system.fork();
         whole.start_trace();
@@ -122,13 +129,12 @@ fn who_dies_as_well_keeps_them(format: Format) {
 fn without_its_list_they_are_kept(format: Format) {
     let list = Path::new(FOLDER).join("locked");
     let mut counts = [0, 0];
-    after_the_switch(format, |system, context| {
+    after_the_switch(format, true, |system, context| {
         let (now, expected) = state(system, format, context);
         let user = system.process(3000);
         let journal = user.read(&Path::new(FOLDER).join("journal"));
         let journal = String::from_utf8(journal.unwrap_or_default()).expect("text");
-        let is_asked =
-            now == RefFormat::Reftable && !journal.contains("swept") && !journal.is_empty();
+        let is_asked = !journal.contains("swept") && !journal.is_empty();
         if user.read(&list).is_err() {
             return;
         }
@@ -152,11 +158,50 @@ fn without_its_list_they_are_kept(format: Format) {
         assert!(kept(system).len() > 3, "{context}");
         assert_same(&state(system, format, context).1, &expected, context);
     });
-    let is_needed = format.ours() == RefFormat::Files;
-    assert_eq!(counts[1] > 0, is_needed, "{counts:?}");
+    assert!(counts[1] > 0, "{counts:?}");
+}
+
+/// Somebody removes all locks, and a process that knows nothing of the switch writes to the old refs.
+fn late_refs_are_not_lost(format: Format) {
+    let old = format.ours();
+    let mut count = 0;
+    after_the_switch(format, false, |system, context| {
+        let (now, mut expected) = state(system, format, context);
+        let writer = system.process(3500);
+        remove_locks(&writer, GIT_DIR.as_ref());
+        let [main, _] = stores(&writer, old, format);
+        let name = RefNameBuf::new("refs/heads/late").expect("a good name");
+        let digits = main.options().object_format.hex_len();
+        let oid = ObjectId::from_hex("7".repeat(digits).as_bytes()).expect("an id");
+        let mut transaction = main.transaction();
+        transaction
+            .add(Edit::update(&name, oid))
+            .expect("a good edit");
+        if !transaction
+            .commit()
+            .is_ok_and(|done| done.rejections.is_empty())
+        {
+            return;
+        }
+        count += 1;
+        let told = finish(&system.process(4000), now, format);
+        assert_eq!(told.kind(), ErrorKind::Misuse, "{context}: {told}");
+        let (_, mut found) = state(system, format, context);
+        found.retain(|key, _| !key.contains(" log "));
+        expected.retain(|key, _| !key.contains(" log "));
+        let is_there = found.remove("main refs/heads/late").is_some();
+        found.remove("linked refs/heads/late");
+        assert_same(&found, &expected, context);
+        assert!(is_there || !kept(system).is_empty(), "{context}");
+    });
+    println!("{count} late refs");
 }
 
 for_every_format! {
+    fn what_is_written_after_locks_were_removed_is_not_lost(format) {
+        late_refs_are_not_lost(format);
+    }
+
     fn who_finishes_a_migration_and_dies_as_well_keeps_the_old_refs(format) {
         who_dies_as_well_keeps_them(format);
     }
