@@ -218,7 +218,8 @@ impl Files {
         let lock = lock_path(&self.path(name)?.1);
         match self.system.lstat(&lock) {
             Ok(_) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            // Where a ref is above the name, nobody can have it either.
+            Err(error) if super::log::is_absent(&error) => Ok(false),
             Err(error) => Err(Error::io("unable to look at", &lock, error)),
         }
     }

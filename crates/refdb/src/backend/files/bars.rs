@@ -616,6 +616,22 @@ mod tests {
         drop(session);
     }
 
+    #[test]
+    fn a_ref_above_one_of_a_batch_is_in_its_way_and_not_waited_for() {
+        let system = repository();
+        let ours = backend(&system.process(1), 60_000);
+        let mut names: Vec<String> = (0..BATCH_MIN).map(|at| format!("refs/foo/{at}")).collect();
+        names.push("refs/heads/dir/loose/two/below".to_owned());
+        names.sort();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let began = system.now();
+        let mut session = ours.begin().unwrap();
+        let refused = lock(session.as_mut(), &names);
+        assert_eq!(refused.len(), 1);
+        assert_eq!(refused[0].reason, Reason::NameConflict, "{refused:?}");
+        assert!(system.now() - began < Duration::from_millis(60_000));
+    }
+
     /// A process ends while it has locked `refs/pull`, and perhaps power fails.
     fn died(lost: &[&str]) -> SimSystem {
         let system = repository();
