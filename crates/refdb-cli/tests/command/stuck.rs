@@ -94,6 +94,36 @@ for_every_format! {
     }
 }
 
+/// Reflogs on a disk that is not there: what cannot be written is seen before anything is promised, as by Git.
+#[test]
+fn a_link_to_nowhere_in_the_place_of_reflogs_refuses_a_batch() {
+    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        for place in ["logs", "logs/refs/heads", "logs/refs/heads/n"] {
+            for count in [2, 70] {
+                let (repo, _) = repository(format);
+                let path = repo.git_dir().join(place);
+                if path.exists() {
+                    fs::remove_dir_all(&path).expect("a folder");
+                }
+                symlink("gone", &path).expect("a link");
+                let before = repo.refs();
+                let commit = &repo.objects().commits[0];
+                let new = (0..count).map(|at| format!("create refs/heads/n/{at} {commit}\n"));
+                let input: String = new.collect();
+                let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
+                for (run, whose) in [(ours, "refdb"), (repo.git([""; 0]), "git")] {
+                    let out = run
+                        .args(["update-ref", "--stdin"])
+                        .stdin(input.as_str())
+                        .run();
+                    assert!(!out.status.success(), "{whose}, {place}, {count}");
+                    assert_eq!(repo.refs(), before, "{whose}, {place}, {count}");
+                }
+            }
+        }
+    }
+}
+
 /// Somebody's reflog, or ref, that another user may not write: root did something in this repository once.
 #[test]
 fn what_is_anothers_keeps_nobody_out() {

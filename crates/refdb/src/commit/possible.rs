@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::place::{Place, Roots};
 use super::step::{Step, unable_to_put};
 use crate::error::{Error, Result};
-use crate::system::{Stat, System};
+use crate::system::{FileKind, Stat, System};
 
 /// By this bit a directory lets nobody replace the files of others.
 const STICKY: u32 = 0o1000;
@@ -89,7 +89,14 @@ impl Possible {
         for dir in path.ancestors().skip(1) {
             let known = dir == self.writable;
             match if known { Ok(()) } else { system.may_write(dir) } {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => missing = Some(dir),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    // A link that leads nowhere is in the way.
+                    let found = system.find(dir)?;
+                    if found.is_some_and(|stat| stat.kind == FileKind::Symlink) {
+                        return Err(error);
+                    }
+                    missing = Some(dir);
+                }
                 // What is in the way goes, or its entries do.
                 Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(()),
                 Err(error) => return Err(error),
