@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use refdb::RefFormat;
+use refdb::{RefFormat, RefName};
 use refdb_testkit::model::{Edit, Reason, Transaction};
 use refdb_testkit::repo::Repo;
 use refdb_testkit::{Format, ours};
@@ -85,6 +85,47 @@ fn single_updates_leave_the_tables_that_git_leaves() {
             );
         }
         assert_eq!(leftovers(&repo.git_dir()), Vec::<String>::new());
+    }
+}
+
+/// As `cp -a` puts a backup back: the files that are there keep their inodes.
+#[test]
+fn a_backup_that_is_written_over_a_stack_is_read_by_whoever_has_it_open() {
+    for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
+        let repo = Repo::init(format);
+        let commit = repo.objects().commits[0].as_str();
+        let create = |name: &str| repo.update_refs(format!("create {name} {commit}\n"));
+        create("refs/heads/before");
+        let folder = repo.git_dir().join("reftable");
+        let files = fs::read_dir(&folder).expect("a stack").map(|entry| {
+            let path = entry.expect("an entry").path();
+            let content = fs::read(&path).expect("a file");
+            (path, content)
+        });
+        let backup: Vec<_> = files.collect();
+        create("refs/heads/lost");
+        repo.git(["pack-refs", "--all"]).run().ok();
+        let repository = ours::open(&repo.git_dir());
+        let has = |name: &str| {
+            let name = RefName::new(name).expect("a good name");
+            repository.store().read(name).expect("it reads").is_some()
+        };
+        assert!(has("refs/heads/before") && has("refs/heads/lost"));
+        for (path, content) in &backup {
+            fs::write(path, content).expect("room");
+        }
+        assert!(
+            has("refs/heads/before") && !has("refs/heads/lost"),
+            "{format}"
+        );
+        let edits = [Edit::create("refs/heads/after", commit)];
+        let applied = ours::apply(repository.store(), &Transaction::of(edits));
+        assert_eq!(applied.expect("done"), []);
+        let names = repo.refs().into_iter().map(|found| found.name.to_string());
+        let names: Vec<String> = names
+            .filter(|name| name.starts_with("refs/heads/"))
+            .collect();
+        assert_eq!(names, ["refs/heads/after", "refs/heads/before"]);
     }
 }
 

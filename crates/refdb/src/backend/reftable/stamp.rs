@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::system::{FileId, ReadFile, Stat};
 
 /// What one version of a list is recognised by: its inode, which is kept open so that no later
-/// list can get the same one; or the generation of a head.
+/// list can get the same one, its length and its date; or the generation of a head.
 #[derive(Clone)]
 pub(super) struct Stamp(Version);
 
@@ -61,7 +61,8 @@ impl Stamp {
     pub(super) fn is(&self, list: Option<Stat>) -> bool {
         match (&self.0, list) {
             (Version::None, None) => true,
-            (Version::File(pin), Some(list)) => (pin.id.dev, pin.id.ino) == (list.dev, list.ino),
+            // One that was written over, as by a backup that was put back, is another one as well.
+            (Version::File(pin), Some(list)) => pin.id == FileId::of(&list),
             _ => false,
         }
     }
