@@ -269,7 +269,7 @@ pub(super) fn list_with_locks(
     prefix: &[u8],
     locks: &mut Vec<PathBuf>,
 ) -> Result<Vec<LooseRef>> {
-    let mut found = Vec::new();
+    let (mut found, mut linked) = (Vec::new(), Vec::new());
     if !prefix.starts_with(b"refs/") {
         root_refs(files, prefix, &mut found)?;
     }
@@ -283,6 +283,7 @@ pub(super) fn list_with_locks(
                 files,
                 prefix,
                 found: &mut found,
+                behind_links: &mut linked,
                 locks,
                 linked: 0,
             };
@@ -299,6 +300,7 @@ pub(super) fn list_with_locks(
             refs
         }
     };
+    refs.append(&mut linked);
     // Each directory is walked in order; only links and odd listings can break the order.
     if !refs.is_sorted_by(|a, b| a.name <= b.name) {
         refs.sort_by(|a, b| a.name.cmp(&b.name));
@@ -382,6 +384,8 @@ struct Walk<'a> {
     files: &'a Files,
     prefix: &'a [u8],
     found: &'a mut Vec<Found>,
+    /// What was read at once: links that lead in a circle come to an end where nothing can be read any more.
+    behind_links: &'a mut Vec<LooseRef>,
     locks: &'a mut Vec<PathBuf>,
     /// How many directories links led to.
     linked: usize,
@@ -435,11 +439,15 @@ impl Walk<'_> {
                     self.dir(&name)?;
                 }
             } else if name.starts_with(self.prefix) {
-                self.found.push(Found {
+                let found = Found {
                     name: name.clone(),
                     path: path.join(bytes_to_path(&entry.name)),
                     kind: entry.kind,
-                });
+                };
+                match self.linked {
+                    0 => self.found.push(found),
+                    _ => self.behind_links.extend(read(self.files, found)?),
+                }
             }
         }
         Ok(())
