@@ -14,7 +14,7 @@ use refdb_maintenance::migrate::Migration;
 use refdb_simulation::{Fault, SimSystem};
 use refdb_testkit::{Format, for_every_format, ours};
 
-use super::migrate_faults::{GIT_DIR, assert_same, other, repository, state, stores};
+use super::migrate_faults::{GIT_DIR, assert_same, changes, other, repository, state, stores};
 
 /// A loose ref with a reflog.
 const TAG: &str = "refs/tags/v1";
@@ -50,16 +50,12 @@ fn die_everywhere(format: Format, keep: bool, removes_locks: bool) {
     let base = repository(format);
     let (refs, mut expected) = state(&base, format, "the beginning");
     expected.retain(|key, _| !key.contains(TAG));
-    let whole = base.fork();
-    whole.start_trace();
-    migrate(&whole, refs, format, keep).expect("no fault");
     let mut deleted = 0;
-    let trace = whole.take_trace();
-    for (at, op) in trace.iter().enumerate().filter(|(_, op)| op.changes) {
-        let context = format!("dies at {at}: {} {}, {keep}", op.name, op.path.display());
-        let context = format!("{context}, locks removed: {removes_locks}");
+    let whole = |whole: &SimSystem| migrate(whole, refs, format, keep).expect("no fault");
+    for (at, op) in changes(&base, whole) {
+        let context = format!("dies at {op}, {keep}, locks removed: {removes_locks}");
         let system = base.fork();
-        system.set_fault(Some(Fault::dies_at(at as u64)));
+        system.set_fault(Some(Fault::dies_at(at)));
         let _ = migrate(&system, refs, format, keep);
         system.end();
         if removes_locks {

@@ -462,21 +462,29 @@ fn tables_that_are_written_after_the_switch_are_carried_over() {
     }
 }
 
+/// Returns every change that something makes in a copy, and at which a process can die: its number, and what it is.
+pub(super) fn changes(base: &SimSystem, act: impl FnOnce(&SimSystem)) -> Vec<(u64, String)> {
+    let whole = base.fork();
+    whole.start_trace();
+    act(&whole);
+    let trace = whole.take_trace().into_iter().enumerate();
+    let changes = trace.filter(|(_, op)| op.changes);
+    let told = changes.map(|(at, op)| {
+        let what = format!("{at}: {} {}", op.name, op.path.display());
+        (at as u64, what)
+    });
+    told.collect()
+}
+
 /// As [`die_everywhere`], and what was left is found in the lower layer of an overlay.
 fn die_everywhere_below(base: &SimSystem, format: Format) {
     let (refs, expected) = state(base, format, "the beginning");
-    let whole = base.fork();
-    whole.start_trace();
-    migrate(&whole, refs, format).expect("no fault");
-    for (at, op) in whole
-        .take_trace()
-        .iter()
-        .enumerate()
-        .filter(|(_, op)| op.changes)
-    {
-        let context = format!("dies below at {at}: {} {}", op.name, op.path.display());
+    for (at, op) in changes(base, |whole| {
+        migrate(whole, refs, format).expect("no fault")
+    }) {
+        let context = format!("dies below at {op}");
         let system = base.fork();
-        system.set_fault(Some(Fault::dies_at(at as u64)));
+        system.set_fault(Some(Fault::dies_at(at)));
         let _ = migrate(&system, refs, format);
         system.end();
         system.lay_over();
@@ -489,18 +497,12 @@ fn die_everywhere(base: &SimSystem, format: Format) {
     let whole = base.fork();
     migrate(&whole, refs, format).expect("no fault");
     check_and_go_on(&whole, &expected, format, "without a fault");
-    let whole = base.fork();
-    whole.start_trace();
-    migrate(&whole, refs, format).expect("no fault");
-    for (at, op) in whole
-        .take_trace()
-        .iter()
-        .enumerate()
-        .filter(|(_, op)| op.changes)
-    {
-        let context = format!("dies at {at}: {} {}", op.name, op.path.display());
+    for (at, op) in changes(base, |whole| {
+        migrate(whole, refs, format).expect("no fault")
+    }) {
+        let context = format!("dies at {op}");
         let system = base.fork();
-        system.set_fault(Some(Fault::dies_at(at as u64)));
+        system.set_fault(Some(Fault::dies_at(at)));
         let _ = migrate(&system, refs, format);
         system.end();
         check_and_go_on(&system, &expected, format, &context);
@@ -509,28 +511,18 @@ fn die_everywhere(base: &SimSystem, format: Format) {
 
 fn lose_power_everywhere(base: &SimSystem, format: Format) {
     let (refs, expected) = state(base, format, "the beginning");
-    let whole = base.fork();
-    whole.start_trace();
-    migrate(&whole, refs, format).expect("no fault");
-    for (at, op) in whole
-        .take_trace()
-        .iter()
-        .enumerate()
-        .filter(|(_, op)| op.changes)
-    {
+    for (at, op) in changes(base, |whole| {
+        migrate(whole, refs, format).expect("no fault")
+    }) {
         let with = |names| Crash {
             names,
             content: Content::Durable,
             seed: 1,
         };
-        for crash in [
-            with(Names::Durable),
-            with(Names::All),
-            Crash::seeded(at as u64),
-        ] {
-            let context = format!("{crash:?} at {at}: {} {}", op.name, op.path.display());
+        for crash in [with(Names::Durable), with(Names::All), Crash::seeded(at)] {
+            let context = format!("{crash:?} at {op}");
             let system = base.fork();
-            system.set_fault(Some(Fault::dies_at(at as u64)));
+            system.set_fault(Some(Fault::dies_at(at)));
             let _ = migrate(&system, refs, format);
             let after = system.crash(crash);
             let (_, found) = state(&after, format, &context);

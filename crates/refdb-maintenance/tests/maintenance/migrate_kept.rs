@@ -15,7 +15,7 @@ use refdb_simulation::{Fault, SimSystem};
 use refdb_testkit::{Format, for_every_format, ours};
 
 use super::migrate_deleted::remove_locks;
-use super::migrate_faults::{GIT_DIR, assert_same, other, repository, state, stores};
+use super::migrate_faults::{GIT_DIR, assert_same, changes, other, repository, state, stores};
 
 const KEPT: &str = "/repo/.git/refdb-kept";
 const FOLDER: &str = "/repo/.git/refdb-migration";
@@ -70,20 +70,13 @@ fn kept(system: &SimSystem) -> BTreeMap<PathBuf, Vec<u8>> {
 fn after_the_switch(format: Format, keep: bool, mut each: impl FnMut(&SimSystem, &str)) {
     let base = repository(format);
     let (refs, _) = state(&base, format, "the beginning");
-    let whole = base.fork();
-    whole.start_trace();
-    let _ = migrate(&whole, refs, format, other(refs), keep);
+    let act = |system: &SimSystem| drop(migrate(system, refs, format, other(refs), keep));
     let mut count = 0;
-    for (at, op) in whole
-        .take_trace()
-        .iter()
-        .enumerate()
-        .filter(|(_, op)| op.changes)
-    {
-        let context = format!("dies at {at}: {} {}", op.name, op.path.display());
+    for (at, op) in changes(&base, act) {
+        let context = format!("dies at {op}");
         let system = base.fork();
-        system.set_fault(Some(Fault::dies_at(at as u64)));
-        let _ = migrate(&system, refs, format, other(refs), keep);
+        system.set_fault(Some(Fault::dies_at(at)));
+        act(&system);
         system.end();
         if state(&system, format, &context).0 != refs {
             count += 1;
@@ -96,26 +89,18 @@ fn after_the_switch(format: Format, keep: bool, mut each: impl FnMut(&SimSystem,
 fn who_dies_as_well_keeps_them(format: Format) {
     after_the_switch(format, true, |system, context| {
         let (now, expected) = state(system, format, context);
-        let whole = system.fork();
-        whole.start_trace();
-        let done = finish(&whole.process(4000), now, format);
-        assert_eq!(done.kind(), ErrorKind::Misuse, "{context}: {done}");
-        let all = kept(&whole);
-        assert!(all.len() > 3, "{context}: {all:?}");
-        for (at, op) in whole
-            .take_trace()
-            .iter()
-            .enumerate()
-            .filter(|(_, op)| op.changes)
-        {
-            let context = format!(
-                "{context}; again at {at}: {} {}",
-                op.name,
-                op.path.display()
-            );
+        let mut all = BTreeMap::new();
+        let whole = |whole: &SimSystem| {
+            let done = finish(&whole.process(4000), now, format);
+            assert_eq!(done.kind(), ErrorKind::Misuse, "{context}: {done}");
+            all = kept(whole);
+            assert!(all.len() > 3, "{context}: {all:?}");
+        };
+        for (at, op) in changes(system, whole) {
+            let context = format!("{context}; again at {op}");
             let system = system.fork();
             let second = system.process(4000);
-            second.set_fault(Some(Fault::dies_at(at as u64)));
+            second.set_fault(Some(Fault::dies_at(at)));
             let _ = finish(&second, now, format);
             second.end();
             let done = finish(&system.process(4001), now, format);
