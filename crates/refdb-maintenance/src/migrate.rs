@@ -382,7 +382,7 @@ impl<'a> Migration<'a> {
         check_alone(context, &signs, copied.is_live)?;
         copied.find_lost_lines()?;
         let unlisted = copied.unlisted()?;
-        Locked::write(context, folder, &places, &frozen)?;
+        Locked::write(context, folder, &places, &frozen, self.from)?;
         context.sync_file_system(&folder.path)?;
         self.options.interrupt.check()?;
         switch::switch(context, folder, &places, &copied.stores(), config, to)?;

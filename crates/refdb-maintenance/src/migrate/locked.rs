@@ -7,16 +7,16 @@
 //! gone, nothing is carried over, and the old refs are kept.
 
 use std::collections::HashSet;
-use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice;
 use refdb::internals::{Frozen, bytes_to_path, is_absent};
-use refdb::{Error, Result};
+use refdb::{Error, RefFormat, Result};
 
 use super::Context;
 use super::folder::Folder;
+use super::moving::{LIST as LIST_OF_TABLES, STACK};
 use super::place::Place;
 
 /// What the list is called.
@@ -32,12 +32,17 @@ impl Locked {
         folder: &Folder,
         places: &[Place],
         frozen: &[Box<dyn Frozen>],
+        from: RefFormat,
     ) -> Result<()> {
         let mut paths = Vec::new();
         for (place, frozen) in places.iter().zip(frozen) {
-            let names = frozen.names().into_iter();
-            paths.extend(names.map(|name| path(place, name)));
-            paths.extend(tables(context, place, &place.dir)?);
+            match from {
+                RefFormat::Files => {
+                    let names = frozen.names().into_iter();
+                    paths.extend(names.map(|name| path(place, name)));
+                }
+                RefFormat::Reftable => paths.extend(tables(context, place, &place.dir)?),
+            }
         }
         let mut list = format!("{}\n", paths.len()).into_bytes();
         for path in paths {
@@ -55,7 +60,7 @@ impl Locked {
         let file = folder.path.join(LIST);
         let way_out = "what a migration has left cannot be finished; move this file away, and the old refs are kept";
         let list = match context.system.read(&file) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) if is_absent(&error) => return Ok(None),
             Err(error) => return Err(Error::io("unable to read", &file, error).context(way_out)),
             Ok(list) => list,
         };
@@ -86,14 +91,16 @@ impl Locked {
 
 /// Returns the tables on the list of the stack in a directory, if there is one.
 fn tables(context: &Context, place: &Place, dir: &Path) -> Result<Vec<PathBuf>> {
-    let list = dir.join("reftable/tables.list");
+    let list = dir.join(STACK).join(LIST_OF_TABLES);
     match context.system.read(&list) {
         Err(error) if is_absent(&error) => Ok(Vec::new()),
         Err(error) => Err(Error::io("unable to read", &list, error)),
         Ok(content) => {
             let tables = content.lines().filter(|line| !line.is_empty());
-            let path_of = |table: &[u8]| path(place, &[b"reftable/", table].concat());
-            Ok(tables.map(path_of).collect())
+            let stack = place.below.join(STACK);
+            Ok(tables
+                .map(|table| stack.join(bytes_to_path(table)))
+                .collect())
         }
     }
 }

@@ -23,8 +23,8 @@ use super::folder::{self, exists};
 const ATTEMPTS: usize = 100;
 
 /// The stack of tables, and its lock.
-const STACK: &str = "reftable";
-const LIST: &str = "tables.list";
+pub(super) const STACK: &str = "reftable";
+pub(super) const LIST: &str = "tables.list";
 const LOCK: &str = "tables.list.lock";
 
 /// Returns whether an error says that something has to be moved file by file.
