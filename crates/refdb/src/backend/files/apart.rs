@@ -159,33 +159,27 @@ impl FilesSession {
         missing: &[usize],
         refuse: &mut dyn FnMut(usize, Locked),
     ) -> Result<()> {
-        let mut places: Vec<&mut Held> = Vec::with_capacity(missing.len());
+        let mut places: Vec<(usize, &mut Held)> = Vec::new();
         let mut wanted = missing.iter().copied().peekable();
         for (index, held) in self.held.iter_mut().enumerate() {
-            if wanted.next_if_eq(&index).is_some() {
-                places.push(held);
+            if wanted.next_if_eq(&index).is_some() && !held.is_barred() {
+                places.push((index, held));
             }
         }
-        let failed = match places.split_first_mut() {
-            None => return Ok(()),
-            Some((first, rest)) => {
-                let mut failed: Vec<bool> = bar_all(std::slice::from_mut(first), None);
-                let pattern = first.is_barred().then_some(first.path.as_path());
-                let middle = rest.len() / 2;
-                if rest.len() < HALVES_MIN {
-                    failed.extend(bar_all(rest, pattern));
-                } else {
-                    let (low, high) = rest.split_at_mut(middle);
-                    let (low, high) = both(|| bar_all(low, pattern), || bar_all(high, pattern));
-                    failed.extend(low.into_iter().chain(high));
-                }
-                failed
+        let mut failed = Vec::new();
+        if let Some((first, rest)) = places.split_first_mut() {
+            failed.extend(bar_all(std::slice::from_mut(first), None));
+            let pattern = first.1.is_barred().then_some(first.1.path.as_path());
+            if rest.len() < HALVES_MIN {
+                failed.extend(bar_all(rest, pattern));
+            } else {
+                let (low, high) = rest.split_at_mut(rest.len() / 2);
+                let (low, high) = both(|| bar_all(low, pattern), || bar_all(high, pattern));
+                failed.extend(low.into_iter().chain(high));
             }
-        };
-        for (&index, failed) in missing.iter().zip(failed) {
-            if failed {
-                self.bar_again(index, refuse)?;
-            }
+        }
+        for index in failed {
+            self.bar_again(index, refuse)?;
         }
         // Who looked before could have packed something meanwhile.
         self.packed = Some(self.files.packed.snapshot()?);
@@ -307,9 +301,13 @@ pub(super) fn names_above<'n>(names: &[RefName<'n>]) -> Vec<RefName<'n>> {
     parents
 }
 
-fn bar_all(places: &mut [&mut Held], pattern: Option<&Path>) -> Vec<bool> {
-    let bar = |held: &mut &mut Held| !held.is_barred() && bar_one(held, pattern).is_err();
-    places.iter_mut().map(bar).collect()
+/// Bars the places of refs; returns the numbers of those where that fails.
+fn bar_all(places: &mut [(usize, &mut Held)], pattern: Option<&Path>) -> Vec<usize> {
+    let fails = |held: &mut Held| bar_one(held, pattern).is_err();
+    let places = places.iter_mut();
+    places
+        .filter_map(|(index, held)| fails(held).then_some(*index))
+        .collect()
 }
 
 /// Bars the place of a ref, with another name of the barrier at `pattern`.

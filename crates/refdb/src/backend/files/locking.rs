@@ -19,6 +19,7 @@ use crate::commit::lock_path;
 use crate::error::Result;
 use crate::name::{RefName, RefNameBuf};
 use crate::options::LockTimeout;
+use crate::system::beside::{HALVES_MIN, both};
 
 /// Names above others that somebody has locked for too long, and what is said of that.
 type Blocked = Vec<(RefNameBuf, Refusal)>;
@@ -70,9 +71,19 @@ impl FilesSession {
     /// locked. Nobody can make a ref there any more who comes later: the lock below keeps its directory.
     /// Else no lock is held, when the holder is gone or has been waited for in vain.
     fn is_free_above(&mut self, above: &[RefName<'_>], blocked: &mut Blocked) -> bool {
-        let is_known = |name: RefName<'_>| blocked.iter().any(|(known, _)| known.as_name() == name);
-        let mut locked = above.iter().filter(|name| self.files.may_be_locked(**name));
-        let Some(&name) = locked.find(|name| !is_known(**name)) else {
+        let files = &self.files;
+        let known: Vec<RefName<'_>> = blocked.iter().map(|(known, _)| known.as_name()).collect();
+        let is_locked = |name: &&RefName<'_>| files.may_be_locked(**name) && !known.contains(*name);
+        let find = |names: &[RefName<'_>]| names.iter().position(|name| is_locked(&name));
+        let found = match above.len() {
+            0..HALVES_MIN => find(above),
+            count => {
+                let (low, high) = above.split_at(count / 2);
+                let (first, second) = both(|| find(low), || find(high));
+                first.or(second.map(|at| low.len() + at))
+            }
+        };
+        let Some(&name) = found.and_then(|at| above.get(at)) else {
             return true;
         };
         self.give_back();
