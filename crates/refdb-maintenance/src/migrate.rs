@@ -315,9 +315,13 @@ impl<'a> Migration<'a> {
         folder::check_kept(self.system.as_ref(), &self.base)?;
         let before = clear_up(&context)?;
         let folder = Folder::open(&context)?;
+        let context = context.on(Arc::clone(&folder.beneath));
         // Another one may have died since.
-        let strict = context.strict()?;
-        let found = match recover::recover(&strict, &folder)? {
+        let found = match folder.was_empty {
+            true => recover::Found::Nothing,
+            false => recover::recover(&context, &folder)?,
+        };
+        let found = match found {
             recover::Found::Nothing => before.unwrap_or(recover::Found::Nothing),
             found => found,
         };
@@ -326,7 +330,7 @@ impl<'a> Migration<'a> {
             Ok(report) => report,
             // Whatever was begun is ended in one way or the other; if that fails as well, by the
             // next migration.
-            Err(error) => match recover::recover(&strict, &folder) {
+            Err(error) => match recover::recover(&context, &folder) {
                 Ok(recover::Found::Finished(more)) => Report {
                     warnings: std::iter::once(error.message().clone())
                         .chain(more)

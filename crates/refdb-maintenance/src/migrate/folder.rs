@@ -42,7 +42,9 @@ pub(super) struct Folder {
     base: PathBuf,
     /// Reaches what is below that directory by no link: what is removed there may have been
     /// made by anybody.
-    beneath: Arc<dyn System>,
+    pub(super) beneath: Arc<dyn System>,
+    /// Whether there was nothing in it to be cleared up when it was opened.
+    pub(super) was_empty: bool,
     _guard: Guard,
 }
 
@@ -73,7 +75,7 @@ impl Folder {
                 made => made?,
             }
             is_folder(context.system.as_ref(), &path)?;
-            if let Some(folder) = Folder::hold(context)? {
+            if let Some(mut folder) = Folder::hold(context)? {
                 folder.check(context)?;
                 folder.sign(context)?;
                 return Ok(folder);
@@ -93,7 +95,7 @@ impl Folder {
             return Ok(None);
         }
         let folder = Folder::hold(context)?;
-        folder.map_or(Ok(None), |folder| {
+        folder.map_or(Ok(None), |mut folder| {
             folder.check(context)?;
             Ok(Some(folder))
         })
@@ -123,11 +125,14 @@ impl Folder {
 
     /// Makes sure that a migration of this repository made the folder: one that somebody brought along
     /// would have refs moved and removed.
-    fn check(&self, context: &Context) -> Result<()> {
+    fn check(&mut self, context: &Context) -> Result<()> {
         let system = context.system.as_ref();
-        // Without anything else it takes nothing to clear up.
-        let entries = list(system, &self.path)?;
-        if entries.iter().all(|entry| entry.name == MARK.as_bytes()) {
+        // Without anything else it takes nothing to clear up. Nobody else puts anything there now.
+        let scan = system.scan_dir(&self.path);
+        let scan = scan.map_err(|error| Error::io("unable to list", &self.path, error))?;
+        let mut entries = scan.entries.iter();
+        self.was_empty = entries.all(|entry| entry.name == MARK.as_bytes());
+        if self.was_empty {
             return Ok(());
         }
         let stat = |path: &Path| {
@@ -168,10 +173,12 @@ impl Folder {
         let beneath = context.beneath()?;
         // It must not have become a link meanwhile.
         is_folder(beneath.as_ref(), &path)?;
+        let beneath = beneath.near(&path).unwrap_or(beneath);
         Ok(Some(Folder {
             path,
             base: context.base.clone(),
             beneath,
+            was_empty: false,
             _guard: guard,
         }))
     }
