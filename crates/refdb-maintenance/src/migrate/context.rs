@@ -110,11 +110,13 @@ impl Context {
         let mut file = system
             .create_new(path, 0o666)
             .map_err(|error| Error::io("unable to create", path, error))?;
-        let written = file.write_all(content).and_then(|()| {
-            if self.options.fsync {
-                file.sync()?;
+        // The permissions come first: whoever finishes what this process began may be another user.
+        let written = shared.adjust(system, path).and_then(|()| {
+            file.write_all(content)?;
+            match self.options.fsync {
+                true => file.sync(),
+                false => Ok(()),
             }
-            shared.adjust(system, path)
         });
         written.map_err(|error| Error::io("unable to write", path, error))
     }
