@@ -155,6 +155,31 @@ for_every_format! {
         }
     }
 
+    fn a_list_of_refs_that_is_a_link_is_written_as_by_git(format) {
+        let list = match format.refs {
+            RefFormat::Files => "packed-refs",
+            RefFormat::Reftable => "reftable/tables.list",
+        };
+        let first = repository(format);
+        first.git(["pack-refs", "--all"]).run().ok();
+        let path = first.git_dir().join(list);
+        fs::rename(&path, path.with_extension("moved")).expect("it is there");
+        let moved = Path::new(list).with_extension("moved");
+        symlink(moved.file_name().expect("a name"), &path).expect("a link");
+        let commit = &first.objects().commits[1];
+        let input = format!("create refs/heads/new {commit}\ndelete refs/tags/t\n");
+        let second = first.duplicate();
+        let write = ["update-ref", "--stdin"];
+        first.git(write).stdin(input.clone()).run().ok();
+        let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), second.path()).args(write);
+        ours.stdin(input).run().ok();
+        assert_eq!(second.refs(), first.refs());
+        let is_link = |repo: &Repo| repo.git_dir().join(list).is_symlink();
+        assert_eq!(is_link(&second), is_link(&first));
+        refdb(second.path(), &["pack-refs", "--all"]).ok();
+        assert_eq!(second.refs(), first.refs());
+    }
+
     fn a_head_that_is_none_is_not_migrated(format) {
         if format.refs == RefFormat::Reftable {
             let repo = repository(format);

@@ -401,8 +401,12 @@ impl LockFile {
         let Some(made_from) = self.made_from.filter(|_| self.written.is_some()) else {
             return Ok(true);
         };
-        let found = self.system().find(&self.target())?;
-        Ok(found.map(|stat| FileId::of(&stat)) == made_from)
+        // It was read where a link leads that is in its place.
+        let found = match self.system().stat(&self.target()) {
+            Err(error) if crate::system::is_absent(&error) => None,
+            stat => Some(FileId::of(&stat?)),
+        };
+        Ok(found == made_from)
     }
 
     pub(crate) fn holder(&self) -> &Holder {
