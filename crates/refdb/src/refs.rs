@@ -490,7 +490,9 @@ impl<'r> Part<'r> {
             }
             if let Some(range) = passed_over {
                 match successor(range) {
-                    Some(behind) if behind.starts_with(prefix) => cursor.seek(&behind, prefix)?,
+                    Some(behind) if behind.starts_with(prefix) => {
+                        cursor.seek_part(&behind, prefix, self.end)?;
+                    }
                     // The range reaches to the end of what the cursor was to show.
                     _ => self.more = false,
                 }
@@ -541,7 +543,8 @@ impl<R: BorrowMut<Refs>> Turns<R> {
             self.turn += 1;
             if self.turn > turn {
                 self.end = end;
-                break refs.cursor.seek(&start, &refs.prefix);
+                let end = self.end.as_deref();
+                break refs.cursor.seek_part(&start, &refs.prefix, end);
             }
             start = end?;
         };
@@ -571,4 +574,73 @@ fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
         *last += 1;
     }
     Some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use crate::layout::Layout;
+    use crate::objects::NoObjects;
+    use crate::{Edit, ObjectFormat, ObjectId, Optimize, Options, RefFormat, RefName, Store};
+    use refdb_simulation::SimSystem;
+
+    /// Two refs with many between them that are not shown: deleted ones, or those of another object.
+    #[test]
+    fn no_part_is_read_behind_its_end() {
+        let name = |text: &'static str| RefName::new(text).unwrap();
+        let ids = [b'1', b'2'].map(|digit| ObjectId::from_hex(&[digit; 40]).unwrap());
+        let between: Vec<String> = (0..50).map(|at| format!("refs/heads/m{at:02}")).collect();
+        for format in [RefFormat::Files, RefFormat::Reftable] {
+            let system = SimSystem::new(1);
+            for dir in ["/r", "/r/refs", "/r/refs/heads", "/r/reftable"] {
+                crate::system::System::create_dir(&system, Path::new(dir)).unwrap();
+            }
+            let mut options = Options::simulated(ObjectFormat::Sha1);
+            options.reftable.auto_compaction = false;
+            let layout = Layout::main(Path::new("/r"));
+            let objects = Arc::new(NoObjects);
+            let store = Store::open(Arc::new(system), layout, format, objects, options).unwrap();
+            let mut transaction = store.transaction();
+            for (text, oid) in [("refs/heads/a", ids[0]), ("refs/heads/z", ids[0])] {
+                let edit = Edit::update(name(text), oid).skip_object_check();
+                transaction.add(edit).unwrap();
+            }
+            for text in &between {
+                let edit = Edit::update(RefName::new(text).unwrap(), ids[1]);
+                transaction.add(edit.skip_object_check()).unwrap();
+            }
+            assert!(transaction.commit().unwrap().afterwards.is_empty());
+            let mut refs = if format == RefFormat::Files {
+                store.optimize(&Optimize::default()).unwrap();
+                store.refs_of_objects(&ids[..1]).unwrap()
+            } else {
+                let mut transaction = store.transaction();
+                for text in &between {
+                    transaction
+                        .add(Edit::delete(RefName::new(text).unwrap()))
+                        .unwrap();
+                }
+                assert!(transaction.commit().unwrap().afterwards.is_empty());
+                store.refs().unwrap()
+            };
+            let cursor = refs.cursor.as_mut();
+            for (end, expected) in [
+                (None, true),
+                (Some(&b"refs/heads/m10"[..]), false),
+                (None, true),
+            ] {
+                cursor.seek_part(b"refs/heads/b", b"refs/", end).unwrap();
+                assert_eq!(cursor.advance().unwrap(), expected, "{format:?}, {end:?}");
+            }
+            assert_eq!(cursor.name(), name("refs/heads/z"));
+            let mut names = Vec::new();
+            refs.seek_prefix(b"refs/").unwrap();
+            while let Some(record) = refs.next().unwrap() {
+                names.push(record.name.to_string());
+            }
+            assert_eq!(names, ["refs/heads/a", "refs/heads/z"]);
+        }
+    }
 }

@@ -116,18 +116,6 @@ impl MergedRefs {
         Ok(false)
     }
 
-    /// Moves onto the next record as [`advance`](Self::advance) does, be it a deletion or not.
-    ///
-    /// # Errors
-    ///
-    /// As for [`seek`](Self::seek).
-    pub fn advance_one(&mut self) -> Result<bool> {
-        let live_only = std::mem::take(&mut self.live_only);
-        let moved = self.advance();
-        self.live_only = live_only;
-        moved
-    }
-
     /// Returns whether the cursor is on a deletion.
     #[must_use]
     pub fn is_deletion(&self) -> bool {

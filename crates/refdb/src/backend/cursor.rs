@@ -84,6 +84,13 @@ pub(crate) trait Cursor: Send {
     /// cursor ends behind the last name that starts with `prefix`. An empty prefix limits nothing.
     fn seek(&mut self, name: &[u8], prefix: &[u8]) -> Result<()>;
 
+    /// As [`Cursor::seek`], for somebody who wants no ref from `end` on: where the next one lies behind it, a
+    /// cursor that reads much more than it shows may end. Else each of many parts would be read to the end
+    /// of all.
+    fn seek_part(&mut self, name: &[u8], prefix: &[u8], _end: Option<&[u8]>) -> Result<()> {
+        self.seek(name, prefix)
+    }
+
     /// Moves to the next ref; returns whether there is one.
     fn advance(&mut self) -> Result<bool>;
 
@@ -230,9 +237,9 @@ impl<'c> Side<'c> {
         }
     }
 
-    fn seek(&mut self, name: &[u8], prefix: &[u8]) -> Result<()> {
+    fn seek(&mut self, name: &[u8], prefix: &[u8], end: Option<&[u8]>) -> Result<()> {
         self.state = SideState::Behind;
-        self.cursor.seek(name, prefix)
+        self.cursor.seek_part(name, prefix, end)
     }
 
     /// Fetches the next record that `is_visible`, unless it is there already.
@@ -270,8 +277,12 @@ impl<'c> OverCursor<'c> {
 
 impl Cursor for OverCursor<'_> {
     fn seek(&mut self, name: &[u8], prefix: &[u8]) -> Result<()> {
-        self.upper.seek(name, prefix)?;
-        self.lower.seek(name, prefix)
+        self.seek_part(name, prefix, None)
+    }
+
+    fn seek_part(&mut self, name: &[u8], prefix: &[u8], end: Option<&[u8]>) -> Result<()> {
+        self.upper.seek(name, prefix, end)?;
+        self.lower.seek(name, prefix, end)
     }
 
     fn advance(&mut self) -> Result<bool> {

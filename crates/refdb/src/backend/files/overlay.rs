@@ -140,6 +140,10 @@ impl Overlay {
 
 impl Cursor for Overlay {
     fn seek(&mut self, name: &[u8], prefix: &[u8]) -> Result<()> {
+        self.seek_part(name, prefix, None)
+    }
+
+    fn seek_part(&mut self, name: &[u8], prefix: &[u8], end: Option<&[u8]>) -> Result<()> {
         self.current = Current::Before;
         self.range = self.load(prefix)?;
         self.prefix = prefix.to_vec();
@@ -151,7 +155,7 @@ impl Cursor for Overlay {
             None => 0,
         };
         if let Some(packed) = &mut self.packed {
-            packed.seek(start, prefix)?;
+            packed.seek_part(start, prefix, end)?;
         }
         self.step_packed()
     }

@@ -21,6 +21,8 @@ pub(super) struct PackedCursor {
     snapshot: Arc<Snapshot>,
     // Where the next record starts.
     next: usize,
+    // Where the record starts before which the cursor ends, if it is not to show all.
+    end: usize,
     prefix: Vec<u8>,
     current: Option<Current>,
     null: ObjectId,
@@ -64,6 +66,7 @@ impl PackedCursor {
     pub(super) fn new(snapshot: Arc<Snapshot>, null: ObjectId, shared_only: bool) -> Self {
         PackedCursor {
             next: snapshot.start(),
+            end: snapshot.len(),
             snapshot,
             prefix: Vec::new(),
             current: None,
@@ -99,7 +102,8 @@ impl PackedCursor {
             return;
         };
         let snapshot = &self.snapshot;
-        while let Some(before) = last
+        while self.next < self.end
+            && let Some(before) = last
             && let Some((name, end)) = snapshot.pass(self.next, &wanted.first)
             && has_prefix(snapshot.slice(&name), &self.prefix)
             && goes_on_plainly(snapshot.slice(before), snapshot.slice(&name))
@@ -158,6 +162,10 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 
 impl Cursor for PackedCursor {
     fn seek(&mut self, name: &[u8], prefix: &[u8]) -> Result<()> {
+        self.seek_part(name, prefix, None)
+    }
+
+    fn seek_part(&mut self, name: &[u8], prefix: &[u8], end: Option<&[u8]>) -> Result<()> {
         let ahead = self.present().is_some_and(|current| current < name);
         let from = if ahead {
             self.next
@@ -169,6 +177,10 @@ impl Cursor for PackedCursor {
         if prefix == ALL && name <= prefix {
             check_begin(&self.snapshot, self.next)?;
         }
+        self.end = match end.filter(|_| self.wanted.is_some()) {
+            Some(end) => self.snapshot.lower_bound(end, self.next)?,
+            None => self.snapshot.len(),
+        };
         self.prefix.clear();
         self.prefix.extend_from_slice(prefix);
         Ok(())
@@ -180,7 +192,7 @@ impl Cursor for PackedCursor {
         let (bad, mut last) = if is_bad { (last, None) } else { (None, last) };
         loop {
             self.pass(&mut last);
-            if self.next >= self.snapshot.len() {
+            if self.next >= self.end {
                 break;
             }
             let record = self.snapshot.record_of_any_name(self.next)?;

@@ -24,6 +24,8 @@ pub(super) struct StackCursor {
     stack: Arc<Stack>,
     format: ObjectFormat,
     prefix: Vec<u8>,
+    /// The name from which on nothing is looked for, if there is one.
+    end: Option<Vec<u8>>,
     /// What is known of the name.
     look: Look,
 }
@@ -31,12 +33,13 @@ pub(super) struct StackCursor {
 impl StackCursor {
     pub(super) fn new(stack: &Arc<Stack>, snapshot: Arc<Snapshot>) -> Self {
         StackCursor {
-            merged: MergedRefs::new(snapshot.tables.clone()).live_only(),
+            merged: MergedRefs::new(snapshot.tables.clone()),
             snapshot,
             scouts: Vec::new(),
             stack: Arc::clone(stack),
             format: stack.object_format(),
             prefix: Vec::new(),
+            end: None,
             look: Look::None,
         }
     }
@@ -50,6 +53,11 @@ pub(super) fn is_listed(name: &[u8]) -> bool {
 
 impl Cursor for StackCursor {
     fn seek(&mut self, name: &[u8], prefix: &[u8]) -> Result<()> {
+        self.seek_part(name, prefix, None)
+    }
+
+    fn seek_part(&mut self, name: &[u8], prefix: &[u8], end: Option<&[u8]>) -> Result<()> {
+        self.end = end.map(<[u8]>::to_vec);
         self.prefix.clear();
         self.prefix.extend_from_slice(prefix);
         self.merged
@@ -67,6 +75,13 @@ impl Cursor for StackCursor {
             if !has_prefix(name, &self.prefix) {
                 return Ok(false);
             }
+            if self.merged.is_deletion() {
+                // What is deleted may go on for very long.
+                if self.end.as_ref().is_some_and(|end| name >= &end[..]) {
+                    return Ok(false);
+                }
+                continue;
+            }
             if is_listed(name) {
                 self.look = Look::at(self.merged.is_good(goes_on_well));
                 return Ok(true);
@@ -77,12 +92,12 @@ impl Cursor for StackCursor {
 
     fn look_at(&mut self, name: &[u8]) -> Result<Found> {
         self.prefix.clear();
+        self.end = None;
         let failed = |error| self.stack.format_error(error);
         self.merged.seek(name).map_err(failed)?;
-        if !self.merged.advance_one().map_err(failed)? {
+        if !self.merged.advance().map_err(failed)? {
             return Ok(Found::End);
         }
-        // What is deleted may go on for very long.
         if self.merged.is_deletion() || !is_listed(self.merged.name()) {
             return Ok(Found::Nothing);
         }
