@@ -55,8 +55,9 @@ pub(super) struct Overlay {
     range: usize,
     next: usize,
     packed: Option<PackedCursor>,
-    // Whether the packed cursor stands on a ref that was not shown yet.
-    packed_ready: bool,
+    // Whether the packed cursor is to move on before the next ref is shown. It does so when that is asked for:
+    // where it shows few refs, a seek would read all of them.
+    packed_due: bool,
     prefix: Vec<u8>,
     current: Current,
     // Which packed refs are shown, if not all.
@@ -79,7 +80,7 @@ impl Overlay {
             range: 0,
             next: 0,
             packed: None,
-            packed_ready: false,
+            packed_due: false,
             prefix: Vec::new(),
             current: Current::Before,
             wanted: None,
@@ -128,14 +129,6 @@ impl Overlay {
     fn loose(&self, index: usize) -> Option<&LooseRef> {
         self.ranges.get(self.range)?.refs.get(index)
     }
-
-    fn step_packed(&mut self) -> Result<()> {
-        self.packed_ready = match &mut self.packed {
-            Some(packed) => packed.advance()?,
-            None => false,
-        };
-        Ok(())
-    }
 }
 
 impl Cursor for Overlay {
@@ -157,20 +150,20 @@ impl Cursor for Overlay {
         if let Some(packed) = &mut self.packed {
             packed.seek_part(start, prefix, end)?;
         }
-        self.step_packed()
+        self.packed_due = true;
+        Ok(())
     }
 
     fn advance(&mut self) -> Result<bool> {
         if self.ranges.is_empty() {
             self.seek(b"", b"")?;
         }
-        if self.current == Current::Packed {
-            self.step_packed()?;
+        if std::mem::take(&mut self.packed_due)
+            && let Some(packed) = &mut self.packed
+        {
+            packed.advance()?;
         }
-        let packed = match &self.packed {
-            Some(packed) if self.packed_ready => packed.present(),
-            _ => None,
-        };
+        let packed = self.packed.as_ref().and_then(PackedCursor::present);
         let loose = self
             .loose(self.next)
             .map(|found| found.name.as_slice())
@@ -180,14 +173,14 @@ impl Cursor for Overlay {
                 self.current = Current::Before;
                 return Ok(false);
             }
-            (Some(loose), Some(packed)) if loose > packed => Current::Packed,
-            (None, Some(_)) => Current::Packed,
-            (Some(loose), packed) => {
-                if packed == Some(loose) {
-                    self.step_packed()?;
-                }
+            (Some(loose), packed) if packed.is_none_or(|packed| loose <= packed) => {
+                self.packed_due = packed == Some(loose);
                 self.next += 1;
                 Current::Loose(self.next - 1)
+            }
+            _ => {
+                self.packed_due = true;
+                Current::Packed
             }
         };
         Ok(true)
