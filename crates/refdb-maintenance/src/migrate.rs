@@ -315,11 +315,11 @@ impl<'a> Migration<'a> {
         folder::check_kept(self.system.as_ref(), &self.base)?;
         let before = clear_up(&context)?;
         let folder = Folder::open(&context)?;
-        let context = context.on(Arc::clone(&folder.beneath));
+        let strict = context.strict()?;
         // Another one may have died since.
         let found = match folder.was_empty {
             true => recover::Found::Nothing,
-            false => recover::recover(&context, &folder)?,
+            false => recover::recover(&strict, &folder)?,
         };
         let found = match found {
             recover::Found::Nothing => before.unwrap_or(recover::Found::Nothing),
@@ -330,7 +330,7 @@ impl<'a> Migration<'a> {
             Ok(report) => report,
             // Whatever was begun is ended in one way or the other; if that fails as well, by the
             // next migration.
-            Err(error) => match recover::recover(&context, &folder) {
+            Err(error) => match recover::recover(&strict, &folder) {
                 Ok(recover::Found::Finished(more)) => Report {
                     warnings: std::iter::once(error.message().clone())
                         .chain(more)

@@ -24,11 +24,6 @@ pub trait Narrow: System + Clone + 'static {
 
     /// Opens the directory itself; links to it are followed.
     fn root(&self, path: &Path) -> io::Result<Self::Root>;
-    /// Opens a directory below it, and follows no link; `None` where that brings nothing.
-    fn near_root(&self, root: &Self::Root, below: Below<'_>) -> Option<Self::Root> {
-        let _ = (root, below);
-        None
-    }
     /// Returns a system for which the directories of `paths` are found. A link that a path ends with
     /// is not followed either; with `no_link` one may be refused at once.
     fn narrow(
@@ -48,24 +43,12 @@ pub struct Below<'p> {
     pub rest: &'p Path,
 }
 
-impl<'p> Below<'p> {
-    /// Returns the same path below another directory, if it is inside that.
-    fn inside(&self, dir: &Path) -> Option<Below<'p>> {
-        let rest = self.whole.strip_prefix(dir).ok()?;
-        let whole = self.whole;
-        (!rest.as_os_str().is_empty()).then_some(Below { whole, rest })
-    }
-}
-
 /// A system all of whose paths are below a directory.
 #[derive(Clone, Debug)]
 pub struct Beneath<S: Narrow> {
     inner: S,
     path: PathBuf,
     root: S::Root,
-    /// Directories below it that stay open too, the latest first: to open them for every call took 8% of
-    /// a migration of 10,000 refs.
-    near: Vec<(PathBuf, S::Root)>,
 }
 
 impl<S: Narrow> Beneath<S> {
@@ -78,7 +61,6 @@ impl<S: Narrow> Beneath<S> {
             inner: inner.clone(),
             path: path.to_owned(),
             root: inner.root(path)?,
-            near: Vec::new(),
         })
     }
 
@@ -97,41 +79,22 @@ impl<S: Narrow> Beneath<S> {
         }
     }
 
-    /// Finds the directories of paths, from the nearest one that is open.
-    fn find(&self, paths: &[&Path], no_link: bool) -> io::Result<Arc<dyn System>> {
-        let below = paths.iter().map(|path| self.below(path));
-        let below: Vec<Below<'_>> = below.collect::<io::Result<_>>()?;
-        for (dir, near) in &self.near {
-            let inside = below.iter().map(|below| below.inside(dir));
-            if let Some(inside) = inside.collect::<Option<Vec<_>>>() {
-                return self.inner.narrow(near, &inside, no_link);
-            }
-        }
-        self.inner.narrow(&self.root, &below, no_link)
-    }
-
     fn at(&self, path: &Path) -> io::Result<Arc<dyn System>> {
-        self.find(&[path], false)
+        self.inner.narrow(&self.root, &[self.below(path)?], false)
     }
 
     /// As [`Beneath::at`], for what would follow a link that the path ends with.
     fn at_file(&self, path: &Path) -> io::Result<Arc<dyn System>> {
-        self.find(&[path], true)
+        self.inner.narrow(&self.root, &[self.below(path)?], true)
     }
 
     fn at_both(&self, one: &Path, other: &Path) -> io::Result<Arc<dyn System>> {
-        self.find(&[one, other], false)
+        let paths = [self.below(one)?, self.below(other)?];
+        self.inner.narrow(&self.root, &paths, false)
     }
 }
 
 impl<S: Narrow> System for Beneath<S> {
-    fn near(&self, dir: &Path) -> Option<Arc<dyn System>> {
-        let mut near = self.clone();
-        let root = self.inner.near_root(&self.root, self.below(dir).ok()?)?;
-        near.near.insert(0, (dir.to_owned(), root));
-        Some(Arc::new(near))
-    }
-
     fn beneath(&self, root: &Path) -> io::Result<Arc<dyn System>> {
         // A directory below is reached without links as well.
         self.at(root)?.lstat(root)?;

@@ -60,12 +60,6 @@ impl Context {
         }
     }
 
-    /// Returns the same for what is done in one directory, which is kept open.
-    pub(super) fn near(&self, dir: &Path) -> Context {
-        let near = self.system.near(dir);
-        self.on(near.unwrap_or_else(|| Arc::clone(&self.system)))
-    }
-
     pub(super) fn store(&self, dir: &Path, format: RefFormat) -> Result<refdb::Store> {
         let mut layout = refdb::layout::Layout::main(dir);
         if dir == self.base {

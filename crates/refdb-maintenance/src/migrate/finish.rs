@@ -58,8 +58,6 @@ pub(super) fn finish(
             context.create_dir(&dir)?;
         }
     }
-    let context = &context.near(&old);
-    let system = context.system.as_ref();
     for place in places {
         let old = old.join(&place.below);
         if !folder::exists(system, &old)? {
@@ -167,12 +165,11 @@ fn finish_files(context: &Context, place: &Place, old: &Path) -> Result<()> {
 /// Puts away loose and packed refs and reflogs. A link that leads nowhere takes the place of each
 /// directory, so that no process that takes the refs for files makes it anew.
 fn finish_reftable(context: &Context, place: &Place, old: &Path) -> Result<()> {
+    let system = context.system.as_ref();
     let refs = place.dir.join("refs");
-    if !folder::exists(context.system.as_ref(), &refs)? {
+    if !folder::exists(system, &refs)? {
         context.create_dir(&refs)?;
     }
-    let context = &context.near(&refs);
-    let system = context.system.as_ref();
     put_barred_away(context, &place.dir, old, "logs")?;
     let mut has_stub = false;
     for entry in folder::list(system, &refs)? {
@@ -304,9 +301,8 @@ fn replace(context: &Context, new: &Path, path: &Path, old: &Path, item: &Path) 
 }
 
 fn remove_barriers(context: &Context, place: &Place) -> Result<()> {
-    let refs = place.dir.join("refs");
-    let context = &context.near(&refs);
     let system = context.system.as_ref();
+    let refs = place.dir.join("refs");
     let mut paths = vec![place.dir.join("logs")];
     for entry in folder::list(system, &refs)? {
         paths.push(refs.join(bytes_to_path(&entry.name)));

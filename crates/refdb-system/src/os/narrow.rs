@@ -18,12 +18,6 @@ impl Narrow for OsSystem {
         Ok(Arc::new(self.open_as(path, platform::THROUGH, 0)?.into()))
     }
 
-    fn near_root(&self, root: &Arc<OwnedFd>, below: Below<'_>) -> Option<Arc<OwnedFd>> {
-        let is_root = below.rest.as_os_str().is_empty();
-        let opened = (!is_root).then(|| self.dir_beneath(root, below.rest).ok());
-        opened?.map(Arc::new)
-    }
-
     fn narrow(
         &self,
         root: &Arc<OwnedFd>,
@@ -113,37 +107,5 @@ mod tests {
             std::fs::remove_file(base.join("moved/new")).unwrap();
             std::fs::rename(base.join("moved"), base.join("dir")).unwrap();
         }
-    }
-
-    /// A directory that is kept open is where paths lead, whoever has its name by now; the directory itself
-    /// is found by its name.
-    #[test]
-    fn what_is_near_leads_nowhere_else() {
-        let temp = tempfile::tempdir().unwrap();
-        let (base, out) = (temp.path().join("base"), temp.path().join("out"));
-        let (dir, inner) = (base.join("dir"), base.join("dir/inner"));
-        for dir in [&base, &dir, &inner, &out] {
-            std::fs::create_dir(dir).unwrap();
-        }
-        let system = OsSystem::new().beneath(&base).unwrap();
-        assert!(system.near(&out).is_none());
-        assert!(system.near(&base.join("missing")).is_none());
-        let near = system.near(&dir).unwrap().near(&inner).unwrap();
-        std::fs::rename(&dir, base.join("moved")).unwrap();
-        std::os::unix::fs::symlink(&out, &dir).unwrap();
-        for file in [dir.join("one"), inner.join("two")] {
-            near.create_new(&file, 0o666).unwrap();
-            near.rename(&file, &file.with_extension("new")).unwrap();
-        }
-        near.rename(&inner.join("two.new"), &dir.join("two"))
-            .unwrap();
-        assert!(near.create_new(&out.join("three"), 0o666).is_err());
-        assert_eq!(std::fs::read_dir(&out).unwrap().count(), 0);
-        let found = std::fs::read_dir(base.join("moved")).unwrap();
-        assert_eq!(found.count(), 3, "inner, one.new and two");
-        // The link, and not what is open.
-        near.remove_file(&dir).unwrap();
-        assert!(base.join("moved").exists() && !dir.exists());
-        near.remove_dir(&base.join("moved/inner")).unwrap();
     }
 }

@@ -25,7 +25,7 @@ use crate::commit::entries::{FREEZE, is_frozen};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{is_pseudoref, is_root_ref, is_root_ref_syntax};
 use crate::oid::ObjectId;
-use crate::system::{DirEntry, FileKind, System, bytes_to_path};
+use crate::system::{DirEntry, FileKind, bytes_to_path};
 
 /// Root refs that Git writes, whether they are there or not.
 const ROOT_REFS: [&[u8]; 11] = [
@@ -50,8 +50,6 @@ type Names = Vec<Vec<u8>>;
 /// A store that nobody else writes to.
 pub(super) struct FrozenFiles {
     files: Arc<Files>,
-    /// Where most of it is done is kept open.
-    system: Arc<dyn System>,
     names: HashSet<Vec<u8>>,
     locks: Locks,
     barriers: Vec<Barrier>,
@@ -79,10 +77,7 @@ struct Barrier {
 impl FrozenFiles {
     pub(super) fn new(files: Arc<Files>) -> Result<FrozenFiles> {
         let locks = Locks::new(&files.home, files.options.shared_repository);
-        let refs = files.layout.common_dir().join("refs");
-        let system = files.system.near(&refs);
         let mut frozen = FrozenFiles {
-            system: system.unwrap_or_else(|| Arc::clone(&files.system)),
             files,
             names: HashSet::new(),
             locks,
@@ -93,7 +88,8 @@ impl FrozenFiles {
         frozen.root_refs()?;
         frozen.dir(b"refs")?;
         let packed = frozen.files.packed.resolved_path()?;
-        frozen.locks.take(frozen.system.as_ref(), &packed)?;
+        let system = Arc::clone(&frozen.files.system);
+        frozen.locks.take(system.as_ref(), &packed)?;
         // Refs that were packed meanwhile may have no loose file any more.
         frozen.files.packed.forget();
         frozen.dir(b"refs")?;
@@ -120,7 +116,7 @@ impl FrozenFiles {
     }
 
     fn entries(&self, dir: &Path) -> Result<Option<Vec<DirEntry>>> {
-        match self.system.read_dir(dir) {
+        match self.files.system.read_dir(dir) {
             Ok(entries) => Ok(Some(entries)),
             Err(error) if super::log::is_absent(&error) => Ok(None),
             Err(error) => Err(Error::io("unable to list", dir, error)),
@@ -133,7 +129,7 @@ impl FrozenFiles {
             return Ok(false);
         }
         let path = self.base().join(bytes_to_path(&name));
-        match self.locks.take(self.system.as_ref(), &path) {
+        match self.locks.take(self.files.system.as_ref(), &path) {
             Ok(()) => {
                 self.names.insert(name);
             }
@@ -148,7 +144,7 @@ impl FrozenFiles {
     /// directory above it went, and is to be looked at again.
     fn dir(&mut self, dir: &[u8]) -> Result<bool> {
         let path = self.base().join(bytes_to_path(dir));
-        if self.barred.contains(&path) && is_frozen(self.system.as_ref(), &path) {
+        if self.barred.contains(&path) && is_frozen(self.files.system.as_ref(), &path) {
             return Ok(true);
         }
         for _ in 0..ATTEMPTS {
@@ -171,7 +167,7 @@ impl FrozenFiles {
             let mut names = packed_names;
             for entry in entries {
                 let full = [dir, b"/", &entry.name].concat();
-                match Entry::of(self.system.as_ref(), &path, &entry) {
+                match Entry::of(self.files.system.as_ref(), &path, &entry) {
                     Entry::Dir => dirs.push(full),
                     // Of a ref that is locked, and listed for its lock.
                     Entry::NewValue => {}
@@ -209,7 +205,7 @@ impl FrozenFiles {
 
     /// Replaces an empty directory by a link that leads nowhere; returns whether that came off.
     fn replace(&mut self, path: &Path) -> Result<Barred> {
-        match self.system.remove_dir(path) {
+        match self.files.system.remove_dir(path) {
             Ok(()) => self.bar(path, true),
             Err(error) if super::log::is_absent(&error) => Ok(Barred::Not),
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(Barred::Not),
@@ -219,7 +215,7 @@ impl FrozenFiles {
 
     /// Puts a link that leads nowhere where no directory is; returns whether that came off.
     fn bar(&mut self, path: &Path, was_directory: bool) -> Result<Barred> {
-        match self.system.symlink(Path::new(FREEZE), path) {
+        match self.files.system.symlink(Path::new(FREEZE), path) {
             Ok(()) => {
                 self.barriers.push(Barrier {
                     path: path.to_owned(),
@@ -229,11 +225,11 @@ impl FrozenFiles {
                 Ok(Barred::Done)
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if is_frozen(self.system.as_ref(), path) {
+                if is_frozen(self.files.system.as_ref(), path) {
                     return Ok(Barred::Done);
                 }
                 // A transaction has locked the directory for the time that it takes.
-                self.locks.pass(self.system.as_ref(), path)?;
+                self.locks.pass(self.files.system.as_ref(), path)?;
                 Ok(Barred::Not)
             }
             Err(error) if super::log::is_absent(&error) => Ok(Barred::NoPlace),
@@ -291,7 +287,7 @@ impl Drop for FrozenFiles {
         if self.left {
             return;
         }
-        let system = self.system.as_ref();
+        let system = self.files.system.as_ref();
         for barrier in self.barriers.drain(..).rev() {
             // What fails here stays for the next migration to clean up: nobody else is told.
             let removed = system.remove_file(&barrier.path);
