@@ -355,7 +355,9 @@ impl<'a> Migration<'a> {
         let begun = self.system.elapsed();
         let stage = folder.stage();
         context.create_dir(&stage)?;
+        let mut made = switch::Made::new(context, &stage)?;
         let mut copied = self.copy(&places, &stage, to)?;
+        made.add(context, &copied.stores())?;
         announce::announce(self.options.hook.as_deref(), &copied, to)?;
         let mut pass_begun = begun;
         for _ in 0..PASSES_MAX {
@@ -389,6 +391,7 @@ impl<'a> Migration<'a> {
         Locked::write(context, folder, &places, &frozen, self.from)?;
         context.sync_file_system(&folder.path)?;
         self.options.interrupt.check()?;
+        made.check(context)?;
         switch::switch(context, folder, &places, &copied.stores(), config, to)?;
         let others = others::Others::now(context, &places);
         for frozen in &mut frozen {

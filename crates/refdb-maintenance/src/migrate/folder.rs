@@ -42,7 +42,7 @@ pub(super) struct Folder {
     base: PathBuf,
     /// Reaches what is below that directory by no link: what is removed there may have been
     /// made by anybody.
-    pub(super) beneath: Arc<dyn System>,
+    beneath: Arc<dyn System>,
     /// Whether there was nothing in it to be cleared up when it was opened.
     pub(super) was_empty: bool,
     _guard: Guard,
@@ -165,6 +165,11 @@ impl Folder {
         let path = context.base.join(MIGRATION);
         let guard = match context.system.guard_dir(&path) {
             Err(error) if is_absent(&error) => None,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let way_out = "a migration by another user is in the way; if it has ended, the next refdb command \
+                               of that user, or of root, in this repository clears it up";
+                return Err(Error::io("unable to lock", &path, error).context(way_out));
+            }
             guard => guard.map_err(|error| Error::io("unable to lock", &path, error))?,
         };
         let Some(guard) = guard else {
@@ -173,7 +178,6 @@ impl Folder {
         let beneath = context.beneath()?;
         // It must not have become a link meanwhile.
         is_folder(beneath.as_ref(), &path)?;
-        let beneath = beneath.near(&path).unwrap_or(beneath);
         Ok(Some(Folder {
             path,
             base: context.base.clone(),

@@ -68,6 +68,59 @@ pub(super) fn freeze(
     Ok(frozen)
 }
 
+/// The folders of the copies, as they were made: somebody may exchange one for another, in which not all refs are.
+pub(super) struct Made(Vec<(PathBuf, u64)>);
+
+impl Made {
+    /// Begins with the folder of them all.
+    pub(super) fn new(context: &Context, stage: &Path) -> Result<Made> {
+        let mut made = Made(Vec::new());
+        made.add_one(context, stage)?;
+        Ok(made)
+    }
+
+    /// Adds those of copies that are written.
+    pub(super) fn add(&mut self, context: &Context, copies: &[PathBuf]) -> Result<()> {
+        for copy in copies {
+            for name in ["", "reftable", "refs", "logs"] {
+                self.add_one(context, &copy.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_one(&mut self, context: &Context, dir: &Path) -> Result<()> {
+        self.0
+            .extend(number(context, dir)?.map(|ino| (dir.to_owned(), ino)));
+        Ok(())
+    }
+
+    /// Makes sure that they are still there.
+    ///
+    /// # Errors
+    /// `Locked` if one is not.
+    pub(super) fn check(&self, context: &Context) -> Result<()> {
+        for (dir, ino) in &self.0 {
+            if number(context, dir)? != Some(*ino) {
+                let message = format!(
+                    "'{}' was exchanged by somebody else: nothing was changed; try again",
+                    dir.display()
+                );
+                return Err(Error::new(ErrorKind::Locked, message));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the number of a folder, if it is there.
+fn number(context: &Context, dir: &Path) -> Result<Option<u64>> {
+    let found = context.system.find(dir);
+    let found = found.map_err(|error| Error::io("unable to read", dir, error))?;
+    let kept = found.filter(|stat| stat.kind == FileKind::Directory);
+    Ok(kept.map(|stat| stat.ino))
+}
+
 /// The configuration with the new format.
 pub(super) struct NewConfig {
     /// The file itself, should `config` be a link.

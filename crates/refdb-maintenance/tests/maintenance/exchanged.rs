@@ -1,6 +1,7 @@
 //! Somebody who may write in a shared repository exchanges folders for links that lead out of it while
 //! refs are migrated.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -49,6 +50,35 @@ for_every_format! {
             }
         }
         assert!(exchanged > ROUNDS, "nobody exchanged anything");
+    }
+
+    fn a_copy_of_the_copies_is_not_switched_to(format) {
+        let repo = Repo::init(format);
+        let commit = &repo.objects().commits[0];
+        // So many that progress is told of before all are copied.
+        let create = |at: usize| format!("create refs/heads/branch-{at:04} {commit}\n");
+        repo.update_refs((0..5000).map(create).collect::<String>());
+        let before = repo.refs();
+        let to = match format.refs {
+            refdb_testkit::RefFormat::Files => RefFormat::Reftable,
+            refdb_testkit::RefFormat::Reftable => RefFormat::Files,
+        };
+        let new = repo.git_dir().join("refdb-migration/new");
+        let is_done = Cell::new(false);
+        let exchange = |_| {
+            if is_done.replace(true) {
+                return;
+            }
+            let moved = new.with_extension("moved");
+            std::fs::rename(&new, &moved).expect("it is there");
+            let copied = std::process::Command::new("cp").arg("-a").args([&moved, &new]).status();
+            assert!(copied.expect("it runs").success());
+        };
+        let opened = ours::open(&repo.git_dir());
+        let migrated = Migration::of(&opened).to(to).progress(&exchange).run();
+        assert!(is_done.get() && migrated.is_err(), "{migrated:?}");
+        assert_eq!(repo.refs(), before);
+        repo.assert_sound();
     }
 }
 
