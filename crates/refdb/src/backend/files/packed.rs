@@ -34,6 +34,10 @@ pub const HEADER: &[u8] = b"# pack-refs with: ";
 /// says; its content may be dated otherwise.
 const SETTLED_AFTER: Duration = Duration::from_millis(50);
 
+/// The same, of a file whose date is of a whole second: it may have lost its digits, which some file systems
+/// keep down to two seconds.
+const SETTLED_AFTER_ROUND: Duration = Duration::from_millis(2050);
+
 /// How many symbolic links the name of packed-refs is followed through.
 const LINKS_MAX: usize = 5;
 
@@ -249,7 +253,11 @@ fn has_digits_only(hex: &[u8]) -> bool {
 
 fn is_settled(now: Duration, changed_ns: i128) -> bool {
     let now_ns = i128::try_from(now.as_nanos()).unwrap_or(i128::MAX);
-    let settled_ns = i128::try_from(SETTLED_AFTER.as_nanos()).unwrap_or(i128::MAX);
+    let settled_after = match changed_ns % 1_000_000_000 == 0 {
+        true => SETTLED_AFTER_ROUND,
+        false => SETTLED_AFTER,
+    };
+    let settled_ns = i128::try_from(settled_after.as_nanos()).unwrap_or(i128::MAX);
     now_ns.saturating_sub(changed_ns) >= settled_ns
 }
 
@@ -726,7 +734,9 @@ mod tests {
         let second = Duration::from_secs(1);
         assert!(!is_settled(second, 999_000_000));
         assert!(is_settled(second, 900_000_000));
-        assert!(!is_settled(second, 2_000_000_000));
+        assert!(!is_settled(second, 2_000_000_001));
+        assert!(!is_settled(3 * second, 1_000_000_000));
+        assert!(is_settled(4 * second, 1_000_000_000));
     }
 
     #[test]
