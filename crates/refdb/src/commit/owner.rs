@@ -183,10 +183,12 @@ pub(crate) fn describe(system: &dyn System, path: &Path) -> io::Result<(String, 
         return Ok((text, None));
     }
     let owner = of_lock(system, path);
-    let pid = owner.as_ref().map(|owner| owner.process);
-    let who = match pid.or_else(|| system.guard_owner(path)) {
-        Some(pid) => format!("the refdb process {pid}"),
-        None => "a refdb process".to_owned(),
+    // A number in the lock says who made it, as that process saw itself; this system may tell who has it.
+    let made_by = owner.as_ref().map(|owner| owner.process);
+    let who = match (system.guard_owner(path), made_by) {
+        (Some(pid), Some(other)) if pid != other => format!("the process {pid}"),
+        (Some(pid), _) | (None, Some(pid)) => format!("the refdb process {pid}"),
+        (None, None) => "a refdb process".to_owned(),
     };
     let is_migration = owner
         .as_ref()

@@ -1036,7 +1036,10 @@ fn who_holds_a_lock_is_told_and_what_can_be_done() {
         "{text}"
     );
     dies.end();
-    assert!(tell("a").contains("process 7, which has ended"));
+    assert!(tell("a").contains("the refdb process 7, which has ended"));
+    let taken = system.process(8).guard_file(&at("a.lock")).unwrap();
+    assert!(tell("a").contains("by the process 8, which runs"));
+    drop(taken);
     system.create_new(&at("file.lock"), 0o666).unwrap();
     assert!(tell("file").contains("Another git process seems to be running"));
     assert!(tell("file").contains("It was made 0 seconds ago"));
