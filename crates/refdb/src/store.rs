@@ -342,7 +342,8 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// `Hook` when it cannot be found out whether there is a hook, which is to be told of each.
+    /// `Misuse` for a transaction of another store; `Hook` when it cannot be found out whether there is a
+    /// hook, which is to be told of each.
     pub fn prepare_together<'t, 's: 't>(
         &'s self,
         transactions: impl IntoIterator<Item = &'t Transaction<'s>>,
@@ -352,7 +353,7 @@ impl Store {
             return Ok(None);
         }
         let transactions = transactions.into_iter();
-        Ok(self.transaction().together(transactions))
+        self.transaction().together(transactions)
     }
 
     /// Returns whether a ref has a reflog, possibly an empty one.
@@ -436,7 +437,7 @@ impl Store {
     /// Makes a reflog without entries, unless there is one.
     ///
     /// # Errors
-    /// `Locked` when another process changes refs; `Corrupt` or `Io` for the files.
+    /// `InvalidName` for a name that has none; `Locked` when another process changes refs; `Corrupt` or `Io` for the files.
     pub fn create_log(&self, name: RefName<'_>) -> Result<Outcome> {
         self.change_logs(&[LogChange::Create(name)])
     }
@@ -452,7 +453,7 @@ impl Store {
 
     fn change_logs(&self, changes: &[LogChange<'_>]) -> Result<Outcome> {
         let backend = self.backend.as_ref();
-        self.until_done(|| transaction::log::change(backend, changes.to_vec()))
+        self.until_done(|| transaction::log::change(backend, &self.options, changes.to_vec()))
     }
 
     /// Does something again for as long as another writer is faster.

@@ -99,6 +99,19 @@ pub struct Outcome {
     pub afterwards: Vec<Error>,
 }
 
+/// Returns whether these refs are those of the same store, or of clones of it.
+fn is_same(one: &dyn Backend, other: &dyn Backend) -> bool {
+    std::ptr::addr_eq(one, other)
+}
+
+/// Returns the error of a transaction that was made by another store than the one that is to commit it.
+fn of_another_store() -> Error {
+    Error::new(
+        ErrorKind::Misuse,
+        "a transaction of another store cannot be committed with those of this one",
+    )
+}
+
 impl<'s> Transaction<'s> {
     pub(crate) fn new(
         backend: &'s dyn Backend,

@@ -93,8 +93,17 @@ impl Watched {
     /// changed may have been so twice: there, and back.
     fn check_config(&self, known: &Mutex<Option<Stat>>, is_empty: bool) -> Result<()> {
         let now = Watched::stat(self.system.as_ref(), &self.common_dir);
-        if *known.lock().unwrap_or_else(PoisonError::into_inner) == now {
+        let before = *known.lock().unwrap_or_else(PoisonError::into_inner);
+        if before == now {
             return Ok(());
+        }
+        if before.is_some() && now.is_none() {
+            let config = self.common_dir.join("config");
+            let message = format!(
+                "'{}' is gone: the repository was moved or removed; open it again",
+                config.display()
+            );
+            return Err(Error::new(ErrorKind::Moved, message));
         }
         let local = LocalFile::read(self.system.as_ref(), &self.common_dir.join("config"))?;
         let format = Format::read(&local.own_values(), &self.common_dir, &self.environment)?;

@@ -146,8 +146,13 @@ impl Files {
     /// `Moved`.
     fn assert_not_migrated(&self) -> Result<()> {
         let path = self.layout.common_dir().join("refs/heads");
+        // A ref may be called so as well, where there is no branch.
+        let is_ref = || {
+            let found = loose::read(self.system.as_ref(), &path, self.options.object_format);
+            matches!(found, Ok(loose::Loose::Found(_)))
+        };
         match self.system.lstat(&path) {
-            Ok(stat) if stat.kind == FileKind::File => Err(Error::new(
+            Ok(stat) if stat.kind == FileKind::File && !is_ref() => Err(Error::new(
                 ErrorKind::Moved,
                 format!(
                     "'{}' is a file: the refs were migrated to another format; try again",

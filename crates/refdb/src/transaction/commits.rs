@@ -12,6 +12,7 @@
 
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use super::group::Group;
@@ -47,6 +48,8 @@ struct State {
     /// The process whose threads these are.
     process: u32,
     is_led: bool,
+    /// Which thread leads; `None` while it is handed over.
+    leader: Option<ThreadId>,
     waiting: Vec<Waiting>,
     /// How many were committed together last, and how long that took.
     last: (usize, Duration),
@@ -124,6 +127,7 @@ struct Lead<'c>(&'c Commits);
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.0.state);
+        state.leader = None;
         match state.waiting.first() {
             Some(next) => next.seat.0.tell(News::Lead),
             None => state.is_led = false,
@@ -168,13 +172,21 @@ impl Commits {
     /// Commits a transaction, together with those of other threads if there are any.
     ///
     /// # Errors
-    /// As for [`Transaction::prepare`] and [`super::Prepared::commit`].
+    /// As for [`Transaction::prepare`] and [`super::Prepared::commit`]; `Misuse` from within a commit of this
+    /// thread, which would wait for itself.
     pub(super) fn commit(&self, transaction: Transaction<'_>) -> Result<Outcome> {
         let mut state = self.state(transaction.system.process_id());
+        let this = Some(thread::current().id());
         if !mem::replace(&mut state.is_led, true) {
+            state.leader = this;
             drop(state);
             let _lead = Lead(self);
             return transaction.prepare()?.commit();
+        }
+        if state.leader == this {
+            let message =
+                "a transaction cannot be committed by what is called while another one is";
+            return Err(Error::new(ErrorKind::Misuse, message));
         }
         let seat = Arc::new(Seat::default());
         let Transaction {
@@ -196,6 +208,7 @@ impl Commits {
             return done;
         }
         let lead = Lead(self);
+        lock(&self.state).leader = this;
         let mut waiting = self.take(backend, system);
         let (many, begun) = (waiting.len(), system.elapsed());
         let alone = |job: Job| Transaction {

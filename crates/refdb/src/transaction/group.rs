@@ -1,7 +1,7 @@
 //! Transactions that are published together.
 
+use crate::backend::Backend;
 use crate::backend::group::GroupSession;
-use crate::backend::{Backend, Quirks};
 use crate::error::{Error, ErrorKind, Rejection, Result};
 use crate::hook;
 use crate::options::Options;
@@ -10,7 +10,7 @@ use crate::system::System;
 use super::aliases::say_worktree;
 use super::expand::Expansion;
 use super::queue::Queue;
-use super::{Prepared, Transaction, hand_plan, may_write, plan};
+use super::{Prepared, Transaction, hand_plan, is_same, may_write, of_another_store, plan};
 
 /// Transactions that become visible and durable together, at the cost of one.
 ///
@@ -32,7 +32,7 @@ use super::{Prepared, Transaction, hand_plan, may_write, plan};
 /// ```
 pub struct Group<'s> {
     session: GroupSession<'s>,
-    quirks: Quirks,
+    backend: &'s dyn Backend,
     options: &'s Options,
     system: &'s dyn System,
 }
@@ -58,7 +58,7 @@ impl<'s> Group<'s> {
         let committer = move || plan::committer(options, system);
         Ok(Group {
             session: GroupSession::new(backend.begin()?, committer),
-            quirks: backend.quirks(),
+            backend,
             options,
             system,
         })
@@ -69,8 +69,11 @@ impl<'s> Group<'s> {
     /// # Errors
     /// As for [`Transaction::prepare`], and whenever the transaction cannot be published together
     /// with the others. The group is as it was before. Only when the transaction is committed alone,
-    /// after the group, it is certain what becomes of it.
+    /// after the group, it is certain what becomes of it. `Misuse` for a transaction of another store.
     pub fn add(&mut self, transaction: &Transaction<'_>) -> Result<Vec<Rejection>> {
+        if !is_same(self.backend, transaction.backend) {
+            return Err(of_another_store());
+        }
         self.add_queue(&transaction.queue, transaction.batch)
     }
 
@@ -88,7 +91,7 @@ impl<'s> Group<'s> {
             ids,
             &order,
             batch,
-            self.quirks,
+            self.backend.quirks(),
             self.options.log_refs,
         );
         let session = &mut self.session;

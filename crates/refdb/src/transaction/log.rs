@@ -116,10 +116,7 @@ pub(crate) fn replace(
     entries: &[LogEntry],
 ) -> Result<Outcome> {
     may_write(options)?;
-    if !name.is_well_formed() || is_pseudoref(name.as_bytes()) {
-        let message = format!("refusing to replace the reflog of '{name}'");
-        return Err(Error::new(ErrorKind::InvalidName, message));
-    }
+    check_name(name, "replace")?;
     let format = options.object_format;
     let mut entries = entries.to_vec();
     for entry in &mut entries {
@@ -152,8 +149,27 @@ pub(crate) fn replace(
     publish(session)
 }
 
+/// Fails for a name that has no reflog, or whose file might be another one's.
+fn check_name(name: RefName<'_>, what: &str) -> Result<()> {
+    if name.is_well_formed() && !is_pseudoref(name.as_bytes()) {
+        return Ok(());
+    }
+    let message = format!("refusing to {what} the reflog of '{name}'");
+    Err(Error::new(ErrorKind::InvalidName, message))
+}
+
 /// Makes, or removes, whole reflogs. No ref is locked, since none changes.
-pub(crate) fn change(backend: &dyn Backend, changes: Vec<LogChange<'_>>) -> Result<Outcome> {
+pub(crate) fn change(
+    backend: &dyn Backend,
+    options: &Options,
+    changes: Vec<LogChange<'_>>,
+) -> Result<Outcome> {
+    may_write(options)?;
+    for change in &changes {
+        if let LogChange::Create(name) = change {
+            check_name(*name, "make")?;
+        }
+    }
     let mut session = LockedSession::begin(backend)?;
     let mut plan = Plan::of(Vec::new(), Vec::new(), nobody);
     plan.log_changes = changes;

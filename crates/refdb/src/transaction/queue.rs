@@ -282,13 +282,18 @@ impl Queue {
             check_name(edit)?;
         }
         check_text(edit)?;
+        let oids = match &edit.change {
+            Change::Update(oid) => [Some(*oid), None],
+            Change::Log(entry) => [Some(entry.old), Some(entry.new)],
+            Change::Symbolic(_) | Change::Delete | Change::Verify => [None; 2],
+        };
+        if let Some(oid) = (oids.iter().flatten()).find(|oid| oid.format() != self.format) {
+            return Err(Error::new(
+                ErrorKind::Misuse,
+                format!("{oid} is not of the object format {}", self.format.name()),
+            ));
+        }
         let checked = match edit.change {
-            Change::Update(oid) if oid.format() != self.format => {
-                return Err(Error::new(
-                    ErrorKind::Misuse,
-                    format!("{oid} is not of the object format {}", self.format.name()),
-                ));
-            }
             Change::Update(oid) if !oid.is_null() && !edit.skip_object_check => {
                 Some(self.check_object(edit, oid, objects)?)
             }

@@ -12,7 +12,8 @@
 
 use super::aliases::say_worktree;
 use super::queue::Queue;
-use super::{Prepared, Transaction};
+use super::{Prepared, Transaction, is_same, of_another_store};
+use crate::error::Result;
 use crate::options::Options;
 
 /// Returns the edits of all transactions in one queue, if they can be one transaction.
@@ -31,14 +32,24 @@ fn join<'q>(options: &Options, queues: impl Iterator<Item = &'q Queue>) -> Optio
 impl<'s> Transaction<'s> {
     /// Prepares, in this transaction, which is empty, all that `transactions` are to do; `None` if it is
     /// not certain that each of them could be committed, one after the other.
+    ///
+    /// # Errors
+    /// `Misuse` if one of them is of another store.
     pub(crate) fn together<'t>(
         self,
         transactions: impl Iterator<Item = &'t Transaction<'s>>,
-    ) -> Option<Prepared<'s>>
+    ) -> Result<Option<Prepared<'s>>>
     where
         's: 't,
     {
-        self.join_queues(transactions.map(|transaction| &transaction.queue))
+        let transactions: Vec<_> = transactions.collect();
+        if !transactions
+            .iter()
+            .all(|it| is_same(it.backend, self.backend))
+        {
+            return Err(of_another_store());
+        }
+        Ok(self.join_queues(transactions.iter().map(|transaction| &transaction.queue)))
     }
 
     /// As [`Transaction::together`], of what the transactions are made of.
