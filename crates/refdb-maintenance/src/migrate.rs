@@ -48,7 +48,7 @@ use folder::Folder;
 use locked::Locked;
 use place::Place;
 use refdb::error::Message;
-use refdb::internals::set_still_there;
+use refdb::internals::{may_write, set_still_there};
 use refdb::objects::Objects;
 use refdb::options::{Committer, Identity};
 use refdb::system::System;
@@ -245,6 +245,7 @@ impl<'a> Migration<'a> {
                 to.name()
             )));
         }
+        may_write(&self.options)?;
         switch::check_place(&self.context())?;
         links::check(&self.context(), &self.places()?)?;
         // There are no links that have to be followed, and one that somebody puts in the place of a

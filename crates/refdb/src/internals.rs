@@ -7,7 +7,7 @@ use crate::backend::cursor::RefRecord;
 use crate::error::Result;
 use crate::name::RefName;
 use crate::objects::Objects;
-use crate::options::{Options, StillThere};
+use crate::options::{InvalidSettings, Options, StillThere};
 use crate::reflog;
 use crate::refs::Refs;
 use crate::store::Store;
@@ -32,6 +32,15 @@ pub use crate::commit::{
 };
 pub use crate::hook::call::{ask_or_abort, present, tell};
 pub use refdb_system::{Leaf, Tree, bytes_to_path, is_absent, list, remove_empty_tree};
+
+/// Says why nothing may be written in either format, if that is so.
+///
+/// # Errors
+/// `Misuse` in a quarantine; `Config` for a setting that is needed to write and means nothing.
+pub fn may_write(options: &Options) -> Result<()> {
+    crate::transaction::may_write(options)?;
+    InvalidSettings::check(options.invalid.tables.as_ref())
+}
 
 /// Takes a name that was read from a disk, without a check.
 pub fn name_from_disk(name: &[u8]) -> RefName<'_> {

@@ -344,7 +344,7 @@ fn hand_plan(
 }
 
 /// Says why nothing may be written, if that is so.
-fn may_write(options: &Options) -> Result<()> {
+pub(crate) fn may_write(options: &Options) -> Result<()> {
     if options.quarantined {
         return Err(Error::new(
             ErrorKind::Misuse,

@@ -24,6 +24,24 @@ fn terminal_maker() -> Option<&'static Path> {
 }
 
 for_every_format! {
+    fn nothing_is_migrated_with_a_setting_that_means_nothing(format) {
+        let to = match format.refs {
+            RefFormat::Files => "--ref-format=reftable",
+            RefFormat::Reftable => "--ref-format=files",
+        };
+        for key in ["sharedRepository", "logAllRefUpdates"] {
+            let repo = Repo::init(format);
+            let config = repo.git_dir().join("config");
+            let before = fs::read_to_string(&config).expect("it is there");
+            let bad = format!("{before}[core]\n\t{key} = foo\n");
+            fs::write(&config, &bad).expect("written");
+            let run = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
+            let out = run.args(["refs", "migrate", to]).run();
+            assert_eq!(out.code(), 128, "{key}: {out:?}");
+            assert_eq!(fs::read_to_string(&config).expect("it is there"), bad);
+        }
+    }
+
     fn no_colors_where_the_user_wants_none(format) {
         let Some(script) = terminal_maker() else {
             eprintln!("left out: there is no `script` that makes a terminal");

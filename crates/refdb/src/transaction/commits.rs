@@ -55,6 +55,23 @@ struct State {
     last: (usize, Duration),
 }
 
+impl State {
+    /// Lets this thread lead, unless another one does; returns whether it does.
+    fn lead(&mut self) -> Result<bool> {
+        let this = Some(thread::current().id());
+        if !mem::replace(&mut self.is_led, true) {
+            self.leader = this;
+            return Ok(true);
+        }
+        if self.leader == this {
+            let message =
+                "a transaction cannot be committed by what is called while another one is";
+            return Err(Error::new(ErrorKind::Misuse, message));
+        }
+        Ok(false)
+    }
+}
+
 /// A transaction that waits, and where its thread looks for news.
 struct Waiting {
     job: Job,
@@ -136,6 +153,12 @@ impl Drop for Lead<'_> {
 }
 
 impl Commits {
+    /// Leads, after the lead was handed over to this thread.
+    fn take_lead(&self) -> Lead<'_> {
+        lock(&self.state).leader = Some(thread::current().id());
+        Lead(self)
+    }
+
     /// Takes what waits, as soon as no more is coming.
     fn take(&self, backend: &dyn Backend, system: &dyn System) -> Vec<Waiting> {
         let mut state = lock(&self.state);
@@ -176,17 +199,10 @@ impl Commits {
     /// thread, which would wait for itself.
     pub(super) fn commit(&self, transaction: Transaction<'_>) -> Result<Outcome> {
         let mut state = self.state(transaction.system.process_id());
-        let this = Some(thread::current().id());
-        if !mem::replace(&mut state.is_led, true) {
-            state.leader = this;
+        if state.lead()? {
             drop(state);
             let _lead = Lead(self);
             return transaction.prepare()?.commit();
-        }
-        if state.leader == this {
-            let message =
-                "a transaction cannot be committed by what is called while another one is";
-            return Err(Error::new(ErrorKind::Misuse, message));
         }
         let seat = Arc::new(Seat::default());
         let Transaction {
@@ -207,8 +223,7 @@ impl Commits {
         if let News::Done(done) = seat.wait() {
             return done;
         }
-        let lead = Lead(self);
-        lock(&self.state).leader = this;
+        let lead = self.take_lead();
         let mut waiting = self.take(backend, system);
         let (many, begun) = (waiting.len(), system.elapsed());
         let alone = |job: Job| Transaction {

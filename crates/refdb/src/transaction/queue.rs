@@ -282,17 +282,7 @@ impl Queue {
             check_name(edit)?;
         }
         check_text(edit)?;
-        let oids = match &edit.change {
-            Change::Update(oid) => [Some(*oid), None],
-            Change::Log(entry) => [Some(entry.old), Some(entry.new)],
-            Change::Symbolic(_) | Change::Delete | Change::Verify => [None; 2],
-        };
-        if let Some(oid) = (oids.iter().flatten()).find(|oid| oid.format() != self.format) {
-            return Err(Error::new(
-                ErrorKind::Misuse,
-                format!("{oid} is not of the object format {}", self.format.name()),
-            ));
-        }
+        self.check_ids(edit)?;
         let checked = match edit.change {
             Change::Update(oid) if !oid.is_null() && !edit.skip_object_check => {
                 Some(self.check_object(edit, oid, objects)?)
@@ -430,6 +420,23 @@ impl Queue {
         };
         self.messages.push(message);
         last_of(&self.messages)
+    }
+
+    /// Fails for an id of the other hash.
+    fn check_ids(&self, edit: &Edit<'_>) -> Result<()> {
+        let oids = match &edit.change {
+            Change::Update(oid) => [Some(*oid), None],
+            Change::Log(entry) => [Some(entry.old), Some(entry.new)],
+            Change::Symbolic(_) | Change::Delete | Change::Verify => [None; 2],
+        };
+        let is_other = |oid: &&ObjectId| oid.format() != self.format;
+        match oids.iter().flatten().find(is_other) {
+            Some(oid) => Err(Error::new(
+                ErrorKind::Misuse,
+                format!("{oid} is not of the object format {}", self.format.name()),
+            )),
+            None => Ok(()),
+        }
     }
 
     fn check_object(
