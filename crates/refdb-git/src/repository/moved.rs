@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use refdb::internals::are_tables;
+use refdb::internals::{are_tables, is_absent};
 use refdb::layout::HEAD_OF_TABLES;
 use refdb::system::{Stat, System};
 use refdb::{Error, ErrorKind, RefFormat, Result};
@@ -98,12 +98,7 @@ impl Watched {
             return Ok(());
         }
         if before.is_some() && now.is_none() {
-            let config = self.common_dir.join("config");
-            let message = format!(
-                "'{}' is gone: the repository was moved or removed; open it again",
-                config.display()
-            );
-            return Err(Error::new(ErrorKind::Moved, message));
+            return Err(self.is_gone());
         }
         let local = LocalFile::read(self.system.as_ref(), &self.common_dir.join("config"))?;
         let format = Format::read(&local.own_values(), &self.common_dir, &self.environment)?;
@@ -120,6 +115,21 @@ impl Watched {
             ));
         }
         Ok(())
+    }
+
+    /// Says that the configuration, which was there, is not, or cannot be looked at.
+    fn is_gone(&self) -> Error {
+        let config = self.common_dir.join("config");
+        match self.system.stat(&config) {
+            Err(error) if !is_absent(&error) => Error::io("unable to read", &config, error),
+            _ => {
+                let config = config.display();
+                let message = format!(
+                    "'{config}' is gone: the repository was moved or removed; open it again"
+                );
+                Error::new(ErrorKind::Moved, message)
+            }
+        }
     }
 
     fn is_being_moved(&self) -> bool {

@@ -128,10 +128,12 @@ impl Folder {
     fn check(&mut self, context: &Context) -> Result<()> {
         let system = context.system.as_ref();
         // Without anything else it takes nothing to clear up. Nobody else puts anything there now.
-        let scan = system.scan_dir(&self.path);
-        let scan = scan.map_err(|error| Error::io("unable to list", &self.path, error))?;
-        let mut entries = scan.entries.iter();
-        self.was_empty = entries.all(|entry| entry.name == MARK.as_bytes());
+        let entries = match system.scan_dir(&self.path) {
+            Err(error) if is_absent(&error) => Vec::new(),
+            Err(error) => return Err(Error::io("unable to list", &self.path, error)),
+            Ok(scan) => scan.entries,
+        };
+        self.was_empty = entries.iter().all(|entry| entry.name == MARK.as_bytes());
         if self.was_empty {
             return Ok(());
         }

@@ -40,7 +40,7 @@ pub(super) const MIGRATE: Spec<Id> = Spec {
             Id::RefFormat,
             "ref-format",
             "format",
-            "the format to convert to",
+            "the format to convert to: files or reftable",
         )
         .positive(),
         Opt::flag(

@@ -158,11 +158,12 @@ impl Cursor for Overlay {
         if self.ranges.is_empty() {
             self.seek(b"", b"")?;
         }
-        if std::mem::take(&mut self.packed_due)
+        if self.packed_due
             && let Some(packed) = &mut self.packed
         {
             packed.advance()?;
         }
+        self.packed_due = false;
         let packed = self.packed.as_ref().and_then(PackedCursor::present);
         let loose = self
             .loose(self.next)
