@@ -437,8 +437,7 @@ impl Store {
     /// Makes a reflog without entries, unless there is one.
     ///
     /// # Errors
-    /// `InvalidName` for a name that has none; `Locked` when another process changes refs; `Corrupt` or `Io`
-    /// for the files.
+    /// `InvalidName` for a name that has none; `Locked` when another process changes refs; `Corrupt` or `Io`.
     pub fn create_log(&self, name: RefName<'_>) -> Result<Outcome> {
         self.change_logs(&[LogChange::Create(name)])
     }

@@ -7,6 +7,7 @@ mod files_git;
 mod in_the_way;
 mod initial;
 mod library;
+mod misuse;
 mod reflogs;
 mod reftable_golden;
 mod shared_repository;
