@@ -303,11 +303,11 @@ pub(super) fn names_above<'n>(names: &[RefName<'n>]) -> Vec<RefName<'n>> {
 
 /// Bars the places of refs; returns the numbers of those where that fails.
 fn bar_all(places: &mut [(usize, &mut Held)], pattern: Option<&Path>) -> Vec<usize> {
-    let fails = |held: &mut Held| bar_one(held, pattern).is_err();
-    let places = places.iter_mut();
-    places
-        .filter_map(|(index, held)| fails(held).then_some(*index))
-        .collect()
+    let failed = |(index, held): &mut (usize, &mut Held)| {
+        let barred = bar_one(held, pattern);
+        barred.is_err().then_some(*index)
+    };
+    places.iter_mut().filter_map(failed).collect()
 }
 
 /// Bars the place of a ref, with another name of the barrier at `pattern`.

@@ -73,8 +73,8 @@ impl FilesSession {
     fn is_free_above(&mut self, above: &[RefName<'_>], blocked: &mut Blocked) -> bool {
         let files = &self.files;
         let known: Vec<RefName<'_>> = blocked.iter().map(|(known, _)| known.as_name()).collect();
-        let is_locked = |name: &&RefName<'_>| files.may_be_locked(**name) && !known.contains(*name);
-        let find = |names: &[RefName<'_>]| names.iter().position(|name| is_locked(&name));
+        let is_locked = |name: &RefName<'_>| files.may_be_locked(*name) && !known.contains(name);
+        let find = |names: &[RefName<'_>]| names.iter().position(is_locked);
         let found = match above.len() {
             0..HALVES_MIN => find(above),
             count => {

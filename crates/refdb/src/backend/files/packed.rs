@@ -734,7 +734,7 @@ mod tests {
         let second = Duration::from_secs(1);
         assert!(!is_settled(second, 999_000_000));
         assert!(is_settled(second, 900_000_000));
-        assert!(!is_settled(second, 2_000_000_001));
+        assert!(!is_settled(second, 2_000_000_000));
         assert!(!is_settled(3 * second, 1_000_000_000));
         assert!(is_settled(4 * second, 1_000_000_000));
     }

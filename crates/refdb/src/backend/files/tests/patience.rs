@@ -9,6 +9,7 @@ use crate::commit::{Holder, Home, LockFile, LockOptions};
 use crate::layout::Layout;
 use crate::options::LockTimeout;
 use crate::system::System;
+use crate::system::beside::HALVES_MIN;
 use crate::{Edit, ObjectFormat, ObjectId, Optimize, Options, RefFormat, RefNameBuf, Store};
 use refdb_simulation::SimSystem;
 
@@ -82,4 +83,31 @@ fn packing_waits_for_one_of_many_locks() {
     waits_once(|store| {
         store.optimize(&Optimize::default()).unwrap();
     });
+}
+
+/// Of so many names above new ones that each thread looks at half of them.
+#[test]
+fn locks_above_new_names_are_found_in_both_halves() {
+    let (system, store, locks) = locked();
+    drop(locks);
+    let other = Options::new(ObjectFormat::Sha1);
+    let other = Home::new(&(Arc::new(system.process(7)) as _), Path::new("/r"), &other);
+    let holder = Holder::new(&other);
+    let dirs = 0..HALVES_MIN + 100;
+    for locked in [dirs.start + 3, dirs.end - 3] {
+        let path = Path::new("/r").join(format!("refs/heads/d{locked:04}"));
+        let _lock = LockFile::acquire(&holder, &path, LockOptions::AT_ONCE).unwrap();
+        let mut batch = store.transaction().batch();
+        let names: Vec<RefNameBuf> = (dirs.clone())
+            .map(|at| RefNameBuf::new(format!("refs/heads/d{at:04}/x{locked}")).unwrap())
+            .collect();
+        for name in &names {
+            batch.add(Edit::update(name, oid(b'2'))).unwrap();
+        }
+        let rejections = batch.commit().unwrap().rejections;
+        assert_eq!(rejections.len(), 1, "{locked}");
+        let missing = |name: &&RefNameBuf| store.read(name.as_name()).unwrap().is_none();
+        let missing: Vec<&RefNameBuf> = names.iter().filter(missing).collect();
+        assert_eq!(missing, [&names[locked]]);
+    }
 }
