@@ -194,6 +194,12 @@ const COMMANDS: &[Command] = &[
         subcommands: &[],
         run: generate::man,
     },
+    Command {
+        name: "version",
+        spec: &generate::VERSION,
+        subcommands: &[],
+        run: generate::version,
+    },
 ];
 
 /// The commands that Git has too.
@@ -233,6 +239,7 @@ const WITHOUT_REPOSITORY: &[&str] = &[
     "completions",
     "install-shim",
     "man",
+    "version",
     "bench",
     "probe",
     "store",
@@ -297,7 +304,7 @@ fn attempt(context: &Context, request: Request, args: &[Vec<u8>]) -> Attempt {
     let mut out = Output::default();
     let mut only_reads = false;
     let result = match request {
-        Request::Version => out.put(format!("refdb version {}\n", env!("CARGO_PKG_VERSION"))),
+        Request::Version => generate::version(context, &mut out, &[]),
         Request::Help => out.put(overview()),
         Request::Nothing => out.put(overview()).and(Err(Failure::Exit(1))),
         Request::Command(at) => match args.get(at..).and_then(<[_]>::split_first) {
@@ -337,6 +344,7 @@ fn may_begin_again(name: &[u8], args: &[Vec<u8>]) -> bool {
 fn dispatch(context: &Context, out: &mut Output, name: &[u8], args: &[Vec<u8>]) -> Result<()> {
     match (name, args) {
         (b"help", []) => out.put(overview()),
+        (b"help", [name]) if name == b"help" => out.put(overview()),
         (b"help", [name, rest @ ..]) => help(out, name, rest.first().map(Vec::as_slice)),
         (name, [first, ..]) if first == b"--help" => help(out, name, None),
         (name, [sub, first, ..]) if first == b"--help" && find_sub(name, sub).is_some() => {
@@ -551,7 +559,10 @@ fn overview() -> String {
             let _ = writeln!(text, "    {name:<16} {summary}");
         }
     }
-    text.push_str("\n'refdb help <command> [<subcommand>]' tells how each is called.\n");
+    text.push_str(
+        "\n'refdb help <command> [<subcommand>]' tells how each is called and what it\n\
+         ends with. Without a command, or with a word that is none, it ends with 1.\n",
+    );
     text
 }
 

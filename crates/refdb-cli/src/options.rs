@@ -13,6 +13,7 @@ mod usage;
 use crate::failure::{Failure, Result};
 pub(crate) use completion::{of_subcommands, question};
 pub(crate) use describe::{Describe, Description, OptionDescription};
+pub(crate) use usage::Of;
 
 /// What a command takes: its usage lines and its options.
 pub(crate) struct Spec<Id: 'static> {
@@ -167,7 +168,7 @@ impl<Id: Copy> Opt<Id> {
         }
     }
 
-    /// Leaves the option out of the usage text.
+    /// Leaves the option out of the usage text that `-h` prints.
     pub(crate) const fn hidden(self) -> Self {
         Opt {
             hidden: true,
@@ -186,6 +187,11 @@ impl<Id: Copy> Opt<Id> {
     /// Marks the option as one that Git does not have.
     pub(crate) const fn own(self) -> Self {
         Opt { own: true, ..self }
+    }
+
+    /// Returns whether help and manuals tell of it: what `-h` leaves out they do, if Git has it not.
+    const fn is_for_people(&self) -> bool {
+        !self.hidden || self.own
     }
 }
 
@@ -256,7 +262,7 @@ impl<Id: Copy> Spec<Id> {
         mut on: impl FnMut(&Opt<Id>, Value) -> Result<()>,
     ) -> Result<Vec<Vec<u8>>> {
         if matches!(args, [only] if only == b"-h") {
-            return Err(self.help(false));
+            return Err(self.help(Of::Git));
         }
         if let Some(all) = completion::question(args) {
             return Err(self.completion(all));
@@ -269,7 +275,7 @@ impl<Id: Copy> Spec<Id> {
                     operands.extend(rest.cloned());
                     break;
                 }
-                b"--help-all" => return Err(self.help(true)),
+                b"--help-all" => return Err(self.help(Of::Everything)),
                 [b'-', b'-', long @ ..] => self.long(long, &mut rest, &mut on)?,
                 [b'-', shorts @ ..] if !shorts.is_empty() => {
                     self.shorts(shorts, &mut rest, &mut on)?;
@@ -365,7 +371,7 @@ impl<Id: Copy> Spec<Id> {
                     found.spelled()
                 )),
                 hint: None,
-                text: self.usage(false),
+                text: self.usage(Of::Git),
                 is_answer: false,
             }),
             (found, _) => Ok(found),
@@ -389,7 +395,7 @@ impl<Id: Copy> Spec<Id> {
                     self.check_typo(arg)?;
                 }
                 if letter == b'h' {
-                    return Err(self.help(false));
+                    return Err(self.help(Of::Git));
                 }
                 // What follows a dash among letters reads as if it had a dash more.
                 let text = match (letter, letters.len() < arg.len()) {
@@ -452,7 +458,7 @@ impl<Id: Copy> Spec<Id> {
         Failure::Usage {
             error: Some(error.to_owned()),
             hint,
-            text: self.usage(false),
+            text: self.usage(Of::Git),
             is_answer: false,
         }
     }
@@ -462,17 +468,17 @@ impl<Id: Copy> Spec<Id> {
         Failure::Usage {
             error: None,
             hint: None,
-            text: self.usage(false),
+            text: self.usage(Of::Git),
             is_answer: false,
         }
     }
 
     /// Returns the answer to `-h`.
-    pub(crate) fn help(&self, all: bool) -> Failure {
+    pub(crate) fn help(&self, of: Of) -> Failure {
         Failure::Usage {
             error: None,
             hint: None,
-            text: self.usage(all),
+            text: self.usage(of),
             is_answer: true,
         }
     }

@@ -161,8 +161,8 @@ fn number(value: crate::options::Value, name: &str, least: usize) -> Result<usiz
         crate::options::Value::Number(number) => usize::try_from(number)
             .ok()
             .filter(|&number| number >= least)
-            .ok_or_else(|| Failure::fatal(format!("--{name} must be at least {least}"))),
-        _ => Err(Failure::fatal(format!("--{name} cannot be left out"))),
+            .ok_or_else(|| Failure::error(format!("--{name} must be at least {least}"), 129)),
+        _ => Err(Failure::error(format!("--{name} cannot be left out"), 129)),
     }
 }
 
@@ -181,7 +181,7 @@ fn list<T>(
                     "ref format" => suggest::format(word.as_bytes()),
                     _ => "see 'refdb bench --list'".to_owned(),
                 };
-                Failure::fatal(format!("unknown {what} '{word}'; {way_out}"))
+                Failure::error(format!("unknown {what} '{word}'; {way_out}"), 129)
             })
         })
         .collect()

@@ -76,7 +76,10 @@ pub(super) fn follow(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> R
         Some(text) => {
             let number = String::from_utf8_lossy(&text).parse().ok();
             let number = number.filter(|number: &f64| (0.0..=86400.0).contains(number));
-            number.ok_or_else(|| Failure::fatal("--interval takes a number of seconds"))?
+            number.ok_or_else(|| {
+                let text = "--interval takes a number of seconds, at most 86400";
+                Failure::error(text, 129)
+            })?
         }
     };
     let every = Duration::from_secs_f64(every);

@@ -1,5 +1,5 @@
-//! `refdb completions` and `refdb man`: made from the tables that the commands read their options
-//! with.
+//! `refdb completions`, `refdb man` and `refdb version`: what is made from the tables that the commands
+//! read their options with, and from the name of the release.
 
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -31,6 +31,21 @@ pub(super) const MAN: Spec<()> = Spec {
     options: NO_OPTIONS,
 };
 
+pub(super) const VERSION: Spec<()> = Spec {
+    name: "version",
+    forms: &[""],
+    options: NO_OPTIONS,
+};
+
+/// Runs `version`.
+pub(super) fn version(_context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
+    let operands = VERSION.parse(args, |(), _| Ok(()))?;
+    match operands.is_empty() {
+        true => out.put(format!("refdb version {}\n", env!("CARGO_PKG_VERSION"))),
+        false => Err(VERSION.misuse()),
+    }
+}
+
 /// Runs `completions`: prints what a shell is to read.
 pub(super) fn completions(_context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     let operands = COMPLETIONS.parse(args, |(), _| Ok(()))?;
@@ -44,7 +59,7 @@ pub(super) fn completions(_context: &Context, out: &mut Output, args: &[Vec<u8>]
                     "no completions for '{}': there are some for bash, zsh and fish",
                     String::from_utf8_lossy(other)
                 );
-                return Err(Failure::fatal(text));
+                return Err(COMPLETIONS.mistake(&text, None));
             }
         },
         _ => return Err(COMPLETIONS.misuse()),

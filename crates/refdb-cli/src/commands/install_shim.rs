@@ -63,8 +63,9 @@ pub(super) fn run(_context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Res
     let shown = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     let (dir, program) = (shown.display(), program.display());
     out.put(format!(
-        "'{dir}/git' is {program} now: it answers commands about refs, and runs the Git that stands \
-         behind it in PATH for all else.\n\
+        "'{dir}/git' is now\n\
+         {program}:\n\
+         it answers commands about refs, and runs the Git behind it in PATH for all else.\n\
          For a shell or a service:  PATH={dir}:$PATH\n\
          To be rid of it:           rm {dir}/git\n"
     ))

@@ -22,11 +22,11 @@ pub(super) struct Page {
 /// What the exit code of every command says.
 pub(super) const EXIT_CODES: [(&str, &str); 3] = [
     ("0", "all went well"),
-    ("128", "it could not be done; the message says why"),
     (
-        "129",
-        "the call is wrong; the usage text says what is right",
+        "128",
+        "it could not be done as it was asked; the message says why",
     ),
+    ("129", "an option or a word of the call is wrong"),
 ];
 
 /// The commands as the overview groups them: by what people want to do.
@@ -54,7 +54,14 @@ pub(super) const GROUPS: [(&str, &[&str]); 5] = [
     ),
     (
         "look inside, measure, set up",
-        &["inspect", "bench", "install-shim", "completions", "man"],
+        &[
+            "inspect",
+            "bench",
+            "install-shim",
+            "completions",
+            "man",
+            "version",
+        ],
     ),
 ];
 
@@ -197,7 +204,7 @@ pub(super) const PAGES: &[Page] = &[
             ),
         ],
         exit_codes: NO_CODES,
-        see_also: &["reflog show", "reflog expire", "update-ref"],
+        see_also: &["refs", "update-ref", "watch"],
     },
     Page {
         name: "reflog show",
@@ -216,7 +223,7 @@ pub(super) const PAGES: &[Page] = &[
             ("reflog list", "Names, in their order"),
             ("-C other reflog list", "Those of another repository"),
         ],
-        exit_codes: NO_CODES,
+        exit_codes: &[("255", "it was called with arguments, and takes none")],
         see_also: &["reflog show", "reflog exists"],
     },
     Page {
@@ -308,7 +315,7 @@ pub(super) const PAGES: &[Page] = &[
     },
     Page {
         name: "refs",
-        summary: "All of this under one name: list, create, migrate, ...",
+        summary: "All about refs under one name: list, create, migrate, ...",
         examples: [
             ("refs list refs/tags/", "List tags"),
             (
@@ -317,7 +324,7 @@ pub(super) const PAGES: &[Page] = &[
             ),
         ],
         exit_codes: NO_CODES,
-        see_also: &["refs list", "refs migrate", "refs verify"],
+        see_also: &["for-each-ref", "update-ref", "inspect"],
     },
     Page {
         name: "refs migrate",
@@ -472,7 +479,7 @@ pub(super) const PAGES: &[Page] = &[
             ),
         ],
         exit_codes: NO_CODES,
-        see_also: &["probe", "watch", "store status"],
+        see_also: &["probe", "watch", "sync"],
     },
     Page {
         name: "store init",
@@ -610,7 +617,7 @@ pub(super) const PAGES: &[Page] = &[
     },
     Page {
         name: "follow",
-        summary: "Do the same again and again",
+        summary: "Keep the copy of a store up to date, until it is stopped",
         examples: [
             ("follow", "Look every second, until it is stopped"),
             ("follow --interval=0.1", "Look ten times a second"),
@@ -702,6 +709,16 @@ pub(super) const PAGES: &[Page] = &[
         ],
         exit_codes: NO_CODES,
         see_also: &["completions"],
+    },
+    Page {
+        name: "version",
+        summary: "Print the version of refdb",
+        examples: [
+            ("version", "As --version does"),
+            ("-v", "The same in two letters"),
+        ],
+        exit_codes: NO_CODES,
+        see_also: &["man"],
     },
 ];
 

@@ -13,14 +13,14 @@ use refdb::{Edit, ErrorKind, ObjectId, RefFormat, RefName};
 use super::{Subcommand, forms_of, start_pager, tell_afterwards};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::options::{Opt, Spec, of_subcommands};
+use crate::options::{Of, Opt, Spec, of_subcommands};
 use crate::output::Output;
 
 pub(super) const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "show",
         form: "[show] [<log-options>] [<ref>]",
-        spec: &show::SPEC,
+        spec: &show::TOLD,
         run: |context, out, args| show::run(context, out, args, true),
     },
     Subcommand {
@@ -97,7 +97,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     }
     let asks_how = |first: &Vec<u8>| first.starts_with(b"-h") || first == b"--help-all";
     if args.first().is_some_and(asks_how) {
-        return Err(SPEC.help(false));
+        return Err(SPEC.help(Of::Git));
     }
     let named = args.split_first().and_then(|(name, rest)| {
         let named = |it: &&Subcommand| it.name.as_bytes() == name;

@@ -221,7 +221,7 @@ fn number(text: &[u8], option: &str) -> Result<u64> {
     let number = std::str::from_utf8(text)
         .ok()
         .and_then(|text| text.parse().ok());
-    number.ok_or_else(|| Failure::fatal(format!("{option} takes a number")))
+    number.ok_or_else(|| Failure::error(format!("{option} takes a number"), 129))
 }
 
 /// Runs `probe`: whether a place keeps its word.

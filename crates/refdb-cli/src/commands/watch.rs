@@ -8,7 +8,7 @@ use refdb_maintenance::shared::{Changes, LocalChanges, Moment, changes};
 use serde_json::json;
 
 use crate::context::Context;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::options::{Opt, Spec};
 use crate::output::Output;
@@ -50,6 +50,13 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     if !operands.is_empty() {
         return Err(SPEC.misuse());
     }
+    let mut since: Option<Moment> = match since {
+        Some(text) => {
+            let moment = String::from_utf8_lossy(&text).parse();
+            Some(moment.map_err(|error: Error| Failure::error(error.to_string(), 129))?)
+        }
+        None => None,
+    };
     let repository = context.repository()?;
     let mut local = match repository.register() {
         Some(_) => None,
@@ -59,10 +66,6 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         (Some(local), _) => local.changes(since),
         (None, Some(register)) => changes(register, since),
         (None, None) => Err(Error::new(ErrorKind::Misuse, "there are no refs to watch")),
-    };
-    let mut since: Option<Moment> = match since {
-        Some(text) => Some(String::from_utf8_lossy(&text).parse()?),
-        None => None,
     };
     loop {
         let found = look(since)?;

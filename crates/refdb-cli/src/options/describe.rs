@@ -2,7 +2,7 @@
 //!
 //! It is made from the table that the options are read with, so that nothing is written down twice.
 
-use super::{Opt, Spec, Takes};
+use super::{Of, Opt, Spec, Takes};
 
 /// What can say what a command takes: its [`Spec`], whatever its options are called inside.
 pub(crate) trait Describe {
@@ -36,6 +36,7 @@ pub(crate) struct OptionDescription {
     /// Whether the argument may be left out.
     pub(crate) optional: bool,
     pub(crate) help: &'static str,
+    /// Whether help does not tell of it.
     pub(crate) hidden: bool,
 }
 
@@ -48,7 +49,7 @@ impl<Id: Copy> Describe for Spec<Id> {
     }
 
     fn usage_text(&self) -> String {
-        self.usage(false)
+        self.usage(Of::People)
     }
 
     fn is_gits(&self, args: &[Vec<u8>]) -> bool {
@@ -61,7 +62,7 @@ impl<Id: Copy> Describe for Spec<Id> {
     }
 }
 
-fn describe<Id>(option: &Opt<Id>) -> OptionDescription {
+fn describe<Id: Copy>(option: &Opt<Id>) -> OptionDescription {
     let opposite = match option.long.strip_prefix("no-") {
         _ if !option.negatable => None,
         Some(positive) => Some(positive.to_owned()),
@@ -76,6 +77,6 @@ fn describe<Id>(option: &Opt<Id>) -> OptionDescription {
             Takes::OptionalText | Takes::OptionalNumber | Takes::LastDefault
         ),
         help: option.help,
-        hidden: option.hidden,
+        hidden: !option.is_for_people(),
     }
 }

@@ -5,12 +5,28 @@ use super::{Opt, Spec, Takes};
 /// The column in which the explanations begin.
 const HELP_COLUMN: usize = 26;
 
+/// Which options a usage text has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// Those that the usage text of Git's command has, for `-h`.
+    Git,
+    /// Those that a person is told of, for `help`: no old names, and all that refdb alone has.
+    People,
+    /// All of them, for `--help-all`.
+    Everything,
+}
+
 impl<Id: Copy> Spec<Id> {
-    /// Returns the usage text; hidden options are part of it if `all` is set.
-    pub(crate) fn usage(&self, all: bool) -> String {
+    /// Returns the usage text.
+    pub(crate) fn usage(&self, of: Of) -> String {
         let mut out = self.synopsis();
         out.push('\n');
-        for option in self.options.iter().filter(|option| all || !option.hidden) {
+        let is_told = |option: &&Opt<Id>| match of {
+            Of::Git => !option.hidden,
+            Of::People => option.is_for_people(),
+            Of::Everything => true,
+        };
+        for option in self.options.iter().filter(is_told) {
             if option.group {
                 out.push('\n');
             }

@@ -148,8 +148,9 @@ fn examples_use_options_that_there_are() {
             let is_named = above.contains(option)
                 || above.contains(&open)
                 || above.contains(&format!("--[no-]{bare}"));
-            // What `reflog` shows takes the options of a log, which are too many for its page.
-            assert!(is_named || name.starts_with("reflog"), "{name}: {option}");
+            // `reflog` alone stands for `reflog show`.
+            let is_named = is_named || (name == "reflog" && option == "--date");
+            assert!(is_named, "{name}: {option}");
         }
     }
 }
@@ -160,6 +161,101 @@ fn migrate_tells_its_own_options() {
     for option in ["--ref-format", "--keep", "--undo", "skip-broken", "--json"] {
         assert!(page.contains(option.trim_start_matches("--")), "{option}");
     }
+}
+
+/// What refdb alone has stands in its help, though `-h` says what Git's says.
+#[test]
+fn help_tells_what_only_refdb_has() {
+    for name in [&["for-each-ref"][..], &["refs", "list"]] {
+        let page = text(&[&["help"], name].concat());
+        assert!(page.contains("    --json "), "{page}");
+        let asked = text(&[name, &["-h"]].concat());
+        assert!(!asked.contains("--json"), "{asked}");
+    }
+    let page = text(&["help", "show-ref"]);
+    assert!(!page.contains("--[no-]heads"), "an old name: {page}");
+}
+
+/// The options of `reflog show` are read by hand: what its page tells of is taken.
+#[test]
+fn reflog_show_takes_what_its_page_tells_of() {
+    let repo = refdb_testkit::repo::Repo::init(refdb_testkit::Format::FILES_SHA1);
+    let commit = &repo.objects().commits[0];
+    repo.git(["update-ref", "HEAD", commit]).run().ok();
+    let page = text(&["help", "reflog", "show"]);
+    let above = page.split("\nExamples:").next().unwrap_or_default();
+    let options = above.lines().filter(|line| line.starts_with("    -"));
+    let mut tried = 0;
+    for line in options {
+        let words = line.split_whitespace();
+        for word in words.take_while(|word| word.starts_with(['-', '<'])) {
+            let word = word.trim_end_matches(',');
+            let word = word.replace("[no-]", "");
+            let name = word.split(['[', '=']).next().unwrap_or_default();
+            if !name.starts_with("--") {
+                continue;
+            }
+            let value = match name {
+                "--max-count" | "--skip" => "=1",
+                "--since" | "--until" => "=2001-01-01",
+                "--grep-reflog" | "--grep" | "--author" => "=x",
+                "--format" => "=short",
+                "--date" => "=iso",
+                "--abbrev" => "=9",
+                "--decorate" => "=full",
+                _ => "",
+            };
+            let call = ["reflog", "show", &format!("{name}{value}"), "HEAD"];
+            let out = Command::new(env!("CARGO_BIN_EXE_refdb"))
+                .args(call)
+                .current_dir(repo.path())
+                // Nobody is there to be asked instead.
+                .env("PATH", "/nowhere")
+                .output()
+                .expect("the program can be run");
+            let told = String::from_utf8_lossy(&out.stderr);
+            assert!(out.status.success(), "{call:?}: {told}");
+            tried += 1;
+        }
+    }
+    assert!(tried >= 14, "{tried} of: {page}");
+}
+
+/// A word of the call that is wrong ends with 129, as each page says.
+#[test]
+fn a_wrong_word_ends_with_129() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let place = format!("file://{}", dir.path().display());
+    for call in [
+        &["completions", "tcsh"][..],
+        &["store", "init", "--slots=x", &place],
+        &["store", "maintain", "--grace=x", &place],
+        &["follow", "--interval=x"],
+        &["watch", "--since=x"],
+        &["bench", "--formats=x"],
+        &["bench", "--only=x"],
+        &["bench", "--refs=0"],
+        &["version", "x"],
+    ] {
+        let repo = refdb_testkit::repo::Repo::init(refdb_testkit::Format::FILES_SHA1);
+        let out = Command::new(env!("CARGO_BIN_EXE_refdb"))
+            .args(call)
+            .current_dir(repo.path())
+            .output()
+            .expect("the program can be run");
+        let told = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(129), "{call:?}: {told}");
+        assert!(!told.is_empty() && out.stdout.is_empty(), "{call:?}");
+    }
+}
+
+#[test]
+fn the_version_is_told_however_it_is_asked_for() {
+    let version = text(&["version"]);
+    assert!(version.starts_with("refdb version "), "{version}");
+    assert_eq!(text(&["--version"]), version);
+    assert_eq!(text(&["-v"]), version);
+    assert_eq!(text(&["help", "help"]), text(&["help"]));
 }
 
 #[test]

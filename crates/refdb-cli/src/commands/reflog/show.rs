@@ -24,7 +24,7 @@ use serde_json::json;
 use super::super::for_each_ref::date::{Clock, DateFormat};
 use crate::context::{Context, Digits};
 use crate::failure::{Failure, Result};
-use crate::options::{Opt, Spec, question};
+use crate::options::{Of, Opt, Spec, question};
 use crate::output::Output;
 use crate::pager::Paging;
 use decorate::{Decorate, Decorations};
@@ -42,6 +42,50 @@ pub(super) const SPEC: Spec<()> = Spec {
     name: "reflog",
     forms: &["[show] [<log-options>] [<ref>]"],
     options: NO_OPTIONS,
+};
+
+/// What people are told of it. The options are read by hand, as those of a log are: each of them may
+/// stand among revisions, and what is not known here is Git's.
+pub(super) const TOLD: Spec<()> = Spec {
+    options: &[
+        Opt::number((), "max-count", "n", "only the newest <n> entries")
+            .short(b'n')
+            .positive(),
+        Opt::number((), "skip", "n", "leave out the newest <n> entries").positive(),
+        Opt::text((), "since", "time", "only entries from this time on").positive(),
+        Opt::text((), "until", "time", "only entries up to this time").positive(),
+        Opt::text(
+            (),
+            "grep-reflog",
+            "pattern",
+            "only entries with this reason",
+        )
+        .positive(),
+        Opt::text((), "author", "pattern", "only commits by this author").positive(),
+        Opt::text((), "grep", "pattern", "only commits with this message").positive(),
+        Opt::flag((), "oneline", "a line for each entry (as it is without)")
+            .positive()
+            .group(),
+        Opt::text(
+            (),
+            "format",
+            "format",
+            "another form: short, full, %H %gs, ...",
+        )
+        .positive(),
+        Opt::text((), "date", "format", "dates: iso, relative, unix, ...").positive(),
+        Opt::number((), "abbrev", "n", "how many digits of an object id").optional(),
+        Opt::flag((), "abbrev-commit", "shorten ids of commits, too"),
+        Opt::text(
+            (),
+            "decorate",
+            "how",
+            "refs beside each commit: short, full, auto, no",
+        )
+        .optional(),
+        Opt::flag((), "json", "a JSON object for each entry").positive(),
+    ],
+    ..SPEC
 };
 
 /// What the command line says.
@@ -90,7 +134,7 @@ pub(super) fn run(
 ) -> Result<()> {
     let asks = |arg: &[u8]| arg == b"-h" || (is_named && arg.starts_with(b"-h"));
     if options(args).any(|arg| asks(arg) || arg == b"--help-all") {
-        return Err(SPEC.help(false));
+        return Err(SPEC.help(Of::Git));
     }
     // The options are those of a log, which are not in a table.
     if question(args).is_some() {
