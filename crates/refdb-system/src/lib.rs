@@ -19,11 +19,13 @@
 
 pub mod beneath;
 pub mod beside;
+mod dates;
 pub mod find;
 mod guard;
 mod map;
 mod os;
 mod paths;
+mod permissions;
 mod platform;
 mod process;
 mod scan;
@@ -41,6 +43,7 @@ pub use bytes::Bytes;
 pub use map::MAP_MIN;
 pub use os::{OsSystem, syncs};
 pub use paths::{bytes_to_path, is_absent, remove_empty_tree, remove_if_there, suffixed};
+pub use permissions::SharedRepository;
 pub use process::{Guard, Machine, ProcessState};
 pub use scan::Scan;
 pub use threads::{beside_this_thread, processor_count};

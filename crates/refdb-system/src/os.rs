@@ -16,6 +16,7 @@ use rustix::fs::{Access, AtFlags, CWD, Dir, FileType, OFlags, fstat, statat};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::beneath::Beneath;
+use super::dates;
 use super::{
     Bytes, DirEntry, FileKind, GUARDED_MODE, Guard, GuardedFile, Machine, ProcessState, ReadFile,
     Scan, Stat, System, WriteFile, bytes_to_path, guard, map, platform,
@@ -179,24 +180,6 @@ fn is_itself() -> bool {
     *FOUND.get_or_init(|| rustix::process::getuid() == rustix::process::geteuid())
 }
 
-/// Returns whether what changes from `begun` on, by the clock of files, gets a later date than that. `is_exact` tells
-/// whether files are dated by no other clock.
-fn is_past(date_ns: i128, begun: Duration, is_exact: impl FnOnce() -> bool) -> bool {
-    let nanos = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(0);
-    let age_ns = nanos(begun).saturating_sub(date_ns);
-    let is_round = |digits: Duration| date_ns % nanos(digits) == 0;
-    let tick = match is_round(Duration::from_secs(1)) {
-        true => platform::TICK_MAX.max(SECONDS_MAX),
-        false => platform::TICK_MAX,
-    };
-    // Where all digits of a date are kept, that is so as soon as the clock has ticked: then one reading is enough, where
-    // three were a fifth of what asks for the refs of an object, and a tenth of a migration.
-    age_ns > nanos(tick) || age_ns > 0 && !is_round(Duration::from_millis(1)) && is_exact()
-}
-
-/// A round date may have lost digits: those of FAT and of old inodes of ext4 have up to two seconds.
-const SECONDS_MAX: Duration = Duration::from_millis(2050);
-
 fn kind_of(kind: FileType) -> FileKind {
     match kind {
         FileType::RegularFile => FileKind::File,
@@ -313,7 +296,7 @@ impl System for OsSystem {
         let is_exact = || dir.fd().is_ok_and(platform::has_dates_of_this_kernel);
         Ok(Scan {
             entries,
-            quiet: !changed && is_past(after.0.max(after.1), begun, is_exact),
+            quiet: !changed && dates::is_past(after.0.max(after.1), begun, is_exact),
             changed,
         })
     }

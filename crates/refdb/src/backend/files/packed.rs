@@ -12,7 +12,6 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use bstr::ByteSlice;
 
@@ -28,15 +27,6 @@ use crate::target::Target;
 
 /// How every header starts.
 pub const HEADER: &[u8] = b"# pack-refs with: ";
-
-/// A file that changed less than this before it was read may change again without its times
-/// telling: the clocks of file systems tick every few milliseconds. When it changed is what its inode
-/// says; its content may be dated otherwise.
-const SETTLED_AFTER: Duration = Duration::from_millis(50);
-
-/// The same, of a file whose date is of a whole second: it may have lost its digits, which some file systems
-/// keep down to two seconds.
-const SETTLED_AFTER_ROUND: Duration = Duration::from_millis(2050);
 
 /// How many symbolic links the name of packed-refs is followed through.
 const LINKS_MAX: usize = 5;
@@ -166,7 +156,7 @@ impl PackedRefs {
         {
             return Ok(Arc::clone(&cached.snapshot));
         }
-        let settled = is_settled(self.system.now(), stat.ctime_ns);
+        let settled = stat.is_settled(self.system.now());
         // Should the file be replaced in this moment, the next look finds another inode.
         let bytes = self.system.map_whole(&self.path).map_err(io)?;
         let snapshot = Arc::new(Snapshot {
@@ -191,7 +181,7 @@ impl PackedRefs {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Vec::new())),
             Err(error) => Err(Error::io("unable to read", &self.path, error)),
             Ok(stat) => {
-                let settled = is_settled(self.system.now(), stat.ctime_ns);
+                let settled = stat.is_settled(self.system.now());
                 Ok(settled.then(|| format!("{stat:?}").into_bytes()))
             }
         }
@@ -249,16 +239,6 @@ fn has_digits_only(hex: &[u8]) -> bool {
     };
     // An id is longer than that; its last digits may be looked at twice.
     hex.last_chunk().is_some_and(is_sound) && hex.as_chunks().0.iter().all(is_sound)
-}
-
-fn is_settled(now: Duration, changed_ns: i128) -> bool {
-    let now_ns = i128::try_from(now.as_nanos()).unwrap_or(i128::MAX);
-    let settled_after = match changed_ns % 1_000_000_000 == 0 {
-        true => SETTLED_AFTER_ROUND,
-        false => SETTLED_AFTER,
-    };
-    let settled_ns = i128::try_from(settled_after.as_nanos()).unwrap_or(i128::MAX);
-    now_ns.saturating_sub(changed_ns) >= settled_ns
 }
 
 /// First bytes of ids, by their lowest six bits, which tells most other ids apart.
@@ -730,16 +710,6 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_has_just_changed_is_not_trusted_to_stay() {
-        let second = Duration::from_secs(1);
-        assert!(!is_settled(second, 999_000_000));
-        assert!(is_settled(second, 900_000_000));
-        assert!(!is_settled(second, 2_000_000_000));
-        assert!(!is_settled(3 * second, 1_000_000_000));
-        assert!(is_settled(4 * second, 1_000_000_000));
-    }
-
-    #[test]
     fn a_young_file_is_read_again_only_if_it_is_small_or_another_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("packed-refs");
@@ -752,7 +722,7 @@ mod tests {
             let new = dir.path().join("new");
             std::fs::write(&new, content).unwrap();
             // However long this takes, the file stays young.
-            let soon = std::time::SystemTime::now() + Duration::from_secs(3600);
+            let soon = std::time::SystemTime::now() + std::time::Duration::from_secs(3600);
             let file = std::fs::File::options().write(true).open(&new);
             file.and_then(|file| file.set_modified(soon)).unwrap();
             std::fs::rename(&new, &path).unwrap();
