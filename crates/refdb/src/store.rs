@@ -36,7 +36,7 @@ use crate::resolve::{End, follow};
 use crate::shared::Register;
 use crate::system::System;
 use crate::transaction::rename::{Rename, Renaming};
-use crate::transaction::{self, Commits, Group, LogRewrite, Outcome, Prepared, Transaction};
+use crate::transaction::{self, Commits, Group, LogRewrite, Outcome, Prepared, Transaction, log};
 
 /// The refs of one repository, seen from one of its worktrees.
 #[derive(Clone, Debug)]
@@ -419,7 +419,7 @@ impl Store {
         mut keep: impl FnMut(&LogEntry) -> Result<bool>,
     ) -> Result<Option<Outcome>> {
         let (backend, objects) = (self.backend.as_ref(), self.objects.as_ref());
-        self.until_done(|| transaction::log::rewrite(backend, objects, name, how, &mut keep))
+        self.until_done(|| log::rewrite(backend, &self.options, objects, name, how, &mut keep))
     }
 
     /// Replaces a whole reflog, or makes it: these are its entries then, the oldest first. It is done
@@ -431,7 +431,7 @@ impl Store {
     /// it was then.
     pub fn replace_log(&self, name: RefName<'_>, entries: &[LogEntry]) -> Result<Outcome> {
         let backend = self.backend.as_ref();
-        self.until_done(|| transaction::log::replace(backend, &self.options, name, entries))
+        self.until_done(|| log::replace(backend, &self.options, name, entries))
     }
 
     /// Makes a reflog without entries, unless there is one.
@@ -453,7 +453,7 @@ impl Store {
 
     fn change_logs(&self, changes: &[LogChange<'_>]) -> Result<Outcome> {
         let backend = self.backend.as_ref();
-        self.until_done(|| transaction::log::change(backend, &self.options, changes.to_vec()))
+        self.until_done(|| log::change(backend, &self.options, changes.to_vec()))
     }
 
     /// Does something again for as long as another writer is faster.

@@ -259,10 +259,12 @@ for_every_format! {
                     twins.same(".", &[], &with(&[&setting], &UPDATE), "");
                     twins.same(".", &[], &with(&[&setting], &delete), "");
                 }
-                if value == "=x" && format.refs == RefFormat::Reftable && is_for_writing(key, format) {
-                    twins.same(".", &[], &with(&[&setting], &["pack-refs", "--all"]), "");
+                if value == "=x" {
                     let expire = ["reflog", "expire", "--all"];
                     twins.same(".", &[], &with(&[&setting], &expire), "");
+                    if format.refs == RefFormat::Reftable && is_for_writing(key, format) {
+                        twins.same(".", &[], &with(&[&setting], &["pack-refs", "--all"]), "");
+                    }
                 }
                 match is_for_writing(key, format) {
                     true => same_with(&twins, &setting, "some.thing=else", &LIST),

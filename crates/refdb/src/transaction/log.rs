@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::{RefName, is_pseudoref};
 use crate::objects::{Objects, Peeled};
 use crate::oid::ObjectId;
-use crate::options::Options;
+use crate::options::{InvalidSettings, Options};
 use crate::reflog::{LogEntry, Signature, normalize_message};
 use crate::target::Target;
 
@@ -56,11 +56,13 @@ impl Kept {
 /// Rewrites the reflog of `name`: an entry stays if `keep` says so. Returns `None` if there is none.
 pub(crate) fn rewrite(
     backend: &dyn Backend,
+    options: &Options,
     objects: &dyn Objects,
     name: RefName<'_>,
     how: LogRewrite,
     keep: &mut dyn FnMut(&LogEntry) -> Result<bool>,
 ) -> Result<Option<Outcome>> {
+    InvalidSettings::check(options.invalid.locking.as_ref())?;
     let mut session = LockedSession::begin(backend)?;
     if how.at_once {
         session.wait_no_more();
