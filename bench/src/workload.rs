@@ -85,6 +85,7 @@ pub(crate) enum Step {
     ListExcluding,
     Lookup,
     ByObject,
+    ByNoObject,
     Pack,
     Migrate,
     Write,
@@ -237,6 +238,13 @@ pub const WORKLOADS: &[Workload] = &[
     )
     .by_git(),
     workload(
+        "list-after-git",
+        "list after Git deleted all",
+        State::Deleted,
+        Step::List,
+    )
+    .by_git(),
+    workload(
         "list-names",
         "list names only",
         State::Full,
@@ -268,6 +276,12 @@ pub const WORKLOADS: &[Workload] = &[
         "refs of an object id",
         State::Full,
         Step::ByObject,
+    ),
+    workload(
+        "by-no-object",
+        "an object that no ref names",
+        State::Full,
+        Step::ByNoObject,
     ),
     workload("pack", "pack or compact a tenth", State::Grown, Step::Pack),
     workload(
@@ -336,6 +350,11 @@ impl Step {
                 let points_at = format!("--points-at={}", shape.value(0, 0));
                 words(&["for-each-ref", &points_at])
             }
+            Step::ByNoObject => {
+                // Tags are named by refs that a workload of its own creates.
+                let points_at = format!("--points-at={}", shape.tag(0));
+                words(&["for-each-ref", &points_at])
+            }
             Step::Pack => words(&["pack-refs", "--all"]),
             Step::Migrate => {
                 let other = match format {
@@ -383,7 +402,7 @@ impl Step {
             for at in 0..SMALL {
                 each(small(at).as_bytes(), shape.value(at, 0))?;
             }
-        } else if self != Step::Delete {
+        } else if self != Step::Delete && (state != State::Deleted || self == Step::Create) {
             let grown = state == State::Grown || self == Step::CreateMore;
             shape.each(|entry| {
                 let gone = self == Step::DeleteOne && entry.name == middle;

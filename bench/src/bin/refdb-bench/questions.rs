@@ -87,6 +87,10 @@ pub(crate) const TOPICS: &[Topic] = &[
         questions: &[
             ("list", "list {all} refs"),
             ("list-git", "list {all} refs that Git wrote"),
+            (
+                "list-after-git",
+                "list refs after Git has deleted all {all}",
+            ),
             ("list-names", "list only the names of {all} refs"),
             (
                 "list-exclude",
@@ -105,6 +109,10 @@ pub(crate) const TOPICS: &[Topic] = &[
                 "look up one name among {all} (50 processes in a row)",
             ),
             ("by-object", "find the refs of one object among {all}"),
+            (
+                "by-no-object",
+                "find that none of {all} refs names an object",
+            ),
         ],
     },
     Topic {
