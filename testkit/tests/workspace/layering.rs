@@ -77,9 +77,9 @@ const CRATES: &[Crate] = &[
         name: "refdb_maintenance",
         layers: &[
             &["progress", "stacks"],
-            &["shared", "verify"],
+            &["migrate", "shared"],
+            &["verify"],
             &["inspect", "repair"],
-            &["migrate"],
         ],
         insides_of: &["refdb", "refdb_git"],
     },

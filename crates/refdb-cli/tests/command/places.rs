@@ -127,6 +127,12 @@ for_every_format! {
         fs::write(path.join("precious"), "").expect("a file");
         refused(repo.path(), &migrate(format), "is left alone");
         assert!(path.join("precious").exists());
+        // A check says so by its exit code, too, and a repair that it is there still.
+        for check in [&["refs", "verify", "--deep"][..], &["refs", "repair"]] {
+            let out = refdb(repo.path(), check);
+            assert_eq!(out.code(), 1, "{check:?}: {out:?}");
+            assert!(out.stdout.contains_str("is left alone"), "{check:?}: {out:?}");
+        }
         fs::remove_dir_all(&path).expect("it is there");
         fifo(&path);
         refused(repo.path(), &migrate(format), "is left alone");

@@ -28,13 +28,14 @@ mod values;
 use std::path::{Path, PathBuf};
 
 use bstr::BString;
-use refdb::internals::{Home, Says, finish_left};
+use refdb::internals::{Home, MIGRATION, Says, finish_left};
 use refdb::system::System;
 use refdb::{Error, RefFormat, Result};
 use refdb_git::Repository;
 use refdb_git::repository::Worktree;
 
 use super::Severity;
+use crate::migrate::finish_interrupted;
 use crate::progress::{Progress, Watch, nobody};
 pub(crate) use stack::indices_of_name;
 
@@ -239,6 +240,7 @@ pub fn deep_watched(
         check.dirs.push(layout.worktree_dir().to_owned());
     }
     check.journal();
+    check.migration();
     for index in 0..check.dirs.len() {
         check.head(&check.dir(index))?;
         match repository.ref_format() {
@@ -296,6 +298,16 @@ impl Deep<'_> {
         if let Err(error) = finish_left(&home, Says::Nothing) {
             let path = dir.join("refdb.journal");
             self.error(&path, None, error.to_string(), Repair::ByHand);
+        }
+    }
+
+    /// Reports what has the place of a migration's folder and is none of this repository, or cannot be finished:
+    /// refs cannot be migrated as long as it is there.
+    fn migration(&mut self) {
+        if let Err(error) = finish_interrupted(self.repository) {
+            let dir = self.repository.refs_dir();
+            let dir = dir.unwrap_or(self.repository.common_dir());
+            self.warning(&dir.join(MIGRATION), error.to_string(), Repair::ByHand);
         }
     }
 
