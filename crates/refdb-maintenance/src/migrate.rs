@@ -48,7 +48,7 @@ use folder::Folder;
 use locked::Locked;
 use place::Place;
 use refdb::error::Message;
-use refdb::internals::{may_write, set_still_there};
+use refdb::internals::{Frozen, may_write, set_still_there};
 use refdb::objects::Objects;
 use refdb::options::{Committer, Identity};
 use refdb::system::System;
@@ -378,7 +378,7 @@ impl<'a> Migration<'a> {
         // Locks would keep Git from removing the refs that it has copied.
         check_alone(context, &signs, copied.is_live)?;
         folder.write_journal(context, journal)?;
-        let mut frozen = switch::freeze(self, &self.context(), &places)?;
+        let frozen = switch::freeze(self, &self.context(), &places)?;
         if self.places()? != places {
             return Err(Error::new(
                 ErrorKind::Locked,
@@ -389,31 +389,29 @@ impl<'a> Migration<'a> {
         check_alone(context, &signs, copied.is_live)?;
         copied.find_lost_lines()?;
         let unlisted = copied.unlisted()?;
-        Locked::write(context, folder, &places, &frozen, self.from)?;
+        Locked::write(
+            &self.context().synced_later(),
+            folder,
+            &places,
+            &frozen,
+            self.from,
+        )?;
         context.sync_file_system(&folder.path)?;
         self.options.interrupt.check()?;
         made.check(context)?;
         switch::switch(context, folder, &places, &copied.stores(), config, to)?;
-        let others = others::Others::now(context, &places);
-        for frozen in &mut frozen {
-            frozen.leave();
-        }
         let mut report = copied.report();
         report.warnings.extend(unlisted.map(Message::from));
-        let finished = finish::finish(context, folder, &places, journal);
-        if finished.is_err() {
-            // They keep writers out of the old stores until whoever goes on with it has put those away.
-            frozen.iter_mut().for_each(|frozen| frozen.abandon());
-        }
-        let closed = finished.and_then(|found| {
-            report.warnings.extend(found);
-            let late = finish::settle(context, &places, to, copied.is_live, others)?;
-            report.warnings.extend(late.map(Message::from));
-            drop(frozen);
-            recover::unlock_old(context, folder, &places)?;
-            folder.close(context)
-        });
-        match closed {
+        let warnings = &mut report.warnings;
+        match close(
+            context,
+            folder,
+            &places,
+            frozen,
+            journal,
+            copied.is_live,
+            warnings,
+        ) {
             Ok(kept) => report.folder = kept,
             Err(error) => {
                 let what = "the refs are migrated, but the old ones could not be removed";
@@ -444,6 +442,34 @@ impl<'a> Migration<'a> {
         }
         copied.check(self.skip_broken)
     }
+}
+
+/// Puts the old refs away, after the switch. Returns where they are kept.
+fn close(
+    context: &Context,
+    folder: &Folder,
+    places: &[Place],
+    mut frozen: Vec<Box<dyn Frozen>>,
+    journal: folder::Journal,
+    is_live: bool,
+    warnings: &mut Vec<Message>,
+) -> Result<Option<PathBuf>> {
+    for frozen in &mut frozen {
+        frozen.leave();
+    }
+    let (finished, others) = others::Others::beside(context, places, journal.from, || {
+        finish::finish(context, folder, places, journal)
+    });
+    if finished.is_err() {
+        // They keep writers out of the old stores until whoever goes on with it has put those away.
+        frozen.iter_mut().for_each(|frozen| frozen.abandon());
+    }
+    warnings.extend(finished?);
+    let late = finish::settle(context, places, journal.to, is_live, others)?;
+    warnings.extend(late.map(Message::from));
+    drop(frozen);
+    recover::unlock_old(context, folder, places)?;
+    folder.close(context)
 }
 
 /// Makes sure that Git does not migrate the refs as well, which takes no locks: what it takes away would look as if

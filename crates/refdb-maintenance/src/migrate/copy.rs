@@ -134,7 +134,7 @@ impl Copied {
 impl Migration<'_> {
     /// Copies every store to its place below `folder`.
     pub(super) fn copy(&self, places: &[Place], folder: &Path, to: RefFormat) -> Result<Copied> {
-        let context = self.context();
+        let context = self.context().synced_later();
         let mut copied = Copied {
             places: Vec::new(),
             problems: Vec::new(),

@@ -8,8 +8,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use refdb::internals::bytes_to_path;
-use refdb::system::{ProcessState, System};
+use refdb::RefFormat;
+use refdb::internals::{both, bytes_to_path};
+use refdb::system::{DirEntry, ProcessState, System};
 
 use super::context::Context;
 use super::place::Place;
@@ -47,22 +48,32 @@ pub(super) struct Others {
 
 impl Others {
     /// Finds the processes that work in the repository now, but for this one and those that wait for
-    /// it.
-    pub(super) fn now(context: &Context, places: &[Place]) -> Others {
-        Others::of(context.followed.as_ref(), &context.common_dir, places)
+    /// it; meanwhile, does `work`. Those that take refs for tables are kept out otherwise.
+    pub(super) fn beside<T>(
+        context: &Context,
+        places: &[Place],
+        from: RefFormat,
+        work: impl FnOnce() -> T,
+    ) -> (T, Others) {
+        let system = context.followed.as_ref();
+        let there = match from {
+            RefFormat::Files => processes(system),
+            RefFormat::Reftable => Vec::new(),
+        };
+        let find = || Others::among(&there, system, &context.common_dir, places);
+        // What is simulated has no processes, and does one thing after the other.
+        match there.is_empty() {
+            true => (work(), find()),
+            false => both(work, find),
+        }
     }
 
-    fn of(system: &dyn System, common_dir: &Path, places: &[Place]) -> Others {
+    /// Finds those of the processes that work in the repository.
+    fn among(there: &[u32], system: &dyn System, common_dir: &Path, places: &[Place]) -> Others {
         let folders = folders(system, common_dir, places);
         let waiting = ancestors(system);
         let mut running = Vec::new();
-        // Nothing is renamed there: one reading misses nobody who is there all the time.
-        let processes = system.scan_dir(Path::new("/proc"));
-        for entry in processes.map_or_else(|_| Vec::new(), |scan| scan.entries) {
-            let pid = std::str::from_utf8(&entry.name).ok();
-            let Some(pid) = pid.and_then(|name| name.parse().ok()) else {
-                continue;
-            };
+        for &pid in there {
             if waiting.contains(&pid) || !is_ours(system, pid, &folders) {
                 continue;
             }
@@ -87,6 +98,15 @@ impl Others {
             waited += PAUSE;
         }
     }
+}
+
+/// Returns every process that there is.
+fn processes(system: &dyn System) -> Vec<u32> {
+    // Nothing is renamed there: one reading misses nobody who is there all the time.
+    let there = system.scan_dir(Path::new("/proc"));
+    let names = there.map_or_else(|_| Vec::new(), |scan| scan.entries);
+    let pid = |entry: &DirEntry| std::str::from_utf8(&entry.name).ok()?.parse().ok();
+    names.iter().filter_map(pid).collect()
 }
 
 /// Returns the folders of the repository and of its work trees.
@@ -210,7 +230,7 @@ mod tests {
         let unrelated = start(elsewhere.path(), None);
         let inside = start(dir.path(), None);
         let named = start(elsewhere.path(), Some(&git_dir));
-        let mut others = Others::of(&system, &git_dir, &[]);
+        let mut others = Others::among(&processes(&system), &system, &git_dir, &[]);
         let pids: Vec<u32> = others.running.iter().map(|(pid, _)| *pid).collect();
         assert!(pids.contains(&inside.id()) && pids.contains(&named.id()));
         assert!(!pids.contains(&unrelated.id()) && !pids.contains(&std::process::id()));
