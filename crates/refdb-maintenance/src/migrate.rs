@@ -396,7 +396,6 @@ impl<'a> Migration<'a> {
             &frozen,
             self.from,
         )?;
-        context.sync_file_system(&folder.path)?;
         self.options.interrupt.check()?;
         made.check(context)?;
         switch::switch(context, folder, &places, &copied.stores(), config, to)?;

@@ -164,7 +164,8 @@ impl NewConfig {
             from,
             to,
         };
-        config.write(context)?;
+        // It is written once more under its lock.
+        config.write(&context.on(Arc::clone(&context.system)).synced_later())?;
         Ok(config)
     }
 
@@ -327,8 +328,10 @@ pub(super) fn switch(
         item.iter().copied().chain([b'\0'])
     });
     let list = folder.path.join("items");
-    context.write(&list, &text.collect::<Vec<u8>>())?;
+    let later = context.on(Arc::clone(&context.system)).synced_later();
+    later.write(&list, &text.collect::<Vec<u8>>())?;
     let lock = config.lock(context)?;
+    // The copies, too, and the list of what is locked: nothing of them is relied on before.
     context.sync_file_system(&folder.path)?;
     put(context, folder, &items)?;
     context.sync_file_system(&context.base)?;
