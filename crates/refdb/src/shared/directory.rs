@@ -271,7 +271,10 @@ impl Shared for DirShared {
         if self.system.sync_dir(&self.heads()).is_err() {
             return Ok(Swap::Unknown);
         }
-        let numbers = self.numbers(slot)?;
+        // Whatever fails from here on, it is not known to have changed nothing.
+        let Ok(numbers) = self.numbers(slot) else {
+            return Ok(Swap::Unknown);
+        };
         let (earlier, later) = numbers.split_at(numbers.partition_point(|found| *found <= number));
         for earlier in earlier
             .iter()
@@ -350,6 +353,7 @@ mod tests {
     use super::*;
     use crate::oid::ObjectFormat;
     use crate::system::OsSystem;
+    use refdb_simulation::{Fault, SimSystem};
 
     /// A head of one length, with its checksum behind it.
     fn head(id: u64) -> Vec<u8> {
@@ -377,6 +381,42 @@ mod tests {
             matches!(read, Read::Head(found, version) if found.as_ref() == head(2) && version == second)
         );
         assert!(matches!(place.head(0, Some(&second)).unwrap(), Read::Same));
+    }
+
+    /// Only who knows that nothing was changed may say so by an error: its writer answers for it.
+    #[test]
+    fn a_swap_that_fails_has_changed_nothing_wherever_it_fails() {
+        let disk = SimSystem::new(1);
+        let root = Path::new("/store");
+        let place = DirShared::open(&disk, root, true).unwrap();
+        let (mut version, mut told) = (done(place.swap(0, None, &head(0))), [0; 3]);
+        for (id, at) in (1..).zip(0..200) {
+            disk.set_fault(Some(Fault::once(
+                disk.op_count() + at,
+                io::ErrorKind::Other,
+            )));
+            let before = disk.op_count();
+            let swapped = place.swap(0, Some(&version), &head(id));
+            let count = disk.op_count() - before;
+            disk.set_fault(None);
+            let (_, content, now) = place.read(0).unwrap().expect("a head");
+            let is_new = content.as_ref() == head(id);
+            match swapped {
+                Ok(Swap::Done(done)) => assert!(is_new && done == now, "{at}"),
+                Ok(Swap::Unknown) => told[0] += 1,
+                Ok(Swap::Moved) => panic!("{at}: nobody else is there"),
+                Err(_) => {
+                    assert!(!is_new, "{at}: it was changed all the same");
+                    told[1] += 1;
+                }
+            }
+            told[2] += u64::from(is_new);
+            version = now;
+            if count < at {
+                break;
+            }
+        }
+        assert!(told.iter().all(|&count| count > 0), "{told:?}");
     }
 
     #[test]
