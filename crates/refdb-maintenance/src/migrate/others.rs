@@ -172,9 +172,8 @@ fn is_ours(system: &dyn System, pid: u32, folders: &[PathBuf]) -> bool {
         return false;
     }
     let said = of_proc(system, pid, "cmdline").unwrap_or_default();
-    let mut words = said.split(|&byte| byte == 0).skip(1);
-    // Behind options, whose values are no names of commands.
-    if words.any(|word| READERS.contains(&word)) {
+    let words = said.split(|&byte| byte == 0);
+    if command_of(words).is_some_and(|word| READERS.contains(&word)) {
         return false;
     }
     let Ok(dir) = system.read_link(Path::new(&format!("/proc/{pid}/cwd"))) else {
@@ -190,9 +189,40 @@ fn is_ours(system: &dyn System, pid: u32, folders: &[PathBuf]) -> bool {
         let mut words = said.split(|&byte| byte == 0 || byte == b'=');
         words.any(|word| {
             let path = dir.join(bytes_to_path(word));
-            path.is_absolute() && !word.is_empty() && folders.contains(&path)
+            // However it is written: by another way, or through links.
+            let is_one = |path| folders.contains(&path);
+            path.is_absolute()
+                && !word.is_empty()
+                && refdb_git::internals::real_path(system, &path).is_ok_and(is_one)
         })
     })
+}
+
+/// Returns the name of the command in the words of a call of Git: the first one behind the options, of which some have
+/// their value in the next word. Any other word may be the name of whatever there is.
+fn command_of<'w>(mut words: impl Iterator<Item = &'w [u8]>) -> Option<&'w [u8]> {
+    const WITH_VALUE: [&[u8]; 7] = [
+        b"-C",
+        b"-c",
+        b"--git-dir",
+        b"--work-tree",
+        b"--namespace",
+        b"--config-env",
+        b"--super-prefix",
+    ];
+    let program = words.next()?;
+    let name = program.rsplit(|&byte| byte == b'/').next()?;
+    if let Some(command) = name.strip_prefix(b"git-") {
+        return Some(command);
+    }
+    while let Some(word) = words.next() {
+        match word {
+            _ if WITH_VALUE.contains(&word) => drop(words.next()),
+            _ if word.starts_with(b"-") => {}
+            _ => return Some(word),
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -200,6 +230,28 @@ mod tests {
     use super::*;
     use refdb::system::OsSystem;
     use std::process::{Command, Stdio};
+
+    #[test]
+    fn only_the_name_of_the_command_says_what_it_does() {
+        let command = |words: &str| {
+            let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+            command_of(words.into_iter()).map(|word| String::from_utf8_lossy(word).into_owned())
+        };
+        for (words, named) in [
+            ("git log -5", Some("log")),
+            (
+                "/usr/bin/git -C show -c a.b=c --no-pager --git-dir x fetch archive",
+                Some("fetch"),
+            ),
+            ("git update-ref -m show --stdin", Some("update-ref")),
+            ("git-upload-pack .", Some("upload-pack")),
+            ("/usr/lib/git-core/git-cat-file --batch", Some("cat-file")),
+            ("refdb --git-dir=log refs list", Some("refs")),
+            ("git", None),
+        ] {
+            assert_eq!(command(words).as_deref(), named, "{words}");
+        }
+    }
 
     #[test]
     fn programs_of_git_in_the_repository_are_waited_for() {
@@ -230,16 +282,20 @@ mod tests {
         let unrelated = start(elsewhere.path(), None);
         let inside = start(dir.path(), None);
         let named = start(elsewhere.path(), Some(&git_dir));
+        let link = elsewhere.path().join("link");
+        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+        let by_link = start(elsewhere.path(), Some(Path::new("./link/.git")));
         let mut others = Others::among(&processes(&system), &system, &git_dir, &[]);
         let pids: Vec<u32> = others.running.iter().map(|(pid, _)| *pid).collect();
         assert!(pids.contains(&inside.id()) && pids.contains(&named.id()));
+        assert!(pids.contains(&by_link.id()));
         assert!(!pids.contains(&unrelated.id()) && !pids.contains(&std::process::id()));
         others.running.retain(|(pid, _)| *pid == inside.id());
         let waits = std::thread::scope(|scope| {
             let waits = scope.spawn(|| others.wait(&system, Duration::from_secs(60)));
             std::thread::sleep(Duration::from_millis(60));
             assert!(!waits.is_finished());
-            for mut child in [unrelated, inside, named] {
+            for mut child in [unrelated, inside, named, by_link] {
                 drop(child.stdin.take());
                 child.wait().unwrap();
             }
