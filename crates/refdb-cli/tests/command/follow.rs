@@ -192,6 +192,20 @@ for_every_format! {
         assert!(!listed_by_git(&copy).contains("mine"));
     }
 
+    fn a_copy_that_did_not_come_to_be_keeps_nobody_from_writing(format) {
+        let (writer, copy, _temp) = scene(format);
+        let tree = writer.git(["write-tree"]).run().text();
+        let new = writer.git(["commit-tree", "-m", "only here", tree.trim()]).run().text();
+        refdb(&writer, &["update-ref", "refs/heads/new", new.trim()]).ok();
+        let told = refdb(&copy, &["sync"]);
+        assert!(said(&told).contains("nothing was switched"), "{}", said(&told));
+        assert!(!copy.git_dir().join("reftable/tables.list.lock").exists());
+        copy.git(["update-ref", "refs/heads/own", &copy.objects().commits[0]]).run().ok();
+        let told = refdb(&copy, &["sync", "--set-aside"]);
+        assert!(said(&told).contains("nothing was switched"), "{}", said(&told));
+        copy.git(["update-ref", "refs/heads/own", &copy.objects().commits[1]]).run().ok();
+    }
+
     fn nothing_is_switched_before_the_objects_are_there(format) {
         let (writer, copy, _temp) = scene(format);
         refdb(&copy, &["sync"]).ok();

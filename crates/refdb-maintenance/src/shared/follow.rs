@@ -157,8 +157,22 @@ impl Follower {
         // The right to work on the copy, among programs of this kind.
         let turn = self.lock(&self.common.join(MARKER));
         let turn = turn.map_err(|error| error.context("another process follows here"))?;
-        let mut synced = Synced::default();
         self.sweep()?;
+        let synced = self.follow_on(&turn, set_aside, bring);
+        // What never was a copy, and is none now, goes on without a lock: its writers would wait for nobody.
+        if synced.is_err() && matches!(self.marker(), Ok(None)) {
+            self.give_list_back();
+        }
+        synced
+    }
+
+    fn follow_on(
+        &self,
+        turn: &LockFile,
+        set_aside: bool,
+        bring: &mut dyn FnMut(&Changes) -> Result<()>,
+    ) -> Result<Synced> {
+        let mut synced = Synced::default();
         let marker = self.marker()?;
         let list = self.begin(marker.as_ref(), set_aside, &mut synced)?;
         let marker = marker.unwrap_or_default();
@@ -229,10 +243,9 @@ impl Follower {
         set_aside: bool,
         synced: &mut Synced,
     ) -> Result<Vec<String>> {
-        let is_ours = |lock: &[u8]| lock.starts_with(LOCK_TEXT.as_bytes());
         let lock_path = self.reftable("tables.list.lock");
         let lock = self.read_if_there(&lock_path)?;
-        if !lock.as_deref().is_some_and(is_ours) {
+        if !lock.as_deref().is_some_and(is_copys) {
             self.take_list(&lock_path)?;
         }
         // From here on Git cannot write.
@@ -274,6 +287,16 @@ impl Follower {
             self.register.name()
         );
         self.replace(path, text.as_bytes())
+    }
+
+    /// Removes the lock of the list, if it is one of a copy.
+    fn give_list_back(&self) {
+        let path = self.reftable("tables.list.lock");
+        if let Ok(Some(lock)) = self.read_if_there(&path)
+            && is_copys(&lock)
+        {
+            let _ = self.system.remove_file(&path);
+        }
     }
 
     fn read_if_there(&self, path: &Path) -> Result<Option<Vec<u8>>> {
@@ -490,6 +513,11 @@ impl Follower {
             }
         }
     }
+}
+
+/// Returns whether this is the lock of a list that is a copy.
+fn is_copys(lock: &[u8]) -> bool {
+    lock.starts_with(LOCK_TEXT.as_bytes())
 }
 
 #[cfg(test)]
