@@ -142,6 +142,24 @@ for_every_format! {
         refdb(repo.path(), &migrate(format)).ok();
     }
 
+    fn a_backend_that_is_named_once_more_hides_no_loss(format) {
+        if format.refs == RefFormat::Files {
+            // Without files there are no refs in files.
+            return;
+        }
+        let repo = repository(format);
+        let stack = repo.git_dir().join("reftable");
+        for entry in fs::read_dir(&stack).expect("a stack") {
+            fs::remove_file(entry.expect("a table").path()).expect("it is there");
+        }
+        let commit = &repo.objects().commits[0];
+        for args in [&["for-each-ref"][..], &["update-ref", "refs/heads/new", commit]] {
+            let run = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
+            let out = run.env("GIT_REFERENCE_BACKEND", "reftable").args(args).run();
+            assert!(out.stderr.contains_str("every ref is gone"), "{args:?}: {out:?}");
+        }
+    }
+
     fn a_migration_takes_no_folder_outside_for_refs(format) {
         let links: &[&str] = match format.refs {
             RefFormat::Files => &["refs", "refs/tags", "refs/heads/sub", "logs", "worktrees"],

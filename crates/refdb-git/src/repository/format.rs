@@ -101,9 +101,8 @@ impl Format {
     /// Returns the format with what the environment says about refs.
     fn overridden(mut self, common_dir: &Path, environment: &Environment) -> Result<Format> {
         if let Some(value) = environment.bytes("GIT_REFERENCE_BACKEND") {
-            self.is_overridden = true;
             let parsed = ref_storage(value.as_bstr(), common_dir);
-            (self.refs, self.refs_dir) = parsed.ok_or_else(|| {
+            let parsed = parsed.ok_or_else(|| {
                 Error::new(
                     ErrorKind::Config,
                     format!(
@@ -112,6 +111,10 @@ impl Format {
                     ),
                 )
             })?;
+            // What says the same as the configuration overrides nothing.
+            let configured = (self.refs, self.refs_dir.take());
+            self.is_overridden = parsed != configured;
+            (self.refs, self.refs_dir) = parsed;
         }
         Ok(self)
     }
