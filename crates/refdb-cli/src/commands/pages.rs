@@ -444,11 +444,9 @@ pub(super) const PAGES: &[Page] = &[
             ("refs verify --deep --json", "All, for a script"),
         ],
         exit_codes: &[
-            (
-                "1",
-                "with --deep: there are only warnings; else: there is damage",
-            ),
+            ("1", "with --deep: there are only warnings"),
             ("2", "with --deep: there is damage"),
+            ("255", "without --deep: there is damage"),
         ],
         see_also: &["refs repair", "inspect"],
     },
