@@ -524,7 +524,7 @@ fn unknown_sub(command: &Command, sub: &[u8]) -> Failure {
 
 fn unknown(name: &[u8]) -> Failure {
     // It must not paint the terminal.
-    let name = String::from_utf8_lossy(name).replace(char::is_control, "?");
+    let name = refs::repair::plain(&String::from_utf8_lossy(name));
     let mut text = format!("refdb: '{name}' is not a refdb command. See 'refdb --help'.\n");
     let names = COMMANDS.iter().map(|command| command.name.to_owned());
     // The name of a subcommand stands for it, whatever else is like it.

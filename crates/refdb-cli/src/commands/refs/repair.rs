@@ -161,7 +161,7 @@ pub(in crate::commands) fn changes_of(changes: &[RefChange], most: usize) -> Str
 }
 
 /// Returns what a name cannot paint the terminal with.
-fn plain(text: &str) -> String {
+pub(in crate::commands) fn plain(text: &str) -> String {
     let plain = |c: char| if c.is_control() && c != '\n' { '?' } else { c };
     text.chars().map(plain).collect()
 }
