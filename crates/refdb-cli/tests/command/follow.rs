@@ -204,6 +204,11 @@ for_every_format! {
         let told = refdb(&copy, &["sync", "--set-aside"]);
         assert!(said(&told).contains("nothing was switched"), "{}", said(&told));
         copy.git(["update-ref", "refs/heads/own", &copy.objects().commits[1]]).run().ok();
+        // Where somebody removed the lock of this turn, the lock of the list may be that of another follower by now.
+        copy.config("refdb.fetchObjects", "rm refdb-followed.lock; exit 3");
+        let told = refdb(&copy, &["sync", "--set-aside"]);
+        assert!(said(&told).contains("refdb.fetchObjects failed"), "{}", said(&told));
+        assert!(copy.git_dir().join("reftable/tables.list.lock").exists());
     }
 
     fn nothing_is_switched_before_the_objects_are_there(format) {

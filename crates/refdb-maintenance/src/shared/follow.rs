@@ -159,8 +159,9 @@ impl Follower {
         let turn = turn.map_err(|error| error.context("another process follows here"))?;
         self.sweep()?;
         let synced = self.follow_on(&turn, set_aside, bring);
-        // What never was a copy, and is none now, goes on without a lock: its writers would wait for nobody.
-        if synced.is_err() && matches!(self.marker(), Ok(None)) {
+        // What never was a copy, and is none now, goes on without a lock: its writers would wait for nobody. If somebody
+        // removed the lock of this turn, another process may follow by now, and the lock of the list is that one's.
+        if synced.is_err() && turn.check().is_ok() && matches!(self.marker(), Ok(None)) {
             self.give_list_back();
         }
         synced
@@ -272,7 +273,7 @@ impl Follower {
             Ok(list)
         })();
         if begun.is_err() && lock.is_none() {
-            let _ = self.system.remove_file(&lock_path);
+            self.give_list_back();
         }
         begun
     }
