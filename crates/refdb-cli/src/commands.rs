@@ -511,7 +511,10 @@ fn tail(text: &mut String, command: &Command, page: &pages::Page) {
 }
 
 fn unknown_sub(command: &Command, sub: &[u8]) -> Failure {
-    let (name, sub) = (command.name, String::from_utf8_lossy(sub));
+    let (name, sub) = (
+        command.name,
+        refs::repair::plain(&String::from_utf8_lossy(sub)),
+    );
     let mut text =
         format!("refdb: '{sub}' is no subcommand of '{name}'. See 'refdb help {name}'.\n");
     let names = command.subcommands.iter().map(|it| it.name.to_owned());

@@ -295,6 +295,13 @@ fn a_mistyped_subcommand_gets_a_suggestion() {
         assert_eq!(out.status.code(), Some(1), "{told}");
         assert!(told.contains("The most similar subcommand is"), "{told}");
     }
+    // What was mistyped does not paint the terminal.
+    for args in [&["help", "refs", "x\u{1b}[31m"][..], &["x\u{1b}[31m"]] {
+        let out = refdb(args);
+        let told = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(1), "{told}");
+        assert!(told.contains("'x?[31m'"), "{told:?}");
+    }
 }
 
 /// On a terminal, a slip of any kind is answered with what to do.
