@@ -351,7 +351,7 @@ impl Step {
                 words(&["for-each-ref", &points_at])
             }
             Step::ByNoObject => {
-                // Tags are named by refs that a workload of its own creates.
+                // None of the refs that are there names a tag: `create-tags` makes those that do.
                 let points_at = format!("--points-at={}", shape.tag(0));
                 words(&["for-each-ref", &points_at])
             }

@@ -389,13 +389,8 @@ impl<'a> Migration<'a> {
         check_alone(context, &signs, copied.is_live)?;
         copied.find_lost_lines()?;
         let unlisted = copied.unlisted()?;
-        Locked::write(
-            &self.context().synced_later(),
-            folder,
-            &places,
-            &frozen,
-            self.from,
-        )?;
+        let later = context.synced_later();
+        Locked::write(&later, folder, &places, &frozen, self.from)?;
         self.options.interrupt.check()?;
         made.check(context)?;
         switch::switch(context, folder, &places, &copied.stores(), config, to)?;

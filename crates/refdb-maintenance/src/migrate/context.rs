@@ -62,9 +62,10 @@ impl Context {
 
     /// Returns the same for what nobody relies on before [`Context::sync_file_system`] has made it durable, with all
     /// else: where that keeps its word, nothing is synced for itself.
-    pub(super) fn synced_later(mut self) -> Context {
-        self.options.fsync &= !self.system.syncs_at_once();
-        self
+    pub(super) fn synced_later(&self) -> Context {
+        let mut later = self.on(Arc::clone(&self.system));
+        later.options.fsync &= !self.system.syncs_at_once();
+        later
     }
 
     pub(super) fn store(&self, dir: &Path, format: RefFormat) -> Result<refdb::Store> {

@@ -48,7 +48,7 @@ pub(super) struct Others {
 
 impl Others {
     /// Finds the processes that work in the repository now, but for this one and those that wait for
-    /// it; meanwhile, does `work`. Those that take refs for tables are kept out otherwise.
+    /// it; meanwhile, does `work`. Where refs were tables nobody is waited for, and so nobody is looked for.
     pub(super) fn beside<T>(
         context: &Context,
         places: &[Place],
@@ -60,12 +60,14 @@ impl Others {
             RefFormat::Files => processes(system),
             RefFormat::Reftable => Vec::new(),
         };
-        let find = || Others::among(&there, system, &context.common_dir, places);
-        // What is simulated has no processes, and does one thing after the other.
-        match there.is_empty() {
-            true => (work(), find()),
-            false => both(work, find),
+        // A simulated system has none, and does one thing after the other.
+        if there.is_empty() {
+            let running = Vec::new();
+            return (work(), Others { running });
         }
+        both(work, || {
+            Others::among(&there, system, &context.common_dir, places)
+        })
     }
 
     /// Finds those of the processes that work in the repository.

@@ -165,7 +165,7 @@ impl NewConfig {
             to,
         };
         // It is written once more under its lock.
-        config.write(&context.on(Arc::clone(&context.system)).synced_later())?;
+        config.write(&context.synced_later())?;
         Ok(config)
     }
 
@@ -328,7 +328,7 @@ pub(super) fn switch(
         item.iter().copied().chain([b'\0'])
     });
     let list = folder.path.join("items");
-    let later = context.on(Arc::clone(&context.system)).synced_later();
+    let later = context.synced_later();
     later.write(&list, &text.collect::<Vec<u8>>())?;
     let lock = config.lock(context)?;
     // The copies, too, and the list of what is locked: nothing of them is relied on before.
