@@ -20,9 +20,11 @@
 pub mod beneath;
 pub mod beside;
 mod dates;
+pub mod dirs;
 pub mod find;
 mod guard;
 mod map;
+mod may_write;
 mod os;
 mod paths;
 mod permissions;
@@ -41,6 +43,7 @@ use std::time::Duration;
 /// The immutable content of a file, copied or mapped; cheap to share.
 pub use bytes::Bytes;
 pub use map::MAP_MIN;
+pub use may_write::MayWrite;
 pub use os::{OsSystem, syncs};
 pub use paths::{bytes_to_path, is_absent, remove_empty_tree, remove_if_there, suffixed};
 pub use permissions::SharedRepository;

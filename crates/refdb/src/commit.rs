@@ -44,7 +44,6 @@ pub use journal::{Says, finish_left};
 pub use lock::LockFile;
 pub(crate) use lock::not_placed;
 pub(crate) use place::{Place, Roots};
-pub(crate) use possible::Possible;
 pub(crate) use step::{Step, between, unable_to_append};
 pub(crate) use takeover::sweep;
 pub use takeover::{sweep_all, take_over, take_over_any};

@@ -20,7 +20,6 @@ mod current;
 mod directories;
 mod forwards;
 mod freeze;
-mod known_dirs;
 mod locking;
 mod log;
 mod log_way;

@@ -19,12 +19,12 @@ use std::path::PathBuf;
 use super::dirs::{MANY_MIN, sync};
 use super::journal::Journal;
 use super::place::{Place, PlainDirs, Roots, Spot};
-use super::possible::Possible;
+use super::possible;
 use super::step::{Clear, GivesUp, How, Step, Taken};
 use super::{Holder, LockFile, LockOptions, remove_if_there};
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::beside::{HALVES_MIN, both};
-use crate::system::{FileKind, System, is_absent};
+use crate::system::{FileKind, MayWrite, System, is_absent};
 
 /// The steps of a transaction, each with the lock that guards it.
 #[derive(Debug, Default)]
@@ -192,9 +192,9 @@ impl Change {
     /// Writes the journal, which commits the change.
     pub(super) fn commit(&mut self, means: &Means<'_>) -> Result<Journal> {
         means.holder.may_publish()?;
-        let mut possible = Possible::default();
+        let mut may = MayWrite::default();
         let mut steps = self.steps.iter();
-        steps.try_for_each(|(_, step)| possible.check(step, &means.roots))?;
+        steps.try_for_each(|(_, step)| possible::check(&mut may, step, &means.roots))?;
         self.leave_out_linked(&means.roots)?;
         Journal::commit(self, means)
     }

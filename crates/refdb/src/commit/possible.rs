@@ -4,139 +4,38 @@
 //! found before: a reflog that this user may not write, a ref that only somebody else may replace, a file
 //! that nobody may change. What comes to be in the way after the look is told when the step is taken.
 
-use std::io;
-use std::path::{Path, PathBuf};
-
-use rustix::io::Errno;
-
 use super::place::{Place, Roots};
 use super::step::{Step, unable_to_put};
 use crate::error::{Error, Result};
-use crate::system::{FileKind, Stat, System};
+use crate::system::MayWrite;
 
-/// By this bit a directory lets nobody replace the files of others.
-const STICKY: u32 = 0o1000;
-
-/// What is known of directories, of which many steps in a row share one.
-#[derive(Default)]
-pub(crate) struct Possible {
-    /// A directory in which names can be made, and one in it that is missing, if one is.
-    writable: PathBuf,
-    missing: Option<PathBuf>,
-    /// The last directory in which a file was to be replaced, and whether that has to be one's own.
-    replaced: PathBuf,
-    only_own: bool,
-    /// Who asks.
-    user: Option<u32>,
-}
-
-impl Possible {
-    /// Makes sure that a step can be taken, as far as that can be seen. Whether entries of a reflog can be
-    /// written is seen where its length is looked at.
-    ///
-    /// # Errors
-    /// `Io`, as of the step itself.
-    pub(super) fn check(&mut self, step: &Step, roots: &Roots) -> Result<()> {
-        let place = step.place();
-        let system = roots.system();
-        let replaced = match step {
-            Step::Append { .. } => return Ok(()),
-            Step::Move { from, .. } => from,
-            Step::Put { .. } | Step::Remove { .. } => place,
-        };
-        let path = roots.path(replaced);
-        let checked = self.replace(system, replaced, &path);
-        match step {
-            Step::Put { .. } => checked.map_err(|error| unable_to_put(place, &path, error)),
-            Step::Move { .. } => {
-                let to = roots.path(place);
-                let checked = checked.and_then(|()| self.make(system, &to));
-                checked.map_err(|error| Error::io("unable to move the reflog to", &to, error))
-            }
-            _ => checked.map_err(|error| Error::io("unable to remove", &path, error)),
+/// Makes sure that a step can be taken, as far as that can be seen. Whether entries of a reflog can be
+/// written is seen where its length is looked at.
+///
+/// # Errors
+/// `Io`, as of the step itself.
+pub(super) fn check(may: &mut MayWrite, step: &Step, roots: &Roots) -> Result<()> {
+    let place = step.place();
+    let system = roots.system();
+    let replaced = match step {
+        Step::Append { .. } => return Ok(()),
+        Step::Move { from, .. } => from,
+        Step::Put { .. } | Step::Remove { .. } => place,
+    };
+    let path = roots.path(replaced);
+    // The directory of a ref has just got a lock.
+    let checked = match replaced {
+        Place::Log(_) => may.make(system, &path),
+        _ => Ok(()),
+    };
+    let checked = checked.and_then(|()| may.replace(system, &path));
+    match step {
+        Step::Put { .. } => checked.map_err(|error| unable_to_put(place, &path, error)),
+        Step::Move { .. } => {
+            let to = roots.path(place);
+            let checked = checked.and_then(|()| may.make(system, &to));
+            checked.map_err(|error| Error::io("unable to move the reflog to", &to, error))
         }
-    }
-
-    /// Makes sure that lines can be put behind a file that was described.
-    ///
-    /// # Errors
-    /// Those that writing would have.
-    pub(crate) fn append(
-        &mut self,
-        system: &dyn System,
-        path: &Path,
-        stat: &Stat,
-    ) -> io::Result<()> {
-        // The owner, and root, may write: one call less for each of many reflogs.
-        let user = *self.user.get_or_insert_with(|| system.user_id());
-        match user == 0 || stat.uid == user && stat.mode & 0o200 != 0 {
-            true => Ok(()),
-            false => system.may_write(path),
-        }
-    }
-
-    /// Makes sure that a file can be made, or removed: in its directory, or the first one above it that is
-    /// there.
-    ///
-    /// # Errors
-    /// Those that making it would have.
-    pub(crate) fn make(&mut self, system: &dyn System, path: &Path) -> io::Result<()> {
-        let missing = self.missing.as_ref();
-        if missing.is_some_and(|dir| path.starts_with(dir)) {
-            return Ok(());
-        }
-        let mut missing = None;
-        for dir in path.ancestors().skip(1) {
-            let known = dir == self.writable;
-            match if known { Ok(()) } else { system.may_write(dir) } {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    // A link that leads nowhere is in the way.
-                    let found = system.find(dir)?;
-                    if found.is_some_and(|stat| stat.kind == FileKind::Symlink) {
-                        return Err(error);
-                    }
-                    missing = Some(dir);
-                }
-                // What is in the way goes, or its entries do.
-                Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(()),
-                Err(error) => return Err(error),
-                Ok(()) => {
-                    self.writable = dir.to_owned();
-                    self.missing = missing.map(Path::to_owned);
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes sure that a file can be replaced, or removed, if it is there.
-    fn replace(&mut self, system: &dyn System, place: &Place, path: &Path) -> io::Result<()> {
-        // That of a ref has just got a lock.
-        if matches!(place, Place::Log(_)) {
-            self.make(system, path)?;
-        }
-        // What its mode says does not count, but some files are nobody's to change.
-        if let Err(error) = system.may_write(path)
-            && Errno::from_io_error(&error) == Some(Errno::PERM)
-        {
-            return Err(error);
-        }
-        let dir = path.parent().unwrap_or(path);
-        let user = *self.user.get_or_insert_with(|| system.user_id());
-        // Root may replace whatever is there: one call less for each of many new directories.
-        if user != 0 && dir != self.replaced {
-            let stat = system.stat(dir);
-            self.only_own = stat.is_ok_and(|stat| stat.mode & STICKY != 0 && stat.uid != user);
-            self.replaced = dir.to_owned();
-        }
-        let is_own = || {
-            let stat = system.lstat(path);
-            stat.map_or(true, |stat| stat.uid == user)
-        };
-        match self.only_own && !is_own() {
-            true => Err(Errno::PERM.into()),
-            false => Ok(()),
-        }
+        _ => checked.map_err(|error| Error::io("unable to remove", &path, error)),
     }
 }

@@ -12,8 +12,6 @@ use std::time::Duration;
 
 use super::Files;
 use super::bars::fits;
-use super::directories;
-use super::known_dirs::{is_in, middle, parent};
 use super::session::{FilesSession, Held};
 use crate::backend::Refusal;
 use crate::commit::{LockFile, LockOptions};
@@ -22,6 +20,7 @@ use crate::layout::Place;
 use crate::name::RefName;
 use crate::options::LockTimeout;
 use crate::system::beside::{HALVES_MIN, both};
+use crate::system::dirs::{self, is_in, middle, parent};
 
 /// How often directories that vanish are created again.
 const ATTEMPTS: usize = 3;
@@ -261,7 +260,7 @@ impl FilesSession {
         if self.created_last && !is_known() {
             let system = self.files.system.as_ref();
             let shared = self.files.options.shared_repository;
-            match directories::create_one(system, shared, dir, &mut self.created_dirs) {
+            match dirs::create_one(system, shared, dir, &mut self.created_dirs) {
                 Ok(created) => self.created_last = created,
                 Err(error) => return Some(Err(error)),
             }
@@ -357,7 +356,7 @@ impl FilesSession {
         let layout = &self.files.layout;
         let is_own = layout.is_linked() && base == layout.worktree_dir();
         let from = if is_own { layout.common_dir() } else { base };
-        match directories::create(system, shared, from, dir, &mut self.created_dirs) {
+        match dirs::create(system, shared, from, dir, &mut self.created_dirs) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Ok(())),
             created => Some(created),
         }

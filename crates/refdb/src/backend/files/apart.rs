@@ -20,7 +20,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Files;
-use super::known_dirs::is_in;
 use super::packed::Snapshot;
 use super::publish::{Assigned, BATCH_MIN};
 use super::session::{FilesSession, Held, blocked_by, name_conflict};
@@ -29,6 +28,7 @@ use crate::commit::{LockFile, lock_path};
 use crate::error::{Error, Result};
 use crate::name::{RefName, is_per_worktree};
 use crate::system::beside::{HALVES_MIN, both};
+use crate::system::dirs::is_in;
 use crate::system::find::last_byte;
 use crate::system::{FileKind, Tree};
 

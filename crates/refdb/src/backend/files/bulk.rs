@@ -16,7 +16,7 @@ use reftable::short;
 
 use super::apart::is_shared;
 use super::packed::HEADER;
-use super::{Files, FilesBackend, directories, freeze, join, log, loose, overlay, packed, rewrite};
+use super::{Files, FilesBackend, freeze, join, log, loose, overlay, packed, rewrite};
 use crate::backend::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 use crate::backend::maintained::Maintained;
 use crate::backend::{LogOrder, NewValue};
@@ -24,6 +24,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::{RefName, RefNameBuf};
 use crate::reflog::LogEntry;
 use crate::system::WriteFile;
+use crate::system::dirs;
 
 /// Bytes that are gathered before they are written.
 const BUFFER_LEN: usize = 256 << 10;
@@ -118,7 +119,7 @@ fn make_dir(files: &Files, dir: &Path) -> Result<()> {
         return Ok(());
     }
     let (system, shared) = (files.system.as_ref(), files.options.shared_repository);
-    directories::create(system, shared, base, dir, &mut Vec::new())
+    dirs::create(system, shared, base, dir, &mut Vec::new())
         .map_err(|error| cannot_hold(error, dir))
 }
 

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use super::apart::{bar_one, is_shared};
 use super::forwards::Forwards;
-use super::known_dirs::parent;
 use super::loose::{self, Loose};
 use super::packed::Snapshot;
 use super::session::{FilesSession, Held};
@@ -17,6 +16,7 @@ use crate::backend::{Refusal, Value};
 use crate::error::{Reason, io_text};
 use crate::name::RefName;
 use crate::system::beside::{HALVES_MIN, both};
+use crate::system::dirs::parent;
 use crate::system::{FileKind, bytes_to_path, remove_empty_tree};
 
 /// From so many names in one directory on, it is listed.

@@ -6,9 +6,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::known_dirs::parent_of;
-use crate::options::SharedRepository;
 use crate::system::beside::{HALVES_MIN, both};
+use crate::system::dirs::parent_of;
 use crate::system::{System, bytes_to_path};
 
 /// Directories that shall go if they are empty; each is tried once.
@@ -60,68 +59,12 @@ impl EmptyDirs {
     }
 }
 
-/// Creates the directory `dir` and those above it as far down from `floor` as they are missing;
-/// tells `created` of each.
-///
-/// # Errors
-/// `NotFound` when `floor` does not exist, or when directories vanish meanwhile.
-pub(super) fn create(
-    system: &dyn System,
-    shared: SharedRepository,
-    floor: &Path,
-    dir: &Path,
-    created: &mut Vec<PathBuf>,
-) -> io::Result<()> {
-    let missing = match system.create_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => error,
-        Err(error) => return Err(error),
-        Ok(()) => return made(system, shared, dir, created),
-    };
-    match dir.parent() {
-        Some(parent) if parent != floor && parent.starts_with(floor) => {
-            create(system, shared, floor, parent, created)?;
-        }
-        _ => return Err(missing),
-    }
-    match system.create_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
-        Ok(()) => made(system, shared, dir, created),
-    }
-}
-
-/// Creates the directory `dir`, if that alone is missing, and tells `created` of it; returns whether
-/// it was.
-///
-/// # Errors
-/// Only of what is done with the new directory.
-pub(super) fn create_one(
-    system: &dyn System,
-    shared: SharedRepository,
-    dir: &Path,
-    created: &mut Vec<PathBuf>,
-) -> io::Result<bool> {
-    match system.create_dir(dir) {
-        Ok(()) => made(system, shared, dir, created).map(|()| true),
-        Err(_) => Ok(false),
-    }
-}
-
-fn made(
-    system: &dyn System,
-    shared: SharedRepository,
-    dir: &Path,
-    created: &mut Vec<PathBuf>,
-) -> io::Result<()> {
-    created.push(dir.to_owned());
-    shared.adjust(system, dir)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::{OsSystem, remove_empty_tree};
+    use crate::options::SharedRepository;
+    use crate::system::OsSystem;
+    use crate::system::dirs::create;
 
     #[test]
     fn empty_directories_go_up_to_the_second_level() {
@@ -152,37 +95,5 @@ mod tests {
         empty.remove(&system);
         assert!(!temp.path().join("refs/heads/a").exists());
         assert!(temp.path().join("refs/heads").exists());
-    }
-
-    #[test]
-    fn a_tree_with_a_file_stays() {
-        let temp = tempfile::tempdir().unwrap();
-        let system = OsSystem::new();
-        let tree = temp.path().join("t");
-        for dir in ["t", "t/a", "t/b", "t/b/c"] {
-            system.create_dir(&temp.path().join(dir)).unwrap();
-        }
-        let file = temp.path().join("t/b/file");
-        system.create_new(&file, 0o666).unwrap();
-        assert!(!remove_empty_tree(&system, &tree));
-        system.remove_file(&file).unwrap();
-        assert!(remove_empty_tree(&system, &tree));
-        assert!(!tree.exists());
-        assert!(remove_empty_tree(&system, &tree), "it is gone already");
-    }
-
-    #[test]
-    fn nothing_is_created_without_the_floor() {
-        let temp = tempfile::tempdir().unwrap();
-        let system = OsSystem::new();
-        let floor = temp.path().join("gone");
-        let made = create(
-            &system,
-            SharedRepository::Umask,
-            &floor,
-            &floor.join("refs/heads"),
-            &mut Vec::new(),
-        );
-        assert_eq!(made.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

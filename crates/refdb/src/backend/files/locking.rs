@@ -10,7 +10,6 @@ use std::io;
 use super::acquire::NotTaken;
 use super::apart::{is_shared, names_above};
 use super::current::Current;
-use super::known_dirs::KnownDirs;
 use super::packed::Forwards;
 use super::publish::BATCH_MIN;
 use super::session::FilesSession;
@@ -20,6 +19,7 @@ use crate::error::Result;
 use crate::name::{RefName, RefNameBuf};
 use crate::options::LockTimeout;
 use crate::system::beside::{HALVES_MIN, both};
+use crate::system::dirs::KnownDirs;
 
 /// Names above others that somebody has locked for too long, and what is said of that.
 type Blocked = Vec<(RefNameBuf, Refusal)>;

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::PoisonError;
 
 use super::Files;
-use super::directories;
 use super::log;
 use super::publish::LogAppend;
 use super::session::FilesSession;
@@ -17,6 +16,7 @@ use crate::name::{RefName, RefNameBuf};
 use crate::options::LockTimeout;
 use crate::reflog::LogEntry;
 use crate::system::FileKind;
+use crate::system::dirs;
 
 /// So many bytes of a rewritten reflog are written at once.
 const CHUNK_LEN: usize = 1 << 16;
@@ -148,8 +148,7 @@ impl FilesSession {
         let (system, shared) = (files.system.as_ref(), files.options.shared_repository);
         if let Some(dir) = path.parent() {
             let floor = base.parent().unwrap_or(&base);
-            directories::create(system, shared, floor, dir, &mut self.created_dirs)
-                .map_err(failed)?;
+            dirs::create(system, shared, floor, dir, &mut self.created_dirs).map_err(failed)?;
         }
         let mut content = system.read(&from_path).map_err(failed)?;
         self.planned.logs.retain(|append| {

@@ -15,7 +15,6 @@ use reftable::short;
 
 use super::Files;
 use super::apart::is_shared;
-use super::known_dirs::KnownDirs;
 use super::log;
 use super::log_write::WholeLogs;
 use super::loose;
@@ -28,6 +27,7 @@ use crate::error::{Error, ErrorKind, Result, io_text};
 use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf};
 use crate::system::bytes_to_path;
+use crate::system::dirs::KnownDirs;
 
 /// From so many direct refs on, packed-refs is considered.
 pub(super) const BATCH_MIN: usize = 64;

@@ -22,7 +22,6 @@ use super::acquire::{NotTaken, Order};
 use super::bars::Bars;
 use super::current::Current;
 use super::directories::EmptyDirs;
-use super::known_dirs::{KnownDirs, middle};
 use super::loose::{self, Loose};
 use super::new_names::{Migration, being_migrated};
 use super::packed::{Forwards, Snapshot};
@@ -39,6 +38,7 @@ use crate::oid::ObjectId;
 use crate::options::LockTimeout;
 use crate::reflog::LogEntry;
 use crate::system::beside::{HALVES_MIN, both};
+use crate::system::dirs::{KnownDirs, middle};
 use crate::system::{bytes_to_path, remove_empty_tree};
 
 /// Up to so many locks are looked at one by one before something is published, or given up; of more, no

@@ -13,16 +13,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Files;
-use super::known_dirs::KnownDirs;
 use super::rewrite::PackedLock;
 use super::session::{ByName, FilesSession, Held, LOOKED_AT_MAX};
 use crate::backend::{Published, committed_in_part};
 use crate::commit::{
-    Carried, Change, LockFile, Means, Place, Possible, Roots, Step, add_parent, unable_to_append,
+    Carried, Change, LockFile, Means, Place, Roots, Step, add_parent, unable_to_append,
 };
 use crate::error::{Error, ErrorKind, Result, Role};
 use crate::name::{RefName, RefNameBuf};
-use crate::system::{FileKind, Stat, System};
+use crate::system::dirs::KnownDirs;
+use crate::system::{FileKind, MayWrite, Stat, System};
 
 /// The locks that guard the steps of a change, for each name that is held.
 enum Guards {
@@ -363,7 +363,7 @@ impl FilesSession {
     /// Adds the entries of reflogs.
     fn log_steps(&mut self, guards: &mut Guards, moved: &Moved, change: &mut Change) -> Result<()> {
         let mut dirs = std::mem::take(&mut self.log_dirs);
-        let mut possible = Possible::default();
+        let mut may = MayWrite::default();
         let is_one = matches!(guards, Guards::None);
         for append in std::mem::take(&mut self.planned.logs) {
             let name = append.name.as_name();
@@ -378,7 +378,7 @@ impl FilesSession {
                 // How long it is only a journal has to know.
                 None if is_one => (0, 0),
                 None => {
-                    let end = self.log_end(name, &path, create, &mut dirs, &mut possible)?;
+                    let end = self.log_end(name, &path, create, &mut dirs, &mut may)?;
                     let Some(end) = end else { continue };
                     if let LogEnd::OfLink = end {
                         // Nobody follows a link who would finish what a journal says.
@@ -413,12 +413,12 @@ impl FilesSession {
         path: &Path,
         create: bool,
         dirs: &mut KnownDirs,
-        possible: &mut Possible,
+        may: &mut MayWrite,
     ) -> Result<Option<LogEnd>> {
         let system = self.files.system.as_ref();
         let (end, checked) = match find_log(system, dirs, path) {
             Ok(stat) if stat.kind == FileKind::File => {
-                (LogEnd::At(stat.len), possible.append(system, path, &stat))
+                (LogEnd::At(stat.len), may.append(system, path, &stat))
             }
             Ok(stat) if stat.kind != FileKind::Directory => {
                 (LogEnd::OfLink, system.append(path).map(drop))
@@ -430,7 +430,7 @@ impl FilesSession {
                 if !is_free {
                     self.files.clear_log_way(name)?;
                 }
-                (LogEnd::At(0), possible.make(system, path))
+                (LogEnd::At(0), may.make(system, path))
             }
         };
         let place = || self.files.log_spot(name, path);

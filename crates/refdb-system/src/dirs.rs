@@ -1,21 +1,18 @@
-//! Which directories of reflogs exist.
-//!
-//! Each is looked at once: nobody else makes a reflog of a ref whose lock is held here, so that
-//! what was missing under the locks is as good as missing until they are released. For a ref that is
-//! locked later, all is looked at anew.
+//! Directories: which exist, and making those that are missing.
 //!
 //! Invariant: a directory counts as missing only if it, or one above it, was looked for in vain.
 
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::system::{System, bytes_to_path};
+use crate::{SharedRepository, System, bytes_to_path};
 
-/// What is known of directories.
+/// What is known of directories, each of which is looked at once: whoever asks is the only one who makes what he asks
+/// for.
 #[derive(Debug, Default)]
-pub(super) struct KnownDirs {
+pub struct KnownDirs {
     known: HashMap<Vec<u8>, bool>,
     // The one that was asked for last: names come sorted.
     last: Option<(Vec<u8>, bool)>,
@@ -25,7 +22,7 @@ pub(super) struct KnownDirs {
 
 impl KnownDirs {
     /// Returns whether the directory of `path` exists.
-    pub(super) fn have_parent(&mut self, system: &dyn System, path: &Path) -> bool {
+    pub fn have_parent(&mut self, system: &dyn System, path: &Path) -> bool {
         let Some(dir) = parent(path) else {
             return true;
         };
@@ -64,8 +61,8 @@ impl KnownDirs {
         if let Some(&exists) = self.known.get(dir) {
             return exists;
         }
-        // What cannot be looked at is not absent: the reflog's own error tells why. Nor is what has a file above
-        // it, which is in the way of a new reflog.
+        // What cannot be looked at is not absent: the error of the file that is made there tells why. Nor is
+        // what has a file above it, which is in the way.
         let found = system.lstat(bytes_to_path(dir));
         let exists = !found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
         self.known.insert(dir.to_vec(), exists);
@@ -74,25 +71,25 @@ impl KnownDirs {
 }
 
 /// Returns whether a path is the directory `dir`, or in it.
-pub(super) fn is_in(path: &[u8], dir: &[u8]) -> bool {
+pub fn is_in(path: &[u8], dir: &[u8]) -> bool {
     let rest = path.strip_prefix(dir);
     rest.is_some_and(|rest| rest.first().is_none_or(|&byte| byte == b'/'))
 }
 
 /// Returns the directory of a path, to be compared as bytes; `None` for one that has none above it.
-pub(super) fn parent(path: &Path) -> Option<&[u8]> {
+pub fn parent(path: &Path) -> Option<&[u8]> {
     parent_of(path.as_os_str().as_bytes())
 }
 
 /// As [`parent`], for bytes.
-pub(super) fn parent_of(path: &[u8]) -> Option<&[u8]> {
+pub fn parent_of(path: &[u8]) -> Option<&[u8]> {
     let slash = path.iter().rposition(|&byte| byte == b'/')?;
     path.get(..slash).filter(|dir| !dir.is_empty())
 }
 
 /// Returns where names are to be divided so that both parts take as long. One in another directory than
 /// the name before counts twice: that directory has to be made, and to be removed.
-pub(super) fn middle<'n>(names: impl Iterator<Item = &'n [u8]>) -> usize {
+pub fn middle<'n>(names: impl Iterator<Item = &'n [u8]>) -> usize {
     let mut before = None;
     let mut sum = 0;
     let sums = names.map(|name| {
@@ -105,10 +102,68 @@ pub(super) fn middle<'n>(names: impl Iterator<Item = &'n [u8]>) -> usize {
     sums.partition_point(|&sum| sum <= whole / 2)
 }
 
+/// Creates the directory `dir` and those above it as far down from `floor` as they are missing;
+/// tells `created` of each.
+///
+/// # Errors
+/// `NotFound` when `floor` does not exist, or when directories vanish meanwhile.
+pub fn create(
+    system: &dyn System,
+    shared: SharedRepository,
+    floor: &Path,
+    dir: &Path,
+    created: &mut Vec<PathBuf>,
+) -> io::Result<()> {
+    let missing = match system.create_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => error,
+        Err(error) => return Err(error),
+        Ok(()) => return made(system, shared, dir, created),
+    };
+    match dir.parent() {
+        Some(parent) if parent != floor && parent.starts_with(floor) => {
+            create(system, shared, floor, parent, created)?;
+        }
+        _ => return Err(missing),
+    }
+    match system.create_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => made(system, shared, dir, created),
+    }
+}
+
+/// Creates the directory `dir`, if that alone is missing, and tells `created` of it; returns whether
+/// it was.
+///
+/// # Errors
+/// Only of what is done with the new directory.
+pub fn create_one(
+    system: &dyn System,
+    shared: SharedRepository,
+    dir: &Path,
+    created: &mut Vec<PathBuf>,
+) -> io::Result<bool> {
+    match system.create_dir(dir) {
+        Ok(()) => made(system, shared, dir, created).map(|()| true),
+        Err(_) => Ok(false),
+    }
+}
+
+fn made(
+    system: &dyn System,
+    shared: SharedRepository,
+    dir: &Path,
+    created: &mut Vec<PathBuf>,
+) -> io::Result<()> {
+    created.push(dir.to_owned());
+    shared.adjust(system, dir)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::OsSystem;
+    use crate::{OsSystem, remove_empty_tree};
 
     #[test]
     fn both_halves_have_as_much_to_do() {
@@ -143,5 +198,37 @@ mod tests {
         assert!(!have("none/1"));
         assert!(have("logs/a/b/2"));
         assert!(have("nonex"));
+    }
+
+    #[test]
+    fn a_tree_with_a_file_stays() {
+        let temp = tempfile::tempdir().unwrap();
+        let system = OsSystem::new();
+        let tree = temp.path().join("t");
+        for dir in ["t", "t/a", "t/b", "t/b/c"] {
+            system.create_dir(&temp.path().join(dir)).unwrap();
+        }
+        let file = temp.path().join("t/b/file");
+        system.create_new(&file, 0o666).unwrap();
+        assert!(!remove_empty_tree(&system, &tree));
+        system.remove_file(&file).unwrap();
+        assert!(remove_empty_tree(&system, &tree));
+        assert!(!tree.exists());
+        assert!(remove_empty_tree(&system, &tree), "it is gone already");
+    }
+
+    #[test]
+    fn nothing_is_created_without_the_floor() {
+        let temp = tempfile::tempdir().unwrap();
+        let system = OsSystem::new();
+        let floor = temp.path().join("gone");
+        let made = create(
+            &system,
+            SharedRepository::Umask,
+            &floor,
+            &floor.join("refs/heads"),
+            &mut Vec::new(),
+        );
+        assert_eq!(made.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

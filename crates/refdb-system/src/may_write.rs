@@ -1,0 +1,105 @@
+//! Whether a process may write, found out before it tries: what would fail however often it is tried is told first.
+//!
+//! What comes to be in the way after the look is told by whoever tries.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::{FileKind, Stat, System};
+
+/// By this bit a directory lets nobody replace the files of others.
+const STICKY: u32 = 0o1000;
+
+/// What is known of directories, of which many steps in a row share one.
+#[derive(Default)]
+pub struct MayWrite {
+    /// A directory in which names can be made, and one in it that is missing, if one is.
+    writable: PathBuf,
+    missing: Option<PathBuf>,
+    /// The last directory in which a file was to be replaced, and whether that has to be one's own.
+    replaced: PathBuf,
+    only_own: bool,
+    /// Who asks.
+    user: Option<u32>,
+}
+
+impl MayWrite {
+    /// Makes sure that lines can be put behind a file that was described.
+    ///
+    /// # Errors
+    /// Those that writing would have.
+    pub fn append(&mut self, system: &dyn System, path: &Path, stat: &Stat) -> io::Result<()> {
+        // The owner, and root, may write: one call less for each of many reflogs.
+        let user = *self.user.get_or_insert_with(|| system.user_id());
+        match user == 0 || stat.uid == user && stat.mode & 0o200 != 0 {
+            true => Ok(()),
+            false => system.may_write(path),
+        }
+    }
+
+    /// Makes sure that a file can be made, or removed: in its directory, or the first one above it that is
+    /// there.
+    ///
+    /// # Errors
+    /// Those that making it would have.
+    pub fn make(&mut self, system: &dyn System, path: &Path) -> io::Result<()> {
+        let missing = self.missing.as_ref();
+        if missing.is_some_and(|dir| path.starts_with(dir)) {
+            return Ok(());
+        }
+        let mut missing = None;
+        for dir in path.ancestors().skip(1) {
+            let known = dir == self.writable;
+            match if known { Ok(()) } else { system.may_write(dir) } {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    // A link that leads nowhere is in the way.
+                    let found = system.find(dir)?;
+                    if found.is_some_and(|stat| stat.kind == FileKind::Symlink) {
+                        return Err(error);
+                    }
+                    missing = Some(dir);
+                }
+                // What is in the way goes, or its entries do.
+                Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(()),
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    self.writable = dir.to_owned();
+                    self.missing = missing.map(Path::to_owned);
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a file can be replaced, or removed, if it is there, in a directory in which names can be made.
+    ///
+    /// # Errors
+    /// Those that replacing it would have.
+    pub fn replace(&mut self, system: &dyn System, path: &Path) -> io::Result<()> {
+        // What its mode says does not count, but some files are nobody's to change.
+        if let Err(error) = system.may_write(path)
+            && Errno::from_io_error(&error) == Some(Errno::PERM)
+        {
+            return Err(error);
+        }
+        let dir = path.parent().unwrap_or(path);
+        let user = *self.user.get_or_insert_with(|| system.user_id());
+        // Root may replace whatever is there: one call less for each of many new directories.
+        if user != 0 && dir != self.replaced {
+            let stat = system.stat(dir);
+            self.only_own = stat.is_ok_and(|stat| stat.mode & STICKY != 0 && stat.uid != user);
+            self.replaced = dir.to_owned();
+        }
+        let is_own = || {
+            let stat = system.lstat(path);
+            stat.map_or(true, |stat| stat.uid == user)
+        };
+        match self.only_own && !is_own() {
+            true => Err(Errno::PERM.into()),
+            false => Ok(()),
+        }
+    }
+}
