@@ -4,6 +4,8 @@
 //! Numbers are little-endian; a text is its length in two bytes and its bytes. The last eight bytes are a
 //! CRC-64 of all before: it is there for accidents. Who may write to the place can write anything.
 
+use std::sync::LazyLock;
+
 use crc::{CRC_64_XZ, Crc, Table};
 
 use super::{TableKey, Version};
@@ -13,8 +15,10 @@ use crate::system::Bytes;
 
 const MAGIC: &[u8; 8] = b"refdbhd1";
 
-/// By sixteen bytes at a time: a table may have tens of megabytes.
-static CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_XZ);
+/// By sixteen bytes at a time, since a table may have tens of megabytes. What that takes is made when it is needed,
+/// and on the heap: in the program it would be 32 KB.
+static CRC: LazyLock<Box<Crc<u64, Table<16>>>> =
+    LazyLock::new(|| Box::new(Crc::<u64, Table<16>>::new(&CRC_64_XZ)));
 
 /// How long a head may be, in bytes.
 pub const HEAD_LEN_MAX: usize = 256 << 10;
