@@ -87,6 +87,14 @@ pub fn set_still_there(
     options.still_there = ask.map(StillThere);
 }
 
+/// Looks whether the refs are still kept in the format in which they are read.
+///
+/// # Errors
+/// `Moved` if they are not.
+pub fn still_there(options: &Options) -> Result<()> {
+    options.still_there()
+}
+
 /// Returns what is wrong with settings that whoever takes a lock needs, should there be anything.
 pub fn invalid_locking(options: &mut Options) -> &mut Option<crate::error::Error> {
     &mut options.invalid.locking

@@ -4,6 +4,7 @@
 //!    do about it.
 //! 2. A repository that works is clean: there is no finding about what is merely unusual.
 //! 3. Writers may go on meanwhile. What a writer leaves for a moment, such as a lock, is a warning.
+//! 4. A migration may go on meanwhile. Once it has taken the refs elsewhere, nothing is a finding.
 //!
 //! ```no_run
 //! use refdb_maintenance::verify::{Severity, deep};
@@ -28,7 +29,7 @@ mod values;
 use std::path::{Path, PathBuf};
 
 use bstr::BString;
-use refdb::internals::{Home, MIGRATION, Says, finish_left};
+use refdb::internals::{Home, MIGRATION, Says, finish_left, still_there};
 use refdb::system::System;
 use refdb::{Error, RefFormat, Result};
 use refdb_git::Repository;
@@ -126,7 +127,10 @@ impl Repair {
             Repair::RewriteRef => "writes the ref again, or takes it away if its value is lost",
             Repair::FromReflog => "takes the last value from the reflog that exists",
             Repair::RewriteLog => "writes the reflog again from its good lines",
-            Repair::RemoveFile | Repair::RemoveLeftover => "takes the file away",
+            Repair::RemoveFile => "takes the file away",
+            Repair::RemoveLeftover => {
+                "takes the file away if no process can be at work, and else with --remove-locks"
+            }
             Repair::ByHand => "leaves it: somebody has to decide",
         }
     }
@@ -187,6 +191,8 @@ struct Deep<'a> {
     /// How many directories of loose refs links led to.
     linked: usize,
     seen: Vec<Seen>,
+    /// What says that the refs are kept elsewhere by now.
+    moved: Option<Error>,
 }
 
 /// Bad lines, one behind the other, that are one finding: a file of nothing but line ends would be
@@ -210,7 +216,8 @@ impl BadLines {
 /// Checks everything that is stored about refs, in every worktree.
 ///
 /// # Errors
-/// `Io` where the system refuses to read, or the object database cannot be read.
+/// `Io` where the system refuses to read, or the object database cannot be read; `Moved` where the refs were
+/// migrated meanwhile.
 pub fn deep(repository: &Repository, on: &mut dyn FnMut(&Damage)) -> Result<Counts> {
     deep_watched(repository, on, &nobody)
 }
@@ -234,25 +241,32 @@ pub fn deep_watched(
         dirs: Vec::new(),
         linked: 0,
         seen: Vec::new(),
+        moved: None,
     };
     for worktree in &worktrees {
         let layout = repository.worktree_layout(worktree)?;
         check.dirs.push(layout.worktree_dir().to_owned());
     }
-    check.journal();
-    check.migration();
-    for index in 0..check.dirs.len() {
-        check.head(&check.dir(index))?;
-        match repository.ref_format() {
-            RefFormat::Files => check.files(index)?,
-            RefFormat::Reftable => check.stack(index)?,
-        }
-    }
-    check.values()?;
-    Ok(check.counts)
+    let done = check.all();
+    let moved = check.moved.take().map_or(Ok(()), Err);
+    moved.and(still_there(repository.store().options()))?;
+    done.map(|()| check.counts)
 }
 
 impl Deep<'_> {
+    fn all(&mut self) -> Result<()> {
+        self.journal();
+        self.migration();
+        for index in 0..self.dirs.len() {
+            self.head(&self.dir(index))?;
+            match self.repository.ref_format() {
+                RefFormat::Files => self.files(index)?,
+                RefFormat::Reftable => self.stack(index)?,
+            }
+        }
+        self.values()
+    }
+
     fn dir(&self, index: usize) -> PathBuf {
         self.dirs.get(index).cloned().unwrap_or_default()
     }
@@ -341,7 +355,7 @@ impl Deep<'_> {
         what: impl Into<String>,
         repair: Repair,
     ) {
-        (self.on)(&Damage {
+        self.tell(&Damage {
             severity,
             file: file.to_owned(),
             offset,
@@ -350,6 +364,16 @@ impl Deep<'_> {
             repair,
             advice: None,
         });
+    }
+
+    /// Reports a finding, unless it is only that the refs are kept elsewhere by now.
+    fn tell(&mut self, found: &Damage) {
+        if self.moved.is_none() {
+            self.moved = still_there(self.repository.store().options()).err();
+        }
+        if self.moved.is_none() {
+            (self.on)(found);
+        }
     }
 }
 

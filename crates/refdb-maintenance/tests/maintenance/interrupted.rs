@@ -1,6 +1,12 @@
-//! A migration that did not come to its end, as whoever opens the repository is told of it.
+//! A migration that did not come to its end, as whoever opens the repository is told of it, and one that goes on
+//! beside a check.
 
-use refdb_maintenance::migrate::finish_interrupted;
+use std::os::unix::fs::symlink;
+
+use refdb_maintenance::migrate::{Migration, finish_interrupted};
+use refdb_maintenance::repair;
+use refdb_maintenance::verify::{Severity, deep};
+use refdb_testkit::RefFormat;
 use refdb_testkit::repo::Repo;
 use refdb_testkit::{for_every_format, ours};
 
@@ -13,5 +19,34 @@ for_every_format! {
         assert!(repository.is_migration_interrupted().expect("told"));
         finish_interrupted(&repository).expect("cleared up");
         assert!(!repository.is_migration_interrupted().expect("told"));
+    }
+
+    fn a_check_finds_no_damage_where_refs_were_moved(format) {
+        let repo = Repo::init(format);
+        let commits = &repo.objects().commits;
+        let lines = (0..50).map(|at| format!("create refs/heads/b{at} {}\n", commits[at % 4]));
+        repo.update_refs(lines.collect::<String>());
+        let repository = ours::open(&repo.git_dir());
+        let other = match format.refs {
+            RefFormat::Files => refdb::RefFormat::Reftable,
+            RefFormat::Reftable => refdb::RefFormat::Files,
+        };
+        Migration::of(&repository).to(other).run().expect("migrated");
+        let mut found = Vec::new();
+        let error = deep(&repository, &mut |damage| found.push(damage.clone()));
+        assert_eq!(error.expect_err("they are elsewhere").kind(), refdb::ErrorKind::Moved);
+        assert_eq!(found, [], "nothing is damaged");
+    }
+
+    fn what_keeps_writers_out_for_a_migration_is_no_damage(format) {
+        let repo = Repo::init(format);
+        let bar = repo.git_dir().join("refs/remotes");
+        symlink("refdb: the refs are being migrated", &bar).expect("a link");
+        let repository = ours::open(&repo.git_dir());
+        let mut found = Vec::new();
+        deep(&repository, &mut |damage| found.push(damage.clone())).expect("checked");
+        assert!(found.iter().all(|damage| damage.severity == Severity::Warning), "{found:?}");
+        let plan = repair::plan(&repository, repair::Options::default()).expect("a plan");
+        assert!(plan.is_empty(), "{plan:?}");
     }
 }

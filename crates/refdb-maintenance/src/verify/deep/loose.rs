@@ -5,7 +5,8 @@ use std::path::Path;
 
 use bstr::ByteSlice;
 use refdb::internals::{
-    Entry, LINKED_MAX, TOO_MANY_LINKED, Tree, bytes_to_path, parse_loose, read_loose_link,
+    Entry, LINKED_MAX, TOO_MANY_LINKED, Tree, bytes_to_path, is_frozen, parse_loose,
+    read_loose_link,
 };
 use refdb::name::{FormatOptions, is_per_worktree, is_root_ref, is_well_formed};
 use refdb::system::FileKind;
@@ -51,6 +52,10 @@ impl Deep<'_> {
             };
             match Entry::of_leaf(self.system, &leaf) {
                 Entry::Lock | Entry::NewValue | Entry::Barrier => self.leftover(&leaf.path),
+                // A migration keeps writers out of a directory.
+                _ if leaf.kind == FileKind::Symlink && is_frozen(self.system, &leaf.path) => {
+                    self.leftover(&leaf.path);
+                }
                 _ if leaf.kind == FileKind::Symlink && self.leads_to_dir(&leaf.path) => {
                     // Readers follow it as well.
                     self.linked += 1;

@@ -81,7 +81,7 @@ impl Deep<'_> {
         match what_is_lost(self.system, &base, objects)? {
             Some(lost) => {
                 let (what, advice) = (lost.what.clone(), lost.advice());
-                (self.on)(&Damage {
+                self.tell(&Damage {
                     severity: Severity::Error,
                     file: lost.path,
                     offset: None,

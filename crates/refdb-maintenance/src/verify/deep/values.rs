@@ -113,7 +113,7 @@ impl Deep<'_> {
 
     fn of_ref_with(&mut self, seen: &Seen, what: &str, repair: Repair, advice: Option<Advice>) {
         let (file, offset) = self.place(seen);
-        (self.on)(&Damage {
+        self.tell(&Damage {
             severity: Severity::Error,
             file,
             offset,
