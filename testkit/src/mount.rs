@@ -56,6 +56,15 @@ impl Mounted {
         Mounted::mount(&args.map(OsStr::new), dir)
     }
 
+    /// Mounts what is at `from`, a file or a folder, on `at`, which is one as well: the same file system once more.
+    ///
+    /// # Errors
+    ///
+    /// The reason why that cannot be done here.
+    pub fn bind(from: &Path, at: &Path) -> Result<Mounted, String> {
+        Mounted::mount(&["--bind".as_ref(), from.as_os_str()], at)
+    }
+
     /// Lays the folder `upper` over the folder `lower`, and mounts what is seen then on `dir`. `work`
     /// is a folder beside `upper`.
     ///

@@ -265,7 +265,7 @@ impl<'a> Migration<'a> {
 
     /// Goes back to the format that the repository had before a migration that kept the old refs: a
     /// migration of what the refs are now, so that nothing that happened meanwhile is lost. What was
-    /// kept is removed then.
+    /// kept is removed then, unless it has more: broken refs, lines or reflogs that were left behind.
     ///
     /// # Errors
     /// `Misuse` when nothing is kept; else as for [`Migration::run`].
@@ -369,11 +369,12 @@ impl<'a> Migration<'a> {
             pass_begun = now;
             self.catch_up(&places, &mut copied)?;
         }
-        let journal = folder::Journal {
+        let mut journal = folder::Journal {
             from: self.from,
             to,
             keep: self.keep,
             is_swept: false,
+            has_more: !self.logs,
         };
         // Locks would keep Git from removing the refs that it has copied.
         check_alone(context, &signs, copied.is_live)?;
@@ -389,6 +390,9 @@ impl<'a> Migration<'a> {
         check_alone(context, &signs, copied.is_live)?;
         copied.find_lost_lines()?;
         let unlisted = copied.unlisted()?;
+        if unlisted.is_some() || copied.leaves_behind() {
+            folder.note_more(context, &mut journal)?;
+        }
         let later = context.synced_later();
         Locked::write(&later, folder, &places, &frozen, self.from)?;
         self.options.interrupt.check()?;
@@ -463,7 +467,11 @@ fn close(
     warnings.extend(late.map(Message::from));
     drop(frozen);
     recover::unlock_old(context, folder, places)?;
-    folder.close(context)
+    let kept = folder.close(context)?;
+    if kept.is_none() {
+        warnings.extend(folder.kept_before().map(Message::from));
+    }
+    Ok(kept)
 }
 
 /// Makes sure that Git does not migrate the refs as well, which takes no locks: what it takes away would look as if

@@ -4,6 +4,8 @@
 //! Nothing outside of the repository changes, and every command ends. All kinds of such repositories,
 //! with all commands, are in `hostile`.
 
+#![allow(clippy::print_stderr, reason = "says what was not tried")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
@@ -12,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use bstr::ByteSlice;
+use refdb_testkit::mount::Mounted;
 use refdb_testkit::oracle::{self, Output};
 use refdb_testkit::repo::Repo;
 use refdb_testkit::{Format, RefFormat, for_every_format};
@@ -153,10 +156,65 @@ for_every_format! {
             fs::remove_file(entry.expect("a table").path()).expect("it is there");
         }
         let commit = &repo.objects().commits[0];
-        for args in [&["for-each-ref"][..], &["update-ref", "refs/heads/new", commit]] {
-            let run = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
-            let out = run.env("GIT_REFERENCE_BACKEND", "reftable").args(args).run();
-            assert!(out.stderr.contains_str("every ref is gone"), "{args:?}: {out:?}");
+        let own = format!("reftable://{}", repo.git_dir().display());
+        for said in ["reftable", "reftable://", &own, &format!("{own}/../.git/.")] {
+            for args in [&["for-each-ref"][..], &["update-ref", "refs/heads/new", commit]] {
+                let run = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
+                let out = run.env("GIT_REFERENCE_BACKEND", said).args(args).run();
+                assert!(out.stderr.contains_str("every ref is gone"), "{said} {args:?}: {out:?}");
+            }
+        }
+    }
+
+    fn what_a_migration_left_behind_is_removed_by_no_other(format) {
+        let repo = repository(format);
+        let kept = repo.git_dir().join("refdb-kept");
+        let run = |args: &[&str]| {
+            let out = refdb(repo.path(), args);
+            assert_eq!(out.code(), 0, "{args:?}: {}", out.stderr.as_bstr());
+            out
+        };
+        run(&[&migrate(format)[..], &["--keep", "--no-reflog"]].concat());
+        let before = everything(&kept);
+        let out = run(&["refs", "migrate", "--undo"]);
+        assert!(out.stderr.contains_str("an earlier migration left behind"), "{}", out.stderr.as_bstr());
+        assert_eq!(everything(&kept), before);
+        // Nor by one that keeps refs as well.
+        let out = run(&[&migrate(format)[..], &["--keep"]].concat());
+        assert_eq!(out.text(), "The old refs are kept in '.git/refdb-kept-1'");
+        let back = format!("--ref-format={}", format.refs.name());
+        run(&["refs", "migrate", &back]);
+        assert!(!repo.git_dir().join("refdb-kept-1").exists(), "all that it has is in the refs");
+        assert_eq!(everything(&kept), before);
+    }
+
+    fn a_migration_moves_nothing_that_is_mounted(format) {
+        let places: &[&str] = match format.refs {
+            RefFormat::Files => &["refs", "refs/tags", "refs/heads/a b", "logs/refs", "packed-refs", "HEAD"],
+            RefFormat::Reftable => &["refs", "reftable", "HEAD"],
+        };
+        for place in places {
+            let (repo, home) = (repository(format), home());
+            let (path, other) = (repo.git_dir().join(place), home.path().join("other"));
+            repo.git(["pack-refs", "--all"]).run().ok();
+            if !path.exists() {
+                fs::create_dir_all(&path).expect("a folder");
+            }
+            let copied = Command::new("cp").arg("-a").args([&path, &other]).status();
+            assert!(copied.expect("it runs").success());
+            let mounted = match Mounted::bind(&other, &path) {
+                Ok(mounted) => mounted,
+                Err(reason) => {
+                    eprintln!("skipped: {reason}");
+                    return;
+                }
+            };
+            let before = repo.git(["for-each-ref"]).run().text();
+            refused(repo.path(), &migrate(format), "something is mounted at");
+            assert!(!repo.git_dir().join("refdb-migration").exists(), "{place}");
+            assert_eq!(repo.git(["for-each-ref"]).run().text(), before, "{place}");
+            drop(mounted);
+            refdb(repo.path(), &migrate(format)).ok();
         }
     }
 

@@ -68,6 +68,11 @@ impl Copied {
         }
     }
 
+    /// Returns whether anything of the old stores is not in the copies.
+    pub(super) fn leaves_behind(&self) -> bool {
+        !self.problems.is_empty() || !self.lost_lines.is_empty()
+    }
+
     /// Tells of refs that no listing shows, which are left behind, as by Git.
     pub(super) fn unlisted(&self) -> Result<Option<String>> {
         let mut names = Vec::new();

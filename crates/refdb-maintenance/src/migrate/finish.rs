@@ -92,6 +92,7 @@ pub(super) fn finish(
         let swept = Journal {
             is_swept: true,
             keep: journal.keep || is_unknown,
+            has_more: journal.has_more || is_unknown,
             ..journal
         };
         folder.write_journal(context, swept)?;

@@ -26,6 +26,8 @@ use super::Context;
 
 /// What says in it for which repository it was made.
 const MARK: &str = "made-for";
+/// The line of a journal that says so.
+const MORE: &str = "more yes\n";
 /// The last line of a journal that says so.
 const SWEPT: &str = "swept yes\n";
 /// The folder of old refs that are kept.
@@ -57,6 +59,8 @@ pub(super) struct Journal {
     /// Whether what others made in the old stores in the last moment is in the new ones. From then on locks go, and
     /// their absence says nothing.
     pub(super) is_swept: bool,
+    /// Whether the old stores may hold what the new ones do not: then nobody removes them who was not asked to.
+    pub(super) has_more: bool,
 }
 
 impl Folder {
@@ -204,6 +208,12 @@ impl Folder {
         write_journal(context, &self.path, journal)
     }
 
+    /// Writes the journal once more, which says from now on that the old stores hold what the new ones do not.
+    pub(super) fn note_more(&self, context: &Context, journal: &mut Journal) -> Result<()> {
+        journal.has_more = true;
+        self.write_journal(context, *journal)
+    }
+
     /// Reads the journal that a migration left which did not come to its end.
     pub(super) fn journal(&self) -> Result<Option<Journal>> {
         read_journal(self.beneath.as_ref(), &self.path)
@@ -242,10 +252,10 @@ impl Folder {
     }
 
     /// Keeps the old stores in a folder of their own, or removes them, as the journal says, and with them those that
-    /// an earlier migration has kept.
+    /// an earlier migration has kept, if all that they held is in the refs.
     pub(super) fn put_old_away(&self, context: &Context) -> Result<Option<PathBuf>> {
         let system = self.beneath.as_ref();
-        let (old, kept) = (self.old(), self.base.join(KEPT));
+        let (old, kept) = (self.old(), self.free_kept()?);
         let journal = self.journal()?.filter(|journal| journal.keep);
         // Whoever does this again after a crash finds nothing there: it is kept already.
         if journal.is_some() && remove_empty_tree(system, &old) && is_folder(system, &kept)? {
@@ -263,6 +273,37 @@ impl Folder {
         context.sync_dir(&self.base)?;
         Ok(Some(kept))
     }
+
+    /// Tells what an earlier migration has kept that nobody removes by himself.
+    pub(super) fn kept_before(&self) -> Option<String> {
+        let kept = self.base.join(KEPT);
+        let system = self.beneath.as_ref();
+        let has_more =
+            is_folder(system, &kept).is_ok_and(|is_there| is_there) && has_more(system, &kept);
+        has_more.then(|| {
+            format!("'{}' stays: what an earlier migration left behind is there. Remove it if nobody needs that", kept.display())
+        })
+    }
+
+    /// Returns where old stores are kept: where nothing is, or something that is not needed any more.
+    fn free_kept(&self) -> Result<PathBuf> {
+        let system = self.beneath.as_ref();
+        let mut kept = self.base.join(KEPT);
+        for number in 1.. {
+            if !is_folder(system, &kept)? || !has_more(system, &kept) {
+                break;
+            }
+            kept = self.base.join(format!("{KEPT}-{number}"));
+        }
+        Ok(kept)
+    }
+}
+
+/// Returns whether a folder of old stores may hold what the refs do not.
+fn has_more(system: &dyn System, kept: &Path) -> bool {
+    let journal = read_journal(system, kept);
+    // What cannot be read may be anything.
+    journal.map_or(true, |journal| journal.is_some_and(|it| it.has_more))
 }
 
 /// Returns whether a migration left its folder, which may be cleared up here.
@@ -357,6 +398,9 @@ fn write_journal(context: &Context, dir: &Path, journal: Journal) -> Result<()> 
     let keep = if journal.keep { "yes" } else { "no" };
     let (from, to) = (first_line(journal.from), journal.to.name());
     let mut text = format!("{from}to {to}\nkeep {keep}\n");
+    if journal.has_more {
+        text.push_str(MORE);
+    }
     if journal.is_swept {
         text.push_str(SWEPT);
     }
@@ -389,6 +433,7 @@ fn read_journal(system: &dyn System, dir: &Path) -> Result<Option<Journal>> {
         to: format("to")?,
         keep: field("keep") == Some("yes"),
         is_swept: content.ends_with(SWEPT.as_bytes()),
+        has_more: field("more") == Some("yes"),
     }))
 }
 

@@ -1,10 +1,12 @@
 //! Repositories that have their refs or their configuration from elsewhere, by links: from another one,
 //! as `git-new-workdir` makes them, which would list nothing after a migration of this one, or from a
 //! folder that may have more in it than refs, which would be moved with them. Nor is a link within the
-//! repository followed: what is written follows none, as somebody may put one there meanwhile.
+//! repository followed: what is written follows none, as somebody may put one there meanwhile. Nor can
+//! that be moved at which a file system is mounted.
 
 use std::path::{Path, PathBuf};
 
+use bstr::ByteSlice;
 use refdb::internals::{bytes_to_path, is_absent};
 use refdb::system::{FileKind, System};
 use refdb::{Error, ErrorKind, Result};
@@ -36,6 +38,9 @@ pub(super) fn check(context: &Context, places: &[Place]) -> Result<()> {
             .map_err(|error| Error::io("unable to follow the links of", path, error))
     };
     let here = real(&context.base)?;
+    if let Some(path) = mounted(system, &here) {
+        return Err(refused_mount(&path));
+    }
     for place in places {
         for name in CHANGED {
             let path = match name {
@@ -63,6 +68,43 @@ pub(super) fn check(context: &Context, places: &[Place]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns a file or a directory of what a migration moves at which another one is mounted, if the system tells it.
+fn mounted(system: &dyn System, here: &Path) -> Option<PathBuf> {
+    let table = system.read(Path::new("/proc/self/mountinfo")).ok()?;
+    let places = table.split(|&byte| byte == b'\n').filter_map(|line| {
+        let place = line.split(|&byte| byte == b' ').nth(4)?;
+        Some(bytes_to_path(&unescaped(place)).to_owned())
+    });
+    let is_moved = |place: &PathBuf| {
+        let below = place.strip_prefix(here).ok();
+        let first = below.and_then(|below| below.iter().next());
+        first.is_some_and(|first| first == "HEAD" || CHANGED.iter().any(|name| first == *name))
+    };
+    places.into_iter().find(is_moved)
+}
+
+/// Returns a path as it is, which stands in the kernel's table with white space and backslashes as octal numbers.
+fn unescaped(text: &[u8]) -> Vec<u8> {
+    let mut path = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, behind)) = rest.split_first() {
+        let digits = behind.get(..3).filter(|_| byte == b'\\');
+        let number = digits.and_then(|digits| u8::from_str_radix(digits.to_str().ok()?, 8).ok());
+        path.push(number.unwrap_or(byte));
+        rest = number.and(behind.get(3..)).unwrap_or(behind);
+    }
+    path
+}
+
+fn refused_mount(path: &Path) -> Error {
+    let path = path.display();
+    let message = format!(
+        "something is mounted at '{path}', and what is mounted cannot be moved: unmount it, or put what is there into \
+         the repository itself"
+    );
+    Error::new(ErrorKind::Unsupported, message)
 }
 
 fn refused(path: &Path, target: &Path, other: Option<&Path>) -> Error {

@@ -58,7 +58,7 @@ pub(super) const MIGRATE: Spec<Id> = Spec {
         Opt::flag(
             Id::Undo,
             "undo",
-            "go back to the format of the refs that are kept",
+            "give the refs of now the format of those that are kept",
         )
         .own(),
         Opt::flag(
