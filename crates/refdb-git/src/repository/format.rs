@@ -22,8 +22,8 @@ pub(super) struct Format {
     pub(super) refs: RefFormat,
     /// Where refs are kept, when not in the repository's own directory.
     pub(super) refs_dir: Option<PathBuf>,
-    /// Whether the environment says how refs are kept, and not the repository.
-    pub(super) is_overridden: bool,
+    /// What the repository says of refs, where the environment has a say.
+    pub(super) configured: Option<(RefFormat, Option<PathBuf>)>,
     /// Whether each worktree has a configuration file of its own.
     pub(super) worktree_config: bool,
     /// Whether the repository says that it has no work tree.
@@ -48,7 +48,7 @@ impl Format {
             objects: ObjectFormat::Sha1,
             refs: RefFormat::Files,
             refs_dir: None,
-            is_overridden: false,
+            configured: None,
             worktree_config: false,
             bare: config.boolean("core.bare")?,
             work_tree: config.path("core.worktree")?,
@@ -98,6 +98,14 @@ impl Format {
         format.overridden(common_dir, environment)
     }
 
+    /// Returns whether the environment says how refs are kept, and not the repository: what says the same overrides
+    /// nothing.
+    pub(super) fn is_overridden(&self, real: impl Fn(Option<&Path>) -> Option<PathBuf>) -> bool {
+        self.configured.as_ref().is_some_and(|(refs, dir)| {
+            *refs != self.refs || real(dir.as_deref()) != real(self.refs_dir.as_deref())
+        })
+    }
+
     /// Returns the format with what the environment says about refs.
     fn overridden(mut self, common_dir: &Path, environment: &Environment) -> Result<Format> {
         if let Some(value) = environment.bytes("GIT_REFERENCE_BACKEND") {
@@ -111,9 +119,7 @@ impl Format {
                     ),
                 )
             })?;
-            // What says the same as the configuration overrides nothing.
-            let configured = (self.refs, self.refs_dir.take());
-            self.is_overridden = parsed != configured;
+            self.configured = Some((self.refs, self.refs_dir.take()));
             (self.refs, self.refs_dir) = parsed;
         }
         Ok(self)

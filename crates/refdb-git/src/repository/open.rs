@@ -331,7 +331,11 @@ impl OpenOptions {
         };
         let layout = layout(&git_dir, &refs_common_dir, format.refs_dir.as_deref())?;
         let layout = layout.with_objects(&objects_dir);
-        let layout = match format.is_overridden {
+        let is_overridden = format.is_overridden(|dir| {
+            let dir = dir.unwrap_or(&common_dir);
+            paths::real(system, dir).ok()
+        });
+        let layout = match is_overridden {
             true => layout.unclaimed(),
             false => layout,
         };
@@ -386,7 +390,7 @@ impl OpenOptions {
         options.recovers = recovers;
         options.interrupt = self.interrupt.clone();
         // What only the environment says does not change.
-        if !format.is_overridden && register.is_none() {
+        if !is_overridden && register.is_none() {
             let watched = Watched {
                 system: Arc::clone(&self.system),
                 environment: self.environment.clone(),
