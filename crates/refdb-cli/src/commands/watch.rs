@@ -69,7 +69,9 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
     };
     loop {
         let found = look(since)?;
-        if since != Some(found.until) {
+        let place = |moment: Moment| (moment.uuid, moment.index);
+        // Whoever only moves records makes a commit as well.
+        if found.is_all || since.map(place) != Some(place(found.until)) {
             put(out, &found, json)?;
             out.flush()?;
         }
@@ -112,8 +114,15 @@ fn put(out: &mut Output, found: &Changes, json: bool) -> Result<()> {
                     "name": name.to_string(),
                     "value": changed.target.as_ref().map(|_| value),
                 })
-            ),
-            false => format!("{index} {value} {name}\n"),
+            )
+            .into_bytes(),
+            // A name as it is, which need not be text.
+            false => [
+                format!("{index} {value} ").as_bytes(),
+                name.as_bytes(),
+                b"\n",
+            ]
+            .concat(),
         })?;
     }
     out.put(match json {

@@ -128,6 +128,29 @@ for_every_format! {
         assert!(said(&told).contains("another program is writing"), "{}", said(&told));
     }
 
+    fn a_store_that_was_put_back_hides_nothing(format) {
+        let (writer, copy, temp) = scene(format);
+        let commits = &writer.objects().commits;
+        let [store, backup] = ["store", "backup"].map(|name| temp.path().join(name));
+        let run = |command: &str, args: &[&std::path::Path]| {
+            assert!(Command::new(command).args(args).status().expect("it runs").success());
+        };
+        run("cp", &["-r".as_ref(), &store, &backup]);
+        refdb(&writer, &["update-ref", "refs/heads/lost", &commits[0]]).ok();
+        refdb(&copy, &["sync"]).ok();
+        let watched = refdb(&writer, &["watch"]).text();
+        let moment = watched.rsplit(' ').next().expect("a moment").to_owned();
+        run("rm", &["-r".as_ref(), &store]);
+        run("mv", &[&backup, &store]);
+        // The same generation, and the same update index.
+        refdb(&writer, &["update-ref", "refs/heads/new", &commits[1]]).ok();
+        let told = refdb(&writer, &["watch", &format!("--since={moment}")]).text();
+        assert!(told.starts_with("resync\n") && told.contains("refs/heads/new"), "{told}");
+        refdb(&copy, &["sync"]).ok();
+        assert_eq!(listed_by_git(&copy), refdb(&writer, &["for-each-ref"]).text());
+        sound(&copy);
+    }
+
     fn what_others_put_there_leads_nowhere(format) {
         let (writer, copy, temp) = scene(format);
         refdb(&copy, &["sync"]).ok();

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use refdb::internals::name_from_disk;
+use refdb::shared::head::Head;
 use refdb::shared::{Freshness, Known, Register};
 use refdb::system::Bytes;
 use refdb::{Error, ErrorKind, ObjectId, RefNameBuf, Result, Target};
@@ -21,11 +22,41 @@ pub struct Moment {
     pub uuid: u128,
     /// The greatest update index.
     pub index: u64,
+    /// The generation of a store, and its commit: after a backup was put back another one comes to the same index.
+    pub commit: Option<(u64, u64)>,
+}
+
+impl Moment {
+    /// Returns the moment of a head.
+    pub(super) fn of(head: &Head) -> Moment {
+        Moment {
+            uuid: head.uuid,
+            index: head.index,
+            commit: head.recent.first().map(|id| (head.generation, *id)),
+        }
+    }
+
+    /// Returns whether all that a store changed since then is to be found out.
+    fn is_known(&self, head: &Head) -> bool {
+        let is_of_head = |(generation, id): (u64, u64)| {
+            let after = head.generation.checked_sub(generation);
+            let recent = after.map(|after| head.recent.get(usize::try_from(after).ok()?).copied());
+            // Of long ago nothing is known.
+            recent.is_some_and(|recent| recent.is_none_or(|recent| recent == id))
+        };
+        self.uuid == head.uuid
+            && (head.complete_since..=head.index).contains(&self.index)
+            && self.commit.is_none_or(is_of_head)
+    }
 }
 
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}-{}", self.uuid, self.index)
+        write!(f, "{:032x}-{}", self.uuid, self.index)?;
+        match self.commit {
+            Some((generation, id)) => write!(f, "-{generation}-{id:016x}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -36,19 +67,34 @@ impl FromStr for Moment {
     ///
     /// ```
     /// use refdb_maintenance::shared::Moment;
-    /// let moment = Moment { uuid: 7, index: 12 };
+    /// let moment = Moment { uuid: 7, index: 12, commit: Some((9, 81)) };
     /// assert_eq!(moment.to_string().parse::<Moment>()?, moment);
     /// assert!("12".parse::<Moment>().is_err());
     /// # Ok::<(), refdb::Error>(())
     /// ```
     fn from_str(text: &str) -> Result<Moment> {
         let parse = || {
-            let (uuid, index) = text.split_once('-')?;
-            let is_plain = |part: &str| part.bytes().all(|byte| byte.is_ascii_alphanumeric());
-            (uuid.len() == 32 && is_plain(uuid) && is_plain(index)).then_some(())?;
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+            let parts: Vec<&str> = text.split('-').collect();
+            let (uuid, index, commit) = match *parts.as_slice() {
+                [uuid, index] => (uuid, index, None),
+                [uuid, index, generation, id] => (uuid, index, Some((generation, id))),
+                _ => return None,
+            };
+            let commit = commit.map(|(generation, id)| {
+                let id = u64::from_str_radix(id, 16)
+                    .ok()
+                    .filter(|_| id.len() == 16)?;
+                Some((generation.parse().ok()?, id))
+            });
+            (uuid.len() == 32 && text.bytes().all(is_plain)).then_some(())?;
             Some(Moment {
                 uuid: u128::from_str_radix(uuid, 16).ok()?,
                 index: index.parse().ok()?,
+                commit: match commit {
+                    Some(commit) => Some(commit?),
+                    None => None,
+                },
             })
         };
         let what = || format!("'{text}' is not a moment that refdb watch has printed");
@@ -100,14 +146,10 @@ pub(super) fn changes_of(
     since: Option<Moment>,
 ) -> Result<Option<Changes>> {
     let head = &known.head;
-    let until = Moment {
-        uuid: head.uuid,
-        index: head.index,
-    };
-    let knows = |since: &Moment| {
-        since.uuid == head.uuid && (head.complete_since..=head.index).contains(&since.index)
-    };
-    let from = since.filter(knows).map(|since| since.index);
+    let until = Moment::of(head);
+    let from = since
+        .filter(|since| since.is_known(head))
+        .map(|since| since.index);
     let tables = tables_above(register, known, from.unwrap_or(0))?;
     tables
         .map(|tables| news(register, tables, from, until))
@@ -243,12 +285,22 @@ mod tests {
         // Who was there before that goes on as before.
         let none = changes(&register, Some(news.until)).unwrap();
         assert_eq!((none.is_all, none.changes.len()), (false, 0));
-        // The store went back behind it, so that there is something that it does not know.
-        let late = Moment {
-            index: none.until.index + 1,
-            ..none.until
-        };
-        let all = changes(&register, Some(late)).unwrap();
-        assert_eq!((all.is_all, all.changes.len()), (true, 1));
+        // The store went back behind it, so that there is something that it does not know; or it has the same index
+        // after another commit, or the same generation.
+        let (generation, id) = none.until.commit.unwrap();
+        let (late, [other, later]) = (
+            Moment {
+                index: none.until.index + 1,
+                ..none.until
+            },
+            [(generation, id + 1), (generation + 1, id)].map(|commit| Moment {
+                commit: Some(commit),
+                ..none.until
+            }),
+        );
+        for moment in [late, other, later] {
+            let all = changes(&register, Some(moment)).unwrap();
+            assert_eq!((all.is_all, all.changes.len()), (true, 1), "{moment}");
+        }
     }
 }

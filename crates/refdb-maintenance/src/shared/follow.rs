@@ -180,14 +180,16 @@ impl Follower {
         loop {
             let known = self.register.current(Freshness::Fresh)?;
             synced.generation = known.head.generation;
-            let is_current = marker.generation == known.head.generation && marker.names() == list;
+            let is_current = marker.generation == known.head.generation
+                && marker.moment == Some(Moment::of(&known.head))
+                && marker.names() == list;
             if let Some(moment) = marker.moment
                 && moment.uuid != known.head.uuid
             {
                 let what = "the copy here is of another store";
                 return Err(Error::corrupt_with(&self.common.join(MARKER), what, None));
             }
-            if marker.moment.is_some() && is_current {
+            if is_current {
                 return Ok(synced);
             }
             // Who took something aside begins anew.
@@ -264,7 +266,7 @@ impl Follower {
                 (false, true) => synced.aside = Some(self.keep_aside(&list)?),
                 (false, false) => {
                     let what = format!(
-                        "{what}: nothing was changed; to keep them in {ASIDE}/ and follow the store: refdb sync \
+                        "{what}: nothing was changed; to keep them in {ASIDE}/ and follow the store: the same call with \
                          --set-aside"
                     );
                     return Err(Error::new(ErrorKind::Misuse, what));
@@ -532,7 +534,11 @@ mod tests {
             source: source.to_owned(),
         };
         let marker = Marker {
-            moment: Some(Moment { uuid: 3, index: 9 }),
+            moment: Some(Moment {
+                uuid: 3,
+                index: 9,
+                commit: Some((4, 5)),
+            }),
             generation: 4,
             tables: vec![
                 table("0x1-0x2-a.ref", "b"),

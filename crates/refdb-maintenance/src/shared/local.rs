@@ -207,6 +207,7 @@ impl<'r> LocalChanges<'r> {
             Ok(id.map(|id| Moment {
                 uuid: half | u128::from(id),
                 index,
+                commit: None,
             }))
         };
         let Some(until) = moment(head.index)? else {

@@ -238,6 +238,7 @@ impl World {
             let since = refdb_maintenance::shared::Moment {
                 uuid: head.uuid,
                 index,
+                commit: None,
             };
             let changes = changes(&register, Some(since)).expect("changes");
             assert!(changes.is_all || !is_lossy);
