@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use refdb::objects::ObjectKind;
+use refdb::objects::{ObjectKind, Objects, Peeled};
 use refdb::{ObjectFormat, ObjectId, Refs, Store};
 use refdb_git::objects::{TAG_DEPTH_MAX, tag_target};
 
@@ -16,27 +16,30 @@ pub(super) struct PointsAt<'c> {
     context: &'c Context,
     format: ObjectFormat,
     objects: HashSet<ObjectId>,
-    /// Whether no tag is looked for, so that what is stored beside tags tells which ones match.
-    no_tags: bool,
+    /// The same, and what those lead to that are tags: whatever leads to one of these leads there as well, so that
+    /// what is stored beside refs tells which ones may match. `None` where that is not known.
+    ends: Option<Vec<ObjectId>>,
     known: HashMap<ObjectId, bool>,
     headers: Headers<'c>,
 }
 
 impl<'c> PointsAt<'c> {
     pub(super) fn new(context: &'c Context, objects: Vec<ObjectId>) -> Result<Self> {
-        let mut no_tags = true;
-        let mut headers = Headers::new(context.odb()?);
+        let mut ends = Some(objects.clone());
         for oid in &objects {
-            let kind = headers.get(oid)?.map(|header| header.kind);
-            no_tags &= kind.is_some_and(|kind| kind != ObjectKind::Tag);
+            match context.odb()?.peel(*oid)? {
+                Peeled::Itself => {}
+                Peeled::To(end) => ends.iter_mut().for_each(|ends| ends.push(end)),
+                Peeled::Nowhere | Peeled::Missing => ends = None,
+            }
         }
         Ok(PointsAt {
             context,
             format: context.object_format()?,
             objects: objects.into_iter().collect(),
-            no_tags,
+            ends,
             known: HashMap::new(),
-            headers,
+            headers: Headers::new(context.odb()?),
         })
     }
 
@@ -52,11 +55,10 @@ impl<'c> PointsAt<'c> {
 
     /// Returns refs among which are all that match.
     pub(super) fn candidates(&self, store: &Store) -> Result<Refs> {
-        if self.objects.is_empty() || !self.no_tags {
-            return Ok(store.refs()?);
+        match &self.ends {
+            Some(ends) if !ends.is_empty() => Ok(store.refs_of_objects(ends)?),
+            _ => Ok(store.refs()?),
         }
-        let objects: Vec<ObjectId> = self.objects.iter().copied().collect();
-        Ok(store.refs_of_objects(&objects)?)
     }
 
     /// Returns whether a ref leads to one of the objects.
