@@ -151,15 +151,14 @@ impl Plan<'_> {
         &self.notes
     }
 
-    /// Returns the files that are changed or taken away.
-    pub fn files(&self) -> Vec<&Path> {
+    /// Returns the files that are changed, and those that are taken away: for them it is true.
+    pub fn files(&self) -> Vec<(&Path, bool)> {
         let steps = self.steps.iter();
-        let mut files: Vec<&Path> = steps
-            .filter(|step| !matches!(step, Step::Create(..)))
-            .map(Step::path)
-            .collect();
+        let steps = steps.filter(|step| !matches!(step, Step::Create(..)));
+        let goes = |step: &Step| !matches!(step, Step::Replace { .. });
+        let mut files: Vec<_> = steps.map(|step| (step.path(), goes(step))).collect();
         files.sort();
-        files.dedup();
+        files.dedup_by_key(|file| file.0);
         files
     }
 }

@@ -51,7 +51,7 @@ impl Plan<'_> {
             .beneath(common)
             .map_err(|error| Error::io("unable to open", common, error))?;
         let aside = new_aside(beneath.as_ref(), common)?;
-        for file in self.files() {
+        for (file, _) in self.files() {
             let inner = file.strip_prefix(common).unwrap_or(file);
             let inner = inner.strip_prefix("/").unwrap_or(inner);
             keep(system.as_ref(), beneath.as_ref(), file, &aside, inner)

@@ -99,7 +99,7 @@ impl Damaged {
         if made.is_empty() {
             return None;
         }
-        for path in made.files() {
+        for (path, _) in made.files() {
             if damaged.base.lstat(path).is_err() {
                 // It is missing, and comes back.
                 continue;

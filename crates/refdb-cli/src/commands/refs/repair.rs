@@ -127,8 +127,9 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
 
 fn describe(repository: &Repository, plan: &Plan<'_>, most: usize) -> String {
     let mut text = changes_of(plan.refs(), most);
-    for file in plan.files() {
-        let line = format!("file: {}\n", shown(repository, file).display());
+    for (file, goes) in plan.files() {
+        let what = if goes { "taken away" } else { "written again" };
+        let line = format!("file: {}: {what}\n", shown(repository, file).display());
         text.push_str(&plain(&line));
     }
     text
