@@ -46,8 +46,12 @@ fn kept_from_leading(host: &Repo) -> File {
 
 fn waiting(host: &Repo) -> usize {
     let files = std::fs::read_dir(folder(host)).expect("a folder").flatten();
-    let names = files.map(|file| file.file_name().to_string_lossy().into_owned());
-    names.filter(|name| name.ends_with(".request")).count()
+    let requests = files.filter(|file| file.file_name().as_encoded_bytes().ends_with(b".request"));
+    // One that is not whole is being written, and is not looked at by whoever leads.
+    let contents = requests.filter_map(|file| std::fs::read(file.path()).ok());
+    contents
+        .filter(|content| content.ends_with(b"end\n"))
+        .count()
 }
 
 fn generation(host: &Repo) -> u64 {
