@@ -30,6 +30,7 @@ mod workload;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use refdb::error::io_text;
 use refdb::{ObjectFormat, RefFormat};
 
 use measure::{Result, Stage};
@@ -96,7 +97,10 @@ impl Settings {
         let folder = tempfile::Builder::new()
             .prefix("refdb-bench-")
             .tempdir_in(&self.dir)
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| {
+                let (dir, why) = (self.dir.display(), io_text(&error));
+                format!("cannot make a folder in '{dir}': {why}")
+            })?;
         let refdb = Program {
             name: "refdb",
             path: refdb,

@@ -304,8 +304,10 @@ fn attempt(context: &Context, request: Request, args: &[Vec<u8>]) -> Attempt {
     let mut out = Output::default();
     let mut only_reads = false;
     let result = match request {
-        Request::Version => generate::version(context, &mut out, &[]),
-        Request::Help => out.put(overview()),
+        Request::Version(at) => {
+            generate::version(context, &mut out, args.get(at..).unwrap_or_default())
+        }
+        Request::Help(at) => help(&mut out, args.get(at..).unwrap_or_default()),
         Request::Nothing => out.put(overview()).and(Err(Failure::Exit(1))),
         Request::Command(at) => match args.get(at..).and_then(<[_]>::split_first) {
             Some((name, rest)) => {
@@ -343,12 +345,10 @@ fn may_begin_again(name: &[u8], args: &[Vec<u8>]) -> bool {
 
 fn dispatch(context: &Context, out: &mut Output, name: &[u8], args: &[Vec<u8>]) -> Result<()> {
     match (name, args) {
-        (b"help", []) => out.put(overview()),
-        (b"help", [name]) if name == b"help" => out.put(overview()),
-        (b"help", [name, rest @ ..]) => help(out, name, rest.first().map(Vec::as_slice)),
-        (name, [first, ..]) if first == b"--help" => help(out, name, None),
+        (b"help", args) => help(out, args),
+        (name, [first, ..]) if first == b"--help" => help_of(out, name, None),
         (name, [sub, first, ..]) if first == b"--help" && find_sub(name, sub).is_some() => {
-            help(out, name, Some(sub))
+            help_of(out, name, Some(sub))
         }
         (name, args) => match find(name) {
             Some(command) => {
@@ -440,8 +440,22 @@ fn subcommand_of<'a>(
     }
 }
 
+/// Answers `help`, and `--help` before anything else: of all commands, of one, or of a subcommand.
+fn help(out: &mut Output, words: &[Vec<u8>]) -> Result<()> {
+    match words {
+        [] => out.put(overview()),
+        [word] if matches!(word.as_slice(), b"help" | b"-h" | b"--help") => out.put(overview()),
+        [name] => help_of(out, name, None),
+        [name, sub] => help_of(out, name, Some(sub)),
+        _ => {
+            let what = "help is there for a command, or for a command and its subcommand";
+            Err(Failure::error(what, 129))
+        }
+    }
+}
+
 /// Prints what a command or a subcommand does, how it is called, and what else helps.
-fn help(out: &mut Output, name: &[u8], sub: Option<&[u8]>) -> Result<()> {
+fn help_of(out: &mut Output, name: &[u8], sub: Option<&[u8]>) -> Result<()> {
     let Some(command) = find(name) else {
         return Err(unknown(name));
     };
@@ -472,8 +486,14 @@ fn folded(text: &str) -> String {
     let mut lines = String::new();
     for line in text.lines() {
         let is_form = line.starts_with("usage: ") || line.starts_with("   or: ");
-        let lead = line.len() - line.trim_start().len();
-        let indent = if is_form || lead == 0 { 11 } else { lead };
+        let inner = line.trim_start();
+        let indent = match line.len() - inner.len() {
+            0 if is_form => 11,
+            0 => 4,
+            // Behind an exit code.
+            lead if inner.starts_with(|c: char| c.is_ascii_digit()) => lead + 9,
+            lead => lead,
+        };
         let mut rest = line.to_owned();
         while rest.len() > WIDTH {
             let head = rest.char_indices().take_while(|&(at, _)| at <= WIDTH);
@@ -565,7 +585,7 @@ fn overview() -> String {
     }
     text.push_str(
         "\n'refdb help <command> [<subcommand>]' tells how each is called and what it\n\
-         ends with. Without a command, or with a word that is none, it ends with 1.\n",
+         ends with. 'refdb' alone ends with 1, and so does a word that is no command.\n",
     );
     text
 }

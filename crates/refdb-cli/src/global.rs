@@ -33,10 +33,10 @@ pub(crate) struct Globals {
 pub(crate) enum Request {
     /// A command, whose position in the arguments is given.
     Command(usize),
-    /// The version.
-    Version,
-    /// An overview of the commands.
-    Help,
+    /// The version; what is behind that begins there.
+    Version(usize),
+    /// An overview of the commands, or what the words that begin there ask for.
+    Help(usize),
     /// Nothing was asked for.
     Nothing,
 }
@@ -130,8 +130,8 @@ pub(crate) fn parse(args: &[Vec<u8>]) -> Result<(Globals, Request)> {
     while let Some(arg) = args.get(at) {
         let text = String::from_utf8_lossy(arg);
         match &*text {
-            "-v" | "--version" => return Ok((globals, Request::Version)),
-            "-h" | "--help" => return Ok((globals, Request::Help)),
+            "-v" | "--version" => return Ok((globals, Request::Version(at + 1))),
+            "-h" | "--help" => return Ok((globals, Request::Help(at + 1))),
             "-p" | "--paginate" => globals.pager = Some(true),
             "-P" | "--no-pager" => globals.pager = Some(false),
             "--no-replace-objects" => globals.no_replace_objects = true,
@@ -240,6 +240,8 @@ impl Globals {
             "--git-dir" => self.git_dir = Some(path()),
             "--work-tree" => self.work_tree = Some(path()),
             "--namespace" => self.namespace = Some(value),
+            // As a value it would say that the refs are here.
+            "--store" if value.is_empty() => return Err(misuse("no URL given for --store")),
             "--store" => self
                 .config
                 .push([b"refdb.store=", value.as_slice()].concat()),

@@ -138,7 +138,7 @@ fn parse(
                 settings.limit = Duration::from_secs(seconds as u64);
             }
             Id::Formats => settings.formats = list(value, "ref format", format_named)?,
-            Id::Fsync => settings.fsync = list(value, "core.fsync", |word| Some(word.to_owned()))?,
+            Id::Fsync => settings.fsync = list(value, "value of core.fsync", fsync_named)?,
             Id::Only => settings.workloads = list(value, "workload", workload_named)?,
             Id::Repo => settings.repo = path(value),
             Id::Git => settings.git = path(value).map(absolute),
@@ -179,7 +179,8 @@ fn list<T>(
             named(word).ok_or_else(|| {
                 let way_out = match what {
                     "ref format" => suggest::format(word.as_bytes()),
-                    _ => "see 'refdb bench --list'".to_owned(),
+                    "workload" => "see 'refdb bench --list'".to_owned(),
+                    _ => format!("it is one of {}", FSYNCED.join(", ")),
                 };
                 Failure::error(format!("unknown {what} '{word}'; {way_out}"), 129)
             })
@@ -189,6 +190,28 @@ fn list<T>(
 
 fn format_named(name: &str) -> Option<RefFormat> {
     RefFormat::from_name(name)
+}
+
+/// What `core.fsync` knows, as gitconfig(5) lists it.
+const FSYNCED: [&str; 13] = [
+    "none",
+    "loose-object",
+    "pack",
+    "pack-metadata",
+    "commit-graph",
+    "index",
+    "objects",
+    "reference",
+    "derived-metadata",
+    "committed",
+    "added",
+    "all",
+    "default",
+];
+
+fn fsync_named(word: &str) -> Option<String> {
+    let name = word.strip_prefix('-').unwrap_or(word);
+    FSYNCED.contains(&name).then(|| word.to_owned())
 }
 
 fn workload_named(name: &str) -> Option<&'static Workload> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use refdb::objects::Objects;
-use refdb::{Error, ErrorKind, ObjectId, RefFormat, Target};
+use refdb::{Error, ErrorKind, ObjectId, Target};
 use refdb_git::Repository;
 use refdb_git::repository::config::Scope;
 use refdb_git::repository::{Ending, Program, Programs};
@@ -136,10 +136,13 @@ pub(super) fn follower(repository: &Repository) -> Result<Follower> {
             "there is no store to follow: set refdb.store, or name one with --store=<url>",
         ));
     };
-    if repository.ref_format() != RefFormat::Reftable {
+    // The format of the store is no matter here.
+    let tables = repository.common_dir().join("reftable");
+    if repository.system().lstat(&tables).is_err() {
         return Err(Failure::fatal(
-            "a copy that Git reads needs a repository whose refs are tables: git init --bare --ref-format=reftable, \
-             or refdb -c refdb.store= refs migrate --ref-format=reftable",
+            "a copy that Git reads needs a repository whose own refs are tables, not files: make one by git init \
+             --bare --ref-format=reftable, or migrate this one by refdb -c refdb.store= refs migrate \
+             --ref-format=reftable",
         ));
     }
     Ok(Follower::new(

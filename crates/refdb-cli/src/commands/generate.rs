@@ -6,9 +6,11 @@ use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command, ValueHint};
 use clap_complete::Shell;
 use refdb::system::{OsSystem, System};
+use refdb_bench::WORKLOADS;
 
 use super::COMMANDS;
 use super::pages::{self, PAGES, Page};
@@ -76,7 +78,12 @@ pub(super) fn man(_context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Res
     let command = all();
     match operands.as_slice() {
         [] => out.put(page(command, "refdb")?),
-        [dir] => write_pages(command, "refdb", Path::new(OsStr::from_bytes(dir))),
+        [dir] => {
+            let dir = Path::new(OsStr::from_bytes(dir));
+            write_pages(command, "refdb", dir)?;
+            // What `git help refdb` asks for.
+            write_page(dir, "git-refdb", b".so man1/refdb.1\n")
+        }
         _ => Err(MAN.misuse()),
     }
 }
@@ -89,14 +96,17 @@ fn write_pages(command: Command, name: &str, dir: &Path) -> Result<()> {
     {
         write_pages(sub.clone(), &format!("{name}-{}", sub.get_name()), dir)?;
     }
+    write_page(dir, name, &page(command.name(name.to_owned()), name)?)
+}
+
+fn write_page(dir: &Path, name: &str, text: &[u8]) -> Result<()> {
     let path = dir.join(format!("{name}.1"));
-    let text = page(command.name(name.to_owned()), name)?;
     let system = OsSystem::new();
     // Another run's pages are replaced.
     let _ = system.remove_file(&path);
     let written = system
         .create_new(&path, 0o666)
-        .and_then(|mut file| file.write_all(&text));
+        .and_then(|mut file| file.write_all(text));
     written.map_err(|error| {
         let why = refdb::error::io_text(&error);
         Failure::fatal(format!("cannot write '{}': {why}", path.display()))
@@ -168,6 +178,9 @@ fn all() -> Command {
         let of_command = command.spec.describe();
         let mut sub = made_of(Command::new(command.name), &of_command, command.name)
             .about(summary(command.name));
+        if command.name == COMPLETIONS.name {
+            sub = sub.arg(Arg::new("shell").value_parser(["bash", "zsh", "fish"]));
+        }
         for subcommand in command.subcommands {
             let of_subcommand = subcommand.spec.describe();
             let called = format!("{} {}", command.name, subcommand.name);
@@ -179,7 +192,12 @@ fn all() -> Command {
     }
     let mut help = Command::new("help").about("Tell how a command is called");
     for command in COMMANDS {
-        help = help.subcommand(Command::new(command.name).about(summary(command.name)));
+        let mut named = Command::new(command.name).about(summary(command.name));
+        for subcommand in command.subcommands {
+            let called = format!("{} {}", command.name, subcommand.name);
+            named = named.subcommand(Command::new(subcommand.name).about(summary(&called)));
+        }
+        help = help.subcommand(named);
     }
     root.subcommand(help)
 }
@@ -219,6 +237,11 @@ fn arguments(index: usize, option: &OptionDescription) -> Vec<Arg> {
         None => arg.action(ArgAction::SetTrue),
         Some(name) => {
             let arg = arg.value_name(name).value_hint(ValueHint::Other);
+            let arg = match option.long.as_ref().map(|(long, _)| long.as_str()) {
+                Some("ref-format") => arg.value_parser(["files", "reftable"]),
+                Some("only") => arg.value_parser(workloads()),
+                _ => arg,
+            };
             if option.optional {
                 arg.num_args(0..=1).require_equals(true)
             } else {
@@ -236,6 +259,10 @@ fn arguments(index: usize, option: &OptionDescription) -> Vec<Arg> {
         Some(arg)
     });
     [Some(arg), opposite].into_iter().flatten().collect()
+}
+
+fn workloads() -> PossibleValuesParser {
+    PossibleValuesParser::new(WORKLOADS.iter().map(|it| it.name))
 }
 
 fn global_options() -> Vec<Arg> {

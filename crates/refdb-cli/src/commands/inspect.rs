@@ -79,8 +79,8 @@ fn one_table(
     if with_records {
         records(repository, &table.name, &mut |line| {
             let text = String::from_utf8_lossy(line);
-            // A name must not paint the terminal.
-            let plain = |c: char| if c.is_control() { '?' } else { c };
+            // A name must not paint the terminal. JSON says such bytes in its own way.
+            let plain = |c: char| if c.is_control() && !json { '?' } else { c };
             lines.push(text.chars().map(plain).collect::<String>());
         })?;
     }

@@ -331,7 +331,10 @@ pub(super) const PAGES: &[Page] = &[
         summary: "Move all refs and reflogs into the other format, or back",
         examples: [
             ("refs migrate --ref-format=reftable", "Move to reftable"),
-            ("refs migrate --undo", "Move back to what --keep has kept"),
+            (
+                "refs migrate --undo",
+                "Move the refs of now back, after --keep",
+            ),
         ],
         exit_codes: &[("255", "it was not done; the repository is as it was")],
         see_also: &["refs verify", "refs repair", "inspect"],
@@ -594,7 +597,10 @@ pub(super) const PAGES: &[Page] = &[
         name: "watch",
         summary: "Tell what changes in the refs, here or in a shared store",
         examples: [
-            ("watch --follow", "Each change, until it is stopped"),
+            (
+                "watch --follow",
+                "Each change, until stopped; what was told is kept in .git/refdb-watch/",
+            ),
             ("watch --follow --json", "For a script"),
         ],
         exit_codes: NO_CODES,
@@ -604,7 +610,10 @@ pub(super) const PAGES: &[Page] = &[
         name: "sync",
         summary: "Bring the copy of a store that Git reads up to date",
         examples: [
-            ("sync", "Bring objects, then switch the refs"),
+            (
+                "sync",
+                "Bring objects, then switch the refs (of refdb.store, or --store before it)",
+            ),
             (
                 "sync --set-aside",
                 "Keep what somebody wrote here elsewhere, and follow again",

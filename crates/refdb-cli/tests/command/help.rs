@@ -236,6 +236,10 @@ fn a_wrong_word_ends_with_129() {
         &["bench", "--only=x"],
         &["bench", "--refs=0"],
         &["version", "x"],
+        &["bench", "--fsync=x"],
+        &["--version", "x"],
+        &["--store=", "refs", "list"],
+        &["help", "refs", "list", "x"],
     ] {
         let repo = refdb_testkit::repo::Repo::init(refdb_testkit::Format::FILES_SHA1);
         let out = Command::new(env!("CARGO_BIN_EXE_refdb"))
@@ -256,6 +260,11 @@ fn the_version_is_told_however_it_is_asked_for() {
     assert_eq!(text(&["--version"]), version);
     assert_eq!(text(&["-v"]), version);
     assert_eq!(text(&["help", "help"]), text(&["help"]));
+    assert_eq!(text(&["help", "-h"]), text(&["help"]));
+    assert_eq!(
+        text(&["--help", "refs", "list"]),
+        text(&["help", "refs", "list"])
+    );
 }
 
 #[test]
@@ -274,9 +283,13 @@ fn there_are_no_pages_of_noise() {
         .iter()
         .map(|name| format!("refdb-{}.1", name.replace(' ', "-")))
         .collect();
-    expected.insert("refdb.1".to_owned());
+    // The page that `git help refdb` looks for is another name of the first one.
+    let whole = ["refdb.1", "git-refdb.1"];
+    expected.extend(whole.map(str::to_owned));
     assert_eq!(pages, expected);
-    for page in pages.iter().filter(|page| *page != "refdb.1") {
+    let other = std::fs::read_to_string(dir.path().join("git-refdb.1")).expect("a page");
+    assert_eq!(other, ".so man1/refdb.1\n");
+    for page in pages.iter().filter(|page| !whole.contains(&page.as_str())) {
         let text = std::fs::read_to_string(dir.path().join(page)).expect("a page");
         for part in ["EXAMPLES", "EXIT STATUS", "SEE ALSO"] {
             assert!(text.contains(part), "{page}: {part}");

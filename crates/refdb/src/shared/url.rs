@@ -46,6 +46,10 @@ pub fn open_url(system: &dyn System, url: &str, make: bool) -> Result<Arc<dyn Sh
         Some(scheme) => format!("{scheme}://..."),
         None => url.to_owned(),
     };
-    let what = format!("'{shown}' names no store that this refdb can use; it can use file:///path");
+    let buckets = BUCKETS.join("://, ");
+    let what = format!(
+        "'{shown}' names no store that this refdb can use; it can use file:///path, and {buckets}:// by the program \
+         refdb-remote"
+    );
     Err(Error::new(ErrorKind::Unsupported, what))
 }

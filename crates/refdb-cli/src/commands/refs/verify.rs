@@ -27,7 +27,7 @@ pub(super) const SPEC: Spec<Id> = Spec {
     name: "refs verify",
     forms: &[
         "[--strict] [--verbose]",
-        "--deep [--json] [--[no-]progress]",
+        "--deep [--strict] [--verbose]\n[--json] [--[no-]progress]",
     ],
     options: &[
         Opt::flag(Id::Verbose, "verbose", "tell what is looked at"),
