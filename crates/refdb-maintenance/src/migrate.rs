@@ -390,7 +390,7 @@ impl<'a> Migration<'a> {
         check_alone(context, &signs, copied.is_live)?;
         copied.find_lost_lines()?;
         let unlisted = copied.unlisted()?;
-        if unlisted.is_some() || copied.leaves_behind() {
+        if journal.keep && (unlisted.is_some() || copied.leaves_behind()) {
             folder.note_more(context, &mut journal)?;
         }
         let later = context.synced_later();

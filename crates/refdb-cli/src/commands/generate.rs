@@ -69,8 +69,32 @@ pub(super) fn completions(_context: &Context, out: &mut Output, args: &[Vec<u8>]
     let mut command = all();
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command, "refdb", &mut text);
+    if shell == Shell::Bash {
+        text = String::from_utf8_lossy(&text)
+            .replacen(PREVIOUS, &[PREVIOUS, BEFORE_EQUALS].concat(), 1)
+            .into_bytes();
+        text.extend_from_slice(BESIDE_GIT.as_bytes());
+    }
     out.put(text)
 }
+
+/// Where the function for bash takes the word before the one that is completed; in `--ref-format=r` that is the `=`.
+const PREVIOUS: &str = "    prev=\"$3\"\n";
+const BEFORE_EQUALS: &str = "    [ \"$prev\" != = ] || prev=\"${COMP_WORDS[COMP_CWORD-2]}\"\n";
+
+/// For bash: what completes `git-refdb`, and what Git's own completion calls for `git refdb`.
+const BESIDE_GIT: &str = r#"
+complete -F _refdb -o bashdefault -o default git-refdb
+
+_git_refdb() {
+    local at="${__git_cmd_idx:-1}"
+    local behind=("${COMP_WORDS[@]:at+1}") place=$((COMP_CWORD - at))
+    local COMP_WORDS=(refdb "${behind[@]}") COMP_CWORD=$place
+    local word="${COMP_WORDS[place]}"
+    [ "$word" != = ] || word=
+    _refdb refdb "$word" "${COMP_WORDS[place-1]}"
+}
+"#;
 
 /// Runs `man`: prints the page of the whole, or writes all pages into a directory.
 pub(super) fn man(_context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {

@@ -27,8 +27,14 @@ fn text(out: &Output) -> String {
 fn offered(script: &Path, words: &[&str]) -> Vec<String> {
     let last = words.len() - 1;
     let before = if last > 0 { words[last - 1] } else { "" };
+    // Git's own completion calls the other one.
+    let function = if words[0] == "git" {
+        "_git_refdb"
+    } else {
+        "_refdb"
+    };
     let ask = format!(
-        "source '{}'; COMP_WORDS=({}); COMP_CWORD={last}; _refdb refdb '{}' '{before}'; \
+        "source '{}'; COMP_WORDS=({}); COMP_CWORD={last}; {function} refdb '{}' '{before}'; \
          printf '%s\\n' \"${{COMPREPLY[@]}}\"",
         script.display(),
         words
@@ -62,6 +68,25 @@ fn bash_completes_commands_and_options() {
     assert!(all.iter().any(|it| it == "optimize"), "{all:?}");
     let listing = offered(&script, &["refdb", "refs", "list", "--so"]);
     assert_eq!(listing, ["--sort"]);
+    let formats = offered(
+        &script,
+        &["refdb", "refs", "migrate", "--ref-format", "=", "r"],
+    );
+    assert_eq!(formats, ["reftable"]);
+    assert_eq!(offered(&script, &["refdb", "completions", "z"]), ["zsh"]);
+    assert_eq!(
+        offered(&script, &["git", "refdb", "refs", "mig"]),
+        ["migrate"]
+    );
+    let formats = offered(
+        &script,
+        &["git", "refdb", "refs", "migrate", "--ref-format", "="],
+    );
+    assert_eq!(formats, ["files", "reftable"]);
+    assert_eq!(
+        offered(&script, &["refdb", "help", "refs", "mig"]),
+        ["migrate"]
+    );
     let names = offered(&script, &["refdb", "check-ref-format", "--no"]);
     assert!(names.iter().any(|it| it == "--normalize"), "{names:?}");
 }

@@ -281,7 +281,11 @@ impl Folder {
         let has_more =
             is_folder(system, &kept).is_ok_and(|is_there| is_there) && has_more(system, &kept);
         has_more.then(|| {
-            format!("'{}' stays: what an earlier migration left behind is there. Remove it if nobody needs that", kept.display())
+            let kept = kept.display();
+            format!(
+                "'{kept}' stays: what an earlier migration left behind is there. Remove it if nobody needs \
+                 that"
+            )
         })
     }
 
