@@ -110,7 +110,7 @@ impl Odb {
     }
 
     /// Returns whether some objects are read instead of others.
-    pub(crate) fn has_replacements(&self) -> bool {
+    pub fn has_replacements(&self) -> bool {
         !self.replacements().is_empty()
     }
 
