@@ -42,6 +42,12 @@ for_every_format! {
         let repo = Repo::init(format);
         let bar = repo.git_dir().join("refs/remotes");
         symlink("refdb: the refs are being migrated", &bar).expect("a link");
+        repo.worktree("side");
+        if format.refs == RefFormat::Files {
+            let stub = repo.git_dir().join("worktrees/side/refs/heads");
+            std::fs::create_dir_all(stub.parent().expect("a folder")).expect("made");
+            std::fs::write(stub, refdb::layout::HEADS_OF_TABLES).expect("a stub");
+        }
         let repository = ours::open(&repo.git_dir());
         let mut found = Vec::new();
         deep(&repository, &mut |damage| found.push(damage.clone())).expect("checked");

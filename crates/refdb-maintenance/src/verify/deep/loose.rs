@@ -8,6 +8,7 @@ use refdb::internals::{
     Entry, LINKED_MAX, TOO_MANY_LINKED, Tree, bytes_to_path, is_frozen, parse_loose,
     read_loose_link,
 };
+use refdb::layout::HEADS_OF_TABLES;
 use refdb::name::{FormatOptions, is_per_worktree, is_root_ref, is_well_formed};
 use refdb::system::FileKind;
 use refdb::{Error, Result, Target};
@@ -83,6 +84,12 @@ impl Deep<'_> {
             return Ok(());
         }
         if index > 0 && !is_per_worktree(name) {
+            // A migration takes it away that has put the refs there.
+            let content = self.system.read_at_most(path, HEADS_OF_TABLES.len() + 1);
+            if content.is_ok_and(|content| content == HEADS_OF_TABLES) {
+                self.leftover(path);
+                return Ok(());
+            }
             let what = "a shared ref in a worktree's directory: nobody reads it there";
             self.warning(path, what, Repair::RemoveFile);
             return Ok(());
