@@ -35,6 +35,7 @@ mod names;
 mod others;
 mod place;
 mod recover;
+mod strays;
 mod switch;
 
 use std::ops::Range;
@@ -313,7 +314,7 @@ impl<'a> Migration<'a> {
     fn migrate(&self, to: RefFormat) -> Result<Report> {
         self.options.interrupt.check()?;
         let context = self.context().unstoppable();
-        folder::check_kept(self.system.as_ref(), &self.base)?;
+        folder::free_kept(self.system.as_ref(), &self.base)?;
         let before = clear_up(&context)?;
         let folder = Folder::open(&context)?;
         let strict = context.strict()?;
@@ -374,7 +375,7 @@ impl<'a> Migration<'a> {
             to,
             keep: self.keep,
             is_swept: false,
-            has_more: !self.logs,
+            has_more: false,
         };
         // Locks would keep Git from removing the refs that it has copied.
         check_alone(context, &signs, copied.is_live)?;
@@ -390,7 +391,7 @@ impl<'a> Migration<'a> {
         check_alone(context, &signs, copied.is_live)?;
         copied.find_lost_lines()?;
         let unlisted = copied.unlisted()?;
-        if journal.keep && (unlisted.is_some() || copied.leaves_behind()) {
+        if journal.keep && (unlisted.is_some() || copied.leaves_behind(self)?) {
             folder.note_more(context, &mut journal)?;
         }
         let later = context.synced_later();

@@ -177,7 +177,7 @@ for_every_format! {
         run(&[&migrate(format)[..], &["--keep", "--no-reflog"]].concat());
         let before = everything(&kept);
         let out = run(&["refs", "migrate", "--undo"]);
-        assert!(out.stderr.contains_str("an earlier migration left behind"), "{}", out.stderr.as_bstr());
+        assert!(out.stderr.contains_str("earlier migrations left behind"), "{}", out.stderr.as_bstr());
         assert_eq!(everything(&kept), before);
         // Nor by one that keeps refs as well.
         let out = run(&[&migrate(format)[..], &["--keep"]].concat());
@@ -186,11 +186,53 @@ for_every_format! {
         run(&["refs", "migrate", &back]);
         assert!(!repo.git_dir().join("refdb-kept-1").exists(), "all that it has is in the refs");
         assert_eq!(everything(&kept), before);
+        // The last that was kept is what there is to undo.
+        run(&[&migrate(format)[..], &["--keep"]].concat());
+        run(&["refs", "migrate", "--undo"]);
+        // What is there that no migration made is nobody's to remove, and is told in time.
+        let other = repo.git_dir().join("refdb-kept-1");
+        fs::create_dir(&other).expect("a folder");
+        fs::write(other.join("notes"), "precious").expect("a file");
+        run(&migrate(format));
+        assert_eq!(fs::read(other.join("notes")).expect("it stays"), b"precious");
+        fs::remove_dir_all(&other).expect("it goes");
+        fs::write(&other, "precious").expect("a file");
+        refused(repo.path(), &["refs", "migrate", &back], "is left alone");
+        assert!(!repo.git_dir().join("refdb-migration").exists());
+    }
+
+    fn what_no_migration_copies_is_kept_for_good(format) {
+        if format.refs == RefFormat::Reftable {
+            // Its tables hold nothing but refs and reflogs.
+            return;
+        }
+        let long = |name: &str| format!("{0} {0} a <a@x> 1 +0000\t{name}\n", "1".repeat(format.objects.hex_len()));
+        for stray in ["logs/refs/heads/bad..name", "logs/refs/heads/a b", "refs/.hidden", "refs/heads/link", ""] {
+            let repo = repository(format);
+            let path = repo.git_dir().join(stray);
+            match stray {
+                "" => {}
+                "refs/heads/link" => symlink("nowhere", &path).expect("a link"),
+                _ => {
+                    fs::create_dir_all(path.parent().expect("a folder")).expect("it is there");
+                    fs::write(&path, long(stray)).expect("a file");
+                }
+            }
+            for args in [&[&migrate(format)[..], &["--keep"]].concat()[..], &["refs", "migrate", "--undo"]] {
+                let out = refdb(repo.path(), args);
+                assert_eq!(out.code(), 0, "{stray} {args:?}: {}", out.stderr.as_bstr());
+            }
+            let kept = repo.git_dir().join("refdb-kept");
+            let is_kept = fs::symlink_metadata(kept.join(stray)).is_ok();
+            assert_eq!(is_kept, !stray.is_empty(), "{stray:?}");
+        }
     }
 
     fn a_migration_moves_nothing_that_is_mounted(format) {
         let places: &[&str] = match format.refs {
-            RefFormat::Files => &["refs", "refs/tags", "refs/heads/a b", "logs/refs", "packed-refs", "HEAD"],
+            RefFormat::Files => &[
+                "refs", "refs/tags", "refs/heads/a b", "logs/refs", "packed-refs", "HEAD", "ORIG_HEAD", "refdb-kept",
+            ],
             RefFormat::Reftable => &["refs", "reftable", "HEAD"],
         };
         for place in places {

@@ -35,7 +35,7 @@ pub fn real(system: &dyn System, path: &Path) -> io::Result<PathBuf> {
     let mut links = 0;
     let mut resolved = PathBuf::from("/");
     // What is still to be walked, the next component last.
-    let mut rest = reversed(path);
+    let mut rest = reversed(&std::path::absolute(path)?);
     while let Some(component) = rest.pop() {
         if component.as_os_str() == ".." {
             resolved.pop();

@@ -9,7 +9,7 @@ use refdb::{Error, ErrorKind, ObjectId, RefFormat, RefName, RefRecord, Result, S
 
 use super::names::Names;
 use super::place::Place;
-use super::{LostLines, Migration, Problem, Report, misuse};
+use super::{LostLines, Migration, Problem, Report, misuse, strays};
 use crate::progress::Progress;
 
 /// Up to so many bytes of refs every object is looked up of which it is not known whether it is a
@@ -69,8 +69,13 @@ impl Copied {
     }
 
     /// Returns whether anything of the old stores is not in the copies.
-    pub(super) fn leaves_behind(&self) -> bool {
-        !self.problems.is_empty() || !self.lost_lines.is_empty()
+    pub(super) fn leaves_behind(&self, migration: &Migration<'_>) -> Result<bool> {
+        let (system, logs) = (migration.followed.as_ref(), migration.logs);
+        let mut leaves = !self.problems.is_empty() || !self.lost_lines.is_empty();
+        for one in &self.places {
+            leaves = leaves || strays::has_any(system, one, logs)?;
+        }
+        Ok(leaves)
     }
 
     /// Tells of refs that no listing shows, which are left behind, as by Git.

@@ -31,7 +31,7 @@ const MORE: &str = "more yes\n";
 /// The last line of a journal that says so.
 const SWEPT: &str = "swept yes\n";
 /// The folder of old refs that are kept.
-const KEPT: &str = "refdb-kept";
+pub(super) const KEPT: &str = "refdb-kept";
 
 /// How often the folder is asked for that another process has, and after which time.
 const ATTEMPTS: usize = 40;
@@ -255,7 +255,7 @@ impl Folder {
     /// an earlier migration has kept, if all that they held is in the refs.
     pub(super) fn put_old_away(&self, context: &Context) -> Result<Option<PathBuf>> {
         let system = self.beneath.as_ref();
-        let (old, kept) = (self.old(), self.free_kept()?);
+        let (old, kept) = (self.old(), free_kept(self.beneath.as_ref(), &self.base)?);
         let journal = self.journal()?.filter(|journal| journal.keep);
         // Whoever does this again after a crash finds nothing there: it is kept already.
         if journal.is_some() && remove_empty_tree(system, &old) && is_folder(system, &kept)? {
@@ -274,40 +274,43 @@ impl Folder {
         Ok(Some(kept))
     }
 
-    /// Tells what an earlier migration has kept that nobody removes by himself.
+    /// Tells what earlier migrations have kept that nobody removes by himself.
     pub(super) fn kept_before(&self) -> Option<String> {
-        let kept = self.base.join(KEPT);
         let system = self.beneath.as_ref();
-        let has_more =
-            is_folder(system, &kept).is_ok_and(|is_there| is_there) && has_more(system, &kept);
-        has_more.then(|| {
-            let kept = kept.display();
+        let there = kept_folders(&self.base).take_while(|kept| is_needed(system, kept));
+        let there: Vec<String> = there.map(|kept| format!("'{}'", kept.display())).collect();
+        let names = there.join(", ");
+        (!names.is_empty()).then(|| {
             format!(
-                "'{kept}' stays: what an earlier migration left behind is there. Remove it if nobody needs \
-                 that"
+                "{names}: what earlier migrations left behind stays there. Remove what nobody needs"
             )
         })
     }
-
-    /// Returns where old stores are kept: where nothing is, or something that is not needed any more.
-    fn free_kept(&self) -> Result<PathBuf> {
-        let system = self.beneath.as_ref();
-        let mut kept = self.base.join(KEPT);
-        for number in 1.. {
-            if !is_folder(system, &kept)? || !has_more(system, &kept) {
-                break;
-            }
-            kept = self.base.join(format!("{KEPT}-{number}"));
-        }
-        Ok(kept)
-    }
 }
 
-/// Returns whether a folder of old stores may hold what the refs do not.
-fn has_more(system: &dyn System, kept: &Path) -> bool {
-    let journal = read_journal(system, kept);
-    // What cannot be read may be anything.
-    journal.map_or(true, |journal| journal.is_some_and(|it| it.has_more))
+/// Returns the names that folders of old stores have, one after the other.
+fn kept_folders(base: &Path) -> impl Iterator<Item = PathBuf> {
+    let later = (1..).map(|number: u64| format!("{KEPT}-{number}"));
+    let names = std::iter::once(KEPT.to_owned()).chain(later);
+    names.map(|name| base.join(name))
+}
+
+/// Returns where old stores are kept: where nothing is, or something that is not needed any more.
+///
+/// # Errors
+/// `Corrupt` when that is no folder.
+pub(super) fn free_kept(system: &dyn System, base: &Path) -> Result<PathBuf> {
+    let free = kept_folders(base).find(|kept| !is_needed(system, kept));
+    let free = free.unwrap_or_else(|| base.join(KEPT));
+    is_folder(system, &free).map(|_| free)
+}
+
+/// Returns whether a folder may hold what the refs do not: old stores that are said to, or something that no migration
+/// has made.
+fn is_needed(system: &dyn System, kept: &Path) -> bool {
+    let is_there = is_folder(system, kept).is_ok_and(|is_there| is_there);
+    let journal = || read_journal(system, kept);
+    is_there && journal().map_or(true, |journal| journal.is_none_or(|it| it.has_more))
 }
 
 /// Returns whether a migration left its folder, which may be cleared up here.
@@ -337,14 +340,6 @@ fn is_folder(system: &dyn System, path: &Path) -> Result<bool> {
     }
 }
 
-/// Makes sure that what has the place of refs that are kept is a folder.
-///
-/// # Errors
-/// `Corrupt` when it is something else.
-pub(super) fn check_kept(system: &dyn System, base: &Path) -> Result<()> {
-    is_folder(system, &base.join(KEPT)).map(|_| ())
-}
-
 fn foreign(path: &Path) -> Error {
     let path = path.display();
     let message = format!(
@@ -354,9 +349,10 @@ fn foreign(path: &Path) -> Error {
     Error::new(ErrorKind::Corrupt, message)
 }
 
-/// Returns what is known of the old refs that are kept, if any are.
+/// Returns what is known of the old refs that were kept last, if any are.
 pub(super) fn kept(system: &dyn System, base: &Path) -> Result<Option<Journal>> {
-    read_journal(system, &base.join(KEPT))
+    let there = kept_folders(base).map_while(|kept| read_journal(system, &kept).transpose());
+    there.last().transpose()
 }
 
 /// Returns the names by which a migration by Git shows: its folder comes, and what the refs are in goes.

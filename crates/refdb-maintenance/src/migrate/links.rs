@@ -4,15 +4,17 @@
 //! repository followed: what is written follows none, as somebody may put one there meanwhile. Nor can
 //! that be moved at which a file system is mounted.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice;
 use refdb::internals::{bytes_to_path, is_absent};
+use refdb::name::is_root_ref;
 use refdb::system::{FileKind, System};
 use refdb::{Error, ErrorKind, Result};
 
 use super::context::Context;
-use super::folder::{self, list};
+use super::folder::{self, KEPT, list};
 use super::place::Place;
 
 /// What a migration changes, and what could be a link.
@@ -80,7 +82,11 @@ fn mounted(system: &dyn System, here: &Path) -> Option<PathBuf> {
     let is_moved = |place: &PathBuf| {
         let below = place.strip_prefix(here).ok();
         let first = below.and_then(|below| below.iter().next());
-        first.is_some_and(|first| first == "HEAD" || CHANGED.iter().any(|name| first == *name))
+        first.is_some_and(|first| {
+            CHANGED.iter().any(|name| first == *name)
+                || is_root_ref(first.as_bytes())
+                || first.as_bytes().starts_with(KEPT.as_bytes())
+        })
     };
     places.into_iter().find(is_moved)
 }
