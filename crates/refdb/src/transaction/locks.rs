@@ -12,6 +12,7 @@ use super::edit::ExpectedOf;
 use super::expand::{Current, Expansion, Update, name_of};
 use super::ids::Ids;
 use super::names;
+use super::sort::sort_few;
 
 /// A name that is locked before it is known whether an edit leads to it.
 pub(super) struct Ahead {
@@ -33,7 +34,7 @@ impl Expansion<'_> {
             let updates = self.updates.len();
             let by_name = by_name.to_mut();
             by_name.extend(updates..updates + self.ahead.len());
-            by_name.sort_by(|&low, &high| self.wish(low).cmp(&self.wish(high)));
+            sort_few(by_name, &|wish| self.wish(wish));
         }
         if start == 0 && self.distinct {
             return self.lock_fresh(session, by_name);
