@@ -221,19 +221,8 @@ impl Folder {
 
     /// Removes everything but the folder itself. The journal goes last.
     pub(super) fn clear(&self) -> Result<()> {
-        let system = self.beneath.as_ref();
-        let mut entries = list(system, &self.path)?;
         // What the folder is stays.
-        entries.retain(|entry| entry.name != MARK.as_bytes());
-        entries.sort_by_key(|entry| entry.name == MIGRATION_JOURNAL.as_bytes());
-        for entry in &entries {
-            remove(
-                system,
-                &self.path.join(bytes_to_path(&entry.name)),
-                entry.kind,
-            )?;
-        }
-        Ok(())
+        clear(self.beneath.as_ref(), &self.path, MARK)
     }
 
     /// Removes the folder after a failure, so far as that is possible; the next migration does the
@@ -262,6 +251,7 @@ impl Folder {
             return Ok(Some(kept));
         }
         if is_folder(system, &kept)? {
+            clear(system, &kept, "")?;
             remove_tree(system, &kept)?;
         }
         let (Some(journal), true) = (journal, exists(system, &old)?) else {
@@ -308,9 +298,27 @@ pub(super) fn free_kept(system: &dyn System, base: &Path) -> Result<PathBuf> {
 /// Returns whether a folder may hold what the refs do not: old stores that are said to, or something that no migration
 /// has made.
 fn is_needed(system: &dyn System, kept: &Path) -> bool {
-    let is_there = is_folder(system, kept).is_ok_and(|is_there| is_there);
-    let journal = || read_journal(system, kept);
-    is_there && journal().map_or(true, |journal| journal.is_none_or(|it| it.has_more))
+    if !matches!(is_folder(system, kept), Ok(true)) {
+        return false;
+    }
+    match read_journal(system, kept) {
+        Ok(Some(journal)) => journal.has_more,
+        // Of what is removed the journal goes last, but for the folder itself.
+        Ok(None) => !list(system, kept).is_ok_and(|entries| entries.is_empty()),
+        Err(_) => true,
+    }
+}
+
+/// Removes what is in a folder, but for `stays`. The journal goes last.
+fn clear(system: &dyn System, dir: &Path, stays: &str) -> Result<()> {
+    let mut entries = list(system, dir)?;
+    entries.retain(|entry| entry.name != stays.as_bytes());
+    entries.sort_by_key(|entry| entry.name == MIGRATION_JOURNAL.as_bytes());
+    let mut entries = entries.iter();
+    entries.try_for_each(|entry| {
+        let path = dir.join(bytes_to_path(&entry.name));
+        remove(system, &path, entry.kind)
+    })
 }
 
 /// Returns whether a migration left its folder, which may be cleared up here.

@@ -111,6 +111,37 @@ fn who_dies_as_well_keeps_them(format: Format) {
     });
 }
 
+/// Kept refs that are in the refs go with the next migration, wherever it dies.
+fn what_is_removed_goes_whole(format: Format) {
+    let base = repository(format);
+    let (refs, expected) = state(&base, format, "the beginning");
+    let _ = migrate(&base.process(3000), refs, format, other(refs), true);
+    assert!(kept(&base).len() > 3);
+    let back = |system: &SimSystem| drop(migrate(system, other(refs), format, refs, false));
+    let mut count = 0;
+    for (at, op) in changes(&base, back) {
+        let context = format!("dies at {op}");
+        let system = base.fork();
+        system.set_fault(Some(Fault::dies_at(at)));
+        back(&system);
+        system.end();
+        let (now, _) = state(&system, format, &context);
+        let done = migrate(&system.process(4000), now, format, refs, false);
+        let _ = finish(&system.process(4001), refs, format);
+        assert_same(&state(&system, format, &context).1, &expected, &context);
+        let left = system
+            .process(5000)
+            .read_dir(Path::new(GIT_DIR))
+            .expect("a folder");
+        let left = left
+            .iter()
+            .filter(|entry| entry.name.starts_with(b"refdb-"));
+        assert_eq!(left.count(), 0, "{context}: {done}");
+        count += usize::from(now == refs);
+    }
+    assert!(count > 10, "{count}");
+}
+
 fn without_its_list_they_are_kept(format: Format) {
     let list = Path::new(FOLDER).join("locked");
     let mut counts = [0, 0];
@@ -189,6 +220,10 @@ for_every_format! {
 
     fn who_finishes_a_migration_and_dies_as_well_keeps_the_old_refs(format) {
         who_dies_as_well_keeps_them(format);
+    }
+
+    fn kept_refs_that_are_removed_leave_nothing_wherever_that_dies(format) {
+        what_is_removed_goes_whole(format);
     }
 
     fn without_a_list_of_what_was_locked_the_old_refs_are_kept(format) {
