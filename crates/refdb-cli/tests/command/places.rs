@@ -199,6 +199,15 @@ for_every_format! {
         fs::write(&other, "precious").expect("a file");
         refused(repo.path(), &["refs", "migrate", &back], "is left alone");
         assert!(!repo.git_dir().join("refdb-migration").exists());
+        // Nor is it in the way of what is kept later, and undone.
+        fs::remove_file(&other).expect("it goes");
+        fs::remove_dir_all(&kept).expect("it goes");
+        fs::create_dir(&kept).expect("a folder");
+        fs::write(kept.join("notes"), "precious").expect("a file");
+        let out = run(&["refs", "migrate", &back, "--keep"]);
+        assert_eq!(out.text(), "The old refs are kept in '.git/refdb-kept-1'");
+        run(&["refs", "migrate", "--undo"]);
+        assert!(kept.join("notes").exists() && !other.exists());
     }
 
     fn what_no_migration_copies_is_kept_for_good(format) {
@@ -207,7 +216,7 @@ for_every_format! {
             return;
         }
         let long = |name: &str| format!("{0} {0} a <a@x> 1 +0000\t{name}\n", "1".repeat(format.objects.hex_len()));
-        for stray in ["logs/refs/heads/bad..name", "logs/refs/heads/a b", "refs/.hidden", "refs/heads/link", ""] {
+        for stray in ["logs/refs/heads/bad..name", "logs/refs/heads/a b", "refs/.hidden", "refs/heads/link", "logs/HEAD.lock", ""] {
             let repo = repository(format);
             let path = repo.git_dir().join(stray);
             match stray {

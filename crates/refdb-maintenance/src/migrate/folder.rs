@@ -31,7 +31,7 @@ const MORE: &str = "more yes\n";
 /// The last line of a journal that says so.
 const SWEPT: &str = "swept yes\n";
 /// The folder of old refs that are kept.
-pub(super) const KEPT: &str = "refdb-kept";
+const KEPT: &str = "refdb-kept";
 
 /// How often the folder is asked for that another process has, and after which time.
 const ATTEMPTS: usize = 40;
@@ -244,15 +244,17 @@ impl Folder {
     /// an earlier migration has kept, if all that they held is in the refs.
     pub(super) fn put_old_away(&self, context: &Context) -> Result<Option<PathBuf>> {
         let system = self.beneath.as_ref();
-        let (old, kept) = (self.old(), free_kept(self.beneath.as_ref(), &self.base)?);
+        let old = self.old();
+        let there = kept_folders(system, &self.base)?;
         let journal = self.journal()?.filter(|journal| journal.keep);
-        // Whoever does this again after a crash finds nothing there: it is kept already.
-        if journal.is_some() && remove_empty_tree(system, &old) && is_folder(system, &kept)? {
-            return Ok(Some(kept));
+        // Whoever does this again after a crash finds nothing there: it is kept already, as the last one.
+        if journal.is_some() && remove_empty_tree(system, &old) {
+            return Ok(there.last().map(|(_, kept)| kept.clone()));
         }
-        if is_folder(system, &kept)? {
-            clear(system, &kept, "")?;
-            remove_tree(system, &kept)?;
+        let kept = free_kept(system, &self.base)?;
+        for (_, kept) in there.iter().filter(|(_, kept)| !is_needed(system, kept)) {
+            clear(system, kept, "")?;
+            remove_tree(system, kept)?;
         }
         let (Some(journal), true) = (journal, exists(system, &old)?) else {
             return Ok(None);
@@ -267,8 +269,11 @@ impl Folder {
     /// Tells what earlier migrations have kept that nobody removes by himself.
     pub(super) fn kept_before(&self) -> Option<String> {
         let system = self.beneath.as_ref();
-        let there = kept_folders(&self.base).take_while(|kept| is_needed(system, kept));
-        let there: Vec<String> = there.map(|kept| format!("'{}'", kept.display())).collect();
+        let there = kept_folders(system, &self.base).ok()?;
+        let there = there.iter().filter(|(_, kept)| is_needed(system, kept));
+        let there: Vec<String> = there
+            .map(|(_, kept)| format!("'{}'", kept.display()))
+            .collect();
         let names = there.join(", ");
         (!names.is_empty()).then(|| {
             format!(
@@ -278,21 +283,49 @@ impl Folder {
     }
 }
 
-/// Returns the names that folders of old stores have, one after the other.
-fn kept_folders(base: &Path) -> impl Iterator<Item = PathBuf> {
-    let later = (1..).map(|number: u64| format!("{KEPT}-{number}"));
-    let names = std::iter::once(KEPT.to_owned()).chain(later);
-    names.map(|name| base.join(name))
+/// Returns the number of old stores that are kept in a folder of that name; `None` if it is not for them.
+pub(super) fn kept_number(name: &[u8]) -> Option<u64> {
+    match name.strip_prefix(KEPT.as_bytes())? {
+        b"" => Some(0),
+        rest => {
+            let number = rest.strip_prefix(b"-")?.to_str().ok()?.parse().ok()?;
+            // Each number is written in one way.
+            (number > 0 && kept_name(number).as_bytes() == name).then_some(number)
+        }
+    }
 }
 
-/// Returns where old stores are kept: where nothing is, or something that is not needed any more.
+fn kept_name(number: u64) -> String {
+    match number {
+        0 => KEPT.to_owned(),
+        _ => format!("{KEPT}-{number}"),
+    }
+}
+
+/// Returns what has such a name, in the order in which they were kept.
+fn kept_folders(system: &dyn System, base: &Path) -> Result<Vec<(u64, PathBuf)>> {
+    let entries = list(system, base)?;
+    let names = entries.iter().map(|entry| entry.name.as_slice());
+    let mut there: Vec<u64> = names.filter_map(kept_number).collect();
+    there.sort_unstable();
+    let there = there.into_iter();
+    Ok(there
+        .map(|number| (number, base.join(kept_name(number))))
+        .collect())
+}
+
+/// Returns where old stores are kept next: behind all that are still needed.
 ///
 /// # Errors
-/// `Corrupt` when that is no folder.
+/// `Corrupt` when something is in the way that is no folder.
 pub(super) fn free_kept(system: &dyn System, base: &Path) -> Result<PathBuf> {
-    let free = kept_folders(base).find(|kept| !is_needed(system, kept));
-    let free = free.unwrap_or_else(|| base.join(KEPT));
-    is_folder(system, &free).map(|_| free)
+    let mut free = 0;
+    for (number, kept) in kept_folders(system, base)? {
+        if !is_folder(system, &kept)? || is_needed(system, &kept) {
+            free = number.saturating_add(1);
+        }
+    }
+    Ok(base.join(kept_name(free)))
 }
 
 /// Returns whether a folder may hold what the refs do not: old stores that are said to, or something that no migration
@@ -359,8 +392,13 @@ fn foreign(path: &Path) -> Error {
 
 /// Returns what is known of the old refs that were kept last, if any are.
 pub(super) fn kept(system: &dyn System, base: &Path) -> Result<Option<Journal>> {
-    let there = kept_folders(base).map_while(|kept| read_journal(system, &kept).transpose());
-    there.last().transpose()
+    for (_, kept) in kept_folders(system, base)?.iter().rev() {
+        // What has none was made by nobody that this is about.
+        if let Some(journal) = read_journal(system, kept)? {
+            return Ok(Some(journal));
+        }
+    }
+    Ok(None)
 }
 
 /// Returns the names by which a migration by Git shows: its folder comes, and what the refs are in goes.

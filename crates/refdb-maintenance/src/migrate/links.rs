@@ -14,7 +14,7 @@ use refdb::system::{FileKind, System};
 use refdb::{Error, ErrorKind, Result};
 
 use super::context::Context;
-use super::folder::{self, KEPT, list};
+use super::folder::{self, kept_number, list};
 use super::place::Place;
 
 /// What a migration changes, and what could be a link.
@@ -85,7 +85,7 @@ fn mounted(system: &dyn System, here: &Path) -> Option<PathBuf> {
         first.is_some_and(|first| {
             CHANGED.iter().any(|name| first == *name)
                 || is_root_ref(first.as_bytes())
-                || first.as_bytes().starts_with(KEPT.as_bytes())
+                || kept_number(first.as_bytes()).is_some()
         })
     };
     places.into_iter().find(is_moved)

@@ -1,8 +1,7 @@
 //! What a store holds that no copy of it has, and nobody is told of: files below `refs` and `logs` whose names no ref
 //! can have, links that lead nowhere, reflogs of nobody, and reflogs that were not to be copied.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use refdb::internals::{Entry, Leaf, Tree, is_absent, is_frozen, maintained, read_loose_link};
 use refdb::name::{FormatOptions, is_well_formed};
@@ -23,27 +22,28 @@ pub(super) fn has_any(system: &dyn System, one: &CopiedPlace, logs: bool) -> Res
         mark.is_ok()
     };
     let is_ref = |leaf: &Leaf| {
-        one.place.keeps(&leaf.name)
-            && is_well_formed(&leaf.name, FormatOptions::FULL)
-            && !leads_nowhere(system, leaf)
+        // The locks are of this migration.
+        Entry::of_leaf(system, leaf) != Entry::Ref
+            || is_frozen(system, &leaf.path)
+            || (one.place.keeps(&leaf.name)
+                && is_well_formed(&leaf.name, FormatOptions::FULL)
+                && !leads_nowhere(system, leaf))
     };
     let dir = &one.place.dir;
     Ok(any_but(system, &dir.join("refs"), b"refs/", &is_ref)?
         || any_but(system, &dir.join("logs"), b"", &is_copied)?)
 }
 
-/// Returns whether there is a file below a directory that is none of these, and no lock.
+/// Returns whether there is a file below a directory that is none of these.
 fn any_but(
     system: &dyn System,
     dir: &Path,
     name: &[u8],
     is_one: &dyn Fn(&Leaf) -> bool,
 ) -> Result<bool> {
-    let failed = |(dir, error): (PathBuf, io::Error)| Error::io("unable to list", &dir, error);
     for leaf in Tree::new(system, dir, name) {
-        let leaf = leaf.map_err(failed)?;
-        let is_lock = Entry::of_leaf(system, &leaf) != Entry::Ref || is_frozen(system, &leaf.path);
-        if !is_lock && !is_one(&leaf) {
+        let leaf = leaf.map_err(|(dir, error)| Error::io("unable to list", &dir, error))?;
+        if !is_one(&leaf) {
             return Ok(true);
         }
     }
