@@ -21,7 +21,6 @@ use super::edit::ExpectedOf;
 use super::ids::{Id, Ids};
 use super::locks::Ahead;
 use super::queue::{Order, Queue};
-use super::sort::sort_few;
 
 /// All updates that the edits come to. The first ones are the edits themselves.
 pub(super) struct Expansion<'q> {
@@ -204,7 +203,7 @@ impl<'q> Expansion<'q> {
     /// Returns the updates in the order of their names.
     pub(super) fn by_name(&self) -> impl Iterator<Item = usize> {
         let mut derived: Vec<usize> = (self.queue.len()..self.updates.len()).collect();
-        sort_few(&mut derived, &|update| self.name(update));
+        super::sort::sort_few(&mut derived, &|update| self.name(update));
         let mut derived = derived.into_iter().peekable();
         let mut edits = self.order.iter().copied().peekable();
         std::iter::from_fn(move || {
@@ -346,7 +345,7 @@ impl<'q> Expansion<'q> {
             }
             done = round_end;
             let mut next: Vec<usize> = (done..self.updates.len()).collect();
-            sort_few(&mut next, &|update| self.name(update));
+            super::sort::sort_few(&mut next, &|update| self.name(update));
             by_name = Cow::Owned(next);
         }
         Ok(true)
