@@ -52,6 +52,7 @@ pub use environment::Environment;
 pub use hooks::{Ending, Notice, Program, Programs};
 pub use open::OpenOptions;
 pub(crate) use paths::real as real_path;
+pub use settings::{FSYNC_OF_OTHERS, FSYNC_OF_REFS};
 pub use worktrees::Worktree;
 
 /// A repository, seen from one of its worktrees.

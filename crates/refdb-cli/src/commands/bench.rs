@@ -8,6 +8,7 @@ use refdb::RefFormat;
 use refdb::shared::open_url;
 use refdb::system::OsSystem;
 use refdb_bench::{Settings, WORKLOADS, Workload, measure_shared};
+use refdb_git::repository::{FSYNC_OF_OTHERS, FSYNC_OF_REFS};
 
 use crate::context::Context;
 use crate::failure::{Failure, Result};
@@ -180,7 +181,10 @@ fn list<T>(
                 let way_out = match what {
                     "ref format" => suggest::format(word.as_bytes()),
                     "workload" => "see 'refdb bench --list'".to_owned(),
-                    _ => format!("it is one of {}", FSYNCED.join(", ")),
+                    _ => format!(
+                        "it is one of {}",
+                        fsync_words().collect::<Vec<_>>().join(", ")
+                    ),
                 };
                 Failure::error(format!("unknown {what} '{word}'; {way_out}"), 129)
             })
@@ -192,26 +196,19 @@ fn format_named(name: &str) -> Option<RefFormat> {
     RefFormat::from_name(name)
 }
 
-/// What `core.fsync` knows, as gitconfig(5) lists it.
-const FSYNCED: [&str; 13] = [
-    "none",
-    "loose-object",
-    "pack",
-    "pack-metadata",
-    "commit-graph",
-    "index",
-    "objects",
-    "reference",
-    "derived-metadata",
-    "committed",
-    "added",
-    "all",
-    "default",
-];
+/// Returns the words that `core.fsync` takes.
+fn fsync_words() -> impl Iterator<Item = &'static str> {
+    ["none"]
+        .into_iter()
+        .chain(FSYNC_OF_REFS)
+        .chain(FSYNC_OF_OTHERS)
+}
 
 fn fsync_named(word: &str) -> Option<String> {
     let name = word.strip_prefix('-').unwrap_or(word);
-    FSYNCED.contains(&name).then(|| word.to_owned())
+    fsync_words()
+        .any(|known| known == name)
+        .then(|| word.to_owned())
 }
 
 fn workload_named(name: &str) -> Option<&'static Workload> {

@@ -148,21 +148,25 @@ fn fsync(config: &Config, environment: &Environment, warnings: &mut Vec<String>)
     Ok(components.is_none_or(|components| names_references(components, warnings)))
 }
 
+/// The components of `core.fsync` that refs are part of.
+pub const FSYNC_OF_REFS: [&str; 4] = ["reference", "committed", "added", "all"];
+
+/// The components of `core.fsync` that refs are no part of.
+pub const FSYNC_OF_OTHERS: [&str; 7] = [
+    "loose-object",
+    "pack",
+    "pack-metadata",
+    "commit-graph",
+    "index",
+    "objects",
+    "derived-metadata",
+];
+
 /// Returns whether a list of `core.fsync` asks for durable refs.
 ///
 /// A name may be shortened, a name with `-` before it only takes away from Git's default (of which
 /// refs are no part), and `none` takes the default itself away.
 fn names_references(components: &BStr, warnings: &mut Vec<String>) -> bool {
-    const WITH_REFERENCES: [&str; 4] = ["reference", "committed", "added", "all"];
-    const WITHOUT: [&str; 7] = [
-        "loose-object",
-        "pack",
-        "pack-metadata",
-        "commit-graph",
-        "index",
-        "objects",
-        "derived-metadata",
-    ];
     let mut asked = false;
     for component in components.split(|&byte| byte == b',') {
         let component = component.trim_ascii();
@@ -176,8 +180,8 @@ fn names_references(components: &BStr, warnings: &mut Vec<String>) -> bool {
             break;
         }
         let is_short_for = |full: &&str| full.as_bytes().starts_with(name);
-        let has_references = WITH_REFERENCES.iter().any(is_short_for);
-        if !has_references && !WITHOUT.iter().any(is_short_for) {
+        let has_references = FSYNC_OF_REFS.iter().any(is_short_for);
+        if !has_references && !FSYNC_OF_OTHERS.iter().any(is_short_for) {
             warnings.push(format!(
                 "ignoring unknown core.fsync component '{}'",
                 name.as_bstr()
