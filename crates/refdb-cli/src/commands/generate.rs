@@ -52,14 +52,12 @@ pub(super) fn version(_context: &Context, out: &mut Output, args: &[Vec<u8>]) ->
 pub(super) fn completions(_context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     let operands = COMPLETIONS.parse(args, |(), _| Ok(()))?;
     let shell = match operands.as_slice() {
-        [shell] => match shell.as_slice() {
-            b"bash" => Shell::Bash,
-            b"zsh" => Shell::Zsh,
-            b"fish" => Shell::Fish,
-            other => {
+        [name] => match SHELLS.iter().find(|it| it.0.as_bytes() == name.as_slice()) {
+            Some((_, shell)) => *shell,
+            None => {
                 let text = format!(
                     "no completions for '{}': there are some for bash, zsh and fish",
-                    String::from_utf8_lossy(other)
+                    String::from_utf8_lossy(name)
                 );
                 return Err(COMPLETIONS.mistake(&text, None));
             }
@@ -77,6 +75,13 @@ pub(super) fn completions(_context: &Context, out: &mut Output, args: &[Vec<u8>]
     }
     out.put(text)
 }
+
+/// The shells that there are completions for.
+const SHELLS: [(&str, Shell); 3] = [
+    ("bash", Shell::Bash),
+    ("zsh", Shell::Zsh),
+    ("fish", Shell::Fish),
+];
 
 /// Where the function for bash takes the word before the one that is completed; in `--ref-format=r` that is the `=`.
 const PREVIOUS: &str = "    prev=\"$3\"\n";
@@ -203,7 +208,7 @@ fn all() -> Command {
         let mut sub = made_of(Command::new(command.name), &of_command, command.name)
             .about(summary(command.name));
         if command.name == COMPLETIONS.name {
-            sub = sub.arg(Arg::new("shell").value_parser(["bash", "zsh", "fish"]));
+            sub = sub.arg(Arg::new("shell").value_parser(SHELLS.map(|it| it.0)));
         }
         for subcommand in command.subcommands {
             let of_subcommand = subcommand.spec.describe();
