@@ -314,7 +314,8 @@ impl<'a> Migration<'a> {
     fn migrate(&self, to: RefFormat) -> Result<Report> {
         self.options.interrupt.check()?;
         let context = self.context().unstoppable();
-        folder::free_kept(self.system.as_ref(), &self.base)?;
+        // What is in the way of what is kept is told before anything is done.
+        let _ = folder::free_kept(self.system.as_ref(), &self.base)?;
         let before = clear_up(&context)?;
         let folder = Folder::open(&context)?;
         let strict = context.strict()?;

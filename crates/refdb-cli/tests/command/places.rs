@@ -208,6 +208,11 @@ for_every_format! {
         assert_eq!(out.text(), "The old refs are kept in '.git/refdb-kept-1'");
         run(&["refs", "migrate", "--undo"]);
         assert!(kept.join("notes").exists() && !other.exists());
+        // Behind the greatest number there is none.
+        let greatest = repo.git_dir().join(format!("refdb-kept-{}", u64::MAX));
+        fs::create_dir(&greatest).expect("a folder");
+        fs::write(greatest.join("notes"), "precious").expect("a file");
+        refused(repo.path(), &["refs", "migrate", &back, "--keep"], "is left alone");
     }
 
     fn what_no_migration_copies_is_kept_for_good(format) {

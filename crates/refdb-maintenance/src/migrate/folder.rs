@@ -26,9 +26,9 @@ use super::Context;
 
 /// What says in it for which repository it was made.
 const MARK: &str = "made-for";
-/// The line of a journal that says so.
+/// The line of a journal whose old stores hold what the new ones do not.
 const MORE: &str = "more yes\n";
-/// The last line of a journal that says so.
+/// The last line of a journal whose old stores were swept.
 const SWEPT: &str = "swept yes\n";
 /// The folder of old refs that are kept.
 const KEPT: &str = "refdb-kept";
@@ -221,8 +221,7 @@ impl Folder {
 
     /// Removes everything but the folder itself. The journal goes last.
     pub(super) fn clear(&self) -> Result<()> {
-        // What the folder is stays.
-        clear(self.beneath.as_ref(), &self.path, MARK)
+        clear(self.beneath.as_ref(), &self.path)
     }
 
     /// Removes the folder after a failure, so far as that is possible; the next migration does the
@@ -253,7 +252,7 @@ impl Folder {
         }
         let kept = free_kept(system, &self.base)?;
         for (_, kept) in there.iter().filter(|(_, kept)| !is_needed(system, kept)) {
-            clear(system, kept, "")?;
+            clear(system, kept)?;
             remove_tree(system, kept)?;
         }
         let (Some(journal), true) = (journal, exists(system, &old)?) else {
@@ -321,8 +320,11 @@ fn kept_folders(system: &dyn System, base: &Path) -> Result<Vec<(u64, PathBuf)>>
 pub(super) fn free_kept(system: &dyn System, base: &Path) -> Result<PathBuf> {
     let mut free = 0;
     for (number, kept) in kept_folders(system, base)? {
-        if !is_folder(system, &kept)? || is_needed(system, &kept) {
-            free = number.saturating_add(1);
+        is_folder(system, &kept)?;
+        if is_needed(system, &kept) {
+            // Behind the greatest number there is none: somebody has made that.
+            let next = number.checked_add(1);
+            free = next.ok_or_else(|| foreign(&kept))?;
         }
     }
     Ok(base.join(kept_name(free)))
@@ -342,10 +344,10 @@ fn is_needed(system: &dyn System, kept: &Path) -> bool {
     }
 }
 
-/// Removes what is in a folder, but for `stays`. The journal goes last.
-fn clear(system: &dyn System, dir: &Path, stays: &str) -> Result<()> {
+/// Removes what is in a folder, but for what says whose it is. The journal goes last.
+fn clear(system: &dyn System, dir: &Path) -> Result<()> {
     let mut entries = list(system, dir)?;
-    entries.retain(|entry| entry.name != stays.as_bytes());
+    entries.retain(|entry| entry.name != MARK.as_bytes());
     entries.sort_by_key(|entry| entry.name == MIGRATION_JOURNAL.as_bytes());
     let mut entries = entries.iter();
     entries.try_for_each(|entry| {

@@ -2,7 +2,7 @@
 //!
 //! The next process that opens the repository does this ([`super::clear_up`]).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use refdb::error::Message;
@@ -152,24 +152,23 @@ pub(super) fn unlock_old(context: &Context, folder: &Folder, places: &[Place]) -
     let Some(journal) = folder.journal()?.filter(|journal| journal.keep) else {
         return Ok(());
     };
-    let old: Vec<PathBuf> = places
-        .iter()
-        .map(|place| folder.old().join(&place.below))
-        .collect();
-    old.iter().try_for_each(|dir| {
-        remove_marks(context, dir, journal.from)?;
-        remove_old_locks(context, dir, &old)
+    places.iter().try_for_each(|place| {
+        let old = folder.old().join(&place.below);
+        remove_marks(context, &old, journal.from)?;
+        remove_old_locks(context, &old, false)
     })
 }
 
-fn remove_old_locks(context: &Context, dir: &Path, old: &[PathBuf]) -> Result<()> {
+fn remove_old_locks(context: &Context, dir: &Path, is_in_refs: bool) -> Result<()> {
     let system = context.system.as_ref();
     for entry in folder::list(system, dir)? {
         let path = dir.join(bytes_to_path(&entry.name));
         match entry.kind {
             // No migration locks a reflog: what is there is somebody else's.
-            FileKind::Directory if entry.name == b"logs" && old.iter().any(|it| it == dir) => {}
-            FileKind::Directory => remove_old_locks(context, &path, old)?,
+            FileKind::Directory if entry.name == b"logs" && !is_in_refs => {}
+            FileKind::Directory => {
+                remove_old_locks(context, &path, is_in_refs || entry.name == b"refs")?;
+            }
             _ if Entry::of_name(&entry.name) != Entry::Ref => {
                 folder::remove_if_there(system, &path)?;
             }
