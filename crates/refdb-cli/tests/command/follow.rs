@@ -215,6 +215,12 @@ for_every_format! {
         assert!(!listed_by_git(&copy).contains("mine"));
     }
 
+    fn a_repository_of_files_is_told_what_a_copy_needs(format) {
+        let (writer, _copy, _temp) = scene(Format::new(RefFormat::Files, format.objects));
+        let told = said(&refdb(&writer, &["sync"]));
+        assert!(told.starts_with("128: fatal: a copy that Git reads needs"), "{told}");
+    }
+
     fn a_copy_that_did_not_come_to_be_keeps_nobody_from_writing(format) {
         let (writer, copy, _temp) = scene(format);
         let tree = writer.git(["write-tree"]).run().text();

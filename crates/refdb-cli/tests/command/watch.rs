@@ -2,8 +2,10 @@
 //! them, and by whom.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -171,6 +173,15 @@ for_every_format! {
         assert_eq!(news, [format!("{} refs/heads/b1", commits[5]), "deleted refs/heads/b2".to_owned()]);
         told.agrees(&repo);
         assert_eq!(told.resyncs, 1);
+    }
+
+    fn names_are_told_as_they_are(format) {
+        let repo = Repo::init(format);
+        let name = OsStr::from_bytes(b"refs/heads/\xff\xe4");
+        let args = ["update-ref".as_ref(), name, repo.objects().commits[0].as_ref()];
+        oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path()).args(args).run().ok();
+        let told = refdb(&repo, &["watch"]).stdout;
+        assert!(told.split(|&byte| byte == b'\n').any(|line| line.ends_with(name.as_bytes())), "{told:?}");
     }
 
     fn changes_are_told_in_their_order_by_tables(format) {
