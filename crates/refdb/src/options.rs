@@ -278,6 +278,16 @@ impl LockTimeout {
     pub fn allows(self, waited: Duration) -> bool {
         self.0.is_none_or(|limit| waited < limit)
     }
+
+    /// Returns how long is left after having waited so long.
+    pub(crate) fn rest_after(self, waited: Duration) -> Self {
+        LockTimeout(self.0.map(|limit| limit.saturating_sub(waited)))
+    }
+
+    /// Returns the shorter of both.
+    pub(crate) fn at_most(self, limit: Duration) -> Self {
+        LockTimeout(Some(self.0.map_or(limit, |it| it.min(limit))))
+    }
 }
 
 /// Who commits: known, or found out when the first reflog entry is written.

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! 1. Directories are not looked at before a lock fails for want of one; so each is created once.
-//! 2. No lock is waited for while one is held that comes after it in the order of locks.
+//! 2. No lock is waited for while one is held that comes after it in the order of locks, and none that a
+//!    migration may have while any is held.
 
 use std::cmp::Ordering;
 use std::io;
@@ -12,10 +13,11 @@ use std::time::Duration;
 
 use super::Files;
 use super::bars::fits;
+use super::new_names::Migration;
 use super::session::{FilesSession, Held};
 use crate::backend::Refusal;
 use crate::commit::{LockFile, LockOptions};
-use crate::error::{Error, Reason, Result};
+use crate::error::{Error, ErrorKind, Reason, Result};
 use crate::layout::Place;
 use crate::name::RefName;
 use crate::options::LockTimeout;
@@ -28,11 +30,24 @@ const ATTEMPTS: usize = 3;
 /// So many times a directory may be locked by others while one ref in it is to be locked.
 const BARRIERS_MAX: usize = 100;
 
+/// Who holds other locks waits so long at once, and then looks whether he is to give them back.
+const PIECE: Duration = Duration::from_millis(50);
+
 /// Why a name is not locked.
 pub(super) enum NotTaken {
     Refused(Box<Refusal>),
-    /// Another process has the lock, and a later one is held here.
+    /// Another process has the lock, and a later one is held here, or a migration waits for what is held.
     Behind,
+}
+
+impl NotTaken {
+    /// Says so of a lock for which no others are given back.
+    pub(super) fn into_error(self, name: RefName<'_>) -> Error {
+        match self {
+            NotTaken::Refused(refusal) => refusal.into_error(name),
+            NotTaken::Behind => Error::new(ErrorKind::Locked, format!("cannot lock ref '{name}'")),
+        }
+    }
 }
 
 /// How far a session has come in the order of locks.
@@ -112,18 +127,55 @@ impl FilesSession {
             Ordering::Less | Ordering::Equal => LockTimeout::from_millis(0),
             Ordering::Greater => self.timeout,
         };
-        let taken = self.take_within(name, timeout);
-        taken.map_err(|refusal| match refusal.reason {
-            Reason::CreateExists if against_last.is_lt() && self.may_turn_back() => {
-                NotTaken::Behind
+        let Err(refusal) = self.take_in_pieces(name, timeout) else {
+            return Ok(());
+        };
+        if refusal.reason != Reason::CreateExists {
+            return Err(NotTaken::Refused(refusal));
+        }
+        let makes_way = against_last.is_lt() || self.migration == Migration::Seen;
+        if makes_way && self.may_turn_back() {
+            return Err(NotTaken::Behind);
+        }
+        if against_last.is_gt() {
+            // A batch goes on without the ref. It must not take as many waits as there are locks.
+            self.timeout = LockTimeout::from_millis(0);
+        }
+        Err(NotTaken::Refused(refusal))
+    }
+
+    /// Waits for a lock. A migration locks what it finds in whatever order, so that it may have this one and
+    /// wait for one that is held here: whoever holds some waits no longer when he sees it (`migration`).
+    fn take_in_pieces(
+        &mut self,
+        name: RefName<'_>,
+        timeout: LockTimeout,
+    ) -> std::result::Result<(), Box<Refusal>> {
+        if self.held.is_empty() && self.bars.is_empty() {
+            return self.take_within(name, timeout);
+        }
+        let begun = self.files.system.elapsed();
+        loop {
+            let waited = self.files.system.elapsed().saturating_sub(begun);
+            let taken = self.take_within(name, timeout.rest_after(waited).at_most(PIECE));
+            let waited = self.files.system.elapsed().saturating_sub(begun);
+            let is_held = match &taken {
+                Ok(()) => false,
+                Err(refusal) => refusal.reason == Reason::CreateExists,
+            };
+            if !is_held || !timeout.allows(waited) {
+                return taken;
             }
-            Reason::CreateExists if against_last.is_gt() => {
-                // A batch goes on without the ref. It must not take as many waits as there are locks.
-                self.timeout = LockTimeout::from_millis(0);
-                NotTaken::Refused(refusal)
+            match self.files.is_migrating() {
+                Ok(false) => {}
+                Ok(true) => {
+                    self.migration = Migration::Seen;
+                    return taken;
+                }
+                // Who asks for locks looks again whether these are still the refs, and tells it.
+                Err(_) => return taken,
             }
-            _ => NotTaken::Refused(refusal),
-        })
+        }
     }
 
     fn take_within(

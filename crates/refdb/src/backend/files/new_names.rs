@@ -2,13 +2,15 @@
 //!
 //! A migration takes the lock of every name that exists. It cannot know which new names will come. So
 //! whoever locks a new name then looks for a migration. If there is one, he gives the lock back and waits
-//! for its end. If there is none, a migration that comes later finds his lock, and waits for him.
+//! for its end. If there is none, a migration that comes later finds his lock, and waits for him. So does
+//! whoever has to wait for a lock of any name while he holds others: the migration may wait for these.
 
 use super::Files;
 use super::session::FilesSession;
 use crate::backend::migration::{MIGRATION, is_migrating};
 use crate::backend::{Locked, RefFormat, Refusal};
 use crate::error::{Reason, Result};
+use crate::options::LockTimeout;
 
 /// What a session knows of a migration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,7 +66,11 @@ impl FilesSession {
         let waited = self.holder.wait_while(&folder, self.timeout, is_so);
         self.migration = match waited {
             Ok(()) => Migration::Unseen,
-            Err(_) => Migration::Lasts,
+            Err(_) => {
+                // What it keeps is not waited for once more.
+                self.timeout = LockTimeout::from_millis(0);
+                Migration::Lasts
+            }
         };
     }
 }

@@ -31,7 +31,7 @@ use super::{Files, overlay};
 use crate::backend::cursor::Cursor;
 use crate::backend::{Judge, Locked, Plan, Published, Refusal, Session, Value, in_the_way};
 use crate::commit::{Holder, LockFile, describe_barred, describe_refusal, sweep};
-use crate::error::{Error, ErrorKind, Message, Reason, Result, Role, io_text};
+use crate::error::{Error, Message, Reason, Result, Role, io_text};
 use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
@@ -381,7 +381,10 @@ impl Session for FilesSession {
     }
 
     fn lock_above(&mut self, name: RefName<'_>) -> Result<bool> {
-        self.take_or_fail(name)?;
+        match self.take(name) {
+            Err(NotTaken::Behind) => return Ok(false),
+            taken => taken.map_err(|not| not.into_error(name))?,
+        }
         if let Some(held) = self.held.last_mut() {
             held.is_above = true;
         }
@@ -501,7 +504,7 @@ impl FilesSession {
     pub(super) fn take_unseen(&mut self, name: RefName<'_>) -> Result<usize> {
         let index = self.held.len();
         self.log_dirs = KnownDirs::default();
-        self.take_or_fail(name)?;
+        self.take(name).map_err(|not| not.into_error(name))?;
         if self.files.is_migrating()? {
             return Err(being_migrated().into_error(name));
         }
@@ -509,13 +512,6 @@ impl FilesSession {
             Some(Current::Refused(refusal)) => Err(refusal.into_error(name)),
             _ => Ok(index),
         }
-    }
-
-    fn take_or_fail(&mut self, name: RefName<'_>) -> Result<()> {
-        self.take(name).map_err(|not| match not {
-            NotTaken::Refused(refusal) => refusal.into_error(name),
-            NotTaken::Behind => Error::new(ErrorKind::Locked, format!("cannot lock ref '{name}'")),
-        })
     }
 
     /// Says what the lock at `index` has been taken of.

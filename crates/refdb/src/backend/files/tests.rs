@@ -709,6 +709,38 @@ fn a_new_name_waits_for_a_migration_of_a_process_that_lives() {
     );
 }
 
+/// A migration takes locks in whatever order. Whoever waits for one that it may have gives back what it may be
+/// waiting for; else both would wait until one of them gives up.
+#[test]
+fn who_holds_locks_waits_for_none_beside_a_migration() {
+    let fixture = fixture_with(|options| {
+        options.files_ref_lock_timeout = LockTimeout::from_millis(200);
+    });
+    fixture.apply(&[("refs/heads/b", direct(1)), ("refs/heads/z", direct(1))]);
+    fixture.write("refdb-migration/journal", "from files\nto reftable\n");
+    let system = OsSystem::new();
+    let folder = fixture.path("refdb-migration");
+    let _guard = system.guard_dir(&folder).unwrap().unwrap();
+    let mut other = fixture.backend.begin().unwrap();
+    let held = lock(other.as_mut(), &[name("refs/heads/z")], false);
+    assert!(matches!(held.as_slice(), [Locked::Found(_)]), "{held:?}");
+    let mut session = fixture.backend.begin().unwrap();
+    let names = [name("refs/heads/b"), name("refs/heads/z")];
+    let locked = lock(session.as_mut(), &names, false);
+    assert!(
+        matches!(locked.as_slice(), [.., Locked::Behind]),
+        "{locked:?}"
+    );
+    session.begin_again();
+    assert!(!fixture.path("refs/heads/b.lock").exists());
+    // The migration lasts: he is told at once, and his batch goes on without the ref.
+    let locked = lock(session.as_mut(), &names, false);
+    let [Locked::Found(_), Locked::Refused(refusal)] = locked.as_slice() else {
+        panic!("{locked:?}");
+    };
+    assert_eq!(refusal.reason, Reason::CreateExists);
+}
+
 /// Somebody is about to make the ref `refs/heads/a`, and looked for conflicts before there was one
 /// below: what is packed stays in his way as a file, and goes with the next packing.
 #[test]
