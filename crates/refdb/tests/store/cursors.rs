@@ -146,9 +146,11 @@ for_every_format! {
         };
         // A large table or packed-refs, refs over it in files or smaller tables, and holes. Each of these files is
         // read fifty times: they are few.
-        let repo = Repo::init_bare_with(format, create(0..20_000, &commits[0]));
-        repo.update_refs(create(20_000..20_700, &tag.id));
-        repo.update_refs((0..300).map(|at| format!("update {} {}\n", name(at * 57), commits[1])).collect::<String>());
+        const PACKED: usize = 12_000;
+        const ALL: usize = PACKED + 700;
+        let repo = Repo::init_bare_with(format, create(0..PACKED, &commits[0]));
+        repo.update_refs(create(PACKED..ALL, &tag.id));
+        repo.update_refs((0..300).map(|at| format!("update {} {}\n", name(at * 37), commits[1])).collect::<String>());
         repo.update_refs((0..500).map(|at| format!("delete {}\n", name(at * 3 + 1))).collect::<String>());
         repo.git(["symbolic-ref", "refs/02/link", &name(5)]).run().ok();
         let worktree = repo.worktree("side");
@@ -159,9 +161,9 @@ for_every_format! {
             let mut rng = Rng::new(5);
             for round in 0..20 {
                 let excluded: Vec<Vec<u8>> = (0..rng.below(4))
-                    .map(|_| name(rng.below(20_700)).into_bytes()[..rng.below(14) + 1].to_vec())
+                    .map(|_| name(rng.below(ALL)).into_bytes()[..rng.below(14) + 1].to_vec())
                     .collect();
-                let start = name(rng.below(20_700)).into_bytes();
+                let start = name(rng.below(ALL)).into_bytes();
                 let kind = round % 3;
                 let cursor = || {
                     let refs = repository.store().refs().expect("a cursor");

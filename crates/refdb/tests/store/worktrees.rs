@@ -1,6 +1,7 @@
 //! Linked worktrees beside real Git, in both formats: each worktree's own refs and the shared ones,
 //! read, listed, written and logged from every side.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use bstr::{BStr, BString, ByteSlice};
@@ -113,9 +114,7 @@ impl Fixture {
             let ours = store.log_names().expect("reflogs");
             let ours: Vec<BString> = ours.iter().map(|name| name.as_bytes().into()).collect();
             assert_eq!(ours, logs, "worktree {worktree}");
-            for name in &logs {
-                self.compare_log(store, worktree, name.to_str().expect("text"));
-            }
+            let mut logs: BTreeSet<String> = logs.iter().map(BString::to_string).collect();
             let names = ["", "main-worktree/", "worktrees/one/", "worktrees/two/"]
                 .iter()
                 .flat_map(|prefix| {
@@ -130,25 +129,41 @@ impl Fixture {
                 let found = found.map(|found| found.oid.to_string());
                 assert_eq!(found, gits, "{name} in worktree {worktree}");
                 if gits.is_some() {
-                    self.compare_log(store, worktree, name);
+                    logs.insert(name.clone());
                 }
             }
+            self.compare_logs(store, worktree, &logs);
         }
     }
 
-    /// Asserts that a reflog has the same entries to refdb and to Git.
+    /// Asserts that reflogs have the same entries to refdb and to Git, which shows all of them at once.
     #[track_caller]
-    fn compare_log(&self, store: &Store, worktree: usize, name: &str) {
-        let log = store.log(RefName::from(&self::name(name)), LogOrder::NewestFirst);
-        let ours = log.expect("a readable reflog").unwrap_or_default();
-        let ours: Vec<String> = ours
-            .iter()
-            .map(|entry| format!("{} {}", entry.new, entry.message))
+    fn compare_logs(&self, store: &Store, worktree: usize, names: &BTreeSet<String>) {
+        let args = ["log", "-g", "--format=%gD %H %gs"].into_iter();
+        let args: Vec<&str> = args
+            .chain(names.iter().map(String::as_str))
+            .chain(["--"])
             .collect();
-        let args = ["log", "-g", "--format=%H %gs", name, "--"];
-        let gits = self.git(worktree, &args).run().text();
-        let gits: Vec<&str> = gits.lines().collect();
-        assert_eq!(ours, gits, "reflog of {name} in worktree {worktree}");
+        let shown = self.git(worktree, &args).run().ok();
+        let mut gits: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for line in shown.to_str().expect("text").lines() {
+            let (selector, entry) = line.split_once(' ').expect("two fields");
+            let (name, number) = selector.split_once("@{").expect("a selector");
+            let entries = gits.entry(name).or_default();
+            assert_eq!(number, format!("{}}}", entries.len()), "{line}");
+            entries.push(entry);
+        }
+        for name in names {
+            let log = store.log(RefName::from(&self::name(name)), LogOrder::NewestFirst);
+            let ours = log.expect("a readable reflog").unwrap_or_default();
+            let ours: Vec<String> = ours
+                .iter()
+                .map(|entry| format!("{} {}", entry.new, entry.message))
+                .collect();
+            let gits = gits.remove(name.as_str()).unwrap_or_default();
+            assert_eq!(ours, gits, "reflog of {name} in worktree {worktree}");
+        }
+        assert!(gits.is_empty(), "{gits:?}");
     }
 
     /// Writes with refdb in a worktree.
