@@ -194,6 +194,17 @@ for_every_format! {
     }
 }
 
+for_every_format! {
+    /// Git, which could choose entries by paths, has no such lines, and is not blamed for it.
+    fn what_lines_cannot_say_is_refused_for_that_reason(format) {
+        let repo = Repo::init(format);
+        let out = refdb(&repo, &["reflog", "show", "--json", "--", "path"]);
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        let expected = "fatal: entries cannot be chosen by paths together with --json\n";
+        assert_eq!((out.code(), said.as_str()), (128, expected));
+    }
+}
+
 #[test]
 fn what_is_measured_is_what_the_schema_says() {
     let git = oracle::program().to_str().expect("UTF-8").to_owned();

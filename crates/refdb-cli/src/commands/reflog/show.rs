@@ -369,7 +369,12 @@ impl Settings {
 
     /// Remembers why the call is beyond this command.
     fn is_beyond(&mut self, why: &str) {
-        let text = format!("{why}, unless there is a git to ask");
+        // Git knows nothing of `--json`, and is not asked.
+        let otherwise = match self.json {
+            true => " together with --json",
+            false => ", unless there is a git to ask",
+        };
+        let text = format!("{why}{otherwise}");
         self.beyond.get_or_insert_with(|| Failure::fatal(text));
     }
 
