@@ -504,10 +504,11 @@ impl FilesSession {
     pub(super) fn take_unseen(&mut self, name: RefName<'_>) -> Result<usize> {
         let index = self.held.len();
         self.log_dirs = KnownDirs::default();
-        self.take(name).map_err(|not| not.into_error(name))?;
-        if self.files.is_migrating()? {
+        let taken = self.take(name);
+        if self.migration == Migration::Seen || self.files.is_migrating()? {
             return Err(being_migrated().into_error(name));
         }
+        taken.map_err(|not| not.into_error(name))?;
         match self.read_loose(index, None).pop() {
             Some(Current::Refused(refusal)) => Err(refusal.into_error(name)),
             _ => Ok(index),
