@@ -279,14 +279,19 @@ impl LockTimeout {
         self.0.is_none_or(|limit| waited < limit)
     }
 
-    /// Returns how long is left after having waited so long.
-    pub(crate) fn rest_after(self, waited: Duration) -> Self {
-        LockTimeout(self.0.map(|limit| limit.saturating_sub(waited)))
-    }
+    /// So long is waited at once by whoever looks in between whether he still wants to.
+    const PIECE: Duration = Duration::from_millis(100);
 
-    /// Returns the shorter of both.
-    pub(crate) fn at_most(self, limit: Duration) -> Self {
-        LockTimeout(Some(self.0.map_or(limit, |it| it.min(limit))))
+    /// Returns how long to wait at once, and how long then, if there is any time left.
+    pub(crate) fn piece(self) -> (Self, Option<Self>) {
+        let rest = match self.0 {
+            None => Some(LockTimeout::FOREVER),
+            Some(limit) => match limit.checked_sub(LockTimeout::PIECE) {
+                None | Some(Duration::ZERO) => return (self, None),
+                rest => Some(LockTimeout(rest)),
+            },
+        };
+        (LockTimeout(Some(LockTimeout::PIECE)), rest)
     }
 }
 

@@ -132,7 +132,9 @@ impl Files {
     /// # Errors
     /// As for [`PackedLock::acquire`] and [`Files::assert_not_migrated`].
     fn lock_packed(&self, holder: &Holder) -> Result<PackedLock> {
-        let lock = PackedLock::acquire(&self.system, holder, &self.packed, &self.options)?;
+        let lock = PackedLock::acquire(&self.system, holder, &self.packed, &self.options, &|| {
+            self.assert_not_migrated()
+        })?;
         // A migration gives the lock back when it is over, to whoever waited for it.
         self.assert_not_migrated()?;
         Ok(lock)

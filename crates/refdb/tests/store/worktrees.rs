@@ -222,6 +222,19 @@ fn listing(store: &Store) -> Vec<Listed> {
 }
 
 for_every_format! {
+    /// `packed-refs` has none of them: whoever is at it, a migration perhaps that waits for a ref of a worktree, is
+    /// not waited for.
+    fn a_worktree_deletes_its_own_refs_beside_whoever_packs(format) {
+        let fixture = Fixture::new(format);
+        let own = "refs/worktree/deep/er";
+        fixture.write(1, vec![fixture.update(own, 1)]);
+        let lock = fixture.git_dir(0).join("packed-refs.lock");
+        std::fs::write(&lock, "").expect("a new file");
+        fixture.write(1, vec![delete(own)]);
+        std::fs::remove_file(&lock).expect("it is still there");
+        fixture.compare();
+    }
+
     fn what_git_wrote_is_seen_from_every_worktree(format) {
         let fixture = Fixture::new(format);
         fixture.compare();

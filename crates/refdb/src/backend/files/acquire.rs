@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::Files;
 use super::bars::fits;
-use super::new_names::Migration;
+use super::new_names::{Migration, being_migrated};
 use super::session::{FilesSession, Held};
 use crate::backend::Refusal;
 use crate::commit::{LockFile, LockOptions};
@@ -29,9 +29,6 @@ const ATTEMPTS: usize = 3;
 
 /// So many times a directory may be locked by others while one ref in it is to be locked.
 const BARRIERS_MAX: usize = 100;
-
-/// Who holds other locks waits so long at once, and then looks whether he is to give them back.
-const PIECE: Duration = Duration::from_millis(50);
 
 /// Why a name is not locked.
 pub(super) enum NotTaken {
@@ -144,36 +141,34 @@ impl FilesSession {
         Err(NotTaken::Refused(refusal))
     }
 
-    /// Waits for a lock. A migration locks what it finds in whatever order, so that it may have this one and
-    /// wait for one that is held here: whoever holds some waits no longer when he sees it (`migration`).
+    /// Waits for a lock, and looks for a migration meanwhile. It locks what it finds in whatever order, so that
+    /// it may have this lock and wait for one that is held here, which is to be given back then (`migration`).
+    /// After its switch it waits for whoever waits for one of its locks.
     fn take_in_pieces(
         &mut self,
         name: RefName<'_>,
-        timeout: LockTimeout,
+        mut timeout: LockTimeout,
     ) -> std::result::Result<(), Box<Refusal>> {
-        if self.held.is_empty() && self.bars.is_empty() {
-            return self.take_within(name, timeout);
-        }
-        let begun = self.files.system.elapsed();
         loop {
-            let waited = self.files.system.elapsed().saturating_sub(begun);
-            let taken = self.take_within(name, timeout.rest_after(waited).at_most(PIECE));
-            let waited = self.files.system.elapsed().saturating_sub(begun);
+            let (piece, rest) = timeout.piece();
+            let taken = self.take_within(name, piece);
             let is_held = match &taken {
                 Ok(()) => false,
                 Err(refusal) => refusal.reason == Reason::CreateExists,
             };
-            if !is_held || !timeout.allows(waited) {
+            let Some(rest) = rest.filter(|_| is_held && self.migration != Migration::Seen) else {
                 return taken;
-            }
+            };
+            let holds_none = self.held.is_empty() && self.bars.is_empty();
             match self.files.is_migrating() {
-                Ok(false) => {}
-                Ok(true) => {
+                Ok(true) if !holds_none => {
                     self.migration = Migration::Seen;
                     return taken;
                 }
                 // Who asks for locks looks again whether these are still the refs, and tells it.
-                Err(_) => return taken,
+                Err(error) if error.kind() == ErrorKind::Moved => return taken,
+                // What keeps a migration from being looked for is told to whoever makes a new name.
+                Ok(_) | Err(_) => timeout = rest,
             }
         }
     }
@@ -207,6 +202,9 @@ impl FilesSession {
                 // It may have gone between the two looks.
                 if is_missing && !std::mem::replace(&mut looked_again, true) {
                     continue;
+                }
+                if is_missing && self.is_frozen_above(name) {
+                    return Err(Box::new(being_migrated()));
                 }
                 return Err(Box::new(self.refuse(name, &error)));
             };

@@ -298,12 +298,21 @@ impl Files {
     /// Returns the barrier that keeps the directory of `name` from being made, if it is one of a
     /// transaction.
     pub(super) fn barrier_above(&self, name: RefName<'_>) -> Option<PathBuf> {
+        self.find_above(name, |path| is_barrier(self.system.as_ref(), path))
+    }
+
+    /// Returns the first directory that a name is in of which something is so.
+    pub(super) fn find_above(
+        &self,
+        name: RefName<'_>,
+        is_so: impl Fn(&Path) -> bool,
+    ) -> Option<PathBuf> {
         let (place, bare) = self.layout.locate(name);
         let base = self.layout.dir(&place);
         let bare = bare.as_bytes();
         let slashes = bare.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         let mut above = slashes.map(|(at, _)| base.join(bytes_to_path(&bare[..at])));
-        above.find(|path| is_barrier(self.system.as_ref(), path))
+        above.find(|path| is_so(path))
     }
 }
 

@@ -2,14 +2,17 @@
 //!
 //! A migration takes the lock of every name that exists. It cannot know which new names will come. So
 //! whoever locks a new name then looks for a migration. If there is one, he gives the lock back and waits
-//! for its end. If there is none, a migration that comes later finds his lock, and waits for him. So does
-//! whoever has to wait for a lock of any name while he holds others: the migration may wait for these.
+//! for its end. If there is none, a migration that comes later finds his lock, and waits for him. Whoever has
+//! to wait for a lock of any name while he holds others gives them back as well: the migration may wait for
+//! these.
 
 use super::Files;
 use super::session::FilesSession;
 use crate::backend::migration::{MIGRATION, is_migrating};
 use crate::backend::{Locked, RefFormat, Refusal};
+use crate::commit::entries::is_frozen;
 use crate::error::{Reason, Result};
+use crate::name::RefName;
 use crate::options::LockTimeout;
 
 /// What a session knows of a migration.
@@ -52,6 +55,17 @@ impl FilesSession {
         }
         self.migration = Migration::Seen;
         Ok(Locked::Behind)
+    }
+
+    /// Returns whether a migration that lives keeps everybody out of a directory in which the name is.
+    pub(super) fn is_frozen_above(&mut self, name: RefName<'_>) -> bool {
+        let files = &self.files;
+        let above = files.find_above(name, |path| is_frozen(files.system.as_ref(), path));
+        let is_so = above.is_some() && matches!(files.is_migrating(), Ok(true));
+        if is_so && self.migration == Migration::Unseen {
+            self.migration = Migration::Seen;
+        }
+        is_so
     }
 
     /// Waits for the end of a migration, if one was seen. Whether the refs are in the other format then is

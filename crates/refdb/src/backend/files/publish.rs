@@ -103,7 +103,11 @@ impl FilesSession {
         // Below a directory that is locked as a whole there is no place for a file.
         let no_files = plan.initial || is_nested || !self.bars.is_empty();
         let batch = packable > 0 && (no_files || self.is_worth_packing(packable)?);
-        if batch || writes.iter().any(is_delete) {
+        // Refs that a linked worktree has for itself are never packed.
+        let place = |write: &Assigned<'_>| self.files.layout.locate(write.name).0;
+        let may_be_packed =
+            |write: &Assigned<'_>| is_delete(write) && place(write) == Place::Common;
+        if batch || writes.iter().any(may_be_packed) {
             self.rewrite_packed(&writes, batch)?;
         }
         let is_loose = |write: &Assigned<'_>| !(is_delete(write) || batch && write.may_be_packed());
@@ -189,8 +193,14 @@ impl FilesSession {
             ([_], [held]) if !batch && self.planned.whole_logs.is_empty() => held.lock.as_deref(),
             _ => None,
         };
-        let (mut lock, old) =
-            PackedLock::acquire_to_read(system, &self.holder, &files.packed, options, other)?;
+        let still_there = || files.assert_not_migrated();
+        let (mut lock, old) = PackedLock::acquire_to_read(
+            system,
+            &self.holder,
+            &files.packed,
+            options,
+            (other, &still_there),
+        )?;
         // A migration gives the lock back when it is over, to whoever waited for it. It is not over while a
         // branch is locked that is a file.
         if !self.has_loose_branch() {

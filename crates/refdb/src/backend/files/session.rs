@@ -383,7 +383,11 @@ impl Session for FilesSession {
     fn lock_above(&mut self, name: RefName<'_>) -> Result<bool> {
         match self.take(name) {
             Err(NotTaken::Behind) => return Ok(false),
-            taken => taken.map_err(|not| not.into_error(name))?,
+            Err(NotTaken::Refused(refusal)) => {
+                self.files.assert_not_migrated()?;
+                return Err(refusal.into_error(name));
+            }
+            Ok(()) => {}
         }
         if let Some(held) = self.held.last_mut() {
             held.is_above = true;

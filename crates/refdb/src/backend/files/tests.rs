@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use super::publish::BATCH_MIN;
 use super::*;
 use crate::backend::{Locked, LogWrite, NewValue, Plan, Published, Refusal, Write};
+use crate::commit::entries::FREEZE;
 use crate::error::Reason;
 use crate::objects::{NoObjects, ObjectKind, Objects, Peeled};
 use crate::oid::{ObjectFormat, ObjectId};
@@ -739,6 +740,109 @@ fn who_holds_locks_waits_for_none_beside_a_migration() {
         panic!("{locked:?}");
     };
     assert_eq!(refusal.reason, Reason::CreateExists);
+}
+
+/// After its switch a migration keeps the locks of what stays in its place, and waits for whoever waits for
+/// them: he is told that the refs have moved.
+#[test]
+fn who_waits_for_what_a_migration_keeps_is_told_when_the_refs_have_moved() {
+    let fixture = fixture_with(|options| {
+        options.files_ref_lock_timeout = LockTimeout::from_millis(10_000);
+        options.packed_refs_timeout = LockTimeout::from_millis(10_000);
+    });
+    fixture.write("refdb-migration/journal", "from files\nto reftable\n");
+    let system = OsSystem::new();
+    let _guard = system.guard_dir(&fixture.path("refdb-migration")).unwrap();
+    fixture.write("HEAD.lock", "");
+    fixture.write("packed-refs.lock", "");
+    let moved = |waits: &(dyn Fn() -> Error + Sync)| {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(150));
+                fs::remove_dir(fixture.path("refs/heads")).unwrap();
+                fixture.write("refs/heads", "");
+            });
+            let error = waits();
+            assert_eq!(error.kind(), ErrorKind::Moved, "{error}");
+        });
+        fs::remove_file(fixture.path("refs/heads")).unwrap();
+        fs::create_dir(fixture.path("refs/heads")).unwrap();
+    };
+    moved(&|| {
+        let mut session = fixture.backend.begin().unwrap();
+        let head = session.lock(&[name("HEAD")], false, &mut |_, _| {});
+        head.unwrap_err()
+    });
+    moved(&|| {
+        let (include, warn, objects) = (|_: RefName<'_>| true, |_| {}, NoObjects);
+        let done = fixture.backend.optimize(&OptimizeOptions {
+            auto: false,
+            prune: true,
+            include: &include,
+            objects: &objects,
+            warn: &warn,
+        });
+        done.unwrap_err()
+    });
+}
+
+/// What lies where a migration would have its folder keeps nobody from waiting for a lock.
+#[test]
+fn who_cannot_look_for_a_migration_waits_all_the_same() {
+    let fixture = fixture_with(|options| {
+        options.files_ref_lock_timeout = LockTimeout::from_millis(10_000);
+    });
+    fixture.apply(&[("refs/heads/b", direct(1)), ("refs/heads/z", direct(1))]);
+    let folder = fixture.path("refdb-migration");
+    std::os::unix::fs::symlink(&folder, &folder).unwrap();
+    fixture.write("refs/heads/z.lock", "");
+    let locked = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(250));
+            fs::remove_file(fixture.path("refs/heads/z.lock")).unwrap();
+        });
+        let mut session = fixture.backend.begin().unwrap();
+        let names = [name("refs/heads/b"), name("refs/heads/z")];
+        lock(session.as_mut(), &names, false)
+    });
+    let is_found = |locked: &Locked| matches!(locked, Locked::Found(_));
+    assert!(
+        locked.len() == 2 && locked.iter().all(is_found),
+        "{locked:?}"
+    );
+}
+
+/// Where a directory is kept from being made by a migration that lives, its end is waited for.
+#[test]
+fn a_name_in_a_frozen_directory_waits_for_the_migration() {
+    let fixture = fixture_with(|options| {
+        options.files_ref_lock_timeout = LockTimeout::from_millis(200);
+    });
+    fixture.write("packed-refs", &format!("{} refs/a/b\n", oid(1)));
+    fixture.write("refdb-migration/journal", "from files\nto reftable\n");
+    let system = OsSystem::new();
+    let guard = system.guard_dir(&fixture.path("refdb-migration")).unwrap();
+    std::os::unix::fs::symlink(FREEZE, fixture.path("refs/a")).unwrap();
+    let mut session = fixture.backend.begin().unwrap();
+    let locked = lock(session.as_mut(), &[name("refs/a/b")], false);
+    assert!(matches!(locked.as_slice(), [Locked::Behind]), "{locked:?}");
+    session.begin_again();
+    let locked = lock(session.as_mut(), &[name("refs/a/b")], false);
+    let [Locked::Refused(refusal)] = locked.as_slice() else {
+        panic!("{locked:?}");
+    };
+    assert_eq!(
+        refusal.message,
+        "the refs are being migrated to another format; try again"
+    );
+    drop(guard);
+    fs::remove_file(fixture.path("refs/a")).unwrap();
+    let mut session = fixture.backend.begin().unwrap();
+    let locked = lock(session.as_mut(), &[name("refs/a/b")], false);
+    assert!(
+        matches!(locked.as_slice(), [Locked::Found(_)]),
+        "{locked:?}"
+    );
 }
 
 /// Somebody is about to make the ref `refs/heads/a`, and looked for conflicts before there was one
