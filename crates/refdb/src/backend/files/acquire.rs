@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! 1. Directories are not looked at before a lock fails for want of one; so each is created once.
-//! 2. No lock is waited for while one is held that comes after it in the order of locks, and none that a
-//!    migration may have while any is held.
+//! 2. No lock is waited for while one is held that comes after it in the order of locks, or while any is held
+//!    and a migration is at work.
 
 use std::cmp::Ordering;
 use std::io;

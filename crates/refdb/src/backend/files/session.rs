@@ -509,7 +509,7 @@ impl FilesSession {
         let index = self.held.len();
         self.log_dirs = KnownDirs::default();
         let taken = self.take(name);
-        if self.migration == Migration::Seen || self.files.is_migrating()? {
+        if self.files.is_migrating()? {
             return Err(being_migrated().into_error(name));
         }
         taken.map_err(|not| not.into_error(name))?;
