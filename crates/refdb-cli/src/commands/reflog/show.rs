@@ -265,9 +265,7 @@ impl Settings {
                 option if option.starts_with(b"-") && !only_revisions => match option {
                     b"--end-of-options" => only_revisions = true,
                     b"--not" => items.push(Item::Not),
-                    b"--glob" => {
-                        items.push(Item::Refs(arg, rest.next()));
-                    }
+                    b"--glob" => items.push(Item::Refs(arg, rest.next())),
                     _ if stands_for_refs(option) => items.push(Item::Refs(arg, None)),
                     _ => match self.option(context, arg, &mut rest) {
                         Ok(true) => {}
@@ -369,12 +367,10 @@ impl Settings {
 
     /// Remembers why the call is beyond this command.
     fn is_beyond(&mut self, why: &str) {
-        // Git knows nothing of `--json`, and is not asked.
-        let otherwise = match self.json {
-            true => " together with --json",
-            false => ", unless there is a git to ask",
+        let text = match self.json {
+            true => format!("{why} together with --json"),
+            false => format!("{why}, unless there is a git to ask"),
         };
-        let text = format!("{why}{otherwise}");
         self.beyond.get_or_insert_with(|| Failure::fatal(text));
     }
 
@@ -433,13 +429,12 @@ impl Settings {
             b"--no-mailmap" | b"--no-use-mailmap" => self.maps_names = Some(false),
             b"--no-notes" => self.hides_notes = true,
             b"--no-color" | b"--color=never" | b"--color=auto" => self.is_colorless = true,
-            b"--reverse" => {
+            b"--reverse" | b"--graph" => {
                 // Whether anything is told before, Git knows.
-                let text = "options '--reverse' and '--walk-reflogs' cannot be used together";
-                self.beyond.get_or_insert_with(|| Failure::fatal(text));
-            }
-            b"--graph" => {
-                let text = "cannot combine --walk-reflogs with history-limiting options";
+                let text = match arg {
+                    b"--graph" => "cannot combine --walk-reflogs with history-limiting options",
+                    _ => "options '--reverse' and '--walk-reflogs' cannot be used together",
+                };
                 self.beyond.get_or_insert_with(|| Failure::fatal(text));
             }
             _ => return self.form_with_value(context, arg, rest),
