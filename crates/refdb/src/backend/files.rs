@@ -132,9 +132,14 @@ impl Files {
     /// # Errors
     /// As for [`PackedLock::acquire`] and [`Files::assert_not_migrated`].
     fn lock_packed(&self, holder: &Holder) -> Result<PackedLock> {
-        let lock = PackedLock::acquire(&self.system, holder, &self.packed, &self.options, &|| {
-            self.assert_not_migrated()
-        })?;
+        let still_there = || self.still_there();
+        let lock = PackedLock::acquire(
+            &self.system,
+            holder,
+            &self.packed,
+            &self.options,
+            &still_there,
+        )?;
         // A migration gives the lock back when it is over, to whoever waited for it.
         self.assert_not_migrated()?;
         Ok(lock)
@@ -169,6 +174,15 @@ impl Files {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// As [`Files::assert_not_migrated`], and before the branches are put away: the configuration tells it first.
+    ///
+    /// # Errors
+    /// `Moved`, and whatever is found of the configuration.
+    fn still_there(&self) -> Result<()> {
+        self.assert_not_migrated()?;
+        self.options.still_there()
     }
 
     /// Returns whether there are tables, and not even a HEAD beside them.

@@ -37,7 +37,7 @@ impl Files {
         if !is_migrating(self.system.as_ref(), common_dir, RefFormat::Files)? {
             return Ok(false);
         }
-        self.assert_not_migrated().map(|()| true)
+        self.still_there().map(|()| true)
     }
 }
 

@@ -193,7 +193,7 @@ impl FilesSession {
             ([_], [held]) if !batch && self.planned.whole_logs.is_empty() => held.lock.as_deref(),
             _ => None,
         };
-        let still_there = || files.assert_not_migrated();
+        let still_there = || files.still_there();
         let (mut lock, old) = PackedLock::acquire_to_read(
             system,
             &self.holder,

@@ -375,7 +375,7 @@ impl Session for FilesSession {
         // Else it would be told that somebody else is in the way.
         files.options.interrupt.check()?;
         if is_refused {
-            files.assert_not_migrated()?;
+            files.still_there()?;
         }
         locked
     }
@@ -384,7 +384,7 @@ impl Session for FilesSession {
         match self.take(name) {
             Err(NotTaken::Behind) => return Ok(false),
             Err(NotTaken::Refused(refusal)) => {
-                self.files.assert_not_migrated()?;
+                self.files.still_there()?;
                 return Err(refusal.into_error(name));
             }
             Ok(()) => {}

@@ -15,7 +15,7 @@ use crate::commit::entries::FREEZE;
 use crate::error::Reason;
 use crate::objects::{NoObjects, ObjectKind, Objects, Peeled};
 use crate::oid::{ObjectFormat, ObjectId};
-use crate::options::LockTimeout;
+use crate::options::{LockTimeout, StillThere};
 use crate::reflog::Signature;
 use crate::system::beside::HALVES_MIN;
 use crate::system::{OsSystem, System};
@@ -784,6 +784,34 @@ fn who_waits_for_what_a_migration_keeps_is_told_when_the_refs_have_moved() {
         });
         done.unwrap_err()
     });
+}
+
+/// The configuration says first that the refs have moved, before anything is put away.
+#[test]
+fn who_waits_is_told_what_the_configuration_says() {
+    let fixture = fixture_with(|options| {
+        options.files_ref_lock_timeout = LockTimeout::from_millis(10_000);
+        options.packed_refs_timeout = LockTimeout::from_millis(10_000);
+        let moved = |_| Err(Error::new(ErrorKind::Moved, "the configuration says so"));
+        options.still_there = Some(StillThere(Arc::new(moved)));
+    });
+    fixture.write("refdb-migration/journal", "from files\nto reftable\n");
+    let system = OsSystem::new();
+    let _guard = system.guard_dir(&fixture.path("refdb-migration")).unwrap();
+    fixture.write("HEAD.lock", "");
+    fixture.write("packed-refs.lock", "");
+    let mut session = fixture.backend.begin().unwrap();
+    let head = session.lock(&[name("HEAD")], false, &mut |_, _| {});
+    assert_eq!(head.unwrap_err().kind(), ErrorKind::Moved);
+    let (include, warn, objects) = (|_: RefName<'_>| true, |_| {}, NoObjects);
+    let packed = fixture.backend.optimize(&OptimizeOptions {
+        auto: false,
+        prune: true,
+        include: &include,
+        objects: &objects,
+        warn: &warn,
+    });
+    assert_eq!(packed.unwrap_err().kind(), ErrorKind::Moved);
 }
 
 /// What lies where a migration would have its folder keeps nobody from waiting for a lock.
