@@ -46,8 +46,10 @@ const TURN: Duration = Duration::from_secs(3);
 /// Of a hundred seconds so many are for migrations, each of which takes two.
 const MIGRATIONS: u32 = 20;
 
-/// So many times as long two Gits are tried where something was wrong beside one.
+/// So many times as long two Gits are tried where something was wrong beside one, and so long at least: in a short
+/// run a cell has its turn for less than a second, and what two Gits do wrong is as rare as that.
 const PATIENCE: u32 = 8;
+const PATIENCE_MIN: Duration = Duration::from_secs(24);
 
 /// The two formats one after the other: each race needs the machine for itself.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -124,7 +126,7 @@ fn by_git_alone(cell: &Cell, time: Duration) -> Option<String> {
         programs: [Program::Git, Program::Git],
         ..*cell
     };
-    let report = round::run(&alone, time.max(Duration::from_secs(1)));
+    let report = round::run(&alone, time.max(PATIENCE_MIN));
     report.failure.map(|failure| failure.why)
 }
 
