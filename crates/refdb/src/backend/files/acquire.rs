@@ -142,7 +142,7 @@ impl FilesSession {
     }
 
     /// Waits for a lock, and looks for a migration meanwhile. It locks what it finds in whatever order, so that
-    /// it may have this lock and wait for one that is held here, which is to be given back then (`migration`).
+    /// it may have this lock and wait for one that is held here, which is to be given back then (`new_names`).
     /// After its switch it waits for whoever waits for one of its locks.
     fn take_in_pieces(
         &mut self,

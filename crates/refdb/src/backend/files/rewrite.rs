@@ -62,8 +62,8 @@ pub(super) struct PackedLock {
     replaced: bool,
 }
 
-/// Fails with `Moved` if the refs are in the other format by now.
-type StillThere<'a> = &'a dyn Fn() -> Result<()>;
+/// Looks whether the refs are still in this format, and fails with `Moved` if not.
+type Look<'a> = &'a dyn Fn() -> Result<()>;
 
 impl PackedLock {
     /// Takes `packed-refs.lock`; says in it whose it is only once something is written, or with
@@ -76,7 +76,7 @@ impl PackedLock {
         holder: &Holder,
         packed: &PackedRefs,
         options: &Options,
-        still_there: StillThere<'_>,
+        still_there: Look<'_>,
     ) -> Result<PackedLock> {
         let path = packed.resolved_path()?;
         PackedLock::acquire_at(path, system, holder, packed, options, (None, still_there))
@@ -93,7 +93,7 @@ impl PackedLock {
         holder: &Holder,
         packed: &PackedRefs,
         options: &Options,
-        how: (Option<&LockFile>, StillThere<'_>),
+        how: (Option<&LockFile>, Look<'_>),
     ) -> Result<(PackedLock, Arc<Snapshot>)> {
         if let Some(path) = packed.plain_path() {
             let path = path.to_owned();
@@ -117,7 +117,7 @@ impl PackedLock {
         holder: &Holder,
         packed: &PackedRefs,
         options: &Options,
-        (other, still_there): (Option<&LockFile>, StillThere<'_>),
+        (other, still_there): (Option<&LockFile>, Look<'_>),
     ) -> Result<PackedLock> {
         InvalidSettings::check(options.invalid.packing.as_ref())?;
         let mut timeout = options.packed_refs_timeout;

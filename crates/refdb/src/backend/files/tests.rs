@@ -72,6 +72,17 @@ fn direct(number: usize) -> NewValue<'static> {
 }
 
 impl Fixture {
+    /// Packs every ref, and removes their files.
+    fn pack_all(&self) -> Result<()> {
+        self.backend.optimize(&OptimizeOptions {
+            auto: false,
+            prune: true,
+            include: &|_| true,
+            objects: &NoObjects,
+            warn: &|_| {},
+        })
+    }
+
     fn path(&self, path: &str) -> PathBuf {
         self.dir.path().join(path)
     }
@@ -640,15 +651,7 @@ fn nothing_is_packed_when_the_refs_are_in_the_other_format() {
     let error = session.prepare(plan(&writes, &[])).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Moved, "{error}");
     drop(session);
-    let (include, warn, objects) = (|_: RefName<'_>| true, |_| {}, NoObjects);
-    let error = fixture.backend.optimize(&OptimizeOptions {
-        auto: false,
-        prune: true,
-        include: &include,
-        objects: &objects,
-        warn: &warn,
-    });
-    assert_eq!(error.unwrap_err().kind(), ErrorKind::Moved);
+    assert_eq!(fixture.pack_all().unwrap_err().kind(), ErrorKind::Moved);
     let content = fs::read_to_string(fixture.dir.path().join("packed-refs"));
     assert_eq!(content.unwrap(), packed);
 }
@@ -773,17 +776,7 @@ fn who_waits_for_what_a_migration_keeps_is_told_when_the_refs_have_moved() {
         let head = session.lock(&[name("HEAD")], false, &mut |_, _| {});
         head.unwrap_err()
     });
-    moved(&|| {
-        let (include, warn, objects) = (|_: RefName<'_>| true, |_| {}, NoObjects);
-        let done = fixture.backend.optimize(&OptimizeOptions {
-            auto: false,
-            prune: true,
-            include: &include,
-            objects: &objects,
-            warn: &warn,
-        });
-        done.unwrap_err()
-    });
+    moved(&|| fixture.pack_all().unwrap_err());
 }
 
 /// The configuration says first that the refs have moved, before anything is put away.
@@ -803,15 +796,7 @@ fn who_waits_is_told_what_the_configuration_says() {
     let mut session = fixture.backend.begin().unwrap();
     let head = session.lock(&[name("HEAD")], false, &mut |_, _| {});
     assert_eq!(head.unwrap_err().kind(), ErrorKind::Moved);
-    let (include, warn, objects) = (|_: RefName<'_>| true, |_| {}, NoObjects);
-    let packed = fixture.backend.optimize(&OptimizeOptions {
-        auto: false,
-        prune: true,
-        include: &include,
-        objects: &objects,
-        warn: &warn,
-    });
-    assert_eq!(packed.unwrap_err().kind(), ErrorKind::Moved);
+    assert_eq!(fixture.pack_all().unwrap_err().kind(), ErrorKind::Moved);
 }
 
 /// What lies where a migration would have its folder keeps nobody from waiting for a lock.
@@ -881,16 +866,7 @@ fn packing_leaves_a_ref_in_the_way_of_one_that_is_being_made_above() {
     fixture.write("refs/heads/a/b", &format!("{}\n", oid(1)));
     fixture.write("refs/heads/c", &format!("{}\n", oid(1)));
     fixture.write("refs/heads/a.lock", "");
-    let pack = || {
-        let options = OptimizeOptions {
-            auto: false,
-            prune: true,
-            include: &|_| true,
-            objects: &NoObjects,
-            warn: &|_| {},
-        };
-        fixture.backend.optimize(&options).unwrap();
-    };
+    let pack = || fixture.pack_all().unwrap();
     pack();
     assert!(fixture.exists("refs/heads/a/b") && !fixture.exists("refs/heads/c"));
     fs::remove_file(fixture.path("refs/heads/a.lock")).unwrap();
