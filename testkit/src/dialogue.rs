@@ -12,8 +12,25 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::oracle::Output;
+
+/// Nothing takes so long, on whatever machine.
+const STUCK: Duration = Duration::from_secs(60);
+
+/// Waits until something is so, which another program does.
+///
+/// # Panics
+///
+/// If it is not so after a minute.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < STUCK, "waiting until {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
 
 /// A running program, its input and what it answers.
 ///

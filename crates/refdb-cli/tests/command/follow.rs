@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use refdb_testkit::dialogue::wait_until;
 use refdb_testkit::format::RefFormat;
 use refdb_testkit::oracle::{self, Output};
 use refdb_testkit::repo::Repo;
@@ -352,17 +353,6 @@ impl Following {
 impl Drop for Following {
     fn drop(&mut self) {
         let _ = self.0.kill();
-    }
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !is_so() {
-        assert!(
-            since.elapsed() < Duration::from_secs(30),
-            "waiting until {what}"
-        );
-        thread::sleep(Duration::from_millis(5));
     }
 }
 

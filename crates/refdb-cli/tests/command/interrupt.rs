@@ -11,6 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use refdb_testkit::dialogue::wait_until;
 use refdb_testkit::format::RefFormat;
 use refdb_testkit::repo::Repo;
 use refdb_testkit::rng::Rng;
@@ -68,14 +69,6 @@ fn ended(mut child: Child) -> ExitStatus {
             let _ = child.kill();
             panic!("it does not end");
         }
-        sleep(Duration::from_millis(2));
-    }
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !is_so() {
-        assert!(since.elapsed() < PATIENCE, "waiting until {what}");
         sleep(Duration::from_millis(2));
     }
 }

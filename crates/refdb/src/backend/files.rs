@@ -25,6 +25,7 @@ mod log;
 mod log_way;
 mod log_write;
 mod loose;
+mod nested;
 mod new_names;
 mod optimize;
 mod overlay;

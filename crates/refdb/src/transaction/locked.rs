@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::backend::cursor::Cursor;
-use crate::backend::{Backend, Judge, Locked, Plan, Published, Refusal, Session, Value};
+use crate::backend::{Backend, Judge, Locked, Nested, Plan, Published, Refusal, Session, Value};
 use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
 use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf};
@@ -154,20 +154,15 @@ impl<'s> LockedSession<'s> {
         })
     }
 
-    /// Holds a name of which it is known that there is no ref, since a locked one is in its way.
-    pub(super) fn hold_missing(&mut self, name: RefName<'_>) {
-        self.found.insert(name.to_owned(), None);
-    }
-
-    /// Locks names that are sorted, none of which is locked yet, and among them `above`, the name of a ref
-    /// to come in whose way one of them is. Returns the first that could not be locked, and why.
+    /// Locks names that are sorted, none of which is locked yet. Where two of them are `nested`, room is made for
+    /// the new ref first. Returns the first name that could not be locked, and why.
     pub(super) fn take<'n>(
         &mut self,
         names: &[RefName<'n>],
-        above: Option<RefName<'_>>,
+        nested: Option<&Nested<'_>>,
     ) -> Result<Option<(RefName<'n>, Refusal)>> {
-        let before = above.map_or(names.len(), |above| {
-            names.partition_point(|name| *name < above)
+        let before = nested.map_or(names.len(), |nested| {
+            names.partition_point(|name| *name < nested.upper())
         });
         let (first, rest) = names.split_at(before);
         loop {
@@ -182,8 +177,8 @@ impl<'s> LockedSession<'s> {
             };
             self.session
                 .lock(first, true, &mut |at, locked| answer(first[at], locked))?;
-            if let Some(above) = above {
-                match self.session.lock_above(above)? {
+            if let Some(nested) = nested {
+                match self.session.make_room(nested)? {
                     true => self.session.lock(rest, true, &mut |at, locked| {
                         answer(rest[at], locked);
                     })?,
@@ -255,8 +250,8 @@ impl Session for LockedSession<'_> {
         self.session.lock(&fresh, stop_at_refusal, answer)
     }
 
-    fn lock_above(&mut self, name: RefName<'_>) -> Result<bool> {
-        self.session.lock_above(name)
+    fn make_room(&mut self, nested: &Nested<'_>) -> Result<bool> {
+        self.session.make_room(nested)
     }
 
     fn wait_no_more(&mut self) {

@@ -6,26 +6,13 @@ use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output};
-use std::thread;
-use std::time::{Duration, Instant};
 
+use refdb_testkit::dialogue::wait_until;
 use refdb_testkit::format::ObjectFormat;
 use refdb_testkit::repo::Repo;
 
 use super::hostile::{packet, started};
 use super::{Scene, listed_by_git, push, refdb, sound};
-
-/// Waits until something is so.
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !is_so() {
-        assert!(
-            since.elapsed() < Duration::from_secs(60),
-            "waiting until {what}"
-        );
-        thread::sleep(Duration::from_millis(2));
-    }
-}
 
 fn folder(host: &Repo) -> PathBuf {
     host.git_dir().join("refdb-committer")

@@ -12,7 +12,8 @@
 //! Where two Gits break the first in the same cell, it is said and not counted.
 //!
 //! `REFDB_RACE_SECONDS` says how long the matrix takes, `REFDB_RACE_SEED` from which seed,
-//! `REFDB_RACE_CELL` which cells (a part of their title). A cell that fails says its seed.
+//! `REFDB_RACE_CELL` which cells (a part of their title). A cell that fails says its seed:
+//! `REFDB_RACE_CELL_SEED` draws the same again, in short turns.
 
 #![allow(clippy::print_stderr, reason = "says what was tried")]
 
@@ -42,6 +43,9 @@ const SHORT: u64 = 60;
 
 /// A cell takes at most so long before the next one has its turn.
 const TURN: Duration = Duration::from_secs(3);
+
+/// One that is drawn again from the same seed begins anew so soon: it failed in one of its first rounds.
+const TURN_AGAIN: Duration = Duration::from_millis(300);
 
 /// Of a hundred seconds so many are for migrations, each of which takes two.
 const MIGRATIONS: u32 = 20;
@@ -141,6 +145,9 @@ fn matrix(format: Format) {
     }
     let seed = budget("REFDB_RACE_SEED", 1);
     let only = std::env::var("REFDB_RACE_CELL").unwrap_or_default();
+    let again = std::env::var("REFDB_RACE_CELL_SEED");
+    let again: Option<u64> = again.ok().map(|seed| seed.parse().expect("a number"));
+    let turn_max = again.map_or(TURN, |_| TURN_AGAIN);
     let mut tally = Tally::begin("races: rounds", seed);
     let mut operations = Tally::begin("races: operations", seed);
     let mut all = cells(format);
@@ -157,12 +164,12 @@ fn matrix(format: Format) {
         shuffle(&mut quick, &mut rng);
         let left = total.saturating_sub(begun.elapsed());
         let share = if quick.is_empty() { 100 } else { MIGRATIONS };
-        let for_migrations = left.min(TURN * 80) * share / 100;
+        let for_migrations = left.min(turn_max * 80) * share / 100;
         let for_quick = left.saturating_sub(for_migrations);
-        let turn = (for_quick / u32::try_from(quick.len().max(1)).expect("few")).min(TURN);
+        let turn = (for_quick / u32::try_from(quick.len().max(1)).expect("few")).min(turn_max);
         let turn_began = Instant::now();
         while !migrating.is_empty() && turn_began.elapsed() < for_migrations {
-            let seed = rng.next_u64() >> 1;
+            let seed = again.unwrap_or_else(|| rng.next_u64() >> 1);
             let cell = Cell {
                 seed,
                 ..migrating[next % migrating.len()]
@@ -171,7 +178,7 @@ fn matrix(format: Format) {
             next += 1;
         }
         for cell in &quick {
-            let seed = rng.next_u64() >> 1;
+            let seed = again.unwrap_or_else(|| rng.next_u64() >> 1);
             let cell = Cell { seed, ..*cell };
             sum.add(&cell, round::run(&cell, turn), turn);
         }

@@ -6,11 +6,16 @@
 //!    what is acknowledged has happened, and nothing that was acknowledged to the other is undone.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Instant;
 
+use bstr::ByteSlice;
+use refdb_testkit::dialogue::wait_until;
 use refdb_testkit::linear::{Edit, Fault, History, Isolation, Value, check};
 use refdb_testkit::objects::Objects;
+use refdb_testkit::oracle;
+use refdb_testkit::repo::Repo;
 use refdb_testkit::trust::Tally;
 use refdb_testkit::{Format, RefFormat};
 
@@ -320,4 +325,129 @@ fn nothing_is_done_for_nothing_when_locks_are_removed_in_files() {
 #[test]
 fn nothing_is_done_for_nothing_when_locks_are_removed_in_reftable() {
     locks_are_removed(Format::REFTABLE_SHA1);
+}
+
+/// Git looks for the name of a new ref under its lock, and later for what is in the way of it. In between no
+/// other ref may get that name, from a packed ref above, of which nothing bars the place of the lock.
+#[test]
+fn nothing_is_renamed_to_a_name_that_git_is_about_to_make() {
+    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        let repo = Repo::init(format);
+        let [old, new] = [0, 1].map(|index| repo.objects().commits[index].clone());
+        repo.update_refs(format!(
+            "create {} {old}\ncreate {SPARE} {old}\n",
+            NESTED[0]
+        ));
+        repo.git(["pack-refs", "--all"]).run().ok();
+        // Git takes the first lock, and waits for the second.
+        let [made, second] =
+            [NESTED[2], SPARE].map(|name| repo.git_dir().join(format!("{name}.lock")));
+        fs::write(&second, "").expect("nobody else is there");
+        let mut git = oracle::git(repo.path())
+            .args(["-c", "core.filesRefLockTimeout=-1", "update-ref", "--stdin"])
+            .begin();
+        git.say(&format!(
+            "start\ncreate {} {new}\nupdate {SPARE} {new}\ncommit\n",
+            NESTED[2]
+        ));
+        wait_until("Git has the first lock", || made.exists());
+        let renamed = Program::Refdb
+            .run(repo.path())
+            .args([
+                "-c",
+                "core.filesRefLockTimeout=30",
+                "refs",
+                "rename",
+                NESTED[0],
+                NESTED[2],
+            ])
+            .run();
+        fs::remove_file(&second).expect("nobody else is there");
+        let made = git.end();
+        let said = made.stderr.as_bstr();
+        assert_ne!([renamed.code(), made.code()], [0, 0], "{format}: not both");
+        let there = repo.git(["rev-parse", NESTED[0]]).run().text();
+        assert_eq!(there, old, "{format}: {said}");
+        // Nobody is in the way any more.
+        let renamed = ["refs", "rename", NESTED[0], NESTED[2]];
+        Program::Refdb.run(repo.path()).args(renamed).run().ok();
+        let refs = repo
+            .git(["for-each-ref", "--format=%(refname) %(objectname)"])
+            .run()
+            .text();
+        assert_eq!(
+            refs,
+            format!("{} {old}\n{SPARE} {old}", NESTED[2]),
+            "{format}"
+        );
+        listing::leftovers(&repo).expect("nothing is left");
+    }
+}
+
+/// Where a ref gets a name above or below its old one, nobody makes a third in the way of the new one while the
+/// transaction is prepared: one that the old name was not in the way of, or one that the new name is.
+#[test]
+fn nothing_comes_in_the_way_of_a_ref_that_is_renamed() {
+    let [above, middle, below] = NESTED;
+    let cases = [
+        (below, above, "refs/heads/a/x"),
+        (below, middle, "refs/heads/a/b/x"),
+        (below, above, middle),
+        (above, below, middle),
+        (above, below, below),
+        (above, middle, below),
+    ];
+    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        for (from, to, third) in cases {
+            beside_a_third(format, [from, to, third], false, Program::Git);
+            beside_a_third(format, [from, to, third], true, Program::Git);
+            beside_a_third(format, [from, to, third], true, Program::Refdb);
+        }
+    }
+}
+
+fn beside_a_third(format: Format, [from, to, third]: [&str; 3], is_packed: bool, by: Program) {
+    let what = format!("{format}: {from} to {to}, {third} by {by:?}, packed: {is_packed}");
+    let repo = Repo::init(format);
+    repo.config("core.filesRefLockTimeout", "30");
+    repo.config("core.logAllRefUpdates", "always");
+    let commit = repo.objects().commits[0].clone();
+    repo.update_refs(format!("create {from} {commit}\n"));
+    if is_packed {
+        repo.git(["pack-refs", "--all"]).run().ok();
+    }
+    let [asked, done] = ["asked", "done"].map(|mark| repo.git_dir().join(mark));
+    let hook = format!(
+        "#!/bin/sh\ntest $1 = prepared -a ! -e {asked} || exit 0\ntouch {asked}\n\
+         while ! test -e {done}; do sleep 0.01; done\n",
+        asked = asked.display(),
+        done = done.display()
+    );
+    let hooks = repo.git_dir().join("hooks");
+    fs::create_dir_all(&hooks).expect("a folder");
+    let path = hooks.join("reference-transaction");
+    fs::write(&path, hook).expect("a hook");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let renaming = Program::Refdb
+        .run(repo.path())
+        .args(["refs", "rename", from, to])
+        .begin();
+    wait_until(&what, || asked.exists());
+    let made = by
+        .run(repo.path())
+        .args(["update-ref", third, &commit])
+        .run();
+    fs::write(&done, "").expect("nobody else is there");
+    let renamed = renaming.end();
+    let said = [&renamed, &made].map(|it| it.stderr.to_str_lossy().into_owned());
+    assert_eq!([renamed.code(), made.code()], [0, 128], "{what}: {said:?}");
+    let refs = repo
+        .git(["for-each-ref", "--format=%(refname)"])
+        .run()
+        .text();
+    assert_eq!(refs, to, "{what}");
+    let logs = repo.git(["reflog", "list"]).run().text();
+    assert!(logs.lines().eq([to]), "{what}: {logs}");
+    listing::leftovers(&repo).expect(&what);
+    repo.git(["update-ref", to, &commit]).run().ok();
 }

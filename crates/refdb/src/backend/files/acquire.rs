@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Files;
-use super::bars::fits;
 use super::new_names::{Migration, being_migrated};
 use super::session::{FilesSession, Held};
 use crate::backend::Refusal;
@@ -89,7 +88,7 @@ impl Files {
 
 impl FilesSession {
     /// Returns where the lock of `name` is in the order of locks, seen from the last one that is held.
-    fn against_last(&mut self, name: RefName<'_>) -> Ordering {
+    pub(super) fn against_last(&mut self, name: RefName<'_>) -> Ordering {
         let FilesSession {
             files, held, order, ..
         } = self;
@@ -173,19 +172,11 @@ impl FilesSession {
         }
     }
 
-    fn take_within(
+    pub(super) fn take_within(
         &mut self,
         name: RefName<'_>,
         timeout: LockTimeout,
     ) -> std::result::Result<(), Box<Refusal>> {
-        if let Some(bar) = self.bars.find(name.as_bytes()) {
-            if !fits(name) {
-                let error = rustix::io::Errno::NAMETOOLONG.into();
-                return Err(Box::new(self.refuse(name, &error)));
-            }
-            self.held.push(Held::barred(name, bar));
-            return Ok(());
-        }
         let mut looked_again = false;
         for _ in 0..BARRIERS_MAX {
             let error = match self.try_to_take(name, timeout) {
@@ -219,6 +210,13 @@ impl FilesSession {
     }
 
     fn try_to_take(&mut self, name: RefName<'_>, timeout: LockTimeout) -> io::Result<()> {
+        if let Some(bar) = self.bars.find(name.as_bytes()) {
+            if !self.bars.fits(bar, name) {
+                return Err(rustix::io::Errno::NAMETOOLONG.into());
+            }
+            self.held.push(Held::barred(name, bar));
+            return Ok(());
+        }
         let files = Arc::clone(&self.files);
         let lock_options = LockOptions {
             timeout,
@@ -237,7 +235,6 @@ impl FilesSession {
             path,
             lock: Some(Box::new(lock)),
             bar: None,
-            is_above: false,
             exists: false,
             loose: false,
             blocked: false,

@@ -92,9 +92,8 @@ fn read_all(files: &Files, locks: &mut [Held], mut new: Option<NewPlaces<'_>>) -
     let mut found = Vec::with_capacity(locks.len());
     let mut rest = locks;
     loop {
-        // What is locked as a whole has no file, and of names above others nothing is asked.
-        let is_unread = |held: &&Held| held.bar.is_some() || held.is_above;
-        let barred = rest.iter().take_while(is_unread).count();
+        // What is locked as a whole has no file.
+        let barred = rest.iter().take_while(|held| held.bar.is_some()).count();
         found.extend(std::iter::repeat_with(|| Current::NotLoose).take(barred));
         rest = rest.get_mut(barred..).unwrap_or_default();
         let Some(dir) = rest.first().and_then(|held| parent(&held.path)) else {
@@ -102,7 +101,7 @@ fn read_all(files: &Files, locks: &mut [Held], mut new: Option<NewPlaces<'_>>) -
         };
         let same = rest
             .iter()
-            .take_while(|held| parent(&held.path) == Some(dir) && !held.is_above)
+            .take_while(|held| parent(&held.path) == Some(dir))
             .count();
         let listing = list(files, bytes_to_path(dir), same);
         let (run, after) = std::mem::take(&mut rest).split_at_mut(same);
