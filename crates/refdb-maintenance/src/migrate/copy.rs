@@ -231,6 +231,12 @@ impl Migration<'_> {
             if !one.place.keeps(name) {
                 return Ok(true);
             }
+            // One of both is gone if somebody renamed it meanwhile. What it is now is caught up with.
+            if let Some(above) = names.above(name).and_then(|above| RefName::new(above).ok())
+                && (one.source.read(record.name)?.is_none() || one.source.read(above)?.is_none())
+            {
+                return Ok(true);
+            }
             let why = broken(&record).or_else(|| names.add(name));
             let added = match why {
                 Some(why) => Err(why),
@@ -265,15 +271,24 @@ impl Migration<'_> {
 
     fn copy_logs(
         &self,
-        one: &CopiedPlace,
+        one: &mut CopiedPlace,
         bulk: &mut dyn Bulk,
         mut names: Names,
         all: &mut Copied,
     ) -> Result<()> {
         let order = bulk.log_order();
+        let mut renamed = HashSet::new();
         for mark in &one.marks {
             self.options.interrupt.check()?;
             let name = mark.name.as_name();
+            if let Some(above) = names
+                .above(name.as_bytes())
+                .and_then(|above| RefName::new(above).ok())
+                && !(one.source.log_exists(name)? && one.source.log_exists(above)?)
+            {
+                renamed.insert(mark.name.clone());
+                continue;
+            }
             let mut failed = names.add(name.as_bytes());
             if failed.is_none() {
                 let added = bulk.begin_log(name).and_then(|()| {
@@ -307,6 +322,8 @@ impl Migration<'_> {
                 });
             }
         }
+        // They are new when it is looked at what changed.
+        one.marks.retain(|mark| !renamed.contains(&mark.name));
         Ok(())
     }
 }

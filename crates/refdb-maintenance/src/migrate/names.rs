@@ -39,6 +39,20 @@ impl Names {
         }
     }
 
+    /// Returns the name above the next one that is there already, if there is one.
+    pub(super) fn above<'n>(&mut self, name: &'n [u8]) -> Option<&'n [u8]> {
+        let shared = short::common_prefix(&self.last, name);
+        while self.begun.last().is_some_and(|&len| len > shared) {
+            self.begun.pop();
+        }
+        // `a` comes before `a/b`, and only names that begin with `a` come between them.
+        let mut above = self
+            .begun
+            .iter()
+            .filter(|len| name.get(**len) == Some(&b'/'));
+        above.next().and_then(|&len| name.get(..len))
+    }
+
     /// Returns why the store cannot hold the next name, if it cannot.
     pub(super) fn add(&mut self, name: &[u8]) -> Option<String> {
         if self.to == RefFormat::Files && name.len() > COMPONENT_MAX {
@@ -47,16 +61,11 @@ impl Names {
                 return Some("the name is too long for a file".to_owned());
             }
         }
+        if let Some(above) = self.above(name) {
+            let above = String::from_utf8_lossy(above);
+            return Some(format!("'{above}' exists as well"));
+        }
         let shared = short::common_prefix(&self.last, name);
-        while self.begun.last().is_some_and(|&len| len > shared) {
-            self.begun.pop();
-        }
-        // `a` comes before `a/b`, and only names that begin with `a` come between them.
-        let parent = self.begun.iter().find(|len| name.get(**len) == Some(&b'/'));
-        if let Some(parent) = parent.and_then(|&len| name.get(..len)) {
-            let parent = String::from_utf8_lossy(parent);
-            return Some(format!("'{parent}' exists as well"));
-        }
         if self.ignore_case {
             let folded = name.to_ascii_lowercase();
             if !self.folded.insert(self.state.hash_one(&folded[..])) {

@@ -210,10 +210,10 @@ fn locks(dir: &Path, found: &mut Vec<PathBuf>) {
 
 /// A system call by its name, and its number among those of that name: strace counts each name by
 /// itself.
-type Call = (String, usize);
+pub(crate) type Call = (String, usize);
 
 /// Returns the system calls in what strace wrote.
-fn calls(log: &str) -> Vec<Call> {
+pub(crate) fn calls(log: &str) -> Vec<Call> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     let mut calls = Vec::new();
     for line in log.lines() {
@@ -248,7 +248,7 @@ fn traced(dir: &Path, args: &[&str], input: &str, log: &Path, kill_at: Option<&C
 }
 
 /// Returns whether a process can be killed at a system call here, and says so if not.
-fn can_kill(tally: &'static str, seed: u64) -> bool {
+pub(crate) fn can_kill(tally: &'static str, seed: u64) -> bool {
     let can = Command::new("/usr/bin/strace").arg("-V").output();
     let can = can.is_ok_and(|out| out.status.success());
     if !can {

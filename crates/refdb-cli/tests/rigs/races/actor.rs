@@ -11,6 +11,7 @@ use refdb_testkit::oracle::{self, GitRun, Output};
 
 use super::names::spread;
 use super::planted::{self, Bug};
+use super::stops::Stop;
 
 /// A program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +89,8 @@ pub(crate) struct Actor<'a> {
     pub(crate) dir: &'a Path,
     /// Whether the refs get into another format meanwhile.
     pub(crate) beside_migration: bool,
+    /// Where its process is stopped.
+    pub(crate) stop: Option<Stop<'a>>,
     /// The beginning of time.
     pub(crate) start: Instant,
 }
@@ -124,7 +127,8 @@ const CONTENTION: [&str; 11] = [
 ];
 
 /// What fails besides because the format changes.
-const MIGRATION: [&str; 7] = [
+const MIGRATION: [&str; 8] = [
+    "the refs are being migrated to another format",
     "repository already uses '",
     "another migration of this repository is running",
     "the format of the refs was changed by another process",
@@ -144,6 +148,14 @@ pub(crate) const GITS_COMMIT: [&str; 2] = ["couldn't set '", "unable to unlink '
 const HALF: [&str; 2] = ["committed in part", "did not finish"];
 
 impl<'a> Actor<'a> {
+    /// Begins a run.
+    fn run(self) -> GitRun {
+        match self.stop {
+            None => self.program.run(self.dir),
+            Some(stop) => stop.run(self.program, self.dir),
+        }
+    }
+
     /// Does it.
     pub(crate) fn carry_out(self, op: &Op, format: RefFormat) -> Done {
         let begun = self.start.elapsed();
@@ -156,7 +168,7 @@ impl<'a> Actor<'a> {
             }
             Op::Write(edits, How::Plain) if edits.len() == 1 && plain(&edits[0]).is_some() => {
                 let args = plain(&edits[0]).expect("just asked");
-                let out = self.program.run(self.dir).args(args).run();
+                let out = self.run().args(args).run();
                 let outcome = self.judge(&out, &mut done);
                 self.note(&mut done, begun, Act::Write(edits.clone(), outcome));
             }
@@ -165,7 +177,7 @@ impl<'a> Actor<'a> {
                     How::Input(true) => "refdb.directoryLockMin=8",
                     _ => "refdb.directoryLockMin=16384",
                 };
-                let run = self.program.run(self.dir).args(["-c", least]);
+                let run = self.run().args(["-c", least]);
                 let run = run.args(["update-ref", "--stdin"]);
                 let out = run.stdin(lines(edits)).run();
                 let outcome = self.judge(&out, &mut done);
@@ -183,7 +195,7 @@ impl<'a> Actor<'a> {
             Op::Two(one, other) => self.two(one, other, &mut done),
             Op::Rename(old, new) => {
                 let branch = |name: &str| name.replace("refs/heads/", "");
-                let run = self.program.run(self.dir);
+                let run = self.run();
                 let out = match self.program {
                     Program::Refdb => run.args(["refs", "rename", old, new]).run(),
                     _ => run.args(["branch", "-m", &branch(old), &branch(new)]).run(),
@@ -218,7 +230,7 @@ impl<'a> Actor<'a> {
     /// Runs what changes no ref; that somebody else is at it is fine.
     fn quietly(self, args: &[&str], done: &mut Done) {
         let begun = self.start.elapsed();
-        let out = self.program.run(self.dir).args(args).run();
+        let out = self.run().args(args).run();
         let outcome = self.judge(&out, done);
         let outcome = match outcome {
             Outcome::Done => Outcome::Done,
@@ -241,11 +253,7 @@ impl<'a> Actor<'a> {
         Session {
             actor: self,
             begun: self.start.elapsed(),
-            dialogue: self
-                .program
-                .run(self.dir)
-                .args(["update-ref", "--stdin"])
-                .begin(),
+            dialogue: self.run().args(["update-ref", "--stdin"]).begin(),
             edits: edits.to_vec(),
             is_prepared: false,
         }
@@ -254,11 +262,7 @@ impl<'a> Actor<'a> {
     /// Sends two transactions before the first is answered.
     fn two(self, one: &[Edit], other: &[Edit], done: &mut Done) {
         let begun = self.start.elapsed();
-        let mut session = self
-            .program
-            .run(self.dir)
-            .args(["update-ref", "--stdin"])
-            .begin();
+        let mut session = self.run().args(["update-ref", "--stdin"]).begin();
         let transaction = |edits| format!("start\n{}commit\n", lines(edits));
         session.tell(&(transaction(one) + &transaction(other)));
         let mut answer = || session.hear() == "start: ok\n" && session.hear() == "commit: ok\n";

@@ -25,6 +25,7 @@ mod names;
 mod planted;
 mod round;
 mod staged;
+mod stops;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -108,6 +108,17 @@ impl Arena {
         }
     }
 
+    /// Makes a second one with the same content; nobody works in a linked worktree of it.
+    pub(crate) fn duplicate(&self) -> Arena {
+        let repo = self.repo.duplicate();
+        Arena {
+            dir: repo.path().to_owned(),
+            git_dir: repo.git_dir(),
+            repo,
+            is_linked: false,
+        }
+    }
+
     /// Removes the reflogs that a Git left of refs which it could not make: they are in the way of others
     /// (`gits_own`). Nobody else is there, and all these refs are about to be deleted.
     fn remove_left_logs(&self) {
@@ -124,7 +135,11 @@ impl Arena {
     ///
     /// # Errors
     /// What Git says that cannot, since something was left that is in the way.
-    fn prepare(&self, rng: &mut Rng, before: &BTreeMap<String, Value>) -> Result<(), String> {
+    pub(crate) fn prepare(
+        &self,
+        rng: &mut Rng,
+        before: &BTreeMap<String, Value>,
+    ) -> Result<(), String> {
         let git = |args: &[&str], script: String| {
             let done = Program::Git.run(&self.dir).args(args).stdin(script).run();
             match done.code() {
@@ -211,6 +226,10 @@ pub(crate) fn run(cell: &Cell, time: Duration) -> Report {
     report
 }
 
+fn quiet(why: String) -> String {
+    format!("while nobody else was there: {why}")
+}
+
 /// Lets everybody do his work once; returns the refs afterwards.
 fn one_round(
     cell: &Cell,
@@ -218,8 +237,6 @@ fn one_round(
     rng: &mut Rng,
     report: &mut Report,
 ) -> Result<BTreeMap<String, Value>, Failure> {
-    let is_migrating = cell.kinds.contains(&Kind::Migrate);
-    let quiet = |why: String| format!("while nobody else was there: {why}");
     let first = listing::of_library(&arena.git_dir).and_then(Listing::settled);
     let first = first.map_err(|why| Failure {
         why: quiet(why),
@@ -228,6 +245,18 @@ fn one_round(
     let first: BTreeMap<String, Value> = first.into_iter().collect();
     let start = Instant::now();
     let calls = play(cell, arena, &first, rng, start);
+    examine(cell, arena, (first, calls), start, report)
+}
+
+/// Checks what everybody did, from the refs before it; returns the refs afterwards.
+pub(crate) fn examine(
+    cell: &Cell,
+    arena: &Arena,
+    (first, calls): (BTreeMap<String, Value>, Vec<Done>),
+    start: Instant,
+    report: &mut Report,
+) -> Result<BTreeMap<String, Value>, Failure> {
+    let is_migrating = cell.kinds.contains(&Kind::Migrate);
     let mut history = History {
         first,
         calls: Vec::new(),
@@ -358,6 +387,7 @@ fn play(
                 program: cell.programs[number],
                 dir: &arena.dir,
                 beside_migration: is_migrating,
+                stop: None,
                 start,
             };
             let kinds = (cell.kinds[number], cell.kinds[1 - number]);

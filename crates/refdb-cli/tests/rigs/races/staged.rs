@@ -142,6 +142,7 @@ impl Case<'_> {
             program: self.by[index],
             dir: &arena.dir,
             beside_migration: false,
+            stop: None,
             start,
         };
         let [mut one, mut other] = [Done::default(), Done::default()];
