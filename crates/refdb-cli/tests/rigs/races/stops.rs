@@ -17,9 +17,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use std::{fs, thread};
 
+use refdb::{LogOrder, RefName};
 use refdb_testkit::Format;
 use refdb_testkit::linear::{Act, Call, Value};
 use refdb_testkit::oracle::{self, GitRun};
+use refdb_testkit::ours;
 use refdb_testkit::rng::Rng;
 use refdb_testkit::trust::{Tally, budget};
 
@@ -218,10 +220,15 @@ impl Case {
             done
         });
         let calls = (self.first.clone(), done);
-        round::examine(&self.cell, &arena, calls, start, &mut Report::default())?;
-        listing::leftovers(&arena.repo).map_err(|why| Failure {
-            why,
-            is_refdbs: self.cell.programs == [Program::Refdb; 2],
+        let after = round::examine(&self.cell, &arena, calls, start, &mut Report::default())?;
+        let is_refdbs = self.cell.programs == [Program::Refdb; 2];
+        let mut found = listing::leftovers(&arena.repo);
+        if is_refdbs {
+            found = found.and_then(|()| reflogs_agree(&arena, &after));
+        }
+        found.map_err(|why| Failure {
+            why: format!("{why} ({:?})", self.ops),
+            is_refdbs,
         })
     }
 
@@ -254,6 +261,31 @@ impl Case {
             .iter()
             .find_map(|at| Some(format!("at {at:?}: {}", case.stop_at(at).err()?.why)))
     }
+}
+
+/// Makes sure that the newest entry of each reflog is about the value that its ref has.
+fn reflogs_agree(arena: &Arena, refs: &BTreeMap<String, Value>) -> Result<(), String> {
+    let repository = ours::open(&arena.git_dir);
+    for (name, value) in refs
+        .iter()
+        .filter(|(name, _)| name.starts_with("refs/heads/"))
+    {
+        let Value::Oid(oid) = value else { continue };
+        let name = RefName::new(name).map_err(|error| error.to_string())?;
+        let log = repository.store().log(name, LogOrder::NewestFirst);
+        let log = log.map_err(|error| error.to_string())?;
+        let newest = log
+            .iter()
+            .flatten()
+            .next()
+            .map(|entry| entry.new.to_string());
+        if newest.as_ref().is_some_and(|newest| newest != oid) {
+            return Err(format!(
+                "{name} is {oid}, and its reflog ends with {newest:?}"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Lets nobody wait for long.
