@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-use refdb::shared::{Shared, set_opener};
+use refdb::shared::Shared;
 use refdb::{Error, ErrorKind};
+use refdb_git::places::set_opener;
 
 use crate::global::Globals;
 use crate::{pager, trace};

@@ -17,6 +17,7 @@ pub mod expire;
 pub mod graph;
 pub mod internals;
 pub mod objects;
+pub mod places;
 pub mod repository;
 pub mod revision;
 

@@ -40,7 +40,7 @@ pub fn open(url: &str) -> Result<Bucket> {
     Bucket::open(url)
 }
 
-/// Has [`refdb::shared::open_url`] open buckets from now on.
+/// Has [`refdb_git::places::open_url`] open buckets from now on.
 pub fn install() {
-    refdb::shared::set_opener(|url, _| Ok(Arc::new(open(url)?) as Arc<dyn Shared>));
+    refdb_git::places::set_opener(|url, _| Ok(Arc::new(open(url)?) as Arc<dyn Shared>));
 }

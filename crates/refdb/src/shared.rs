@@ -32,24 +32,22 @@
 //! ```
 
 mod cache;
-mod directory;
 mod garbage;
 pub mod head;
 mod memory;
 mod register;
 mod table_key;
-mod url;
 
 use std::fmt;
 use std::ops::Range;
 
-pub use directory::DirShared;
 pub use garbage::Collected;
 pub(crate) use garbage::check_open;
 pub use memory::MemoryShared;
+#[doc(hidden)]
+pub use memory::part;
 pub use register::{Freshness, Known, Register, Settings, Swapped};
 pub use table_key::TableKey;
-pub use url::{Opener, open_url, set_opener};
 
 use crate::error::Result;
 use crate::system::Bytes;

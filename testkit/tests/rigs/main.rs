@@ -16,8 +16,9 @@ mod shared;
 use std::path::Path;
 use std::sync::Arc;
 
-use refdb::shared::{DirShared, Shared};
+use refdb::shared::Shared;
 use refdb::system::OsSystem;
+use refdb_git::places::DirShared;
 
 /// Opens the place of the machines: a directory, behind a URL that the store lets others open.
 pub(crate) fn open_place(url: &str) -> Arc<dyn Shared> {

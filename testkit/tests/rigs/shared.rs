@@ -11,9 +11,10 @@ use std::thread;
 use std::time::Duration;
 
 use refdb::objects::NoObjects;
-use refdb::shared::{DirShared, Register, Settings, Shared};
+use refdb::shared::{Register, Settings, Shared};
 use refdb::system::OsSystem;
 use refdb::{Edit, ErrorKind, Expected, ObjectFormat, ObjectId, RefName, Store};
+use refdb_git::places::DirShared;
 use refdb_testkit::ours;
 use refdb_testkit::shared::simulation::{Faults, Lie, Requests, World};
 use refdb_testkit::shared::{Tried, run};

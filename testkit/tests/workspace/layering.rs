@@ -64,7 +64,7 @@ const CRATES: &[Crate] = &[
         folder: "crates/refdb-git",
         name: "refdb_git",
         layers: &[
-            &["date", "objects"],
+            &["date", "objects", "places"],
             &["graph"],
             &["repository"],
             &["describe", "expire", "revision"],

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use bstr::ByteSlice;
 use refdb::RefFormat;
-use refdb::shared::open_url;
 use refdb::system::OsSystem;
 use refdb_bench::{Settings, WORKLOADS, Workload, measure_shared};
+use refdb_git::places::open_url;
 use refdb_git::repository::{FSYNC_OF_OTHERS, FSYNC_OF_REFS};
 
 use crate::context::Context;

@@ -6,9 +6,10 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use refdb::shared::{Freshness, Register, Settings, open_url};
+use refdb::shared::{Freshness, Register, Settings};
 use refdb::system::{OsSystem, System};
 use refdb::{ErrorKind, Store};
+use refdb_git::places::open_url;
 use refdb_maintenance::shared::{Copied, Latency, export, import, probe, verify};
 use serde_json::json;
 

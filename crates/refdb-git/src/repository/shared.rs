@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use refdb::shared::{Register, Settings, open_url};
+use refdb::shared::{Register, Settings};
 use refdb::system::System;
 use refdb::{Error, ErrorKind, Result};
 
 use super::config::{Config, Scope};
+use crate::places::open_url;
 
 /// Opens the store that `refdb.store` names, if there is one. Nothing of it is read yet.
 ///

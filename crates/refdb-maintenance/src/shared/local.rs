@@ -19,14 +19,13 @@ use std::time::Duration;
 
 use refdb::options::SharedRepository;
 use refdb::shared::head::{Head, INLINE_LEN_MAX, TableEntry, checksum};
-use refdb::shared::{
-    DirShared, Freshness, Known, Read, Register, Settings, Shared, Swap, Swapped, TableKey,
-};
+use refdb::shared::{Freshness, Known, Read, Register, Settings, Shared, Swap, Swapped, TableKey};
 use refdb::system::{Bytes, FileKind, System};
 use refdb::{
     Error, ErrorKind, ObjectFormat, RefFormat, RefName, RefNameBuf, RefRecord, Result, Target,
 };
 use refdb_git::Repository;
+use refdb_git::places::DirShared;
 use reftable::{
     HashId, LogRecord, LogUpdate, LogValue, MergedLogs, MergedRefs, RefValue, Table, WriteOptions,
     Writer,

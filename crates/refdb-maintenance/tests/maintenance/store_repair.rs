@@ -10,13 +10,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use refdb::objects::NoObjects;
 use refdb::options::{Committer, Identity};
 use refdb::shared::head::Head;
-use refdb::shared::{
-    DirShared, Freshness, MemoryShared, Read, Register, Settings, Shared, Swap, Version,
-};
+use refdb::shared::{Freshness, MemoryShared, Read, Register, Settings, Shared, Swap, Version};
 use refdb::system::{Bytes, OsSystem};
 use refdb::{
     Edit, Error, ErrorKind, ObjectFormat, ObjectId, Options, RefName, Result, Store, Target,
 };
+use refdb_git::places::DirShared;
 use refdb_maintenance::repair::{StoreMeans, StorePlan, plan_store};
 use refdb_maintenance::shared::{changes, verify};
 

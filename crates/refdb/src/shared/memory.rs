@@ -98,7 +98,7 @@ impl Shared for MemoryShared {
 }
 
 /// Returns the part of a content that a range names, as far as there is one.
-pub(super) fn part(content: &Bytes, range: Option<Range<u64>>) -> Bytes {
+pub fn part(content: &Bytes, range: Option<Range<u64>>) -> Bytes {
     let Some(range) = range else {
         return content.clone();
     };

@@ -132,7 +132,7 @@ pub(super) fn work(task: &str) {
     if planted == "forgets" {
         MADE_UP.store(20, Ordering::SeqCst);
     }
-    refdb::shared::set_opener(|url, _| {
+    refdb_git::places::set_opener(|url, _| {
         let (place, requests) = (crate::open_place(url), AtomicU64::new(0));
         Ok(Arc::new(Doomed { place, requests }) as Arc<dyn Shared>)
     });

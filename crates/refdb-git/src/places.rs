@@ -1,11 +1,23 @@
-//! What names a shared place.
+//! The places that stores are in which many machines share, by their URLs: a directory, and what others add.
+//!
+//! ```
+//! use refdb_git::places::open_url;
+//! use refdb_git::refdb::system::OsSystem;
+//!
+//! let error = open_url(&OsSystem::new(), "ftp://x/y", false).unwrap_err();
+//! assert!(error.to_string().contains("file:///path"));
+//! ```
+
+mod directory;
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use super::{DirShared, Shared};
-use crate::error::{Error, ErrorKind, Result};
-use crate::system::System;
+use refdb::shared::Shared;
+use refdb::system::System;
+use refdb::{Error, ErrorKind, Result};
+
+pub use directory::DirShared;
 
 /// What opens places of other kinds: it is given the URL, and whether the place may be made if need be.
 pub type Opener = fn(&str, bool) -> Result<Arc<dyn Shared>>;
@@ -26,11 +38,6 @@ pub fn set_opener(opener: Opener) -> bool {
 ///
 /// # Errors
 /// `Unsupported` for a place of another kind; as for [`DirShared::open`].
-///
-/// ```
-/// let error = refdb::shared::open_url(&refdb::system::OsSystem::new(), "ftp://x/y", false).unwrap_err();
-/// assert!(error.to_string().contains("file:///path"));
-/// ```
 pub fn open_url(system: &dyn System, url: &str, make: bool) -> Result<Arc<dyn Shared>> {
     if let Some(path) = url.strip_prefix("file://") {
         return Ok(Arc::new(DirShared::open(system, Path::new(path), make)?));

@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::head::HEAD_LEN_MAX;
-use super::memory::part;
-use super::{Read, Shared, Swap, Version};
-use crate::error::{Error, ErrorKind, Result};
-use crate::options::SharedRepository;
-use crate::system::{Bytes, DirEntry, Guard, System};
+use refdb::internals::part;
+use refdb::options::SharedRepository;
+use refdb::shared::head::HEAD_LEN_MAX;
+use refdb::shared::{Read, Shared, Swap, Version};
+use refdb::system::{Bytes, DirEntry, Guard, System};
+use refdb::{Error, ErrorKind, Result};
 
 /// How long a writer waits for its turn: it is not needed, but those who wait write nothing in vain.
 const TURN_MAX: Duration = Duration::from_secs(3);
@@ -349,10 +349,10 @@ impl Shared for DirShared {
 
 #[cfg(test)]
 mod tests {
-    use super::super::head::Head;
     use super::*;
-    use crate::oid::ObjectFormat;
-    use crate::system::OsSystem;
+    use refdb::ObjectFormat;
+    use refdb::shared::head::Head;
+    use refdb::system::OsSystem;
     use refdb_simulation::{Fault, SimSystem};
 
     /// A head of one length, with its checksum behind it.
