@@ -39,6 +39,7 @@ pub(crate) use content::{Content, Part};
 pub(crate) use dirs::{MANY_MIN, add_parent, sync};
 pub use entries::{Entry, is_barrier};
 pub use hold::Holder;
+pub(crate) use hold::Look;
 pub use home::Home;
 pub use journal::{Says, finish_left};
 pub use lock::LockFile;

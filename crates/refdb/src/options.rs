@@ -278,21 +278,6 @@ impl LockTimeout {
     pub fn allows(self, waited: Duration) -> bool {
         self.0.is_none_or(|limit| waited < limit)
     }
-
-    /// So long is waited at once by whoever looks in between whether he still wants to.
-    const PIECE: Duration = Duration::from_millis(100);
-
-    /// Returns how long to wait at once, and how long then, if there is any time left.
-    pub(crate) fn piece(self) -> (Self, Option<Self>) {
-        let rest = match self.0 {
-            None => Some(LockTimeout::FOREVER),
-            Some(limit) => match limit.checked_sub(LockTimeout::PIECE) {
-                None | Some(Duration::ZERO) => return (self, None),
-                rest => Some(LockTimeout(rest)),
-            },
-        };
-        (LockTimeout(Some(LockTimeout::PIECE)), rest)
-    }
 }
 
 /// Who commits: known, or found out when the first reflog entry is written.

@@ -132,15 +132,13 @@ impl Files {
     ///
     /// # Errors
     /// As for [`PackedLock::acquire`] and [`Files::assert_not_migrated`].
-    fn lock_packed(&self, holder: &Holder) -> Result<PackedLock> {
-        let still_there = || self.still_there();
-        let lock = PackedLock::acquire(
-            &self.system,
-            holder,
-            &self.packed,
-            &self.options,
-            &still_there,
-        )?;
+    fn lock_packed(self: &Arc<Files>, holder: &Holder) -> Result<PackedLock> {
+        let waiter = holder.looking(new_names::Beside::packed(self));
+        let taken = PackedLock::acquire(&self.system, &waiter, &self.packed, &self.options);
+        if taken.is_err() {
+            self.still_there()?;
+        }
+        let lock = taken?;
         // A migration gives the lock back when it is over, to whoever waited for it.
         self.assert_not_migrated()?;
         Ok(lock)

@@ -27,9 +27,22 @@ use crate::options::{LockTimeout, SharedRepository};
 use crate::system::{GUARDED_MODE, GuardedFile, Stat, System};
 
 /// Who takes locks: one transaction in one repository.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Holder {
     pub(super) who: Arc<Who>,
+    look: Option<Arc<dyn Look>>,
+}
+
+impl std::fmt::Debug for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.who.fmt(f)
+    }
+}
+
+/// What whoever waits for a lock looks for meanwhile.
+pub(crate) trait Look: Send + Sync {
+    /// Returns whether he is to wait no more; `holds_locks` says that he has others.
+    fn is_in_vain(&self, holds_locks: bool) -> bool;
 }
 
 /// What is the same for all locks of a holder.
@@ -91,7 +104,24 @@ impl Holder {
             owner: OnceLock::new(),
             holds: Mutex::default(),
         });
-        Holder { who }
+        Holder { who, look: None }
+    }
+
+    /// Returns the same holder, who looks for something ten times a second while he waits. He is refused the lock
+    /// then as after the timeout.
+    pub(crate) fn looking(&self, look: Arc<dyn Look>) -> Holder {
+        Holder {
+            who: Arc::clone(&self.who),
+            look: Some(look),
+        }
+    }
+
+    /// Returns the same holder, who looks for nothing.
+    pub(super) fn plain(&self) -> Holder {
+        Holder {
+            who: Arc::clone(&self.who),
+            look: None,
+        }
     }
 
     pub(super) fn system(&self) -> &dyn System {
@@ -230,8 +260,12 @@ impl Holder {
             if waited >= look_at && take_over(&self.who.home, path).unwrap_or(false) {
                 continue;
             }
+            let is_in_vain = |look: &Arc<dyn Look>| look.is_in_vain(!self.holds().is_empty());
             if waited >= look_at {
                 look_at = waited + LOOK_EVERY;
+                if !waited.is_zero() && self.look.as_ref().is_some_and(is_in_vain) {
+                    return Err(refused);
+                }
             }
             if !timeout.allows(waited) {
                 return Err(refused);

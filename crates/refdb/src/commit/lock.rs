@@ -168,7 +168,7 @@ impl LockFile {
 
     fn acquired(holder: &Holder, hold: Arc<Hold>, path: PathBuf, options: LockOptions) -> LockFile {
         LockFile {
-            holder: holder.clone(),
+            holder: holder.plain(),
             hold,
             path,
             value: None,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Files;
-use super::new_names::{Migration, being_migrated};
+use super::new_names::being_migrated;
 use super::session::{FilesSession, Held};
 use crate::backend::Refusal;
 use crate::commit::{LockFile, LockOptions};
@@ -123,13 +123,13 @@ impl FilesSession {
             Ordering::Less | Ordering::Equal => LockTimeout::from_millis(0),
             Ordering::Greater => self.timeout,
         };
-        let Err(refusal) = self.take_in_pieces(name, timeout) else {
+        let Err(refusal) = self.take_within(name, timeout) else {
             return Ok(());
         };
         if refusal.reason != Reason::CreateExists {
             return Err(NotTaken::Refused(refusal));
         }
-        let makes_way = against_last.is_lt() || self.migration == Migration::Seen;
+        let makes_way = against_last.is_lt() || self.sees_migration();
         if makes_way && self.may_turn_back() {
             return Err(NotTaken::Behind);
         }
@@ -138,38 +138,6 @@ impl FilesSession {
             self.timeout = LockTimeout::from_millis(0);
         }
         Err(NotTaken::Refused(refusal))
-    }
-
-    /// Waits for a lock, and looks for a migration meanwhile. It locks what it finds in whatever order, so that
-    /// it may have this lock and wait for one that is held here, which is to be given back then (`new_names`).
-    /// After its switch it waits for whoever waits for one of its locks.
-    fn take_in_pieces(
-        &mut self,
-        name: RefName<'_>,
-        mut timeout: LockTimeout,
-    ) -> std::result::Result<(), Box<Refusal>> {
-        loop {
-            let (piece, rest) = timeout.piece();
-            let taken = self.take_within(name, piece);
-            let is_held = match &taken {
-                Ok(()) => false,
-                Err(refusal) => refusal.reason == Reason::CreateExists,
-            };
-            let Some(rest) = rest.filter(|_| is_held && self.migration != Migration::Seen) else {
-                return taken;
-            };
-            let holds_none = self.held.is_empty() && self.bars.is_empty();
-            match self.files.is_migrating() {
-                Ok(true) if !holds_none => {
-                    self.migration = Migration::Seen;
-                    return taken;
-                }
-                // Who asks for locks looks again whether these are still the refs, and tells it.
-                Err(error) if error.kind() == ErrorKind::Moved => return taken,
-                // What keeps a migration from being looked for is told to whoever makes a new name.
-                Ok(_) | Err(_) => timeout = rest,
-            }
-        }
     }
 
     pub(super) fn take_within(
@@ -201,7 +169,7 @@ impl FilesSession {
             };
             looked_again = false;
             // Whoever locked the directory is waited for.
-            if let Err(error) = self.holder.pass(&barrier, timeout) {
+            if let Err(error) = self.waiter.pass(&barrier, timeout) {
                 return Err(Box::new(self.refuse_barred(name, &barrier, &error)));
             }
         }
@@ -251,7 +219,7 @@ impl FilesSession {
         }
         let (first, second) = names.split_at(middle(names.iter().map(|name| name.as_bytes())));
         let mut other = FilesSession::new(Arc::clone(&self.files));
-        other.holder = self.holder.clone();
+        (other.holder, other.waiter) = (self.holder.clone(), self.waiter.clone());
         let (taken, taken_of_second) = both(
             || self.take_unopposed(first),
             || other.take_unopposed(second),
@@ -314,7 +282,7 @@ impl FilesSession {
         }
         loop {
             let other = self.held.get(self.pattern?)?.lock.as_deref()?;
-            match LockFile::acquire_linked(&self.holder, path, lock_options, other) {
+            match LockFile::acquire_linked(&self.waiter, path, lock_options, other) {
                 Err(error) => match error.kind() {
                     io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
                         return Some(Err(error));
@@ -351,7 +319,7 @@ impl FilesSession {
         };
         let mut attempts = 0;
         loop {
-            match acquire(&self.holder, path, lock_options) {
+            match acquire(&self.waiter, path, lock_options) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < ATTEMPTS => {
                     attempts += 1;
                     self.create_dir_of(base, path).ok_or(error)??;

@@ -104,7 +104,7 @@ impl FilesSession {
         let (_, path) = self.files.path(name).map_err(io::Error::other)?;
         let is_locked = || self.files.may_be_locked(name);
         let lock = lock_path(&path);
-        self.holder.wait_while(&lock, self.timeout, is_locked)
+        self.waiter.wait_while(&lock, self.timeout, is_locked)
     }
 
     /// Gives all locks back, to take them anew.

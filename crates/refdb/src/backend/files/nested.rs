@@ -55,7 +55,7 @@ impl FilesSession {
             false => LockTimeout::from_millis(0),
         };
         let mut tried = Ok(Tried::Done);
-        let holder = self.holder.clone();
+        let holder = self.waiter.clone();
         let waited = holder.wait_while(&lock_path(&path), timeout, || {
             tried = self.try_to_make_room(nested, &path);
             matches!(tried, Ok(Tried::Busy(_)))
@@ -66,7 +66,9 @@ impl FilesSession {
                 Locked::Refused(refusal) => Err(refusal.into_error(upper)),
                 Locked::Found(_) | Locked::Missing | Locked::Alone => Ok(true),
             },
-            (Err(_), _) if !may_wait && self.may_turn_back() => Ok(false),
+            (Err(_), _) if (!may_wait || self.sees_migration()) && self.may_turn_back() => {
+                Ok(false)
+            }
             (Err(error), Tried::Done) => Err(self.refuse(upper, &error).into_error(upper)),
             (Err(_), Tried::Busy(refusal)) => {
                 self.files.still_there()?;

@@ -6,12 +6,15 @@
 //! to wait for a lock of any name while he holds others gives them back as well: the migration may wait for
 //! these.
 
+use std::sync::Arc;
+
 use super::Files;
 use super::session::FilesSession;
 use crate::backend::migration::{MIGRATION, is_migrating};
 use crate::backend::{Locked, RefFormat, Refusal};
+use crate::commit::Look;
 use crate::commit::entries::is_frozen;
-use crate::error::{Reason, Result};
+use crate::error::{ErrorKind, Reason, Result};
 use crate::name::RefName;
 use crate::options::LockTimeout;
 
@@ -25,6 +28,49 @@ pub(super) enum Migration {
     Seen,
     /// It did not end in time.
     Lasts,
+}
+
+/// What whoever waits for a lock is beside: a migration. It locks what it finds in whatever order, so that it may
+/// have this lock and wait for one that is held here, which is to be given back then. After its switch it waits for
+/// whoever waits for one of its locks.
+pub(super) struct Beside {
+    files: Arc<Files>,
+    /// Whether it is the lock of packed-refs, after which it waits for no lock of a ref that exists.
+    is_last: bool,
+}
+
+impl Beside {
+    /// For the locks of refs.
+    pub(super) fn refs(files: &Arc<Files>) -> Arc<dyn Look> {
+        let files = Arc::clone(files);
+        Arc::new(Beside {
+            files,
+            is_last: false,
+        })
+    }
+
+    /// For that of packed-refs.
+    pub(super) fn packed(files: &Arc<Files>) -> Arc<dyn Look> {
+        let files = Arc::clone(files);
+        Arc::new(Beside {
+            files,
+            is_last: true,
+        })
+    }
+}
+
+impl Look for Beside {
+    fn is_in_vain(&self, holds_locks: bool) -> bool {
+        let found = match self.is_last {
+            true => self.files.still_there().map(|()| false),
+            false => self.files.is_migrating(),
+        };
+        match found {
+            Ok(lives) => lives && holds_locks,
+            // What keeps a migration from being looked for is told to whoever makes a new name.
+            Err(error) => error.kind() == ErrorKind::Moved,
+        }
+    }
 }
 
 impl Files {
@@ -55,6 +101,15 @@ impl FilesSession {
         }
         self.migration = Migration::Seen;
         Ok(Locked::Behind)
+    }
+
+    /// Returns whether there is a migration that may wait for a lock which is held here.
+    pub(super) fn sees_migration(&mut self) -> bool {
+        let holds_some = !self.held.is_empty() || !self.bars.is_empty();
+        if holds_some && matches!(self.files.is_migrating(), Ok(true)) {
+            self.migration = Migration::Seen;
+        }
+        self.migration == Migration::Seen
     }
 
     /// Returns whether a migration that lives keeps everybody out of a directory in which the name is.

@@ -7,10 +7,12 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::Files;
 use super::directories::EmptyDirs;
 use super::loose::{self, Loose};
+use super::new_names::Beside;
 use super::overlay::{self, LooseRef};
 use super::rewrite::{PackedEdit, PackedValue};
 use crate::backend::{OptimizeOptions, Value};
@@ -28,7 +30,7 @@ use crate::target::Target;
 /// # Errors
 /// `Locked` when packed-refs is being written, `Corrupt` or `Io` for the files. What was packed
 /// stays packed when removing loose refs fails.
-pub(super) fn optimize(files: &Files, options: &OptimizeOptions<'_>) -> Result<()> {
+pub(super) fn optimize(files: &Arc<Files>, options: &OptimizeOptions<'_>) -> Result<()> {
     if options.auto && !is_worth_it(files, options)? {
         return Ok(());
     }
@@ -83,7 +85,8 @@ pub(super) fn optimize(files: &Files, options: &OptimizeOptions<'_>) -> Result<(
     }
     if options.prune {
         let timeout = files.lock_options().timeout;
-        prune(files, &holder, &packed, hook, timeout)?;
+        let waiter = holder.looking(Beside::refs(files));
+        prune(files, &waiter, &packed, hook, timeout)?;
     }
     Ok(())
 }
@@ -93,7 +96,11 @@ pub(super) fn optimize(files: &Files, options: &OptimizeOptions<'_>) -> Result<(
 ///
 /// # Errors
 /// As for [`optimize`]; `Misuse` for a symref.
-pub(super) fn pack_alone(files: &Files, name: RefName<'_>, objects: &dyn Objects) -> Result<()> {
+pub(super) fn pack_alone(
+    files: &Arc<Files>,
+    name: RefName<'_>,
+    objects: &dyn Objects,
+) -> Result<()> {
     let (_, path) = files.path(name)?;
     let system = files.system.as_ref();
     let oid = match loose::read(system, &path, files.options.object_format) {

@@ -18,6 +18,7 @@ use super::apart::is_shared;
 use super::log;
 use super::log_write::WholeLogs;
 use super::loose;
+use super::new_names::Beside;
 use super::packed::Forwards;
 use super::rewrite::{PackedEdit, PackedLock, PackedValue, is_written_by_another};
 use super::session::{ByName, FilesSession, Held, blocked_by};
@@ -186,14 +187,12 @@ impl FilesSession {
             ([_], [held]) if !batch && self.planned.whole_logs.is_empty() => held.lock.as_deref(),
             _ => None,
         };
-        let still_there = || files.still_there();
-        let (mut lock, old) = PackedLock::acquire_to_read(
-            system,
-            &self.holder,
-            &files.packed,
-            options,
-            (other, &still_there),
-        )?;
+        let waiter = self.holder.looking(Beside::packed(files));
+        let taken = PackedLock::acquire_to_read(system, &waiter, &files.packed, options, other);
+        if taken.is_err() {
+            files.still_there()?;
+        }
+        let (mut lock, old) = taken?;
         // A migration gives the lock back when it is over, to whoever waited for it. It is not over while a
         // branch is locked that is a file.
         if !self.has_loose_branch() {

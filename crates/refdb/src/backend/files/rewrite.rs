@@ -62,9 +62,6 @@ pub(super) struct PackedLock {
     replaced: bool,
 }
 
-/// Looks whether the refs are still in this format, and fails with `Moved` if not.
-type Look<'a> = &'a dyn Fn() -> Result<()>;
-
 impl PackedLock {
     /// Takes `packed-refs.lock`; says in it whose it is only once something is written, or with
     /// [`PackedLock::sign`].
@@ -76,10 +73,9 @@ impl PackedLock {
         holder: &Holder,
         packed: &PackedRefs,
         options: &Options,
-        still_there: Look<'_>,
     ) -> Result<PackedLock> {
         let path = packed.resolved_path()?;
-        PackedLock::acquire_at(path, system, holder, packed, options, (None, still_there))
+        PackedLock::acquire_at(path, system, holder, packed, options, None)
     }
 
     /// As [`PackedLock::acquire`], with what is packed then. Most often one look at the file tells both where
@@ -93,17 +89,17 @@ impl PackedLock {
         holder: &Holder,
         packed: &PackedRefs,
         options: &Options,
-        how: (Option<&LockFile>, Look<'_>),
+        other: Option<&LockFile>,
     ) -> Result<(PackedLock, Arc<Snapshot>)> {
         if let Some(path) = packed.plain_path() {
             let path = path.to_owned();
-            let lock = PackedLock::acquire_at(path, system, holder, packed, options, how)?;
+            let lock = PackedLock::acquire_at(path, system, holder, packed, options, other)?;
             if let Some(snapshot) = packed.snapshot_if_plain()? {
                 return Ok((lock, snapshot));
             }
         }
         let path = packed.resolved_path()?;
-        let lock = PackedLock::acquire_at(path, system, holder, packed, options, how)?;
+        let lock = PackedLock::acquire_at(path, system, holder, packed, options, other)?;
         let snapshot = match packed.snapshot_if_plain()? {
             Some(snapshot) => snapshot,
             None => packed.snapshot()?,
@@ -117,28 +113,15 @@ impl PackedLock {
         holder: &Holder,
         packed: &PackedRefs,
         options: &Options,
-        (other, still_there): (Option<&LockFile>, Look<'_>),
+        other: Option<&LockFile>,
     ) -> Result<PackedLock> {
         InvalidSettings::check(options.invalid.packing.as_ref())?;
-        let mut timeout = options.packed_refs_timeout;
-        let lock = loop {
-            let (piece, rest) = timeout.piece();
-            let lock_options = LockOptions {
-                timeout: piece,
-                shared: options.shared_repository,
-                pid_file: options.lockfile_pid,
-            };
-            let lock = LockFile::acquire_with(holder, &path, lock_options, other);
-            match &lock {
-                // A migration keeps it after its switch, and waits for whoever waits for it.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => still_there()?,
-                _ => break lock,
-            }
-            match rest {
-                Some(rest) => timeout = rest,
-                None => break lock,
-            }
+        let lock_options = LockOptions {
+            timeout: options.packed_refs_timeout,
+            shared: options.shared_repository,
+            pid_file: options.lockfile_pid,
         };
+        let lock = LockFile::acquire_with(holder, &path, lock_options, other);
         let lock = lock.map_err(|error| refused(system.as_ref(), &path, error))?;
         packed.forget_uncertain();
         Ok(PackedLock {

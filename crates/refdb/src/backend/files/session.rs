@@ -23,7 +23,7 @@ use super::bars::Bars;
 use super::current::Current;
 use super::directories::EmptyDirs;
 use super::loose::{self, Loose};
-use super::new_names::{Migration, being_migrated};
+use super::new_names::{Beside, Migration, being_migrated};
 use super::packed::{Forwards, Snapshot};
 use super::packed_cursor::PackedCursor;
 use super::publish::Planned;
@@ -49,6 +49,8 @@ pub(super) const LOOKED_AT_MAX: usize = 64;
 pub(super) struct FilesSession {
     pub(super) files: Arc<Files>,
     pub(super) holder: Holder,
+    // The same, who looks for a migration while he waits for the lock of a ref.
+    pub(super) waiter: Holder,
     pub(super) held: Vec<Held>,
     pub(super) bars: Bars,
     // Which of the locks further ones are linked to; `None` while there is none that can be.
@@ -142,8 +144,10 @@ impl ByName {
 
 impl FilesSession {
     pub(super) fn new(files: Arc<Files>) -> Self {
+        let holder = files.holder();
         FilesSession {
-            holder: files.holder(),
+            waiter: holder.looking(Beside::refs(&files)),
+            holder,
             timeout: files.options.files_ref_lock_timeout,
             files,
             held: Vec::new(),
