@@ -180,24 +180,6 @@ pub(crate) struct OptimizeOptions<'a> {
     pub(crate) warn: &'a dyn Fn(String),
 }
 
-/// A ref whose new name lies above or below its old one.
-pub(crate) struct Nested<'a> {
-    pub(crate) from: RefName<'a>,
-    pub(crate) to: RefName<'a>,
-    /// Where it is looked up what the ref peels to, if it has to be packed on the way.
-    pub(crate) objects: &'a dyn Objects,
-}
-
-impl Nested<'_> {
-    /// Returns which of the names is above the other.
-    pub(crate) fn upper(&self) -> RefName<'_> {
-        match self.from.is_below(self.to) {
-            true => self.to,
-            false => self.from,
-        }
-    }
-}
-
 /// A running write: locks are taken in it, values read under them, and all published at once.
 /// Dropping it releases every lock and leaves everything as it was.
 pub(crate) trait Session: Send {
@@ -219,13 +201,13 @@ pub(crate) trait Session: Send {
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()>;
 
-    /// Makes room for a ref in whose way its old name is: both names, and all below the upper one, are kept from
-    /// others until they are locked. Does nothing where one lock is that of all names. Returns `false` where
-    /// [`Session::lock`] answers [`Locked::Behind`].
+    /// Locks a name of which nothing is asked, since a locked ref above or below it is in its way, and goes.
+    /// Does nothing where one lock is that of all names. Returns `false` where [`Session::lock`] answers
+    /// [`Locked::Behind`].
     ///
     /// # Errors
-    /// `Locked`; `Misuse` when there can be no such ref.
-    fn make_room(&mut self, _nested: &Nested<'_>) -> Result<bool> {
+    /// `Locked`.
+    fn lock_nested(&mut self, _name: RefName<'_>) -> Result<bool> {
         Ok(true)
     }
 
@@ -252,7 +234,8 @@ pub(crate) trait Session: Send {
     /// [`names`](Self::names) may not show it. False where locking what is below it meets the ref.
     fn has_apart(&mut self, name: RefName<'_>) -> Result<bool>;
 
-    /// Returns the first ref below a name that the cursor does not show either: one of another worktree.
+    /// Returns the first ref below a name that the cursor does not show either: one of another worktree,
+    /// or one below a name that is locked by [`lock_nested`](Self::lock_nested), if it is not locked itself.
     /// `None` where locking the name meets the ref.
     fn first_below_apart(&mut self, name: RefName<'_>) -> Result<Option<RefNameBuf>>;
 

@@ -25,7 +25,6 @@ mod log;
 mod log_way;
 mod log_write;
 mod loose;
-mod nested;
 mod new_names;
 mod optimize;
 mod overlay;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::backend::cursor::Cursor;
-use crate::backend::{Backend, Judge, Locked, Nested, Plan, Published, Refusal, Session, Value};
+use crate::backend::{Backend, Judge, Locked, Plan, Published, Refusal, Session, Value};
 use crate::error::{Error, ErrorKind, Reason, Rejection, Result};
 use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf};
@@ -154,37 +154,41 @@ impl<'s> LockedSession<'s> {
         })
     }
 
-    /// Locks names that are sorted, none of which is locked yet. Where two of them are `nested`, room is made for
-    /// the new ref first. Returns the first name that could not be locked, and why.
+    /// Holds a name of which it is known that there is no ref, since a locked one is in its way.
+    pub(super) fn hold_missing(&mut self, name: RefName<'_>) {
+        self.found.insert(name.to_owned(), None);
+    }
+
+    /// Locks names that are sorted, none of which is locked yet, and among them `nested`, the name of a ref
+    /// to come in whose way one of them is. Returns the first that could not be locked, and why.
     pub(super) fn take<'n>(
         &mut self,
         names: &[RefName<'n>],
-        nested: Option<&Nested<'_>>,
+        nested: Option<RefName<'_>>,
     ) -> Result<Option<(RefName<'n>, Refusal)>> {
         let before = nested.map_or(names.len(), |nested| {
-            names.partition_point(|name| *name < nested.upper())
+            names.partition_point(|name| *name < nested)
         });
         let (first, rest) = names.split_at(before);
         loop {
-            let mut is_behind = None;
-            let mut refused = None;
-            let mut found = Vec::with_capacity(names.len());
-            let answer = &mut |name: RefName<'n>, locked| match locked {
-                Locked::Found(value) => found.push((name.to_owned(), Some(value))),
-                Locked::Missing | Locked::Alone => found.push((name.to_owned(), None)),
-                Locked::Behind => is_behind = Some(name),
-                Locked::Refused(refusal) => refused = refused.take().or(Some((name, refusal))),
-            };
-            self.session
-                .lock(first, true, &mut |at, locked| answer(first[at], locked))?;
-            if let Some(nested) = nested {
-                match self.session.make_room(nested)? {
+            let mut answers = Answers::default();
+            self.session.lock(first, true, &mut |at, locked| {
+                answers.note(first[at], locked);
+            })?;
+            // Without the lock of the one nothing is to be told of the other.
+            if let Some(nested) = nested.filter(|_| answers.has_all()) {
+                match self.session.lock_nested(nested)? {
                     true => self.session.lock(rest, true, &mut |at, locked| {
-                        answer(rest[at], locked);
+                        answers.note(rest[at], locked);
                     })?,
-                    false => answer(names[0], Locked::Behind),
+                    false => answers.note(names[0], Locked::Behind),
                 }
             }
+            let Answers {
+                found,
+                is_behind,
+                refused,
+            } = answers;
             if is_behind.is_some() && self.found.is_empty() {
                 self.session.begin_again();
                 continue;
@@ -199,6 +203,31 @@ impl<'s> LockedSession<'s> {
             self.session.release(&unknown);
             return Ok(Some(failure));
         }
+    }
+}
+
+/// What was answered of names.
+#[derive(Default)]
+struct Answers<'n> {
+    found: Vec<(RefNameBuf, Option<Value>)>,
+    is_behind: Option<RefName<'n>>,
+    refused: Option<(RefName<'n>, Refusal)>,
+}
+
+impl<'n> Answers<'n> {
+    fn note(&mut self, name: RefName<'n>, locked: Locked) {
+        match locked {
+            Locked::Found(value) => self.found.push((name.to_owned(), Some(value))),
+            Locked::Missing | Locked::Alone => self.found.push((name.to_owned(), None)),
+            Locked::Behind => self.is_behind = Some(name),
+            Locked::Refused(refusal) => {
+                self.refused = self.refused.take().or(Some((name, refusal)));
+            }
+        }
+    }
+
+    fn has_all(&self) -> bool {
+        self.is_behind.is_none() && self.refused.is_none()
     }
 }
 
@@ -250,8 +279,8 @@ impl Session for LockedSession<'_> {
         self.session.lock(&fresh, stop_at_refusal, answer)
     }
 
-    fn make_room(&mut self, nested: &Nested<'_>) -> Result<bool> {
-        self.session.make_room(nested)
+    fn lock_nested(&mut self, name: RefName<'_>) -> Result<bool> {
+        self.session.lock_nested(name)
     }
 
     fn wait_no_more(&mut self) {

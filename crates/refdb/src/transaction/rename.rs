@@ -7,7 +7,7 @@
 //! 1. The new ref is there before the old one goes, also where one name lies below the other.
 //! 2. HEAD and other symrefs to the old name stay as they are: who renames a branch moves them.
 
-use crate::backend::{Backend, Nested, Quirks, in_the_way};
+use crate::backend::{Backend, Quirks, in_the_way};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
@@ -96,28 +96,9 @@ impl Rename<'_> {
     fn lock(&self, backend: &dyn Backend, locked: &mut LockedRefs<'_>) -> Result<Ref> {
         let Rename { from, to, how } = *self;
         let mut names = vec![from];
-        let is_nested = from.is_below(to) || to.is_below(from);
-        let stays_in_the_way = is_nested && how.copies;
-        if !stays_in_the_way {
+        let nested = (from.is_below(to) || to.is_below(from)).then_some(to);
+        if nested.is_none() {
             names.push(to);
-        }
-        // A null id is no ref yet.
-        let is_ref = |old: &Ref| old.target.oid().is_none_or(|oid| !oid.is_null());
-        let not_found = || {
-            let message = format!("refname {from} not found");
-            Error::new(ErrorKind::Misuse, message)
-        };
-        let nested = (is_nested && !how.copies).then_some(Nested {
-            from,
-            to,
-            objects: locked.transaction.objects,
-        });
-        if nested.is_some()
-            && !backend
-                .read(from)?
-                .is_some_and(|it| is_ref(&Ref::new(from, it)))
-        {
-            return Err(not_found());
         }
         // HEAD loses its branch, which its reflog tells.
         let head = backend.read(RefName::HEAD)?;
@@ -126,21 +107,29 @@ impl Rename<'_> {
             names.push(RefName::HEAD);
         }
         names.sort();
-        if let Some((name, refusal)) = locked.session.take(&names, nested.as_ref())? {
+        if let Some((name, refusal)) = locked.session.take(&names, nested)? {
             return Err(match name == to {
                 true => Error::new(ErrorKind::Locked, refusal.message),
                 false => refusal.into_error(name),
             });
         }
-        if !stays_in_the_way
-            && let Some(found) = locked.read(to)?
+        if nested.is_some() {
+            locked.session.hold_missing(to);
+        }
+        if let Some(found) = locked.read(to)?
             && !self.may_replace(backend, &found)?
         {
             let message = format!("reference already exists: '{to}'");
             return Err(Error::new(ErrorKind::Misuse, message));
         }
-        let old = locked.read(from)?.filter(is_ref).ok_or_else(not_found)?;
-        if stays_in_the_way {
+        // A null id is no ref yet.
+        let old = locked.read(from)?;
+        let old = old.filter(|old| old.target.oid().is_none_or(|oid| !oid.is_null()));
+        let Some(old) = old else {
+            let message = format!("refname {from} not found");
+            return Err(Error::new(ErrorKind::Misuse, message));
+        };
+        if how.copies && nested.is_some() {
             let message = in_the_way(from.as_bytes(), to);
             return Err(Error::new(ErrorKind::Misuse, message));
         }

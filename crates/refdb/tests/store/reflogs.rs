@@ -282,6 +282,36 @@ for_every_format! {
 }
 
 for_every_format! {
+    /// A reflog whose ref never came to be, or went, has the place of one that moves: that is found before
+    /// anything is committed.
+    fn a_reflog_in_the_way_of_one_that_moves(format) {
+        let repo = Repo::init(format);
+        repo.config("core.logAllRefUpdates", "true");
+        let commit = &repo.objects().commits[1];
+        repo.git(["update-ref", "-m", "made", "refs/heads/deep/one", commit]).run().ok();
+        let logs = repo.git_dir().join("logs/refs/heads/deep");
+        let left = |content: String| {
+            std::fs::create_dir_all(logs.join("left")).expect("a folder");
+            std::fs::write(logs.join("left/behind"), content).expect("a file");
+        };
+        let repository = ours::open(&repo.git_dir());
+        let rename = |from, to| repository.store().rename(name(from), name(to), b"m");
+        let is_files = format.refs == refdb_testkit::RefFormat::Files;
+        if is_files {
+            left("what this is, nobody knows\n".into());
+            let refused = rename("refs/heads/deep/one", "refs/heads/deep").expect_err("in the way");
+            assert!(refused.to_string().contains("there are still logs under"), "{refused}");
+            repo.git(["update-ref", "refs/heads/other", commit]).run().ok();
+            let null = "0".repeat(commit.len());
+            left(format!("{null} {commit} A <a@b> 1700000000 +0000\tmade\n"));
+        }
+        let _ = rename("refs/heads/deep/one", "refs/heads/deep").expect("nothing is in the way");
+        assert_eq!(repo.reflogs()[&b"refs/heads/deep"[..]][0].message, "made");
+        repo.assert_sound();
+    }
+}
+
+for_every_format! {
     /// So many that two threads write them.
     fn very_many_new_reflogs_have_their_entry(format) {
         let repo = Repo::init(format);

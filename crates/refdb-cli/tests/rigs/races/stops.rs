@@ -19,13 +19,13 @@ use std::{fs, thread};
 
 use refdb::{LogOrder, RefName};
 use refdb_testkit::Format;
-use refdb_testkit::linear::{Act, Call, Value};
+use refdb_testkit::linear::{Act, Call, Edit, Value};
 use refdb_testkit::oracle::{self, GitRun};
 use refdb_testkit::ours;
 use refdb_testkit::rng::Rng;
 use refdb_testkit::trust::{Tally, budget};
 
-use super::actor::{Actor, Done, Op, Program};
+use super::actor::{Actor, Done, How, Op, Program};
 use super::draw::{Drawer, Kind};
 use super::listing::{self, Listing};
 use super::names::{BRANCHES, NESTED};
@@ -396,16 +396,14 @@ fn every_step_may_be_the_last_before_another_program_in_reftable() {
     try_all(Format::REFTABLE_SHA1);
 }
 
-/// A migration that lists the refs while one gets a name below its own sees both, and may not take that for damage.
-#[test]
-fn a_ref_that_is_renamed_meanwhile_is_migrated() {
+/// Stops the first of two operations at every call of some names, where there is one ref and two branches.
+fn try_every(programs: [Program; 2], kinds: [Kind; 2], ops: [Op; 2], names: &[&str]) {
     if !kills::can_kill(WHAT, 0) {
         return;
     }
     let base = Arena::new(Format::FILES_SHA1, false, true);
-    let [name, below, _] = NESTED;
     let commit = &base.repo.objects().commits[0];
-    for name in [name].iter().chain(&BRANCHES) {
+    for name in NESTED[..1].iter().chain(&BRANCHES) {
         base.repo.git(["update-ref", name, commit]).run().ok();
     }
     hurry(&base);
@@ -413,20 +411,21 @@ fn a_ref_that_is_renamed_meanwhile_is_migrated() {
     let case = Case {
         cell: Cell {
             format: Format::FILES_SHA1,
-            programs: [Program::Refdb; 2],
-            kinds: [Kind::Migrate, Kind::Rename],
+            programs,
+            kinds,
             seed: 0,
         },
         base,
         first: first.expect("nobody else is there").into_iter().collect(),
-        ops: [Op::Migrate, Op::Rename(name.into(), below.into())],
+        ops,
     };
-    let calls = case.calls();
-    let opens: Vec<&kills::Call> = calls.iter().filter(|(call, _)| call == "openat").collect();
+    let mut calls = case.calls();
+    calls.retain(|(call, _)| names.contains(&call.as_str()));
+    assert!(calls.len() > 8, "{calls:?}");
     // Many at once: a migration beside which somebody wrote waits for more of that.
     let case = &case;
     thread::scope(|scope| {
-        for some in opens.chunks(opens.len().div_ceil(8)) {
+        for some in calls.chunks(calls.len().div_ceil(8)) {
             scope.spawn(move || {
                 for at in some {
                     let stopped = case.stop_at(at);
@@ -435,6 +434,50 @@ fn a_ref_that_is_renamed_meanwhile_is_migrated() {
             });
         }
     });
+}
+
+/// A migration that lists the refs while one gets a name below its own sees both, and may not take that for damage.
+#[test]
+fn a_ref_that_is_renamed_meanwhile_is_migrated() {
+    let [name, below, _] = NESTED;
+    let ops = [Op::Migrate, Op::Rename(name.into(), below.into())];
+    let kinds = [Kind::Migrate, Kind::Rename];
+    try_every([Program::Refdb; 2], kinds, ops, &["openat"]);
+}
+
+/// A ref that is packed on its way to a name below its own does not come back when another program deletes it.
+#[test]
+fn a_ref_that_is_deleted_meanwhile_does_not_come_back() {
+    let [name, _, below] = NESTED;
+    let delete = || Op::Write(vec![Edit::delete(name)], How::Plain);
+    let rename = || Op::Rename(name.into(), below.into());
+    let names = [
+        "openat",
+        "openat2",
+        "unlink",
+        "unlinkat",
+        "rename",
+        "link",
+        "linkat",
+        "read",
+        "newfstatat",
+    ];
+    for other in [Program::Git, Program::Refdb] {
+        let programs = [other, Program::Refdb];
+        try_every(
+            programs,
+            [Kind::Delete, Kind::Rename],
+            [delete(), rename()],
+            &names,
+        );
+        let programs = [Program::Refdb, other];
+        try_every(
+            programs,
+            [Kind::Rename, Kind::Delete],
+            [rename(), delete()],
+            &names,
+        );
+    }
 }
 
 /// A writer that looks for names in the way, and then packs a new ref under the lock of packed-refs alone.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Files;
+use super::bars::fits;
 use super::new_names::being_migrated;
 use super::session::{FilesSession, Held};
 use crate::backend::Refusal;
@@ -88,7 +89,7 @@ impl Files {
 
 impl FilesSession {
     /// Returns where the lock of `name` is in the order of locks, seen from the last one that is held.
-    pub(super) fn against_last(&mut self, name: RefName<'_>) -> Ordering {
+    fn against_last(&mut self, name: RefName<'_>) -> Ordering {
         let FilesSession {
             files, held, order, ..
         } = self;
@@ -140,11 +141,19 @@ impl FilesSession {
         Err(NotTaken::Refused(refusal))
     }
 
-    pub(super) fn take_within(
+    fn take_within(
         &mut self,
         name: RefName<'_>,
         timeout: LockTimeout,
     ) -> std::result::Result<(), Box<Refusal>> {
+        if let Some(bar) = self.bars.find(name.as_bytes()) {
+            if !fits(name) {
+                let error = rustix::io::Errno::NAMETOOLONG.into();
+                return Err(Box::new(self.refuse(name, &error)));
+            }
+            self.held.push(Held::barred(name, bar));
+            return Ok(());
+        }
         let mut looked_again = false;
         for _ in 0..BARRIERS_MAX {
             let error = match self.try_to_take(name, timeout) {
@@ -178,13 +187,6 @@ impl FilesSession {
     }
 
     fn try_to_take(&mut self, name: RefName<'_>, timeout: LockTimeout) -> io::Result<()> {
-        if let Some(bar) = self.bars.find(name.as_bytes()) {
-            if !self.bars.fits(bar, name) {
-                return Err(rustix::io::Errno::NAMETOOLONG.into());
-            }
-            self.held.push(Held::barred(name, bar));
-            return Ok(());
-        }
         let files = Arc::clone(&self.files);
         let lock_options = LockOptions {
             timeout,
@@ -203,6 +205,7 @@ impl FilesSession {
             path,
             lock: Some(Box::new(lock)),
             bar: None,
+            is_nested: false,
             exists: false,
             loose: false,
             blocked: false,

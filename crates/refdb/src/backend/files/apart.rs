@@ -56,6 +56,18 @@ impl FilesSession {
         self.files.has_only(dir, &own)
     }
 
+    /// Makes sure that nobody else has anything below a name that is locked for one below it.
+    ///
+    /// # Errors
+    /// `Locked` if somebody has.
+    pub(super) fn check_below(&self, held: &Held) -> Result<()> {
+        let is_there = self.files.system.lstat(&held.path).is_ok();
+        if !is_there || self.only_own_locks(&held.path) {
+            return Ok(());
+        }
+        Err(blocked(held))
+    }
+
     /// Keeps new names apart that were locked one by one, as those of transactions that are published
     /// together are. Nothing is waited for, and where somebody is in the way the ref stays a file.
     pub(super) fn keep_apart(&mut self, writes: &mut [Assigned<'_>]) -> Result<()> {

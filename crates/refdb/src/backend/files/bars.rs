@@ -37,7 +37,7 @@ const NAME_MAX: usize = 1024;
 const PART_MAX: usize = 138;
 
 /// Returns whether every file system can have a file of that name.
-fn fits(name: RefName<'_>) -> bool {
+pub(super) fn fits(name: RefName<'_>) -> bool {
     let mut parts = name.as_bytes().split(|&byte| byte == b'/');
     name.as_bytes().len() <= NAME_MAX && parts.all(|part| part.len() <= PART_MAX)
 }
@@ -70,8 +70,6 @@ struct Bar {
     /// Its name, with a slash at the end.
     dir: Vec<u8>,
     lock: LockFile,
-    /// Whether it is known of the names in it that the file system can have them.
-    is_looked_at: bool,
 }
 
 impl Bars {
@@ -84,29 +82,6 @@ impl Bars {
     pub(super) fn give_up(&mut self) {
         self.bars.clear();
         self.is_allowed = false;
-    }
-
-    /// Adds a directory in which names are of which it is known that the file system can have them.
-    pub(super) fn add(&mut self, dir: RefName<'_>, lock: LockFile) {
-        let dir = [dir.as_bytes(), b"/"].concat();
-        let at = self.bars.partition_point(|bar| bar.dir < dir);
-        let is_looked_at = true;
-        self.bars.insert(
-            at,
-            Bar {
-                dir,
-                lock,
-                is_looked_at,
-            },
-        );
-    }
-
-    /// Returns whether a name may be in one of the directories.
-    pub(super) fn fits(&self, number: u32, name: RefName<'_>) -> bool {
-        let bar = usize::try_from(number)
-            .ok()
-            .and_then(|at| self.bars.get(at));
-        bar.is_some_and(|bar| bar.is_looked_at) || fits(name)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -178,7 +153,7 @@ impl Bars {
 
     /// Gives every directory free; tells `released` their names.
     pub(super) fn release(&mut self, mut released: impl FnMut(&[u8])) {
-        for Bar { dir, lock, .. } in self.bars.drain(..) {
+        for Bar { dir, lock } in self.bars.drain(..) {
             drop(lock);
             released(dir.strip_suffix(b"/").unwrap_or(&dir));
         }
@@ -247,9 +222,9 @@ impl FilesSession {
             }
             let barred = names.get(range.clone()).unwrap_or_default().iter();
             let number = u32::try_from(bar).unwrap_or(u32::MAX);
-            let fitting = barred.take_while(|name| self.bars.fits(number, **name));
-            let fitting = fitting.map(|&name| Held::barred(name, number));
-            self.held.extend(fitting);
+            let fitting = barred.take_while(|name| fits(**name));
+            self.held
+                .extend(fitting.map(|&name| Held::barred(name, number)));
             done = self.held.len() - first;
             if done < range.end {
                 // What does not fit is refused when it is taken alone.
@@ -299,11 +274,7 @@ impl FilesSession {
                         !is_written && wanted.may_be(child) && inner.iter().all(|name| fits(*name));
                     if is_wanted && let Some(lock) = self.bar(&path) {
                         let dir = child.to_vec();
-                        self.bars.bars.push(Bar {
-                            dir,
-                            lock,
-                            is_looked_at: false,
-                        });
+                        self.bars.bars.push(Bar { dir, lock });
                     }
                 }
                 // A ref, or somebody else's barrier.

@@ -92,8 +92,9 @@ fn read_all(files: &Files, locks: &mut [Held], mut new: Option<NewPlaces<'_>>) -
     let mut found = Vec::with_capacity(locks.len());
     let mut rest = locks;
     loop {
-        // What is locked as a whole has no file.
-        let barred = rest.iter().take_while(|held| held.bar.is_some()).count();
+        // What is locked as a whole has no file, and of names above others nothing is asked.
+        let is_unread = |held: &&Held| held.bar.is_some() || held.is_nested;
+        let barred = rest.iter().take_while(is_unread).count();
         found.extend(std::iter::repeat_with(|| Current::NotLoose).take(barred));
         rest = rest.get_mut(barred..).unwrap_or_default();
         let Some(dir) = rest.first().and_then(|held| parent(&held.path)) else {
@@ -101,7 +102,7 @@ fn read_all(files: &Files, locks: &mut [Held], mut new: Option<NewPlaces<'_>>) -
         };
         let same = rest
             .iter()
-            .take_while(|held| parent(&held.path) == Some(dir))
+            .take_while(|held| parent(&held.path) == Some(dir) && !held.is_nested)
             .count();
         let listing = list(files, bytes_to_path(dir), same);
         let (run, after) = std::mem::take(&mut rest).split_at_mut(same);

@@ -35,12 +35,7 @@ impl Files {
                 if remove_empty_tree(self.system.as_ref(), &path) {
                     return Ok(());
                 }
-                let message = format!(
-                    "cannot update the ref '{name}': there are still logs under '{}'",
-                    path.display()
-                );
-                let message = Message::from(message).of(&path, Role::Place);
-                Err(Error::new(ErrorKind::Io, message))
+                Err(logs_below(name, &path))
             }
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
                 let inner = path.strip_prefix(&base).unwrap_or(&path);
@@ -59,6 +54,23 @@ impl Files {
             }
             // What else there is shows when it is written.
             _ => Ok(()),
+        }
+    }
+
+    /// Makes room for the reflog of `name` where that of `from` gets it, which is above or below.
+    ///
+    /// # Errors
+    /// As for [`Files::clear_log_way`].
+    pub(super) fn clear_log_way_beside(&self, name: RefName<'_>, from: RefName<'_>) -> Result<()> {
+        let ((base, path), (_, own)) = (self.log_path(name)?, self.log_path(from)?);
+        if !own.starts_with(&path) {
+            return Ok(());
+        }
+        self.clear_logs_below(&base, &path);
+        let mut leaves = Tree::new(self.system.as_ref(), &path, b"");
+        match leaves.all(|leaf| leaf.is_ok_and(|leaf| leaf.path == own)) {
+            true => Ok(()),
+            false => Err(logs_below(name, &path)),
         }
     }
 
@@ -104,6 +116,14 @@ impl Files {
         let _ = lines.next_back();
         lines.all(|line| log::parse(line, format).is_some_and(|entry| entry.old.is_null()))
     }
+}
+
+fn logs_below(name: RefName<'_>, path: &Path) -> Error {
+    let message = format!(
+        "cannot update the ref '{name}': there are still logs under '{}'",
+        path.display()
+    );
+    Error::new(ErrorKind::Io, Message::from(message).of(path, Role::Place))
 }
 
 #[cfg(test)]

@@ -206,8 +206,9 @@ impl Files {
                     return Err(Error::new(ErrorKind::Io, message));
                 }
                 Ok(stat) if stat.kind == FileKind::File => {
-                    if between.is_none() {
-                        self.clear_log_way(to)?;
+                    match between {
+                        None => self.clear_log_way(to)?,
+                        Some(_) => self.clear_log_way_beside(to, from)?,
                     }
                     return Ok(Some(stat.len));
                 }

@@ -15,7 +15,7 @@ use super::loose::{self, Loose};
 use super::new_names::Beside;
 use super::overlay::{self, LooseRef};
 use super::rewrite::{PackedEdit, PackedValue};
-use crate::backend::{OptimizeOptions, Value};
+use crate::backend::OptimizeOptions;
 use crate::commit::{Holder, LockFile, LockOptions, sweep, take_over};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hook::{self, Hook, Step};
@@ -84,53 +84,10 @@ pub(super) fn optimize(files: &Arc<Files>, options: &OptimizeOptions<'_>) -> Res
         hook::tell(hook, Step::Committed, &lines)?;
     }
     if options.prune {
-        let timeout = files.lock_options().timeout;
         let waiter = holder.looking(Beside::refs(files));
-        prune(files, &waiter, &packed, hook, timeout)?;
+        prune(files, &waiter, &packed, hook)?;
     }
     Ok(())
-}
-
-/// Packs a ref that has a file, for the sake of another one: no hook is told. Its file stays if somebody else has
-/// the lock.
-///
-/// # Errors
-/// As for [`optimize`]; `Misuse` for a symref.
-pub(super) fn pack_alone(
-    files: &Arc<Files>,
-    name: RefName<'_>,
-    objects: &dyn Objects,
-) -> Result<()> {
-    let (_, path) = files.path(name)?;
-    let system = files.system.as_ref();
-    let oid = match loose::read(system, &path, files.options.object_format) {
-        Ok(Loose::Found(Target::Direct(oid))) => oid,
-        Ok(Loose::Found(Target::Symbolic(_))) => {
-            let message = format!("'{name}' is a symbolic ref, which cannot be packed");
-            return Err(Error::new(ErrorKind::Misuse, message));
-        }
-        Ok(_) => return Ok(()),
-        Err(error) if is_gone(&error) => return Ok(()),
-        Err(error) => return Err(Error::io("unable to read", &path, error)),
-    };
-    let peeled = peel(objects, oid)?;
-    let value = PackedValue { oid, peeled };
-    let holder = files.holder();
-    let mut lock = files.lock_packed(&holder)?;
-    let old = files.packed.snapshot()?;
-    let is_packed = |found: Value| found.target == Target::Direct(oid);
-    if !old.find_ref(name.as_bytes())?.is_some_and(is_packed) {
-        let name = name.as_bytes();
-        let value = Some(value);
-        lock.write(&old, &[PackedEdit { name, value }], None, &files.options)?;
-        lock.publish(&files.packed)?;
-        if files.options.fsync {
-            lock.sync_name()?;
-        }
-    }
-    lock.release()?;
-    let packed = [(name.as_bytes().to_vec(), value)];
-    prune(files, &holder, &packed, None, LockTimeout::from_millis(0))
 }
 
 /// Removes the locks of processes that have ended, in the directories of the repository and of the
@@ -209,7 +166,6 @@ fn prune(
     holder: &Holder,
     packed: &[(Vec<u8>, PackedValue)],
     hook: Option<&dyn Hook>,
-    timeout: LockTimeout,
 ) -> Result<()> {
     let system = files.system.as_ref();
     let null = ObjectId::null(files.options.object_format);
@@ -220,7 +176,7 @@ fn prune(
         holder,
         last: None,
         free_above: Vec::new(),
-        timeout,
+        timeout: files.lock_options().timeout,
     };
     let mut line = Vec::new();
     for (name, value) in packed.iter().rev() {

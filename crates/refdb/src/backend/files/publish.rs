@@ -97,9 +97,12 @@ impl FilesSession {
         }
         self.keep_apart(&mut writes)?;
         let packable = writes.iter().filter(|write| write.may_be_packed()).count();
+        // Where one name lies below the other, the new ref can be no file before the old one goes.
+        let is_nested = |at: usize| self.held.get(at).is_some_and(|held| held.is_nested);
+        let is_nested = plan.renames && writes.iter().any(|write| write.held.is_none_or(is_nested));
         let is_delete = |write: &Assigned<'_>| matches!(write.value, NewValue::Deleted);
         // Below a directory that is locked as a whole there is no place for a file.
-        let no_files = plan.initial || !self.bars.is_empty();
+        let no_files = plan.initial || is_nested || !self.bars.is_empty();
         let batch = packable > 0 && (no_files || self.is_worth_packing(packable)?);
         // Refs that a linked worktree has for itself are never packed.
         let place = |write: &Assigned<'_>| self.files.layout.locate(write.name).0;
@@ -150,12 +153,16 @@ impl FilesSession {
                 is_packable: matches!(write.value, NewValue::Direct { .. })
                     && is_shared(write.name),
             };
-            let needs_none = plan.initial && assigned.may_be_packed();
+            let needs_none = (plan.initial || plan.renames) && assigned.may_be_packed();
             if assigned.held.is_none() && !needs_none {
                 assigned.held = Some(self.take_unseen(write.name)?);
             }
             if let Some(held) = assigned.held.and_then(|at| self.held.get(at)) {
-                assigned.is_apart = held.exists || held.is_barred();
+                assigned.is_apart = held.exists || held.is_barred() || held.is_nested;
+                if held.is_nested {
+                    // Whoever has a lock below may be making a ref there.
+                    self.check_below(held)?;
+                }
             }
             writes.push(assigned);
         }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use bstr::ByteSlice;
 
-use super::acquire::Order;
+use super::acquire::{NotTaken, Order};
 use super::bars::Bars;
 use super::current::Current;
 use super::directories::EmptyDirs;
@@ -29,7 +29,7 @@ use super::packed_cursor::PackedCursor;
 use super::publish::Planned;
 use super::{Files, overlay};
 use crate::backend::cursor::Cursor;
-use crate::backend::{Judge, Locked, Nested, Plan, Published, Refusal, Session, Value, in_the_way};
+use crate::backend::{Judge, Locked, Plan, Published, Refusal, Session, Value, in_the_way};
 use crate::commit::{Holder, LockFile, describe_barred, describe_refusal, sweep};
 use crate::error::{Error, Message, Reason, Result, Role, io_text};
 use crate::layout::Place;
@@ -85,6 +85,8 @@ pub(super) struct Held {
     /// The lock of a directory that keeps others from this name. It has no loose ref then, and
     /// `path` is empty.
     pub(super) bar: Option<u32>,
+    /// Whether it is locked for a ref to come in whose way another one is that goes.
+    pub(super) is_nested: bool,
     /// Whether there is a ref of that name.
     pub(super) exists: bool,
     /// Whether there is a loose ref.
@@ -107,6 +109,7 @@ impl Held {
             path: PathBuf::new(),
             lock: None,
             bar: Some(bar),
+            is_nested: false,
             exists: false,
             loose: false,
             blocked: false,
@@ -381,8 +384,29 @@ impl Session for FilesSession {
         locked
     }
 
-    fn make_room(&mut self, nested: &Nested<'_>) -> Result<bool> {
-        self.make_room(nested)
+    fn lock_nested(&mut self, name: RefName<'_>) -> Result<bool> {
+        // Below a file its lock can have no place, and nobody else's. Where the ref above is packed, Git may have
+        // that lock: it looks for its name before the packed ref goes, and for what is in its way afterwards.
+        let is_file_above = |held: &Held| held.loose && name.is_below(held.name.as_name());
+        if self.held.iter().any(is_file_above) {
+            return Ok(true);
+        }
+        match self.take(name) {
+            Err(NotTaken::Behind) => return Ok(false),
+            Err(NotTaken::Refused(refusal)) => {
+                self.files.still_there()?;
+                return Err(refusal.into_error(name));
+            }
+            Ok(()) => {}
+        }
+        if let Some(held) = self.held.last_mut() {
+            held.is_nested = true;
+        }
+        match self.look_for_migration()? {
+            Locked::Behind => Ok(false),
+            Locked::Refused(refusal) => Err(refusal.into_error(name)),
+            Locked::Found(_) | Locked::Missing | Locked::Alone => Ok(true),
+        }
     }
 
     fn lock_directories(&mut self) {
@@ -419,8 +443,20 @@ impl Session for FilesSession {
         Ok(false)
     }
 
-    fn first_below_apart(&mut self, _name: RefName<'_>) -> Result<Option<RefNameBuf>> {
-        Ok(None)
+    fn first_below_apart(&mut self, name: RefName<'_>) -> Result<Option<RefNameBuf>> {
+        if !self
+            .held
+            .iter()
+            .any(|held| held.is_nested && held.name.as_name() == name)
+        {
+            return Ok(None);
+        }
+        let below = overlay::list(&self.files, &[name.as_bytes(), b"/"].concat())?;
+        let is_held = |name: &[u8]| self.held.iter().any(|held| held.name.as_bytes() == name);
+        let mut others = below.iter().filter(|found| !is_held(&found.name));
+        Ok(others
+            .next()
+            .map(|found| RefNameBuf::from_disk(found.name.as_slice())))
     }
 
     fn names(&mut self) -> Result<Box<dyn Cursor + '_>> {

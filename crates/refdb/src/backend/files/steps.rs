@@ -111,6 +111,9 @@ impl FilesSession {
         let locks = self.held.iter().filter_map(|held| held.lock.as_deref());
         let mut looked_at = locks.chain(self.bars.locks()).step_by(step);
         looked_at.try_for_each(LockFile::check)?;
+        // Whoever came below a name that is to come, while a hook ran, would not find it in his way.
+        let mut nested = self.held.iter().filter(|held| held.is_nested);
+        nested.try_for_each(|held| self.check_below(held))?;
         let logs = self.planned.whole_logs.written.iter();
         logs.map(|(_, lock)| lock).try_for_each(LockFile::check)?;
         let packed = self.planned.packed.as_ref();

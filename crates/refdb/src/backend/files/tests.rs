@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::publish::BATCH_MIN;
 use super::*;
-use crate::backend::{Locked, LogWrite, Nested, NewValue, Plan, Published, Refusal, Write};
+use crate::backend::{Locked, LogWrite, NewValue, Plan, Published, Refusal, Write};
 use crate::commit::entries::FREEZE;
 use crate::error::Reason;
 use crate::objects::{NoObjects, ObjectKind, Objects, Peeled};
@@ -685,12 +685,7 @@ fn a_new_name_waits_for_a_migration_of_a_process_that_lives() {
     };
     let message = "the refs are being migrated to another format; try again";
     assert_eq!(refusal.message, message);
-    let nested = Nested {
-        from: name("refs/heads/there"),
-        to: name("refs/heads/there/below"),
-        objects: &NoObjects,
-    };
-    assert!(session.make_room(&nested).is_err());
+    assert!(session.lock_nested(name("refs/heads/above")).is_err());
     // When the refs are in the other format there is nothing more to wait for.
     fs::rename(fixture.path("refs/heads"), fixture.path("refs/old")).unwrap();
     fixture.write("refs/heads", "");
