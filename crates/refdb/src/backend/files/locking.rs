@@ -100,7 +100,7 @@ impl FilesSession {
     }
 
     /// Waits until nobody has the lock of a name.
-    fn wait_for_lock(&self, name: RefName<'_>) -> io::Result<()> {
+    pub(super) fn wait_for_lock(&self, name: RefName<'_>) -> io::Result<()> {
         let (_, path) = self.files.path(name).map_err(io::Error::other)?;
         let is_locked = || self.files.may_be_locked(name);
         let lock = lock_path(&path);

@@ -392,7 +392,12 @@ impl Session for FilesSession {
             return Ok(true);
         }
         match self.take(name) {
-            Err(NotTaken::Behind) => return Ok(false),
+            Err(NotTaken::Behind) => {
+                // All is locked anew then, in the same order. Whoever is in the way is waited for without a lock.
+                self.give_back();
+                let _ = self.wait_for_lock(name);
+                return Ok(false);
+            }
             Err(NotTaken::Refused(refusal)) => {
                 self.files.still_there()?;
                 return Err(refusal.into_error(name));
