@@ -31,7 +31,7 @@ pub use crate::commit::{
     remove_if_there, suffixed, sweep_all, take_over, take_over_any,
 };
 pub use crate::hook::call::{ask_or_abort, present, tell};
-pub use crate::shared::part;
+pub use crate::shared::memory::part;
 pub use refdb_system::beside::both;
 pub use refdb_system::{Leaf, Tree, bytes_to_path, is_absent, list, remove_empty_tree};
 

@@ -34,7 +34,7 @@
 mod cache;
 mod garbage;
 pub mod head;
-mod memory;
+pub(crate) mod memory;
 mod register;
 mod table_key;
 
@@ -44,8 +44,6 @@ use std::ops::Range;
 pub use garbage::Collected;
 pub(crate) use garbage::check_open;
 pub use memory::MemoryShared;
-#[doc(hidden)]
-pub use memory::part;
 pub use register::{Freshness, Known, Register, Settings, Swapped};
 pub use table_key::TableKey;
 
