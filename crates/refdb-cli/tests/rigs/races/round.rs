@@ -108,6 +108,25 @@ impl Arena {
         }
     }
 
+    /// Lets nobody wait for long, where who has a lock may be stopped, or does not give it back.
+    pub(crate) fn hurry(&self) {
+        for key in [
+            "core.filesRefLockTimeout",
+            "core.packedRefsTimeout",
+            "reftable.lockTimeout",
+        ] {
+            self.repo.config(key, "30");
+        }
+    }
+
+    /// Returns the commits that no ref has.
+    pub(crate) fn fresh(&self, refs: &BTreeMap<String, Value>) -> Vec<&String> {
+        let used: Vec<&Value> = refs.values().collect();
+        let is_fresh = |oid: &&String| !used.contains(&&Value::Oid((*oid).clone()));
+        let commits = self.repo.objects().commits.iter();
+        commits.filter(is_fresh).collect()
+    }
+
     /// Makes a second one with the same content; nobody works in a linked worktree of it.
     pub(crate) fn duplicate(&self) -> Arena {
         let repo = self.repo.duplicate();
@@ -365,10 +384,7 @@ fn play(
     start: Instant,
 ) -> Vec<Done> {
     let is_migrating = cell.kinds.contains(&Kind::Migrate);
-    let used: Vec<&Value> = first.values().collect();
-    let is_fresh = |oid: &&String| !used.contains(&&Value::Oid((*oid).clone()));
-    let mut fresh: Vec<&String> = arena.repo.objects().commits.iter().collect();
-    fresh.retain(is_fresh);
+    let mut fresh = arena.fresh(first);
     let other = fresh.split_off(fresh.len() / 2);
     let (done, together) = (AtomicBool::new(false), Barrier::new(2));
     let mut reading = cell.programs.to_vec();
@@ -451,17 +467,22 @@ fn watch(dir: &Path, programs: &[Program], start: Instant, done: &AtomicBool) ->
         if done.load(Ordering::SeqCst) || seen.calls.len() >= LISTINGS {
             break;
         }
-        let begun = start.elapsed();
-        match listing::beside_others(*program, dir) {
-            Ok(listed) => seen.calls.push(Call {
-                who: format!("{program:?} reads"),
-                begun,
-                ended: start.elapsed(),
-                act: Act::List(listed),
-            }),
-            Err(why) if *program == Program::Refdb => seen.odd.push(why),
-            Err(_) => {}
-        }
+        list(*program, dir, start, &mut seen);
     }
     seen
+}
+
+/// Lists with a program while others write. Git's failure to do so is not counted.
+pub(crate) fn list(program: Program, dir: &Path, start: Instant, seen: &mut Done) {
+    let begun = start.elapsed();
+    match listing::beside_others(program, dir) {
+        Ok(listed) => seen.calls.push(Call {
+            who: format!("{program:?} reads"),
+            begun,
+            ended: start.elapsed(),
+            act: Act::List(listed),
+        }),
+        Err(why) if program == Program::Refdb => seen.odd.push(why),
+        Err(_) => {}
+    }
 }

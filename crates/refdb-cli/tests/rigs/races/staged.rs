@@ -113,13 +113,7 @@ impl Case<'_> {
     fn arena(&self) -> Arena {
         let arena = Arena::new(self.format, false, self.has_logs);
         // Where the first one's locks are respected, the second one shall not wait for long.
-        for key in [
-            "core.filesRefLockTimeout",
-            "core.packedRefsTimeout",
-            "reftable.lockTimeout",
-        ] {
-            arena.repo.config(key, "30");
-        }
+        arena.hurry();
         let commits = &arena.repo.objects().commits;
         let create = |name: &str| format!("create {name} {}\n", commits[0]);
         arena.repo.update_refs(BRANCHES.map(create).concat());

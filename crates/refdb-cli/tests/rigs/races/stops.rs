@@ -19,7 +19,7 @@ use std::{fs, thread};
 
 use refdb::{LogOrder, RefName};
 use refdb_testkit::Format;
-use refdb_testkit::linear::{Act, Call, Edit, Value};
+use refdb_testkit::linear::{Edit, Value};
 use refdb_testkit::oracle::{self, GitRun};
 use refdb_testkit::ours;
 use refdb_testkit::rng::Rng;
@@ -38,9 +38,6 @@ const SHORT: u64 = 800;
 
 /// At most so many of them are of one case.
 const OF_A_CASE: usize = 12;
-
-/// Nobody waits longer for a lock: who has it may be stopped.
-const PATIENCE_MS: &str = "30";
 
 const WHAT: &str = "races: points at which one is stopped";
 
@@ -101,7 +98,7 @@ impl Case {
     fn draw(format: Format, programs: [Program; 2], seed: u64) -> Option<Case> {
         let mut rng = Rng::new(seed);
         let base = Arena::new(format, false, rng.percent(50));
-        hurry(&base);
+        base.hurry();
         base.prepare(&mut rng, &BTreeMap::new()).ok()?;
         // Most that can go wrong is between names that are in each other's way, and packed.
         if rng.percent(60) {
@@ -120,20 +117,16 @@ impl Case {
         if programs == [Program::Refdb; 2] && rng.percent(20) {
             kinds[rng.below(2)] = Kind::Migrate;
         }
-        let commits = &base.repo.objects().commits;
-        let used: Vec<&Value> = first.values().collect();
-        let is_fresh = |oid: &&String| !used.contains(&&Value::Oid((*oid).clone()));
-        let mut fresh: Vec<&String> = commits.iter().filter(is_fresh).collect();
-        let mut drawn = kinds.map(|kind| {
+        let mut fresh = base.fresh(&first);
+        let ops = kinds.map(|kind| {
             let mut drawer = Drawer {
                 rng: Rng::new(rng.next_u64()),
                 fresh: fresh.split_off(fresh.len() / 2),
                 first: &first,
                 hurry: true,
             };
-            Some(drawer.op(kind))
+            drawer.op(kind)
         });
-        let ops = [drawn[0].take()?, drawn[1].take()?];
         let cell = Cell {
             format,
             programs,
@@ -239,17 +232,7 @@ impl Case {
         programs.dedup();
         let mut done = Done::default();
         for program in programs {
-            let begun = start.elapsed();
-            match listing::beside_others(program, &arena.dir) {
-                Ok(listed) => done.calls.push(Call {
-                    who: format!("{program:?} reads"),
-                    begun,
-                    ended: start.elapsed(),
-                    act: Act::List(listed),
-                }),
-                Err(why) if program == Program::Refdb => done.odd.push(why),
-                Err(_) => {}
-            }
+            round::list(program, &arena.dir, start, &mut done);
         }
         done
     }
@@ -286,17 +269,6 @@ fn reflogs_agree(arena: &Arena, refs: &BTreeMap<String, Value>) -> Result<(), St
         }
     }
     Ok(())
-}
-
-/// Lets nobody wait for long.
-fn hurry(arena: &Arena) {
-    for key in [
-        "core.filesRefLockTimeout",
-        "core.packedRefsTimeout",
-        "reftable.lockTimeout",
-    ] {
-        arena.repo.config(key, PATIENCE_MS);
-    }
 }
 
 /// Tries a case at some of its calls, or at all; returns how many were tried, and what is wrong.
@@ -350,10 +322,8 @@ fn try_all(format: Format) {
         tally.lock().expect("no panic").add(count);
         if let Some((at, failure)) = failed {
             let title = format!("{}, case {of_case}, stopped at {at}", case.cell);
-            match case
-                .by_git_alone()
-                .filter(|_| !failure.is_refdbs && programs.contains(&Program::Git))
-            {
+            let may_be_gits = !failure.is_refdbs && programs.contains(&Program::Git);
+            match may_be_gits.then(|| case.by_git_alone()).flatten() {
                 Some(of_git) => {
                     let first = of_git.lines().next().unwrap_or_default();
                     eprintln!("of Git, and not counted: {title}: {first}");
@@ -406,7 +376,7 @@ fn try_every(programs: [Program; 2], kinds: [Kind; 2], ops: [Op; 2], names: &[&s
     for name in NESTED[..1].iter().chain(&BRANCHES) {
         base.repo.git(["update-ref", name, commit]).run().ok();
     }
-    hurry(&base);
+    base.hurry();
     let first = listing::of_library(&base.git_dir).and_then(Listing::settled);
     let case = Case {
         cell: Cell {
@@ -445,7 +415,7 @@ fn a_ref_that_is_renamed_meanwhile_is_migrated() {
     try_every([Program::Refdb; 2], kinds, ops, &["openat"]);
 }
 
-/// A ref that is packed on its way to a name below its own does not come back when another program deletes it.
+/// A ref that gets a name below its own does not come back when another program deletes it meanwhile.
 #[test]
 fn a_ref_that_is_deleted_meanwhile_does_not_come_back() {
     let [name, _, below] = NESTED;

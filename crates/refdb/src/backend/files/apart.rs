@@ -56,7 +56,7 @@ impl FilesSession {
         self.files.has_only(dir, &own)
     }
 
-    /// Makes sure that nobody else has anything below a name that is locked for one below it.
+    /// Makes sure that nobody else has anything below the name of a ref to come, which is locked.
     ///
     /// # Errors
     /// `Locked` if somebody has.
