@@ -14,11 +14,12 @@ use bstr::ByteSlice;
 
 use super::content::Content;
 use super::dirs::{add_parent, create_dirs};
+use super::entries::Entry;
 use super::place::{Place, Roots, Spot};
 use super::{LockFile, fitting, lock_path, remove_if_there, value_path};
 use crate::error::{Error, ErrorKind, Message, Result, Role, io_text};
 use crate::options::SharedRepository;
-use crate::system::{FileKind, Stat, System, WriteFile, is_absent, remove_empty_tree};
+use crate::system::{FileKind, Stat, System, Tree, WriteFile, is_absent, remove_empty_tree};
 
 /// One step of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +60,9 @@ pub(crate) enum GivesUp {
 
 /// So much of a value is told: no name of a ref is longer.
 const TOLD_MAX: usize = 4096;
+
+/// How often what comes into the way of a ref is removed: each time somebody has to be as quick.
+const PUSHES_MAX: u32 = 1000;
 
 /// How steps are taken.
 #[derive(Clone, Copy)]
@@ -188,7 +192,12 @@ impl Step {
                     })?;
                 }
                 let value = value_of(path, *from_lock, how.transaction);
-                let put = put(system.as_ref(), &value, path, content, how.is_live)?;
+                let mut put = put(system.as_ref(), &value, path, content, how.is_live)?;
+                if let (Err(error), Place::Ref(_), true) = (&put, place, how.is_journalled)
+                    && is_in_the_way(error)
+                {
+                    put = push_through(system.as_ref(), &value, path);
+                }
                 put.map_err(|error| unable_to_put(place, path, error))?;
                 add_parent(&mut taken.dirs, path);
             }
@@ -329,6 +338,27 @@ fn put(
             .and_then(|found| found.map(drop).ok_or(error)),
         renamed => renamed,
     })
+}
+
+/// Gives new content the name of a ref in whose place somebody makes directories, since he is after the lock of a
+/// name below. He cannot have that name: the ref is there, or was promised by a journal. So his lock goes.
+fn push_through(system: &dyn System, value: &Path, path: &Path) -> io::Result<()> {
+    let mut attempts = 1..;
+    loop {
+        for leaf in Tree::new(system, path, b"") {
+            let leaf = leaf.map_err(|(_, error)| error)?;
+            match Entry::of_leaf(system, &leaf) {
+                Entry::Lock | Entry::NewValue | Entry::Barrier => {
+                    remove_if_there(system, &leaf.path)?;
+                }
+                Entry::Ref | Entry::Dir => return Err(io::ErrorKind::IsADirectory.into()),
+            }
+        }
+        match rename(system, value, path) {
+            Err(error) if is_in_the_way(&error) && attempts.next() < Some(PUSHES_MAX) => {}
+            renamed => return renamed,
+        }
+    }
 }
 
 /// Lines that come behind the first `len` bytes of a file.

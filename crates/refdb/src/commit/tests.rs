@@ -251,6 +251,12 @@ fn commit_ref(dies: &SimSystem, name: &str) -> LockFile {
 }
 
 fn try_commit_ref(dies: &SimSystem, name: &str) -> (LockFile, crate::error::Result<Journal>) {
+    let (lock, change) = change_of(dies, name);
+    let journal = try_commit(dies, &lock, change);
+    (lock, journal)
+}
+
+fn change_of(dies: &SimSystem, name: &str) -> (LockFile, Change) {
     let mut lock = acquire(dies, name).unwrap();
     lock.write_all(b"fir").unwrap();
     lock.write_all(b"st").unwrap();
@@ -258,8 +264,7 @@ fn try_commit_ref(dies: &SimSystem, name: &str) -> (LockFile, crate::error::Resu
     let place = Place::read(b"ref", name.as_bytes()).unwrap();
     let guard = change.lock(place.clone());
     change.put(guard, place, &lock);
-    let journal = try_commit(dies, &lock, change);
-    (lock, journal)
+    (lock, change)
 }
 
 fn commit_change(dies: &SimSystem, lock: &LockFile, change: Change) {
@@ -271,8 +276,12 @@ fn try_commit(
     lock: &LockFile,
     mut change: Change,
 ) -> crate::error::Result<Journal> {
+    change.commit(&means(dies, lock))
+}
+
+fn means<'m>(dies: &SimSystem, lock: &'m LockFile) -> Means<'m> {
     let system: Arc<dyn System> = Arc::new(dies.clone());
-    let means = Means {
+    Means {
         holder: lock.holder(),
         lock: Some(lock),
         packed: None,
@@ -281,8 +290,7 @@ fn try_commit(
         roots: Roots::new(&system, Path::new(DIR), &at("packed-refs")),
         dirs: BTreeSet::new(),
         clear: &|_| Ok(()),
-    };
-    change.commit(&means)
+    }
 }
 
 #[test]
@@ -305,6 +313,49 @@ fn create(system: &SimSystem, name: &str, content: &[u8]) {
 
 fn recover(system: &SimSystem) -> journal::Found {
     journal::recover(&home(system))
+}
+
+/// Commits a change of `HEAD`, after which somebody who wants the lock of a name below makes a directory in its place;
+/// returns whether the change could be finished, by the process that made it if it lives, else by the next one.
+fn finish_over_a_directory(system: &SimSystem, below: &str, lives: bool) -> bool {
+    let maker = system.process(7);
+    let (lock, mut change) = change_of(&maker, "HEAD");
+    let means = means(&maker, &lock);
+    let journal = change.commit(&means).unwrap();
+    system.create_dir(&at("HEAD")).unwrap();
+    system.create_dir(&at("HEAD/b")).unwrap();
+    create(system, below, b"");
+    system.symlink(&barrier(system), &at("HEAD/d")).unwrap();
+    if lives && change.take_after(&means).is_ok() {
+        journal.end().unwrap();
+        lock.release().unwrap();
+        return true;
+    }
+    journal.leave();
+    lock.leave();
+    maker.end();
+    recover(system).view.is_none()
+}
+
+/// Nobody can have a name below one that is committed: whoever is after it gives way.
+#[test]
+fn a_lock_below_what_is_committed_gives_way() {
+    for lives in [true, false] {
+        let system = repository();
+        assert!(finish_over_a_directory(&system, "HEAD/b/c.lock", lives));
+        assert_eq!(system.read(&at("HEAD")).unwrap(), b"first");
+        assert_eq!(system.read_dir(Path::new(DIR)).unwrap().len(), 1, "{lives}");
+    }
+}
+
+/// What is no lock is nobody's to remove.
+#[test]
+fn a_ref_below_what_is_committed_stays() {
+    for lives in [true, false] {
+        let system = repository();
+        assert!(!finish_over_a_directory(&system, "HEAD/b/c", lives));
+        assert_eq!(system.read(&at("HEAD/b/c")).unwrap(), b"");
+    }
 }
 
 /// What stands under the name of the new content gets into its place only if it is that.

@@ -16,7 +16,7 @@ mod given_up;
 mod migration;
 mod repair;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -182,6 +182,25 @@ fn listed_by_git(dir: &Path) -> String {
     oracle::git(dir).args(LIST).run().text()
 }
 
+/// Returns which of some refs Git does not find that is asked for each by its name: what it lists is not all that
+/// it can resolve, nor the other way round.
+pub(crate) fn missed_by_git(dir: &Path, names: &[&str]) -> Vec<String> {
+    let ask = oracle::git(dir).args(["cat-file", "--batch-check"]);
+    let lines = names.iter().map(|name| format!("{name}\n"));
+    let answers = ask.stdin(lines.collect::<String>()).run().text();
+    let missed = answers
+        .lines()
+        .filter_map(|line| line.strip_suffix(" missing"));
+    missed.map(str::to_owned).collect()
+}
+
+/// Returns the names in a listing.
+fn names(listed: &str) -> impl Iterator<Item = &str> {
+    listed
+        .lines()
+        .filter_map(|line| Some(line.split_once(' ')?.0))
+}
+
 /// The entries of every reflog, read by the library: the next refdb process.
 fn logs(dir: &Path) -> BTreeMap<BString, String> {
     let repository = ours::open(&dir.join(".git"));
@@ -309,12 +328,23 @@ impl Case {
         }
     }
 
+    /// Git, which finishes nothing that refdb has begun, finds every ref that was there and was to stay.
+    fn check_before_recovery(&self, dir: &Path, context: &str) {
+        let stay: BTreeSet<&str> = names(&self.new).collect();
+        let stay: Vec<&str> = names(&self.old)
+            .filter(|name| stay.contains(name))
+            .collect();
+        let missed = missed_by_git(dir, &stay);
+        assert_eq!(missed, Vec::<String>::new(), "{context}: Git alone");
+    }
+
     fn kill(&self, at: &Call) {
         let repo = self.base.duplicate();
         let dir = repo.path();
         let context = format!("{} in {}, killed at {at:?}", self.work.0, repo.format());
         let log = dir.join("strace");
         let done = traced(dir, self.work.1, &self.work.2, &log, Some(at));
+        self.check_before_recovery(dir, &context);
         let found = listed_by_refdb(dir);
         if done.status.success() {
             assert_eq!(found, self.new, "{context}: acknowledged");

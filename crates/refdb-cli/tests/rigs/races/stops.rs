@@ -234,7 +234,21 @@ impl Case {
         for program in programs {
             round::list(program, &arena.dir, start, &mut done);
         }
+        done.odd.extend(self.missed_by_git(arena));
         done
+    }
+
+    /// Says which refs Git does not find by their names that were there at the beginning, and are there for refdb:
+    /// what goes into another place has one all the time.
+    fn missed_by_git(&self, arena: &Arena) -> Option<String> {
+        let listed = listing::beside_others(Program::Refdb, &arena.dir).ok()?;
+        let is_meant = |name: &str| NESTED.contains(&name) || BRANCHES.contains(&name);
+        let stay = listed.iter().filter(|(name, value)| {
+            is_meant(name) && matches!(value, Value::Oid(_)) && self.first.contains_key(name)
+        });
+        let stay: Vec<&str> = stay.map(|(name, _)| name.as_str()).collect();
+        let missed = kills::missed_by_git(&arena.dir, &stay);
+        (!missed.is_empty()).then(|| format!("Git does not find {missed:?}"))
     }
 
     /// Returns how two Gits fail in this case, if they do.

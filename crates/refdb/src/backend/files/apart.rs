@@ -112,9 +112,9 @@ impl FilesSession {
 
     /// Bars the places of new refs that become files, and looks into packed-refs once more: somebody
     /// may have made a ref below one of them since that was read, and another one may have packed it
-    /// and removed its directory, which was all that was in the way. With a journal the places of
-    /// packed refs are barred as well (`with_packed`), so that no step can fail for a directory that
-    /// somebody makes there, if only for a lock below: what is committed must be finished.
+    /// and removed its directory, which was all that was in the way. The place of a packed ref stays free, as Git
+    /// finds none behind a link: with a journal (`with_packed`) it is only looked whether a lock below it is in
+    /// the way, since what is committed must be finished. One that comes later gives way (`commit::step`).
     ///
     /// # Errors
     /// `Locked` when another ref has come to be above or below one of them since the locks were taken;
@@ -130,10 +130,16 @@ impl FilesSession {
             if is_there_already || held.is_barred() || !is_shared(held.name.as_name()) {
                 continue;
             }
-            if !bar_file(&files, held) {
+            let is_free = match held.exists {
+                true => is_clear(&files, held),
+                false => bar_file(&files, held),
+            };
+            if !is_free {
                 return Err(blocked(held));
             }
-            barred.push(index);
+            if !held.exists {
+                barred.push(index);
+            }
         }
         if barred.is_empty() {
             return Ok(());
@@ -247,6 +253,12 @@ fn bar_file(files: &Files, held: &mut Held) -> bool {
         }
     }
     false
+}
+
+/// Returns whether no directory is in the place of a ref.
+fn is_clear(files: &Files, held: &Held) -> bool {
+    let stat = files.system.lstat(&held.path);
+    stat.map_or(true, |stat| stat.kind != FileKind::Directory) || files.clear_way(&held.path)
 }
 
 /// Says that something is in the place of a name that is locked.
