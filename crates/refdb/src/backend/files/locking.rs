@@ -89,7 +89,7 @@ impl FilesSession {
         self.give_back();
         let waited = match self.may_turn_back() {
             true => self.wait_for_lock(name),
-            false => Err(io::ErrorKind::AlreadyExists.into()),
+            false => Err(rustix::io::Errno::EXIST.into()),
         };
         if let Err(error) = waited {
             // A batch goes on without the refs below. It must not take as many waits as there are locks.
