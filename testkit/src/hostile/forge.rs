@@ -244,7 +244,7 @@ pub(super) fn migration(from: &str, to: &str, keep: bool) -> String {
 }
 
 /// What keeps writers out of a directory while refs are migrated.
-pub(super) const BARRIER: &str = "refdb: the refs are being migrated";
+pub(super) const BARRIER: &str = "refdb-frozen--the-refs-are-being-migrated";
 
 /// FNV-1a.
 fn checksum(content: &[u8]) -> u64 {

@@ -41,7 +41,7 @@ for_every_format! {
     fn what_keeps_writers_out_for_a_migration_is_no_damage(format) {
         let repo = Repo::init(format);
         let bar = repo.git_dir().join("refs/remotes");
-        symlink("refdb: the refs are being migrated", &bar).expect("a link");
+        symlink("refdb-frozen--the-refs-are-being-migrated", &bar).expect("a link");
         repo.worktree("side");
         if format.refs == RefFormat::Files {
             let stub = repo.git_dir().join("worktrees/side/refs/heads");

@@ -15,8 +15,9 @@ use crate::system::{DirEntry, FileKind, Leaf, System, bytes_to_path};
 /// have.
 const BARRIER: &str = "refdb-locked-";
 
-/// What a link that keeps writers out of a directory during a migration leads to: nothing has that name.
-pub const FREEZE: &str = "refdb: the refs are being migrated";
+/// What a link that keeps writers out of a directory during a migration leads to: nothing has that name. It is one
+/// that a ref could have, as that of a barrier.
+pub const FREEZE: &str = "refdb-frozen--the-refs-are-being-migrated";
 
 /// What an entry of a directory of refs is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
