@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Result, Words};
 use crate::options::{Opt, Spec, of_subcommands};
 use crate::output::Output;
+use crate::shim::called;
 use crate::suggest;
 
 pub(super) const SUBCOMMANDS: &[Subcommand] = &[
@@ -147,7 +148,10 @@ const EXISTS: Spec<()> = Spec {
 fn exists(context: &Context, _out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     match EXISTS.parse(args, |(), _| Ok(()))?.as_slice() {
         [name] => check_exists(context, name),
-        _ => Err(Failure::fatal("'refdb refs exists' requires a reference")),
+        _ => Err(Failure::fatal(format!(
+            "'{} refs exists' requires a reference",
+            called()
+        ))),
     }
 }
 

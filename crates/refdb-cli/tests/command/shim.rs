@@ -141,6 +141,9 @@ for_every_format! {
             // What is wrong with a call is told in the words of `git`.
             &["show-ref", "--verify"],
             &["update-ref", "refs/heads/a", "nonsense"],
+            &["refs", "exists"],
+            &["refs", "verify", "x"],
+            &["reflog", "nonsense"],
         ] {
             assert!(!shim.same(&twins, &[], args), "{args:?}");
         }

@@ -13,6 +13,7 @@ use crate::failure::{Failure, Result, Words, complain, say};
 use crate::options::{Opt, Spec};
 use crate::output::Output;
 use crate::progress;
+use crate::shim::called;
 
 #[derive(Clone, Copy)]
 pub(super) enum Id {
@@ -55,7 +56,8 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         Ok(())
     })?;
     if !operands.is_empty() {
-        complain("usage: 'refdb refs verify' takes no arguments\n");
+        let usage = format!("usage: '{} refs verify' takes no arguments\n", called());
+        complain(&usage);
         return Err(Failure::Exit(129));
     }
     if json && !deep {

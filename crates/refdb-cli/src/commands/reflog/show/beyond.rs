@@ -164,9 +164,14 @@ pub(super) fn is_within(template: &[u8]) -> bool {
 /// What a call cannot do without Git that names paths.
 pub(super) const PATHS: &str = "entries cannot be chosen by paths";
 
-/// How a revision and a path are told from each other.
-pub(super) const SEPARATE: &str = "Use '--' to separate paths from revisions, like this:\n\
-    'refdb <command> [<revision>...] -- [<file>...]'";
+/// Says how a revision and a path are told from each other.
+pub(super) fn separate() -> String {
+    let called = crate::shim::called();
+    format!(
+        "Use '--' to separate paths from revisions, like this:\n\
+         '{called} <command> [<revision>...] -- [<file>...]'"
+    )
+}
 
 #[cfg(test)]
 mod tests {

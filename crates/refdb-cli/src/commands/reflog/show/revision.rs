@@ -173,7 +173,7 @@ impl Reader<'_> {
             let shown = arg.as_bstr();
             return Err(Failure::fatal(format!(
                 "ambiguous argument '{shown}': both revision and filename\n{}",
-                beyond::SEPARATE
+                beyond::separate()
             )));
         }
         match self.context.odb()?.header(oid)? {
@@ -329,7 +329,7 @@ impl Reader<'_> {
         }
         Ok(Failure::fatal(format!(
             "ambiguous argument '{shown}': unknown revision or path not in the working tree.\n{}",
-            beyond::SEPARATE
+            beyond::separate()
         )))
     }
 }
