@@ -66,6 +66,10 @@ impl GuardedFile for OsGuardedFile {
         self.mode = mode;
     }
 
+    fn kept_mode(&self) -> u32 {
+        self.mode
+    }
+
     fn reveal(&mut self) -> io::Result<()> {
         if self.mode & 0o044 == 0 {
             return Ok(());

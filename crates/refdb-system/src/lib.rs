@@ -173,6 +173,10 @@ pub trait GuardedFile: WriteFile {
     fn keep_mode(&mut self, mode: u32) {
         let _ = mode;
     }
+    /// Returns which permissions these are, as far as that is known.
+    fn kept_mode(&self) -> u32 {
+        0
+    }
     /// Lets everybody read the file whom its permissions allow to.
     fn reveal(&mut self) -> io::Result<()>;
     /// Makes it a file like all others, but for its being taken: no bit says any more what it is.

@@ -316,7 +316,12 @@ fn share(
         return Ok(());
     }
     shared.adjust(system, path)?;
-    let mode = file.stat()?.mode;
+    // Whoever could read it without that setting can read it with it, if permissions are added.
+    let own = match shared {
+        SharedRepository::Added(_) => file.kept_mode(),
+        _ => 0,
+    };
+    let mode = file.stat()?.mode | own;
     file.keep_mode(mode & !GUARDED_MODE);
     let hidden = mode & !((!mode & 0o222) << 1) | GUARDED_MODE;
     match hidden == mode {

@@ -194,13 +194,17 @@ fn no_two_names_have_one_place_for_their_content() {
 
 #[test]
 fn a_lock_in_a_shared_repository_gets_the_permissions_of_a_ref() {
+    let system: Arc<dyn System> = Arc::new(OsSystem::new());
+    let plain = tempfile::tempdir().unwrap();
+    drop(system.create_new(&plain.path().join("a"), 0o666).unwrap());
+    let plain = system.lstat(&plain.path().join("a")).unwrap().mode & 0o777;
     for (shared, in_the_end) in [
         (SharedRepository::Exactly(0o600), 0o600),
         (SharedRepository::Exactly(0o640), 0o640),
         (SharedRepository::Added(0o664), 0o664),
+        (SharedRepository::Added(0o660), plain | 0o660),
     ] {
         let dir = tempfile::tempdir().unwrap();
-        let system: Arc<dyn System> = Arc::new(OsSystem::new());
         let mut options = Options::new(ObjectFormat::Sha1);
         options.shared_repository = shared;
         let holder = Holder::new(&Home::new(&system, dir.path(), &options));
