@@ -192,12 +192,7 @@ impl Step {
                     })?;
                 }
                 let value = value_of(path, *from_lock, how.transaction);
-                let mut put = put(system.as_ref(), &value, path, content, how.is_live)?;
-                if let (Err(error), Place::Ref(_), true) = (&put, place, how.is_journalled)
-                    && is_in_the_way(error)
-                {
-                    put = push_through(system.as_ref(), &value, path);
-                }
+                let put = put(system.as_ref(), &value, place, path, content, how)?;
                 put.map_err(|error| unable_to_put(place, path, error))?;
                 add_parent(&mut taken.dirs, path);
             }
@@ -322,9 +317,10 @@ pub(super) fn rename(system: &dyn System, from: &Path, to: &Path) -> io::Result<
 fn put(
     system: &dyn System,
     value: &Path,
+    place: &Place,
     path: &Path,
     content: Option<Content>,
-    is_live: bool,
+    how: How<'_>,
 ) -> Result<io::Result<()>> {
     if let Some(content) = content
         && !content.is_at(system, value)?
@@ -333,9 +329,13 @@ fn put(
         return Ok(Ok(()));
     }
     Ok(match rename(system, value, path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !is_live => system
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !how.is_live => system
             .find(path)
             .and_then(|found| found.map(drop).ok_or(error)),
+        Err(error) if is_in_the_way(&error) && how.is_journalled => match place {
+            Place::Ref(_) => push_through(system, value, path),
+            _ => Err(error),
+        },
         renamed => renamed,
     })
 }
