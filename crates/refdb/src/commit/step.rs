@@ -61,7 +61,7 @@ pub(crate) enum GivesUp {
 /// So much of a value is told: no name of a ref is longer.
 const TOLD_MAX: usize = 4096;
 
-/// How often what comes into the way of a ref is removed: each time somebody has to be as quick.
+/// How often locks below a ref are removed, if new ones come between that and the renaming.
 const PUSHES_MAX: u32 = 1000;
 
 /// How steps are taken.
@@ -340,11 +340,12 @@ fn put(
     })
 }
 
-/// Gives new content the name of a ref in whose place somebody makes directories, since he is after the lock of a
-/// name below. He cannot have that name: the ref is there, or was promised by a journal. So his lock goes.
+/// Gives new content the name of a ref where somebody has made a directory, to lock a name below. He cannot have that
+/// name: the upper ref is there, or a journal has committed it. So his lock goes, even if it is one of Git's. Anything
+/// else stays, and is an error.
 fn push_through(system: &dyn System, value: &Path, path: &Path) -> io::Result<()> {
-    let mut attempts = 1..;
-    loop {
+    let mut renamed = Err(io::ErrorKind::IsADirectory.into());
+    for _ in 0..PUSHES_MAX {
         for leaf in Tree::new(system, path, b"") {
             let leaf = leaf.map_err(|(_, error)| error)?;
             match Entry::of_leaf(system, &leaf) {
@@ -354,11 +355,12 @@ fn push_through(system: &dyn System, value: &Path, path: &Path) -> io::Result<()
                 Entry::Ref | Entry::Dir => return Err(io::ErrorKind::IsADirectory.into()),
             }
         }
-        match rename(system, value, path) {
-            Err(error) if is_in_the_way(&error) && attempts.next() < Some(PUSHES_MAX) => {}
-            renamed => return renamed,
+        renamed = rename(system, value, path);
+        if !renamed.as_ref().is_err_and(is_in_the_way) {
+            break;
         }
     }
+    renamed
 }
 
 /// Lines that come behind the first `len` bytes of a file.

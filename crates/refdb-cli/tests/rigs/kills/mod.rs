@@ -182,8 +182,8 @@ fn listed_by_git(dir: &Path) -> String {
     oracle::git(dir).args(LIST).run().text()
 }
 
-/// Returns which of some refs Git does not find that is asked for each by its name: what it lists is not all that
-/// it can resolve, nor the other way round.
+/// Returns which of some refs Git does not find when it is asked for each by its name. It can list a ref that it does
+/// not find so.
 pub(crate) fn missed_by_git(dir: &Path, names: &[&str]) -> Vec<String> {
     let ask = oracle::git(dir).args(["cat-file", "--batch-check"]);
     let lines = names.iter().map(|name| format!("{name}\n"));

@@ -130,16 +130,16 @@ impl FilesSession {
             if is_there_already || held.is_barred() || !is_shared(held.name.as_name()) {
                 continue;
             }
-            let is_free = match held.exists {
-                true => is_clear(&files, held),
-                false => bar_file(&files, held),
-            };
-            if !is_free {
+            if held.exists {
+                if !is_clear(&files, held) {
+                    return Err(blocked(held));
+                }
+                continue;
+            }
+            if !bar_file(&files, held) {
                 return Err(blocked(held));
             }
-            if !held.exists {
-                barred.push(index);
-            }
+            barred.push(index);
         }
         if barred.is_empty() {
             return Ok(());
