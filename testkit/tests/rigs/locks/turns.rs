@@ -370,7 +370,13 @@ impl System for Process {
 
     fn guard_file(&self, path: &Path) -> io::Result<Option<Guard>> {
         self.step();
-        self.inner.guard_file(path)
+        let guard = self.inner.guard_file(path)?;
+        let mut state = self.turns.state();
+        if guard.is_none() && !is_lock(path) && state.holders.contains_key(path) {
+            // Whoever looks at a journal waits until its maker is done, and for no lock that he was refused before.
+            state.refused[self.number] = Some(path.to_owned());
+        }
+        Ok(guard)
     }
 
     fn is_taken(&self, path: &Path) -> bool {
