@@ -435,7 +435,10 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, says: Says) -> Result<()> 
         let _ = beneath.set_mode(path, stat.mode);
         return Err(unfinished(error));
     }
+    // Without the journal nobody would look for them. What failed before was told.
+    let barred = change.unbar_own(&roots, &is_own);
     remove()?;
+    taken.lost.extend(barred.filter(|_| taken.lost.is_empty()));
     taken.lost.iter().for_each(|lost| home.tell(lost));
     if let Some(first) = missed.first() {
         home.tell(&done_in_part(first, missed.len()));

@@ -249,6 +249,11 @@ impl LockFile {
         Ok(())
     }
 
+    /// Notes that the barrier was removed.
+    pub(crate) fn was_unbarred(&mut self) {
+        self.bars = false;
+    }
+
     /// Returns whether the lock bars the place of its file.
     pub(crate) fn bars(&self) -> bool {
         self.bars

@@ -17,7 +17,7 @@ use super::Files;
 use super::apart::is_shared;
 use super::log;
 use super::log_write::WholeLogs;
-use super::loose;
+use super::loose::{self, Loose};
 use super::new_names::Beside;
 use super::packed::Forwards;
 use super::rewrite::{PackedEdit, PackedLock, PackedValue, is_written_by_another};
@@ -29,6 +29,7 @@ use crate::layout::Place;
 use crate::name::{RefName, RefNameBuf};
 use crate::system::bytes_to_path;
 use crate::system::dirs::KnownDirs;
+use crate::target::Target;
 
 /// From so many direct refs on, packed-refs is considered.
 pub(super) const BATCH_MIN: usize = 64;
@@ -38,13 +39,18 @@ pub(super) const BATCH_MIN: usize = 64;
 const LOOSE_COST_BYTES: usize = 16 << 10;
 const LOOSE_COST_SYNCED_BYTES: usize = 256 << 10;
 
+/// So many symrefs are followed to find out which of them comes first: nobody reads through more.
+const SYMREFS_MAX: usize = 8;
+
 /// What is ready to become visible.
 #[derive(Default)]
 pub(super) struct Planned {
     pub(super) packed: Option<PackedLock>,
     pub(super) logs: Vec<LogAppend>,
-    // Indices of locks whose content becomes the ref.
+    // Indices of locks whose content becomes the ref, symrefs after the refs that they lead to.
     pub(super) renames: Vec<usize>,
+    // So many of them, the last, lead to refs that go into packed-refs.
+    pub(super) late: usize,
     // Indices of locks whose loose ref goes, because the ref is deleted or was packed.
     pub(super) unlinks: Vec<usize>,
     // Indices of locks whose reflog goes.
@@ -126,6 +132,7 @@ impl FilesSession {
                 self.planned.log_unlinks.push(held);
             }
         }
+        self.put_symrefs_last(&writes, batch);
         if !plan.ended.is_empty() {
             let mut by_name = ByName::of(&self.held);
             let held = |name: &RefName<'_>| by_name.find(&self.held, *name);
@@ -138,6 +145,54 @@ impl FilesSession {
             self.holder.seal();
         }
         Ok(())
+    }
+
+    /// Puts symrefs behind the refs that they lead to: a `HEAD` whose new branch is not there yet is an unborn one.
+    fn put_symrefs_last(&mut self, writes: &[Assigned<'_>], batch: bool) {
+        let is_symref = |write: &&Assigned<'_>| matches!(write.value, NewValue::Symbolic(_));
+        if !writes.iter().any(|write| is_symref(&write)) {
+            return;
+        }
+        let mut by_name = ByName::of(&self.held);
+        let mut of_held: Vec<Option<&Assigned<'_>>> = vec![None; self.held.len()];
+        for write in writes {
+            if let Some(place) = write.held.and_then(|held| of_held.get_mut(held)) {
+                *place = Some(write);
+            }
+        }
+        // How far it is to a ref, and whether that goes into packed-refs. Some lead to each other in a circle.
+        let mut ranks = vec![(false, 0); self.held.len()];
+        for write in writes.iter().filter(is_symref) {
+            let mut target = symbolic(write.value);
+            let (mut is_packed, mut steps) = (false, 0);
+            while let Some(name) = target.take().filter(|_| steps < SYMREFS_MAX) {
+                steps += 1;
+                let held = by_name.find(&self.held, name.as_name());
+                target = match held.and_then(|held| of_held.get(held).copied().flatten()) {
+                    Some(next) => {
+                        is_packed = batch && next.may_be_packed();
+                        symbolic(next.value)
+                    }
+                    // A symref that was there before can lead to what is new.
+                    None => self.files.loose_symref(name.as_name()),
+                };
+            }
+            if let Some(rank) = write.held.and_then(|held| ranks.get_mut(held)) {
+                *rank = (is_packed, steps);
+            }
+        }
+        let renames = std::mem::take(&mut self.planned.renames);
+        for is_late in [false, true] {
+            for steps in 0..=SYMREFS_MAX {
+                let is_next = |held: &usize| ranks.get(*held) == Some(&(is_late, steps));
+                let next = renames.iter().copied().filter(is_next);
+                let before = self.planned.renames.len();
+                self.planned.renames.extend(next);
+                if is_late {
+                    self.planned.late += self.planned.renames.len() - before;
+                }
+            }
+        }
     }
 
     /// Finds the lock of every write, and takes those that are missing.
@@ -297,6 +352,26 @@ impl FilesSession {
         }
         self.planned.renames.push(index);
         Ok(())
+    }
+}
+
+impl Files {
+    /// Returns where a loose symref leads.
+    fn loose_symref(&self, name: RefName<'_>) -> Option<RefNameBuf> {
+        let (_, path) = self.path(name).ok()?;
+        let format = self.options.object_format;
+        match loose::read(self.system.as_ref(), &path, format) {
+            Ok(Loose::Found(Target::Symbolic(target))) => Some(target),
+            _ => None,
+        }
+    }
+}
+
+/// Returns where a new symref leads.
+fn symbolic(value: NewValue<'_>) -> Option<RefNameBuf> {
+    match value {
+        NewValue::Symbolic(target) => Some(target.to_owned()),
+        _ => None,
     }
 }
 

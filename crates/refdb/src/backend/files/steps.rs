@@ -216,6 +216,15 @@ impl FilesSession {
 
     /// Notes what the steps have done.
     fn note_taken(&mut self) {
+        let barred: Vec<usize> = match &self.planned.packed {
+            Some(packed) if packed.with_content().is_some() => self.barred().collect(),
+            _ => Vec::new(),
+        };
+        for index in barred {
+            if let Some(lock) = self.held.get_mut(index).and_then(|held| held.lock.as_mut()) {
+                lock.was_unbarred();
+            }
+        }
         for &index in &self.planned.renames {
             if let Some(held) = self.held.get_mut(index) {
                 held.loose = true;
@@ -252,9 +261,27 @@ impl FilesSession {
             + planned.unlinks.len()
             + usize::from(packed.is_some_and(|packed| packed.with_content().is_some()));
         let logs = planned.log_unlinks.len() + planned.whole_logs.len();
-        let several = refs + logs > 1 || planned.several && !planned.logs.is_empty();
+        // Barriers go after packed-refs is in place: who is killed in between leaves a journal of them.
+        let several = refs + logs > 1
+            || planned.several && !planned.logs.is_empty()
+            || packed.is_some() && self.barred().next().is_some();
         // Without a lock reflogs are made and removed, each for itself, as by Git.
         several && self.locks().next().is_some()
+    }
+
+    /// Returns the names whose places are barred and get no file.
+    fn barred(&self) -> impl Iterator<Item = usize> {
+        let mut gets_file = vec![false; self.held.len()];
+        for &index in &self.planned.renames {
+            if let Some(gets_file) = gets_file.get_mut(index) {
+                *gets_file = true;
+            }
+        }
+        let held = self.held.iter().zip(gets_file).enumerate();
+        let barred = held.filter(|(_, (held, gets_file))| {
+            held.lock.as_deref().is_some_and(LockFile::bars) && !gets_file
+        });
+        barred.map(|(index, _)| index)
     }
 
     /// Returns what the plan does, step by step. What its steps need is durable then.
@@ -452,20 +479,29 @@ impl FilesSession {
                 change.add(guard, Step::Remove { place });
             }
         }
-        for &index in &planned.renames {
-            let held = self.held.get(index);
-            let lock = held.and_then(|held| held.lock.as_deref());
-            if let (Some(held), Some(lock), Some(guard)) = (held, lock, guards.of(index)) {
-                change.put(guard, self.spot_of(held)?, lock);
+        let early = planned.renames.len().saturating_sub(planned.late);
+        let (early, late) = planned.renames.split_at(early);
+        let put = |renames: &[usize], change: &mut Change| -> Result<()> {
+            for &index in renames {
+                let held = self.held.get(index);
+                let lock = held.and_then(|held| held.lock.as_deref());
+                if let (Some(held), Some(lock), Some(guard)) = (held, lock, guards.of(index)) {
+                    change.put(guard, self.spot_of(held)?, lock);
+                }
             }
-        }
+            Ok(())
+        };
+        put(early, change)?;
         if let Some(lock) = planned.packed.as_ref().and_then(PackedLock::with_content) {
             let guard = match guards {
                 Guards::None => 0,
                 Guards::Of(..) => change.lock(Place::Packed),
             };
+            let barred = self.barred().filter_map(|index| guards.of(index));
+            barred.for_each(|guard| change.note_barred(guard));
             change.put(guard, Place::Packed, lock);
         }
+        put(late, change)?;
         for &index in &planned.unlinks {
             if let (Some(held), Some(guard)) = (self.held.get(index), guards.of(index)) {
                 let place = self.spot_of(held)?;
