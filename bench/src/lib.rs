@@ -119,8 +119,8 @@ impl Settings {
             return Ok(format!("{:#}\n", report::json(&rows)));
         }
         Ok(format!(
-            "{refs} refs, median of {} run(s), {}\n{}\n{} confirmed the refs after every \
-             measurement. Less memory than this process has taken ({:.1} MiB) cannot be told.\n",
+            "{refs} refs, median of {} run(s), {}\n{}\n{} confirmed the refs after every measurement. \
+             Less memory than this\nprocess has taken ({:.1} MiB) cannot be told.\n",
             self.runs,
             version.as_deref().unwrap_or("no Git"),
             report::table(&rows, self.limit.as_secs_f64()),

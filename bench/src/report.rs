@@ -56,63 +56,58 @@ fn p99(sample: &Sample) -> Option<f64> {
     sample.p99.map(|time| time.as_secs_f64() * 1e9)
 }
 
-/// Returns the tables, one for each format and durability.
+/// Returns the tables of each format and durability: how long it takes, how much memory, and how long the slowest of
+/// many processes. No line is longer than 80 columns.
 pub(crate) fn table(rows: &[Row], limit: f64) -> String {
     let mut text = String::new();
-    let mut head = None;
-    for row in rows {
-        let group = (row.format, row.fsync.as_str());
-        if head != Some(group) {
-            head = Some(group);
-            let _ = write!(
-                text,
-                "\n{}, core.fsync={}\n\n\
-                 | {:<28} | {:>16} | {:>16} | {:>7} | {:>9} | {:>9} |\n\
-                 |{}|{:->17}:|{:->17}:|{:->8}:|{:->10}:|{:->10}:|\n",
-                row.format,
-                row.fsync,
-                "workload",
-                "refdb ms",
-                "Git ms",
-                "ratio",
-                "refdb MiB",
-                "Git MiB",
-                "-".repeat(30),
-                "",
-                "",
-                "",
-                "",
-                ""
-            );
-        }
-        let (ours, theirs) = (median(&row.refdb, latency), median(&row.git, latency));
-        let _ = writeln!(
-            text,
-            "| {:<28} | {:>16} | {:>16} | {:>7} | {:>9} | {:>9} |",
-            row.about,
-            milliseconds(ours, limit),
-            milliseconds(theirs, limit),
-            ratio(ours, theirs, limit),
-            mebibytes(median(&row.refdb, memory)),
-            mebibytes(median(&row.git, memory)),
-        );
-    }
-    let slow: Vec<&Row> = rows.iter().filter(|row| has_p99(row)).collect();
-    if !slow.is_empty() {
-        text.push_str("\n99 of 100 processes took at most (ms):\n\n");
-    }
-    for row in slow {
-        let _ = writeln!(
-            text,
-            "    {}, core.fsync={}, {}: refdb {}, Git {}",
-            row.format,
-            row.fsync,
-            row.about,
-            milliseconds(median(&row.refdb, p99), limit),
-            milliseconds(median(&row.git, p99), limit),
+    for group in rows.chunk_by(|one, next| (one.format, &one.fsync) == (next.format, &next.fsync)) {
+        let Some(first) = group.first() else {
+            continue;
+        };
+        let _ = writeln!(text, "\n{}, core.fsync={}", first.format, first.fsync);
+        let time = |median| milliseconds(median, limit);
+        let all: Vec<&Row> = group.iter().collect();
+        let slow: Vec<&Row> = group.iter().filter(|row| has_p99(row)).collect();
+        block(&mut text, "time, ms", &all, limit, latency, time);
+        block(&mut text, "memory, MiB", &all, limit, memory, mebibytes);
+        block(
+            &mut text,
+            "99 of 100 took at most, ms",
+            &slow,
+            limit,
+            p99,
+            time,
         );
     }
     text
+}
+
+/// Adds a table of one measure, if there are rows.
+fn block(
+    text: &mut String,
+    what: &str,
+    rows: &[&Row],
+    limit: f64,
+    of: impl Fn(&Sample) -> Option<f64> + Copy,
+    told: impl Fn(Option<Median>) -> String,
+) {
+    if rows.is_empty() {
+        return;
+    }
+    let _ = write!(
+        text,
+        "\n| {what:<33} | {:>12} | {:>12} | {:>8} |\n|{:->35}|{:->13}:|{:->13}:|{:->9}:|\n",
+        "refdb", "Git", "ratio", "", "", "", ""
+    );
+    for row in rows {
+        let (ours, theirs) = (median(&row.refdb, of), median(&row.git, of));
+        let ratio = ratio(ours, theirs, limit);
+        let (about, ours, theirs) = (row.about, told(ours), told(theirs));
+        let _ = writeln!(
+            text,
+            "| {about:<33} | {ours:>12} | {theirs:>12} | {ratio:>8} |"
+        );
+    }
 }
 
 fn has_p99(row: &Row) -> bool {
@@ -149,7 +144,9 @@ fn ratio(ours: Option<Median>, theirs: Option<Median>, limit: f64) -> String {
         (Some(ours), Some(theirs)) if theirs.value.is_infinite() => {
             format!(">{:.0}x", limit * 1e9 / ours.value)
         }
-        (Some(ours), Some(theirs)) => format!("{:.1}x", theirs.value / ours.value),
+        (Some(ours), Some(theirs)) if ours.value > 0.0 => {
+            format!("{:.1}x", theirs.value / ours.value)
+        }
         _ => "-".to_owned(),
     }
 }
@@ -226,6 +223,8 @@ mod tests {
         let text = table(&rows, 1.0);
         assert!(text.contains("20.0 \u{b1}50%"), "{text}");
         assert!(text.contains("10.0x"), "{text}");
+        let width = text.lines().map(|line| line.chars().count()).max();
+        assert!(width <= Some(80), "{text}");
         let json = json(&rows);
         let measures = &json["reftable/none/create"];
         assert_eq!(measures["latency"]["value"], 20e6);
