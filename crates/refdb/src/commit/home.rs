@@ -38,6 +38,20 @@ impl Home {
         })
     }
 
+    /// The same repository, reached in another way.
+    pub(super) fn on(&self, system: &Arc<dyn System>) -> Arc<Home> {
+        Arc::new(Home {
+            system: Arc::clone(system),
+            common_dir: self.common_dir.clone(),
+            shared: self.shared,
+            recovers: self.recovers,
+            interrupt: self.interrupt.clone(),
+            warn: self.warn.clone(),
+            warned: AtomicBool::new(false),
+            journal_dir: self.journal_dir.clone(),
+        })
+    }
+
     /// Returns the directory of the refs that everybody sees.
     pub(super) fn common_dir(&self) -> &Path {
         &self.common_dir

@@ -28,10 +28,10 @@ use super::home::Home;
 use super::owner::{HEAD_LEN, Owner};
 use super::place::{Place, Roots};
 use super::step::{GivesUp, How, Taken};
-use super::takeover::remove_with_barrier;
+use super::takeover::{remove_with_barrier, take_over};
 use super::view::View;
 use super::watch::LOOK_EVERY;
-use super::{lock_path, owner, remove_if_there};
+use super::{is_barrier, lock_path, owner, remove_if_there};
 use crate::error::{Error, ErrorKind, Remedy, Result};
 use crate::system::{FileKind, Guard, Stat, is_absent};
 
@@ -443,12 +443,22 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, says: Says) -> Result<()> 
     if let Some(first) = missed.first() {
         home.tell(&done_in_part(first, missed.len()));
     }
-    let own = change.guards.iter();
-    give_back(
-        &roots,
-        transaction,
-        own.filter(|guard| matches!(is_own(guard), Ok(true))),
-    )
+    let guards = change.guards.iter();
+    let (own, others): (Vec<_>, _) = guards.partition(|guard| matches!(is_own(guard), Ok(true)));
+    give_back(&roots, transaction, own.into_iter())?;
+    unbar(home, &roots, &others);
+    Ok(())
+}
+
+/// Removes the barriers that stand where somebody removed the locks: Git finds no ref behind them.
+fn unbar(home: &Home, roots: &Roots, guards: &[&Place]) {
+    for spot in guards.iter().filter_map(|guard| roots.spot(guard).ok()) {
+        if is_barrier(spot.system.as_ref(), &spot.path)
+            && let Err(error) = take_over(&home.on(&spot.system), &spot.path)
+        {
+            home.tell(&Error::io("unable to remove", &spot.path, error));
+        }
+    }
 }
 
 /// Returns how the steps of a journal are taken by whoever finishes it.

@@ -656,6 +656,27 @@ fn what_cannot_be_finished_any_more_is_told() {
     }
 }
 
+/// Behind what stood beside those locks Git would find no ref; but what somebody else has by then stays.
+#[test]
+fn a_barrier_goes_in_recovery_also_when_somebody_took_its_lock_away() {
+    for is_taken_again in [false, true] {
+        let system = repository();
+        let dies = system.process(7);
+        let (mut lock, change) = change_of(&dies, "HEAD");
+        lock.bar(None).unwrap();
+        commit_change(&dies, &lock, change);
+        lock.leave();
+        dies.end();
+        system.remove_file(&at("HEAD.lock")).unwrap();
+        let next = is_taken_again.then(|| acquire(&system.process(8), "HEAD").unwrap());
+        let found = recover(&system);
+        assert!(found.error.is_none() && system.lstat(&at("refdb.journal")).is_err());
+        assert_eq!(is_barrier(&system, &at("HEAD")), is_taken_again);
+        assert_eq!(system.lstat(&at("HEAD.lock")).is_ok(), is_taken_again);
+        drop(next);
+    }
+}
+
 /// A repository that was copied in the midst of a transaction has its locks and its journal as other files.
 /// It is seen whole. Somebody has to say so before it is finished, and nothing that lies elsewhere is changed.
 #[test]
