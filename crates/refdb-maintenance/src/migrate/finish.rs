@@ -22,6 +22,7 @@ use super::locked::Locked;
 use super::moving::{self, again, busy, free};
 use super::others::Others;
 use super::place::Place;
+use super::switch;
 
 /// How often a place is taken that others take as well.
 const ATTEMPTS: usize = 100;
@@ -144,23 +145,14 @@ pub(super) fn remove_all_barriers(
 
 /// Puts away a stack; its lock goes with it, so that it is never to be had again.
 fn finish_files(context: &Context, place: &Place, old: &Path) -> Result<()> {
-    let system = context.system.as_ref();
     match put_away(context, &place.dir.join("reftable"), old, "reftable") {
         Err(error) if moving::is_needed(&error) => {
             moving::put_stack_away(context, &place.dir.join("reftable"), old)?;
         }
         done => done?,
     }
-    if !place.is_common() {
-        let heads = place.dir.join("refs/heads");
-        if system
-            .lstat(&heads)
-            .is_ok_and(|stat| stat.kind == FileKind::File)
-        {
-            folder::remove_if_there(system, &heads)?;
-        }
-    }
-    Ok(())
+    // That of a worktree that was made meanwhile.
+    switch::remove_stub(context, place)
 }
 
 /// Puts away loose and packed refs and reflogs. A link that leads nowhere takes the place of each

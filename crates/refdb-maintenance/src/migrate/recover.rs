@@ -80,7 +80,7 @@ pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
         folder.put_old_away(context)?;
         Found::Finished(warnings)
     } else {
-        switch::take_back(context, folder, journal.to)?;
+        switch::take_back(context, folder, &places, journal.to)?;
         for place in &places {
             remove_marks(context, &place.dir, journal.from)?;
         }

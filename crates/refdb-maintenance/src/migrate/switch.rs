@@ -16,7 +16,7 @@ use refdb::internals::{
 use refdb::layout::{HEAD_OF_TABLES, HEADS_OF_TABLES};
 use refdb::name::{is_path, is_root_ref};
 use refdb::options::LockTimeout;
-use refdb::system::{FileKind, System};
+use refdb::system::{FileKind, Stat, System};
 use refdb::{Error, ErrorKind, ObjectFormat, RefFormat, Result};
 use refdb_git::internals::{format_and_path, ref_storage, set_config};
 use refdb_git::repository::config::Config;
@@ -334,8 +334,23 @@ pub(super) fn switch(
     // The copies, too, and the list of what is locked: nothing of them is relied on before.
     context.sync_file_system(&folder.path)?;
     put(context, folder, &items)?;
+    if to == RefFormat::Files {
+        places.iter().try_for_each(|it| remove_stub(context, it))?;
+    }
     context.sync_file_system(&context.base)?;
     config.publish(lock)
+}
+
+/// Removes what stands in the place of branches in a linked worktree of tables: Git's checks take it for a broken ref
+/// as soon as refs are files, and nothing needs it before.
+pub(super) fn remove_stub(context: &Context, place: &Place) -> Result<()> {
+    let system = context.system.as_ref();
+    let heads = place.dir.join("refs/heads");
+    let is_file = |stat: Stat| stat.kind == FileKind::File;
+    match !place.is_common() && system.lstat(&heads).is_ok_and(is_file) {
+        true => folder::remove_if_there(system, &heads),
+        false => Ok(()),
+    }
 }
 
 /// Returns what is put in place, as paths below the common directory.
@@ -455,7 +470,12 @@ fn put(context: &Context, folder: &Folder, items: &[PathBuf]) -> Result<()> {
 
 /// Takes back what was put in place, and restores what the old format needs there. Also after a
 /// crash, and as often as need be.
-pub(super) fn take_back(context: &Context, folder: &Folder, to: RefFormat) -> Result<()> {
+pub(super) fn take_back(
+    context: &Context,
+    folder: &Folder,
+    places: &[Place],
+    to: RefFormat,
+) -> Result<()> {
     let system = context.system.as_ref();
     let stage = folder.stage();
     let list = folder.path.join("items");
@@ -492,12 +512,15 @@ pub(super) fn take_back(context: &Context, folder: &Folder, to: RefFormat) -> Re
             renamed => renamed?,
         }
     }
-    if to == RefFormat::Files {
-        let heads = context.base.join("refs/heads");
-        if context.is_elsewhere() {
-            remove_empty_tree(system, &context.base.join("refs"));
-        } else if !folder::exists(system, &heads)? {
-            context.write(&heads, HEADS_OF_TABLES)?;
+    if to == RefFormat::Files && context.is_elsewhere() {
+        remove_empty_tree(system, &context.base.join("refs"));
+    } else if to == RefFormat::Files {
+        for place in places {
+            let refs = place.dir.join("refs");
+            let heads = refs.join("heads");
+            if folder::exists(system, &refs)? && !folder::exists(system, &heads)? {
+                context.write(&heads, HEADS_OF_TABLES)?;
+            }
         }
     }
     Ok(())

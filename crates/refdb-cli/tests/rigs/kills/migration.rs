@@ -135,6 +135,7 @@ impl Direction {
         let _ = traced(dir, &["refs", "migrate", &self.to], "", &log, Some(at));
         // Git comes first: nothing of refdb has mended anything yet.
         assert_eq!(Whole::read(&repo), self.whole, "{context}");
+        check_by_git(dir, &context);
         let next: Vec<&str> = next.iter().map(String::as_str).collect();
         let out = refdb(&dir.join(place), &next, "");
         assert!(out.status.success(), "{context}: {out:?}");

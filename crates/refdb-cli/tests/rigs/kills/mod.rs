@@ -135,7 +135,10 @@ fn workloads(repo: &Repo) -> Vec<Work> {
         (
             "bulk and HEAD",
             STDIN,
-            format!("{many}option no-deref\nsymref-update HEAD refs/remotes/o/7\n"),
+            format!(
+                "{}option no-deref\nsymref-update HEAD refs/heads/o/7\n",
+                many.replace("refs/remotes/", "refs/heads/")
+            ),
         ),
         (
             "delete several",
@@ -213,6 +216,13 @@ pub(crate) fn missed_by_git(dir: &Path, names: &[&str]) -> Vec<String> {
         .lines()
         .filter_map(|line| line.strip_suffix(" missing"));
     missed.map(str::to_owned).collect()
+}
+
+/// Makes sure that Git's checks, those of refs among them, find nothing wrong: what refdb leaves disturbs none.
+fn check_by_git(dir: &Path, context: &str) {
+    let check = oracle::git(dir).args(["fsck", "--connectivity-only", "--no-dangling"]);
+    let out = check.run();
+    assert!(out.status.success(), "{context}: {out:?}");
 }
 
 /// Returns the names in a listing.
@@ -357,6 +367,7 @@ impl Case {
             .collect();
         let missed = missed_by_git(dir, &stay);
         assert_eq!(missed, Vec::<String>::new(), "{context}: Git alone");
+        check_by_git(dir, context);
     }
 
     fn kill(&self, at: &Call) {
