@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use flate2::{Decompress, FlushDecompress, Status};
 use gix_odb::loose;
 use gix_pack::data::decode::{entry, header};
 use gix_zlib::Inflate;
@@ -22,10 +23,14 @@ use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
 
 use super::alternates;
 use super::kinds::Kinds;
-use super::odb::{gix_kind, kind_from_gix, to_gix};
+use super::odb::{gix_kind, kind_from_gix, kind_of, to_gix};
 use super::packs::{Failure, Index, Pack, Slot, slots};
 use super::storage::loose_path;
 use super::{Header, LEN_MAX, Object};
+
+/// So much of a file holds what an object is said to be, however it is compressed, and so long that can be.
+const LOOSE_START_LEN: usize = 4096;
+const LOOSE_HEADER_LEN: usize = 64;
 
 /// How often an object is looked for while packs come and go.
 const LOOKS_MAX: usize = 100;
@@ -405,14 +410,36 @@ impl Database {
 
 /// Returns kind and size of an object if it has a file of its own in the folder; `None` if the database has to be asked.
 /// A process that moves one ref to what was just made needs no list of packs.
-pub(super) fn loose_header(folder: &Path, format: ObjectFormat, oid: ObjectId) -> Option<Header> {
-    // The library makes the same path, but asks the processor first how that is done best, and waits
-    // for what is no file.
-    let stat = OsSystem::new().stat(&loose_path(folder, oid)).ok()?;
-    if stat.kind != FileKind::File {
+pub(super) fn loose_header(folder: &Path, oid: ObjectId) -> Option<Header> {
+    // The library makes the same path and reads the same bytes, but asks the processor how each step of that is done
+    // best, also adding up a sum that nobody compares: a virtual machine takes a sixth of the whole process for that.
+    let start = OsSystem::new().read_at_most(&loose_path(folder, oid), LOOSE_START_LEN);
+    let start = start.ok()?;
+    let (of_zlib, rest) = start.split_first_chunk()?;
+    if !is_zlib(*of_zlib) {
         return None;
     }
-    told_by(&loose::Store::at(folder, gix_kind(format)), oid).ok()?
+    let mut header = [0; LOOSE_HEADER_LEN];
+    let mut inflate = Decompress::new(false);
+    let status = inflate.decompress(rest, &mut header, FlushDecompress::None);
+    if status.ok()? == Status::StreamEnd {
+        // Of what is as short as that the sum is compared.
+        return None;
+    }
+    let len = usize::try_from(inflate.total_out()).ok()?;
+    let text = header.get(..len)?.split(|&byte| byte == 0).next()?;
+    let (kind, size) = std::str::from_utf8(text).ok()?.split_once(' ')?;
+    let is_whole = text.len() < len && size.bytes().all(|byte| byte.is_ascii_digit());
+    Some(Header {
+        kind: kind_of(kind.as_bytes())?,
+        size: size.parse().ok().filter(|_| is_whole)?,
+    })
+}
+
+/// Returns whether a stream that begins so is one of zlib: compressed as that knows it, and without a dictionary.
+fn is_zlib(start: [u8; 2]) -> bool {
+    let [method, flags] = start;
+    method & 0x8f == 8 && flags & 0x20 == 0 && u16::from_be_bytes(start).is_multiple_of(31)
 }
 
 /// Returns kind and size of an object that has a file of its own, as that says.

@@ -163,7 +163,7 @@ impl Odb {
             }));
         }
         if !self.was_asked.swap(true, Ordering::Relaxed)
-            && let Some(header) = loose_header(self.dir(), self.format, oid)
+            && let Some(header) = loose_header(self.dir(), oid)
         {
             return Ok(Some(header));
         }
@@ -337,16 +337,19 @@ pub fn tag_target(content: &[u8], format: ObjectFormat) -> Option<(ObjectId, Obj
     let end = rest.iter().position(|&byte| byte == b'\n')?;
     let (kind, rest) = rest.split_at(end);
     rest.strip_prefix(b"\ntag ")?;
+    Some((oid, kind_of(kind)?))
+}
+
+/// Returns the kind that has that name.
+pub(super) fn kind_of(name: &[u8]) -> Option<ObjectKind> {
     let kinds = [
         ObjectKind::Commit,
         ObjectKind::Tree,
         ObjectKind::Blob,
         ObjectKind::Tag,
     ];
-    let kind = kinds
-        .into_iter()
-        .find(|known| known.as_str().as_bytes() == kind)?;
-    Some((oid, kind))
+    let is_named = |kind: &ObjectKind| kind.as_str().as_bytes() == name;
+    kinds.into_iter().find(is_named)
 }
 
 pub(super) fn gix_kind(format: ObjectFormat) -> gix_hash::Kind {

@@ -94,8 +94,13 @@ for_every_format! {
             let id = made.run().text();
             repo.update_refs(format!("create refs/blobs/{last} {}\n", id.trim()));
         }
+        for (level, len) in (0..=9).zip([0, 1, 20, 50, 60, 70, 300, 5000, 70_000, 1 << 20]) {
+            let level = format!("core.looseCompression={level}");
+            let made = repo.git(["-c", &level, "hash-object", "-w", "--stdin"]);
+            made.stdin("x".repeat(len)).run().ok();
+        }
         let count = compare(&repo);
-        assert!(count > 4, "{count} objects");
+        assert!(count > 14, "{count} objects");
         repo.git(["repack", "-q", "-a", "-d"]).run().ok();
         let loose = repo.git(["hash-object", "-w", "--stdin"]).stdin("loose");
         loose.run().ok();
@@ -103,6 +108,39 @@ for_every_format! {
         assert!(verified.contains("packs: 1"), "{verified}");
         compare(&repo);
     }
+}
+
+/// A damaged file is the same to whoever asks for it first, and later: the first look is another one.
+#[test]
+fn damage_is_the_same_at_the_first_look() {
+    let repo = Repo::init_bare(Format::FILES_SHA1);
+    let mut told = [0, 0];
+    for text in ["short".to_owned(), "a line like any other\n".repeat(20)] {
+        let oid = blob(&repo, &text, false);
+        let hex = oid.to_string();
+        let path = objects_of(&repo).join(&hex[..2]).join(&hex[2..]);
+        let whole = fs::read(&path).expect("it is loose");
+        fs::remove_file(&path).expect("it is there");
+        let mut damaged: Vec<Vec<u8>> = (0..whole.len()).map(|len| whole[..len].into()).collect();
+        for at in 0..whole.len() {
+            for bit in 0..8 {
+                let mut other = whole.clone();
+                other[at] ^= 1 << bit;
+                damaged.push(other);
+            }
+        }
+        for content in damaged {
+            fs::write(&path, &content).expect("room");
+            let later = open(&repo);
+            let missing = id(&"7".repeat(40));
+            assert_eq!(later.kind(missing).expect("it can be looked for"), None);
+            let looks = [open(&repo).header(oid), later.header(oid)];
+            let [first, later] = looks.map(|header| header.ok().flatten());
+            assert_eq!(first, later, "{content:?}");
+            told[usize::from(first.is_some())] += 1;
+        }
+    }
+    assert!(told[0] > 200 && told[1] > 200, "{told:?}");
 }
 
 #[test]
