@@ -14,6 +14,7 @@ use refdb_bench::WORKLOADS;
 
 use super::COMMANDS;
 use super::pages::{self, PAGES, Page};
+use super::shells;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::options::{Description, Opt, OptionDescription, Spec};
@@ -64,16 +65,28 @@ pub(super) fn completions(_context: &Context, out: &mut Output, args: &[Vec<u8>]
         },
         _ => return Err(COMPLETIONS.misuse()),
     };
-    let mut command = all();
+    let with_refs = with_refs();
+    let mut command = shells::prepared(shell, all(), &with_refs);
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command, "refdb", &mut text);
-    if shell == Shell::Bash {
-        text = String::from_utf8_lossy(&text)
-            .replacen(PREVIOUS, &[PREVIOUS, BEFORE_EQUALS].concat(), 1)
-            .into_bytes();
-        text.extend_from_slice(BESIDE_GIT.as_bytes());
+    let text = String::from_utf8_lossy(&text);
+    out.put(shells::completed(shell, &text, &with_refs))
+}
+
+/// Returns the commands that take refs, as they are called behind `refdb`.
+fn with_refs() -> Vec<String> {
+    let mut found = Vec::new();
+    for command in COMMANDS {
+        if command.subcommands.is_empty() && shells::takes_refs(&command.spec.describe().forms) {
+            found.push(command.name.to_owned());
+        }
+        for sub in command.subcommands {
+            if shells::takes_refs(&sub.spec.describe().forms) {
+                found.push(format!("{} {}", command.name, sub.name));
+            }
+        }
     }
-    out.put(text)
+    found
 }
 
 /// The shells that there are completions for.
@@ -82,24 +95,6 @@ const SHELLS: [(&str, Shell); 3] = [
     ("zsh", Shell::Zsh),
     ("fish", Shell::Fish),
 ];
-
-/// Where the function for bash takes the word before the one that is completed; in `--ref-format=r` that is the `=`.
-const PREVIOUS: &str = "    prev=\"$3\"\n";
-const BEFORE_EQUALS: &str = "    [ \"$prev\" != = ] || prev=\"${COMP_WORDS[COMP_CWORD-2]}\"\n";
-
-/// For bash: what completes `git-refdb`, and what Git's own completion calls for `git refdb`.
-const BESIDE_GIT: &str = r#"
-complete -F _refdb -o bashdefault -o default git-refdb
-
-_git_refdb() {
-    local at="${__git_cmd_idx:-1}"
-    local behind=("${COMP_WORDS[@]:at+1}") place=$((COMP_CWORD - at))
-    local COMP_WORDS=(refdb "${behind[@]}") COMP_CWORD=$place
-    local word="${COMP_WORDS[place]}"
-    [ "$word" != = ] || word=
-    _refdb refdb "$word" "${COMP_WORDS[place-1]}"
-}
-"#;
 
 /// Runs `man`: prints the page of the whole, or writes all pages into a directory.
 pub(super) fn man(_context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
