@@ -328,7 +328,14 @@ impl<'a> Migration<'a> {
             recover::Found::Nothing => before.unwrap_or(recover::Found::Nothing),
             found => found,
         };
-        let done = self.copy_and_switch(&context, &folder, to);
+        let places = self.places()?;
+        // As long as they are open, no other directory gets their numbers.
+        let open = |place: &Place| self.system.beneath(&place.dir).ok();
+        let _opened: Vec<_> = places.iter().filter_map(open).collect();
+        let done = self.copy_and_switch(&context, &folder, &places, to);
+        // Whatever fails for want of a worktree is told as what it is.
+        let check = || place::check(self.system.as_ref(), &self.base, &places);
+        let done = done.or_else(|error| check().and(Err(error)));
         let mut report = match done {
             Ok(report) => report,
             // Whatever was begun is ended in one way or the other; if that fails as well, by the
@@ -351,15 +358,20 @@ impl<'a> Migration<'a> {
         Ok(report)
     }
 
-    fn copy_and_switch(&self, context: &Context, folder: &Folder, to: RefFormat) -> Result<Report> {
+    fn copy_and_switch(
+        &self,
+        context: &Context,
+        folder: &Folder,
+        places: &[Place],
+        to: RefFormat,
+    ) -> Result<Report> {
         let signs = folder::signs_of_git(context)?;
         let config = switch::NewConfig::prepare(context, folder, self.from, to)?;
-        let places = self.places()?;
         let begun = self.system.elapsed();
         let stage = folder.stage();
         context.create_dir(&stage)?;
         let mut made = switch::Made::new(context, &stage)?;
-        let mut copied = self.copy(&places, &stage, to)?;
+        let mut copied = self.copy(places, &stage, to)?;
         made.add(context, &copied.stores())?;
         announce::announce(self.options.hook.as_deref(), &copied, to)?;
         let mut pass_begun = begun;
@@ -369,7 +381,7 @@ impl<'a> Migration<'a> {
                 break;
             }
             pass_begun = now;
-            self.catch_up(&places, &mut copied)?;
+            self.catch_up(places, &mut copied)?;
         }
         let mut journal = folder::Journal {
             from: self.from,
@@ -381,14 +393,9 @@ impl<'a> Migration<'a> {
         // Locks would keep Git from removing the refs that it has copied.
         check_alone(context, &signs, copied.is_live)?;
         folder.write_journal(context, journal)?;
-        let frozen = switch::freeze(self, &self.context(), &places)?;
-        if self.places()? != places {
-            return Err(Error::new(
-                ErrorKind::Locked,
-                "worktrees were added or removed meanwhile; try again",
-            ));
-        }
-        self.catch_up(&places, &mut copied)?;
+        let frozen = switch::freeze(self, &self.context(), places)?;
+        place::check(self.system.as_ref(), &self.base, places)?;
+        self.catch_up(places, &mut copied)?;
         check_alone(context, &signs, copied.is_live)?;
         copied.find_lost_lines()?;
         let unlisted = copied.unlisted()?;
@@ -396,17 +403,17 @@ impl<'a> Migration<'a> {
             folder.note_more(context, &mut journal)?;
         }
         let later = context.synced_later();
-        Locked::write(&later, folder, &places, &frozen, self.from)?;
+        Locked::write(&later, folder, places, &frozen, self.from)?;
         self.options.interrupt.check()?;
         made.check(context)?;
-        switch::switch(context, folder, &places, &copied.stores(), config, to)?;
+        switch::switch(context, folder, places, &copied.stores(), config, to)?;
         let mut report = copied.report();
         report.warnings.extend(unlisted.map(Message::from));
         let warnings = &mut report.warnings;
         match close(
             context,
             folder,
-            &places,
+            places,
             frozen,
             journal,
             copied.is_live,
@@ -465,6 +472,8 @@ fn close(
         frozen.iter_mut().for_each(|frozen| frozen.abandon());
     }
     warnings.extend(finished?);
+    let there = place::list(context.system.as_ref(), &context.base)?;
+    warnings.extend(finish::with_refs(context, there, journal.to)?.1);
     let late = finish::settle(context, places, journal.to, is_live, others)?;
     warnings.extend(late.map(Message::from));
     drop(frozen);

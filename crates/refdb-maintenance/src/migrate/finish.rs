@@ -101,6 +101,30 @@ pub(super) fn finish(
     Ok(warnings)
 }
 
+/// Returns those of the places that have refs in the new format, and what there is to be told of others: a worktree that
+/// a process of the old format adds in the very moment of the switch has no stack.
+pub(super) fn with_refs(
+    context: &Context,
+    places: Vec<Place>,
+    to: RefFormat,
+) -> Result<(Vec<Place>, Vec<Message>)> {
+    let (mut found, mut told) = (Vec::new(), Vec::new());
+    for place in places {
+        let has_stack = || folder::exists(context.system.as_ref(), &place.dir.join("reftable"));
+        if place.is_common() || to == RefFormat::Files || has_stack()? {
+            found.push(place);
+            continue;
+        }
+        let text = format!(
+            "the worktree of '{}' was added in the moment of the switch, and its HEAD is in the old format: remove it, \
+             and add it again",
+            place.dir.display()
+        );
+        told.push(text.into());
+    }
+    Ok((found, told))
+}
+
 /// Takes away what kept processes of the old format from making its places anew, when there are none
 /// any more: `others` were there at the switch, and `is_live` says whether there may be more. Returns
 /// what there is to be told about those that did not end.

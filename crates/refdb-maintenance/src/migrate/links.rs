@@ -43,6 +43,9 @@ pub(super) fn check(context: &Context, places: &[Place]) -> Result<()> {
     if let Some(path) = mounted(system, &here) {
         return Err(refused_mount(&path));
     }
+    if let Some(path) = linked_worktree(system, &context.base)? {
+        return Err(refused(&path, &real(&path)?, None));
+    }
     for place in places {
         for name in CHANGED {
             let path = match name {
@@ -70,6 +73,19 @@ pub(super) fn check(context: &Context, places: &[Place]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns the directory of a worktree that is a link, if there is one.
+fn linked_worktree(system: &dyn System, base: &Path) -> Result<Option<PathBuf>> {
+    let dir = base.join("worktrees");
+    let entries = list(system, &dir)?.into_iter();
+    let links = entries.filter(|entry| entry.kind == FileKind::Symlink);
+    let is_dir = |path: &PathBuf| {
+        let found = system.stat(path);
+        found.is_ok_and(|stat| stat.kind == FileKind::Directory)
+    };
+    let mut paths = links.map(|entry| dir.join(bytes_to_path(&entry.name)));
+    Ok(paths.find(is_dir))
 }
 
 /// Returns a file or a directory of what a migration moves at which another one is mounted, if the system tells it.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use refdb::internals::bytes_to_path;
 use refdb::name::is_per_worktree;
 use refdb::system::{FileKind, System};
-use refdb::{Error, Result};
+use refdb::{Error, ErrorKind, Result};
 
 /// One directory with refs of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub(super) struct Place {
     /// What stands before names of refs that are kept here, as other worktrees call them.
     pub(super) prefix: String,
     is_common: bool,
+    /// Which directory of that name it is: a worktree can be removed and added again.
+    number: Option<u64>,
 }
 
 impl Place {
@@ -41,6 +43,7 @@ pub(super) fn list(system: &dyn System, base: &Path) -> Result<Vec<Place>> {
         below: PathBuf::new(),
         prefix: String::new(),
         is_common: true,
+        number: None,
     }];
     let dir = base.join("worktrees");
     let mut entries = match system.read_dir(&dir) {
@@ -49,11 +52,30 @@ pub(super) fn list(system: &dyn System, base: &Path) -> Result<Vec<Place>> {
     };
     entries.retain(|entry| entry.kind == FileKind::Directory);
     entries.sort_by(|low, high| low.name.cmp(&high.name));
-    places.extend(entries.into_iter().map(|entry| Place {
-        dir: dir.join(bytes_to_path(&entry.name)),
-        below: Path::new("worktrees").join(bytes_to_path(&entry.name)),
-        prefix: format!("worktrees/{}/", String::from_utf8_lossy(&entry.name)),
-        is_common: false,
-    }));
+    for entry in entries {
+        let name = Path::new(bytes_to_path(&entry.name));
+        let found = system.lstat(&dir.join(name));
+        places.push(Place {
+            dir: dir.join(name),
+            below: Path::new("worktrees").join(name),
+            prefix: format!("worktrees/{}/", String::from_utf8_lossy(&entry.name)),
+            is_common: false,
+            number: found.ok().map(|stat| stat.ino),
+        });
+    }
     Ok(places)
+}
+
+/// Makes sure that these are all there are, and the same ones.
+///
+/// # Errors
+/// `Locked` if not.
+pub(super) fn check(system: &dyn System, base: &Path, places: &[Place]) -> Result<()> {
+    match list(system, base)? == places {
+        true => Ok(()),
+        false => Err(Error::new(
+            ErrorKind::Locked,
+            "worktrees were added or removed meanwhile; try again",
+        )),
+    }
 }

@@ -61,6 +61,10 @@ pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
         .read(&path)
         .map_err(|error| Error::io("unable to read", &path, error))?;
     let is_new = switch::check_said(context, &config)? == journal.to;
+    let (places, late) = match is_new {
+        true => finish::with_refs(context, places, journal.to)?,
+        false => (places, Vec::new()),
+    };
     // A store that is to stay must be readable before anything of the other one is removed.
     let live = if is_new { journal.to } else { journal.from };
     for place in &places {
@@ -71,7 +75,8 @@ pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
     unlock_config(context, &path)?;
     remove_staged_config(context, folder)?;
     let found = if is_new {
-        let warnings = finish::finish(context, folder, &places, journal)?;
+        let mut warnings = finish::finish(context, folder, &places, journal)?;
+        warnings.extend(late);
         finish::remove_all_barriers(context, &places, journal.to)?;
         for place in &places {
             remove_marks(context, &place.dir, journal.from)?;

@@ -24,7 +24,7 @@ use refdb_git::repository::config::Config;
 use super::folder::{self, Folder};
 use super::links;
 use super::moving;
-use super::place::Place;
+use super::place::{self, Place};
 use super::{Context, Migration};
 
 /// How long the lock of the configuration is waited for.
@@ -338,6 +338,8 @@ pub(super) fn switch(
         places.iter().try_for_each(|it| remove_stub(context, it))?;
     }
     context.sync_file_system(&context.base)?;
+    // Syncing can take long, and nothing keeps anybody from adding a worktree meanwhile.
+    place::check(context.system.as_ref(), &context.base, places)?;
     config.publish(lock)
 }
 

@@ -15,6 +15,7 @@ mod drawn;
 mod given_up;
 mod migration;
 mod repair;
+mod worktrees;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
