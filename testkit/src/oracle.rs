@@ -13,11 +13,12 @@
 //! ```
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::thread;
+use std::time::Duration;
 
 use bstr::ByteSlice;
 
@@ -222,10 +223,17 @@ impl GitRun {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut child = self
-            .command
-            .spawn()
-            .unwrap_or_else(|e| panic!("cannot run {line}: {e}"));
+        let mut tries = 0..100;
+        let begun = loop {
+            match self.command.spawn() {
+                // It was just written, and another thread has started a process that has it open for a moment.
+                Err(e) if e.kind() == ErrorKind::ExecutableFileBusy && tries.next().is_some() => {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                begun => break begun,
+            }
+        };
+        let mut child = begun.unwrap_or_else(|e| panic!("cannot run {line}: {e}"));
         let mut stdin = child.stdin.take().expect("it was set to a pipe");
         let input = self.stdin;
         let result = thread::scope(|scope| {
