@@ -59,6 +59,7 @@ const ONCE: [&str; 4] = [
 const REFUSED_AGAIN: [&str; 2] = ["already uses", "including one via its referent"];
 
 const STDIN: &[&str] = &["update-ref", "--stdin"];
+const WITHOUT_REFLOGS: &[&str] = &["-c", "core.logAllRefUpdates=false", "update-ref", "--stdin"];
 const TO_FILES: &[&str] = &["refs", "migrate", "--ref-format=files"];
 const TO_REFTABLE: &[&str] = &["refs", "migrate", "--ref-format=reftable"];
 
@@ -125,6 +126,7 @@ fn workloads(repo: &Repo) -> Vec<Work> {
             ),
         ),
         ("bulk", STDIN, many.clone()),
+        ("bulk without reflogs", WITHOUT_REFLOGS, many.clone()),
         (
             "a new branch and HEAD",
             STDIN,
@@ -348,7 +350,14 @@ impl Case {
         let log = repo.path().join("strace");
         let out = traced(repo.path(), work.1, &work.2, &log, None);
         assert!(out.status.success(), "{}: {:?}", work.0, out);
-        let calls = calls(&fs::read_to_string(&log).expect("strace writes text"));
+        let log = fs::read_to_string(&log).expect("strace writes text");
+        if work.0.starts_with("bulk") && base.format().refs == RefFormat::Files {
+            // Else nobody would know what to give back.
+            let is_linked =
+                |line: &str| line.contains(" linkat(") && line.contains("refdb.journal");
+            assert!(log.lines().any(is_linked), "{}: no journal", work.0);
+        }
+        let calls = calls(&log);
         Case {
             old: listed_by_refdb(base.path()),
             new: listed_by_refdb(repo.path()),
@@ -378,6 +387,7 @@ impl Case {
         let log = dir.join("strace");
         let done = traced(dir, self.work.1, &self.work.2, &log, Some(at));
         self.check_before_recovery(dir, &context);
+        let was_committed = repo.git_dir().join("refdb.journal").exists();
         let found = listed_by_refdb(dir);
         if done.status.success() {
             assert_eq!(found, self.new, "{context}: acknowledged");
@@ -392,6 +402,13 @@ impl Case {
             found,
             "{context}: Git and refdb disagree"
         );
+        if was_committed && self.work.0.starts_with("bulk") {
+            // Whoever finished it has given everything back, the directory that was locked as a whole, too.
+            let (name, id) = ("refs/remotes/o/by-git", &repo.objects().commits[0]);
+            let made = repo.git(["update-ref", name, id]).run();
+            assert!(made.status.success(), "{context}: {made:?}");
+            repo.git(["update-ref", "-d", name]).run().ok();
+        }
         let all: Vec<&str> = names(&found).collect();
         let missed = missed_by_git(dir, &all);
         assert_eq!(missed, Vec::<String>::new(), "{context}: listed by Git");

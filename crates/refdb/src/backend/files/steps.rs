@@ -261,10 +261,12 @@ impl FilesSession {
             + planned.unlinks.len()
             + usize::from(packed.is_some_and(|packed| packed.with_content().is_some()));
         let logs = planned.log_unlinks.len() + planned.whole_logs.len();
-        // Barriers go after packed-refs is in place: who is killed in between leaves a journal of them.
+        // Barriers, those of directories too, go after packed-refs is in place: who is killed in between leaves a
+        // journal of them.
+        let has_barriers = || self.barred().next().is_some() || !self.bars.is_empty();
         let several = refs + logs > 1
             || planned.several && !planned.logs.is_empty()
-            || packed.is_some() && self.barred().next().is_some();
+            || packed.is_some() && has_barriers();
         // Without a lock reflogs are made and removed, each for itself, as by Git.
         several && self.locks().next().is_some()
     }
