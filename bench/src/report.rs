@@ -29,10 +29,10 @@ struct Median {
 }
 
 /// Returns the median of what `of` gives; a run that was ended counts as longer than any other.
-fn median(samples: &[Option<Sample>], of: impl Fn(&Sample) -> Option<f64>) -> Option<Median> {
+fn median(samples: &[Option<Sample>], of: fn(&Sample) -> Option<f64>) -> Option<Median> {
     let mut values: Vec<f64> = samples
         .iter()
-        .map(|sample| sample.as_ref().map_or(Some(f64::INFINITY), &of))
+        .map(|sample| sample.as_ref().map_or(Some(f64::INFINITY), of))
         .collect::<Option<_>>()?;
     values.sort_by(f64::total_cmp);
     Some(Median {
@@ -65,10 +65,9 @@ pub(crate) fn table(rows: &[Row], limit: f64) -> String {
             continue;
         };
         let _ = writeln!(text, "\n{}, core.fsync={}", first.format, first.fsync);
-        let time = |median| milliseconds(median, limit);
         let all: Vec<&Row> = group.iter().collect();
         let slow: Vec<&Row> = group.iter().filter(|row| has_p99(row)).collect();
-        block(&mut text, "time, ms", &all, limit, latency, time);
+        block(&mut text, "time, ms", &all, limit, latency, milliseconds);
         block(&mut text, "memory, MiB", &all, limit, memory, mebibytes);
         block(
             &mut text,
@@ -76,7 +75,7 @@ pub(crate) fn table(rows: &[Row], limit: f64) -> String {
             &slow,
             limit,
             p99,
-            time,
+            milliseconds,
         );
     }
     text
@@ -88,8 +87,8 @@ fn block(
     what: &str,
     rows: &[&Row],
     limit: f64,
-    of: impl Fn(&Sample) -> Option<f64> + Copy,
-    told: impl Fn(Option<Median>) -> String,
+    of: fn(&Sample) -> Option<f64>,
+    told: fn(Option<Median>, f64) -> String,
 ) {
     if rows.is_empty() {
         return;
@@ -102,7 +101,7 @@ fn block(
     for row in rows {
         let (ours, theirs) = (median(&row.refdb, of), median(&row.git, of));
         let ratio = ratio(ours, theirs, limit);
-        let (about, ours, theirs) = (row.about, told(ours), told(theirs));
+        let (about, ours, theirs) = (row.about, told(ours, limit), told(theirs, limit));
         let _ = writeln!(
             text,
             "| {about:<33} | {ours:>12} | {theirs:>12} | {ratio:>8} |"
@@ -130,7 +129,7 @@ fn milliseconds(median: Option<Median>, limit: f64) -> String {
     }
 }
 
-fn mebibytes(median: Option<Median>) -> String {
+fn mebibytes(median: Option<Median>, _: f64) -> String {
     match median {
         Some(median) if median.value.is_finite() => {
             format!("{:.1}", median.value / f64::from(1 << 20))

@@ -3,78 +3,67 @@
 //! 1. Refs are asked for when they are needed, and no more than a person looks through.
 //! 2. A word that begins with `-` is an option, any other one a ref, in a command that takes some.
 
-use clap::{Arg, Command, ValueHint};
+use clap::{Arg, ValueHint};
 use clap_complete::Shell;
 
-/// The words for refs in the forms of commands.
-const WORDS: [&str; 7] = [
-    "<name>",
-    "<old-ref>",
-    "<pattern>",
-    "<ref>",
-    "<ref>@{<specifier>}",
-    "<refname>",
-    "<refs>",
-];
+/// What stands in the forms of commands that take refs.
+const WORDS: [&str; 4] = [" <name>", "<old-ref>", "<pattern>", "<ref"];
 
 /// Returns whether a command that is called so takes refs.
 pub(super) fn takes_refs(forms: &[&str]) -> bool {
-    let mut words = forms.iter().flat_map(|form| form.split_whitespace());
-    words.any(|word| WORDS.contains(&word.trim_matches(['[', ']', '(', ')', '.'])))
+    let takes = |form: &&str| WORDS.iter().any(|word| form.contains(word));
+    forms.iter().any(takes)
 }
 
-/// Returns the command line as the generator for a shell takes it, in which the commands of those names take refs.
-pub(super) fn prepared(shell: Shell, command: Command, with_refs: &[String]) -> Command {
-    if shell != Shell::Zsh {
-        return command;
-    }
-    with_refs.iter().fold(command, |command, name| {
-        let arg = Arg::new("ref")
-            .num_args(0..)
-            .value_hint(ValueHint::Hostname);
-        match name.split_once(' ') {
-            Some((name, sub)) => command.mut_subcommand(name, |command| {
-                command.mut_subcommand(sub, |command| command.arg(arg))
-            }),
-            None => command.mut_subcommand(name, |command| command.arg(arg)),
-        }
-    })
+/// Returns what the generator for zsh takes for refs: it has a function for names of hosts, which is replaced.
+pub(super) fn argument() -> Arg {
+    Arg::new("ref")
+        .num_args(0..)
+        .value_hint(ValueHint::Hostname)
 }
 
 /// Returns what a shell is to read: what was generated, with refs for the commands of those names.
 pub(super) fn completed(shell: Shell, generated: &str, with_refs: &[String]) -> String {
+    let mut text = String::new();
     match shell {
         Shell::Bash => {
-            let known = with_refs.iter().map(|name| format!("\"{name} \"*"));
-            let known: Vec<String> = known.collect();
-            let bash = BASH.replace("WITH_REFS", &known.join(" | "));
-            // What was generated is called by what is added.
-            let called = generated.replace("complete -F _refdb ", "complete -F _refdb_or_refs ");
-            called.replacen(PREVIOUS, &[PREVIOUS, BEFORE_EQUALS].concat(), 1) + &bash
-        }
-        Shell::Zsh => generated.replace(":_hosts'", ":_refdb_refs'").replacen(
-            "\n_refdb() {\n",
-            &[ZSH, "\n_refdb() {\n"].concat(),
-            1,
-        ),
-        _ => {
-            let condition = |name: &str| match name.split_once(' ') {
-                Some((name, sub)) => {
-                    format!("{name}; and __fish_seen_subcommand_from {sub}")
+            text = generated.replacen(PREVIOUS, &[PREVIOUS, BEFORE_EQUALS].concat(), 1);
+            text.push_str(BASH);
+            for name in with_refs {
+                for part in ["            \"", name, " \"*) found=$at && break ;;\n"] {
+                    text.push_str(part);
                 }
-                None => name.to_owned(),
-            };
-            let of = |name: &String| {
-                let condition = condition(name);
-                format!(
-                    "complete -c refdb -n \"__fish_refdb_using_subcommand {condition}\" -f -a \"(__fish_refdb_refs)\"\n"
-                )
-            };
-            let lines: String = with_refs.iter().map(of).collect();
-            [generated, FISH, &lines].concat()
+            }
+            text.push_str(BASH_REST);
+        }
+        Shell::Zsh => {
+            // The first line says what this is.
+            let (first, rest) = generated.split_once('\n').unwrap_or_default();
+            text.push_str(first);
+            text.push_str(ZSH);
+            for (at, part) in rest.split(HOSTS).enumerate() {
+                text.push_str(if at == 0 { "" } else { REFS });
+                text.push_str(part);
+            }
+        }
+        _ => {
+            text.push_str(generated);
+            text.push_str(FISH);
+            for name in with_refs {
+                let (command, sub) = name.split_once(' ').unwrap_or((name, ""));
+                let and = if sub.is_empty() { "" } else { FISH_AND };
+                for part in [FISH_IF, command, and, sub, FISH_THEN] {
+                    text.push_str(part);
+                }
+            }
         }
     }
+    text
 }
+
+/// What the generator for zsh says for names of hosts, and what stands for refs.
+const HOSTS: &str = ":_hosts'";
+const REFS: &str = ":_refdb_refs'";
 
 /// Where the function for bash takes the word before the one that is completed; in `--ref-format=r` that is the `=`.
 const PREVIOUS: &str = "    prev=\"$3\"\n";
@@ -82,7 +71,7 @@ const BEFORE_EQUALS: &str = "    [ \"$prev\" != = ] || prev=\"${COMP_WORDS[COMP_
 
 /// For bash: refs, what completes `git-refdb`, and what Git's own completion calls for `git refdb`.
 const BASH: &str = r#"
-complete -F _refdb_or_refs -o bashdefault -o default git-refdb
+complete -F _refdb_or_refs -o bashdefault -o default refdb git-refdb
 
 _refdb_or_refs() {
     _refdb "$@"
@@ -90,8 +79,8 @@ _refdb_or_refs() {
     [[ "$2" != -* ]] || return 0
     for ((at = 1; at < COMP_CWORD; at++)); do
         case "${COMP_WORDS[at]} ${COMP_WORDS[at + 1]} " in
-            WITH_REFS) found=$at && break ;;
-        esac
+"#;
+const BASH_REST: &str = r#"        esac
     done
     [ -n "$found" ] || return 0
     for word in "${COMPREPLY[@]}"; do
@@ -129,3 +118,7 @@ function __fish_refdb_refs
     refdb for-each-ref --include-root-refs --count=1000 --format='%(refname)' "$word*" "$word*/**" 2>/dev/null
 end
 "#;
+
+const FISH_IF: &str = "complete -c refdb -n \"__fish_refdb_using_subcommand ";
+const FISH_AND: &str = "; and __fish_seen_subcommand_from ";
+const FISH_THEN: &str = "\" -f -a \"(__fish_refdb_refs)\"\n";
