@@ -15,7 +15,6 @@ mod receive;
 mod reflog;
 mod refs;
 mod serve_hook;
-mod shells;
 mod show_ref;
 mod store;
 mod symbolic_ref;
