@@ -54,13 +54,19 @@ pub(super) fn list(system: &dyn System, base: &Path) -> Result<Vec<Place>> {
     entries.sort_by(|low, high| low.name.cmp(&high.name));
     for entry in entries {
         let name = Path::new(bytes_to_path(&entry.name));
-        let found = system.lstat(&dir.join(name));
+        let path = dir.join(name);
+        // One that has just gone is no worktree.
+        let found = system.find(&path);
+        let found = found.map_err(|error| Error::io("unable to read", &path, error))?;
+        let Some(stat) = found else {
+            continue;
+        };
         places.push(Place {
-            dir: dir.join(name),
+            dir: path,
             below: Path::new("worktrees").join(name),
             prefix: format!("worktrees/{}/", String::from_utf8_lossy(&entry.name)),
             is_common: false,
-            number: found.ok().map(|stat| stat.ino),
+            number: Some(stat.ino),
         });
     }
     Ok(places)
