@@ -80,12 +80,13 @@ fn linked_worktree(system: &dyn System, base: &Path) -> Result<Option<PathBuf>> 
     let dir = base.join("worktrees");
     let entries = list(system, &dir)?.into_iter();
     let links = entries.filter(|entry| entry.kind == FileKind::Symlink);
-    let is_dir = |path: &PathBuf| {
-        let found = system.stat(path);
-        found.is_ok_and(|stat| stat.kind == FileKind::Directory)
-    };
     let mut paths = links.map(|entry| dir.join(bytes_to_path(&entry.name)));
-    Ok(paths.find(is_dir))
+    Ok(paths.find(|path| leads_to_folder(system, path)))
+}
+
+fn leads_to_folder(system: &dyn System, link: &Path) -> bool {
+    let found = system.stat(link);
+    found.is_ok_and(|stat| stat.kind == FileKind::Directory)
 }
 
 /// Returns a file or a directory of what a migration moves at which another one is mounted, if the system tells it.
@@ -152,12 +153,7 @@ fn linked_folders(system: &dyn System, dir: &Path, found: &mut Vec<PathBuf>) -> 
         let path = dir.join(bytes_to_path(&entry.name));
         match entry.kind {
             FileKind::Directory => linked_folders(system, &path, found)?,
-            FileKind::Symlink => {
-                let stat = system.stat(&path);
-                if stat.is_ok_and(|stat| stat.kind == FileKind::Directory) {
-                    found.push(path);
-                }
-            }
+            FileKind::Symlink if leads_to_folder(system, &path) => found.push(path),
             _ => {}
         }
     }

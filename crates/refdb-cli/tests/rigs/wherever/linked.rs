@@ -141,6 +141,21 @@ for_every_format! {
         }
     }
 
+    fn a_worktree_whose_directory_is_a_link_is_refused(format) {
+        let repo = repository(format);
+        let link = repo.git_dir().join("worktrees/w");
+        let real = repo.git_dir().join("moved");
+        fs::rename(&link, &real).expect("it is there");
+        symlink("../moved", &link).expect("a link");
+        let before = everything(repo.path());
+        let migrate = migrate_to_the_other(format);
+        let out = Place::here().refdb(repo.path()).args(migrate).run();
+        assert!(!out.status.success(), "{}", Told(&out));
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(said.contains("worktrees/w' is a link to"), "{said}");
+        assert_eq!(everything(repo.path()), before);
+    }
+
     fn a_configuration_that_is_a_link_to_no_repository_is_no_hindrance(format) {
         let repo = repository(format);
         let elsewhere = tempfile::tempdir().expect("a folder");
