@@ -57,6 +57,13 @@ impl Rng {
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
     }
+
+    /// Puts elements into another order.
+    pub fn shuffle<T>(&mut self, elements: &mut [T]) {
+        for index in (1..elements.len()).rev() {
+            elements.swap(index, self.below(index + 1));
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,9 +3,8 @@
 //!
 //! `REFDB_WORKTREE_STOPS` says at how many calls, drawn by `REFDB_KILL_SEED`.
 
-use std::io::{BufRead, BufReader};
-
 use super::*;
+use crate::races::stops::{Stop, while_stopped};
 
 /// At how many calls every test run stops, in each direction.
 const SHORT: u64 = 20;
@@ -53,32 +52,19 @@ fn stop(base: &Repo, at: &Call, again: bool) -> bool {
     };
     let context = format!("from {}, stopped at {at:?}, again: {again}", repo.format());
     let log = dir.join("calls");
-    let made = Command::new("mkfifo").arg(&log).status();
-    assert!(made.is_ok_and(|made| made.success()), "no pipe can be made");
-    let inject = format!("inject={}:signal=SIGSTOP:when={}", at.0, at.1);
-    let run = oracle::run_of("/usr/bin/strace", "/").args(["-f", "-qq", "-o"]);
-    let run = run
-        .arg(&log)
-        .args(["-e", &format!("trace={}", at.0), "-e", &inject]);
-    let run = run.arg(env!("CARGO_BIN_EXE_refdb")).arg("-C").arg(dir);
-    let (done, before) = std::thread::scope(|scope| {
-        let migration = scope.spawn(|| run.args(to).run());
-        let mut before = None;
-        let seen = fs::File::open(&log).expect("strace writes into it");
-        for line in BufReader::new(seen).lines() {
-            let line = line.expect("strace writes text");
-            if let Some((process, _)) = line.split_once(" --- stopped by SIGSTOP") {
-                if before.is_none() {
-                    act(&repo, again);
-                    before = Some(read(&repo));
-                }
-                let _ = Command::new("kill")
-                    .args(["-CONT", process.trim()])
-                    .output();
-            }
-        }
-        (migration.join().expect("no panic"), before)
-    });
+    let stop = Stop {
+        at: Some(at),
+        log: &log,
+    };
+    let mut before = None;
+    let done = while_stopped(
+        &log,
+        || stop.run_refdb(dir).args(to).run(),
+        || {
+            act(&repo, again);
+            before = Some(read(&repo));
+        },
+    );
     let Some(before) = before else {
         return false;
     };
@@ -116,9 +102,7 @@ fn a_worktree_that_is_added_meanwhile_is_not_lost() {
             .iter()
             .flat_map(|call| (1..=16).map(|nth| ((*call).to_owned(), nth)))
             .collect();
-        for index in (1..points.len()).rev() {
-            points.swap(index, rng.below(index + 1));
-        }
+        rng.shuffle(&mut points);
         // The moment before the switch is one of them.
         points.insert(0, ("syncfs".to_owned(), 2));
         for at in &points {
@@ -129,4 +113,53 @@ fn a_worktree_that_is_added_meanwhile_is_not_lost() {
         }
         assert!(stopped > most / 3, "{stopped} stops");
     }
+}
+
+/// A process of the old format adds a worktree in the very moment of the switch, after which the migration is killed:
+/// that worktree is told, and keeps nobody from the others.
+#[test]
+fn a_worktree_without_a_stack_does_not_stop_recovery() {
+    let seed = budget("REFDB_KILL_SEED", 1);
+    if !can_kill(WHAT, seed) {
+        return;
+    }
+    let base = Repo::init(Format::FILES_SHA1);
+    let commit = &base.objects().commits[0];
+    base.update_refs(format!("create refs/heads/main {commit}\n"));
+    let listed = listed_by_git(base.path());
+    let mut switched = 0;
+    for nth in 1..=64 {
+        let repo = base.duplicate();
+        let dir = repo.path();
+        let at = ("renameat".to_owned(), nth);
+        let done = traced(dir, TO_REFTABLE, "", &dir.join("strace"), Some(&at));
+        if done.status.success() {
+            break;
+        }
+        let format = repo.git(["rev-parse", "--show-ref-format"]).run().text();
+        let is_left = repo.git_dir().join("refdb-migration/journal").exists();
+        if format.trim() != "reftable" || !is_left {
+            continue;
+        }
+        switched += 1;
+        let late = repo.git_dir().join("worktrees/late");
+        fs::create_dir_all(late.join("refs")).expect("room");
+        fs::write(late.join("HEAD"), format!("{commit}\n")).expect("room");
+        let out = refdb(dir, LIST, "");
+        assert_eq!(
+            out.stdout.to_str_lossy().trim_end(),
+            listed.trim_end(),
+            "{nth}"
+        );
+        let told = out.stderr.to_str_lossy();
+        assert!(
+            told.contains("worktrees/late' was added in the moment"),
+            "{nth}: {told}"
+        );
+        assert!(
+            !repo.git_dir().join("refdb-migration").exists(),
+            "{nth}: it is finished"
+        );
+    }
+    assert!(switched > 0, "no kill came after the switch");
 }

@@ -25,7 +25,7 @@ mod names;
 mod planted;
 mod round;
 mod staged;
-mod stops;
+pub(crate) mod stops;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

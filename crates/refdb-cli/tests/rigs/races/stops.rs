@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
@@ -62,12 +63,17 @@ const KINDS: [Kind; 10] = [
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stop<'a> {
     /// The call; none if it is only to be seen.
-    at: Option<&'a kills::Call>,
+    pub(crate) at: Option<&'a kills::Call>,
     /// Where strace writes what it sees.
-    log: &'a Path,
+    pub(crate) log: &'a Path,
 }
 
 impl Stop<'_> {
+    /// Begins a run of refdb that is stopped.
+    pub(crate) fn run_refdb(self, dir: &Path) -> GitRun {
+        self.run(Program::Refdb, dir)
+    }
+
     /// Begins a run that is stopped.
     pub(crate) fn run(self, program: Program, dir: &Path) -> GitRun {
         // Not in the repository: a migration waits for whoever is at work there.
@@ -83,6 +89,39 @@ impl Stop<'_> {
         });
         run.arg("-C").arg(dir)
     }
+}
+
+/// Runs `first`, of whose stop strace tells in the pipe `log`, and `second` while it is stopped; returns what the first
+/// comes to.
+pub(crate) fn while_stopped<T: Send>(
+    log: &Path,
+    first: impl FnOnce() -> T + Send,
+    second: impl FnOnce(),
+) -> T {
+    let made = Command::new("mkfifo").arg(log).status();
+    assert!(made.is_ok_and(|made| made.success()), "no pipe can be made");
+    thread::scope(|scope| {
+        let first = scope.spawn(first);
+        let (mut second, mut done) = (Some(second), Ok(()));
+        let seen = fs::File::open(log).expect("strace writes into it");
+        for line in BufReader::new(seen).lines() {
+            let line = line.expect("strace writes text");
+            let Some((process, _)) = line.split_once(" --- stopped by SIGSTOP") else {
+                continue;
+            };
+            if let Some(second) = second.take() {
+                // Whatever comes of it, the first goes on: nobody would end it.
+                done = catch_unwind(AssertUnwindSafe(second));
+            }
+            // All of its threads go on with the first; one may have ended when its line is read.
+            let _ = Command::new("kill")
+                .args(["-CONT", process.trim()])
+                .output();
+        }
+        let first = first.join().expect("no panic");
+        done.unwrap_or_else(|panic| resume_unwind(panic));
+        first
+    })
 }
 
 /// The refs before, and two operations.
@@ -182,36 +221,23 @@ impl Case {
         let format = self.cell.format.refs;
         let arena = self.base.duplicate();
         let log = arena.repo.path().join("calls");
-        let made = Command::new("mkfifo").arg(&log).status();
-        assert!(made.is_ok_and(|made| made.success()), "no pipe can be made");
         let stop = Stop {
             at: Some(at),
             log: &log,
         };
         let start = Instant::now();
-        let done = thread::scope(|scope| {
-            let first = self.actor(0, &arena, Some(stop), start);
-            let first = scope.spawn(move || first.carry_out(&self.ops[0], format));
-            let mut done = Vec::new();
-            let seen = fs::File::open(&log).expect("strace writes into it");
-            for line in BufReader::new(seen).lines() {
-                let line = line.expect("strace writes text");
-                let Some((process, _)) = line.split_once(" --- stopped by SIGSTOP") else {
-                    continue;
-                };
-                if done.is_empty() {
-                    let second = self.actor(1, &arena, None, start);
-                    done.push(second.carry_out(&self.ops[1], format));
-                    done.push(self.listed(&arena, start));
-                }
-                // All of its threads go on with the first; one may have ended when its line is read.
-                let _ = Command::new("kill")
-                    .args(["-CONT", process.trim()])
-                    .output();
-            }
-            done.push(first.join().expect("no panic"));
-            done
-        });
+        let first = self.actor(0, &arena, Some(stop), start);
+        let mut done = Vec::new();
+        let first = while_stopped(
+            &log,
+            move || first.carry_out(&self.ops[0], format),
+            || {
+                let second = self.actor(1, &arena, None, start);
+                done.push(second.carry_out(&self.ops[1], format));
+                done.push(self.listed(&arena, start));
+            },
+        );
+        done.push(first);
         let calls = (self.first.clone(), done);
         let after = round::examine(&self.cell, &arena, calls, start, &mut Report::default())?;
         let is_refdbs = self.cell.programs == [Program::Refdb; 2];
