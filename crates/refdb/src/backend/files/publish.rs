@@ -41,6 +41,7 @@ const LOOSE_COST_SYNCED_BYTES: usize = 256 << 10;
 
 /// So many symrefs are followed to find out which of them comes first: nobody reads through more.
 const SYMREFS_MAX: usize = 8;
+const RANKS: usize = SYMREFS_MAX + 1;
 
 /// What is ready to become visible.
 #[derive(Default)]
@@ -160,8 +161,8 @@ impl FilesSession {
                 *place = Some(write);
             }
         }
-        // How far it is to a ref, and whether that goes into packed-refs. Some lead to each other in a circle.
-        let mut ranks = vec![(false, 0); self.held.len()];
+        // How far it is to a ref, behind all others if that goes into packed-refs. Some lead to each other in a circle.
+        let mut ranks = vec![0; self.held.len()];
         for write in writes.iter().filter(is_symref) {
             let mut target = symbolic(write.value);
             let (mut is_packed, mut steps) = (false, 0);
@@ -178,21 +179,18 @@ impl FilesSession {
                 };
             }
             if let Some(rank) = write.held.and_then(|held| ranks.get_mut(held)) {
-                *rank = (is_packed, steps);
+                *rank = if is_packed { RANKS + steps } else { steps };
             }
         }
+        // A call of the library's sort for this is 8 kB of the program.
         let renames = std::mem::take(&mut self.planned.renames);
-        for is_late in [false, true] {
-            for steps in 0..=SYMREFS_MAX {
-                let is_next = |held: &usize| ranks.get(*held) == Some(&(is_late, steps));
-                let next = renames.iter().copied().filter(is_next);
-                let before = self.planned.renames.len();
-                self.planned.renames.extend(next);
-                if is_late {
-                    self.planned.late += self.planned.renames.len() - before;
-                }
-            }
+        for rank in 0..2 * RANKS {
+            let is_next = |held: &usize| ranks.get(*held) == Some(&rank);
+            let next = renames.iter().copied().filter(is_next);
+            self.planned.renames.extend(next);
         }
+        let is_late = |held: &&usize| ranks.get(**held).is_some_and(|rank| *rank >= RANKS);
+        self.planned.late = self.planned.renames.iter().filter(is_late).count();
     }
 
     /// Finds the lock of every write, and takes those that are missing.
