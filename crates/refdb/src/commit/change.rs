@@ -319,18 +319,12 @@ impl Change {
         if !is_packing(step) {
             return Ok(());
         }
-        let places = |barred: &[usize]| {
-            let mut places = barred.iter().filter_map(|&guard| self.guards.get(guard));
-            // The locks were just looked at, or those who could have taken them.
-            unbar(roots, &mut places, true)
-        };
-        if self.barred.len() < HALVES_MIN {
-            taken.lost.extend(places(&self.barred));
-            return Ok(());
-        }
-        let (low, high) = self.barred.split_at(self.barred.len() / 2);
-        let (low, high) = both(|| places(low), || places(high));
-        taken.lost.extend(low.or(high));
+        // The locks were just looked at, or those who could have taken them.
+        let mut barred = self
+            .barred
+            .iter()
+            .filter_map(|&guard| self.guards.get(guard));
+        taken.lost.extend(unbar(roots, &mut barred, true));
         Ok(())
     }
 
