@@ -412,7 +412,7 @@ impl Database {
 /// A process that moves one ref to what was just made needs no list of packs.
 pub(super) fn loose_header(folder: &Path, oid: ObjectId) -> Option<Header> {
     // The library makes the same path and reads the same bytes, but asks the processor how each step of that is done
-    // best, also adding up a sum that nobody compares: a virtual machine takes a sixth of the whole process for that.
+    // best, also adding up a sum that nobody compares: a virtual machine takes a tenth of the whole process for that.
     let start = OsSystem::new().read_at_most(&loose_path(folder, oid), LOOSE_START_LEN);
     let start = start.ok()?;
     let (of_zlib, rest) = start.split_first_chunk()?;

@@ -446,12 +446,12 @@ fn finish(home: &Arc<Home>, path: &Path, stat: &Stat, says: Says) -> Result<()> 
     let guards = change.guards.iter();
     let (own, others): (Vec<_>, _) = guards.partition(|guard| matches!(is_own(guard), Ok(true)));
     give_back(&roots, transaction, own.into_iter())?;
-    unbar(home, &roots, &others);
+    remove_lockless_barriers(home, &roots, &others);
     Ok(())
 }
 
 /// Removes the barriers that stand where somebody removed the locks: Git finds no ref behind them.
-fn unbar(home: &Home, roots: &Roots, guards: &[&Place]) {
+fn remove_lockless_barriers(home: &Home, roots: &Roots, guards: &[&Place]) {
     for spot in guards.iter().filter_map(|guard| roots.spot(guard).ok()) {
         if is_barrier(spot.system.as_ref(), &spot.path)
             && let Err(error) = take_over(&home.on(&spot.system), &spot.path)
