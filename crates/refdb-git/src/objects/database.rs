@@ -235,7 +235,7 @@ impl Database {
     /// Returns kind and size of an object; `None` if it is missing.
     pub(super) fn header(&self, oid: ObjectId) -> Look<Header> {
         self.find(oid, &mut |place| match place {
-            Place::Loose(_, store) => Ok(undamaged(told_by(store, oid))?.flatten()),
+            Place::Loose(path, store) => told_by(path, store, oid),
             Place::Packed(index, pack, offset) => self.packed_header(index, pack, offset),
         })
     }
@@ -262,8 +262,8 @@ impl Database {
     /// Reads an object; `None` if it is missing.
     pub(super) fn read(&self, oid: ObjectId) -> Look<Object> {
         self.find(oid, &mut |place| match place {
-            Place::Loose(_, store) => {
-                let header = undamaged(told_by(store, oid))?.flatten();
+            Place::Loose(path, store) => {
+                let header = told_by(path, store, oid)?;
                 bounded(oid, header.map_or(0, |header| header.size))?;
                 let mut content = Vec::new();
                 let found = undamaged(store.try_find(to_gix(&oid), &mut content))?.flatten();
@@ -408,12 +408,11 @@ impl Database {
     }
 }
 
-/// Returns kind and size of an object if it has a file of its own in the folder; `None` if the database has to be asked.
-/// A process that moves one ref to what was just made needs no list of packs.
-pub(super) fn loose_header(folder: &Path, oid: ObjectId) -> Option<Header> {
+/// Returns kind and size of an object if it has a file of its own, of which both can easily be read.
+pub(super) fn loose_header(path: &Path) -> Option<Header> {
     // The library makes the same path and reads the same bytes, but asks the processor how each step of that is done
     // best, also adding up a sum that nobody compares: a virtual machine takes a tenth of the whole process for that.
-    let start = OsSystem::new().read_at_most(&loose_path(folder, oid), LOOSE_START_LEN);
+    let start = OsSystem::new().read_at_most(path, LOOSE_START_LEN);
     let start = start.ok()?;
     let (of_zlib, rest) = start.split_first_chunk()?;
     if !is_zlib(*of_zlib) {
@@ -443,8 +442,11 @@ fn is_zlib(start: [u8; 2]) -> bool {
 }
 
 /// Returns kind and size of an object that has a file of its own, as that says.
-fn told_by(store: &loose::Store, oid: ObjectId) -> gix_error::Result<Option<Header>> {
-    let found = store.try_header(to_gix(&oid))?;
+fn told_by(path: &Path, store: &loose::Store, oid: ObjectId) -> Look<Header> {
+    if let Some(header) = loose_header(path) {
+        return Ok(Some(header));
+    }
+    let found = undamaged(store.try_header(to_gix(&oid)))?.flatten();
     Ok(found.map(|(size, kind)| Header {
         kind: kind_from_gix(kind),
         size,

@@ -28,7 +28,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
 
 use super::database::{Database, loose_header};
-use super::storage::{Storage, Storages};
+use super::storage::{Storage, Storages, loose_path};
 use super::{ObjectKind, Objects, Peeled};
 
 /// The fewest digits that an abbreviated id can have.
@@ -162,8 +162,9 @@ impl Odb {
                 size: 0,
             }));
         }
+        // A process that moves one ref to what was just made needs no list of packs.
         if !self.was_asked.swap(true, Ordering::Relaxed)
-            && let Some(header) = loose_header(self.dir(), oid)
+            && let Some(header) = loose_header(&loose_path(self.dir(), oid))
         {
             return Ok(Some(header));
         }
