@@ -16,7 +16,7 @@ use refdb::system::{FileKind, OsSystem, System};
 use refdb::{ErrorKind, ObjectFormat, ObjectId, RefName, Resolved, Store};
 use refdb_git::Repository;
 use refdb_git::graph::Grafts;
-use refdb_git::objects::{ABBREVIATION_MIN, Odb};
+use refdb_git::objects::{ABBREVIATION_MIN, Abbreviations, Odb};
 use refdb_git::repository::OpenOptions;
 use refdb_git::revision::{Note, Revisions};
 use refdb_maintenance::migrate::finish_interrupted;
@@ -48,6 +48,7 @@ pub(crate) struct Context {
     globals: Globals,
     repository: OnceCell<Repository>,
     grafts: OnceCell<Grafts>,
+    abbreviations: OnceCell<Abbreviations>,
 }
 
 impl Context {
@@ -57,6 +58,7 @@ impl Context {
             globals,
             repository: OnceCell::new(),
             grafts: OnceCell::new(),
+            abbreviations: OnceCell::new(),
         }
     }
 
@@ -322,9 +324,17 @@ impl Context {
             Digits::Configured => self.repository()?.abbreviation()?,
             Digits::Least(least) => Some(least.max(ABBREVIATION_MIN)),
         };
-        let len = self.odb()?.abbreviation_len(oid, least)?;
+        let len = self.abbreviations()?.len(oid, least)?;
         out.truncate(start + len);
         Ok(())
+    }
+
+    fn abbreviations(&self) -> Result<&Abbreviations> {
+        if let Some(known) = self.abbreviations.get() {
+            return Ok(known);
+        }
+        let found = self.odb()?.abbreviations()?;
+        Ok(self.abbreviations.get_or_init(|| found))
     }
 
     /// Returns whether we are in the work tree, so that names can be those of files of it.

@@ -28,7 +28,7 @@ use gix_glob::wildmatch::Mode;
 use refdb::{ObjectId, Result};
 
 use crate::graph::{Graph, Node, Queue};
-use crate::objects::{ObjectKind, Objects, Peeled, tag_target};
+use crate::objects::{Abbreviations, ObjectKind, Objects, Peeled, tag_target};
 use crate::repository::Repository;
 
 /// Of how many tags the nearest one is chosen.
@@ -74,6 +74,7 @@ pub struct Describer<'r> {
     options: Options,
     /// The tag that stands for each object.
     names: HashMap<ObjectId, Name>,
+    abbreviations: Abbreviations,
 }
 
 impl<'r> Describer<'r> {
@@ -86,6 +87,7 @@ impl<'r> Describer<'r> {
             repository,
             options,
             names: HashMap::new(),
+            abbreviations: repository.odb().abbreviations()?,
         };
         let mut refs = repository.store().refs()?;
         refs.seek_prefix(b"refs/tags/")?;
@@ -215,11 +217,10 @@ impl<'r> Describer<'r> {
         let hex = oid.to_string();
         let len = match self.options.abbrev {
             Some(0) => hex.len(),
-            Some(least) => self.repository.odb().abbreviation_len(oid, Some(least))?,
-            None => {
-                let least = self.repository.abbreviation()?;
-                self.repository.odb().abbreviation_len(oid, least)?
-            }
+            Some(least) => self.abbreviations.len(oid, Some(least))?,
+            None => self
+                .abbreviations
+                .len(oid, self.repository.abbreviation()?)?,
         };
         let hex = hex.get(..len).unwrap_or(&hex);
         text.extend_from_slice(format!("-{depth}-g{hex}").as_bytes());

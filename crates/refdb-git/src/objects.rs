@@ -14,6 +14,7 @@
 //! # Ok::<(), refdb::Error>(())
 //! ```
 
+mod abbreviations;
 mod alternates;
 mod database;
 mod kinds;
@@ -21,8 +22,9 @@ mod odb;
 mod packs;
 mod storage;
 
+pub use abbreviations::{ABBREVIATION_MIN, Abbreviations};
 pub(crate) use odb::Replacements;
-pub use odb::{ABBREVIATION_MIN, Header, LEN_MAX, Object, Odb, TAG_DEPTH_MAX, tag_target};
+pub use odb::{Header, LEN_MAX, Object, Odb, TAG_DEPTH_MAX, tag_target};
 #[doc(no_inline)]
 pub use refdb::objects::{NoObjects, ObjectKind, Objects, Peeled};
 pub use storage::Storage;

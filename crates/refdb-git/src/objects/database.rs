@@ -7,7 +7,7 @@
 //! 3. No file is opened before it is known to be one: nothing waits for a FIFO or reads a device.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,6 +21,7 @@ use refdb::internals::is_absent;
 use refdb::system::{FileKind, OsSystem, System};
 use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
 
+use super::abbreviations::Abbreviations;
 use super::alternates;
 use super::kinds::Kinds;
 use super::odb::{gix_kind, kind_from_gix, kind_of, to_gix};
@@ -47,9 +48,9 @@ pub(super) struct Database {
 
 /// What was there when somebody looked.
 #[derive(Default)]
-struct State {
-    folders: Vec<Folder>,
-    slots: Vec<Arc<Slot>>,
+pub(super) struct State {
+    pub(super) folders: Vec<Folder>,
+    pub(super) slots: Vec<Arc<Slot>>,
     /// The index in which something was found last.
     last: AtomicUsize,
 }
@@ -67,8 +68,8 @@ impl State {
     }
 }
 
-struct Folder {
-    dir: PathBuf,
+pub(super) struct Folder {
+    pub(super) dir: PathBuf,
     loose: loose::Store,
 }
 
@@ -350,61 +351,11 @@ impl Database {
         done
     }
 
-    /// Returns the number of objects in packs, as far as their indices can be read.
-    pub(super) fn packed_count(&self) -> Result<u64> {
-        let state = self.state();
-        let mut count = 0;
-        for slot in &state.slots {
-            count += known(slot.index(&self.system))?.map_or(0, |index| u64::from(index.len()));
-        }
-        Ok(count)
-    }
-
-    /// Returns the ids that begin like this, as far as indices can be read.
-    pub(super) fn with_prefix(&self, hex: &[u8]) -> Result<HashSet<ObjectId>> {
-        let mut found = HashSet::new();
-        // A prefix knows the object format by the length of its id.
-        let prefix = (hex.len() <= self.format.hex_len()).then(|| {
-            let mut full = hex.to_vec();
-            full.resize(self.format.hex_len(), b'0');
-            let id = gix_hash::ObjectId::from_hex(&full).ok()?;
-            gix_hash::Prefix::new(&id, hex.len()).ok()
-        });
-        let Some(prefix) = prefix.flatten() else {
-            return Ok(found);
-        };
+    /// Returns what tells how few digits name an object, among those that there are now.
+    pub(super) fn abbreviations(&self) -> Result<Abbreviations> {
         let old = self.state();
         let state = self.refresh(&old)?.unwrap_or(old);
-        for slot in &state.slots {
-            if let Some(index) = known(slot.index(&self.system))? {
-                index.with_prefix(prefix, &mut found);
-            }
-        }
-        for folder in &state.folders {
-            self.loose_with_prefix(&folder.dir, hex, &mut found)?;
-        }
-        Ok(found)
-    }
-
-    fn loose_with_prefix(
-        &self,
-        folder: &Path,
-        hex: &[u8],
-        found: &mut HashSet<ObjectId>,
-    ) -> Result<()> {
-        let lower = hex.to_ascii_lowercase();
-        let Some((start, rest)) = lower.split_at_checked(2) else {
-            return Ok(());
-        };
-        let dir = folder.join(refdb::internals::bytes_to_path(start));
-        let entries = refdb::internals::list(&self.system, &dir)
-            .map_err(|error| Error::io("unable to read", &dir, error))?;
-        let ids = entries
-            .iter()
-            .filter(|entry| entry.name.starts_with(rest))
-            .filter_map(|entry| ObjectId::from_hex(&[start, &entry.name].concat()));
-        found.extend(ids.filter(|id| id.format() == self.format));
-        Ok(())
+        Ok(Abbreviations::new(self.system.clone(), self.format, state))
     }
 }
 
@@ -454,7 +405,7 @@ fn told_by(path: &Path, store: &loose::Store, oid: ObjectId) -> Look<Header> {
 }
 
 /// Returns an index unless it is damaged, in which Git sees no object.
-fn known<'i>(index: std::result::Result<&'i Index, &Failure>) -> Look<&'i Index> {
+pub(super) fn known<'i>(index: std::result::Result<&'i Index, &Failure>) -> Look<&'i Index> {
     match index {
         Ok(index) => Ok(Some(index)),
         Err(Failure::Damaged(_) | Failure::Gone) => Ok(None),

@@ -27,15 +27,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
 
+use super::abbreviations::Abbreviations;
 use super::database::{Database, loose_header};
 use super::storage::{Storage, Storages, loose_path};
 use super::{ObjectKind, Objects, Peeled};
-
-/// The fewest digits that an abbreviated id can have.
-pub const ABBREVIATION_MIN: usize = 4;
-
-/// The fewest digits that Git abbreviates to of its own accord.
-const ABBREVIATION_AUTO_MIN: usize = 7;
 
 /// How many tags that point to tags are followed: a longer chain is damage, such as a tag that names
 /// itself in a file of the wrong name.
@@ -202,62 +197,19 @@ impl Odb {
         storages.get(self.database()?, oid)
     }
 
-    /// Returns the ids that begin with these hexadecimal digits, sorted. Fewer than
-    /// [`ABBREVIATION_MIN`] digits are no abbreviation and match nothing.
+    /// Returns what tells how few digits name an object, and which objects some digits name, among those that there
+    /// are now.
     ///
     /// # Errors
     /// `Io` when the database cannot be read.
-    pub fn with_prefix(&self, hex: &[u8]) -> Result<Vec<ObjectId>> {
-        if hex.len() < ABBREVIATION_MIN {
-            return Ok(Vec::new());
-        }
-        let found = self.database()?.with_prefix(hex)?;
-        let mut ids: Vec<_> = found.into_iter().filter(|id| has_prefix(id, hex)).collect();
-        ids.sort();
-        Ok(ids)
-    }
-
-    /// Returns how many digits of `oid` name it and no other object: at least `len`, or as many as
-    /// the number of objects calls for.
-    ///
-    /// # Errors
-    /// `Io` when the database cannot be read.
-    pub fn abbreviation_len(&self, oid: ObjectId, len: Option<usize>) -> Result<usize> {
-        let full = self.format.hex_len();
-        let len = match len {
-            Some(len) => len.max(ABBREVIATION_MIN),
-            None => {
-                // Half of all ids would share a beginning with another if it had half as many
-                // bits as it takes to number them.
-                let bits = (u64::BITS - self.packed_count()?.leading_zeros()) as usize;
-                bits.div_ceil(2).max(ABBREVIATION_AUTO_MIN)
-            }
-        };
-        if len >= full {
-            return Ok(full);
-        }
-        let hex = hex_of(oid);
-        let others = self.with_prefix(hex.get(..len).unwrap_or_default())?;
-        let shared = |other: &ObjectId| {
-            let other = hex_of(*other);
-            hex.iter().zip(&other).take_while(|(a, b)| a == b).count()
-        };
-        let others = others.iter().filter(|&&other| other != oid);
-        Ok(others
-            .map(|other| shared(other) + 1)
-            .max()
-            .unwrap_or(len)
-            .max(len))
+    pub fn abbreviations(&self) -> Result<Abbreviations> {
+        self.database()?.abbreviations()
     }
 
     /// Returns whether this is the tree with nothing in it, which every repository has.
     fn is_empty_tree(&self, oid: ObjectId) -> bool {
         let empty = gix_hash::ObjectId::empty_tree(gix_kind(self.format));
         oid.as_bytes() == empty.as_bytes()
-    }
-
-    fn packed_count(&self) -> Result<u64> {
-        self.database()?.packed_count()
     }
 
     fn database(&self) -> Result<&Database> {
@@ -371,17 +323,4 @@ pub(super) fn kind_from_gix(kind: gix_object::Kind) -> ObjectKind {
         gix_object::Kind::Blob => ObjectKind::Blob,
         gix_object::Kind::Tag => ObjectKind::Tag,
     }
-}
-
-fn hex_of(oid: ObjectId) -> Vec<u8> {
-    let mut hex = Vec::with_capacity(oid.format().hex_len());
-    oid.push_hex(&mut hex);
-    hex
-}
-
-fn has_prefix(oid: &ObjectId, hex: &[u8]) -> bool {
-    let start = hex_of(*oid);
-    start
-        .get(..hex.len())
-        .is_some_and(|start| start.eq_ignore_ascii_case(hex))
 }

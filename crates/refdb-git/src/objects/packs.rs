@@ -256,7 +256,7 @@ impl Index {
     }
 
     /// Adds the ids that begin like this.
-    pub(super) fn with_prefix(&self, prefix: gix_hash::Prefix, found: &mut HashSet<ObjectId>) {
+    pub(super) fn with_prefix(&self, prefix: gix_hash::Prefix, found: &mut Vec<ObjectId>) {
         let mut range = 0..0;
         match self {
             Index::Single(file, ..) => file.lookup_prefix(prefix, Some(&mut range)),

@@ -13,7 +13,7 @@ impl Revisions<'_> {
         let Some(hex) = self.digits(hex) else {
             return Ok(None);
         };
-        let candidates = self.odb.with_prefix(hex)?;
+        let candidates = self.odb.abbreviations()?.with_prefix(hex)?;
         if candidates.len() <= 1 {
             return Ok(candidates.first().copied());
         }
@@ -46,7 +46,7 @@ impl Revisions<'_> {
         let Some(hex) = self.digits(name) else {
             return Ok(false);
         };
-        Ok(self.odb.with_prefix(hex)?.len() == 1)
+        Ok(self.odb.abbreviations()?.with_prefix(hex)?.len() == 1)
     }
 
     /// Returns the digits of an abbreviated id. Git lets zeros follow where all digits are there, up
@@ -76,10 +76,9 @@ impl Revisions<'_> {
 
     fn list_candidates(&self, candidates: &[ObjectId]) -> Result<()> {
         let mut lines = vec!["The candidates are:".to_owned()];
+        let abbreviations = self.odb.abbreviations()?;
         for &candidate in candidates {
-            let len = self
-                .odb
-                .abbreviation_len(candidate, self.repository.abbreviation()?)?;
+            let len = abbreviations.len(candidate, self.repository.abbreviation()?)?;
             let hex = candidate.to_string();
             let hex = hex.get(..len).unwrap_or(&hex);
             if let Some(kind) = self.kind(candidate)? {

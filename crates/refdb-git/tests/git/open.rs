@@ -858,20 +858,29 @@ for_every_format! {
         let repository = same(repo.path(), Said::default());
         let objects = repo.objects();
         let all = objects.commits.iter().chain(objects.tags.iter().map(|tag| &tag.id));
-        let all: Vec<&str> = all.map(String::as_str).chain([objects.missing.as_str()]).collect();
+        // Some are in a pack, and some have files of their own.
+        let paths: Vec<String> = (0..400).map(|number| format!("blob-{number}")).collect();
+        for path in &paths {
+            fs::write(repo.path().join(path), path).expect("room");
+        }
+        let hash = repo.git(["hash-object", "-w", "--stdin-paths"]);
+        let loose = hash.stdin(paths.join("\n")).run().text();
+        let all = all.map(String::as_str).chain(loose.lines());
+        let all: Vec<&str> = all.chain([objects.missing.as_str()]).collect();
+        let abbreviations = repository.odb().abbreviations().expect("packs");
         for (argument, len) in [("--short", None), ("--short=4", Some(4)), ("--short=9", Some(9))] {
             for few in all.chunks(100) {
                 // Git takes one object at a time here.
                 for hex in few.iter().step_by(7) {
                     let id = ObjectId::from_hex(hex.as_bytes()).expect("an id");
-                    let len = repository.odb().abbreviation_len(id, len).expect("packs");
+                    let len = abbreviations.len(id, len).expect("packs");
                     let arguments = ["-c", "core.abbrev=auto", "rev-parse", argument, hex];
                     assert_eq!(hex[..len], repo.git(arguments).run().text());
                 }
             }
         }
-        for hex in &objects.commits {
-            let found = repository.odb().with_prefix(&hex.as_bytes()[..5]).expect("packs");
+        for hex in &all[..all.len() - 1] {
+            let found = abbreviations.with_prefix(&hex.as_bytes()[..5]).expect("packs");
             assert!(found.contains(&ObjectId::from_hex(hex.as_bytes()).expect("an id")));
         }
     }
