@@ -139,7 +139,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         rules: Rules::new(context, Broken::Listed)?,
         settings: &settings,
         out,
-        kinds: HashMap::new(),
+        known: HashMap::new(),
     };
     if let Some(prefix) = exclude_existing {
         printer.exclude_existing(&prefix)
@@ -182,13 +182,23 @@ fn check_modes(exclude_existing: bool, verify: bool, exists: bool) -> Result<()>
     Err(Failure::fatal(text))
 }
 
+/// What an object that a ref names turned out to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// An object, which is no tag if that matters.
+    Object,
+    /// A tag that is to be dereferenced.
+    Tag,
+}
+
 struct Printer<'a> {
     context: &'a Context,
     rules: Rules<'a>,
     settings: &'a Settings,
     out: &'a mut Output,
-    /// The kinds of the objects that were looked up.
-    kinds: HashMap<ObjectId, Option<ObjectKind>>,
+    /// What was found out about objects.
+    known: HashMap<ObjectId, Found>,
 }
 
 impl Printer<'_> {
@@ -238,17 +248,18 @@ impl Printer<'_> {
 
     /// Prints one ref, whose object must exist.
     fn show(&mut self, name: RefName<'_>, oid: ObjectId, peeled: Option<ObjectId>) -> Result<()> {
-        let Some(kind) = self.kind(oid)? else {
+        let found = self.find(oid)?;
+        if found == Found::Nothing {
             // The words are Git's to the letter, its name among them.
             let text = format!("git show-ref: bad ref {name} ({oid})");
             return Err(Failure::fatal(text));
-        };
+        }
         if self.settings.quiet {
             return Ok(());
         }
         let name_of_ref = (!self.settings.hash_only).then_some(name);
         self.line(oid, name_of_ref, b"")?;
-        if !self.settings.dereference || kind != ObjectKind::Tag {
+        if found != Found::Tag {
             return Ok(());
         }
         let peeled = match peeled {
@@ -261,17 +272,28 @@ impl Printer<'_> {
         peeled.map_or(Ok(()), |peeled| self.line(peeled, Some(name), b"^{}"))
     }
 
-    /// Returns the kind of an object; each distinct one is looked up once.
-    fn kind(&mut self, oid: ObjectId) -> Result<Option<ObjectKind>> {
+    /// Looks for an object; each distinct one is looked for once.
+    fn find(&mut self, oid: ObjectId) -> Result<Found> {
         if oid.is_null() {
-            return Ok(None);
+            return Ok(Found::Nothing);
         }
-        if let Some(kind) = self.kinds.get(&oid) {
-            return Ok(*kind);
+        if let Some(found) = self.known.get(&oid) {
+            return Ok(*found);
         }
-        let kind = self.rules.store.objects().kind(oid)?;
-        self.kinds.insert(oid, kind);
-        Ok(kind)
+        let kind = if self.settings.dereference {
+            self.rules.store.objects().kind(oid)?
+        } else {
+            None
+        };
+        let found = match kind {
+            Some(ObjectKind::Tag) => Found::Tag,
+            Some(_) => Found::Object,
+            // One that cannot be read is there.
+            None if self.context.odb()?.exists(oid)? => Found::Object,
+            None => Found::Nothing,
+        };
+        self.known.insert(oid, found);
+        Ok(found)
     }
 
     fn line(&mut self, oid: ObjectId, name: Option<RefName<'_>>, suffix: &[u8]) -> Result<()> {

@@ -35,6 +35,39 @@ fn a_listing_goes_on_behind_a_broken_ref() {
 }
 
 for_every_format! {
+    fn a_ref_to_an_object_that_cannot_be_read_is_shown(format) {
+        let repo = Repo::init(format);
+        let commits = &repo.objects().commits;
+        let hash = ["hash-object", "-w", "--stdin"];
+        let damaged = repo.git(hash).stdin("damaged").run().text();
+        let lost = repo.git(hash).stdin("lost").run().text();
+        let path = |id: &str| {
+            let (dir, rest) = id.split_at(2);
+            repo.git_dir().join("objects").join(dir).join(rest)
+        };
+        repo.update_refs(format!(
+            "create refs/damaged {damaged}\ncreate refs/replaced {}\ncreate refs/whole {}\n\
+             create refs/replace/{} {lost}\n",
+            commits[0], commits[1], commits[0]
+        ));
+        fs::remove_file(path(&damaged)).expect("it is there");
+        fs::write(path(&damaged), "no object").expect("room");
+        fs::remove_file(path(&lost)).expect("it is there");
+        for arguments in [
+            &["show-ref", "-d", "damaged", "replaced", "whole"][..],
+            &["show-ref", "whole", "replaced", "damaged"],
+            &["show-ref", "--verify", "refs/damaged"],
+            &["show-ref", "--verify", "refs/whole", "refs/replaced"],
+            &["show-ref", "replace"],
+        ] {
+            let git = repo.git(arguments).run();
+            let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path()).args(arguments).run();
+            let answer =
+                |run: &oracle::Output| (String::from_utf8_lossy(&run.stdout).into_owned(), run.code());
+            assert_eq!(answer(&ours), answer(&git), "{format}: {arguments:?}");
+        }
+    }
+
     fn a_reflog_whose_commit_is_damaged_is_told(format) {
         let repo = Repo::init(format);
         let message: String = (0..500_u32).map(|number| format!("{} ", number * number)).collect();

@@ -233,6 +233,15 @@ impl Database {
         Kinds::new(&self.system, self.state().slots.clone())
     }
 
+    /// Returns whether an object is there, as far as an index or the name of a file says it.
+    pub(super) fn exists(&self, oid: ObjectId) -> Result<bool> {
+        let found = self.find(oid, &mut |place| match place {
+            Place::Loose(..) => Ok(Some(())),
+            Place::Packed(_, pack, _) => Ok(self.data(pack)?.map(|_| ())),
+        });
+        Ok(found?.is_some())
+    }
+
     /// Returns kind and size of an object; `None` if it is missing.
     pub(super) fn header(&self, oid: ObjectId) -> Look<Header> {
         self.find(oid, &mut |place| match place {
@@ -357,6 +366,12 @@ impl Database {
         let state = self.refresh(&old)?.unwrap_or(old);
         Ok(Abbreviations::new(self.system.clone(), self.format, state))
     }
+}
+
+/// Returns whether an object has a file of its own here.
+pub(super) fn has_file(path: &Path) -> bool {
+    let found = OsSystem::new().stat(path);
+    found.is_ok_and(|stat| stat.kind == FileKind::File)
 }
 
 /// Returns kind and size of an object if it has a file of its own, of which both can easily be read.

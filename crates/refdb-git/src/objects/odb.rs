@@ -28,7 +28,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
 
 use super::abbreviations::Abbreviations;
-use super::database::{Database, loose_header};
+use super::database::{Database, has_file, loose_header};
 use super::storage::{Storage, Storages, loose_path};
 use super::{ObjectKind, Objects, Peeled};
 
@@ -157,13 +157,23 @@ impl Odb {
                 size: 0,
             }));
         }
-        // A process that moves one ref to what was just made needs no list of packs.
-        if !self.was_asked.swap(true, Ordering::Relaxed)
+        if self.is_first()
             && let Some(header) = loose_header(&loose_path(self.dir(), oid))
         {
             return Ok(Some(header));
         }
         self.database()?.header(oid)
+    }
+
+    /// Returns whether an object is there, whatever is read instead of it. That it can be read is not tried.
+    ///
+    /// # Errors
+    /// `Io` when the database cannot be read.
+    pub fn exists(&self, oid: ObjectId) -> Result<bool> {
+        if self.is_empty_tree(oid) || self.is_first() && has_file(&loose_path(self.dir(), oid)) {
+            return Ok(true);
+        }
+        self.database()?.exists(oid)
     }
 
     /// Reads an object; `None` if it is missing.
@@ -204,6 +214,12 @@ impl Odb {
     /// `Io` when the database cannot be read.
     pub fn abbreviations(&self) -> Result<Abbreviations> {
         self.database()?.abbreviations()
+    }
+
+    /// Returns whether no object was asked for yet: a process that moves one ref to what was just made needs no list of
+    /// packs.
+    fn is_first(&self) -> bool {
+        !self.was_asked.swap(true, Ordering::Relaxed)
     }
 
     /// Returns whether this is the tree with nothing in it, which every repository has.
