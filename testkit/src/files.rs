@@ -54,9 +54,9 @@ pub(crate) fn read(dir: &Path) -> State {
 }
 
 fn loose(content: &[u8]) -> Target {
-    let content = content.trim_end();
+    let content = content.trim_ascii_end();
     match content.strip_prefix(b"ref:") {
-        Some(target) => Target::Symbolic(target.trim_start().into()),
+        Some(target) => Target::Symbolic(target.trim_ascii_start().into()),
         None => Target::Direct(hex(content)),
     }
 }

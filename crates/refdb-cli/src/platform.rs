@@ -32,7 +32,7 @@ pub(crate) fn ignored_signals() -> u64 {
     let mut lines = status.split(|&byte| byte == b'\n');
     let mask = lines.find_map(|line| line.strip_prefix(b"SigIgn:"));
     // Where the system does not tell, nobody is taken to want that.
-    let mask = mask.and_then(|mask| mask.trim().to_str().ok());
+    let mask = mask.and_then(|mask| mask.trim_ascii().to_str().ok());
     mask.and_then(|mask| u64::from_str_radix(mask, 16).ok())
         .unwrap_or(0)
 }

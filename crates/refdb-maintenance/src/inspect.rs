@@ -323,7 +323,7 @@ pub fn records(repository: &Repository, table: &str, each: &mut dyn FnMut(&[u8])
                 update.email.as_bstr(),
                 update.time,
                 update.tz,
-                update.message.trim_end().as_bstr()
+                update.message.trim_ascii_end().as_bstr()
             ),
         };
         let (name, index) = (record.name.as_bstr(), record.update_index);

@@ -44,7 +44,7 @@ pub(crate) fn tables_below(repository: &Repository, base: &Path) -> Result<Vec<A
         Err(error) if is_absent(&error) => Vec::new(),
         list => list.map_err(|error| Error::io("cannot read", &dir, error))?,
     };
-    if list.trim().is_empty() {
+    if list.trim_ascii().is_empty() {
         // Nothing is there, or everything is lost: the store tells.
         repository.store().refs()?;
     }

@@ -100,7 +100,7 @@ fn loose() -> Vec<Kind> {
         let path = subject.path(REF);
         let id = subject
             .original(&path)
-            .trim_end()
+            .trim_ascii_end()
             .to_str_lossy()
             .into_owned();
         subject.write(&path, format!("{id} and more\n"));
@@ -110,7 +110,7 @@ fn loose() -> Vec<Kind> {
         let path = subject.path(REF);
         let id = subject
             .original(&path)
-            .trim_end()
+            .trim_ascii_end()
             .to_str_lossy()
             .into_owned();
         subject.write(&path, &id);

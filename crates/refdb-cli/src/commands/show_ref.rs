@@ -5,7 +5,6 @@ use std::io::BufRead;
 use bstr::ByteSlice;
 use hashbrown::{HashMap, HashSet};
 use refdb::name::{FormatOptions, is_safe, is_well_formed};
-use refdb::objects::{ObjectKind, Peeled};
 use refdb::{ErrorKind, ObjectId, RefName};
 
 use super::listed::{Broken, Rules, each_prefix};
@@ -139,7 +138,8 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         rules: Rules::new(context, Broken::Listed)?,
         settings: &settings,
         out,
-        known: HashMap::new(),
+        existing: HashMap::new(),
+        tagged: HashMap::new(),
     };
     if let Some(prefix) = exclude_existing {
         printer.exclude_existing(&prefix)
@@ -182,23 +182,13 @@ fn check_modes(exclude_existing: bool, verify: bool, exists: bool) -> Result<()>
     Err(Failure::fatal(text))
 }
 
-/// What an object that a ref names turned out to be.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Found {
-    Nothing,
-    /// An object, which is no tag if that matters.
-    Object,
-    /// A tag that is to be dereferenced.
-    Tag,
-}
-
 struct Printer<'a> {
     context: &'a Context,
     rules: Rules<'a>,
     settings: &'a Settings,
     out: &'a mut Output,
-    /// What was found out about objects.
-    known: HashMap<ObjectId, Found>,
+    existing: HashMap<ObjectId, bool>,
+    tagged: HashMap<ObjectId, Option<ObjectId>>,
 }
 
 impl Printer<'_> {
@@ -248,8 +238,7 @@ impl Printer<'_> {
 
     /// Prints one ref, whose object must exist.
     fn show(&mut self, name: RefName<'_>, oid: ObjectId, peeled: Option<ObjectId>) -> Result<()> {
-        let found = self.find(oid)?;
-        if found == Found::Nothing {
+        if !self.exists(oid)? {
             // The words are Git's to the letter, its name among them.
             let text = format!("git show-ref: bad ref {name} ({oid})");
             return Err(Failure::fatal(text));
@@ -259,41 +248,37 @@ impl Printer<'_> {
         }
         let name_of_ref = (!self.settings.hash_only).then_some(name);
         self.line(oid, name_of_ref, b"")?;
-        if found != Found::Tag {
+        if !self.settings.dereference {
             return Ok(());
         }
         let peeled = match peeled {
             Some(peeled) => Some(peeled),
-            None => match self.rules.store.objects().peel(oid)? {
-                Peeled::To(peeled) => Some(peeled),
-                Peeled::Itself | Peeled::Nowhere | Peeled::Missing => None,
-            },
+            None => self.tagged(oid)?,
         };
         peeled.map_or(Ok(()), |peeled| self.line(peeled, Some(name), b"^{}"))
     }
 
-    /// Looks for an object; each distinct one is looked for once.
-    fn find(&mut self, oid: ObjectId) -> Result<Found> {
+    /// Returns whether an object is there; each distinct one is looked for once.
+    fn exists(&mut self, oid: ObjectId) -> Result<bool> {
         if oid.is_null() {
-            return Ok(Found::Nothing);
+            return Ok(false);
         }
-        if let Some(found) = self.known.get(&oid) {
-            return Ok(*found);
+        if let Some(exists) = self.existing.get(&oid) {
+            return Ok(*exists);
         }
-        let kind = if self.settings.dereference {
-            self.rules.store.objects().kind(oid)?
-        } else {
-            None
-        };
-        let found = match kind {
-            Some(ObjectKind::Tag) => Found::Tag,
-            Some(_) => Found::Object,
-            // One that cannot be read is there.
-            None if self.context.odb()?.exists(oid)? => Found::Object,
-            None => Found::Nothing,
-        };
-        self.known.insert(oid, found);
-        Ok(found)
+        let exists = self.context.odb()?.exists(oid)?;
+        self.existing.insert(oid, exists);
+        Ok(exists)
+    }
+
+    /// Returns what a tag leads to; each distinct object is read once.
+    fn tagged(&mut self, oid: ObjectId) -> Result<Option<ObjectId>> {
+        if let Some(tagged) = self.tagged.get(&oid) {
+            return Ok(*tagged);
+        }
+        let tagged = self.context.odb()?.tagged(oid)?;
+        self.tagged.insert(oid, tagged);
+        Ok(tagged)
     }
 
     fn line(&mut self, oid: ObjectId, name: Option<RefName<'_>>, suffix: &[u8]) -> Result<()> {

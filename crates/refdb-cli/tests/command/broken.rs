@@ -60,11 +60,51 @@ for_every_format! {
             &["show-ref", "--verify", "refs/whole", "refs/replaced"],
             &["show-ref", "replace"],
         ] {
-            let git = repo.git(arguments).run();
-            let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path()).args(arguments).run();
-            let answer =
-                |run: &oracle::Output| (String::from_utf8_lossy(&run.stdout).into_owned(), run.code());
-            assert_eq!(answer(&ours), answer(&git), "{format}: {arguments:?}");
+            answers_as_git(&repo, arguments);
+        }
+    }
+
+    fn a_tag_leads_to_what_it_says(format) {
+        let repo = Repo::init(format);
+        let commit = &repo.objects().commits[0];
+        let lost = repo.git(["hash-object", "-w", "--stdin"]).stdin("lost").run().text();
+        repo.git(["tag", "-a", "-m", "one", "lost", &lost]).run().ok();
+        repo.git(["tag", "-a", "-m", "two", "replaced", commit]).run().ok();
+        let replaced = repo.git(["rev-parse", "refs/tags/replaced"]).run().text();
+        repo.git(["pack-refs", "--all"]).run().ok();
+        repo.update_refs(format!("create refs/replace/{replaced} {commit}\n"));
+        let (dir, rest) = lost.split_at(2);
+        fs::remove_file(repo.git_dir().join("objects").join(dir).join(rest)).expect("it is there");
+        answers_as_git(&repo, &["show-ref", "-d"]);
+        answers_as_git(&repo, &["show-ref", "-d", "--tags"]);
+    }
+
+    fn a_pack_that_is_not_that_of_its_index_holds_nothing(format) {
+        let repo = Repo::init(format);
+        let mut made = String::new();
+        for number in 0..20 {
+            let hash = repo.git(["hash-object", "-w", "--stdin"]).stdin(number.to_string());
+            made.push_str(&format!("create refs/blobs/b{number} {}\n", hash.run().text()));
+        }
+        repo.update_refs(made);
+        repo.git(["repack", "-adq"]).run().ok();
+        repo.git(["prune-packed"]).run().ok();
+        let packs = repo.git_dir().join("objects/pack");
+        let packs = fs::read_dir(packs).expect("it is there").map(|entry| entry.expect("a file").path());
+        let packs: Vec<_> = packs.filter(|path| path.extension().is_some_and(|it| it == "pack")).collect();
+        for path in &packs {
+            let whole = fs::read(path).expect("a pack");
+            let len = whole.len();
+            let mut other = whole.clone();
+            other[11] ^= 1;
+            let grown = [&whole[..], b"more"].concat();
+            for content in [&whole[..len / 2], &whole[..len - 1], &grown, &other, &whole] {
+                fs::remove_file(path).expect("it is there");
+                fs::write(path, content).expect("room");
+                answers_as_git(&repo, &["show-ref"]);
+                answers_as_git(&repo, &["show-ref", "--verify", "refs/blobs/b7"]);
+                answers_as_git(&repo, &["for-each-ref"]);
+            }
         }
     }
 
@@ -140,4 +180,20 @@ for_every_format! {
             }
         }
     }
+}
+
+/// Asks both programs, and compares what they print and how they end.
+fn answers_as_git(repo: &Repo, arguments: &[&str]) {
+    let git = repo.git(arguments).run();
+    let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path())
+        .args(arguments)
+        .run();
+    let answer = |run: &oracle::Output| {
+        (
+            String::from_utf8_lossy(&run.stdout).into_owned(),
+            run.code(),
+        )
+    };
+    let format = repo.format();
+    assert_eq!(answer(&ours), answer(&git), "{format}: {arguments:?}");
 }

@@ -159,7 +159,7 @@ for_every_format! {
             let done = refdb(&within.repo, &set);
             assert_eq!(done.code(), 0, "{target}: {}", done.stderr.as_bstr());
             let read = within.repo.git(["rev-parse", "refs/heads/s"]).run();
-            assert_eq!(read.stdout.trim_end().as_bstr(), commit);
+            assert_eq!(read.stdout.trim_ascii_end().as_bstr(), commit);
             let within = Within::new(format);
             within.symref(target);
             let gone = ["update-ref", "--no-deref", "-d", "refs/heads/s"];

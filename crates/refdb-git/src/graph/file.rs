@@ -87,7 +87,7 @@ fn find(system: &dyn System, info: &Path) -> Option<(PathBuf, u64)> {
     let chain = system.read_at_most(&folder.join("commit-graph-chain"), CHAIN_MAX * 66);
     let chain = chain.ok()?;
     let files = chain.lines().take(CHAIN_MAX).map(|hash| {
-        let name = [b"graph-", hash.trim_end(), b".graph"].concat();
+        let name = [b"graph-", hash.trim_ascii_end(), b".graph"].concat();
         len_of(&folder.join(bytes_to_path(&name)))
     });
     let len: Option<u64> = files.sum();

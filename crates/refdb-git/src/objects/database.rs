@@ -29,9 +29,9 @@ use super::packs::{Failure, Index, Pack, Slot, slots};
 use super::storage::loose_path;
 use super::{Header, LEN_MAX, Object};
 
-/// So much of a file holds what an object is said to be, however it is compressed, and so long that can be.
+/// So much of a file holds what an object is said to be, however it is compressed, and so long that can be for Git.
 const LOOSE_START_LEN: usize = 4096;
-const LOOSE_HEADER_LEN: usize = 64;
+const LOOSE_HEADER_LEN: usize = 32;
 
 /// How often an object is looked for while packs come and go.
 const LOOKS_MAX: usize = 100;
@@ -203,9 +203,18 @@ impl Database {
                     continue;
                 }
             };
-            if let Some((pack, offset)) = index.find(id)
-                && let Some(found) = tried(Place::Packed(index, pack, offset))
-            {
+            let Some((pack, offset)) = index.find(id) else {
+                continue;
+            };
+            match index.check(&self.system, pack) {
+                Ok(()) => {}
+                Err(Failure::Damaged(_) | Failure::Gone) => continue,
+                Err(failure) => {
+                    unusable = Some(unreadable(failure));
+                    continue;
+                }
+            }
+            if let Some(found) = tried(Place::Packed(index, pack, offset)) {
                 state.last.store(at, Ordering::Relaxed);
                 return Ok(Some(found));
             }
@@ -237,7 +246,7 @@ impl Database {
     pub(super) fn exists(&self, oid: ObjectId) -> Result<bool> {
         let found = self.find(oid, &mut |place| match place {
             Place::Loose(..) => Ok(Some(())),
-            Place::Packed(_, pack, _) => Ok(self.data(pack)?.map(|_| ())),
+            Place::Packed(..) => Ok(Some(())),
         });
         Ok(found?.is_some())
     }
@@ -374,8 +383,9 @@ pub(super) fn has_file(path: &Path) -> bool {
     found.is_ok_and(|stat| stat.kind == FileKind::File)
 }
 
-/// Returns kind and size of an object if it has a file of its own, of which both can easily be read.
-pub(super) fn loose_header(path: &Path) -> Option<Header> {
+/// Returns kind and size of an object if it has a file of its own; `Some(None)` if that makes no sense, and `None` if
+/// the library has to be asked.
+pub(super) fn loose_header(path: &Path) -> Option<Option<Header>> {
     // The library makes the same path and reads the same bytes, but asks the processor how each step of that is done
     // best, also adding up a sum that nobody compares: a virtual machine takes a tenth of the whole process for that.
     let start = OsSystem::new().read_at_most(path, LOOSE_START_LEN);
@@ -392,12 +402,20 @@ pub(super) fn loose_header(path: &Path) -> Option<Header> {
         return None;
     }
     let len = usize::try_from(inflate.total_out()).ok()?;
-    let text = header.get(..len)?.split(|&byte| byte == 0).next()?;
+    let mut parts = header.get(..len)?.split(|&byte| byte == 0);
+    let text = parts.next()?;
+    Some(parts.next().and_then(|_| said_in(text)))
+}
+
+/// Returns kind and size as the text before the content of an object says them. Git takes no size with a zero or a sign
+/// before it.
+fn said_in(text: &[u8]) -> Option<Header> {
     let (kind, size) = std::str::from_utf8(text).ok()?.split_once(' ')?;
-    let is_whole = text.len() < len && size.bytes().all(|byte| byte.is_ascii_digit());
+    let is_size = size.bytes().all(|byte| byte.is_ascii_digit())
+        && (size.len() == 1 || !size.starts_with('0'));
     Some(Header {
         kind: kind_of(kind.as_bytes())?,
-        size: size.parse().ok().filter(|_| is_whole)?,
+        size: size.parse().ok().filter(|_| is_size)?,
     })
 }
 
@@ -410,7 +428,7 @@ fn is_zlib(start: [u8; 2]) -> bool {
 /// Returns kind and size of an object that has a file of its own, as that says.
 fn told_by(path: &Path, store: &loose::Store, oid: ObjectId) -> Look<Header> {
     if let Some(header) = loose_header(path) {
-        return Ok(Some(header));
+        return Ok(header);
     }
     let found = undamaged(store.try_header(to_gix(&oid)))?.flatten();
     Ok(found.map(|(size, kind)| Header {
@@ -476,4 +494,33 @@ fn unreadable(failure: &Failure) -> Error {
 fn unreadable_text(text: String) -> Error {
     let text = format!("unable to read object database: {text}");
     Error::new(ErrorKind::Io, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::said_in;
+
+    #[test]
+    fn a_size_is_written_in_one_way() {
+        for text in ["blob 0", "commit 1", "tree 120", "tag 18446744073709551615"] {
+            assert!(said_in(text.as_bytes()).is_some(), "{text}");
+        }
+        let no_header = [
+            "",
+            "blob",
+            "blob ",
+            "blob 00",
+            "blob 05",
+            "blob +5",
+            "blob -5",
+            "blob 5 ",
+            "blub 5",
+            "BLOB 5",
+            " 5",
+            "tag 18446744073709551616",
+        ];
+        for text in no_header {
+            assert!(said_in(text.as_bytes()).is_none(), "{text}");
+        }
+    }
 }

@@ -36,6 +36,7 @@ impl<'d, S: System> Kinds<'d, S> {
             let index = self.slots.get(at)?.index(self.system).ok()?;
             if let Some((pack, offset)) = index.find_at_once(id) {
                 self.last = at;
+                index.check(self.system, pack).ok()?;
                 return kind_at(self.system, index, pack, offset);
             }
         }

@@ -158,7 +158,7 @@ impl Odb {
             }));
         }
         if self.is_first()
-            && let Some(header) = loose_header(&loose_path(self.dir(), oid))
+            && let Some(Some(header)) = loose_header(&loose_path(self.dir(), oid))
         {
             return Ok(Some(header));
         }
@@ -205,6 +205,27 @@ impl Odb {
         }
         let mut storages = self.storages.lock().unwrap_or_else(PoisonError::into_inner);
         storages.get(self.database()?, oid)
+    }
+
+    /// Returns what a tag leads to, as it says itself: whether that is there is not looked at. `None` for anything else,
+    /// and for a tag that cannot be read.
+    ///
+    /// # Errors
+    /// `Io` when the database cannot be read.
+    pub fn tagged(&self, oid: ObjectId) -> Result<Option<ObjectId>> {
+        let mut tag = oid;
+        if self.kind(tag)? != Some(ObjectKind::Tag) {
+            return Ok(None);
+        }
+        for _ in 0..TAG_DEPTH_MAX {
+            let object = self.read(tag)?;
+            let said = object.and_then(|object| tag_target(&object.data, self.format));
+            match said {
+                Some((target, ObjectKind::Tag)) => tag = target,
+                said => return Ok(said.map(|(target, _)| target)),
+            }
+        }
+        Ok(None)
     }
 
     /// Returns what tells how few digits name an object, and which objects some digits name, among those that there

@@ -55,6 +55,8 @@ pub(super) struct Pack {
     data: OnceLock<Opened<data::File<Bytes>>>,
     /// Its own index, where another one is for several packs.
     own: OnceLock<Opened<Box<index::File<Bytes>>>>,
+    /// Whether it is what its index says.
+    checked: OnceLock<Opened<()>>,
 }
 
 impl Pack {
@@ -65,6 +67,7 @@ impl Pack {
             content: OnceLock::new(),
             data: OnceLock::new(),
             own: OnceLock::new(),
+            checked: OnceLock::new(),
         }
     }
 
@@ -196,6 +199,31 @@ impl Index {
         });
         let packs = packs.collect();
         Ok(Index::Multi(file, packs))
+    }
+
+    /// Fails unless a pack of this index is the one that its own index was made of, as far as its first and its last
+    /// bytes say: what was cut off, or put in its place, holds no object for Git.
+    pub(super) fn check<'p>(&self, system: &dyn System, pack: &'p Pack) -> Result<(), &'p Failure> {
+        let check = || {
+            let own = match self {
+                Index::Single(own, ..) => own,
+                Index::Multi(..) => match pack.own(system) {
+                    Ok(own) => own,
+                    // What the index of all says is enough.
+                    Err(Failure::Gone) => return Ok(()),
+                    Err(failure) => return Err(failure.clone()),
+                },
+            };
+            let content = pack.content(system).map_err(Failure::clone)?;
+            let start = content.first_chunk().map(data::header::decode);
+            let is_own = start
+                .and_then(Result::ok)
+                .is_some_and(|(_, count)| count == own.num_objects())
+                && content.ends_with(own.pack_checksum().as_bytes());
+            let other = || Failure::damage(&pack.path, "it is not the pack of its index");
+            if is_own { Ok(()) } else { Err(other()) }
+        };
+        pack.checked.get_or_init(check).as_ref().copied()
     }
 
     /// Returns in which pack an object is, and where.

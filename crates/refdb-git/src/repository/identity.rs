@@ -143,7 +143,7 @@ fn default_email(system: &dyn System) -> BString {
     let mut email = User::current(system).login;
     email.push_byte(b'@');
     let mail_name = system.read(Path::new("/etc/mailname")).unwrap_or_default();
-    let mail_name = mail_name.lines().next().unwrap_or_default().trim();
+    let mail_name = mail_name.lines().next().unwrap_or_default().trim_ascii();
     if !mail_name.is_empty() {
         email.push_str(mail_name);
         return email;

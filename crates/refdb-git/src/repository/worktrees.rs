@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use bstr::{BString, ByteSlice};
+use bstr::BString;
 use refdb::internals::{bytes_to_path, is_absent};
 use refdb::system::{FileKind, System};
 use refdb::{Error, Result};
@@ -49,7 +49,7 @@ pub(super) fn list(system: &dyn System, common_dir: &Path) -> Result<Vec<Worktre
             // A directory without this file is one that is being made or removed.
             Err(error) if is_absent(&error) => continue,
             Ok(content) if content.len() < PATH_FILE_LEN_MAX => {
-                let target = git_dir.join(bytes_to_path(content.trim_end()));
+                let target = git_dir.join(bytes_to_path(content.trim_ascii_end()));
                 let target = paths::real(system, &target).unwrap_or(target);
                 let bytes = path_to_bytes(&target);
                 let path = bytes.strip_suffix(b"/.git").unwrap_or(bytes);

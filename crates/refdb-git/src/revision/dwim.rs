@@ -139,7 +139,8 @@ impl Revisions<'_> {
 
     /// Returns whether a full name leads to an object.
     pub(super) fn leads_somewhere(&self, full: &[u8]) -> Result<bool> {
-        Ok(matches!(self.lead(full)?, Led::To(..)))
+        // Mostly there is nothing, which one look says.
+        Ok(self.are_there(&[full]) != [false] && matches!(self.lead(full)?, Led::To(..)))
     }
 
     /// Returns which full names have to be followed: that there is no ref of most of them is found out at once.

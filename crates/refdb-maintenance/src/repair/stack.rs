@@ -182,7 +182,7 @@ impl Plan<'_> {
                 && record.name == b"HEAD"
                 && let Some(new) = ObjectId::from_bytes(update.new)
             {
-                let message = update.message.trim_end().into();
+                let message = update.message.trim_ascii_end().into();
                 entries.push(Entry { new, message });
             }
         }

@@ -302,7 +302,7 @@ impl Shown {
 
 /// Splits a number with its sign off the start of a text, after blanks.
 fn number(text: &[u8]) -> (bool, &[u8], &[u8]) {
-    let trimmed = text.trim_start();
+    let trimmed = text.trim_ascii_start();
     let (negative, rest) = match trimmed.split_first() {
         Some((b'-', rest)) => (true, rest),
         Some((b'+', rest)) => (false, rest),

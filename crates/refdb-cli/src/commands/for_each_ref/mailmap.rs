@@ -191,7 +191,7 @@ impl<'a> Person<'a> {
     fn parse(line: &'a [u8]) -> Option<Self> {
         let (name, rest) = line.split_once_str("<")?;
         let (email, rest) = rest.split_once_str(">")?;
-        let name = name.trim();
+        let name = name.trim_ascii();
         Some(Person {
             name: Some(name).filter(|name| !name.is_empty()),
             email,

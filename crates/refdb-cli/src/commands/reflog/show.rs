@@ -217,7 +217,7 @@ fn value_of<'a>(arg: &'a [u8], name: &str, rest: &mut Args<'a>) -> Result<Option
 
 fn number(text: &[u8]) -> Result<i64> {
     // As C reads numbers: white space may stand before them.
-    let number = text.trim_start().to_str().ok();
+    let number = text.trim_ascii_start().to_str().ok();
     let number = number.and_then(|text| text.parse::<i32>().ok());
     number.map(i64::from).ok_or_else(|| {
         let text = text.as_bstr();

@@ -3,7 +3,6 @@
 use std::io;
 use std::path::Path;
 
-use bstr::ByteSlice;
 use refdb::internals::{
     Entry, LINKED_MAX, TOO_MANY_LINKED, Tree, bytes_to_path, is_frozen, parse_loose,
     read_loose_link,
@@ -130,7 +129,7 @@ impl Deep<'_> {
         };
         let len = match &target {
             Target::Direct(oid) => oid.format().hex_len(),
-            Target::Symbolic(_) => content.trim_end().len(),
+            Target::Symbolic(_) => content.trim_ascii_end().len(),
         };
         let rest = content.get(len..).unwrap_or_default();
         if rest != b"\n" {
