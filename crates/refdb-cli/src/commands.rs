@@ -15,6 +15,7 @@ mod receive;
 mod reflog;
 mod refs;
 mod serve_hook;
+mod shells;
 mod show_ref;
 mod store;
 mod symbolic_ref;

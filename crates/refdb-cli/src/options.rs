@@ -12,7 +12,7 @@ mod usage;
 
 use crate::failure::{Failure, Result};
 pub(crate) use completion::{of_subcommands, question};
-pub(crate) use describe::{Describe, Description, OptionDescription};
+pub(crate) use describe::{Describe, OptionDescription};
 pub(crate) use usage::Of;
 
 /// What a command takes: its usage lines and its options.

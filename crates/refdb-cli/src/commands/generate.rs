@@ -14,9 +14,10 @@ use refdb_bench::WORKLOADS;
 
 use super::COMMANDS;
 use super::pages::{self, PAGES, Page};
+use super::shells;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::options::{Description, Opt, OptionDescription, Spec};
+use crate::options::{Describe, Opt, OptionDescription, Spec};
 use crate::output::Output;
 
 const NO_OPTIONS: &[Opt<()>] = &[];
@@ -64,16 +65,27 @@ pub(super) fn completions(_context: &Context, out: &mut Output, args: &[Vec<u8>]
         },
         _ => return Err(COMPLETIONS.misuse()),
     };
-    let mut command = all();
+    let mut command = all(shell == Shell::Zsh);
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command, "refdb", &mut text);
-    if shell == Shell::Bash {
-        text = String::from_utf8_lossy(&text)
-            .replacen(PREVIOUS, &[PREVIOUS, BEFORE_EQUALS].concat(), 1)
-            .into_bytes();
-        text.extend_from_slice(BESIDE_GIT.as_bytes());
+    let text = String::from_utf8_lossy(&text);
+    out.put(shells::completed(shell, &text, &with_refs()))
+}
+
+/// Returns the commands that take refs, as they are called behind `refdb`.
+fn with_refs() -> Vec<String> {
+    let mut found = Vec::new();
+    for command in COMMANDS {
+        if command.subcommands.is_empty() && shells::takes_refs(command.spec.forms()) {
+            found.push(command.name.to_owned());
+        }
+        for sub in command.subcommands {
+            if shells::takes_refs(sub.spec.forms()) {
+                found.push([command.name, " ", sub.name].concat());
+            }
+        }
     }
-    out.put(text)
+    found
 }
 
 /// The shells that there are completions for.
@@ -83,28 +95,10 @@ const SHELLS: [(&str, Shell); 3] = [
     ("fish", Shell::Fish),
 ];
 
-/// Where the function for bash takes the word before the one that is completed; in `--ref-format=r` that is the `=`.
-const PREVIOUS: &str = "    prev=\"$3\"\n";
-const BEFORE_EQUALS: &str = "    [ \"$prev\" != = ] || prev=\"${COMP_WORDS[COMP_CWORD-2]}\"\n";
-
-/// For bash: what completes `git-refdb`, and what Git's own completion calls for `git refdb`.
-const BESIDE_GIT: &str = r#"
-complete -F _refdb -o bashdefault -o default git-refdb
-
-_git_refdb() {
-    local at="${__git_cmd_idx:-1}"
-    local behind=("${COMP_WORDS[@]:at+1}") place=$((COMP_CWORD - at))
-    local COMP_WORDS=(refdb "${behind[@]}") COMP_CWORD=$place
-    local word="${COMP_WORDS[place]}"
-    [ "$word" != = ] || word=
-    _refdb refdb "$word" "${COMP_WORDS[place-1]}"
-}
-"#;
-
 /// Runs `man`: prints the page of the whole, or writes all pages into a directory.
 pub(super) fn man(_context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Result<()> {
     let operands = MAN.parse(args, |(), _| Ok(()))?;
-    let command = all();
+    let command = all(false);
     match operands.as_slice() {
         [] => out.put(page(command, "refdb")?),
         [dir] => {
@@ -189,8 +183,8 @@ fn escaped(text: &str) -> String {
         .replace('\'', "\\(aq")
 }
 
-/// Returns the whole command line as the generators take it.
-fn all() -> Command {
+/// Returns the whole command line as the generators take it, that for zsh with an argument where there are refs.
+fn all(for_zsh: bool) -> Command {
     let mut root = Command::new("refdb")
         .about("The reference database of a Git repository")
         .override_usage(one_line(&super::usage()).replacen("usage: ", "", 1))
@@ -204,17 +198,25 @@ fn all() -> Command {
                 .action(ArgAction::SetTrue),
         );
     for command in COMMANDS {
-        let of_command = command.spec.describe();
-        let mut sub = made_of(Command::new(command.name), &of_command, command.name)
-            .about(summary(command.name));
+        let mut sub = made_of(
+            Command::new(command.name),
+            command.spec,
+            command.name,
+            for_zsh,
+        )
+        .about(summary(command.name));
         if command.name == COMPLETIONS.name {
             sub = sub.arg(Arg::new("shell").value_parser(SHELLS.map(|it| it.0)));
         }
         for subcommand in command.subcommands {
-            let of_subcommand = subcommand.spec.describe();
             let called = format!("{} {}", command.name, subcommand.name);
-            let made = made_of(Command::new(subcommand.name), &of_subcommand, &called)
-                .about(summary(&called));
+            let made = made_of(
+                Command::new(subcommand.name),
+                subcommand.spec,
+                &called,
+                for_zsh,
+            )
+            .about(summary(&called));
             sub = sub.subcommand(made);
         }
         root = root.subcommand(sub);
@@ -240,15 +242,18 @@ fn summary(name: &str) -> &'static str {
 }
 
 /// Returns a command with its options; `called` is its name behind `refdb`.
-fn made_of(command: Command, description: &Description, called: &str) -> Command {
-    let forms = description.forms.iter();
+fn made_of(command: Command, spec: &dyn Describe, called: &str, for_zsh: bool) -> Command {
+    let forms = spec.forms().iter();
     let usage = forms.map(|form| one_line(&format!("refdb {called} {form}")));
     let usage: Vec<String> = usage.collect();
     let mut command = command.override_usage(usage.join("\n"));
-    for (index, option) in description.options.iter().enumerate() {
+    for (index, option) in spec.options().iter().enumerate() {
         command = command.args(arguments(index, option));
     }
-    command
+    match for_zsh && shells::takes_refs(spec.forms()) {
+        true => command.arg(shells::argument()),
+        false => command,
+    }
 }
 
 /// Returns an option, and its opposite if there is one.

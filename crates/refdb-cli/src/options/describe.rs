@@ -6,22 +6,15 @@ use super::{Of, Opt, Spec, Takes};
 
 /// What can say what a command takes: its [`Spec`], whatever its options are called inside.
 pub(crate) trait Describe {
-    /// Returns what the command takes.
-    fn describe(&self) -> Description;
+    /// Returns what follows the name of the command, for each form of a call.
+    fn forms(&self) -> &'static [&'static str];
+    /// Returns the options that the command takes.
+    fn options(&self) -> Vec<OptionDescription>;
     /// Returns the usage text, with its options.
     fn usage_text(&self) -> String;
     /// Returns whether these arguments make no mistake, ask for no help, and have no option that Git's
     /// command does not have.
     fn is_gits(&self, args: &[Vec<u8>]) -> bool;
-}
-
-/// A command.
-#[derive(Clone, Debug)]
-pub(crate) struct Description {
-    /// What follows the name of the command, for each form of a call.
-    pub(crate) forms: Vec<&'static str>,
-    /// Its options.
-    pub(crate) options: Vec<OptionDescription>,
 }
 
 /// An option of a command.
@@ -41,11 +34,12 @@ pub(crate) struct OptionDescription {
 }
 
 impl<Id: Copy> Describe for Spec<Id> {
-    fn describe(&self) -> Description {
-        Description {
-            forms: self.forms.to_vec(),
-            options: self.options.iter().map(describe).collect(),
-        }
+    fn forms(&self) -> &'static [&'static str] {
+        self.forms
+    }
+
+    fn options(&self) -> Vec<OptionDescription> {
+        self.options.iter().map(describe).collect()
     }
 
     fn usage_text(&self) -> String {

@@ -1,8 +1,13 @@
 //! Completions and manual pages: they know every command and option, and shells and page readers
 //! take them.
 
-use std::path::Path;
+#![allow(clippy::print_stderr, reason = "says what was skipped")]
+
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use refdb_testkit::Format;
+use refdb_testkit::repo::Repo;
 
 /// Runs the command outside of any repository.
 fn refdb(dir: &Path, args: &[&str]) -> Output {
@@ -31,7 +36,7 @@ fn offered(script: &Path, words: &[&str]) -> Vec<String> {
     let function = if words[0] == "git" {
         "_git_refdb"
     } else {
-        "_refdb"
+        "_refdb_or_refs"
     };
     let ask = format!(
         "source '{}'; COMP_WORDS=({}); COMP_CWORD={last}; {function} refdb '{}' '{before}'; \
@@ -44,11 +49,97 @@ fn offered(script: &Path, words: &[&str]) -> Vec<String> {
             .join(" "),
         words[last],
     );
-    let out = Command::new("bash")
+    let out = shell("bash", script.parent().expect("a folder"))
         .args(["--norc", "-c", &ask])
         .output()
         .expect("bash can be run");
     text(&out).lines().map(str::to_owned).collect()
+}
+
+/// Returns a shell that finds the program, in a folder.
+fn shell(name: &str, dir: &Path) -> Command {
+    let program = Path::new(env!("CARGO_BIN_EXE_refdb"));
+    let mut path = program.parent().expect("a folder").as_os_str().to_owned();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap_or_default());
+    let mut shell = Command::new(name);
+    shell.current_dir(dir).env("PATH", path).env("HOME", dir);
+    shell.env("GIT_CEILING_DIRECTORIES", "/");
+    shell
+}
+
+/// Writes the completions for a shell into a folder with a repository that has two branches.
+fn beside_refs(name: &str) -> (Repo, PathBuf) {
+    let repo = Repo::init(Format::REFTABLE_SHA1);
+    let commit = &repo.objects().commits[0];
+    repo.update_refs(format!(
+        "create refs/heads/topic/one {commit}\ncreate refs/heads/topic/two {commit}\n\
+         create refs/heads/main {commit}\n"
+    ));
+    let script = repo.path().join("completions");
+    let generated = text(&refdb(repo.path(), &["completions", name]));
+    std::fs::write(&script, generated).expect("a file");
+    (repo, script)
+}
+
+const BRANCHES: [&str; 2] = ["refs/heads/topic/one", "refs/heads/topic/two"];
+
+#[test]
+fn bash_completes_refs() {
+    let (repo, script) = beside_refs("bash");
+    for words in [
+        &["refdb", "update-ref", "-d", "refs/heads/to"] as &[&str],
+        &["refdb", "show-ref", "--verify", "refs/heads/topic/"],
+        &["refdb", "reflog", "show", "refs/heads/t"],
+        &["git", "refdb", "refs", "delete", "refs/heads/t"],
+        &["refdb", "-C", ".", "for-each-ref", "refs/heads/top"],
+    ] {
+        assert_eq!(offered(&script, words), BRANCHES, "{words:?}");
+    }
+    assert_eq!(offered(&script, &["refdb", "symbolic-ref", "HE"]), ["HEAD"]);
+    let all = offered(&script, &["refdb", "show-ref", ""]);
+    assert!(all.iter().any(|name| name == BRANCHES[0]), "{all:?}");
+    assert!(all.iter().all(|name| !name.starts_with('-')), "{all:?}");
+    let none = offered(&script, &["refdb", "inspect", "refs/heads/t"]);
+    assert_eq!(none, [""]);
+    drop(repo);
+}
+
+#[test]
+fn fish_completes_refs() {
+    let (repo, script) = beside_refs("fish");
+    for line in [
+        "refdb update-ref -d refs/heads/to",
+        "refdb reflog show refs/heads/t",
+    ] {
+        let ask = format!("source '{}'; complete -C '{line}'", script.display());
+        let Ok(out) = shell("fish", repo.path()).args(["-N", "-c", &ask]).output() else {
+            eprintln!("skipped: there is no fish");
+            return;
+        };
+        let offered = text(&out);
+        let offered: Vec<_> = offered.lines().map(|it| it.split('\t').next()).collect();
+        assert_eq!(offered, BRANCHES.map(Some), "{line}");
+    }
+}
+
+#[test]
+fn zsh_completes_refs() {
+    let (repo, script) = beside_refs("zsh");
+    // Outside of a completion, there is nothing to add words to.
+    let ask = format!(
+        "compdef() {{ }}; compadd() {{ shift; print -l -- ${{(P)1}} }}; source '{}' 2>/dev/null; \
+         PREFIX=refs/heads/to; _refdb_refs",
+        script.display()
+    );
+    let Ok(out) = shell("zsh", repo.path()).args(["-f", "-c", &ask]).output() else {
+        eprintln!("skipped: there is no zsh");
+        return;
+    };
+    let offered = text(&out);
+    assert_eq!(offered.lines().collect::<Vec<_>>(), BRANCHES);
+    let generated = std::fs::read_to_string(&script).expect("a file");
+    assert!(generated.contains("::ref:_refdb_refs'"), "{generated}");
 }
 
 #[test]
