@@ -2,6 +2,7 @@
 //!
 //! 1. Refs are asked for when they are needed, and no more than a person looks through.
 //! 2. A word that begins with `-` is an option, any other one a ref, in a command that takes some.
+//! 3. A name is quoted: somebody else may have made it, and `$(…)` may stand in it. zsh and fish do so themselves.
 
 use clap::{Arg, ValueHint};
 use clap_complete::Shell;
@@ -88,9 +89,12 @@ const BASH_REST: &str = r#"        esac
     done
     COMPREPLY=("${others[@]}")
     [ ${#COMPREPLY[@]} = 0 ] || return 0
-    local IFS=$'\n'
-    COMPREPLY=($(refdb "${COMP_WORDS[@]:1:found-1}" for-each-ref --include-root-refs --count=1000 \
-        --format='%(refname)' "$2*" "$2*/**" 2>/dev/null))
+    # A name may say something to the shell.
+    while IFS= read -r word; do
+        printf -v word %q "$word"
+        COMPREPLY+=("$word")
+    done < <(refdb "${COMP_WORDS[@]:1:found-1}" for-each-ref --include-root-refs --count=1000 \
+        --format='%(refname)' "$2*" "$2*/**" 2>/dev/null)
 }
 
 _git_refdb() {

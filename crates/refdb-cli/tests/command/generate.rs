@@ -106,6 +106,18 @@ fn bash_completes_refs() {
 }
 
 #[test]
+fn bash_runs_nothing_that_a_name_says() {
+    let (repo, script) = beside_refs("bash");
+    let commit = &repo.objects().commits[0];
+    repo.update_refs(format!(
+        "create refs/heads/$(exit);`exit`&'{commit}' {commit}\n"
+    ));
+    let offered = offered(&script, &["refdb", "show-ref", "refs/heads/$"]);
+    let quoted = format!(r"refs/heads/\$\(exit\)\;\`exit\`\&\'{commit}\'");
+    assert_eq!(offered, [quoted]);
+}
+
+#[test]
 fn fish_completes_refs() {
     let (repo, script) = beside_refs("fish");
     for line in [
