@@ -9,7 +9,7 @@ use refdb::system::OsSystem;
 use refdb::{Error, ObjectFormat, ObjectId, Result};
 
 use super::database::{State, known};
-use super::odb::gix_kind;
+use super::odb::to_gix;
 
 /// The fewest digits that an abbreviated id can have.
 pub const ABBREVIATION_MIN: usize = 4;
@@ -113,9 +113,7 @@ impl Abbreviations {
     /// Returns the ids of a range that have so many digits in common, as far as indices can be read.
     fn within(&self, range: &RangeInclusive<ObjectId>, len: usize) -> Result<Vec<ObjectId>> {
         let mut found = Vec::new();
-        let id = gix_hash::ObjectId::from_bytes_or_panic(range.start().as_bytes());
-        debug_assert_eq!(id.kind(), gix_kind(self.format));
-        if let Ok(prefix) = gix_hash::Prefix::new(&id, len) {
+        if let Ok(prefix) = gix_hash::Prefix::new(to_gix(range.start()), len) {
             for slot in &self.state.slots {
                 if let Some(index) = known(slot.index(&self.system))? {
                     index.with_prefix(prefix, &mut found);

@@ -244,11 +244,8 @@ impl Database {
 
     /// Returns whether an object is there, as far as an index or the name of a file says it.
     pub(super) fn exists(&self, oid: ObjectId) -> Result<bool> {
-        let found = self.find(oid, &mut |place| match place {
-            Place::Loose(..) => Ok(Some(())),
-            Place::Packed(..) => Ok(Some(())),
-        });
-        Ok(found?.is_some())
+        let found = self.find(oid, &mut |_| Ok(Some(())))?;
+        Ok(found.is_some())
     }
 
     /// Returns kind and size of an object; `None` if it is missing.
@@ -282,8 +279,10 @@ impl Database {
     pub(super) fn read(&self, oid: ObjectId) -> Look<Object> {
         self.find(oid, &mut |place| match place {
             Place::Loose(path, store) => {
-                let header = told_by(path, store, oid)?;
-                bounded(oid, header.map_or(0, |header| header.size))?;
+                let Some(header) = told_by(path, store, oid)? else {
+                    return Ok(None);
+                };
+                bounded(oid, header.size)?;
                 let mut content = Vec::new();
                 let found = undamaged(store.try_find(to_gix(&oid), &mut content))?.flatten();
                 let kind = found.map(|found| kind_from_gix(found.kind));

@@ -1,6 +1,7 @@
 //! What objects are: the first one that a process asks for, and those after it, as Git tells them.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -194,6 +195,23 @@ fn packs_that_come_and_go_are_seen_by_a_database_that_stays_open() {
 }
 
 for_every_format! {
+    fn a_file_whose_size_begins_with_a_zero_holds_no_object(format) {
+        let repo = Repo::init_bare(format);
+        let content = "a content that is longer than its header";
+        let real = blob(&repo, content, false);
+        let path = repo.git(["hash-object", "--stdin"]).stdin("another").run().text();
+        let (dir, rest) = path.split_at(2);
+        let dir = objects_of(&repo).join(dir);
+        fs::create_dir_all(&dir).expect("room");
+        let mut file = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+        write!(file, "blob 0{}\0{content}", content.len()).expect("room");
+        fs::write(dir.join(rest), file.finish().expect("room")).expect("room");
+        let odb = open(&repo);
+        assert!(odb.read(real).expect("it can be read").is_some());
+        assert_eq!(odb.kind(id(&path)).expect("it can be read"), None);
+        assert_eq!(odb.read(id(&path)).expect("it can be read"), None);
+    }
+
     /// An index of several packs names one copy of each object, and that may be in another pack than what is a
     /// difference from it.
     fn what_an_object_is_a_difference_from_is_in_its_own_pack(format) {
