@@ -41,6 +41,7 @@ const LOOSE_COST_SYNCED_BYTES: usize = 256 << 10;
 
 /// So many symrefs are followed to find out which of them comes first: nobody reads through more.
 const SYMREFS_MAX: usize = 8;
+/// How far it can be from a symref to a ref: so many steps, or none.
 const RANKS: usize = SYMREFS_MAX + 1;
 
 /// What is ready to become visible.
