@@ -2,7 +2,7 @@
 //!
 //! 1. Refs are asked for when they are needed, and no more than a person looks through.
 //! 2. A word that begins with `-` is an option, any other one a ref, in a command that takes some.
-//! 3. A name is quoted: somebody else may have made it, and `$(…)` may stand in it. zsh and fish do so themselves.
+//! 3. A name is quoted: somebody else may have made it, and `$(exit)` may stand in it. zsh and fish do so themselves.
 
 use clap::{Arg, ValueHint};
 use clap_complete::Shell;

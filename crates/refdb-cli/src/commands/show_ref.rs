@@ -5,6 +5,7 @@ use std::io::BufRead;
 use bstr::ByteSlice;
 use hashbrown::{HashMap, HashSet};
 use refdb::name::{FormatOptions, is_safe, is_well_formed};
+use refdb::objects::{ObjectKind, Objects};
 use refdb::{ErrorKind, ObjectId, RefName};
 
 use super::listed::{Broken, Rules, each_prefix};
@@ -138,8 +139,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         rules: Rules::new(context, Broken::Listed)?,
         settings: &settings,
         out,
-        existing: HashMap::new(),
-        tagged: HashMap::new(),
+        known: HashMap::new(),
     };
     if let Some(prefix) = exclude_existing {
         printer.exclude_existing(&prefix)
@@ -182,13 +182,22 @@ fn check_modes(exclude_existing: bool, verify: bool, exists: bool) -> Result<()>
     Err(Failure::fatal(text))
 }
 
+/// What an object that a ref names turned out to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    NoTag,
+    /// It is there, and may be a tag.
+    Perhaps,
+}
+
 struct Printer<'a> {
     context: &'a Context,
     rules: Rules<'a>,
     settings: &'a Settings,
     out: &'a mut Output,
-    existing: HashMap<ObjectId, bool>,
-    tagged: HashMap<ObjectId, Option<ObjectId>>,
+    /// What was found out about objects.
+    known: HashMap<ObjectId, Found>,
 }
 
 impl Printer<'_> {
@@ -238,7 +247,8 @@ impl Printer<'_> {
 
     /// Prints one ref, whose object must exist.
     fn show(&mut self, name: RefName<'_>, oid: ObjectId, peeled: Option<ObjectId>) -> Result<()> {
-        if !self.exists(oid)? {
+        let found = self.find(oid)?;
+        if found == Found::Nothing {
             // The words are Git's to the letter, its name among them.
             let text = format!("git show-ref: bad ref {name} ({oid})");
             return Err(Failure::fatal(text));
@@ -252,33 +262,34 @@ impl Printer<'_> {
             return Ok(());
         }
         let peeled = match peeled {
-            Some(peeled) => Some(peeled),
-            None => self.tagged(oid)?,
+            None if found == Found::Perhaps => self.context.odb()?.tagged(oid)?,
+            peeled => peeled,
         };
         peeled.map_or(Ok(()), |peeled| self.line(peeled, Some(name), b"^{}"))
     }
 
-    /// Returns whether an object is there; each distinct one is looked for once.
-    fn exists(&mut self, oid: ObjectId) -> Result<bool> {
+    /// Looks for an object; each distinct one is looked for once.
+    fn find(&mut self, oid: ObjectId) -> Result<Found> {
         if oid.is_null() {
-            return Ok(false);
+            return Ok(Found::Nothing);
         }
-        if let Some(exists) = self.existing.get(&oid) {
-            return Ok(*exists);
+        if let Some(found) = self.known.get(&oid) {
+            return Ok(*found);
         }
-        let exists = self.context.odb()?.exists(oid)?;
-        self.existing.insert(oid, exists);
-        Ok(exists)
-    }
-
-    /// Returns what a tag leads to; each distinct object is read once.
-    fn tagged(&mut self, oid: ObjectId) -> Result<Option<ObjectId>> {
-        if let Some(tagged) = self.tagged.get(&oid) {
-            return Ok(*tagged);
-        }
-        let tagged = self.context.odb()?.tagged(oid)?;
-        self.tagged.insert(oid, tagged);
-        Ok(tagged)
+        let odb = self.context.odb()?;
+        // Its kind says that it is there, too, unless that is the kind of what is read instead of it.
+        let kind = match self.settings.dereference && !odb.has_replacements() {
+            true => odb.kind(oid)?,
+            false => None,
+        };
+        let found = match kind {
+            Some(ObjectKind::Tag) => Found::Perhaps,
+            Some(_) => Found::NoTag,
+            None if odb.exists(oid)? => Found::Perhaps,
+            None => Found::Nothing,
+        };
+        self.known.insert(oid, found);
+        Ok(found)
     }
 
     fn line(&mut self, oid: ObjectId, name: Option<RefName<'_>>, suffix: &[u8]) -> Result<()> {
