@@ -67,19 +67,25 @@ impl Abbreviations {
             Some(least) => least.max(ABBREVIATION_MIN),
             None => self.auto_len()?,
         };
-        let hex = hex_of(oid);
-        let range = hex.get(..len).and_then(|start| self.range(start));
-        let Some(range) = range else {
-            return Ok(full);
-        };
-        let others = self.within(&range, len)?;
-        let shared = |other: &ObjectId| {
-            let other = hex_of(*other);
-            hex.iter().zip(&other).take_while(|(a, b)| a == b).count()
-        };
-        let others = others.iter().filter(|&&other| other != oid);
-        let longest = others.map(|other| shared(other) + 1).max();
-        Ok(longest.unwrap_or(len).max(len))
+        // Ids are sorted: none has more digits in common with this one than those beside it.
+        let mut shared = 0;
+        let mut look_at = |other: ObjectId| shared = shared.max(shared_digits(oid, other));
+        for slot in &self.state.slots {
+            if let Some(index) = known(slot.index(&self.system))? {
+                index.neighbours(oid).for_each(&mut look_at);
+            }
+        }
+        let loose = self.loose(oid.as_bytes()[0])?;
+        let place = loose.partition_point(|other| *other < oid);
+        let (before, after) = loose.split_at(place);
+        let after = after.iter().find(|&&other| other != oid);
+        before
+            .last()
+            .into_iter()
+            .chain(after)
+            .copied()
+            .for_each(look_at);
+        Ok(len.max(shared + 1).min(full))
     }
 
     /// Returns how many digits the number of objects calls for.
@@ -161,8 +167,15 @@ impl std::fmt::Debug for Abbreviations {
     }
 }
 
-fn hex_of(oid: ObjectId) -> Vec<u8> {
-    let mut hex = Vec::with_capacity(oid.format().hex_len());
-    oid.push_hex(&mut hex);
-    hex
+/// Returns how many hexadecimal digits two ids have in common at their beginning.
+fn shared_digits(a: ObjectId, b: ObjectId) -> usize {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut digits = 0;
+    for (a, b) in a.iter().zip(b) {
+        if a != b {
+            return digits + usize::from(a >> 4 == b >> 4);
+        }
+        digits += 2;
+    }
+    digits
 }

@@ -34,7 +34,7 @@ impl<'d, S: System> Kinds<'d, S> {
         let others = (0..self.slots.len()).filter(|at| *at != self.last);
         for at in std::iter::once(self.last).chain(others) {
             let index = self.slots.get(at)?.index(self.system).ok()?;
-            if let Some((pack, offset)) = index.find_at_once(id) {
+            if let Some((pack, offset)) = index.find(id) {
                 self.last = at;
                 index.check(self.system, pack).ok()?;
                 return kind_at(self.system, index, pack, offset);

@@ -22,14 +22,14 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
 
 use super::abbreviations::Abbreviations;
 use super::database::{Database, has_file, loose_header};
-use super::storage::{Storage, Storages, loose_path};
+use super::storage::{Storage, loose_path};
 use super::{ObjectKind, Objects, Peeled};
 
 /// How many tags that point to tags are followed: a longer chain is damage, such as a tag that names
@@ -54,7 +54,6 @@ pub struct Odb {
     dirs: Vec<PathBuf>,
     database: OnceLock<Database>,
     was_asked: AtomicBool,
-    storages: Mutex<Storages>,
     read_replacements: OnceLock<ReadReplacements>,
     replacements: OnceLock<Replacements>,
 }
@@ -92,7 +91,6 @@ impl Odb {
             dirs,
             database: OnceLock::new(),
             was_asked: AtomicBool::new(false),
-            storages: Mutex::default(),
             read_replacements: OnceLock::new(),
             replacements: OnceLock::new(),
         }
@@ -203,8 +201,7 @@ impl Odb {
                 delta_base: None,
             }));
         }
-        let mut storages = self.storages.lock().unwrap_or_else(PoisonError::into_inner);
-        storages.get(self.database()?, oid)
+        self.database()?.storage(oid)
     }
 
     /// Returns what a tag leads to, as it says itself: whether that is there is not looked at. `None` for anything else,

@@ -57,6 +57,8 @@ pub(super) struct Pack {
     own: OnceLock<Opened<Box<index::File<Bytes>>>>,
     /// Whether it is what its index says.
     checked: OnceLock<Opened<()>>,
+    /// Where its objects begin, and their places in the index.
+    order: OnceLock<Vec<(u64, u32)>>,
 }
 
 impl Pack {
@@ -68,11 +70,8 @@ impl Pack {
             data: OnceLock::new(),
             own: OnceLock::new(),
             checked: OnceLock::new(),
+            order: OnceLock::new(),
         }
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     fn content(&self, system: &dyn System) -> Result<&Bytes, &Failure> {
@@ -141,8 +140,8 @@ impl Ids {
         }
     }
 
-    /// Returns the place of an id; `None` also where the index makes no sense.
-    fn place_of(&self, id: &[u8]) -> Option<u32> {
+    /// Returns the place of an id, or where it would stand; `None` where the index makes no sense.
+    fn search(&self, id: &[u8]) -> Option<Result<u32, u32>> {
         let content: &[u8] = self.content.as_ref();
         let first = usize::from(*id.first()?);
         let up_to = |first: usize| {
@@ -158,17 +157,17 @@ impl Ids {
             match words(found).cmp(&words(id)).then_with(|| found.cmp(id)) {
                 Ordering::Less => low = middle + 1,
                 Ordering::Greater => high = middle,
-                Ordering::Equal => return Some(middle),
+                Ordering::Equal => return Some(Ok(middle)),
             }
         }
-        None
+        Some(Err(low))
     }
 }
 
 /// An index that was opened.
 pub(super) enum Index {
     /// Of one pack.
-    Single(index::File<Bytes>, Pack, Ids),
+    Single(index::File<Bytes>, Box<Pack>, Ids),
     /// Of several packs of a folder.
     Multi(multi_index::File<Bytes>, Vec<Pack>),
 }
@@ -179,7 +178,7 @@ impl Index {
             let pack = Pack::new(path.with_extension("pack"), format);
             let (file, content) = open_index(system, path, format)?;
             let ids = Ids::of(&file, content);
-            return Ok(Index::Single(file, pack, ids));
+            return Ok(Index::Single(file, Box::new(pack), ids));
         }
         let content = system.map(path);
         let content = content.map_err(|error| Failure::io(path, &error))?;
@@ -229,27 +228,19 @@ impl Index {
     /// Returns in which pack an object is, and where.
     pub(super) fn find(&self, id: &gix_hash::oid) -> Option<(&Pack, u64)> {
         match self {
-            Index::Single(file, pack, _) => {
-                let offset = file.pack_offset_at_index(file.lookup(id)?);
-                Some((pack, offset))
+            Index::Single(file, pack, ids) => {
+                let place = match ids.start {
+                    0 => file.lookup(id)?,
+                    _ => ids.search(id.as_bytes())?.ok()?,
+                };
+                // Whoever writes over an index that is open may let its table say anything.
+                (place < file.num_objects()).then(|| (&**pack, file.pack_offset_at_index(place)))
             }
             Index::Multi(file, packs) => {
                 let place = file.pack_id_and_pack_offset_at_index(file.lookup(id)?);
                 let (pack, offset) = place.ok()?;
                 Some((packs.get(usize::try_from(pack).ok()?)?, offset))
             }
-        }
-    }
-
-    /// As [`Index::find`], for many questions; `None` if it cannot be told that way as well.
-    pub(super) fn find_at_once(&self, id: &gix_hash::oid) -> Option<(&Pack, u64)> {
-        match self {
-            Index::Single(file, pack, ids) if ids.start > 0 => {
-                // Whoever writes over an index that is open may let its table say anything.
-                let place = ids.place_of(id.as_bytes())?;
-                (place < file.num_objects()).then(|| (pack, file.pack_offset_at_index(place)))
-            }
-            _ => self.find(id),
         }
     }
 
@@ -290,30 +281,66 @@ impl Index {
             Index::Single(file, ..) => file.lookup_prefix(prefix, Some(&mut range)),
             Index::Multi(file, _) => file.lookup_prefix(prefix, Some(&mut range)),
         };
-        let ids = range.map(|at| match self {
-            Index::Single(file, ..) => file.oid_at_index(at),
-            Index::Multi(file, _) => file.oid_at_index(at),
-        });
-        found.extend(ids.filter_map(|id| ObjectId::from_bytes(id.as_bytes())));
+        found.extend(range.filter_map(|at| self.id_at(at)));
     }
 
-    /// Returns the objects of a pack of this index, by their places in it.
-    pub(super) fn objects_of(&self, pack: &Pack) -> Vec<(u64, ObjectId)> {
-        let ids = 0..self.len();
-        let place = |at| match self {
-            Index::Single(file, ..) => Some((file.pack_offset_at_index(at), file.oid_at_index(at))),
+    /// Returns the id at a place.
+    pub(super) fn id_at(&self, at: u32) -> Option<ObjectId> {
+        // Whoever writes over an index that is open may let its table say anything.
+        if at >= self.len() {
+            return None;
+        }
+        ObjectId::from_bytes(match self {
+            Index::Single(file, ..) => file.oid_at_index(at).as_bytes(),
+            Index::Multi(file, _) => file.oid_at_index(at).as_bytes(),
+        })
+    }
+
+    /// Returns the ids that stand beside an id, or would.
+    pub(super) fn neighbours(&self, id: ObjectId) -> impl Iterator<Item = ObjectId> {
+        let place = match self {
+            Index::Single(.., ids) if ids.start > 0 => ids.search(id.as_bytes()).unwrap_or(Err(0)),
+            _ => self.search(id),
+        };
+        let (before, after) = match place {
+            Ok(at) => (at.checked_sub(1), at.checked_add(1)),
+            Err(at) => (at.checked_sub(1), Some(at)),
+        };
+        [before, after]
+            .into_iter()
+            .flatten()
+            .filter_map(|at| self.id_at(at))
+    }
+
+    fn search(&self, id: ObjectId) -> Result<u32, u32> {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.id_at(middle).cmp(&Some(id)) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return Ok(middle),
+            }
+        }
+        Err(low)
+    }
+
+    /// Returns where the objects of a pack of this index begin in it, sorted, each with its place in the index.
+    pub(super) fn order_of<'p>(&self, pack: &'p Pack) -> &'p [(u64, u32)] {
+        let offset = |place| match self {
+            Index::Single(file, ..) => Some(file.pack_offset_at_index(place)),
             Index::Multi(file, packs) => {
-                let (number, offset) = file.pack_id_and_pack_offset_at_index(at).ok()?;
+                let (number, offset) = file.pack_id_and_pack_offset_at_index(place).ok()?;
                 let found = packs.get(usize::try_from(number).ok()?)?;
-                std::ptr::eq(found, pack).then(|| (offset, file.oid_at_index(at)))
+                std::ptr::eq(found, pack).then_some(offset)
             }
         };
-        let places = ids.filter_map(place);
-        let mut objects: Vec<_> = places
-            .filter_map(|(offset, id)| Some((offset, ObjectId::from_bytes(id.as_bytes())?)))
-            .collect();
-        objects.sort_unstable();
-        objects
+        pack.order.get_or_init(|| {
+            let places = (0..self.len()).filter_map(|place| Some((offset(place)?, place)));
+            let mut order: Vec<_> = places.collect();
+            order.sort_unstable();
+            order
+        })
     }
 }
 

@@ -1,6 +1,5 @@
 //! How objects are stored: how many bytes one takes, and what it is a difference from.
 
-use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -19,51 +18,34 @@ pub struct Storage {
     pub delta_base: Option<ObjectId>,
 }
 
-/// What was found out to answer such questions: the objects of packs, by their places.
-#[derive(Default)]
-pub(super) struct Storages(HashMap<PathBuf, Vec<(u64, ObjectId)>>);
-
-impl Storages {
+impl Database {
     /// Returns how an object is stored; `None` if it is missing.
-    pub(super) fn get(&mut self, database: &Database, oid: ObjectId) -> Result<Option<Storage>> {
-        database.find(oid, &mut |place| match place {
-            Place::Loose(path, _) => Ok(database.file_len(path)?.map(|size| Storage {
+    pub(super) fn storage(&self, oid: ObjectId) -> Result<Option<Storage>> {
+        self.find(oid, &mut |place| match place {
+            Place::Loose(path, _) => Ok(self.file_len(path)?.map(|size| Storage {
                 size,
                 delta_base: None,
             })),
-            Place::Packed(index, pack, offset) => self.packed(database, index, pack, offset),
+            Place::Packed(index, pack, offset) => self.packed_storage(index, pack, offset),
         })
     }
 
-    fn packed(
-        &mut self,
-        database: &Database,
-        index: &Index,
-        pack: &Pack,
-        offset: u64,
-    ) -> Result<Option<Storage>> {
-        let Some(data) = database.data(pack)? else {
+    fn packed_storage(&self, index: &Index, pack: &Pack, offset: u64) -> Result<Option<Storage>> {
+        let Some(data) = self.data(pack)? else {
             return Ok(None);
         };
-        let objects = match self.0.get(pack.path()) {
-            Some(objects) => objects,
-            None => {
-                let objects = index.objects_of(pack);
-                self.0.entry(pack.path().to_owned()).or_insert(objects)
-            }
-        };
-        let after = objects.partition_point(|(place, _)| *place <= offset);
+        let order = index.order_of(pack);
+        let after = order.partition_point(|(start, _)| *start <= offset);
         // An object goes on to where the next one begins, the last one to the checksum.
-        let end = objects
-            .get(after)
-            .map_or_else(|| data.pack_end() as u64, |(place, _)| *place);
+        let end = order.get(after);
+        let end = end.map_or_else(|| data.pack_end() as u64, |(start, _)| *start);
         let base = match data.entry(offset).map(|entry| entry.header) {
             Ok(Header::RefDelta { base_id }) => ObjectId::from_bytes(base_id.as_bytes()),
             Ok(Header::OfsDelta { base_distance }) => {
-                let place = offset.checked_sub(base_distance);
-                let at = |place| objects.binary_search_by_key(&place, |(place, _)| *place);
-                let found = place.and_then(|place| at(place).ok());
-                found.and_then(|at| objects.get(at)).map(|(_, oid)| *oid)
+                let start = offset.checked_sub(base_distance);
+                let at = |start| order.binary_search_by_key(&start, |(start, _)| *start);
+                let found = start.and_then(|start| order.get(at(start).ok()?));
+                found.and_then(|(_, place)| index.id_at(*place))
             }
             Ok(_) => None,
             Err(_) => return Ok(None),
