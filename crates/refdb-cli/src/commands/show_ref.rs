@@ -3,7 +3,7 @@
 use std::io::BufRead;
 
 use bstr::ByteSlice;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 use refdb::name::{FormatOptions, is_safe, is_well_formed};
 use refdb::objects::{ObjectKind, Objects};
 use refdb::{ErrorKind, ObjectId, RefName};
@@ -139,7 +139,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         rules: Rules::new(context, Broken::Listed)?,
         settings: &settings,
         out,
-        known: HashMap::new(),
+        known: Vec::new(),
     };
     if let Some(prefix) = exclude_existing {
         printer.exclude_existing(&prefix)
@@ -182,6 +182,9 @@ fn check_modes(exclude_existing: bool, verify: bool, exists: bool) -> Result<()>
     Err(Failure::fatal(text))
 }
 
+/// Of how many objects is remembered whether they are there.
+const KNOWN_MAX: usize = 4096;
+
 /// What an object that a ref names turned out to be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
@@ -196,8 +199,8 @@ struct Printer<'a> {
     rules: Rules<'a>,
     settings: &'a Settings,
     out: &'a mut Output,
-    /// What was found out about objects.
-    known: HashMap<ObjectId, Found>,
+    /// What was found out about the last objects, by the beginnings of their ids: refs often name the same ones.
+    known: Vec<Option<(ObjectId, Found)>>,
 }
 
 impl Printer<'_> {
@@ -268,12 +271,19 @@ impl Printer<'_> {
         peeled.map_or(Ok(()), |peeled| self.line(peeled, Some(name), b"^{}"))
     }
 
-    /// Looks for an object; each distinct one is looked for once.
+    /// Looks for an object, unless that was just done.
     fn find(&mut self, oid: ObjectId) -> Result<Found> {
         if oid.is_null() {
             return Ok(Found::Nothing);
         }
-        if let Some(found) = self.known.get(&oid) {
+        let beginning = oid
+            .as_bytes()
+            .first_chunk()
+            .map_or(0, |it| u16::from_be_bytes(*it));
+        let place = usize::from(beginning) % KNOWN_MAX;
+        if let Some(Some((known, found))) = self.known.get(place)
+            && *known == oid
+        {
             return Ok(*found);
         }
         let odb = self.context.odb()?;
@@ -288,7 +298,10 @@ impl Printer<'_> {
             None if odb.exists(oid)? => Found::Perhaps,
             None => Found::Nothing,
         };
-        self.known.insert(oid, found);
+        self.known.resize(KNOWN_MAX, None);
+        if let Some(known) = self.known.get_mut(place) {
+            *known = Some((oid, found));
+        }
         Ok(found)
     }
 

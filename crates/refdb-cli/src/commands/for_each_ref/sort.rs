@@ -219,8 +219,8 @@ impl<'k> Order<'k> {
     fn compare_text(&self, a: &[u8], b: &[u8]) -> Ordering {
         match self.ignore_case {
             true => {
-                let lower = |text: &[u8]| text.to_ascii_lowercase();
-                lower(a).cmp(&lower(b))
+                let b = b.iter().map(u8::to_ascii_lowercase);
+                a.iter().map(u8::to_ascii_lowercase).cmp(b)
             }
             false => a.cmp(b),
         }
