@@ -36,9 +36,9 @@ use refdb::{ObjectFormat, RefFormat};
 use measure::{Result, Stage};
 use process::Program;
 use report::Row;
-use shape::Shape;
+use shape::{Shape, first_tag};
 pub use shared::measure_shared;
-use workload::By;
+use workload::{By, State};
 pub use workload::{WORKLOADS, Workload};
 
 /// Told what is being done, how many measurements are done, and how many there are.
@@ -137,49 +137,110 @@ impl Settings {
         git: Option<&Program>,
         progress: &Watch<'_>,
     ) -> Result<(usize, Vec<Row>)> {
-        let pack = folder.join("source");
-        repository::create(&pack, RefFormat::Files, ObjectFormat::Sha1, None)
-            .map_err(|error| error.to_string())?;
-        let (commits, tags) = repository::write_pack(&pack).map_err(|error| error.to_string())?;
-        let shape = match &self.repo {
+        let told = |error: std::io::Error| error.to_string();
+        let source = |name: &str| {
+            let dir = folder.join(name);
+            let made = repository::create(&dir, RefFormat::Files, ObjectFormat::Sha1, None);
+            made.map(|()| dir).map_err(told)
+        };
+        let dir = source("source")?;
+        let (commits, tags) = repository::write_pack(&dir).map_err(told)?;
+        let pack = dir.join("objects/pack");
+        let mut shape = match &self.repo {
             None => Shape::made(self.refs, commits, tags),
             Some(path) => Shape::of_repository(path)?,
         };
-        let mut rows = Vec::new();
-        let total = self.formats.len() * self.fsync.len() * self.workloads.len() * self.runs;
-        for &format in &self.formats {
-            for fsync in &self.fsync {
+        // What Git leaves cannot be had without it.
+        let (own, others): (Vec<_>, Vec<_>) = (self.workloads.iter().copied())
+            .filter(|it| git.is_some() || it.by != By::Git)
+            .partition(|it| it.state == State::Own);
+        let mut work = Work {
+            settings: self,
+            folder,
+            refdb,
+            git,
+            progress,
+            total: self.formats.len() * self.fsync.len() * (own.len() + others.len()) * self.runs,
+            rows: Vec::new(),
+        };
+        work.measure(&shape, &others, |stage| stage.prepare(&pack))?;
+        // An object for each ref takes memory in this process, which is a floor under what is told of others: so what
+        // needs them comes last.
+        if !own.is_empty() {
+            let mut pack = pack;
+            if self.repo.is_none() {
+                let dir = source("own-source")?;
+                let refs = shape.len();
+                shape.own =
+                    repository::write_own_pack(&dir, refs, first_tag(refs)).map_err(told)?;
+                pack = dir.join("objects/pack");
+            }
+            work.measure(&shape, &own, |stage| stage.prepare_own(&pack))?;
+        }
+        let mut rows = work.rows;
+        let place = |row: &Row| {
+            let format = self.formats.iter().position(|it| it.name() == row.format);
+            (format, self.fsync.iter().position(|it| *it == row.fsync))
+        };
+        rows.sort_by_key(place);
+        Ok((shape.len(), rows))
+    }
+}
+
+/// The measurements of one call.
+struct Work<'a> {
+    settings: &'a Settings,
+    folder: &'a Path,
+    refdb: &'a Program,
+    git: Option<&'a Program>,
+    progress: &'a Watch<'a>,
+    /// How many there are.
+    total: usize,
+    rows: Vec<Row>,
+}
+
+impl Work<'_> {
+    /// Takes the measurements of some workloads, in each format and with each value of `core.fsync`, once `prepare` has
+    /// made the states that they start from.
+    fn measure(
+        &mut self,
+        shape: &Shape,
+        workloads: &[&'static Workload],
+        prepare: impl Fn(&Stage<'_>) -> Result<()>,
+    ) -> Result<()> {
+        if workloads.is_empty() {
+            return Ok(());
+        }
+        let Settings {
+            formats,
+            fsync,
+            runs,
+            ..
+        } = self.settings;
+        for &format in formats {
+            for fsync in fsync {
                 let what = format!("{}, core.fsync={fsync}", format.name());
-                progress(&what, rows.len() * self.runs, total);
+                (self.progress)(&what, self.rows.len() * runs, self.total);
                 let stage = Stage {
-                    folder,
-                    shape: &shape,
+                    folder: self.folder,
+                    shape,
                     format,
                     fsync,
-                    refdb,
-                    judge: git.unwrap_or(refdb),
+                    refdb: self.refdb,
+                    judge: self.git.unwrap_or(self.refdb),
                 };
-                stage.prepare(&pack.join("objects/pack"))?;
-                // What Git leaves cannot be had without it.
-                let is_to_be_had = |it: &&&Workload| git.is_some() || it.by != By::Git;
-                for workload in self.workloads.iter().filter(is_to_be_had) {
-                    let done = rows.len() * self.runs;
-                    let watch = |what: &str, run: usize| progress(what, done + run, total);
-                    rows.push(self.measure_one(&stage, workload, git, &watch)?);
+                prepare(&stage)?;
+                for workload in workloads {
+                    let row = self.measure_one(&stage, workload)?;
+                    self.rows.push(row);
                 }
             }
         }
-        Ok((shape.len(), rows))
+        Ok(())
     }
 
     /// Measures one workload as often as it is asked for.
-    fn measure_one(
-        &self,
-        stage: &Stage<'_>,
-        workload: &'static Workload,
-        git: Option<&Program>,
-        watch: &dyn Fn(&str, usize),
-    ) -> Result<Row> {
+    fn measure_one(&self, stage: &Stage<'_>, workload: &'static Workload) -> Result<Row> {
         let mut row = Row {
             format: stage.format.name(),
             fsync: stage.fsync.to_owned(),
@@ -188,14 +249,16 @@ impl Settings {
             refdb: Vec::new(),
             git: Vec::new(),
         };
-        for run in 0..self.runs {
+        let runs = self.settings.runs;
+        for run in 0..runs {
             let (format, fsync, about) = (row.format, &row.fsync, row.about);
-            watch(&format!("{format}, core.fsync={fsync}: {about}"), run);
+            let what = format!("{format}, core.fsync={fsync}: {about}");
+            (self.progress)(&what, self.rows.len() * runs + run, self.total);
             let refdb_first = run % 2 == 0;
             for refdb_now in [refdb_first, !refdb_first] {
                 if refdb_now {
                     row.refdb.push(stage.measure(stage.refdb, workload)?);
-                } else if let Some(git) = git {
+                } else if let Some(git) = self.git {
                     // What took Git too long once is not asked of it again.
                     let sample = match row.git.last() {
                         Some(None) => None,

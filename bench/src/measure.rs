@@ -55,15 +55,25 @@ impl Stage<'_> {
             let args = ["update-ref".to_owned(), small(at), value];
             self.refdb.run(&small_state, &args, None, None)?;
         }
-        let full = self.state(State::Full);
-        self.make_empty(&full, RefFormat::Reftable, pack)?;
-        self.step(self.refdb, &full, Step::Create)?;
+        self.make_full(State::Full, Step::Create, pack)
+    }
+
+    /// Makes the state of refs that name objects of their own, which are in the folder `pack`.
+    pub(crate) fn prepare_own(&self, pack: &Path) -> Result<()> {
+        self.make_full(State::Own, Step::CreateOwn, pack)
+    }
+
+    /// Makes a state of all refs.
+    fn make_full(&self, state: State, create: Step, pack: &Path) -> Result<()> {
+        let dir = self.state(state);
+        self.make_empty(&dir, RefFormat::Reftable, pack)?;
+        self.step(self.refdb, &dir, create)?;
         if self.format == RefFormat::Files {
             // A file for each of millions of refs would take hours, and is packed away at once.
             let migrate = ["refs", "migrate", "--ref-format=files"].map(str::to_owned);
-            self.refdb.run(&full, &migrate, None, None)?;
+            self.refdb.run(&dir, &migrate, None, None)?;
         }
-        self.step(self.refdb, &full, Step::Pack)?;
+        self.step(self.refdb, &dir, Step::Pack)?;
         Ok(())
     }
 

@@ -19,6 +19,8 @@ const COMMITS: usize = 600;
 const TAGS: usize = 2_000;
 /// The time of the first commit, in seconds since 1970.
 const TIME: usize = 1_700_000_000;
+/// The seconds from one commit to the next.
+const STEP: usize = 60;
 
 /// Makes an empty repository.
 ///
@@ -67,29 +69,32 @@ pub(crate) fn create(
 /// When a file cannot be written.
 pub(crate) fn write_pack(dir: &Path) -> io::Result<(Vec<ObjectId>, Vec<ObjectId>)> {
     let mut pack = Pack::new(1 + COMMITS + TAGS);
-    let tree = pack.add(gix_object::Kind::Tree, b"")?;
-    let mut commits: Vec<ObjectId> = Vec::with_capacity(COMMITS);
-    for at in 0..COMMITS {
-        let parent = commits.last().map(|parent| format!("parent {parent}\n"));
-        let time = TIME + at * 3600;
-        let text = format!(
-            "tree {tree}\n{}author A U Thor <author@example.com> {time} +0000\n\
-             committer A U Thor <author@example.com> {time} +0000\n\ncommit {at}\n",
-            parent.unwrap_or_default()
-        );
-        commits.push(pack.add(gix_object::Kind::Commit, text.as_bytes())?);
-    }
+    let commits = pack.add_commits(COMMITS)?;
     let mut tags = Vec::with_capacity(TAGS);
     for (at, commit) in commits.iter().cycle().take(TAGS).enumerate() {
-        let text = format!(
-            "object {commit}\ntype commit\ntag v{at}\n\
-             tagger A U Thor <author@example.com> {} +0000\n\ntag {at}\n",
-            TIME + at
-        );
-        tags.push(pack.add(gix_object::Kind::Tag, text.as_bytes())?);
+        tags.push(pack.add_tag(*commit, at)?);
     }
     pack.store(&dir.join("objects/pack"))?;
     Ok((commits, tags))
+}
+
+/// Writes a pack with an object for each of so many refs, and returns the ids: each commit has the one before it for
+/// its parent, and what stands at `first_tag` and after it is a tag of the commit of that number.
+///
+/// # Errors
+/// When a file cannot be written.
+pub(crate) fn write_own_pack(
+    dir: &Path,
+    refs: usize,
+    first_tag: usize,
+) -> io::Result<Vec<ObjectId>> {
+    let mut pack = Pack::new(1 + refs + (refs - first_tag));
+    let mut own = pack.add_commits(refs)?;
+    for (at, oid) in own.iter_mut().enumerate().skip(first_tag) {
+        *oid = pack.add_tag(*oid, at)?;
+    }
+    pack.store(&dir.join("objects/pack"))?;
+    Ok(own)
 }
 
 /// A pack as it grows, with what its index will say. All ids are SHA-1.
@@ -101,13 +106,39 @@ struct Pack {
 
 impl Pack {
     fn new(objects: usize) -> Self {
-        let count = u32::try_from(objects).expect("there are a few thousand");
+        let count = u32::try_from(objects).expect("there are fewer than four thousand millions");
         let mut bytes = b"PACK\0\0\0\x02".to_vec();
         bytes.extend(count.to_be_bytes());
         Pack {
             bytes,
             entries: Vec::new(),
         }
+    }
+
+    /// Adds so many commits, each the child of the one before, and their tree.
+    fn add_commits(&mut self, count: usize) -> io::Result<Vec<ObjectId>> {
+        let tree = self.add(gix_object::Kind::Tree, b"")?;
+        let mut commits: Vec<ObjectId> = Vec::with_capacity(count);
+        for at in 0..count {
+            let parent = commits.last().map(|parent| format!("parent {parent}\n"));
+            let time = TIME + at * STEP;
+            let text = format!(
+                "tree {tree}\n{}author A U Thor <author@example.com> {time} +0000\n\
+                 committer A U Thor <author@example.com> {time} +0000\n\ncommit {at}\n",
+                parent.unwrap_or_default()
+            );
+            commits.push(self.add(gix_object::Kind::Commit, text.as_bytes())?);
+        }
+        Ok(commits)
+    }
+
+    fn add_tag(&mut self, commit: ObjectId, at: usize) -> io::Result<ObjectId> {
+        let text = format!(
+            "object {commit}\ntype commit\ntag v{at}\n\
+             tagger A U Thor <author@example.com> {} +0000\n\ntag {at}\n",
+            TIME + at
+        );
+        self.add(gix_object::Kind::Tag, text.as_bytes())
     }
 
     fn add(&mut self, kind: gix_object::Kind, data: &[u8]) -> io::Result<ObjectId> {

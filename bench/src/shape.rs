@@ -22,6 +22,8 @@ pub(crate) struct Shape {
     pub(crate) commits: Vec<ObjectId>,
     /// Annotated tags.
     pub(crate) tags: Vec<ObjectId>,
+    /// One object for each ref; empty until it is asked for.
+    pub(crate) own: Vec<ObjectId>,
     /// The hash of the objects.
     pub(crate) objects: ObjectFormat,
     /// Objects that are read from elsewhere.
@@ -53,6 +55,7 @@ impl Shape {
             source: Source::Made(refs),
             commits,
             tags,
+            own: Vec::new(),
             objects: ObjectFormat::Sha1,
             alternate: None,
         }
@@ -66,7 +69,8 @@ impl Shape {
     pub(crate) fn of_repository(path: &Path) -> Result<Self, String> {
         let told = |error: refdb::Error| error.to_string();
         let repository = Repository::discover(path).map_err(told)?;
-        let (mut names, mut commits, mut tags) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut names, mut own) = (Vec::new(), Vec::new());
+        let (mut commits, mut tags) = (Vec::new(), Vec::new());
         let mut refs = repository.store().refs().map_err(told)?;
         refs.seek_prefix(b"refs/").map_err(told)?;
         while let Some(record) = refs.next().map_err(told)? {
@@ -75,6 +79,7 @@ impl Shape {
                 continue;
             };
             names.push(record.name.as_bytes().to_vec());
+            own.push(oid);
             match record.peeled {
                 Some(_) => tags.push(oid),
                 None => commits.push(oid),
@@ -97,6 +102,7 @@ impl Shape {
             source: Source::Listed(names),
             commits,
             tags,
+            own,
             objects: repository.object_format(),
             alternate: Some(objects.canonicalize().map_err(|error| error.to_string())?),
         })
@@ -123,6 +129,11 @@ impl Shape {
     /// Returns the value of annotated tag `at`.
     pub(crate) fn tag(&self, at: usize) -> ObjectId {
         cyclic(&self.tags, at)
+    }
+
+    /// Returns the object that only ref `at` names, or that it names in a given repository.
+    pub(crate) fn own(&self, at: usize) -> ObjectId {
+        cyclic(&self.own, at)
     }
 
     /// Calls `each` for every ref, in name order, until it fails.
@@ -153,6 +164,11 @@ fn cyclic(ids: &[ObjectId], at: usize) -> ObjectId {
         .copied()
         .nth(at % ids.len().max(1))
         .unwrap_or_else(|| ObjectId::null(ObjectFormat::Sha1))
+}
+
+/// Returns the number of the first tag among so many made-up refs: a quarter of them, and the last ones.
+pub(crate) fn first_tag(refs: usize) -> usize {
+    refs * 3 / 4
 }
 
 /// Makes up names as a hosting service has them: branches of teams, pull requests, branches of a

@@ -30,6 +30,8 @@ pub(crate) enum State {
     Deleted,
     /// All refs, and a tenth more that was added.
     Grown,
+    /// All refs, packed or compacted, each of which names an object of its own. The same for both programs.
+    Own,
 }
 
 /// Who brings a repository into its state before the measurement.
@@ -71,6 +73,8 @@ pub struct Workload {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Create,
+    /// Creates all refs, each of an object of its own.
+    CreateOwn,
     CreateMore,
     CreateTags,
     Update,
@@ -78,12 +82,8 @@ pub(crate) enum Step {
     Single,
     Transactions,
     DeleteOne,
-    List,
-    ListNames,
-    ListFirst,
-    ListPrefix,
-    ListExcluding,
-    Lookup,
+    /// Asks by these words, in which `{middle}` stands for the name of the ref in the middle.
+    Ask(&'static [&'static str]),
     ByObject,
     ByNoObject,
     Pack,
@@ -102,6 +102,14 @@ const fn workload(name: &'static str, about: &'static str, state: State, step: S
         step,
     }
 }
+
+/// A listing by these words of refs each of which names an object of its own.
+const fn own(name: &'static str, about: &'static str, words: &'static [&'static str]) -> Workload {
+    workload(name, about, State::Own, Step::Ask(words))
+}
+
+/// What lists all refs.
+const LIST: Step = Step::Ask(&["for-each-ref"]);
 
 impl Workload {
     const fn in_a_row(self) -> Self {
@@ -229,48 +237,58 @@ pub const WORKLOADS: &[Workload] = &[
         Step::Transactions,
     )
     .logged(),
-    workload("list", "list all", State::Full, Step::List),
-    workload(
-        "list-git",
-        "list all that Git created",
-        State::Made,
-        Step::List,
-    )
-    .by_git(),
+    workload("list", "list all", State::Full, LIST),
+    workload("list-git", "list all that Git created", State::Made, LIST).by_git(),
     workload(
         "list-after-git",
         "list after Git deleted all",
         State::Deleted,
-        Step::List,
+        LIST,
     )
     .by_git(),
     workload(
         "list-names",
         "list names only",
         State::Full,
-        Step::ListNames,
+        Step::Ask(&["for-each-ref", "--format=%(refname)"]),
     ),
     workload(
         "list-first",
         "list the first ref",
         State::Full,
-        Step::ListFirst,
+        Step::Ask(&["for-each-ref", "--count=1"]),
     )
     .in_a_row(),
     workload(
         "list-prefix",
         "list a prefix",
         State::Full,
-        Step::ListPrefix,
+        Step::Ask(&["for-each-ref", "refs/heads/team-07/"]),
     )
     .in_a_row(),
     workload(
         "list-exclude",
         "list with exclusions",
         State::Full,
-        Step::ListExcluding,
+        Step::Ask(&[
+            "for-each-ref",
+            "--exclude=refs/pull/",
+            "--exclude=refs/remotes/",
+        ]),
     ),
-    workload("lookup", "look up one name", State::Full, Step::Lookup).in_a_row(),
+    workload(
+        "list-ignore-case",
+        "list without regard to case",
+        State::Full,
+        Step::Ask(&["for-each-ref", "--ignore-case"]),
+    ),
+    workload(
+        "lookup",
+        "look up one name",
+        State::Full,
+        Step::Ask(&["show-ref", "--verify", "{middle}"]),
+    )
+    .in_a_row(),
     workload(
         "by-object",
         "refs of an object id",
@@ -282,6 +300,36 @@ pub const WORKLOADS: &[Workload] = &[
         "an object that no ref names",
         State::Full,
         Step::ByNoObject,
+    ),
+    own("own-list", "list all, with kinds", &["for-each-ref"]),
+    own("own-exist", "list what exists", &["show-ref"]),
+    own("own-tags", "list all, tags peeled", &["show-ref", "-d"]),
+    own(
+        "own-short",
+        "list with short ids",
+        &["for-each-ref", "--format=%(objectname:short) %(refname)"],
+    ),
+    own(
+        "own-dates",
+        "list by date, with subjects",
+        &[
+            "for-each-ref",
+            "--sort=-creatordate",
+            "--format=%(creatordate:short) %(refname:short) %(subject)",
+        ],
+    ),
+    own(
+        "own-sizes",
+        "list with sizes of objects",
+        &[
+            "for-each-ref",
+            "--format=%(objectsize) %(objectsize:disk) %(refname)",
+        ],
+    ),
+    own(
+        "own-merged",
+        "list what is merged",
+        &["for-each-ref", "--merged={middle}"],
     ),
     workload("pack", "pack or compact a tenth", State::Grown, Step::Pack),
     workload(
@@ -326,6 +374,7 @@ impl Step {
         let middle = || String::from_utf8_lossy(&shape.middle()).into_owned();
         match self {
             Step::Create
+            | Step::CreateOwn
             | Step::CreateMore
             | Step::CreateTags
             | Step::Update
@@ -336,16 +385,10 @@ impl Step {
                 words(&["update-ref", &name, &value])
             }
             Step::DeleteOne => words(&["update-ref", "-d", &middle()]),
-            Step::List => words(&["for-each-ref"]),
-            Step::ListNames => words(&["for-each-ref", "--format=%(refname)"]),
-            Step::ListFirst => words(&["for-each-ref", "--count=1"]),
-            Step::ListPrefix => words(&["for-each-ref", "refs/heads/team-07/"]),
-            Step::ListExcluding => words(&[
-                "for-each-ref",
-                "--exclude=refs/pull/",
-                "--exclude=refs/remotes/",
-            ]),
-            Step::Lookup => words(&["show-ref", "--verify", &middle()]),
+            Step::Ask(words) => {
+                let word = |word: &&str| word.replace("{middle}", &middle());
+                words.iter().map(word).collect()
+            }
             Step::ByObject => {
                 let points_at = format!("--points-at={}", shape.value(0, 0));
                 words(&["for-each-ref", &points_at])
@@ -368,11 +411,13 @@ impl Step {
 
     /// Writes what the process reads from standard input; returns whether it reads anything.
     pub(crate) fn input(self, shape: &Shape, out: &mut dyn Write) -> io::Result<bool> {
+        let value = |updates| move |at| Some(shape.value(at, updates));
         match self {
-            Step::Create => commands(shape, out, "create", false, Some(0))?,
-            Step::CreateMore => commands(shape, out, "create", true, Some(0))?,
-            Step::Update => commands(shape, out, "update", false, Some(1))?,
-            Step::Delete => commands(shape, out, "delete", false, None)?,
+            Step::Create => commands(shape, out, "create", false, value(0))?,
+            Step::CreateOwn => commands(shape, out, "create", false, |at| Some(shape.own(at)))?,
+            Step::CreateMore => commands(shape, out, "create", true, value(0))?,
+            Step::Update => commands(shape, out, "update", false, value(1))?,
+            Step::Delete => commands(shape, out, "delete", false, |_| None)?,
             Step::CreateTags => {
                 for at in 0..shape.more() {
                     writeln!(out, "create {} {}", tag(at), shape.tag(at))?;
@@ -409,8 +454,12 @@ impl Step {
                 if gone || (entry.more && !grown) {
                     return Ok(());
                 }
-                let updates = if entry.more { 0 } else { updates };
-                each(&entry.name, shape.value(entry.at, updates))
+                let value = match (state, entry.more) {
+                    (State::Own, _) => shape.own(entry.at),
+                    (_, true) => shape.value(entry.at, 0),
+                    (_, false) => shape.value(entry.at, updates),
+                };
+                each(&entry.name, value)
             })?;
         }
         let singles = match self {
@@ -444,13 +493,13 @@ pub(crate) fn small(at: usize) -> String {
     format!("refs/heads/small-{at:02}")
 }
 
-/// Writes a command for each ref of the shape, or for those that come later.
+/// Writes a command for each ref of the shape, or for those that come later, with the value of the ref of that number.
 fn commands(
     shape: &Shape,
     out: &mut dyn Write,
     verb: &str,
     more: bool,
-    updates: Option<usize>,
+    value: impl Fn(usize) -> Option<ObjectId>,
 ) -> io::Result<()> {
     shape.each(|entry| {
         if entry.more != more {
@@ -459,8 +508,8 @@ fn commands(
         out.write_all(verb.as_bytes())?;
         out.write_all(b" ")?;
         out.write_all(&entry.name)?;
-        match updates {
-            Some(updates) => writeln!(out, " {}", shape.value(entry.at, updates)),
+        match value(entry.at) {
+            Some(value) => writeln!(out, " {value}"),
             None => writeln!(out),
         }
     })

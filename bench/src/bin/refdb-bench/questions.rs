@@ -97,6 +97,10 @@ pub(crate) const TOPICS: &[Topic] = &[
                 "list {all} refs without two folders of them",
             ),
             (
+                "list-ignore-case",
+                "list {all} refs sorted without regard to case",
+            ),
+            (
                 "list-prefix",
                 "list one folder of {all} refs (50 processes in a row)",
             ),
@@ -112,6 +116,33 @@ pub(crate) const TOPICS: &[Topic] = &[
             (
                 "by-no-object",
                 "find that none of {all} refs names an object",
+            ),
+        ],
+    },
+    Topic {
+        title: "Where each ref names an object of its own",
+        questions: &[
+            ("own-list", "list {all} refs, with the kind of each object"),
+            (
+                "own-exist",
+                "list {all} refs, each of whose objects exists (show-ref)",
+            ),
+            (
+                "own-tags",
+                "list {all} refs, and what the tags among them name (show-ref -d)",
+            ),
+            ("own-short", "list {all} refs with abbreviated ids"),
+            (
+                "own-dates",
+                "list {all} refs by date, with date and subject",
+            ),
+            (
+                "own-sizes",
+                "list {all} refs with the sizes of their objects, unpacked and packed",
+            ),
+            (
+                "own-merged",
+                "list those of {all} refs that are merged into the middle one",
             ),
         ],
     },
