@@ -67,9 +67,16 @@ impl Abbreviations {
             Some(least) => least.max(ABBREVIATION_MIN),
             None => self.auto_len()?,
         };
+        if len >= full {
+            return Ok(full);
+        }
         // Ids are sorted: none has more digits in common with this one than those beside it.
         let mut shared = 0;
-        let mut look_at = |other: ObjectId| shared = shared.max(shared_digits(oid, other));
+        let mut look_at = |other: ObjectId| {
+            if other != oid {
+                shared = shared.max(shared_digits(oid, other));
+            }
+        };
         for slot in &self.state.slots {
             if let Some(index) = known(slot.index(&self.system))? {
                 index.neighbours(oid).for_each(&mut look_at);

@@ -296,7 +296,7 @@ impl Index {
         })
     }
 
-    /// Returns the ids that stand beside an id, or would.
+    /// Returns the ids before and after an id, or before and after where it would stand.
     pub(super) fn neighbours(&self, id: ObjectId) -> impl Iterator<Item = ObjectId> {
         let place = match self {
             Index::Single(.., ids) if ids.start > 0 => ids.search(id.as_bytes()).unwrap_or(Err(0)),
@@ -336,8 +336,9 @@ impl Index {
             }
         };
         pack.order.get_or_init(|| {
-            let places = (0..self.len()).filter_map(|place| Some((offset(place)?, place)));
-            let mut order: Vec<_> = places.collect();
+            let mut order = Vec::with_capacity(self.len() as usize);
+            order.extend((0..self.len()).filter_map(|place| Some((offset(place)?, place))));
+            order.shrink_to_fit();
             order.sort_unstable();
             order
         })

@@ -13,7 +13,7 @@ use refdb_git::Repository;
 use refdb_git::repository::{Environment, OpenOptions};
 use refdb_testkit::oracle::{environment, git};
 use refdb_testkit::repo::Repo;
-use refdb_testkit::{Format, for_every_format};
+use refdb_testkit::{Format, ObjectFormat, for_every_format};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 /// What is said on the command line and in the environment.
@@ -882,6 +882,73 @@ for_every_format! {
         for hex in &all[..all.len() - 1] {
             let found = abbreviations.with_prefix(&hex.as_bytes()[..5]).expect("packs");
             assert!(found.contains(&ObjectId::from_hex(hex.as_bytes()).expect("an id")));
+        }
+    }
+
+    fn ids_are_as_short_as_can_be_however_objects_are_packed(format) {
+        let repo = Repo::init(format);
+        let paths: Vec<String> = (0..1500).map(|number| format!("blob-{number}")).collect();
+        for path in &paths {
+            fs::write(repo.path().join(path), path).expect("room");
+        }
+        let hash = repo.git(["hash-object", "-w", "--stdin-paths"]);
+        hash.stdin(paths.join("\n")).run().ok();
+        let list = ["cat-file", "--batch-all-objects", "--batch-check=%(objectname)"];
+        let all = repo.git(list).run().text();
+        let all: Vec<&str> = all.lines().collect();
+        let shared = |a: &str, b: &str| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+        let expected = |hex: &str| {
+            let others = all.iter().filter(|other| **other != hex);
+            others.map(|other| shared(hex, other) + 1).max().expect("there are others").max(4)
+        };
+        let folder = repo.git_dir().join("objects/pack");
+        let pack = |version: &str, ids: &[&str]| {
+            let version = format!("pack.indexVersion={version}");
+            let place = folder.join("pack").display().to_string();
+            repo.git(["-c", &version, "pack-objects", "-q", &place]).stdin(ids.join("\n")).run().ok();
+        };
+        let check = |layout: &str, has_copies: bool| {
+            let repository = same(repo.path(), Said::default());
+            let abbreviations = repository.odb().abbreviations().expect("packs");
+            let mut longer = Vec::new();
+            for hex in &all {
+                let id = ObjectId::from_hex(hex.as_bytes()).expect("an id");
+                let len = abbreviations.len(id, Some(4)).expect("packs");
+                assert_eq!(len, expected(hex), "{layout}: {hex}");
+                assert_eq!(abbreviations.len(id, Some(hex.len() + 1)).expect("packs"), hex.len());
+                if len > 4 {
+                    longer.push(*hex);
+                }
+            }
+            assert!(longer.len() > 4, "no two of these begin alike");
+            if !has_copies {
+                let batch = repo.git(["cat-file", "--batch-check=%(objectsize:disk)"]);
+                let sizes = batch.stdin(longer.join("\n")).run().text();
+                for (hex, size) in longer.iter().zip(sizes.lines()) {
+                    let id = ObjectId::from_hex(hex.as_bytes()).expect("an id");
+                    let storage = repository.odb().storage(id).expect("packs").expect("it is there");
+                    assert_eq!(storage.size.to_string(), size, "{layout}: {hex}");
+                }
+            }
+        };
+        check("loose", false);
+        let (first, last) = all.split_at(700);
+        pack("2", first);
+        repo.git(["prune-packed", "-q"]).run().ok();
+        check("one pack, and loose", false);
+        pack("2", &[&first[600..], last].concat());
+        repo.git(["prune-packed", "-q"]).run().ok();
+        check("two packs", true);
+        repo.git(["multi-pack-index", "write"]).run().ok();
+        check("an index of two packs", true);
+        if format.objects == ObjectFormat::Sha1 {
+            fs::remove_file(folder.join("multi-pack-index")).expect("it is there");
+            let old: Vec<_> = fs::read_dir(&folder).expect("packs").collect();
+            pack("1", &all);
+            for entry in old {
+                fs::remove_file(entry.expect("a name").path()).expect("it is there");
+            }
+            check("an index of the first version", false);
         }
     }
 }
