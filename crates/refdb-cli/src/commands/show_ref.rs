@@ -182,8 +182,8 @@ fn check_modes(exclude_existing: bool, verify: bool, exists: bool) -> Result<()>
     Err(Failure::fatal(text))
 }
 
-/// Of how many objects is remembered whether they are there.
-const KNOWN_MAX: usize = 4096;
+/// Of so many objects a listing remembers whether they are there.
+const KNOWN_MAX: usize = 1024;
 
 /// What an object that a ref names turned out to be.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -199,13 +199,14 @@ struct Printer<'a> {
     rules: Rules<'a>,
     settings: &'a Settings,
     out: &'a mut Output,
-    /// What was found out about the last objects, by the beginnings of their ids: refs often name the same ones.
+    /// What a listing found out about the last objects, by the beginnings of their ids: refs often name the same ones.
     known: Vec<Option<(ObjectId, Found)>>,
 }
 
 impl Printer<'_> {
     /// Lists the refs that match a pattern; fails quietly if there is none.
     fn list(&mut self, patterns: &[Vec<u8>]) -> Result<()> {
+        self.known = vec![None; KNOWN_MAX];
         let mut found = false;
         if self.settings.head {
             let head = RefName::HEAD;
@@ -298,7 +299,6 @@ impl Printer<'_> {
             None if odb.exists(oid)? => Found::Perhaps,
             None => Found::Nothing,
         };
-        self.known.resize(KNOWN_MAX, None);
         if let Some(known) = self.known.get_mut(place) {
             *known = Some((oid, found));
         }
