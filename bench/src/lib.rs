@@ -146,14 +146,14 @@ impl Settings {
         let dir = source("source")?;
         let (commits, tags) = repository::write_pack(&dir).map_err(told)?;
         let pack = dir.join("objects/pack");
-        let mut shape = match &self.repo {
-            None => Shape::made(self.refs, commits, tags),
-            Some(path) => Shape::of_repository(path)?,
-        };
         // What Git leaves cannot be had without it.
         let (own, others): (Vec<_>, Vec<_>) = (self.workloads.iter().copied())
             .filter(|it| git.is_some() || it.by != By::Git)
             .partition(|it| it.state == State::Own);
+        let mut shape = match &self.repo {
+            None => Shape::made(self.refs, commits, tags),
+            Some(path) => Shape::of_repository(path, !own.is_empty())?,
+        };
         let mut work = Work {
             settings: self,
             folder,
@@ -165,7 +165,7 @@ impl Settings {
         };
         work.measure(&shape, &others, |stage| stage.prepare(&pack))?;
         // An object for each ref takes memory in this process, which is a floor under what is told of others: so what
-        // needs them comes last.
+        // needs them comes last, and what making them took is forgotten.
         if !own.is_empty() {
             let mut pack = pack;
             if self.repo.is_none() {
@@ -174,13 +174,19 @@ impl Settings {
                 shape.own =
                     repository::write_own_pack(&dir, refs, first_tag(refs)).map_err(told)?;
                 pack = dir.join("objects/pack");
+                process::forget_peak_memory();
             }
             work.measure(&shape, &own, |stage| stage.prepare_own(&pack))?;
         }
         let mut rows = work.rows;
         let place = |row: &Row| {
             let format = self.formats.iter().position(|it| it.name() == row.format);
-            (format, self.fsync.iter().position(|it| *it == row.fsync))
+            let fsync = self.fsync.iter().position(|it| *it == row.fsync);
+            (
+                format,
+                fsync,
+                self.workloads.iter().position(|it| it.name == row.name),
+            )
         };
         rows.sort_by_key(place);
         Ok((shape.len(), rows))

@@ -4,10 +4,10 @@
 //!    measured program changes a pack.
 //! 2. Every repository is bare, so that no reflogs are written unless they are asked for.
 
-use std::fs;
-use std::io::{self, Write};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use flate2::write::ZlibEncoder;
 use flate2::{Compression, Crc};
@@ -17,6 +17,8 @@ use refdb::{ObjectFormat, ObjectId, RefFormat};
 const COMMITS: usize = 600;
 /// Annotated tags in the pack.
 const TAGS: usize = 2_000;
+/// The name of a pack that is being written.
+const UNFINISHED: &str = "tmp_pack";
 /// The time of the first commit, in seconds since 1970.
 const TIME: usize = 1_700_000_000;
 /// The seconds from one commit to the next.
@@ -68,13 +70,13 @@ pub(crate) fn create(
 /// # Errors
 /// When a file cannot be written.
 pub(crate) fn write_pack(dir: &Path) -> io::Result<(Vec<ObjectId>, Vec<ObjectId>)> {
-    let mut pack = Pack::new(1 + COMMITS + TAGS);
+    let mut pack = Pack::new(&dir.join("objects/pack"), 1 + COMMITS + TAGS)?;
     let commits = pack.add_commits(COMMITS)?;
     let mut tags = Vec::with_capacity(TAGS);
     for (at, commit) in commits.iter().cycle().take(TAGS).enumerate() {
         tags.push(pack.add_tag(*commit, at)?);
     }
-    pack.store(&dir.join("objects/pack"))?;
+    pack.store()?;
     Ok((commits, tags))
 }
 
@@ -88,31 +90,46 @@ pub(crate) fn write_own_pack(
     refs: usize,
     first_tag: usize,
 ) -> io::Result<Vec<ObjectId>> {
-    let mut pack = Pack::new(1 + refs + (refs - first_tag));
+    let objects = 1 + refs + (refs - first_tag);
+    let mut pack = Pack::new(&dir.join("objects/pack"), objects)?;
     let mut own = pack.add_commits(refs)?;
     for (at, oid) in own.iter_mut().enumerate().skip(first_tag) {
         *oid = pack.add_tag(*oid, at)?;
     }
-    pack.store(&dir.join("objects/pack"))?;
+    pack.store()?;
     Ok(own)
 }
 
-/// A pack as it grows, with what its index will say. All ids are SHA-1.
+/// A pack as it is written, with what its index will say. All ids are SHA-1.
 struct Pack {
-    bytes: Vec<u8>,
+    folder: PathBuf,
+    out: BufWriter<File>,
+    hasher: gix_hash::Hasher,
+    len: u64,
     /// Id, checksum of the entry, offset.
     entries: Vec<(ObjectId, u32, u32)>,
 }
 
 impl Pack {
-    fn new(objects: usize) -> Self {
-        let count = u32::try_from(objects).expect("there are fewer than four thousand millions");
-        let mut bytes = b"PACK\0\0\0\x02".to_vec();
-        bytes.extend(count.to_be_bytes());
-        Pack {
-            bytes,
-            entries: Vec::new(),
-        }
+    /// Begins a pack of so many objects in a folder.
+    fn new(folder: &Path, objects: usize) -> io::Result<Self> {
+        let mut pack = Pack {
+            folder: folder.to_owned(),
+            out: BufWriter::new(File::create(folder.join(UNFINISHED))?),
+            hasher: gix_hash::hasher(gix_hash::Kind::Sha1),
+            len: 0,
+            entries: Vec::with_capacity(objects),
+        };
+        let count = u32::try_from(objects).map_err(io::Error::other)?;
+        pack.write(b"PACK\0\0\0\x02")?;
+        pack.write(&count.to_be_bytes())?;
+        Ok(pack)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.hasher.update(bytes);
+        self.len += bytes.len() as u64;
+        self.out.write_all(bytes)
     }
 
     /// Adds so many commits, each the child of the one before, and their tree.
@@ -148,34 +165,42 @@ impl Pack {
             gix_object::Kind::Blob => 3,
             gix_object::Kind::Tag => 4,
         };
-        let start = self.bytes.len();
+        let mut entry = Vec::new();
         // The size: four bits beside the kind, then seven in each byte, the lowest first.
         let [low, ..] = data.len().to_le_bytes();
         let (mut byte, mut rest) = (number << 4 | low & 15, data.len() >> 4);
         while rest > 0 {
-            self.bytes.push(byte | 0x80);
+            entry.push(byte | 0x80);
             let [low, ..] = rest.to_le_bytes();
             (byte, rest) = (low & 0x7f, rest >> 7);
         }
-        self.bytes.push(byte);
-        let mut deflate = ZlibEncoder::new(&mut self.bytes, Compression::default());
+        entry.push(byte);
+        let mut deflate = ZlibEncoder::new(&mut entry, Compression::default());
         deflate.write_all(data)?;
         deflate.finish()?;
         let oid =
             gix_object::compute_hash(gix_hash::Kind::Sha1, kind, data).map_err(io::Error::other)?;
         let oid = ObjectId::from_bytes(oid.as_bytes()).expect("it has the length of a hash");
         let mut checksum = Crc::new();
-        checksum.update(self.bytes.get(start..).unwrap_or_default());
-        let offset = u32::try_from(start).map_err(io::Error::other)?;
+        checksum.update(&entry);
+        // What begins later stands in another table of an index.
+        let offset = i32::try_from(self.len)
+            .ok()
+            .and_then(|offset| u32::try_from(offset).ok());
+        let offset =
+            offset.ok_or_else(|| io::Error::other("so many objects need more than 2 GiB"))?;
+        self.write(&entry)?;
         self.entries.push((oid, checksum.sum(), offset));
         Ok(oid)
     }
 
-    /// Writes the pack and its index (version 2) to `folder`.
-    fn store(mut self, folder: &Path) -> io::Result<()> {
-        let trailer = digest(&self.bytes)?;
-        self.bytes.extend(&trailer);
-        self.entries.sort();
+    /// Finishes the pack, and writes its index (version 2).
+    fn store(mut self) -> io::Result<()> {
+        let trailer = self.hasher.try_finalize().map_err(io::Error::other)?;
+        let trailer = trailer.as_bytes();
+        self.out.write_all(trailer)?;
+        self.out.flush()?;
+        self.entries.sort_unstable();
         let mut index = b"\xfftOc\0\0\0\x02".to_vec();
         for first in 0..=u8::MAX {
             let upto = |(oid, ..): &(ObjectId, u32, u32)| {
@@ -194,12 +219,13 @@ impl Pack {
         for (.., offset) in &self.entries {
             index.extend(offset.to_be_bytes());
         }
-        index.extend(&trailer);
+        index.extend(trailer);
         let own = digest(&index)?;
         index.extend(&own);
-        let name = ObjectId::from_bytes(&trailer).expect("it has the length of a hash");
-        fs::write(folder.join(format!("pack-{name}.pack")), &self.bytes)?;
-        fs::write(folder.join(format!("pack-{name}.idx")), &index)
+        let name = ObjectId::from_bytes(trailer).expect("it has the length of a hash");
+        let path = |ext| self.folder.join(format!("pack-{name}.{ext}"));
+        fs::rename(self.folder.join(UNFINISHED), path("pack"))?;
+        fs::write(path("idx"), &index)
     }
 }
 

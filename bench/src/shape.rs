@@ -22,7 +22,7 @@ pub(crate) struct Shape {
     pub(crate) commits: Vec<ObjectId>,
     /// Annotated tags.
     pub(crate) tags: Vec<ObjectId>,
-    /// One object for each ref; empty until it is asked for.
+    /// One object for each ref, if there are workloads that need it.
     pub(crate) own: Vec<ObjectId>,
     /// The hash of the objects.
     pub(crate) objects: ObjectFormat,
@@ -62,11 +62,11 @@ impl Shape {
     }
 
     /// Takes the names and values of the shared refs of a given repository, and its objects from
-    /// where they are.
+    /// where they are; with `own`, it is kept which ref names which.
     ///
     /// # Errors
     /// When there is no repository, or fewer than ten refs; the text is for people.
-    pub(crate) fn of_repository(path: &Path) -> Result<Self, String> {
+    pub(crate) fn of_repository(path: &Path, with_own: bool) -> Result<Self, String> {
         let told = |error: refdb::Error| error.to_string();
         let repository = Repository::discover(path).map_err(told)?;
         let (mut names, mut own) = (Vec::new(), Vec::new());
@@ -79,7 +79,9 @@ impl Shape {
                 continue;
             };
             names.push(record.name.as_bytes().to_vec());
-            own.push(oid);
+            if with_own {
+                own.push(oid);
+            }
             match record.peeled {
                 Some(_) => tags.push(oid),
                 None => commits.push(oid),
@@ -129,6 +131,15 @@ impl Shape {
     /// Returns the value of annotated tag `at`.
     pub(crate) fn tag(&self, at: usize) -> ObjectId {
         cyclic(&self.tags, at)
+    }
+
+    /// Returns a commit that refs with objects of their own name, half of them before it.
+    pub(crate) fn commit(&self) -> ObjectId {
+        let half = self.len() / 2;
+        match &self.source {
+            Source::Made(_) => self.own(half),
+            Source::Listed(_) => cyclic(&self.commits, self.commits.len() / 2),
+        }
     }
 
     /// Returns the object that only ref `at` names, or that it names in a given repository.

@@ -82,7 +82,8 @@ pub(crate) enum Step {
     Single,
     Transactions,
     DeleteOne,
-    /// Asks by these words, in which `{middle}` stands for the name of the ref in the middle.
+    /// Asks by these words, in which `{middle}` stands for the name of the ref in the middle, and `{commit}` for a
+    /// commit that a ref in the middle names.
     Ask(&'static [&'static str]),
     ByObject,
     ByNoObject,
@@ -302,7 +303,7 @@ pub const WORKLOADS: &[Workload] = &[
         Step::ByNoObject,
     ),
     own("own-list", "list all, with kinds", &["for-each-ref"]),
-    own("own-exist", "list what exists", &["show-ref"]),
+    own("own-exist", "list all, objects looked up", &["show-ref"]),
     own("own-tags", "list all, tags peeled", &["show-ref", "-d"]),
     own(
         "own-short",
@@ -329,7 +330,7 @@ pub const WORKLOADS: &[Workload] = &[
     own(
         "own-merged",
         "list what is merged",
-        &["for-each-ref", "--merged={middle}"],
+        &["for-each-ref", "--merged={commit}"],
     ),
     workload("pack", "pack or compact a tenth", State::Grown, Step::Pack),
     workload(
@@ -386,7 +387,10 @@ impl Step {
             }
             Step::DeleteOne => words(&["update-ref", "-d", &middle()]),
             Step::Ask(words) => {
-                let word = |word: &&str| word.replace("{middle}", &middle());
+                let word = |word: &&str| match *word {
+                    "{middle}" => middle(),
+                    word => word.replace("{commit}", &shape.commit().to_string()),
+                };
                 words.iter().map(word).collect()
             }
             Step::ByObject => {

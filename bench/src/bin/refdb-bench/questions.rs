@@ -125,7 +125,7 @@ pub(crate) const TOPICS: &[Topic] = &[
             ("own-list", "list {all} refs, with the kind of each object"),
             (
                 "own-exist",
-                "list {all} refs, each of whose objects exists (show-ref)",
+                "list {all} refs, after a look whether the object of each is there (show-ref)",
             ),
             (
                 "own-tags",
@@ -142,7 +142,7 @@ pub(crate) const TOPICS: &[Topic] = &[
             ),
             (
                 "own-merged",
-                "list those of {all} refs that are merged into the middle one",
+                "list those of {all} refs that a commit in the middle has in its history",
             ),
         ],
     },
