@@ -86,7 +86,7 @@ impl Meter {
                     complain(&format!("{}\n", line(&shown)));
                 }
             }
-            // It looks at the flag; should it panic, nothing of that matters here.
+            // It looks at the flag, and has nothing to tell.
             let _ = counting.map(JoinHandle::join);
             if is_terminal {
                 *lock(&SHOWN) = None;
@@ -148,7 +148,7 @@ impl Drop for Meter {
         {
             inner.is_over.store(true, Ordering::Relaxed);
             drop(sender);
-            // It panics in no way that would matter here.
+            // It has nothing to tell.
             let _ = thread.join();
         }
     }

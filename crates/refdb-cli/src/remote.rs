@@ -65,7 +65,7 @@ fn hand_over(url: &str, _make: bool) -> refdb::Result<Arc<dyn Shared>> {
         Some(error) => format!("cannot run {PROGRAM}: {}", refdb::error::io_text(&error)),
         None => format!(
             "a store in a bucket ({scheme}://) needs the program {PROGRAM}, and there is none beside refdb or in \
-             PATH; in refdb's sources, scripts/build {PROGRAM} makes it"
+             PATH; in refdb's sources, cargo install --locked --path crates/{PROGRAM} makes it"
         ),
     };
     Err(Error::new(ErrorKind::Io, text))
