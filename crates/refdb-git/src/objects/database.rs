@@ -37,7 +37,7 @@ const LOOSE_HEADER_LEN: usize = 32;
 const LOOKS_MAX: usize = 100;
 
 pub(super) struct Database {
-    system: OsSystem,
+    pub(super) system: OsSystem,
     format: ObjectFormat,
     /// The own folder, and others that were named beside it.
     dirs: Vec<PathBuf>,

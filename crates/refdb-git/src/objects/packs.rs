@@ -57,7 +57,7 @@ pub(super) struct Pack {
     own: OnceLock<Opened<Box<index::File<Bytes>>>>,
     /// Whether it is what its index says.
     checked: OnceLock<Opened<()>>,
-    /// Where its objects begin, and their places in the index.
+    /// Where its objects begin, and their numbers in the index.
     order: OnceLock<Vec<(u64, u32)>>,
 }
 
@@ -285,7 +285,7 @@ impl Index {
     }
 
     /// Returns the id at a place.
-    pub(super) fn id_at(&self, at: u32) -> Option<ObjectId> {
+    fn id_at(&self, at: u32) -> Option<ObjectId> {
         // Whoever writes over an index that is open may let its table say anything.
         if at >= self.len() {
             return None;
@@ -325,23 +325,48 @@ impl Index {
         Err(low)
     }
 
-    /// Returns where the objects of a pack of this index begin in it, sorted, each with its place in the index.
-    pub(super) fn order_of<'p>(&self, pack: &'p Pack) -> &'p [(u64, u32)] {
-        let offset = |place| match self {
-            Index::Single(file, ..) => Some(file.pack_offset_at_index(place)),
-            Index::Multi(file, packs) => {
-                let (number, offset) = file.pack_id_and_pack_offset_at_index(place).ok()?;
+    /// Returns the index that names all objects of a pack; `None` where there is only one of several packs, which names
+    /// one of several copies.
+    fn whole<'p>(&'p self, system: &dyn System, pack: &'p Pack) -> Option<&'p index::File<Bytes>> {
+        match self {
+            Index::Single(file, ..) => Some(file),
+            Index::Multi(..) => pack.own(system).ok(),
+        }
+    }
+
+    /// Returns where the objects of a pack of this index begin in it, sorted, each with its number for
+    /// [`Index::id_in`].
+    pub(super) fn order_of<'p>(&'p self, system: &dyn System, pack: &'p Pack) -> &'p [(u64, u32)] {
+        let whole = self.whole(system, pack);
+        let offset = |at| match (whole, self) {
+            (Some(file), _) | (None, Index::Single(file, ..)) => {
+                Some(file.pack_offset_at_index(at))
+            }
+            (None, Index::Multi(file, packs)) => {
+                let (number, offset) = file.pack_id_and_pack_offset_at_index(at).ok()?;
                 let found = packs.get(usize::try_from(number).ok()?)?;
                 std::ptr::eq(found, pack).then_some(offset)
             }
         };
         pack.order.get_or_init(|| {
-            let mut order = Vec::with_capacity(self.len() as usize);
-            order.extend((0..self.len()).filter_map(|place| Some((offset(place)?, place))));
+            let len = whole.map_or_else(|| self.len(), index::File::num_objects);
+            let mut order = Vec::with_capacity(len as usize);
+            order.extend((0..len).filter_map(|at| Some((offset(at)?, at))));
             order.shrink_to_fit();
             order.sort_unstable();
             order
         })
+    }
+
+    /// Returns the id of an object of a pack by its number.
+    pub(super) fn id_in(&self, system: &dyn System, pack: &Pack, at: u32) -> Option<ObjectId> {
+        match self.whole(system, pack) {
+            Some(file) if at < file.num_objects() => {
+                ObjectId::from_bytes(file.oid_at_index(at).as_bytes())
+            }
+            Some(_) => None,
+            None => self.id_at(at),
+        }
     }
 }
 

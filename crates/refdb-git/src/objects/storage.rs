@@ -34,7 +34,7 @@ impl Database {
         let Some(data) = self.data(pack)? else {
             return Ok(None);
         };
-        let order = index.order_of(pack);
+        let order = index.order_of(&self.system, pack);
         let after = order.partition_point(|(start, _)| *start <= offset);
         // An object goes on to where the next one begins, the last one to the checksum.
         let end = order.get(after);
@@ -45,7 +45,7 @@ impl Database {
                 let start = offset.checked_sub(base_distance);
                 let at = |start| order.binary_search_by_key(&start, |(start, _)| *start);
                 let found = start.and_then(|start| order.get(at(start).ok()?));
-                found.and_then(|(_, place)| index.id_at(*place))
+                found.and_then(|(_, at)| index.id_in(&self.system, pack, *at))
             }
             Ok(_) => None,
             Err(_) => return Ok(None),
