@@ -48,7 +48,10 @@ fn without_the_program_the_command_says_how_to_get_it() {
             "{said}"
         );
         assert!(said.contains("needs the program refdb-remote"), "{said}");
-        assert!(said.contains("scripts/build refdb-remote"), "{said}");
+        assert!(
+            said.contains("cargo install --locked --path crates/refdb-remote"),
+            "{said}"
+        );
     }
 }
 
