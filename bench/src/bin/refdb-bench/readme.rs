@@ -70,15 +70,15 @@ fn origin(rows: &Rows<'_>, format: &str) -> String {
     let mut text = String::new();
     let runs = rows.runs((format, FSYNC));
     for (at, (run, of_run)) in runs.iter().enumerate() {
-        let questions: Vec<String> = of_run.iter().map(Row::question).collect();
+        let workloads: Vec<&str> = of_run.iter().map(|row| row.workload).collect();
         // The first has most of the rows: the others name theirs.
-        let only = match at {
-            0 => String::new(),
-            _ => format!(" ({})", questions.join("; ")),
+        let (some, only) = match at {
+            0 => ("", String::new()),
+            _ => (", some rows", format!(" --only={}", workloads.join(","))),
         };
         let _ = writeln!(
             text,
-            "- {format}{only}: {}, {}, {}, commit {}. Again: `scripts/bench {}`",
+            "- {format}{some}: {}, {}, {}, commit {}. Again: `scripts/bench {}{only}`",
             run.date,
             run.machine,
             run.git,
