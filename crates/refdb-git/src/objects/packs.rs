@@ -116,26 +116,33 @@ impl Pack {
 /// which takes four times as many instructions with musl: an eighth of what asks for the refs of an object.
 pub(super) struct Ids {
     content: Bytes,
-    /// Where the first one is; zero for a layout that is not read here.
+    /// Where the table begins that says how many ids have at most that first byte.
+    table: usize,
+    /// Where the first one is.
     start: usize,
+    /// How far it is from one to the next.
+    step: usize,
     len: usize,
 }
 
 impl Ids {
-    /// What stands before the table that says how many ids have at most that first byte.
+    /// What stands before the table in the second version.
     const HEADER_LEN: usize = 8;
-    /// How long that table is.
     const TABLE_LEN: usize = 256 * size_of::<u32>();
+    /// What stands before each id in the first version: where the object begins.
+    const OFFSET_LEN: usize = size_of::<u32>();
 
     fn of(file: &index::File<Bytes>, content: Bytes) -> Ids {
-        let start = match file.version() {
-            index::Version::V2 => Ids::HEADER_LEN + Ids::TABLE_LEN,
-            index::Version::V1 => 0,
-        };
         let len = file.object_hash().len_in_bytes();
+        let (table, before) = match file.version() {
+            index::Version::V2 => (Ids::HEADER_LEN, 0),
+            index::Version::V1 => (0, Ids::OFFSET_LEN),
+        };
         Ids {
             content,
-            start,
+            table,
+            start: table + Ids::TABLE_LEN + before,
+            step: before + len,
             len,
         }
     }
@@ -145,13 +152,13 @@ impl Ids {
         let content: &[u8] = self.content.as_ref();
         let first = usize::from(*id.first()?);
         let up_to = |first: usize| {
-            let at = Ids::HEADER_LEN + first * size_of::<u32>();
+            let at = self.table + first * size_of::<u32>();
             Some(u32::from_be_bytes(*content.get(at..)?.first_chunk()?))
         };
         let (mut low, mut high) = (first.checked_sub(1).map_or(Some(0), up_to)?, up_to(first)?);
         while low < high {
             let middle = low + (high - low) / 2;
-            let at = self.start + usize::try_from(middle).ok()? * self.len;
+            let at = self.start + usize::try_from(middle).ok()? * self.step;
             let found = content.get(at..at.checked_add(self.len)?)?;
             let words = |id: &[u8]| id.first_chunk().map(|word| u64::from_be_bytes(*word));
             match words(found).cmp(&words(id)).then_with(|| found.cmp(id)) {
@@ -229,10 +236,7 @@ impl Index {
     pub(super) fn find(&self, id: &gix_hash::oid) -> Option<(&Pack, u64)> {
         match self {
             Index::Single(file, pack, ids) => {
-                let place = match ids.start {
-                    0 => file.lookup(id)?,
-                    _ => ids.search(id.as_bytes())?.ok()?,
-                };
+                let place = ids.search(id.as_bytes())?.ok()?;
                 // Whoever writes over an index that is open may let its table say anything.
                 (place < file.num_objects()).then(|| (&**pack, file.pack_offset_at_index(place)))
             }
@@ -299,8 +303,8 @@ impl Index {
     /// Returns the ids before and after an id, or before and after where it would stand.
     pub(super) fn neighbours(&self, id: ObjectId) -> impl Iterator<Item = ObjectId> {
         let place = match self {
-            Index::Single(.., ids) if ids.start > 0 => ids.search(id.as_bytes()).unwrap_or(Err(0)),
-            _ => self.search(id),
+            Index::Single(.., ids) => ids.search(id.as_bytes()).unwrap_or(Err(0)),
+            Index::Multi(..) => self.search(id),
         };
         let (before, after) = match place {
             Ok(at) => (at.checked_sub(1), at.checked_add(1)),
