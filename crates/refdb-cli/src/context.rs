@@ -317,14 +317,17 @@ impl Context {
     /// Appends an object id to `out`, with so many digits, or more where it takes more to name no
     /// other object.
     pub(crate) fn push_oid(&self, oid: ObjectId, digits: Digits, out: &mut Vec<u8>) -> Result<()> {
-        let start = out.len();
-        oid.push_hex(out);
         let least = match digits {
-            Digits::All => return Ok(()),
+            Digits::All => {
+                oid.push_hex(out);
+                return Ok(());
+            }
             Digits::Configured => self.repository()?.abbreviation()?,
             Digits::Least(least) => Some(least.max(ABBREVIATION_MIN)),
         };
         let len = self.abbreviations()?.len(oid, least)?;
+        let start = out.len();
+        oid.push_hex(out);
         out.truncate(start + len);
         Ok(())
     }
