@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -155,20 +156,35 @@ impl Ids {
             let at = self.table + first * size_of::<u32>();
             Some(u32::from_be_bytes(*content.get(at..)?.first_chunk()?))
         };
-        let (mut low, mut high) = (first.checked_sub(1).map_or(Some(0), up_to)?, up_to(first)?);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let at = self.start + usize::try_from(middle).ok()? * self.step;
-            let found = content.get(at..at.checked_add(self.len)?)?;
-            let words = |id: &[u8]| id.first_chunk().map(|word| u64::from_be_bytes(*word));
-            match words(found).cmp(&words(id)).then_with(|| found.cmp(id)) {
-                Ordering::Less => low = middle + 1,
-                Ordering::Greater => high = middle,
-                Ordering::Equal => return Some(Ok(middle)),
-            }
-        }
-        Some(Err(low))
+        let words = |id: &[u8]| id.first_chunk().map(|word| u64::from_be_bytes(*word));
+        bisect(
+            first.checked_sub(1).map_or(Some(0), up_to)?..up_to(first)?,
+            |place| {
+                let at = self.start + usize::try_from(place).ok()? * self.step;
+                let found = content.get(at..at.checked_add(self.len)?)?;
+                Some(words(found).cmp(&words(id)).then_with(|| found.cmp(id)))
+            },
+        )
     }
+}
+
+/// Returns the place of what is looked for among sorted ones, or where it would stand. `compare` says how what is at a
+/// place stands to it; `None` if that cannot be said.
+#[inline]
+fn bisect(
+    places: Range<u32>,
+    compare: impl Fn(u32) -> Option<Ordering>,
+) -> Option<Result<u32, u32>> {
+    let (mut low, mut high) = (places.start, places.end);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match compare(middle)? {
+            Ordering::Less => low = middle + 1,
+            Ordering::Greater => high = middle,
+            Ordering::Equal => return Some(Ok(middle)),
+        }
+    }
+    Some(Err(low))
 }
 
 /// An index that was opened.
@@ -290,23 +306,22 @@ impl Index {
 
     /// Returns the id at a place.
     fn id_at(&self, at: u32) -> Option<ObjectId> {
-        // Whoever writes over an index that is open may let its table say anything.
-        if at >= self.len() {
-            return None;
+        match self {
+            Index::Single(file, ..) => id_at(file, at),
+            Index::Multi(file, _) if at < file.num_objects() => {
+                ObjectId::from_bytes(file.oid_at_index(at).as_bytes())
+            }
+            Index::Multi(..) => None,
         }
-        ObjectId::from_bytes(match self {
-            Index::Single(file, ..) => file.oid_at_index(at).as_bytes(),
-            Index::Multi(file, _) => file.oid_at_index(at).as_bytes(),
-        })
     }
 
     /// Returns the ids before and after an id, or before and after where it would stand.
     pub(super) fn neighbours(&self, id: ObjectId) -> impl Iterator<Item = ObjectId> {
         let place = match self {
-            Index::Single(.., ids) => ids.search(id.as_bytes()).unwrap_or(Err(0)),
-            Index::Multi(..) => self.search(id),
+            Index::Single(.., ids) => ids.search(id.as_bytes()),
+            Index::Multi(..) => bisect(0..self.len(), |at| Some(self.id_at(at)?.cmp(&id))),
         };
-        let (before, after) = match place {
+        let (before, after) = match place.unwrap_or(Err(0)) {
             Ok(at) => (at.checked_sub(1), at.checked_add(1)),
             Err(at) => (at.checked_sub(1), Some(at)),
         };
@@ -314,19 +329,6 @@ impl Index {
             .into_iter()
             .flatten()
             .filter_map(|at| self.id_at(at))
-    }
-
-    fn search(&self, id: ObjectId) -> Result<u32, u32> {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match self.id_at(middle).cmp(&Some(id)) {
-                Ordering::Less => low = middle + 1,
-                Ordering::Greater => high = middle,
-                Ordering::Equal => return Ok(middle),
-            }
-        }
-        Err(low)
     }
 
     /// Returns the index that names all objects of a pack; `None` where there is only one of several packs, which names
@@ -342,15 +344,9 @@ impl Index {
     /// [`Index::id_in`].
     pub(super) fn order_of<'p>(&'p self, system: &dyn System, pack: &'p Pack) -> &'p [(u64, u32)] {
         let whole = self.whole(system, pack);
-        let offset = |at| match (whole, self) {
-            (Some(file), _) | (None, Index::Single(file, ..)) => {
-                Some(file.pack_offset_at_index(at))
-            }
-            (None, Index::Multi(file, packs)) => {
-                let (number, offset) = file.pack_id_and_pack_offset_at_index(at).ok()?;
-                let found = packs.get(usize::try_from(number).ok()?)?;
-                std::ptr::eq(found, pack).then_some(offset)
-            }
+        let offset = |at| match whole {
+            Some(file) => Some(file.pack_offset_at_index(at)),
+            None => self.offset_at(pack, at),
         };
         pack.order.get_or_init(|| {
             let len = whole.map_or_else(|| self.len(), index::File::num_objects);
@@ -362,16 +358,29 @@ impl Index {
         })
     }
 
+    /// Returns where the object at a place of an index of several packs begins, if it is in this pack.
+    fn offset_at(&self, pack: &Pack, at: u32) -> Option<u64> {
+        let Index::Multi(file, packs) = self else {
+            return None;
+        };
+        let (number, offset) = file.pack_id_and_pack_offset_at_index(at).ok()?;
+        let found = packs.get(usize::try_from(number).ok()?)?;
+        std::ptr::eq(found, pack).then_some(offset)
+    }
+
     /// Returns the id of an object of a pack by its number.
     pub(super) fn id_in(&self, system: &dyn System, pack: &Pack, at: u32) -> Option<ObjectId> {
         match self.whole(system, pack) {
-            Some(file) if at < file.num_objects() => {
-                ObjectId::from_bytes(file.oid_at_index(at).as_bytes())
-            }
-            Some(_) => None,
+            Some(file) => id_at(file, at),
             None => self.id_at(at),
         }
     }
+}
+
+/// Returns the id at a place. Whoever writes over an index that is open may let its table say anything.
+fn id_at(file: &index::File<Bytes>, at: u32) -> Option<ObjectId> {
+    let id = (at < file.num_objects()).then(|| file.oid_at_index(at))?;
+    ObjectId::from_bytes(id.as_bytes())
 }
 
 fn open_index(
