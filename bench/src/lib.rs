@@ -33,7 +33,7 @@ use std::time::Duration;
 use refdb::error::io_text;
 use refdb::{ObjectFormat, RefFormat};
 
-use measure::{Result, Stage};
+use measure::{Result, Stage, told};
 use process::Program;
 use report::Row;
 use shape::{Shape, first_tag};
@@ -137,7 +137,6 @@ impl Settings {
         git: Option<&Program>,
         progress: &Watch<'_>,
     ) -> Result<(usize, Vec<Row>)> {
-        let told = |error: std::io::Error| error.to_string();
         let source = |name: &str| {
             let dir = folder.join(name);
             let made = repository::create(&dir, RefFormat::Files, ObjectFormat::Sha1, None);
@@ -182,11 +181,8 @@ impl Settings {
         let place = |row: &Row| {
             let format = self.formats.iter().position(|it| it.name() == row.format);
             let fsync = self.fsync.iter().position(|it| *it == row.fsync);
-            (
-                format,
-                fsync,
-                self.workloads.iter().position(|it| it.name == row.name),
-            )
+            let workload = self.workloads.iter().position(|it| it.name == row.name);
+            (format, fsync, workload)
         };
         rows.sort_by_key(place);
         Ok((shape.len(), rows))

@@ -41,7 +41,8 @@ pub(crate) struct Stage<'a> {
     pub(crate) judge: &'a Program,
 }
 
-fn told(error: std::io::Error) -> String {
+/// Returns a failure as a text for people.
+pub(crate) fn told(error: std::io::Error) -> String {
     error.to_string()
 }
 
