@@ -79,6 +79,28 @@ for_every_format! {
         answers_as_git(&repo, &["show-ref", "-d", "--tags"]);
     }
 
+    fn objects_whose_ids_begin_alike_are_told_apart(format) {
+        let repo = Repo::init(format);
+        let paths: Vec<String> = (0..400).map(|number| format!("blob-{number}")).collect();
+        for path in &paths {
+            fs::write(repo.path().join(path), path).expect("room");
+        }
+        let hash = repo.git(["hash-object", "-w", "--stdin-paths"]);
+        let ids = hash.stdin(paths.join("\n")).run().text();
+        let ids: Vec<&str> = ids.lines().collect();
+        let numbered = ids.iter().enumerate();
+        let refs = numbered.map(|(number, id)| format!("create refs/blobs/b{number:03} {id}\n"));
+        repo.update_refs(refs.collect::<String>());
+        // A listing remembers what it found by bits of the beginnings of ids, of which so many differ here.
+        let bits = |id: &str| u16::from_str_radix(&id[..4], 16).expect("digits") & 0x3ff;
+        let is_like = |at: usize| ids[..at].iter().any(|id| bits(id) == bits(ids[at]));
+        let lost = (0..ids.len()).rev().find(|at| is_like(*at)).expect("two of these are alike");
+        let (dir, rest) = ids[lost].split_at(2);
+        fs::remove_file(repo.git_dir().join("objects").join(dir).join(rest)).expect("it is there");
+        answers_as_git(&repo, &["show-ref"]);
+        answers_as_git(&repo, &["show-ref", "-d"]);
+    }
+
     fn a_pack_that_is_not_that_of_its_index_holds_nothing(format) {
         let repo = Repo::init(format);
         let mut made = String::new();
