@@ -94,7 +94,7 @@ pub(super) fn run(
     if options(args).any(|arg| asks(arg) || arg == b"--help-all") {
         return Err(SPEC.help(Of::Git));
     }
-    // The options are those of a log, which are not in a table.
+    // They are not in a table.
     if question(args).is_some() {
         return SPEC.parse(args, |(), _| Ok(())).map(drop);
     }
@@ -117,12 +117,12 @@ pub(super) fn run(
         beyond::hand_over(context, out, args, &settings.pretty, &paging)?;
         return Err(settings.beyond.take().unwrap_or(Failure::Exit(128)));
     };
+    if beyond::has_strange_commit(context, &settings, &names) {
+        beyond::hand_over(context, out, args, &settings.pretty, &paging)?;
+    }
     // Walking a reflog asks for this in Git, whatever names it.
     context.warns_of_ambiguous_refs()?;
-    let mut walk = Walk::new(context, !settings.json);
-    for name in names {
-        walk.add(&name)?;
-    }
+    let mut walk = Walk::through(context, !settings.json, &names)?;
     let mut printer = settings.printer(context)?;
     if paging.wanted.is_none() {
         paging.start(context, out)?;

@@ -9,7 +9,9 @@ use bstr::{BStr, ByteSlice};
 use refdb::RefName;
 use refdb_git::repository::config::{Config, Entry};
 
+use super::Settings;
 use super::pretty::Pretty;
+use super::walk::Walk;
 use crate::commands::for_each_ref::color::sequence;
 use crate::context::Context;
 use crate::failure::Result;
@@ -115,6 +117,82 @@ fn is_plain(entry: &Entry, config: &Config) -> bool {
     }
 }
 
+/// Returns whether one of the commits to show is in another encoding, which Git translates, or names people in a
+/// form of which Git makes something of its own. Each is read once more for that; what fails, fails again when it is
+/// shown. Where nothing that commits say is shown, or chooses entries, none is looked for.
+pub(super) fn has_strange_commit(
+    context: &Context,
+    settings: &Settings,
+    names: &[Vec<u8>],
+) -> bool {
+    let reads_commits = settings.pretty != Pretty::Oneline || settings.filter.reads_commits();
+    if settings.json || !reads_commits {
+        return false;
+    }
+    let strange = || -> Result<bool> {
+        let mut walk = Walk::through(context, true, names)?;
+        let odb = context.odb()?;
+        let mut before = None;
+        while let Some(step) = walk.next()? {
+            let oid = step.entry.new;
+            if before.replace(oid) == Some(oid) {
+                continue;
+            }
+            if odb.read(oid)?.is_some_and(|commit| !is_usual(&commit.data)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    strange().unwrap_or(false)
+}
+
+/// Returns whether a commit is in UTF-8, as far as it says, and has one author and one committer as every commit that
+/// Git makes.
+fn is_usual(commit: &[u8]) -> bool {
+    let (mut authors, mut committers) = (0, 0);
+    for line in commit.lines().take_while(|line| !line.is_empty()) {
+        if let Some(person) = line.strip_prefix(b"author ") {
+            authors += 1;
+            if !is_usual_person(person) {
+                return false;
+            }
+        } else if let Some(person) = line.strip_prefix(b"committer ") {
+            committers += 1;
+            if !is_usual_person(person) {
+                return false;
+            }
+        } else if let Some(encoding) = line.strip_prefix(b"encoding ")
+            && !["utf-8", "utf8"]
+                .iter()
+                .any(|it| encoding.eq_ignore_ascii_case(it.as_bytes()))
+        {
+            return false;
+        }
+    }
+    authors == 1 && committers == 1
+}
+
+/// Returns whether a line is `NAME <EMAIL> SECONDS ZONE`, and nothing else.
+fn is_usual_person(line: &[u8]) -> bool {
+    let is_number = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    let Some((name, rest)) = line
+        .split_once_str(" <")
+        .or(line.strip_prefix(b"<").map(|it| (&b""[..], it)))
+    else {
+        return false;
+    };
+    let Some((email, date)) = rest.split_once_str("> ") else {
+        return false;
+    };
+    let Some((seconds, zone)) = date.split_once_str(" ") else {
+        return false;
+    };
+    let is_zone = matches!(zone.split_first(), Some((b'+' | b'-', digits)) if digits.len() == 4 && is_number(digits));
+    let is_text = |text: &[u8]| text.trim_ascii() == text && text.find_byteset("<>").is_none();
+    is_text(name) && is_text(email) && is_number(seconds) && is_zone
+}
+
 /// Returns whether notes may be shown beside commits.
 pub(super) fn shows_notes(context: &Context, pretty: &Pretty) -> Result<bool> {
     let is_long = !matches!(
@@ -176,6 +254,32 @@ pub(super) fn separate() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commits_that_git_shows_otherwise() {
+        let usual =
+            "tree 1\nauthor A B <a@b> 1700000000 +0100\ncommitter <> 0 -0000\n\nencoding x\n";
+        assert!(is_usual(usual.as_bytes()));
+        let encoded = usual.replace("\n\n", "\nencoding utf-8\n\n");
+        assert!(is_usual(encoded.as_bytes()));
+        for (from, to) in [
+            ("\n\n", "\nencoding ISO-8859-1\n\n"),
+            (" +0100", ""),
+            (" +0100", " UTC"),
+            (" +0100", " 0100"),
+            (" +0100", " +0100 "),
+            ("> 17", ">17"),
+            ("<a@b>", "<a@b> <c@d>"),
+            ("A B", " A B"),
+            ("A B <a@b>", "A B a@b"),
+            ("1700000000", "17e8"),
+            ("author", "auth"),
+            ("committer", "author A <a@b> 1 +0000\ncommitter"),
+        ] {
+            let strange = usual.replacen(from, to, 1);
+            assert!(!is_usual(strange.as_bytes()), "{strange}");
+        }
+    }
 
     #[test]
     fn templates_within_and_beyond() {

@@ -102,6 +102,12 @@ impl Filter {
         compiled.iter().any(|(_, regex)| regex.is_none())
     }
 
+    /// Returns whether a pattern is looked for in commits.
+    pub(super) fn reads_commits(&self) -> bool {
+        let mut places = self.patterns.iter().map(|(place, _)| *place);
+        places.any(|place| place != Where::Reflog)
+    }
+
     /// Returns whether an entry is older than the first that is asked for.
     pub(super) fn is_too_old(&self, entry: &LogEntry) -> bool {
         self.since.is_some_and(|since| entry.who.time < since)

@@ -51,17 +51,24 @@ pub(super) struct Step<'w> {
 }
 
 impl<'c> Walk<'c> {
-    pub(super) fn new(context: &'c Context, commits_only: bool) -> Self {
-        Walk {
+    /// Begins to walk through the reflogs that `revisions` speak of.
+    pub(super) fn through(
+        context: &'c Context,
+        commits_only: bool,
+        revisions: &[Vec<u8>],
+    ) -> Result<Self> {
+        let mut walk = Walk {
             context,
             logs: Vec::new(),
             commits_only,
-        }
+        };
+        revisions.iter().try_for_each(|it| walk.add(it))?;
+        Ok(walk)
     }
 
     /// Adds the reflog that `revision` speaks of, from the entry on that it names. A ref without a
     /// reflog adds nothing.
-    pub(super) fn add(&mut self, revision: &[u8]) -> Result<()> {
+    fn add(&mut self, revision: &[u8]) -> Result<()> {
         let revision = self.context.expand_ref(revision)?;
         let (name, specifier) = match revision.find_byte(b'@') {
             Some(at) if revision.get(at + 1) == Some(&b'{') => {
