@@ -318,6 +318,16 @@ pub(super) fn expire(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> R
                 count: at as u64,
                 total: Some(names.len() as u64),
             });
+            // What its reflog says is what such a ref can be mended by, and no reason to leave all others.
+            if let Err(broken) = context.store()?.resolve(name.as_name())
+                && broken.kind() == ErrorKind::BrokenRef
+            {
+                say_error(
+                    "warning",
+                    &broken.context(format!("the reflog of '{name}' is kept")),
+                );
+                continue;
+            }
             expire(out, &mut rewriter, name.as_name())?;
         }
     }
