@@ -366,7 +366,7 @@ impl System for SimSystem {
 
     fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         let disk = self.changing("append", path)?;
-        let ino = disk.find(path, true)?.ino.ok_or(Errno::NOENT)?;
+        let ino = disk.find(path, false)?.ino.ok_or(Errno::NOENT)?;
         disk.content(ino)?;
         Ok(Box::new(self.handle(path, ino)))
     }

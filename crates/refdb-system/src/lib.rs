@@ -291,7 +291,7 @@ pub trait System: Send + Sync + fmt::Debug {
     /// Returns which process has a file for itself that [`System::create_guarded`] made, if that can
     /// be found out.
     fn guard_owner(&self, path: &Path) -> Option<u32>;
-    /// Opens a file for appending. What is no file is an error, and is not waited for.
+    /// Opens a file for appending. What is no file is an error, and so is a link; neither is waited for.
     fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
     /// Gives a file another name, replacing what had it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;

@@ -341,8 +341,12 @@ impl System for OsSystem {
 
     fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         // A FIFO would be waited for until somebody reads from it.
-        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK;
-        let file = self.open_as(path, flags, 0)?;
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let file = self.open_as(path, flags, 0);
+        let file = file.map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::LOOP) => io::Error::other("it is a symbolic link, which is not followed"),
+            _ => error,
+        })?;
         regular(&file)?;
         Ok(Box::new(OsFile(file)))
     }

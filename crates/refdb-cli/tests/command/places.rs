@@ -85,19 +85,26 @@ fn migrate(format: Format) -> [&'static str; 3] {
 }
 
 for_every_format! {
-    fn a_reflog_that_is_a_link_to_nowhere_makes_no_file(format) {
+    fn a_reflog_that_is_a_link_gets_no_entry(format) {
         if format.refs == RefFormat::Reftable {
             // Its reflogs are no files.
             return;
         }
         // One ref, which has no journal, and several, which have one.
-        for names in [&["main"][..], &["main", "other"]] {
+        for (names, is_there) in [&["main"][..], &["main", "other"]]
+            .into_iter()
+            .flat_map(|names| [(names, false), (names, true)])
+        {
             let (repo, home) = (repository(format), home());
-            let new = home.path().join("new");
+            let outside = home.path().join("outside");
+            if is_there {
+                fs::write(&outside, "precious\n").expect("a file");
+            }
+            let before = (everything(home.path()), repo.refs());
             let log = repo.git_dir().join("logs/refs/heads/main");
             let _ = fs::remove_file(&log);
             fs::create_dir_all(log.parent().expect("a folder")).expect("a folder");
-            symlink(&new, &log).expect("a link");
+            symlink(&outside, &log).expect("a link");
             let commit = &repo.objects().commits[1];
             let lines = names.iter().map(|name| format!("update refs/heads/{name} {commit}\n"));
             let input: String = lines.collect();
@@ -105,8 +112,10 @@ for_every_format! {
                 .args(["update-ref", "--stdin"])
                 .stdin(input)
                 .run();
-            assert!(out.code() != 0 && out.stderr.contains_str("unable to append"), "{out:?}");
-            assert!(!new.exists());
+            let told = ["unable to append", "symbolic link"];
+            let is_told = told.iter().all(|it| out.stderr.contains_str(it));
+            assert!(out.code() != 0 && is_told, "{out:?}");
+            assert_eq!((everything(home.path()), repo.refs()), before, "{names:?}, {is_there}");
         }
     }
 

@@ -35,14 +35,6 @@ enum Guards {
 /// The reflogs that get another name, by that: which lock guards them, and how long they are.
 type Moved = HashMap<RefNameBuf, (usize, u64)>;
 
-/// Where entries of a reflog go.
-enum LogEnd {
-    /// Behind so many bytes.
-    At(u64),
-    /// Into what a link leads to, or what is no file.
-    OfLink,
-}
-
 impl Guards {
     fn of(&self, index: usize) -> Option<usize> {
         match self {
@@ -401,7 +393,7 @@ impl FilesSession {
             let name = append.name.as_name();
             let (_, path) = self.files.log_path(name)?;
             let mut create = append.create;
-            let mut place = self.files.log_spot(name, &path)?;
+            let place = self.files.log_spot(name, &path)?;
             let (guard, len) = match moved.get(&append.name) {
                 Some(&moved) => {
                     create = true;
@@ -410,17 +402,8 @@ impl FilesSession {
                 // How long it is only a journal has to know.
                 None if is_one => (0, 0),
                 None => {
-                    let end = self.log_end(name, &path, create, &mut dirs, &mut may)?;
-                    let Some(end) = end else { continue };
-                    if let LogEnd::OfLink = end {
-                        // Nobody follows a link who would finish what a journal says.
-                        place = Place::Outside(path.clone());
-                        create = false;
-                    }
-                    let len = match end {
-                        LogEnd::At(len) => len,
-                        LogEnd::OfLink => 0,
-                    };
+                    let len = self.log_len(name, &path, create, &mut dirs, &mut may)?;
+                    let Some(len) = len else { continue };
                     (guards.of_log(&self.held, name)?, len)
                 }
             };
@@ -435,26 +418,22 @@ impl FilesSession {
         Ok(())
     }
 
-    /// Returns where entries of a reflog are to go; `None` if there is none and none is to be made.
+    /// Returns how long the reflog is that entries go to; `None` if there is none and none is to be made.
     ///
     /// # Errors
-    /// `Io` if they could not be written.
-    fn log_end(
+    /// `Io` if they could not be written, as where it is a link: that leads to where anything may be.
+    fn log_len(
         &self,
         name: RefName<'_>,
         path: &Path,
         create: bool,
         dirs: &mut KnownDirs,
         may: &mut MayWrite,
-    ) -> Result<Option<LogEnd>> {
+    ) -> Result<Option<u64>> {
         let system = self.files.system.as_ref();
-        let (end, checked) = match find_log(system, dirs, path) {
-            Ok(stat) if stat.kind == FileKind::File => {
-                (LogEnd::At(stat.len), may.append(system, path, &stat))
-            }
-            Ok(stat) if stat.kind != FileKind::Directory => {
-                (LogEnd::OfLink, system.append(path).map(drop))
-            }
+        let (len, checked) = match find_log(system, dirs, path) {
+            Ok(stat) if stat.kind == FileKind::File => (stat.len, may.append(system, path, &stat)),
+            Ok(stat) if stat.kind != FileKind::Directory => (0, system.append(path).map(drop)),
             Err(error) if !super::log::is_absent(&error) => return Err(unreadable(path, error)),
             _ if !create => return Ok(None),
             found => {
@@ -462,12 +441,12 @@ impl FilesSession {
                 if !is_free {
                     self.files.clear_log_way(name)?;
                 }
-                (LogEnd::At(0), may.make(system, path))
+                (0, may.make(system, path))
             }
         };
         let place = || self.files.log_spot(name, path);
         match checked {
-            Ok(()) => Ok(Some(end)),
+            Ok(()) => Ok(Some(len)),
             Err(error) => Err(unable_to_append(&place()?, path, error)),
         }
     }
