@@ -193,6 +193,10 @@ impl<S: Narrow> System for Beneath<S> {
         self.at_file(path)?.may_write(path)
     }
 
+    fn may_replace(&self, path: &Path) -> io::Result<()> {
+        self.at(path)?.may_replace(path)
+    }
+
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
         self.at_file(path)?.set_mode(path, mode)
     }

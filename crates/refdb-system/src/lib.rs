@@ -321,6 +321,15 @@ pub trait System: Send + Sync + fmt::Debug {
     fn may_write(&self, path: &Path) -> io::Result<()> {
         self.stat(path).map(drop)
     }
+    /// Makes sure that what a name is of is nobody's to keep: that it may be replaced and removed, or names in it, if
+    /// it is a directory. Where that cannot be told it may.
+    ///
+    /// # Errors
+    /// `EPERM` for what nobody may change, or only add to.
+    fn may_replace(&self, path: &Path) -> io::Result<()> {
+        let _ = path;
+        Ok(())
+    }
     /// Sets permission bits.
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// Makes the names in a directory durable.

@@ -80,17 +80,14 @@ impl MayWrite {
     /// Those that replacing it would have.
     pub fn replace(&mut self, system: &dyn System, path: &Path) -> io::Result<()> {
         // What its mode says does not count, but some files are nobody's to change.
-        if let Err(error) = system.may_write(path)
-            && Errno::from_io_error(&error) == Some(Errno::PERM)
-        {
-            return Err(error);
-        }
+        system.may_replace(path)?;
         let dir = path.parent().unwrap_or(path);
         let user = *self.user.get_or_insert_with(|| system.user_id());
-        // Root may replace whatever is there: one call less for each of many new directories.
-        if user != 0 && dir != self.replaced {
-            let stat = system.stat(dir);
-            self.only_own = stat.is_ok_and(|stat| stat.mode & STICKY != 0 && stat.uid != user);
+        if dir != self.replaced {
+            system.may_replace(dir)?;
+            // Root may replace whatever is there: one call less for each of many new directories.
+            let is_only_own = |stat: Stat| stat.mode & STICKY != 0 && stat.uid != user;
+            self.only_own = user != 0 && system.stat(dir).is_ok_and(is_only_own);
             self.replaced = dir.to_owned();
         }
         let is_own = || {

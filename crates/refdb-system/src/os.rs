@@ -400,6 +400,18 @@ impl System for OsSystem {
         )?)
     }
 
+    fn may_replace(&self, path: &Path) -> io::Result<()> {
+        let (dir, below) = self.from(path);
+        let is_fixed = platform::is_fixed(dir, below).unwrap_or_else(|| {
+            let refused = self.may_write(path).err();
+            refused.and_then(|error| Errno::from_io_error(&error)) == Some(Errno::PERM)
+        });
+        match is_fixed {
+            true => Err(Errno::PERM.into()),
+            false => Ok(()),
+        }
+    }
+
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
         let mode = platform::mode(mode);
         if self.strict {

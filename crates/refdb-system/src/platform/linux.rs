@@ -6,7 +6,10 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags, RenameFlags, ResolveFlags, renameat_with};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, StatxAttributes, StatxFlags, renameat_with,
+    statx,
+};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
@@ -51,6 +54,14 @@ pub(crate) fn sync(file: &File) -> io::Result<()> {
 /// Makes everything durable that was written to the file system of a file.
 pub(crate) fn sync_file_system(file: &File) -> io::Result<()> {
     Ok(rustix::fs::syncfs(file)?)
+}
+
+/// Returns whether nobody may change a file, or a directory, or only add to it (`chattr`); `None` where that is not told.
+pub(crate) fn is_fixed(dir: BorrowedFd<'_>, path: &Path) -> Option<bool> {
+    let stat = statx(dir, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty()).ok()?;
+    let fixed = StatxAttributes::IMMUTABLE | StatxAttributes::APPEND;
+    let is_told = stat.stx_attributes_mask.contains(fixed);
+    is_told.then(|| stat.stx_attributes.intersects(fixed))
 }
 
 /// Lets two names change places.
