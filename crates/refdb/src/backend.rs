@@ -86,7 +86,10 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     fn read(&self, name: RefName<'_>) -> Result<Option<Value>>;
 
     /// Reads refs as [`Backend::read`] does each, which may cost less together.
-    fn read_all(&self, names: &[RefName<'_>]) -> Vec<Result<Option<Value>>>;
+    ///
+    /// # Errors
+    /// What keeps all of them from being read.
+    fn read_all(&self, names: &[RefName<'_>]) -> Result<Vec<Result<Option<Value>>>>;
 
     /// Makes a cursor over everything that this worktree sees: refs below `refs/` and root refs.
     fn cursor(&self) -> Result<Box<dyn Cursor>>;

@@ -216,7 +216,8 @@ impl Store {
         if names.iter().any(|name| is_pseudoref(name.as_bytes())) {
             return names.iter().map(|&name| self.read(name)).collect();
         }
-        let mut found = self.backend.read_all(names);
+        let each_fails = |error: Error| names.iter().map(|_| Err(error.clone())).collect();
+        let mut found = self.backend.read_all(names).unwrap_or_else(each_fails);
         let is_missed = |found: &Result<Option<Value>>| match found {
             Ok(Some(found)) => is_of_tables(found),
             _ => true,
@@ -228,10 +229,8 @@ impl Store {
             missed.for_each(|found| *found = Err(error.clone()));
         }
         let found = found.into_iter().zip(names);
-        let as_ref = |(found, &name): (Result<Option<Value>>, &RefName<'_>)| {
-            found.map(|value| value.map(|value| Ref::new(name, value)))
-        };
-        found.map(as_ref).collect()
+        let found = found.map(|(found, &name)| Ok(found?.map(|value| Ref::new(name, value))));
+        found.collect()
     }
 
     fn value(&self, name: RefName<'_>) -> Result<Option<Value>> {

@@ -362,19 +362,19 @@ impl Backend for FilesBackend {
     }
 
     fn read(&self, name: RefName<'_>) -> Result<Option<Value>> {
-        let view = self.files.journal.for_reading();
+        let view = self.files.journal.for_reading()?;
         self.files.read_seen(name, view.as_deref())
     }
 
-    fn read_all(&self, names: &[RefName<'_>]) -> Vec<Result<Option<Value>>> {
-        let view = self.files.journal.for_reading();
-        match view.as_deref() {
+    fn read_all(&self, names: &[RefName<'_>]) -> Result<Vec<Result<Option<Value>>>> {
+        let view = self.files.journal.for_reading()?;
+        Ok(match view.as_deref() {
             None => self.files.read_all(names),
             view => {
                 let each = names.iter().map(|&name| self.files.read_seen(name, view));
                 each.collect()
             }
-        }
+        })
     }
 
     fn cursor(&self) -> Result<Box<dyn Cursor>> {
@@ -382,7 +382,7 @@ impl Backend for FilesBackend {
     }
 
     fn log_exists(&self, name: RefName<'_>) -> Result<bool> {
-        let view = self.files.journal.for_reading();
+        let view = self.files.journal.for_reading()?;
         self.files.log_exists_seen(name, view.as_deref())
     }
 
@@ -392,14 +392,14 @@ impl Backend for FilesBackend {
         order: LogOrder,
         each: &mut dyn FnMut(LogEntry) -> Result<bool>,
     ) -> Result<bool> {
-        let view = self.files.journal.for_reading();
+        let view = self.files.journal.for_reading()?;
         let each: &mut dyn FnMut(&[u8], LogEntry) -> Result<bool> = &mut |_, entry| each(entry);
         self.files
             .for_each_log_line_seen(name, order, view.as_deref(), each)
     }
 
     fn log_names(&self) -> Result<Vec<RefNameBuf>> {
-        self.files.journal.for_reading();
+        self.files.journal.for_reading()?;
         self.files.log_names()
     }
 

@@ -176,7 +176,7 @@ impl Backend for ReftableBackend {
     }
 
     fn read(&self, name: RefName<'_>) -> Result<Option<Value>> {
-        self.journal.for_reading();
+        self.journal.for_reading()?;
         if !name.may_exist() {
             return Ok(None);
         }
@@ -186,8 +186,8 @@ impl Backend for ReftableBackend {
         find(&stack, &snapshot.tables, bare)
     }
 
-    fn read_all(&self, names: &[RefName<'_>]) -> Vec<Result<Option<Value>>> {
-        self.journal.for_reading();
+    fn read_all(&self, names: &[RefName<'_>]) -> Result<Vec<Result<Option<Value>>>> {
+        self.journal.for_reading()?;
         // Each stack is looked at once.
         let mut seen: Vec<(Place, Arc<Stack>, Result<Arc<Snapshot>>)> = Vec::new();
         let mut read = |name: RefName<'_>| {
@@ -208,11 +208,11 @@ impl Backend for ReftableBackend {
                 None => Ok(None),
             }
         };
-        names.iter().map(|&name| read(name)).collect()
+        Ok(names.iter().map(|&name| read(name)).collect())
     }
 
     fn cursor(&self) -> Result<Box<dyn Cursor>> {
-        self.journal.for_reading();
+        self.journal.for_reading()?;
         let (common, own) = self.view();
         let shared = StackCursor::new(&common, common.snapshot()?);
         Ok(match own {
@@ -229,7 +229,7 @@ impl Backend for ReftableBackend {
     }
 
     fn log_exists(&self, name: RefName<'_>) -> Result<bool> {
-        self.journal.for_reading();
+        self.journal.for_reading()?;
         let (place, bare) = self.layout.locate(name);
         let stack = self.stack(&place);
         let snapshot = stack.snapshot()?;
@@ -242,7 +242,7 @@ impl Backend for ReftableBackend {
         order: LogOrder,
         each: &mut dyn FnMut(LogEntry) -> Result<bool>,
     ) -> Result<bool> {
-        self.journal.for_reading();
+        self.journal.for_reading()?;
         let (place, bare) = self.layout.locate(name);
         let stack = self.stack(&place);
         let snapshot = stack.snapshot()?;
@@ -250,7 +250,7 @@ impl Backend for ReftableBackend {
     }
 
     fn log_names(&self) -> Result<Vec<RefNameBuf>> {
-        self.journal.for_reading();
+        self.journal.for_reading()?;
         let lists = self.for_each_visible(|stack, is_visible| {
             let mut names = logs::names(stack, &*stack.snapshot()?)?;
             names.retain(|name| is_visible(name.as_bytes()) && name.as_name().is_well_formed());
@@ -321,7 +321,7 @@ impl Backend for ReftableBackend {
 impl ReftableBackend {
     /// Returns the refs of this worktree that lead to wanted objects, in name order, and some of them again.
     fn find_all(&self, wanted: &Wanted) -> Result<Vec<(RefNameBuf, Value)>> {
-        self.journal.for_reading();
+        self.journal.for_reading()?;
         let lists = self.for_each_visible(|stack, is_visible| {
             let (mut found, mut broken) = (Vec::new(), None);
             let snapshot = stack.snapshot()?;

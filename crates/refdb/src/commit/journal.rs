@@ -166,11 +166,15 @@ pub(crate) struct Found {
 /// Finishes the transaction that a process began and did not finish before it ended, if there is
 /// one; else says what the journal says, should there be one. To be called before anything is said
 /// about refs, and before anything is locked.
-pub(crate) fn recover(home: &Arc<Home>) -> Found {
-    look(home, Says::Nothing).unwrap_or_else(|error| Found {
-        error: Some(error),
-        ..Found::default()
-    })
+pub(crate) fn recover(home: &Arc<Home>) -> Result<Found> {
+    match look(home, Says::Nothing) {
+        // What somebody put in its place keeps nobody from reading.
+        Err(error) if error.kind() == ErrorKind::Corrupt => Ok(Found {
+            error: Some(error),
+            ..Found::default()
+        }),
+        found => found,
+    }
 }
 
 /// What a person says of a transaction that was left unfinished.
@@ -206,8 +210,10 @@ fn look(home: &Arc<Home>, says: Says) -> Result<Found> {
     }
     let (mut error, mut is_young) = (None, false);
     if home.trusts(&stat) {
-        let guard = system.guard_file(&path);
-        let guard = guard.map_err(|error| Error::io("unable to lock", &path, error))?;
+        let guard = system.guard_file(&path).unwrap_or_else(|failed| {
+            error = Some(Error::io("unable to lock", &path, failed));
+            None
+        });
         let may = says >= Says::NobodyWorks && !system.is_taken(&path);
         is_young =
             guard.is_none() && is_made_lately(home, &stat) && !is_finished(home, &path, &stat);
@@ -237,7 +243,7 @@ fn look(home: &Arc<Home>, says: Says) -> Result<Found> {
         }),
         // That of a repository that was copied in the midst of a transaction says what is seen in the copy:
         // whole or not at all. That it was made here only matters to whoever finishes it.
-        Err(flaw) if home.trusts(&stat) => {
+        Err(flaw) if home.trusts(&stat) && flaw.kind() == ErrorKind::Corrupt => {
             let journal = read(home, &path, true).ok().flatten();
             let view = journal.map(|journal| View::of(home, journal)).transpose();
             Ok(Found {
@@ -246,7 +252,8 @@ fn look(home: &Arc<Home>, says: Says) -> Result<Found> {
                 ..Found::default()
             })
         }
-        Err(flaw) => Err(flaw),
+        Err(flaw) if home.trusts(&stat) || flaw.kind() == ErrorKind::Corrupt => Err(flaw),
+        Err(_) => Err(foreign(&path, "it is not this user's, who cannot read it")),
     }
 }
 
@@ -517,7 +524,9 @@ pub(super) fn is_own(roots: &Roots, guard: &Place, journal: &Read) -> Result<boo
         Err(error) if is_absent(&error) => return Ok(false),
         found => found.map_err(failed)?,
     };
-    Ok((stat.dev, stat.ino) == (journal.stat.dev, journal.stat.ino)
-        || owner::of_lock(spot.system.as_ref(), &lock)
-            .is_some_and(|owner| owner.id == journal.owner.id))
+    if (stat.dev, stat.ino) == (journal.stat.dev, journal.stat.ino) {
+        return Ok(true);
+    }
+    let owner = owner::of_lock(spot.system.as_ref(), &lock).map_err(failed)?;
+    Ok(owner.is_some_and(|owner| owner.id == journal.owner.id))
 }

@@ -9,7 +9,7 @@ use bstr::ByteSlice;
 
 use super::encoding::dir_of_journal;
 use crate::error::Remedy;
-use crate::system::{Machine, System};
+use crate::system::{FileKind, Machine, System, is_absent};
 
 /// How such a file starts. The number is that of this way of writing it.
 const START: &[u8] = b"refdb lock 5\n";
@@ -134,36 +134,45 @@ fn one_line(text: &str) -> String {
 }
 
 /// Reads how the file of a lock begins; `None` if there is none.
-pub(super) fn head(system: &dyn System, path: &Path) -> Option<Vec<u8>> {
-    // A link is nobody's lock, wherever it leads.
-    let stat = system.lstat(path).ok()?;
-    let is_file = stat.kind == crate::system::FileKind::File;
-    let head = is_file.then(|| system.read_at_most(path, HEAD_LEN).ok());
-    head.flatten().map(|head| head.to_vec())
-}
-
-/// Reads who made the lock at `path`; `None` if there is none, or if it does not say so.
-pub(super) fn of_lock(system: &dyn System, path: &Path) -> Option<Owner> {
-    match Owner::parse(&head(system, path)?) {
-        Signed::By(owner, _) => Some(owner),
-        Signed::Nothing | Signed::OtherVersion => None,
+///
+/// # Errors
+/// Those of the system: a file that cannot be read may be anybody's.
+pub(super) fn head(system: &dyn System, path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let read = || match system.lstat(path)?.kind {
+        FileKind::File => Ok(Some(system.read_at_most(path, HEAD_LEN)?.to_vec())),
+        // A link is nobody's lock, wherever it leads.
+        _ => Ok(None),
+    };
+    match read() {
+        Err(error) if is_absent(&error) => Ok(None),
+        read => read,
     }
 }
 
-/// Returns whether the lock at `path` is one of a migration.
-fn is_of_migration(system: &dyn System, path: &Path) -> bool {
-    of_lock(system, path).is_some_and(|owner| owner.purpose == Purpose::Migration)
+/// Reads who made the lock at `path`; `None` if there is none, or if it does not say so.
+///
+/// # Errors
+/// As for [`head`].
+pub(super) fn of_lock(system: &dyn System, path: &Path) -> io::Result<Option<Owner>> {
+    let head = head(system, path)?;
+    Ok(match head.map(|head| Owner::parse(&head)) {
+        Some(Signed::By(owner, _)) => Some(owner),
+        _ => None,
+    })
 }
 
-/// Returns whether the lock at `path` is one of refdb, whoever holds it.
+/// Returns whether the lock at `path` is one of refdb for certain, whoever holds it.
 pub(crate) fn is_ours(system: &dyn System, path: &Path) -> bool {
-    system.lstat(path).is_ok_and(|stat| stat.is_guarded()) || of_lock(system, path).is_some()
+    let is_guarded = || system.lstat(path).is_ok_and(|stat| stat.is_guarded());
+    is_guarded() || matches!(of_lock(system, path), Ok(Some(_)))
 }
 
 /// Returns whether the lock at `path` is one of refdb that nobody has any more, and that can be taken
 /// over by itself: none of a migration.
 pub fn is_left(system: &dyn System, path: &Path) -> bool {
-    is_ours(system, path) && is_free(system, path) && !is_of_migration(system, path)
+    let is_migration = |owner: Owner| owner.purpose == Purpose::Migration;
+    let is_alone = || of_lock(system, path).is_ok_and(|owner| !owner.is_some_and(is_migration));
+    is_ours(system, path) && is_free(system, path) && is_alone()
 }
 
 fn is_free(system: &dyn System, path: &Path) -> bool {
@@ -182,7 +191,7 @@ pub(crate) fn describe(system: &dyn System, path: &Path) -> io::Result<(String, 
         );
         return Ok((text, None));
     }
-    let owner = of_lock(system, path);
+    let owner = of_lock(system, path).ok().flatten();
     // A number in the lock says who made it, as that process saw itself; this system may tell who has it.
     let made_by = owner.as_ref().map(|owner| owner.process);
     let who = match (system.guard_owner(path), made_by) {
@@ -193,7 +202,8 @@ pub(crate) fn describe(system: &dyn System, path: &Path) -> io::Result<(String, 
     let is_migration = owner
         .as_ref()
         .is_some_and(|owner| owner.purpose == Purpose::Migration);
-    let has_journal = head(system, path).is_some_and(|head| dir_of_journal(&head).is_some());
+    let head = head(system, path).ok().flatten();
+    let has_journal = head.is_some_and(|head| dir_of_journal(&head).is_some());
     let state = (is_free(system, path), system.is_taken(path));
     let text = match state {
         (true, _) if is_migration => format!(

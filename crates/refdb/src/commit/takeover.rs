@@ -50,8 +50,8 @@ fn take_over_of(most: Purpose, home: &Arc<Home>, path: &Path) -> io::Result<bool
         return Ok(false);
     }
     // It is taken over with the journal of its transaction, or not at all.
-    let found = journal::recover(home);
-    let owner = owner::of_lock(system, path);
+    let found = journal::recover(home).map_err(io::Error::other)?;
+    let owner = owner::of_lock(system, path)?;
     if found
         .view
         .is_some_and(|view| owner.as_ref().is_some_and(|owner| view.is_of(owner)))
@@ -69,7 +69,7 @@ fn take_over_of(most: Purpose, home: &Arc<Home>, path: &Path) -> io::Result<bool
         remove_claims(system, path.parent().unwrap_or(path))?;
     }
     remove_log_lock(home, path)?;
-    let owner = owner::of_lock(system, path);
+    let owner = owner::of_lock(system, path)?;
     remove_with_barrier(system, path, owner.map(|owner| owner.id))?;
     Ok(true)
 }
@@ -82,8 +82,8 @@ fn remove_log_lock(home: &Home, path: &Path) -> io::Result<()> {
         return Ok(());
     };
     let (Some(owner), Some(of_log)) = (
-        owner::of_lock(system, path),
-        owner::of_lock(system, &log_lock),
+        owner::of_lock(system, path)?,
+        owner::of_lock(system, &log_lock)?,
     ) else {
         return Ok(());
     };
@@ -118,7 +118,8 @@ fn log_lock_path(common: &Path, path: &Path) -> Option<PathBuf> {
 fn is_of_elsewhere(home: &Home, path: &Path) -> io::Result<bool> {
     let dir = home.journal_dir().map_err(io::Error::other)?;
     let dir = home.system.stat(dir)?;
-    let made_for = owner::head(home.system.as_ref(), path).and_then(|head| dir_of_journal(&head));
+    let head = owner::head(home.system.as_ref(), path)?;
+    let made_for = head.and_then(|head| dir_of_journal(&head));
     Ok(made_for.is_some_and(|made_for| made_for != dir.ino))
 }
 

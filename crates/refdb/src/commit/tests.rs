@@ -316,7 +316,7 @@ fn create(system: &SimSystem, name: &str, content: &[u8]) {
 }
 
 fn recover(system: &SimSystem) -> journal::Found {
-    journal::recover(&home(system))
+    journal::recover(&home(system)).unwrap()
 }
 
 /// Commits a change of `HEAD`, after which somebody who wants the lock of a name below makes a directory in its place;
@@ -378,10 +378,10 @@ fn recovery_puts_in_place_what_its_transaction_wrote_and_nothing_else() {
         // While its process may run, readers are told of it, and nothing is done.
         let view = recover(&system).view.expect("a journal");
         let head = Place::read(b"ref", b"HEAD").unwrap();
-        assert_eq!(view.of_place(&head), Some(Becomes::Content(value)));
+        assert_eq!(view.of_place(&head).unwrap(), Some(Becomes::Content(value)));
         dies.end();
         assert!(recover(&system).view.is_none());
-        assert_eq!(view.of_place(&head), None);
+        assert_eq!(view.of_place(&head).unwrap(), None);
         assert_eq!(system.read(&at("HEAD")).unwrap(), expected.as_bytes());
         assert_eq!(system.read_dir(Path::new(DIR)).unwrap().len(), 1, "{found}");
     }
@@ -394,17 +394,22 @@ fn what_the_living_have_just_committed_is_seen_when_everybody_has_looked() {
     let system = repository();
     let dies = system.process(7);
     let (looked, late) = [(); 2].map(|()| JournalWatch::new(&home(&system))).into();
-    assert!(looked.for_reading().is_none());
+    assert!(looked.for_reading().unwrap().is_none());
     committed(&dies).leave();
-    assert!(looked.for_reading().is_none() && late.for_reading().is_none());
+    assert!(looked.for_reading().unwrap().is_none() && late.for_reading().unwrap().is_none());
     system.sleep(Duration::from_millis(25));
-    assert!(looked.for_reading().is_some() && late.for_reading().is_some());
+    assert!(looked.for_reading().unwrap().is_some() && late.for_reading().unwrap().is_some());
     // Of the dead it is finished at once.
     let system = repository();
     let dies = system.process(7);
     committed(&dies).leave();
     dies.end();
-    assert!(JournalWatch::new(&home(&system)).for_reading().is_none());
+    assert!(
+        JournalWatch::new(&home(&system))
+            .for_reading()
+            .unwrap()
+            .is_none()
+    );
     assert_eq!(system.read(&at("HEAD")).unwrap(), b"first");
 }
 
@@ -441,7 +446,7 @@ fn who_finishes_a_journal_marks_it_first() {
         dies.end();
         let finishes = system.process(8);
         finishes.set_fault(Some(Fault::dies_at(after)));
-        recover(&finishes);
+        let _ = journal::recover(&home(&finishes));
         finishes.end();
         let is_begun = system.read(&at("HEAD")).is_ok();
         match system.lstat(&at("refdb.journal")) {
@@ -646,7 +651,7 @@ fn what_cannot_be_finished_any_more_is_told() {
             hears.lock().unwrap().push(error.to_string());
         })));
         let shared: Arc<dyn System> = Arc::new(system.clone());
-        let found = journal::recover(&Home::new(&shared, Path::new(DIR), &options));
+        let found = journal::recover(&Home::new(&shared, Path::new(DIR), &options)).unwrap();
         assert!(found.error.is_none() && system.lstat(&at("refdb.journal")).is_err());
         let told = told.lock().unwrap();
         let is_told = told
@@ -887,7 +892,7 @@ fn a_store_looks_for_a_journal_now_and_then() {
     system.sleep(Duration::from_millis(11));
     create(&system, "refdb.journal", b"refdb lock 2\nx");
     assert!(watch.for_writing().is_err() && watch.for_writing().is_err());
-    assert!(watch.for_reading().is_none());
+    assert!(watch.for_reading().unwrap().is_none());
 }
 
 /// What is no journal of this repository is left alone, and told; one that was cut goes.
@@ -930,7 +935,7 @@ fn only_what_was_made_here_is_a_journal() {
         let found = recover(&system);
         // Where none of its locks is there, nothing that it says of a ref is believed.
         let head = Place::read(b"ref", b"HEAD").unwrap();
-        let becomes = found.view.and_then(|view| view.of_place(&head));
+        let becomes = found.view.and_then(|view| view.of_place(&head).unwrap());
         assert_eq!(becomes, None);
         assert_eq!(
             system.lstat(&at("refdb.journal")).is_ok(),

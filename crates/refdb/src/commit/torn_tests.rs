@@ -10,7 +10,7 @@ use super::*;
 use crate::oid::ObjectFormat;
 use crate::options::{Options, Warn};
 use crate::system::{FileId, FileKind};
-use refdb_simulation::SimSystem;
+use refdb_simulation::{Fault, SimSystem};
 
 const OPTIONS: LockOptions = LockOptions::AT_ONCE;
 
@@ -44,7 +44,11 @@ impl Moves {
         if name == "ORIG_HEAD" && before.is_none() {
             new.bar(None).unwrap();
         }
-        let old = LockFile::acquire_linked(&holder, &at("HEAD"), OPTIONS, &new).unwrap();
+        // That of packed-refs is no name of the file of the others.
+        let old = match name {
+            "packed-refs" => LockFile::acquire(&holder, &at("HEAD"), OPTIONS).unwrap(),
+            _ => LockFile::acquire_linked(&holder, &at("HEAD"), OPTIONS, &new).unwrap(),
+        };
         match name {
             // As packed-refs is written, of which a part is counted.
             "packed-refs" => {
@@ -127,6 +131,19 @@ fn found(system: &SimSystem, name: &str) -> (bool, bool) {
     (is_new, system.lstat(&at("HEAD")).is_ok())
 }
 
+/// Returns what a reader sees of them who knows what a journal says.
+fn seen(system: &SimSystem, view: Option<&view::View>, name: &str) -> (bool, bool) {
+    let becomes = |name| view.and_then(|view| view.of_place(&place(name)).unwrap());
+    let (is_new, is_old) = found(system, name);
+    let is_new = match becomes(name) {
+        Some(Becomes::Content(path)) => {
+            system.read(&path).is_ok_and(|it| &it[..] == b"new") || is_new
+        }
+        _ => is_new,
+    };
+    (is_new, is_old && becomes("HEAD") != Some(Becomes::Nothing))
+}
+
 /// Every way to remove some of three files, for each file that the content can be of, which may be there
 /// already, before and after the content got its name.
 fn each(check: impl Fn(&SimSystem, &str, u8, &str)) {
@@ -167,9 +184,10 @@ fn nothing_goes_whose_replacement_was_taken_from_the_dead() {
         let is_given = removed & 0b011 == 0;
         // Who reads meanwhile sees what will be there.
         let view = journal::recover(&tests::home(system))
+            .unwrap()
             .view
             .expect("a journal");
-        let goes = view.of_place(&place("HEAD")) == Some(Becomes::Nothing);
+        let goes = view.of_place(&place("HEAD")).unwrap() == Some(Becomes::Nothing);
         assert_eq!(goes, removed == 0, "{context}");
         dies.end();
         let told = recover(system);
@@ -197,6 +215,43 @@ fn what_the_dead_had_put_in_place_is_known_again() {
         assert_eq!(found(system, name), (true, is_old), "{context}: {told:?}");
         assert_eq!(told.len(), usize::from(is_old), "{context}: {told:?}");
     });
+}
+
+#[test]
+fn a_journal_that_cannot_be_looked_at_is_not_taken_for_none() {
+    for name in ["ORIG_HEAD", "packed-refs"] {
+        let mut fails_at = 0;
+        loop {
+            let system = repository();
+            create(&system, "HEAD", b"old");
+            let dies = system.process(7);
+            Moves::commit(&dies, name).leave();
+            dies.end();
+            // Before, it may be one of the living.
+            system.sleep(Duration::from_secs(1));
+            let process = system.process(8);
+            process.set_fault(Some(Fault::once(fails_at, io::ErrorKind::Other)));
+            let shared: Arc<dyn System> = Arc::new(process.clone());
+            let home = Home::new(&shared, Path::new(DIR), &Options::new(ObjectFormat::Sha1));
+            let context = format!("{name}, operation {fails_at}");
+            let read = watch::JournalWatch::new(&home).for_reading();
+            process.set_fault(None);
+            // Whoever reads sees all of it, or is told that he cannot.
+            let done = read.map(|view| seen(&system, view.as_deref(), name));
+            assert!(
+                done.clone().unwrap_or((true, false)) == (true, false),
+                "{context}: {done:?}"
+            );
+            let told = recover(&system);
+            assert_eq!(found(&system, name), (true, false), "{context}: {done:?}");
+            assert_eq!(told, Vec::<String>::new(), "{context}: {done:?}");
+            if process.op_count() <= fails_at {
+                break;
+            }
+            fails_at += 1;
+        }
+        assert!(fails_at > 20, "{name}: {fails_at} operations");
+    }
 }
 
 /// Copies a file, without its date.

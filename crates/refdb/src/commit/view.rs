@@ -1,6 +1,7 @@
 //! What readers see of a transaction that is committed and not finished.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::PathBuf;
 
 use super::home::Home;
@@ -36,6 +37,15 @@ pub(crate) enum Becomes {
     Longer(Vec<PathBuf>, u64, Vec<u8>),
 }
 
+/// Returns what was found out about a lock, or `otherwise` of one that this user may not read: what is in a journal
+/// everybody may read who may read refs, so that it is somebody else's.
+fn unless_hidden(found: Result<bool>, otherwise: bool) -> Result<bool> {
+    match found {
+        Err(error) if error.io_kind() == Some(io::ErrorKind::PermissionDenied) => Ok(otherwise),
+        found => found,
+    }
+}
+
 impl View {
     pub(super) fn of(home: &Home, journal: Read) -> Result<View> {
         let roots = home.roots(&journal.stat)?;
@@ -52,7 +62,7 @@ impl View {
         let is_own = |guard: &Place| is_own(&roots, guard, &journal);
         let is_torn = journal.change.is_torn(&roots, journal.owner.id, &is_own);
         Ok(View {
-            is_torn: is_torn.unwrap_or(true),
+            is_torn: unless_hidden(is_torn, true)?,
             roots,
             journal,
             steps,
@@ -61,19 +71,24 @@ impl View {
     }
 
     /// Returns what becomes of a place; `None` if nothing does, or did already.
-    pub(crate) fn of_place(&self, place: &Place) -> Option<Becomes> {
-        let (guard, at) = *self.steps.get(place)?;
-        let guard = self.journal.change.guards.get(guard)?;
-        // Where it cannot be told, what everybody else reads is read: it is told where it is finished.
-        if !is_own(&self.roots, guard, &self.journal).unwrap_or(false) {
-            return None;
+    ///
+    /// # Errors
+    /// `Io` if the lock of the place cannot be looked at.
+    pub(crate) fn of_place(&self, place: &Place) -> Result<Option<Becomes>> {
+        let change = &self.journal.change;
+        let found = self.steps.get(place).and_then(|&(guard, at)| {
+            let (_, step) = change.steps.get(at)?;
+            Some((change.guards.get(guard)?, step))
+        });
+        let Some((guard, step)) = found else {
+            return Ok(None);
+        };
+        let is_own = unless_hidden(is_own(&self.roots, guard, &self.journal), false)?;
+        if !is_own || self.is_torn && step.takes_away() {
+            return Ok(None);
         }
         let path = self.roots.path(place);
-        let (_, step) = self.journal.change.steps.get(at)?;
-        if self.is_torn && step.takes_away() {
-            return None;
-        }
-        Some(match step {
+        Ok(Some(match step {
             Step::Put { .. } => Becomes::Content(value_path(&path, self.journal.owner.id)),
             Step::Remove { .. } => Becomes::Nothing,
             Step::Append { len, lines, .. } => {
@@ -81,7 +96,7 @@ impl View {
             }
             Step::Move { from, .. } if from == place => Becomes::Nothing,
             Step::Move { .. } => Becomes::Longer(self.files(place, path), u64::MAX, Vec::new()),
-        })
+        }))
     }
 
     /// Returns the files of which one is a reflog, in the order in which it has these names.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::home::Home;
 use super::journal;
 use super::view::View;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// How often a store looks for a journal. For so long, a process that ended in the midst of a
 /// transaction is as good as a slow one: readers in `files` may see some of its steps, and writers
@@ -35,17 +35,20 @@ impl JournalWatch {
 
     /// Finishes what a process that ended left unfinished, unless that was looked for just now;
     /// returns what is left of it for readers to see. What keeps it from being finished keeps nobody
-    /// from reading.
+    /// from reading, only that it cannot be looked at.
     ///
     /// What a process that runs has committed just now is not among it: a store that looked before would
     /// still show the old values when another one has shown the new ones. It is seen step by step until
     /// every store has looked.
-    pub(crate) fn for_reading(&self) -> Option<Arc<View>> {
-        if let Err(error) = self.look() {
+    ///
+    /// # Errors
+    /// `Io` if it cannot be seen whether there is a journal, or what it says.
+    pub(crate) fn for_reading(&self) -> Result<Option<Arc<View>>> {
+        if let Some(error) = self.look()? {
             self.home.warn(&error);
         }
         let view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
-        view.clone()
+        Ok(view.clone())
     }
 
     /// As [`JournalWatch::for_reading`], before refs are written.
@@ -54,27 +57,24 @@ impl JournalWatch {
     /// What keeps the transaction from being finished; `Corrupt` when there is something else in
     /// the place of the journal.
     pub(crate) fn for_writing(&self) -> Result<()> {
-        self.look()
+        self.look()?.map_or(Ok(()), Err)
     }
 
-    fn look(&self) -> Result<()> {
+    /// Looks, unless that was done just now; returns what keeps the transaction from being finished.
+    fn look(&self) -> Result<Option<Error>> {
         let now_ns = u64::try_from(self.home.system.now().as_nanos()).unwrap_or(u64::MAX);
         // A clock may have been set back.
         let since = now_ns.checked_sub(self.looked_ns.load(Ordering::Relaxed));
         if since.is_some_and(|since| Duration::from_nanos(since) < LOOK_EVERY) {
-            return Ok(());
+            return Ok(None);
         }
-        let found = journal::recover(&self.home);
+        let found = journal::recover(&self.home)?;
         let view = found.view.filter(|_| !found.is_young);
         *self.view.lock().unwrap_or_else(PoisonError::into_inner) = view;
-        match found.error {
-            Some(error) => Err(error),
-            // It is looked at again at once, until it is old enough or gone.
-            None if found.is_young => Ok(()),
-            None => {
-                self.looked_ns.store(now_ns, Ordering::Relaxed);
-                Ok(())
-            }
+        // It is looked at again at once, until it is old enough or gone, or can be finished.
+        if found.error.is_none() && !found.is_young {
+            self.looked_ns.store(now_ns, Ordering::Relaxed);
         }
+        Ok(found.error)
     }
 }

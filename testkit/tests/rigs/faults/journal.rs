@@ -191,4 +191,74 @@ for_every_format! {
             }
         }
     }
+
+    /// A call that fails is no absence: of a journal, of a lock, of new content.
+    fn who_fails_to_look_sees_no_half(format) {
+        let mut tally = Tally::begin("fault points", 0);
+        let readers: [(&str, Wrap); 2] = [
+            ("who may write", |system| Box::new(system)),
+            ("who may not", |system| planted(system, Bug::ReadOnly)),
+        ];
+        let cases = cases(format).into_iter();
+        for (base, work) in cases.filter(|(_, work)| work.scope == Scope::Several) {
+            let case = Case::new(base, format, work);
+            let [old, new] = [&case.old, &case.new].map(refs_of_main);
+            let dies = |at: u64| {
+                let dead = case.base.fork();
+                dead.set_fault(Some(Fault::dies_at(at)));
+                let _ = case.run(&dead);
+                dead.end();
+                // Before, it may be one of the living.
+                dead.sleep(Duration::from_secs(1));
+                let looks = dead.process(1600);
+                let journal = looks.lstat(&Path::new(GIT_DIR).join("refdb.journal"));
+                journal.is_ok().then_some((at, dead))
+            };
+            // When all is done, when something is, and when nothing is.
+            let left: Vec<(u64, SimSystem)> = case.points(60).filter_map(dies).collect();
+            let some = [0, left.len() / 2, left.len().saturating_sub(1)];
+            for (at, dead) in some.iter().filter_map(|&some| left.get(some)) {
+                for (who, wrap) in readers {
+                    for second in 0.. {
+                        let system = dead.fork();
+                        let reader = system.process(1700);
+                        reader.set_fault(Some(Fault::once(second, Io::Other)));
+                        let name = &case.workload.name;
+                        let context = format!("{name}, dead at {at}, {who}, operation {second}");
+                        let store = Process::with(Arc::from(wrap(reader.clone())), format, |_| {});
+                        if let Ok(found) = listed_refs(&store.main) {
+                            assert!(found == old || found == new, "{context}: {found:#?}");
+                        }
+                        reader.end();
+                        let found = refs_of_main(&case.state(&system));
+                        assert!(found == old || found == new, "{context}, then: {found:#?}");
+                        tally.add(1);
+                        if reader.op_count() <= second {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns the refs that the main worktree sees.
+fn refs_of_main(state: &State) -> BTreeMap<String, String> {
+    let of_main = |(name, target): (&String, &String)| {
+        Some((name.strip_prefix("main ")?.to_owned(), target.clone()))
+    };
+    state.refs.iter().filter_map(of_main).collect()
+}
+
+fn listed_refs(store: &Store) -> Result<BTreeMap<String, String>> {
+    let mut found = BTreeMap::new();
+    let mut refs = store.refs()?;
+    while let Some(record) = refs.next()? {
+        found.insert(
+            record.name.to_string(),
+            format!("{:?}", record.target.to_owned()),
+        );
+    }
+    Ok(found)
 }

@@ -276,8 +276,8 @@ impl Buggy {
 impl System for Buggy {
     fn beneath(&self, root: &Path) -> io::Result<Arc<dyn System>> {
         let sound = self.inner.beneath(root)?;
-        if self.bug == Bug::NothingKept {
-            // What a repair keeps is put beneath the repository.
+        // What a repair keeps is put beneath the repository, and who may not write may not write there.
+        if [Bug::NothingKept, Bug::ReadOnly].contains(&self.bug) {
             return Ok(planted(self.inner.clone(), self.bug).into());
         }
         // All else beneath a directory is done by the sound system.

@@ -102,10 +102,13 @@ impl Overlay {
         if let Some(found) = self.ranges.iter().position(covers) {
             return Ok(found);
         }
-        let view = self.files.journal.for_reading();
-        let coming = view.as_ref().map(|view| coming(&self.files, view, prefix));
+        let view = self.files.journal.for_reading()?;
+        let coming = match &view {
+            Some(view) => coming(&self.files, view, prefix)?,
+            None => Vec::new(),
+        };
         let mut refs = list(&self.files, prefix)?;
-        put_in(coming.unwrap_or_default(), &mut refs);
+        put_in(coming, &mut refs);
         let snapshot = self.files.packed_seen(view.as_deref())?;
         let linked = self.files.layout.is_linked();
         let tells_tags = snapshot.peeling() == Peeling::Fully;

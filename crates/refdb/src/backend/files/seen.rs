@@ -44,22 +44,31 @@ impl Files {
             return self.read(name);
         };
         let (place, path) = self.path(name)?;
-        let becomes = view.of_place(&self.spot(name, &path)?);
-        if let Some(Becomes::Content(path)) = &becomes {
-            let read = loose::read(self.system.as_ref(), path, self.options.object_format);
-            if let Ok(Loose::Found(target)) = read {
-                return Ok(Some(unpeeled(target)));
-            }
+        let becomes = view.of_place(&self.spot(name, &path)?)?;
+        if let Some(Becomes::Content(path)) = &becomes
+            && let Some(target) = self.read_new(path)?
+        {
+            return Ok(Some(unpeeled(target)));
         }
         let bare = self.layout.locate(name).1.as_bytes();
         let is_packed = becomes == Some(Becomes::Nothing) && place == layout::Place::Common;
-        if is_packed || view.of_place(&Place::Packed).is_some() && place == layout::Place::Common {
+        let is_common = place == layout::Place::Common;
+        if is_packed || is_common && view.of_place(&Place::Packed)?.is_some() {
             if !is_packed && let Some(found) = self.read_loose(name)? {
                 return Ok(Some(found));
             }
             return self.packed_seen(Some(view))?.find_ref(bare);
         }
         self.read(name)
+    }
+
+    /// Reads the new content of a ref; `None` if it is in its place by now.
+    fn read_new(&self, path: &Path) -> Result<Option<Target>> {
+        match loose::read(self.system.as_ref(), path, self.options.object_format) {
+            Ok(Loose::Found(target)) => Ok(Some(target)),
+            Err(error) if !log::is_absent(&error) => Err(Error::io("unable to read", path, error)),
+            _ => Ok(None),
+        }
     }
 
     /// Reads one loose ref; `None` if there is none.
@@ -76,14 +85,21 @@ impl Files {
 
     /// Returns the packed refs as readers are to see them.
     pub(super) fn packed_seen(&self, view: Option<&View>) -> Result<Arc<Snapshot>> {
-        if let Some(Becomes::Content(path)) = view.and_then(|view| view.of_place(&Place::Packed))
-            && self.system.lstat(&path).is_ok()
+        let is_there = |path: &Path| {
+            let found = self.system.find(path);
+            found
+                .map_err(|error| Error::io("unable to look at", path, error))
+                .map(|it| it.is_some())
+        };
+        let becomes = view.map_or(Ok(None), |view| view.of_place(&Place::Packed))?;
+        if let Some(Becomes::Content(path)) = becomes
+            && is_there(&path)?
         {
             let format = self.options.object_format;
             let new = PackedRefs::new(Arc::clone(&self.system), path.clone(), format);
             let snapshot = new.snapshot()?;
             // In its place by now, it may have been missed.
-            if self.system.lstat(&path).is_ok() {
+            if is_there(&path)? {
                 return Ok(snapshot);
             }
         }
@@ -109,7 +125,7 @@ impl Files {
             return Ok(None);
         };
         let (_, path) = self.log_path(name)?;
-        Ok(view.of_place(&self.log_spot(name, &path)?))
+        view.of_place(&self.log_spot(name, &path)?)
     }
 }
 
@@ -171,7 +187,7 @@ pub(super) type Coming = Vec<(Vec<u8>, Option<Target>)>;
 /// Reads what a transaction that is committed and not finished makes of the loose refs whose names start
 /// with `prefix`. To be read before these are: what is in its place by then is found there, and what was
 /// seen once is not followed by what was before it.
-pub(super) fn coming(files: &Files, view: &View, prefix: &[u8]) -> Coming {
+pub(super) fn coming(files: &Files, view: &View, prefix: &[u8]) -> Result<Coming> {
     let own = files.layout.worktree_dir().file_name().unwrap_or_default();
     let own = [b"worktrees/", own.as_bytes(), b"/"].concat();
     let linked = files.layout.is_linked();
@@ -187,19 +203,16 @@ pub(super) fn coming(files: &Files, view: &View, prefix: &[u8]) -> Coming {
         if is_others || !name.starts_with(prefix) {
             continue;
         }
-        match view.of_place(place) {
+        match view.of_place(place)? {
             Some(Becomes::Content(path)) => {
-                let format = files.options.object_format;
-                let new = loose::read(files.system.as_ref(), &path, format);
-                if let Ok(Loose::Found(target)) = new {
-                    coming.push((name.to_vec(), Some(target)));
-                }
+                let new = files.read_new(&path)?;
+                coming.extend(new.map(|target| (name.to_vec(), Some(target))));
             }
             Some(Becomes::Nothing) => coming.push((name.to_vec(), None)),
             _ => {}
         }
     }
-    coming
+    Ok(coming)
 }
 
 /// Puts among loose refs, which are sorted, what is coming.

@@ -208,8 +208,9 @@ impl LocalTables {
 
     /// Opens the list as readers are to see it.
     fn open_list(&self) -> io::Result<Box<dyn ReadFile>> {
-        let view = self.journal.for_reading();
-        if let Some(Becomes::Content(path)) = view.and_then(|view| view.of_place(&self.place)) {
+        let view = self.journal.for_reading().map_err(io::Error::other)?;
+        let becomes = view.map_or(Ok(None), |view| view.of_place(&self.place));
+        if let Some(Becomes::Content(path)) = becomes.map_err(io::Error::other)? {
             match self.system.open(&path) {
                 // It is in its place by now.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
