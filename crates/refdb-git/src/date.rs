@@ -146,12 +146,12 @@ impl Fields {
             self.epoch = Some(number);
             return digits.len();
         }
-        if let Some(len) = self.several(text) {
+        if let Some(len) = self.several(text, None) {
             return len;
         }
         match (digits.len(), number) {
             (8, _) => {
-                self.date(number / 10_000, number / 100 % 100, number % 100);
+                self.date(Some(number / 10_000), number / 100 % 100, number % 100);
             }
             (6, _) => {
                 self.clock(number / 10_000, number / 100 % 100, number % 100);
@@ -170,9 +170,9 @@ impl Fields {
         digits.len()
     }
 
-    /// Reads numbers that a separator binds together: a time or a date. Returns the length of
-    /// what was read.
-    fn several(&mut self, text: &[u8]) -> Option<usize> {
+    /// Reads numbers that a separator binds together: a time or a date, of which the year may be missing. A date that
+    /// does not begin with its year and comes ten days after `latest` is none. Returns the length of what was read.
+    fn several(&mut self, text: &[u8], latest: Option<&Civil>) -> Option<usize> {
         let first = leading(text, |byte| byte.is_ascii_digit());
         let separator = *text.get(first.len())?;
         let rest = text.get(first.len() + 1..)?;
@@ -190,12 +190,28 @@ impl Fields {
         if !third.is_empty() {
             len += 1 + third.len();
         }
+        let year = (!third.is_empty()).then_some(c);
+        let orders = match separator {
+            b'.' => [(b, a), (a, b)],
+            _ => [(a, b), (b, a)],
+        };
         let is_read = match separator {
             b':' => self.clock(a, b, c),
-            _ if third.is_empty() => false,
-            _ if a > 70 => self.date(a, b, c) || self.date(a, c, b),
-            b'.' => self.date(c, b, a) || self.date(c, a, b),
-            _ => self.date(c, a, b) || self.date(c, b, a),
+            _ if a > 70
+                && year.is_some()
+                && (self.date(Some(a), b, c) || self.date(Some(a), c, b)) =>
+            {
+                true
+            }
+            _ => orders.into_iter().any(|(month, day)| {
+                let mut found = Fields::default();
+                let is_date = found.date(year, month, day) && !found.is_later(latest);
+                if is_date {
+                    self.year = found.year.or(self.year);
+                    (self.month, self.day) = (found.month, found.day);
+                }
+                is_date
+            }),
         };
         if !is_read {
             return None;
@@ -214,18 +230,36 @@ impl Fields {
         is_time
     }
 
-    fn date(&mut self, year: i64, month: i64, day: i64) -> bool {
-        let year = match year {
-            1970..2100 => year,
-            71..100 => 1900 + year,
-            0..38 => 2000 + year,
-            _ => return false,
-        };
-        let is_date = (1..13).contains(&month) && (1..32).contains(&day);
-        if is_date {
-            (self.year, self.month, self.day) = (Some(year), Some(month), Some(day));
+    /// Takes a date, if it is one. As in Git, month and day are kept of one whose year is none.
+    fn date(&mut self, year: Option<i64>, month: i64, day: i64) -> bool {
+        if !(1..13).contains(&month) || !(1..32).contains(&day) {
+            return false;
         }
-        is_date
+        (self.month, self.day) = (Some(month), Some(day));
+        match year {
+            Some(year @ 1970..2100) => self.year = Some(year),
+            Some(year @ 71..100) => self.year = Some(1900 + year),
+            Some(year @ 0..38) => self.year = Some(2000 + year),
+            Some(_) => return false,
+            None => {}
+        }
+        true
+    }
+
+    /// Returns whether a date, at the time of day that `latest` tells, comes more than ten days after that; without a
+    /// year it is one of the same year.
+    fn is_later(&self, latest: Option<&Civil>) -> bool {
+        let (Some(latest), Some(month), Some(day)) = (latest, self.month, self.day) else {
+            return false;
+        };
+        let year = self.year.unwrap_or(latest.year);
+        let date = Civil {
+            year,
+            month,
+            day,
+            ..*latest
+        };
+        latest.seconds() + 10 * 86_400 < date.seconds()
     }
 }
 

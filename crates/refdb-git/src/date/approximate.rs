@@ -125,13 +125,14 @@ impl<'z> Guess<'z> {
     /// Reads a number at the start of `text`; returns the length of what was read.
     fn number(&mut self, text: &[u8]) -> usize {
         let mut fields = Fields::default();
-        if let Some(len) = fields.several(text) {
+        let found = fields.several(text, Some(&self.now));
+        self.year = fields.year.or(self.year);
+        self.month = fields.month.or(self.month);
+        self.day = fields.day.or(self.day);
+        if let Some(len) = found {
             if let Some((hour, minute, second)) = fields.time {
                 (self.hour, self.minute, self.second) = (hour, minute, second);
             }
-            self.year = fields.year.or(self.year);
-            self.month = fields.month.or(self.month);
-            self.day = fields.day.or(self.day);
             return len;
         }
         let digits = leading(text, |byte| byte.is_ascii_digit());
