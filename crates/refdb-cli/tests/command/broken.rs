@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use bstr::ByteSlice;
 use refdb_testkit::repo::Repo;
 use refdb_testkit::{Format, RefFormat, for_every_format, oracle};
 
@@ -30,6 +31,46 @@ fn a_listing_goes_on_behind_a_broken_ref() {
             assert_eq!(ours.stdout, git.stdout, "{format}: {list:?}");
             assert_eq!(ours.stderr, git.stderr, "{format}: {list:?}");
             assert_eq!((ours.code(), git.code()), (0, 0), "{format}: {list:?}");
+        }
+    }
+}
+
+/// What it says is what the ref can be mended by. (Git expires it as well.)
+#[test]
+fn a_broken_ref_keeps_its_reflog_and_stops_no_other() {
+    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        for expire in [
+            &["--expire=now"][..],
+            &["--expire-unreachable=now", "-n"],
+            &[],
+        ] {
+            let repo = Repo::init(format);
+            let commit = &repo.objects().commits[0];
+            for name in ["broken", "whole"] {
+                let create = ["update-ref", "--create-reflog", "-m", "made"];
+                let name = format!("refs/heads/{name}");
+                repo.git(create).args([&name, commit]).run().ok();
+            }
+            fs::write(repo.git_dir().join("refs/heads/broken"), "").expect("an empty ref");
+            let entries = |name: &str| {
+                let log = repo.git_dir().join("logs/refs/heads").join(name);
+                fs::read_to_string(log).expect("a reflog").lines().count()
+            };
+            let out = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path())
+                .args(["reflog", "expire", "--all"])
+                .args(expire)
+                .run();
+            assert_eq!(out.code(), 0, "{expire:?}: {out:?}");
+            assert!(
+                out.stderr
+                    .contains_str("the reflog of 'refs/heads/broken' is kept")
+            );
+            let left = usize::from(expire.contains(&"-n"));
+            assert_eq!(
+                (entries("broken"), entries("whole")),
+                (1, left),
+                "{expire:?}"
+            );
         }
     }
 }
