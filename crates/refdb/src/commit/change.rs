@@ -366,14 +366,14 @@ impl Change {
         }
     }
 
-    /// Takes every step whose lock is still held, for a process that did not make the change; of one that is torn
-    /// none that takes something away.
+    /// Takes every step whose lock is still held, for a process that did not make the change; of one that is torn, or
+    /// turns out to be, none that takes something away.
     pub(super) fn take_own(
         &self,
         roots: &Roots,
         how: How<'_>,
         taken: &mut Taken,
-        is_torn: bool,
+        mut is_torn: bool,
         is_own: &dyn Fn(&Place) -> Result<bool>,
     ) -> Result<()> {
         let mut first = None;
@@ -396,6 +396,11 @@ impl Change {
                 },
             };
             last = Some((*guard, is_held));
+            if !is_held && let Step::Put { .. } = step {
+                is_torn |= !step
+                    .is_given(roots, how.transaction, false)
+                    .unwrap_or(false);
+            }
             let take = |taken: &mut Taken| {
                 step.take(roots, how, taken)?;
                 if is_packing(step) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::tests::{DIR, at, repository};
 use super::*;
 use crate::oid::ObjectFormat;
-use crate::options::{Options, Warn};
+use crate::options::{Options, SharedRepository, Warn};
 use crate::system::{FileId, FileKind};
 use refdb_simulation::{Fault, SimSystem};
 
@@ -215,6 +215,36 @@ fn what_the_dead_had_put_in_place_is_known_again() {
         assert_eq!(found(system, name), (true, is_old), "{context}: {told:?}");
         assert_eq!(told.len(), usize::from(is_old), "{context}: {told:?}");
     });
+}
+
+#[test]
+fn nothing_goes_whose_replacement_is_taken_while_it_is_recovered() {
+    for name in ["ORIG_HEAD", "packed-refs"] {
+        let system = repository();
+        create(&system, "HEAD", b"old");
+        let moves = Moves::commit(&system.process(7), name);
+        let roots = Roots::new(&moves.system, Path::new(DIR), &at("packed-refs"));
+        let how = step::How {
+            shared: SharedRepository::Umask,
+            transaction: moves.new.holder().owner().id,
+            packed: None,
+            is_live: false,
+            is_first: false,
+            gives_up: step::GivesUp::Nothing,
+            is_journalled: true,
+            sync_each: false,
+            fsync: false,
+            clear: None,
+        };
+        // It was whole when that was looked at; then somebody removed the first lock.
+        let is_own = |guard: &Place| Ok(*guard == place("HEAD"));
+        let mut taken = step::Taken::default();
+        let done = moves
+            .change
+            .take_own(&roots, how, &mut taken, false, &is_own);
+        done.unwrap();
+        assert_eq!(found(&system, name), (false, true), "{name}");
+    }
 }
 
 #[test]
