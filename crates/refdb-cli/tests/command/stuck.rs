@@ -94,6 +94,57 @@ for_every_format! {
     }
 }
 
+/// Sets or clears the attribute by which a file, or a directory, may only be added to.
+fn chattr(path: &Path, attribute: &str) -> bool {
+    let set = Command::new("chattr").arg(attribute).arg(path).output();
+    set.is_ok_and(|out| out.status.success())
+}
+
+/// What may only be added to can be neither replaced nor removed, by root neither.
+#[test]
+fn what_may_only_be_added_to_refuses_a_batch_that_would_replace_it() {
+    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        for place in [
+            "logs/refs/heads/b",
+            "packed-refs",
+            "refs/heads/b",
+            "refs/heads",
+            "logs/refs/heads",
+            "",
+        ] {
+            let (repo, _) = repository(format);
+            let [first, second] = [0, 1].map(|at| repo.objects().commits[at].clone());
+            for name in ["refs/heads/b", "refs/heads/p"] {
+                repo.git(["update-ref", "-m", "made", name, &first])
+                    .run()
+                    .ok();
+            }
+            repo.git(["pack-refs", "--include", "refs/heads/p"])
+                .run()
+                .ok();
+            let (before, path) = (repo.refs(), repo.git_dir().join(place));
+            if !chattr(&path, "+a") {
+                eprintln!("chattr +a does not work here: append-only files are not tried");
+                return;
+            }
+            let input =
+                format!("update refs/heads/a {second}\ndelete refs/heads/b\ndelete refs/heads/p\n");
+            let run = || {
+                let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
+                ours.args(["update-ref", "--stdin"]).stdin(&*input).run()
+            };
+            let (out, found) = (run(), repo.refs());
+            assert!(chattr(&path, "-a"), "{place}");
+            assert!(!out.status.success(), "{place}: {out:?}");
+            assert_eq!(found, before, "{place}: {out:?}");
+            assert!(!repo.git_dir().join("refdb.journal").exists(), "{place}");
+            // Locks cannot be removed from such a directory: the next one takes them over.
+            assert!(run().status.success(), "{place}");
+            assert_writable(&repo, place);
+        }
+    }
+}
+
 /// Reflogs on a disk that is not there: what cannot be written is seen before anything is promised, as by Git.
 #[test]
 fn a_link_to_nowhere_in_the_place_of_reflogs_refuses_a_batch() {
