@@ -17,7 +17,7 @@ use std::cell::OnceCell;
 use bstr::ByteSlice;
 use refdb::name::{FormatOptions, SYMREF_DEPTH_MAX, is_well_formed};
 use refdb::objects::ObjectKind;
-use refdb::{ObjectId, RefName, RefNameBuf, Target};
+use refdb::{RefName, RefNameBuf, Target};
 use refdb_git::date;
 use refdb_git::objects::Object;
 use serde_json::json;
@@ -94,7 +94,7 @@ pub(super) fn run(
     if options(args).any(|arg| asks(arg) || arg == b"--help-all") {
         return Err(SPEC.help(Of::Git));
     }
-    // They are not in a table.
+    // The options are those of a log, which are not in a table.
     if question(args).is_some() {
         return SPEC.parse(args, |(), _| Ok(())).map(drop);
     }
@@ -122,38 +122,17 @@ pub(super) fn run(
     }
     // Walking a reflog asks for this in Git, whatever names it.
     context.warns_of_ambiguous_refs()?;
-    let mut walk = Walk::through(context, !settings.json, &names)?;
+    let walk = Walk::through(context, !settings.json, &names)?;
     let mut printer = settings.printer(context)?;
     if paging.wanted.is_none() {
         paging.start(context, out)?;
     }
-    let (mut skip, mut left) = (settings.skip, settings.max_count);
-    while left != Some(0) {
-        let Some(step) = walk.next()? else { break };
-        if settings.filter.is_too_old(step.entry) {
-            continue;
+    walk.for_each(&settings, &mut |step, commit, is_shown| {
+        if is_shown {
+            show(&mut printer, step, commit, out)?;
         }
-        let commit = match settings.json {
-            true => None,
-            false => Some(read(context, step.entry.new)?),
-        };
-        if !settings.filter.admits(step.entry, commit.as_ref()) {
-            continue;
-        }
-        if skip > 0 {
-            skip -= 1;
-            continue;
-        }
-        left = left.map(|left| left - 1);
-        show(&mut printer, &step, commit.as_ref(), out)?;
-    }
-    Ok(())
-}
-
-/// Reads a commit of which the walk has seen that it is there.
-fn read(context: &Context, oid: ObjectId) -> Result<Object> {
-    let found = context.odb()?.read(oid)?;
-    found.ok_or_else(|| Failure::fatal(format!("unable to read commit {oid}: it is damaged")))
+        Ok(true)
+    })
 }
 
 fn show(

@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 
 use bstr::{BStr, ByteSlice};
 use refdb::RefName;
+use refdb_git::objects::Object;
 use refdb_git::repository::config::{Config, Entry};
 
 use super::Settings;
@@ -118,8 +119,8 @@ fn is_plain(entry: &Entry, config: &Config) -> bool {
 }
 
 /// Returns whether one of the commits to show is in another encoding, which Git translates, or names people in a
-/// form of which Git makes something of its own. Each is read once more for that; what fails, fails again when it is
-/// shown. Where nothing that commits say is shown, or chooses entries, none is looked for.
+/// form of which Git makes something of its own. Where nothing that commits say is shown, or chooses entries, none is
+/// looked for; else those that are to be shown are read once more. What fails, fails again when it is shown.
 pub(super) fn has_strange_commit(
     context: &Context,
     settings: &Settings,
@@ -129,48 +130,36 @@ pub(super) fn has_strange_commit(
     if settings.json || !reads_commits {
         return false;
     }
-    let strange = || -> Result<bool> {
-        let mut walk = Walk::through(context, true, names)?;
-        let odb = context.odb()?;
-        let mut before = None;
-        while let Some(step) = walk.next()? {
-            let oid = step.entry.new;
-            if before.replace(oid) == Some(oid) {
-                continue;
-            }
-            if odb.read(oid)?.is_some_and(|commit| !is_usual(&commit.data)) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    let mut is_strange = false;
+    let mut look = |commit: Option<&Object>| {
+        is_strange = commit.is_some_and(|commit| !is_usual(&commit.data));
+        Ok(!is_strange)
     };
-    strange().unwrap_or(false)
+    let walk = Walk::through(context, true, names);
+    let _ = walk.and_then(|walk| walk.for_each(settings, &mut |_, commit, _| look(commit)));
+    is_strange
 }
 
 /// Returns whether a commit is in UTF-8, as far as it says, and has one author and one committer as every commit that
 /// Git makes.
 fn is_usual(commit: &[u8]) -> bool {
     let (mut authors, mut committers) = (0, 0);
-    for line in commit.lines().take_while(|line| !line.is_empty()) {
-        if let Some(person) = line.strip_prefix(b"author ") {
+    let mut headers = commit.lines().take_while(|line| !line.is_empty());
+    let is_usual = headers.all(|line| match line.split_once_str(" ") {
+        Some((b"author", person)) => {
             authors += 1;
-            if !is_usual_person(person) {
-                return false;
-            }
-        } else if let Some(person) = line.strip_prefix(b"committer ") {
-            committers += 1;
-            if !is_usual_person(person) {
-                return false;
-            }
-        } else if let Some(encoding) = line.strip_prefix(b"encoding ")
-            && !["utf-8", "utf8"]
-                .iter()
-                .any(|it| encoding.eq_ignore_ascii_case(it.as_bytes()))
-        {
-            return false;
+            is_usual_person(person)
         }
-    }
-    authors == 1 && committers == 1
+        Some((b"committer", person)) => {
+            committers += 1;
+            is_usual_person(person)
+        }
+        Some((b"encoding", name)) => {
+            name.eq_ignore_ascii_case(b"utf-8") || name.eq_ignore_ascii_case(b"utf8")
+        }
+        _ => true,
+    });
+    is_usual && (authors, committers) == (1, 1)
 }
 
 /// Returns whether a line is `NAME <EMAIL> SECONDS ZONE`, and nothing else.

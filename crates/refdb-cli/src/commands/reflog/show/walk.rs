@@ -2,13 +2,15 @@
 
 use bstr::{BString, ByteSlice};
 use refdb::objects::ObjectKind;
-use refdb::{LogEntry, LogOrder, RefName};
+use refdb::{LogEntry, LogOrder, ObjectId, RefName};
 use refdb_git::date;
+use refdb_git::objects::Object;
 use refdb_git::revision::Revisions;
 
+use super::Settings;
 use crate::commands::reflog::target;
 use crate::context::Context;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 
 /// How the entries of a reflog are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,9 +147,41 @@ impl<'c> Walk<'c> {
         Ok(found)
     }
 
+    /// Calls `each` with the entries that are not too old and their commits, until all that are to be shown came, or it
+    /// returns false; tells it which are to be shown.
+    pub(super) fn for_each(
+        mut self,
+        settings: &Settings,
+        each: &mut dyn FnMut(&Step<'_>, Option<&Object>, bool) -> Result<bool>,
+    ) -> Result<()> {
+        let context = self.context;
+        let (mut skip, mut left) = (settings.skip, settings.max_count);
+        while left != Some(0)
+            && let Some(step) = self.next()?
+        {
+            if settings.filter.is_too_old(step.entry) {
+                continue;
+            }
+            let commit = match settings.json {
+                true => None,
+                false => Some(read(context, step.entry.new)?),
+            };
+            let is_admitted = settings.filter.admits(step.entry, commit.as_ref());
+            let is_shown = is_admitted && skip == 0;
+            match is_shown {
+                true => left = left.map(|left| left - 1),
+                false => skip -= u64::from(is_admitted),
+            }
+            if !each(&step, commit.as_ref(), is_shown)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the newest entry that is left; where several are as new, that of the reflog that was
     /// added first.
-    pub(super) fn next(&mut self) -> Result<Option<Step<'_>>> {
+    fn next(&mut self) -> Result<Option<Step<'_>>> {
         let mut best: Option<(usize, u64)> = None;
         for (at, log) in self.logs.iter_mut().enumerate() {
             while let Some(entry) = log.entries.get(log.next) {
@@ -184,6 +218,12 @@ impl<'c> Walk<'c> {
             entry,
         }))
     }
+}
+
+/// Reads a commit of which the walk has seen that it is there.
+fn read(context: &Context, oid: ObjectId) -> Result<Object> {
+    let found = context.odb()?.read(oid)?;
+    found.ok_or_else(|| Failure::fatal(format!("unable to read commit {oid}: it is damaged")))
 }
 
 fn is_commit(context: &Context, entry: &LogEntry) -> Result<bool> {
