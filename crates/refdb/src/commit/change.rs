@@ -133,6 +133,12 @@ fn unbar(roots: &Roots, places: &mut dyn Iterator<Item = &Place>, is_known: bool
     first
 }
 
+/// Tells that somebody removed a lock while what it guards was finished.
+fn torn_meanwhile() -> Error {
+    let message = "somebody removed a lock of it just now";
+    Error::new(ErrorKind::Locked, message)
+}
+
 impl Change {
     /// Adds the lock of a place; returns what to call it in [`Change::add`].
     pub(crate) fn lock(&mut self, place: Place) -> usize {
@@ -339,7 +345,7 @@ impl Change {
         transaction: u64,
         is_own: &dyn Fn(&Place) -> Result<bool>,
     ) -> Result<bool> {
-        if !self.steps.iter().any(|(_, step)| step.takes_away()) {
+        if !self.takes_away() {
             return Ok(false);
         }
         for step in &self.steps {
@@ -348,6 +354,10 @@ impl Change {
             }
         }
         Ok(false)
+    }
+
+    fn takes_away(&self) -> bool {
+        self.steps.iter().any(|(_, step)| step.takes_away())
     }
 
     fn is_given(
@@ -366,8 +376,11 @@ impl Change {
         }
     }
 
-    /// Takes every step whose lock is still held, for a process that did not make the change; of one that is torn, or
-    /// turns out to be, none that takes something away.
+    /// Takes every step whose lock is still held, for a process that did not make the change; of one that is torn
+    /// none that takes something away.
+    ///
+    /// # Errors
+    /// `Locked` if it was torn since that was looked at: to be looked at again. Those of the steps.
     pub(super) fn take_own(
         &self,
         roots: &Roots,
@@ -396,10 +409,16 @@ impl Change {
                 },
             };
             last = Some((*guard, is_held));
-            if !is_held && let Step::Put { .. } = step {
-                is_torn |= !step
-                    .is_given(roots, how.transaction, false)
-                    .unwrap_or(false);
+            if !is_held
+                && !is_torn
+                && self.takes_away()
+                && let Step::Put { .. } = step
+            {
+                match step.is_given(roots, how.transaction, false) {
+                    Ok(true) => {}
+                    _ if how.gives_up == GivesUp::Whatever => is_torn = true,
+                    is_given => return Err(is_given.err().unwrap_or_else(torn_meanwhile)),
+                }
             }
             let take = |taken: &mut Taken| {
                 step.take(roots, how, taken)?;

@@ -242,8 +242,9 @@ fn nothing_goes_whose_replacement_is_taken_while_it_is_recovered() {
         let done = moves
             .change
             .take_own(&roots, how, &mut taken, false, &is_own);
-        done.unwrap();
         assert_eq!(found(&system, name), (false, true), "{name}");
+        // Whoever looks again tells it.
+        assert_eq!(done.unwrap_err().kind(), ErrorKind::Locked, "{name}");
     }
 }
 
