@@ -177,6 +177,14 @@ pub(crate) fn recover(home: &Arc<Home>) -> Result<Found> {
     }
 }
 
+/// Returns nothing in the place of what is damaged, or was not made here.
+fn unless_corrupt<T>(found: Result<T>) -> Result<Option<T>> {
+    match found {
+        Err(error) if error.kind() == ErrorKind::Corrupt => Ok(None),
+        found => found.map(Some),
+    }
+}
+
 /// What a person says of a transaction that was left unfinished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Says {
@@ -244,16 +252,19 @@ fn look(home: &Arc<Home>, says: Says) -> Result<Found> {
         // That of a repository that was copied in the midst of a transaction says what is seen in the copy:
         // whole or not at all. That it was made here only matters to whoever finishes it.
         Err(flaw) if home.trusts(&stat) && flaw.kind() == ErrorKind::Corrupt => {
-            let journal = read(home, &path, true).ok().flatten();
-            let view = journal.map(|journal| View::of(home, journal)).transpose();
+            let journal = unless_corrupt(read(home, &path, true))?.flatten();
+            let view = journal.map(|journal| unless_corrupt(View::of(home, journal)));
             Ok(Found {
-                view: view.unwrap_or_default().map(Arc::new),
+                view: view.transpose()?.flatten().map(Arc::new),
                 error: Some(flaw),
                 ..Found::default()
             })
         }
-        Err(flaw) if home.trusts(&stat) || flaw.kind() == ErrorKind::Corrupt => Err(flaw),
-        Err(_) => Err(foreign(&path, "it is not this user's, who cannot read it")),
+        // Everybody who may read refs may read a journal.
+        Err(flaw) if flaw.io_kind() == Some(io::ErrorKind::PermissionDenied) => {
+            Err(foreign(&path, "this user may not read it"))
+        }
+        Err(flaw) => Err(flaw),
     }
 }
 

@@ -37,8 +37,8 @@ pub(crate) enum Becomes {
     Longer(Vec<PathBuf>, u64, Vec<u8>),
 }
 
-/// Returns what was found out about a lock, or `otherwise` of one that this user may not read: what is in a journal
-/// everybody may read who may read refs, so that it is somebody else's.
+/// Returns what was found out about a lock, or `otherwise` if this user may not read it. Everybody who may read refs
+/// may read the locks of a journal, so that it is not one of those.
 fn unless_hidden(found: Result<bool>, otherwise: bool) -> Result<bool> {
     match found {
         Err(error) if error.io_kind() == Some(io::ErrorKind::PermissionDenied) => Ok(otherwise),

@@ -34,8 +34,8 @@ impl JournalWatch {
     }
 
     /// Finishes what a process that ended left unfinished, unless that was looked for just now;
-    /// returns what is left of it for readers to see. What keeps it from being finished keeps nobody
-    /// from reading, only that it cannot be looked at.
+    /// returns what is left of it for readers to see. Readers go on, whatever keeps
+    /// it from being finished, unless it cannot be looked at.
     ///
     /// What a process that runs has committed just now is not among it: a store that looked before would
     /// still show the old values when another one has shown the new ones. It is seen step by step until
