@@ -197,21 +197,13 @@ impl Fields {
         };
         let is_read = match separator {
             b':' => self.clock(a, b, c),
-            _ if a > 70
-                && year.is_some()
-                && (self.date(Some(a), b, c) || self.date(Some(a), c, b)) =>
-            {
-                true
+            _ => {
+                let may_begin = a > 70 && year.is_some();
+                may_begin && (self.date(Some(a), b, c) || self.date(Some(a), c, b))
+                    || orders
+                        .iter()
+                        .any(|&(month, day)| self.date_until(latest, year, month, day))
             }
-            _ => orders.into_iter().any(|(month, day)| {
-                let mut found = Fields::default();
-                let is_date = found.date(year, month, day) && !found.is_later(latest);
-                if is_date {
-                    self.year = found.year.or(self.year);
-                    (self.month, self.day) = (found.month, found.day);
-                }
-                is_date
-            }),
         };
         if !is_read {
             return None;
@@ -244,6 +236,23 @@ impl Fields {
             None => {}
         }
         true
+    }
+
+    /// Takes a date that does not begin with its year, if it is one and not too late.
+    fn date_until(
+        &mut self,
+        latest: Option<&Civil>,
+        year: Option<i64>,
+        month: i64,
+        day: i64,
+    ) -> bool {
+        let mut found = Fields::default();
+        let is_date = found.date(year, month, day) && !found.is_later(latest);
+        if is_date {
+            self.year = found.year.or(self.year);
+            (self.month, self.day) = (found.month, found.day);
+        }
+        is_date
     }
 
     /// Returns whether a date, at the time of day that `latest` tells, comes more than ten days after that; without a
