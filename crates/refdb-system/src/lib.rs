@@ -321,8 +321,8 @@ pub trait System: Send + Sync + fmt::Debug {
     fn may_write(&self, path: &Path) -> io::Result<()> {
         self.stat(path).map(drop)
     }
-    /// Makes sure that what a name is of is nobody's to keep: that it may be replaced and removed, or names in it, if
-    /// it is a directory. Where that cannot be told it may.
+    /// Makes sure that the attributes of a file let it be replaced and removed, and those of a directory the files in
+    /// it (`chattr`). Where they cannot be told they do.
     ///
     /// # Errors
     /// `EPERM` for what nobody may change, or only add to.
