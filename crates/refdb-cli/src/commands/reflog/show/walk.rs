@@ -52,6 +52,9 @@ pub(super) struct Step<'w> {
     pub(super) entry: &'w LogEntry,
 }
 
+/// Is told of an entry, its commit, and whether it is to be shown; returns whether the walk goes on.
+type Each<'e> = dyn FnMut(&Step<'_>, Option<&Object>, bool) -> Result<bool> + 'e;
+
 impl<'c> Walk<'c> {
     /// Begins to walk through the reflogs that `revisions` speak of.
     pub(super) fn through(
@@ -147,13 +150,8 @@ impl<'c> Walk<'c> {
         Ok(found)
     }
 
-    /// Calls `each` with the entries that are not too old and their commits, until all that are to be shown came, or it
-    /// returns false; tells it which are to be shown.
-    pub(super) fn for_each(
-        mut self,
-        settings: &Settings,
-        each: &mut dyn FnMut(&Step<'_>, Option<&Object>, bool) -> Result<bool>,
-    ) -> Result<()> {
+    /// Calls `each` with the entries that are not too old, until all that are to be shown came.
+    pub(super) fn for_each(mut self, settings: &Settings, each: &mut Each<'_>) -> Result<()> {
         let context = self.context;
         let (mut skip, mut left) = (settings.skip, settings.max_count);
         while left != Some(0)
