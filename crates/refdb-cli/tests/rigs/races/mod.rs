@@ -39,8 +39,10 @@ use actor::Program;
 use draw::Kind;
 use round::{Cell, Failure, Report};
 
-/// How many seconds the matrix takes in every test run, half of them for each format.
+/// How many seconds the matrix takes in every test run, half of them for each format. It goes on until each format
+/// had so many rounds: what a run has tried does not depend on how busy the machine was.
 const SHORT: u64 = 60;
+const SHORT_ROUNDS: u64 = 300;
 
 /// A cell takes at most so long before the next one has its turn.
 const TURN: Duration = Duration::from_secs(3);
@@ -146,6 +148,8 @@ fn matrix(format: Format) {
     }
     let seed = budget("REFDB_RACE_SEED", 1);
     let only = std::env::var("REFDB_RACE_CELL").unwrap_or_default();
+    let is_short = only.is_empty() && std::env::var_os("REFDB_RACE_SECONDS").is_none();
+    let rounds_min = if is_short { SHORT_ROUNDS } else { 0 };
     let again = std::env::var("REFDB_RACE_CELL_SEED");
     let again: Option<u64> = again.ok().map(|seed| seed.parse().expect("a number"));
     let turn_max = again.map_or(TURN, |_| TURN_AGAIN);
@@ -161,7 +165,7 @@ fn matrix(format: Format) {
     let begun = Instant::now();
     let mut rng = Rng::new(seed);
     let mut next = rng.below(migrating.len().max(1));
-    while begun.elapsed() < total {
+    while begun.elapsed() < total || sum.report.rounds < rounds_min {
         shuffle(&mut quick, &mut rng);
         let left = total.saturating_sub(begun.elapsed());
         let share = if quick.is_empty() { 100 } else { MIGRATIONS };
