@@ -85,10 +85,9 @@ for_every_format! {
             let outcome = prepared.commit().expect("its locks are its own");
             assert!(outcome.afterwards.is_empty());
             let found = state(&system, format);
-            let six = format!("{:0digits$x}", 6, digits = format.objects.hex_len());
             for text in names {
                 let value = &found.refs[&format!("main {text}")];
-                assert!(value.contains(&six), "{text}: {value}");
+                assert_eq!(value, &Target::Direct(numbered(format, 6)), "{text}");
             }
             assert_eq!(leftovers(&system).0, [""; 0]);
         }

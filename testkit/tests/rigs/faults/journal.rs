@@ -180,9 +180,9 @@ for_every_format! {
                 let mut refs = process.main.refs().expect(&context);
                 while let Some(record) = refs.next().expect(&context) {
                     let key = format!("main {}", record.name);
-                    let found = format!("{:?}", record.target.to_owned());
+                    let found = record.target.to_owned();
                     let sides = [&case.old, &case.new].map(|side| side.refs.get(&key));
-                    assert!(sides.contains(&Some(&found)), "{context}: {key} is {found}");
+                    assert!(sides.contains(&Some(&found)), "{context}: {key} is {found:?}");
                 }
                 let written = commit(&process.main, vec![process.update("refs/x", 1)]);
                 assert!(written.is_err(), "{context}");
@@ -244,21 +244,18 @@ for_every_format! {
 }
 
 /// Returns the refs that the main worktree sees.
-fn refs_of_main(state: &State) -> BTreeMap<String, String> {
-    let of_main = |(name, target): (&String, &String)| {
+fn refs_of_main(state: &State) -> BTreeMap<String, Target> {
+    let of_main = |(name, target): (&String, &Target)| {
         Some((name.strip_prefix("main ")?.to_owned(), target.clone()))
     };
     state.refs.iter().filter_map(of_main).collect()
 }
 
-fn listed_refs(store: &Store) -> Result<BTreeMap<String, String>> {
+fn listed_refs(store: &Store) -> Result<BTreeMap<String, Target>> {
     let mut found = BTreeMap::new();
     let mut refs = store.refs()?;
     while let Some(record) = refs.next()? {
-        found.insert(
-            record.name.to_string(),
-            format!("{:?}", record.target.to_owned()),
-        );
+        found.insert(record.name.to_string(), record.target.to_owned());
     }
     Ok(found)
 }

@@ -20,6 +20,7 @@ mod repair;
 mod widely;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::io::ErrorKind as Io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,8 +31,8 @@ use refdb::objects::NoObjects;
 use refdb::store::Optimize;
 use refdb::system::{FileKind, System};
 use refdb::{
-    Edit, LogOrder, LogRewrite, ObjectFormat, ObjectId, Options, RefFormat, RefName, RefNameBuf,
-    Result, Store,
+    Edit, LogEntry, LogOrder, LogRewrite, ObjectFormat, ObjectId, Options, RefFormat, RefName,
+    RefNameBuf, Result, Store, Target,
 };
 use refdb_simulation::{Content, Crash, Failure, Fault, Names, SimSystem};
 use refdb_testkit::trust::Tally;
@@ -89,8 +90,8 @@ struct Process {
 /// What a reader in either worktree sees.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct State {
-    refs: BTreeMap<String, String>,
-    logs: BTreeMap<String, String>,
+    refs: BTreeMap<String, Target>,
+    logs: BTreeMap<String, Option<Vec<LogEntry>>>,
 }
 
 impl Process {
@@ -123,10 +124,15 @@ impl Process {
     }
 
     fn update(&self, text: &str, number: u32) -> Edit<'static> {
-        let digits = self.format.objects.hex_len();
-        let oid = ObjectId::from_hex(format!("{number:0digits$x}").as_bytes());
-        Edit::update(RefName::from(&name(text)), oid.expect("an object id")).into_owned()
+        let oid = numbered(self.format, number);
+        Edit::update(RefName::from(&name(text)), oid).into_owned()
     }
+}
+
+/// Returns the object id that is a number.
+fn numbered(format: Format, number: u32) -> ObjectId {
+    let digits = format.objects.hex_len();
+    ObjectId::from_hex(format!("{number:0digits$x}").as_bytes()).expect("an object id")
 }
 
 fn is_reftable(format: Format) -> bool {
@@ -476,12 +482,13 @@ fn state(system: &SimSystem, format: Format) -> State {
             assert!(!record.broken && !record.has_bad_name(), "{record:?}");
             let found = store.read(record.name).expect("readable").expect("there");
             assert_eq!(found.target, record.target.to_owned(), "{}", record.name);
-            let target = format!("{:?}", found.target);
-            state.refs.insert(format!("{view} {}", record.name), target);
+            state
+                .refs
+                .insert(format!("{view} {}", record.name), found.target);
         }
         for name in store.log_names().expect("readable reflogs") {
             let log = store.log(name.as_name(), LogOrder::OldestFirst);
-            let entries = format!("{:?}", log.expect("a readable reflog"));
+            let entries = log.expect("a readable reflog");
             state.logs.insert(format!("{view} {name}"), entries);
         }
     }
@@ -541,12 +548,6 @@ fn leftovers(system: &SimSystem) -> (Vec<String>, Vec<String>) {
 #[track_caller]
 fn assert_between(found: &State, old: &State, new: &State, at_once: bool, context: &str) {
     if at_once && found != old && found != new {
-        let differs = |side: &BTreeMap<String, String>, found: &BTreeMap<String, String>| {
-            let names = side.keys().chain(found.keys()).cloned();
-            names
-                .filter(|name| side.get(name) != found.get(name))
-                .collect::<BTreeSet<String>>()
-        };
         panic!(
             "{context}: a half of it: not old are {:?} {:?}; not new are {:?} {:?}",
             differs(&old.refs, &found.refs),
@@ -555,20 +556,36 @@ fn assert_between(found: &State, old: &State, new: &State, at_once: bool, contex
             differs(&new.logs, &found.logs),
         );
     }
-    let same = |found: &BTreeMap<String, String>,
-                old: &BTreeMap<String, String>,
-                new: &BTreeMap<String, String>| {
-        let names: BTreeSet<&String> = old.keys().chain(new.keys()).chain(found.keys()).collect();
-        for text in names {
-            let (value, old, new) = (found.get(text), old.get(text), new.get(text));
-            assert!(
-                value == old || value == new,
-                "{context}: {text} is {value:?}, was {old:?}, should become {new:?}"
-            );
-        }
-    };
-    same(&found.refs, &old.refs, &new.refs);
-    same(&found.logs, &old.logs, &new.logs);
+    assert_each_between(&found.refs, &old.refs, &new.refs, context);
+    assert_each_between(&found.logs, &old.logs, &new.logs, context);
+}
+
+/// Names what is not the same.
+fn differs<V: PartialEq>(
+    side: &BTreeMap<String, V>,
+    found: &BTreeMap<String, V>,
+) -> BTreeSet<String> {
+    let names = side.keys().chain(found.keys()).cloned();
+    names
+        .filter(|name| side.get(name) != found.get(name))
+        .collect()
+}
+
+#[track_caller]
+fn assert_each_between<V: PartialEq + Debug>(
+    found: &BTreeMap<String, V>,
+    old: &BTreeMap<String, V>,
+    new: &BTreeMap<String, V>,
+    context: &str,
+) {
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).chain(found.keys()).collect();
+    for text in names {
+        let (value, old, new) = (found.get(text), old.get(text), new.get(text));
+        assert!(
+            value == old || value == new,
+            "{context}: {text} is {value:?}, was {old:?}, should become {new:?}"
+        );
+    }
 }
 
 /// Makes a system of the simulated one.

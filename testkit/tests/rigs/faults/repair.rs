@@ -61,13 +61,13 @@ fn read(repository: &Repository) -> Option<State> {
     let mut refs = store.refs().ok()?;
     while let Some(record) = refs.next().ok()? {
         if !record.broken && !record.has_bad_name() {
-            let target = format!("{:?}", record.target);
+            let target = record.target.to_owned();
             state.refs.insert(record.name.to_string(), target);
         }
     }
     for name in store.log_names().ok()? {
         let log = store.log(name.as_name(), LogOrder::OldestFirst).ok()?;
-        state.logs.insert(name.to_string(), format!("{log:?}"));
+        state.logs.insert(name.to_string(), log);
     }
     Some(state)
 }
