@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::disk::{Disk, Ino, NameChange, Node, ROOT};
+use super::disk::{Disk, Ino, Inode, NameChange, Node, ROOT};
 
 /// What a power failure does.
 ///
@@ -102,13 +102,16 @@ impl Disk {
     }
 
     /// Copies what can be reached from `ino` by durable names.
-    fn keep(&mut self, ino: Ino, content: Content, kept: &mut BTreeMap<Ino, super::disk::Inode>) {
-        let Some(mut inode) = self.inodes.get(&ino).cloned() else {
-            return;
-        };
-        if kept.contains_key(&ino) {
+    fn keep(&mut self, ino: Ino, content: Content, kept: &mut BTreeMap<Ino, Arc<Inode>>) {
+        if let Some(seen) = kept.get_mut(&ino) {
+            Arc::make_mut(seen).nlink += 1;
             return;
         }
+        let Some(mut shared) = self.inodes.get(&ino).cloned() else {
+            return;
+        };
+        let inode = Arc::make_mut(&mut shared);
+        inode.nlink = u64::from(ino != ROOT);
         let mut below = Vec::new();
         match &mut inode.node {
             Node::File {
@@ -125,7 +128,7 @@ impl Disk {
             }
             Node::Symlink(_) => {}
         }
-        kept.insert(ino, inode);
+        kept.insert(ino, shared);
         for ino in below {
             self.keep(ino, content, kept);
         }

@@ -31,7 +31,8 @@ const TICK: Duration = Duration::from_micros(1);
 
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
-    pub(super) inodes: BTreeMap<Ino, Inode>,
+    /// Shared with the disks that were copied from this one, until they change.
+    pub(super) inodes: BTreeMap<Ino, Arc<Inode>>,
     /// The changes to names that are not durable, the oldest first.
     pub(super) pending: Vec<NameChange>,
     pub(super) next_ino: Ino,
@@ -117,6 +118,8 @@ pub(super) struct Inode {
     pub(super) mode: u32,
     pub(super) mtime: Duration,
     pub(super) ctime: Duration,
+    /// How many names it has.
+    pub(super) nlink: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -207,17 +210,20 @@ impl Disk {
             mode,
             mtime: self.clock,
             ctime: self.clock,
+            nlink: 0,
         };
-        self.inodes.insert(ino, inode);
+        self.inodes.insert(ino, Arc::new(inode));
         ino
     }
 
     pub(super) fn inode(&self, ino: Ino) -> io::Result<&Inode> {
-        self.inodes.get(&ino).ok_or_else(|| Errno::STALE.into())
+        let inode = self.inodes.get(&ino).map(Arc::as_ref);
+        inode.ok_or_else(|| Errno::STALE.into())
     }
 
     pub(super) fn inode_mut(&mut self, ino: Ino) -> io::Result<&mut Inode> {
-        self.inodes.get_mut(&ino).ok_or_else(|| Errno::STALE.into())
+        let inode = self.inodes.get_mut(&ino).map(Arc::make_mut);
+        inode.ok_or_else(|| Errno::STALE.into())
     }
 
     pub(super) fn names(&self, dir: Ino) -> io::Result<&BTreeMap<Vec<u8>, Ino>> {
@@ -276,11 +282,10 @@ impl Disk {
                 return Err(Errno::NAMETOOLONG.into());
             }
             let ino = self.names(dir)?.get(name).copied();
-            found = Found {
-                dir,
-                name: name.to_vec(),
-                ino,
-            };
+            found.dir = dir;
+            found.name.clear();
+            found.name.extend_from_slice(name);
+            found.ino = ino;
             if let Some(ino) = ino
                 && let Node::Symlink(text) = &self.inode(ino)?.node
                 && (follow || !last)
@@ -319,13 +324,19 @@ impl Disk {
         if let Some((dir, name)) = &change.removed {
             let inode = self.inode_mut(*dir)?;
             inode.mtime = clock;
-            inode.names_mut()?.remove(name);
+            if let Some(unnamed) = inode.names_mut()?.remove(name) {
+                self.inode_mut(unnamed)?.nlink -= 1;
+            }
         }
         if let Some((dir, name, ino)) = &change.added {
             let inode = self.inode_mut(*dir)?;
             inode.mtime = clock;
-            inode.names_mut()?.insert(name.clone(), *ino);
-            self.inode_mut(*ino)?.ctime = clock;
+            if let Some(unnamed) = inode.names_mut()?.insert(name.clone(), *ino) {
+                self.inode_mut(unnamed)?.nlink -= 1;
+            }
+            let inode = self.inode_mut(*ino)?;
+            inode.ctime = clock;
+            inode.nlink += 1;
         }
         self.pending.push(change);
         Ok(())
@@ -346,7 +357,7 @@ impl Disk {
     pub(super) fn sync_all(&mut self) {
         let pending = std::mem::take(&mut self.pending);
         self.make_durable(pending);
-        for inode in self.inodes.values_mut() {
+        for inode in self.inodes.values_mut().map(Arc::make_mut) {
             if let Node::File {
                 content,
                 durable_len,
@@ -381,7 +392,7 @@ impl Disk {
     }
 
     fn durable_mut(&mut self, dir: Ino) -> Option<&mut BTreeMap<Vec<u8>, Ino>> {
-        match &mut self.inodes.get_mut(&dir)?.node {
+        match &mut self.inode_mut(dir).ok()?.node {
             Node::Directory { durable, .. } => Some(durable),
             _ => None,
         }
@@ -405,18 +416,8 @@ impl Disk {
             uid: 0,
             gid: 0,
             mode: inode.mode,
-            nlink: self.count_names(ino),
+            nlink: inode.nlink,
         })
-    }
-
-    fn count_names(&self, ino: Ino) -> u64 {
-        let dirs = self.inodes.values().filter_map(|inode| match &inode.node {
-            Node::Directory { names, .. } => Some(names),
-            _ => None,
-        });
-        dirs.flat_map(BTreeMap::values)
-            .filter(|&&named| named == ino)
-            .count() as u64
     }
 
     /// Reads a directory once.
