@@ -32,18 +32,19 @@ mod stack;
 pub use shared::{StoreMeans, StorePlan, plan_store};
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use bstr::{BString, ByteSlice};
 use refdb::internals::{Home, Says, finish_left};
 use refdb::objects::{ObjectKind, Objects};
-use refdb::system::FileKind;
+use refdb::system::System;
 use refdb::{Error, ObjectId, RefFormat, Result, Target};
 use refdb_git::Repository;
 use refdb_git::internals::real_path;
 
 use crate::progress::{Watch, nobody};
-use crate::verify::{Advice, Damage, Repair, deep_watched};
+use crate::verify::{Advice, Damage, Repair, deep_watched, no_file};
 
 /// What a repair may do.
 #[derive(Clone, Copy, Debug, Default)]
@@ -163,9 +164,15 @@ impl Plan<'_> {
     }
 }
 
-/// Returns whether a file can be read for what it says: a pipe would have to be waited for.
-fn has_content(kind: FileKind) -> bool {
-    matches!(kind, FileKind::File | FileKind::Symlink)
+/// Reads a file; `None` if there is none, and where something else has its place.
+fn content(system: &dyn System, path: &Path) -> io::Result<Option<Vec<u8>>> {
+    if no_file(system, path).is_some() {
+        return Ok(None);
+    }
+    match system.read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        content => content.map(Some),
+    }
 }
 
 /// Finishes a transaction that was committed and whose process may have ended, where that cannot be

@@ -28,7 +28,7 @@ use std::path::Path;
 
 use bstr::{BStr, BString};
 pub use deep::{Advice, Counts, Damage, Repair, deep, deep_watched};
-pub(crate) use deep::{condition, indices_of_name};
+pub(crate) use deep::{condition, indices_of_name, no_file};
 use refdb::system::FileKind;
 use refdb::{Error, RefFormat, Result};
 use refdb_git::Repository;

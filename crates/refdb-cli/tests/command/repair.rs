@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use bstr::ByteSlice;
@@ -48,7 +48,85 @@ fn power_failure(repo: &Repo) -> PathBuf {
     path
 }
 
+/// Makes a FIFO, or a directory, in the place of a file.
+fn put_in_its_place(path: &Path, a_fifo: bool) {
+    // Not every file is there.
+    let _ = fs::remove_file(path);
+    if !a_fifo {
+        return fs::create_dir(path).expect("a directory");
+    }
+    let made = Command::new("mkfifo").arg(path).status();
+    assert!(made.is_ok_and(|status| status.success()));
+}
+
+/// Returns the files of a repository that something else can stand in for, and whether a directory can.
+fn files_of(repo: &Repo) -> Vec<(PathBuf, bool)> {
+    let git_dir = repo.git_dir();
+    match repo.format().refs {
+        RefFormat::Files => vec![
+            (git_dir.join("packed-refs"), true),
+            (git_dir.join("refs/heads/late"), false),
+            (git_dir.join("logs/refs/heads/late"), false),
+        ],
+        RefFormat::Reftable => {
+            let stack = git_dir.join("reftable");
+            let list = fs::read_to_string(stack.join("tables.list")).expect("a list");
+            let newest = list.lines().nth(1).expect("two tables");
+            vec![
+                (stack.join(newest), true),
+                (stack.join("tables.list"), true),
+            ]
+        }
+    }
+}
+
+/// A repository in which a ref came later than the others, with a reflog.
+fn repo_with_a_late_ref(format: Format) -> Repo {
+    let repo = repo(format);
+    repo.config("core.logAllRefUpdates", "true");
+    repo.git(["pack-refs", "--all"]).run().ok();
+    let late = &repo.objects().commits[21];
+    repo.git(["update-ref", "refs/heads/late", late]).run().ok();
+    repo
+}
+
 for_every_format! {
+    fn what_has_the_place_of_a_file_is_told_and_taken_away(format) {
+        for at in 0..files_of(&repo_with_a_late_ref(format)).len() {
+            for a_fifo in [true, false] {
+                let repo = repo_with_a_late_ref(format);
+                let (path, may_be_dir) = files_of(&repo).swap_remove(at);
+                if !a_fifo && !may_be_dir {
+                    continue;
+                }
+                put_in_its_place(&path, a_fifo);
+                let name = path.file_name().expect("a name").to_str().expect("text");
+                let found = refdb(&repo, &["refs", "verify", "--deep"]);
+                let context = format!("{format}: {name}, FIFO: {a_fifo}");
+                assert_eq!(found.code(), 2, "{context}: {found:?}");
+                assert!(found.stdout.contains_str(name), "{context}: {found:?}");
+                let repaired = refdb(&repo, &["refs", "repair", "--no-dry-run"]);
+                let is_by_hand = !a_fifo && !name.ends_with(".ref");
+                if is_by_hand {
+                    assert_eq!(repaired.code(), 2, "{context}: {repaired:?}");
+                    assert!(repaired.stdout.contains_str("move it away"), "{context}: {repaired:?}");
+                    fs::remove_dir(&path).expect("still there, and empty");
+                    refdb(&repo, &["refs", "repair", "--no-dry-run"]);
+                } else {
+                    assert!([0, 2].contains(&repaired.code()), "{context}: {repaired:?}");
+                }
+                let found = refdb(&repo, &["refs", "verify", "--deep"]);
+                assert_eq!(found.code(), 0, "{context}, then: {found:?}\n{repaired:?}");
+                let listed = repo.git(["for-each-ref", "--format=%(refname)"]).run().ok();
+                let is_there = |name: &str| listed.lines().any(|line| line == name.as_bytes());
+                // Those that were packed come back from their reflogs, unless nobody can tell that there were any.
+                let is_packed = name == "packed-refs";
+                assert_eq!(is_there("refs/heads/b3"), !(is_packed && !a_fifo), "{context}: {repaired:?}");
+                assert_eq!(is_there("refs/heads/late"), !name.ends_with(".ref"), "{context}");
+            }
+        }
+    }
+
     fn what_is_written_anew_is_for_whom_the_repository_is(format) {
         let repo = repo(format);
         repo.git(["config", "core.sharedRepository", "group"]).run();

@@ -13,7 +13,7 @@ use refdb::options::SharedRepository;
 use refdb::system::{FileKind, System};
 use refdb::{Error, ErrorKind, Result};
 
-use super::{Plan, Step, has_content};
+use super::{Plan, Step, content};
 use crate::progress::{Progress, Watch, nobody};
 
 /// The directory in the common one that keeps what a repair changed.
@@ -174,22 +174,6 @@ impl Plan<'_> {
         lock.place().map_err(io)?;
         sync_parent(system.as_ref(), path).map_err(io)?;
         lock.release().map_err(io)
-    }
-}
-
-/// Returns what a file says, if there is one that says something.
-fn content(system: &dyn System, path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-    let stat = match system.lstat(path) {
-        Err(error) if missing(&error) => return Ok(None),
-        stat => stat?,
-    };
-    if !has_content(stat.kind) {
-        return Ok(None);
-    }
-    match system.read(path) {
-        Err(error) if missing(&error) => Ok(None),
-        content => content.map(Some),
     }
 }
 

@@ -13,7 +13,7 @@ use refdb::system::FileKind;
 use refdb::{Error, ObjectId, Result, Target};
 
 use super::head::Entry;
-use super::{NAMELESS, Plan, Step, has_content};
+use super::{NAMELESS, Plan, Step, content};
 use crate::verify::{Damage, Repair};
 
 /// The refs of packed-refs with their values.
@@ -65,17 +65,17 @@ impl Plan<'_> {
     }
 
     fn content(&self, path: &Path) -> Result<Option<Vec<u8>>> {
-        match self.repository.system().read(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            content => content
-                .map(Some)
-                .map_err(|error| Error::io("unable to read", path, error)),
-        }
+        content(self.repository.system().as_ref(), path)
+            .map_err(|error| Error::io("unable to read", path, error))
     }
 
     /// Plans a reflog without its bad lines; one behind zeros is taken.
     fn log(&mut self, path: &Path) -> Result<()> {
         let Some(old) = self.content(path)? else {
+            if self.repository.system().lstat(path).is_ok() {
+                self.note(path, "it was no file: no entry is left");
+                self.replace(path, None, Vec::new());
+            }
             return Ok(());
         };
         let format = self.repository.object_format();
@@ -163,10 +163,7 @@ impl Plan<'_> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(Error::io("unable to read", path, error)),
         };
-        let old = match kind.is_some_and(has_content) {
-            true => self.content(path)?,
-            false => None,
-        };
+        let old = self.content(path)?;
         let before = old
             .as_ref()
             .and_then(|content| parse_loose(content, format));

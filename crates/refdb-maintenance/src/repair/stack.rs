@@ -10,6 +10,7 @@ use refdb::internals::{LIST_LEN_MAX, is_table_name, is_unfinished, may_be_listed
 use refdb::layout::HEAD_OF_TABLES;
 use refdb::name::{FormatOptions, is_well_formed};
 use refdb::objects::Peeled;
+use refdb::system::FileKind;
 use refdb::{Error, ObjectFormat, ObjectId, Result, Target};
 use reftable::{
     HashId, LogRecord, LogValue, MergedLogs, MergedRefs, RefRecord, RefValue, Table, WriteOptions,
@@ -17,8 +18,8 @@ use reftable::{
 };
 
 use super::head::Entry;
-use super::{NAMELESS, Options, Plan, Step};
-use crate::verify::{Damage, Repair, condition, indices_of_name};
+use super::{NAMELESS, Options, Plan, Step, content};
+use crate::verify::{Damage, Repair, condition, indices_of_name, no_file};
 
 /// A table of the repaired stack.
 struct Member {
@@ -63,13 +64,10 @@ impl Plan<'_> {
             return Ok(());
         }
         let list_path = dir.join("tables.list");
-        let read = |path: &Path| {
-            self.repository
-                .system()
-                .read_at_most(path, LIST_LEN_MAX + 1)
-        };
-        let old_list = match read(&list_path) {
+        let system = self.repository.system();
+        let old_list = match system.read_at_most(&list_path, LIST_LEN_MAX + 1) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            _ if no_file(system.as_ref(), &list_path).is_some() => None,
             list => Some(list.map_err(|error| Error::io("unable to read", &list_path, error))?),
         };
         if old_list
@@ -279,13 +277,16 @@ impl Plan<'_> {
     /// Takes a table into the stack: as it is, or as what its whole blocks say.
     fn member(&mut self, dir: &Path, name: &str, hash: HashId, stack: &mut Stack) -> Result<()> {
         let path = dir.join(name);
-        let content = match self.repository.system().read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.note(&path, "the table is gone, and with it what only it said");
-                stack.is_incomplete = true;
-                return Ok(());
+        let system = self.repository.system().as_ref();
+        let content = content(system, &path);
+        let content = content.map_err(|error| Error::io("unable to read", &path, error))?;
+        let Some(content) = content else {
+            self.note(&path, "the table is gone, and with it what only it said");
+            stack.is_incomplete = true;
+            if no_file(system, &path).is_some_and(|kind| kind != FileKind::Directory) {
+                stack.gone.push(path);
             }
-            content => content.map_err(|error| Error::io("unable to read", &path, error))?,
+            return Ok(());
         };
         let named = indices_of_name(name);
         let opened = Table::open(content.clone()).ok();

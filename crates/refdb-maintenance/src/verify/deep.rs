@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 
 use bstr::BString;
 use refdb::internals::{Home, MIGRATION, Says, finish_left, still_there};
-use refdb::system::System;
+use refdb::system::{FileKind, System};
 use refdb::{Error, RefFormat, Result};
 use refdb_git::Repository;
 use refdb_git::repository::Worktree;
@@ -330,6 +330,23 @@ impl Deep<'_> {
         self.report(Severity::Error, file, offset, what, repair);
     }
 
+    /// Reports what has the place of a file and is none: a pipe or a device is repaired as a file that is lost, and
+    /// what is in a directory nobody knows. Returns whether there is one.
+    fn is_no_file(&mut self, path: &Path, lost: &str, repair: Repair) -> bool {
+        match no_file(self.system, path) {
+            Some(FileKind::Directory) => {
+                let what = format!("a directory has the place of the file: {lost}; move it away");
+                self.error(path, None, what, Repair::ByHand);
+            }
+            Some(_) => {
+                let what = format!("neither a file nor a link: {lost}");
+                self.error(path, None, what, repair);
+            }
+            None => return false,
+        }
+        true
+    }
+
     /// Reports what is not as it should be, and harms nobody yet.
     fn warning(&mut self, file: &Path, what: impl Into<String>, repair: Repair) {
         self.report(Severity::Warning, file, None, what, repair);
@@ -382,6 +399,13 @@ impl Deep<'_> {
 fn is_gone(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     matches!(error.kind(), NotFound | NotADirectory)
+}
+
+/// Returns what has the place of a file and is none, as reading finds it behind links: a pipe or a device would
+/// have to be waited for.
+pub(crate) fn no_file(system: &dyn System, path: &Path) -> Option<FileKind> {
+    let kind = system.stat(path).ok()?.kind;
+    (kind != FileKind::File).then_some(kind)
 }
 
 /// Turns a failure of the system into an error that names the file.

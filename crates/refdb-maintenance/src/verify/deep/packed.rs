@@ -15,6 +15,9 @@ impl Deep<'_> {
     /// Checks the file in the common directory.
     pub(super) fn packed_refs(&mut self, dir: &Path) -> Result<()> {
         let path = dir.join("packed-refs");
+        if self.is_no_file(&path, "packed refs are lost", Repair::RewritePackedRefs) {
+            return Ok(());
+        }
         let content = match self.system.map_whole(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             content => content.map_err(unreadable(&path))?,

@@ -14,7 +14,9 @@ use refdb::system::FileKind;
 use refdb::{ObjectFormat, ObjectId, Result};
 use reftable::{HashId, LogCursor, MergedLogs, MergedRefs, RefValue, Table};
 
-use super::{Advice, Damage, Deep, Repair, Seen, Severity, Source, Value, condition, unreadable};
+use super::{
+    Advice, Damage, Deep, Repair, Seen, Severity, Source, Value, condition, no_file, unreadable,
+};
 
 /// How often a list is read again that changed while its tables were looked for.
 const ATTEMPTS: usize = 10;
@@ -32,6 +34,9 @@ impl Deep<'_> {
     pub(super) fn stack(&mut self, index: usize) -> Result<()> {
         let dir = self.dir(index).join("reftable");
         let list_path = dir.join("tables.list");
+        if self.is_no_file(&list_path, "no ref can be read", Repair::RebuildList) {
+            return Ok(());
+        }
         let list = self.settled_list(&dir, &list_path)?;
         let has_content = list.as_ref().is_some_and(|list| condition(list).is_none());
         if !has_content && !self.has_tables(&dir)? {
@@ -174,6 +179,12 @@ impl Deep<'_> {
         opened: &mut Opened,
     ) -> Result<()> {
         let path = dir.join(name);
+        if no_file(self.system, &path).is_some() {
+            let what =
+                "a directory, a pipe or a device has the place of the table: no ref can be read";
+            self.error(&path, None, what, Repair::RebuildList);
+            return Ok(());
+        }
         let content = match self.system.map(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let what = "the table is missing, but the list names it: no ref can be read";

@@ -2,7 +2,8 @@
 //!
 //! Git writes the first list before a repository is one at all, and before it uses a worktree. So a
 //! stack without a list is one whose making was cut short, or that another program made, and then
-//! there is nothing beside it that refs could have held; or it is damage.
+//! there is nothing beside it that refs could have held; or it is damage. And so is whatever else has the
+//! place of a file.
 
 use std::fmt;
 use std::io;
@@ -102,6 +103,22 @@ pub fn what_is_lost(
         is_link: true,
         ..Lost::every_ref(dir, &what)
     }))
+}
+
+/// Returns the error of a file that cannot be read: damage where something else has its place.
+pub(super) fn unreadable(
+    system: &dyn System,
+    doing: &'static str,
+    path: &Path,
+    error: io::Error,
+) -> Error {
+    match system.stat(path) {
+        Ok(stat) if stat.kind != FileKind::File => Error::corrupt(
+            path,
+            "a directory, a pipe or a device has the place of the file",
+        ),
+        _ => Error::io(doing, path, error),
+    }
 }
 
 fn is_new(

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::fresh::what_is_lost;
+use super::fresh::{unreadable, what_is_lost};
 use super::hold::LocalHold;
 use super::shared::SharedTables;
 pub(super) use super::stamp::Stamp;
@@ -220,6 +220,20 @@ impl LocalTables {
         self.system.open(&self.list_path())
     }
 
+    /// Reads a whole list, which is only ever replaced and never changed.
+    fn read_list(&self, file: &mut dyn ReadFile, path: &Path) -> Result<Vec<u8>> {
+        let failed = |error| unreadable(&*self.system, "cannot read", path, error);
+        let len = file.len().map_err(failed)?;
+        if len > LIST_LEN_MAX as u64 {
+            let what = "the file is too long for a list of tables";
+            return Err(Error::corrupt(path, what));
+        }
+        let mut content = vec![0; usize::try_from(len).unwrap_or(0)];
+        let read = file.read_at(0, &mut content).map_err(failed)?;
+        content.truncate(read);
+        Ok(content)
+    }
+
     /// Describes the list as it is now; `None` if there is none.
     fn list_stat(&self) -> Result<Option<Stat>> {
         let path = self.list_path();
@@ -337,9 +351,9 @@ impl Tables for LocalTables {
                     }
                     continue;
                 }
-                Err(error) => return Err(Error::io("cannot open", &path, error)),
+                Err(error) => return Err(unreadable(&*self.system, "cannot open", &path, error)),
             };
-            let content = read_list(file.as_mut(), &path)?;
+            let content = self.read_list(file.as_mut(), &path)?;
             let stamp = Stamp::of(file);
             let stamp = stamp.map_err(|error| Error::io("cannot read", &path, error))?;
             let names = parse_list(&path, &content)?;
@@ -363,7 +377,7 @@ impl Tables for LocalTables {
         match self.system.map(&path) {
             Ok(content) => Ok(Some(content)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::io("cannot open", &path, error)),
+            Err(error) => Err(unreadable(&*self.system, "cannot open", &path, error)),
         }
     }
 
@@ -509,20 +523,6 @@ fn parse_list(path: &Path, content: &[u8]) -> Result<Vec<String>> {
 /// Returns 32 random bits, as table names carry them.
 pub fn short_random(system: &dyn System) -> u32 {
     u32::try_from(system.random() >> 32).unwrap_or(u32::MAX)
-}
-
-/// Reads a whole list, which is only ever replaced and never changed.
-fn read_list(file: &mut dyn ReadFile, path: &Path) -> Result<Vec<u8>> {
-    let failed = |error| Error::io("cannot read", path, error);
-    let len = file.len().map_err(failed)?;
-    if len > LIST_LEN_MAX as u64 {
-        let what = "the file is too long for a list of tables";
-        return Err(Error::corrupt(path, what));
-    }
-    let mut content = vec![0; usize::try_from(len).unwrap_or(0)];
-    let read = file.read_at(0, &mut content).map_err(failed)?;
-    content.truncate(read);
-    Ok(content)
 }
 
 struct LocalClaim(#[expect(dead_code, reason = "held until it is dropped")] LockFile);
