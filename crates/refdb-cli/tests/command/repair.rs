@@ -90,6 +90,70 @@ fn repo_with_a_late_ref(format: Format) -> Repo {
     repo
 }
 
+/// Git leaves them where refs were.
+#[test]
+fn an_empty_directory_stands_before_no_packed_ref() {
+    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        // The line cannot be read, or its object is missing.
+        for bytes in ["zzzzzz", "123456"] {
+            let repo = repo_with_a_late_ref(format);
+            fs::create_dir_all(repo.git_dir().join("refs/heads/b3")).expect("a directory");
+            let packed = repo.git_dir().join("packed-refs");
+            let content = fs::read_to_string(&packed).expect("packed refs");
+            let commit = &repo.objects().commits[3];
+            let line = format!("{commit} refs/heads/b3\n");
+            assert!(content.contains(&line));
+            let bad = format!("{bytes}{}", &line[bytes.len()..]);
+            fs::write(&packed, content.replace(&line, &bad)).expect("it can be written");
+            let repaired = refdb(&repo, &["refs", "repair", "--no-dry-run"]);
+            let found = refdb(&repo, &["refs", "verify", "--deep"]);
+            assert_eq!(found.code(), 0, "{found:?}\n{repaired:?}");
+            let shown = repo.git(["rev-parse", "refs/heads/b3"]).run().ok();
+            assert_eq!(shown.trim_ascii(), commit.as_bytes(), "{repaired:?}");
+        }
+    }
+}
+
+/// It has no line that is bad, and no ref.
+#[test]
+fn it_is_told_that_nobody_knows_what_an_empty_packed_refs_held() {
+    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        let repo = repo_with_a_late_ref(format);
+        fs::write(repo.git_dir().join("packed-refs"), "").expect("it can be written");
+        let repaired = refdb(&repo, &["refs", "repair", "--no-dry-run"]);
+        assert!(
+            repaired
+                .stderr
+                .contains_str("nobody can say which they were"),
+            "{repaired:?}"
+        );
+    }
+}
+
+/// As a ref that is no branch Git would refuse it.
+#[test]
+fn a_head_that_was_cut_leads_to_the_branch_that_it_led_to() {
+    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        let repo = repo(format);
+        repo.config("core.logAllRefUpdates", "true");
+        let b3 = "refs/heads/b3";
+        repo.git([
+            "symbolic-ref",
+            "-m",
+            "checkout: moving from b1 to b3",
+            "HEAD",
+            b3,
+        ])
+        .run()
+        .ok();
+        fs::write(repo.git_dir().join("HEAD"), "ref: refs/head").expect("it can be written");
+        let repaired = refdb(&repo, &["refs", "repair", "--no-dry-run"]);
+        let head = fs::read_to_string(repo.git_dir().join("HEAD")).expect("HEAD");
+        assert_eq!(head, "ref: refs/heads/b3\n", "{repaired:?}");
+        repo.git(["refs", "verify"]).run().ok();
+    }
+}
+
 for_every_format! {
     fn what_has_the_place_of_a_file_is_told_and_taken_away(format) {
         for at in 0..files_of(&repo_with_a_late_ref(format)).len() {

@@ -14,7 +14,7 @@ use refdb::{Error, ObjectId, Result, Target};
 
 use super::head::Entry;
 use super::{NAMELESS, Plan, Step, content};
-use crate::verify::{Damage, Repair};
+use crate::verify::{Damage, Repair, condition};
 
 /// The refs of packed-refs with their values.
 type Packed = BTreeMap<Vec<u8>, ObjectId>;
@@ -171,7 +171,13 @@ impl Plan<'_> {
             Some(Target::Direct(oid)) => self.may_hold(&name, *oid)?,
             Some(Target::Symbolic(to)) => {
                 let is_name = to.as_name().is_well_formed();
-                is_name && (name != b"HEAD" || to.as_bytes().starts_with(b"refs/"))
+                // Without its end it may be the beginning of another one, as which it is no branch.
+                let is_cut = old.as_ref().is_some_and(|line| !line.ends_with(b"\n"));
+                let may_be_head = match is_cut {
+                    true => to.as_bytes().starts_with(b"refs/heads/"),
+                    false => to.as_bytes().starts_with(b"refs/"),
+                };
+                is_name && (name != b"HEAD" || may_be_head)
             }
             None => false,
         };
@@ -226,6 +232,16 @@ impl Plan<'_> {
         Ok(())
     }
 
+    /// Returns whether a loose ref, whole or not, stands before a packed one. Git leaves empty directories where refs
+    /// were.
+    fn is_loose(&self, dir: &Path, name: &[u8]) -> bool {
+        let stat = self
+            .repository
+            .system()
+            .lstat(&dir.join(bytes_to_path(name)));
+        stat.is_ok_and(|stat| stat.kind != FileKind::Directory)
+    }
+
     /// Returns the refs on the good lines of packed-refs.
     fn good_lines(&self, content: &[u8]) -> Packed {
         let mut packed = Packed::new();
@@ -262,12 +278,7 @@ impl Plan<'_> {
         let mut after = Packed::new();
         let mut from_log = Vec::new();
         for (name, oid) in &before {
-            let is_loose = self
-                .repository
-                .system()
-                .lstat(&dir.join(bytes_to_path(name)))
-                .is_ok();
-            if is_loose || self.may_hold(name, *oid)? {
+            if self.is_loose(dir, name) || self.may_hold(name, *oid)? {
                 after.insert(name.clone(), *oid);
             } else if let Some(found) = self.newest(name, &self.logged(dir, name)?)? {
                 after.insert(name.clone(), found);
@@ -286,12 +297,7 @@ impl Plan<'_> {
             }
         }
         for name in names {
-            let is_loose = self
-                .repository
-                .system()
-                .lstat(&dir.join(bytes_to_path(&name)))
-                .is_ok();
-            if is_loose || after.contains_key(&name) {
+            if self.is_loose(dir, &name) || after.contains_key(&name) {
                 continue;
             }
             let values = self.logged(dir, &name)?;
@@ -319,8 +325,15 @@ impl Plan<'_> {
                 .collect()
         };
         self.compare(b"", &values(&before), &values(&after), &from_log);
-        if let bad @ 1.. = self.count_bad_lines(old.as_deref().unwrap_or_default()) {
-            self.note(path, &format!("{bad} lines {NAMELESS}"));
+        let nothing_left = match old.as_deref() {
+            None => Some("it was no file"),
+            Some(old) => condition(old),
+        };
+        let bad = self.count_bad_lines(old.as_deref().unwrap_or_default());
+        match nothing_left {
+            Some(what) => self.note(path, &format!("{what}: its content {NAMELESS}")),
+            None if bad > 0 => self.note(path, &format!("{bad} lines {NAMELESS}")),
+            None => {}
         }
         self.replace(path, old, new);
         Ok(after)

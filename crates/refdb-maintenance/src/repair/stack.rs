@@ -296,6 +296,7 @@ impl Plan<'_> {
                 &path,
                 "a table of another object format: it is taken out of the stack",
             );
+            stack.is_incomplete = true;
             stack.gone.push(path);
             return Ok(());
         }

@@ -5,15 +5,22 @@ use std::path::Path;
 
 use bstr::ByteSlice;
 use refdb::internals::{parse_loose, read_loose_link};
+use refdb::system::FileKind;
 use refdb::{RefFormat, Result, Target};
 
-use super::{Deep, Repair, unreadable};
+use super::{Deep, Repair, no_file, unreadable};
 
 impl Deep<'_> {
     /// Reports a `HEAD` that is missing, or leads out of `refs/`. What else may be wrong with it is
     /// told as of any other ref.
     pub(super) fn head(&mut self, dir: &Path) -> Result<()> {
         let path = dir.join("HEAD");
+        let is_told = no_file(self.system, &path) == Some(FileKind::Other)
+            && self.repository.ref_format() == RefFormat::Files;
+        let what = "Git takes the directory for no repository";
+        if is_told || self.is_no_file(&path, what, Repair::RewriteRef) {
+            return Ok(());
+        }
         let content = match self.system.read(&path) {
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
