@@ -171,13 +171,8 @@ impl Plan<'_> {
             Some(Target::Direct(oid)) => self.may_hold(&name, *oid)?,
             Some(Target::Symbolic(to)) => {
                 let is_name = to.as_name().is_well_formed();
-                // Without its end it may be the beginning of another one, as which it is no branch.
-                let is_cut = old.as_ref().is_some_and(|line| !line.ends_with(b"\n"));
-                let may_be_head = match is_cut {
-                    true => to.as_bytes().starts_with(b"refs/heads/"),
-                    false => to.as_bytes().starts_with(b"refs/"),
-                };
-                is_name && (name != b"HEAD" || may_be_head)
+                let line = old.as_deref().unwrap_or_default();
+                is_name && (name != b"HEAD" || may_lead_to(line, to.as_bytes()))
             }
             None => false,
         };
@@ -338,4 +333,13 @@ impl Plan<'_> {
         self.replace(path, old, new);
         Ok(after)
     }
+}
+
+/// Returns whether `HEAD` with this content can lead to a ref. Without its end the name may be the beginning of
+/// another one, and is that of a branch or none.
+fn may_lead_to(head: &[u8], name: &[u8]) -> bool {
+    name.starts_with(match head.ends_with(b"\n") {
+        true => b"refs/",
+        false => b"refs/heads/",
+    })
 }
