@@ -162,6 +162,11 @@ impl Plan<'_> {
         files.dedup_by_key(|file| file.0);
         files
     }
+
+    fn content(&self, path: &Path) -> Result<Option<Vec<u8>>> {
+        content(self.repository.system().as_ref(), path)
+            .map_err(|error| Error::io("unable to read", path, error))
+    }
 }
 
 /// Reads a file; `None` if there is none, and where something else has its place.

@@ -1,7 +1,7 @@
 //! `refs repair` and `inspect` as commands: what they show, what they change, how they end.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -75,6 +75,7 @@ fn files_of(repo: &Repo) -> Vec<(PathBuf, bool)> {
             vec![
                 (stack.join(newest), true),
                 (stack.join("tables.list"), true),
+                (git_dir.join("HEAD"), true),
             ]
         }
     }
@@ -111,6 +112,31 @@ fn an_empty_directory_stands_before_no_packed_ref() {
             let shown = repo.git(["rev-parse", "refs/heads/b3"]).run().ok();
             assert_eq!(shown.trim_ascii(), commit.as_bytes(), "{repaired:?}");
         }
+    }
+}
+
+/// Git reads and writes reflogs there.
+#[test]
+fn a_link_to_a_directory_of_reflogs_stays() {
+    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        let repo = repo_with_a_late_ref(format);
+        let (logs, elsewhere) = (
+            repo.git_dir().join("logs/refs/heads"),
+            repo.path().join("x"),
+        );
+        fs::rename(&logs, &elsewhere).expect("it can be moved");
+        symlink(&elsewhere, &logs).expect("a link");
+        let found = refdb(&repo, &["refs", "verify", "--deep"]);
+        assert_eq!(found.code(), 0, "{found:?}");
+        let damaged = elsewhere.join("late");
+        let bad = [&fs::read(&damaged).expect("a reflog")[..], b"no entry\n"].concat();
+        fs::write(&damaged, &bad).expect("it can be written");
+        let found = refdb(&repo, &["refs", "verify", "--deep"]);
+        assert!(found.stdout.contains_str("late"), "{found:?}");
+        refdb(&repo, &["refs", "repair", "--no-dry-run"]);
+        assert!(fs::symlink_metadata(&logs).expect("there").is_symlink());
+        // What is outside is nobody's to repair.
+        assert_eq!(fs::read(&damaged).expect("a reflog"), bad);
     }
 }
 

@@ -13,8 +13,8 @@ use refdb::system::FileKind;
 use refdb::{Error, ObjectId, Result, Target};
 
 use super::head::Entry;
-use super::{NAMELESS, Plan, Step, content};
-use crate::verify::{Damage, Repair, condition};
+use super::{NAMELESS, Plan, Step};
+use crate::verify::{Damage, Repair, condition, no_file};
 
 /// The refs of packed-refs with their values.
 type Packed = BTreeMap<Vec<u8>, ObjectId>;
@@ -64,15 +64,11 @@ impl Plan<'_> {
         Ok(())
     }
 
-    fn content(&self, path: &Path) -> Result<Option<Vec<u8>>> {
-        content(self.repository.system().as_ref(), path)
-            .map_err(|error| Error::io("unable to read", path, error))
-    }
-
     /// Plans a reflog without its bad lines; one behind zeros is taken.
     fn log(&mut self, path: &Path) -> Result<()> {
         let Some(old) = self.content(path)? else {
-            if self.repository.system().lstat(path).is_ok() {
+            let system = self.repository.system().as_ref();
+            if no_file(system, path) == Some(FileKind::Other) {
                 self.note(path, "it was no file: no entry is left");
                 self.replace(path, None, Vec::new());
             }

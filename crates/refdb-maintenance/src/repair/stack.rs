@@ -18,7 +18,7 @@ use reftable::{
 };
 
 use super::head::Entry;
-use super::{NAMELESS, Options, Plan, Step, content};
+use super::{NAMELESS, Options, Plan, Step};
 use crate::verify::{Damage, Repair, condition, indices_of_name, no_file};
 
 /// A table of the repaired stack.
@@ -154,10 +154,7 @@ impl Plan<'_> {
         if !is_bad {
             return Ok(());
         }
-        let old = match self.repository.system().read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            old => Some(old.map_err(|error| Error::io("unable to read", &path, error))?),
-        };
+        let old = self.content(&path)?;
         let new = HEAD_OF_TABLES.to_vec();
         self.steps.push(Step::Replace { path, old, new });
         Ok(())
@@ -277,13 +274,10 @@ impl Plan<'_> {
     /// Takes a table into the stack: as it is, or as what its whole blocks say.
     fn member(&mut self, dir: &Path, name: &str, hash: HashId, stack: &mut Stack) -> Result<()> {
         let path = dir.join(name);
-        let system = self.repository.system().as_ref();
-        let content = content(system, &path);
-        let content = content.map_err(|error| Error::io("unable to read", &path, error))?;
-        let Some(content) = content else {
+        let Some(content) = self.content(&path)? else {
             self.note(&path, "the table is gone, and with it what only it said");
             stack.is_incomplete = true;
-            if no_file(system, &path).is_some_and(|kind| kind != FileKind::Directory) {
+            if no_file(self.repository.system().as_ref(), &path) == Some(FileKind::Other) {
                 stack.gone.push(path);
             }
             return Ok(());

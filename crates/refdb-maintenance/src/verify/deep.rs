@@ -331,8 +331,8 @@ impl Deep<'_> {
     }
 
     /// Reports what has the place of a file and is none: a pipe or a device is repaired as a file that is lost, and
-    /// what is in a directory nobody knows. Returns whether there is one.
-    fn is_no_file(&mut self, path: &Path, lost: &str, repair: Repair) -> bool {
+    /// what is in a directory nobody knows. Returns whether it told something.
+    fn tells_no_file(&mut self, path: &Path, lost: &str, repair: Repair) -> bool {
         match no_file(self.system, path) {
             Some(FileKind::Directory) => {
                 let what = format!("a directory has the place of the file: {lost}; move it away");

@@ -18,7 +18,7 @@ impl Deep<'_> {
         let is_told = no_file(self.system, &path) == Some(FileKind::Other)
             && self.repository.ref_format() == RefFormat::Files;
         let what = "Git takes the directory for no repository";
-        if is_told || self.is_no_file(&path, what, Repair::RewriteRef) {
+        if is_told || self.tells_no_file(&path, what, Repair::RewriteRef) {
             return Ok(());
         }
         let content = match self.system.read(&path) {

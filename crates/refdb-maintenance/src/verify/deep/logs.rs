@@ -13,7 +13,8 @@ use super::{BadLines, Deep, Repair, is_gone, unreadable};
 impl Deep<'_> {
     /// Checks every reflog of a directory.
     pub(super) fn logs(&mut self, dir: &Path) -> Result<()> {
-        for leaf in Tree::new(self.system, &dir.join("logs"), b"") {
+        let mut tree = Tree::new(self.system, &dir.join("logs"), b"");
+        while let Some(leaf) = tree.next() {
             let leaf = match leaf {
                 Err((_, error)) if is_gone(&error) => continue,
                 leaf => leaf.map_err(|(dir, error)| unreadable(&dir)(error))?,
@@ -23,6 +24,7 @@ impl Deep<'_> {
                 FileKind::File | FileKind::Symlink if leaf.name.ends_with(b".lock") => {
                     self.leftover(path);
                 }
+                FileKind::Symlink if self.leads_to_dir(path) => self.follow(&mut tree, &leaf)?,
                 // On its way from one name to another.
                 FileKind::File if is_moved(leaf.last_name()) => self.log(path)?,
                 FileKind::File if !is_well_formed(&leaf.name, FormatOptions::ONE_LEVEL) => {

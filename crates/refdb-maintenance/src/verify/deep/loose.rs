@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use refdb::internals::{
-    Entry, LINKED_MAX, TOO_MANY_LINKED, Tree, bytes_to_path, is_frozen, parse_loose,
+    Entry, LINKED_MAX, Leaf, TOO_MANY_LINKED, Tree, bytes_to_path, is_frozen, parse_loose,
     read_loose_link,
 };
 use refdb::layout::HEADS_OF_TABLES;
@@ -12,7 +12,7 @@ use refdb::name::{FormatOptions, is_per_worktree, is_root_ref, is_well_formed};
 use refdb::system::FileKind;
 use refdb::{Error, Result, Target};
 
-use super::{Deep, Repair, Seen, Source, Value, condition, is_gone, unreadable};
+use super::{Deep, Repair, Seen, Source, Value, condition, is_gone, no_file, unreadable};
 
 impl Deep<'_> {
     /// Checks the root refs and everything below `refs/` of a directory.
@@ -57,12 +57,7 @@ impl Deep<'_> {
                     self.leftover(&leaf.path);
                 }
                 _ if leaf.kind == FileKind::Symlink && self.leads_to_dir(&leaf.path) => {
-                    // Readers follow it as well.
-                    self.linked += 1;
-                    if self.linked > LINKED_MAX {
-                        return Err(Error::corrupt(&leaf.path, TOO_MANY_LINKED));
-                    }
-                    tree.follow(&leaf);
+                    self.follow(&mut tree, &leaf)?;
                 }
                 _ => self.loose_ref(index, &leaf.name, &leaf.path, leaf.kind)?,
             }
@@ -70,9 +65,19 @@ impl Deep<'_> {
         Ok(())
     }
 
-    fn leads_to_dir(&self, path: &Path) -> bool {
-        let stat = self.system.stat(path);
-        stat.is_ok_and(|stat| stat.kind == FileKind::Directory)
+    /// Returns whether a link leads to a directory. Readers follow it, of refs and of reflogs.
+    pub(super) fn leads_to_dir(&self, path: &Path) -> bool {
+        no_file(self.system, path) == Some(FileKind::Directory)
+    }
+
+    /// Goes on below a link that leads to a directory.
+    pub(super) fn follow(&mut self, tree: &mut Tree<'_>, leaf: &Leaf) -> Result<()> {
+        self.linked += 1;
+        if self.linked > LINKED_MAX {
+            return Err(Error::corrupt(&leaf.path, TOO_MANY_LINKED));
+        }
+        tree.follow(leaf);
+        Ok(())
     }
 
     fn loose_ref(&mut self, index: usize, name: &[u8], path: &Path, kind: FileKind) -> Result<()> {

@@ -15,7 +15,7 @@ impl Deep<'_> {
     /// Checks the file in the common directory.
     pub(super) fn packed_refs(&mut self, dir: &Path) -> Result<()> {
         let path = dir.join("packed-refs");
-        if self.is_no_file(&path, "packed refs are lost", Repair::RewritePackedRefs) {
+        if self.tells_no_file(&path, "packed refs are lost", Repair::RewritePackedRefs) {
             return Ok(());
         }
         let content = match self.system.map_whole(&path) {

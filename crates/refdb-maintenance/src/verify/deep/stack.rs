@@ -34,7 +34,7 @@ impl Deep<'_> {
     pub(super) fn stack(&mut self, index: usize) -> Result<()> {
         let dir = self.dir(index).join("reftable");
         let list_path = dir.join("tables.list");
-        if self.is_no_file(&list_path, "no ref can be read", Repair::RebuildList) {
+        if self.tells_no_file(&list_path, "no ref can be read", Repair::RebuildList) {
             return Ok(());
         }
         let list = self.settled_list(&dir, &list_path)?;
