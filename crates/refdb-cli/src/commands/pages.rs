@@ -463,7 +463,7 @@ pub(super) const PAGES: &[Page] = &[
         exit_codes: &[
             (
                 "1",
-                "with --dry-run: there is something to mend, nothing was changed; else: there are warnings still",
+                "with --dry-run: there is something to mend, or to see to by hand; else: there are warnings still",
             ),
             ("2", "there is damage still"),
         ],

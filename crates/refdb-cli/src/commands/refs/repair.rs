@@ -48,7 +48,7 @@ pub(super) const SPEC: Spec<Id> = Spec {
 /// How many refs are shown on a terminal, where nobody reads more.
 pub(in crate::commands) const SHOWN_MAX: usize = 40;
 
-/// The exit code of a dry run that found something to do.
+/// The exit code of a dry run that found something to do, for a repair or for a person.
 pub(in crate::commands) const TO_DO: u8 = 1;
 
 /// Runs `refs repair`.
@@ -105,10 +105,11 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         say("warning", text.as_bytes());
     }
     if dry_run {
-        if plan.is_empty() {
+        if !plan.is_empty() {
+            complain("Nothing was changed: --no-dry-run carries this out.\n");
+        } else if plan.notes().is_empty() {
             return Ok(());
         }
-        complain("Nothing was changed: --no-dry-run carries this out.\n");
         return Err(Failure::Exit(TO_DO));
     }
     if !plan.is_empty() {
