@@ -37,6 +37,9 @@ const CONTESTED: usize = 4;
 /// How often the processes are looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// How long to go on at most until a push is cut off.
+const MORE: Duration = Duration::from_secs(60);
+
 /// What is done.
 pub(crate) struct Plan<'p> {
     pub(crate) url: String,
@@ -86,6 +89,14 @@ impl Scene {
 
     fn log(&self, writer: usize) -> PathBuf {
         self.root.path().join(format!("told.{writer}"))
+    }
+
+    /// Returns whether a process that ended was not told what became of its last push.
+    fn ends_untold(&self, writer: usize) -> bool {
+        let told = fs::read_to_string(self.log(writer)).unwrap_or_default();
+        told.lines()
+            .last()
+            .is_some_and(|line| line.starts_with("begin"))
     }
 
     /// Starts a process of a writer.
@@ -174,14 +185,21 @@ pub(crate) fn run(plan: Plan<'_>) -> Found {
     let mut running: BTreeMap<usize, Child> = BTreeMap::new();
     let mut stopped: BTreeMap<usize, Instant> = BTreeMap::new();
     let (mut processes, mut killed, mut paused) = (0, 0, 0);
+    let mut untold = 0;
     loop {
-        let is_over = begun.elapsed() >= plan.lasts;
+        // A short run may not have met what it is about, a push that nobody was told about.
+        let more = if untold > 0 { Duration::ZERO } else { MORE };
+        let lasts = plan.lasts + more;
+        let is_over = begun.elapsed() >= lasts;
         for writer in 0..writers {
             if let Some(child) = running.get_mut(&writer) {
                 let pid = child.id();
                 match child.try_wait().expect("it can be asked") {
                     Some(status) => {
-                        killed += usize::from(status.code().is_none());
+                        if status.code().is_none() {
+                            killed += 1;
+                            untold += usize::from(scene.ends_untold(writer));
+                        }
                         running.remove(&writer);
                         stopped.remove(&writer);
                     }
@@ -200,7 +218,7 @@ pub(crate) fn run(plan: Plan<'_>) -> Found {
                 }
             }
             if !is_over && !running.contains_key(&writer) {
-                let left = plan.lasts.saturating_sub(begun.elapsed());
+                let left = lasts.saturating_sub(begun.elapsed());
                 let child = scene.start(&plan, writer, rng.next_u64(), left);
                 running.insert(writer, child);
                 processes += 1;
@@ -211,7 +229,7 @@ pub(crate) fn run(plan: Plan<'_>) -> Found {
             break;
         }
         assert!(
-            begun.elapsed() < plan.lasts + Duration::from_secs(120),
+            begun.elapsed() < lasts + Duration::from_secs(120),
             "{running:?}"
         );
         thread::sleep(LOOK);
