@@ -26,6 +26,7 @@ mod apply;
 mod files;
 mod head;
 mod leftover;
+mod members;
 mod shared;
 mod stack;
 
@@ -38,7 +39,7 @@ use std::path::{Path, PathBuf};
 use bstr::{BString, ByteSlice};
 use refdb::internals::{Home, Says, finish_left};
 use refdb::objects::{ObjectKind, Objects};
-use refdb::system::System;
+use refdb::system::{FileKind, System};
 use refdb::{Error, ObjectId, RefFormat, Result, Target};
 use refdb_git::Repository;
 use refdb_git::internals::real_path;
@@ -134,6 +135,10 @@ pub struct Plan<'a> {
     notes: Vec<Note>,
     /// A file that is in the repository only by a link.
     outside: Option<PathBuf>,
+    /// Whether an object that is missing may be where nobody can look.
+    may_be_elsewhere: bool,
+    /// The refs of reflogs: whoever writes one holds the lock of the other.
+    guards: BTreeMap<PathBuf, PathBuf>,
 }
 
 impl Plan<'_> {
@@ -247,6 +252,8 @@ pub fn plan_watched<'r>(
         refs: Vec::new(),
         notes: Vec::new(),
         outside: None,
+        may_be_elsewhere: !found.is_empty() && !repository.odb().absent()?.is_empty(),
+        guards: BTreeMap::new(),
     };
     plan.leftovers(&found, options);
     for worktree in repository.worktrees()? {
@@ -284,6 +291,15 @@ impl Plan<'_> {
         let refs = self.repository.refs_dir().unwrap_or(common);
         let roots = [real(common)?, real(refs)?];
         let is_outside = |path: &Path| {
+            let is_link = || {
+                system
+                    .lstat(path)
+                    .is_ok_and(|stat| stat.kind == FileKind::Symlink)
+            };
+            // Others may have packed refs in common, and Git goes on writing through the link.
+            if path.file_name().is_some_and(|name| name == "packed-refs") && is_link() {
+                return true;
+            }
             // Directories that are to be made are not there yet.
             let mut dirs = path.ancestors().skip(1);
             let dir = dirs.find_map(|dir| real_path(system, dir).ok());
@@ -295,7 +311,7 @@ impl Plan<'_> {
             .map(Path::to_owned)
             .collect();
         for path in &outside {
-            let what = "a link leads to it out of the repository: a person has to see to it there";
+            let what = "a link leads to it, perhaps out of the repository: a person has to see to it there";
             self.note(path, what);
         }
         self.outside = outside.into_iter().next();
@@ -318,12 +334,13 @@ impl Plan<'_> {
         self.repository.store().objects().as_ref()
     }
 
-    /// Returns whether a ref may hold an object: it exists, and is a commit where one belongs.
+    /// Returns whether a ref may hold an object: it exists, and is a commit where one belongs. What cannot be looked
+    /// for is not taken for missing.
     fn may_hold(&self, name: &[u8], oid: ObjectId) -> Result<bool> {
         let needs_commit = name.starts_with(b"refs/heads/") || name == b"HEAD";
         Ok(match self.objects().kind(oid)? {
             _ if oid.is_null() => false,
-            None => false,
+            None => self.may_be_elsewhere,
             Some(kind) => !needs_commit || kind == ObjectKind::Commit,
         })
     }

@@ -18,6 +18,7 @@ mod help;
 mod hooks;
 mod interrupt;
 mod json;
+mod kept;
 mod limits;
 mod long_names;
 mod lost;

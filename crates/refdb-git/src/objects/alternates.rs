@@ -22,6 +22,8 @@ struct Search<'s> {
     folders: Vec<PathBuf>,
     /// What folders are told apart by, whatever they are called.
     known: Vec<(u64, u64)>,
+    /// What is named, and is no folder.
+    absent: Vec<PathBuf>,
 }
 
 /// Returns the folders of a database: its own, the first of `dirs`, and the others, with those that
@@ -30,10 +32,23 @@ struct Search<'s> {
 /// # Errors
 /// `Io` when the own folder, or a list, cannot be read.
 pub(super) fn folders(system: &dyn System, dirs: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    Ok(search(system, dirs)?.folders)
+}
+
+/// Returns the folders that a database is to borrow from and that are not there.
+///
+/// # Errors
+/// As for [`folders`].
+pub(super) fn absent(system: &dyn System, dirs: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    Ok(search(system, dirs)?.absent)
+}
+
+fn search<'s>(system: &'s dyn System, dirs: &[PathBuf]) -> Result<Search<'s>> {
     let mut search = Search {
         system,
         folders: Vec::new(),
         known: Vec::new(),
+        absent: Vec::new(),
     };
     let (own, others) = dirs
         .split_first()
@@ -46,7 +61,7 @@ pub(super) fn folders(system: &dyn System, dirs: &[PathBuf]) -> Result<Vec<PathB
         search.add(dir, 0)?;
     }
     search.read_list(own, 0)?;
-    Ok(search.folders)
+    Ok(search)
 }
 
 impl Search<'_> {
@@ -56,12 +71,17 @@ impl Search<'_> {
             Ok(stat) => stat,
             // What is longer than any path can be names nothing.
             Err(error) if is_absent(&error) || error.kind() == io::ErrorKind::InvalidFilename => {
+                self.absent.push(dir.to_owned());
                 return Ok(false);
             }
             Err(error) => return Err(Error::io("unable to open object database", dir, error)),
         };
         let id = (stat.dev, stat.ino);
-        if stat.kind != FileKind::Directory || self.known.contains(&id) {
+        if stat.kind != FileKind::Directory {
+            self.absent.push(dir.to_owned());
+            return Ok(false);
+        }
+        if self.known.contains(&id) {
             return Ok(false);
         }
         self.known.push(id);

@@ -25,9 +25,9 @@ use super::abbreviations::Abbreviations;
 use super::alternates;
 use super::kinds::Kinds;
 use super::odb::{gix_kind, kind_from_gix, kind_of, to_gix};
-use super::packs::{Failure, Index, Pack, Slot, slots};
+use super::packs::{Failure, Index, Pack, Slot, slots, unusable};
 use super::storage::loose_path;
-use super::{Header, LEN_MAX, Object};
+use super::{Absent, Header, LEN_MAX, Object};
 
 /// So much of a file holds what an object is said to be, however it is compressed, and so long that can be for Git.
 const LOOSE_START_LEN: usize = 4096;
@@ -132,6 +132,18 @@ impl Database {
             slots: all,
             last: AtomicUsize::new(0),
         })
+    }
+
+    /// Names where objects may be that cannot be had: folders to borrow from that are not there, and packs of which
+    /// nothing can be read.
+    pub(super) fn absent(&self) -> Result<Absent> {
+        let folders = alternates::absent(&self.system, &self.dirs)?;
+        let mut packs = Vec::new();
+        for dir in alternates::folders(&self.system, &self.dirs)? {
+            let found = unusable(&self.system, &dir, self.format);
+            packs.extend(found.map_err(|error| Error::io("unable to read packs in", &dir, error))?);
+        }
+        Ok(Absent { folders, packs })
     }
 
     fn state(&self) -> Arc<State> {

@@ -67,6 +67,22 @@ pub struct Header {
     pub size: u64,
 }
 
+/// Where objects may be that cannot be had: whoever does not find one there does not know that it is lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Absent {
+    /// Folders that are named as alternates and are not there.
+    pub folders: Vec<PathBuf>,
+    /// Packs without an index that can be read, or that are not the pack of theirs.
+    pub packs: Vec<PathBuf>,
+}
+
+impl Absent {
+    /// Returns whether every object that there is can be had.
+    pub fn is_empty(&self) -> bool {
+        self.folders.is_empty() && self.packs.is_empty()
+    }
+}
+
 /// An object with its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
@@ -244,6 +260,14 @@ impl Odb {
     fn is_empty_tree(&self, oid: ObjectId) -> bool {
         let empty = gix_hash::ObjectId::empty_tree(gix_kind(self.format));
         oid.as_bytes() == empty.as_bytes()
+    }
+
+    /// Names where objects may be that cannot be had.
+    ///
+    /// # Errors
+    /// `Io` when the database cannot be read.
+    pub fn absent(&self) -> Result<Absent> {
+        self.database()?.absent()
     }
 
     fn database(&self) -> Result<&Database> {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use gix_pack::{data, index, multi_index};
-use refdb::internals::list;
+use refdb::internals::{bytes_to_path, list};
 use refdb::system::{Bytes, System};
 use refdb::{ObjectFormat, ObjectId};
 
@@ -393,6 +393,35 @@ fn open_index(
     let file = index::File::from_data(content.clone(), path.to_owned(), gix_kind(format));
     let file = file.map_err(|error| Failure::damage(path, error))?;
     Ok((file, content))
+}
+
+/// Returns the packs of a folder whose objects cannot be had: those that have no index which can be read, or are not
+/// the pack of theirs.
+pub(super) fn unusable(
+    system: &dyn System,
+    folder: &Path,
+    format: ObjectFormat,
+) -> io::Result<Vec<PathBuf>> {
+    let folder = folder.join("pack");
+    let mut found = Vec::new();
+    for entry in list(system, &folder)? {
+        let path = folder.join(bytes_to_path(&entry.name));
+        if path.extension().is_none_or(|extension| extension != "pack") {
+            continue;
+        }
+        let is_usable = match Index::open(system, &path.with_extension("idx"), format) {
+            Ok(index) => match &index {
+                Index::Single(_, pack, _) => index.check(system, pack).is_ok(),
+                Index::Multi(..) => false,
+            },
+            Err(_) => false,
+        };
+        if !is_usable {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// An index in a folder, which is opened when an object is looked for in it.

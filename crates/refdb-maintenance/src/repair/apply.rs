@@ -160,6 +160,10 @@ impl Plan<'_> {
         if let Some(parent) = path.parent() {
             make_dirs(system.as_ref(), self.permissions(), parent).map_err(io)?;
         }
+        let guard = match self.guards.get(path) {
+            Some(guard) => self.guard(system, guard)?,
+            None => None,
+        };
         let mut lock = self.lock(system, path)?;
         let now = content(system.as_ref(), path).map_err(io)?;
         if now.as_deref() != old {
@@ -173,7 +177,24 @@ impl Plan<'_> {
         lock.sync().map_err(io)?;
         lock.place().map_err(io)?;
         sync_parent(system.as_ref(), path).map_err(io)?;
-        lock.release().map_err(io)
+        lock.release().map_err(io)?;
+        guard.map_or(Ok(()), LockFile::release).map_err(io)
+    }
+
+    /// Takes the lock of a ref, for its reflog; `None` where there can be no such ref, and so nobody who writes it.
+    fn guard(&self, system: &Arc<dyn System>, path: &Path) -> Result<Option<LockFile>> {
+        let io = |error| Error::io("unable to lock", path, error);
+        if let Some(parent) = path.parent() {
+            match make_dirs(system.as_ref(), self.permissions(), parent) {
+                Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(None),
+                made => made.map_err(io)?,
+            }
+            let stat = system.stat(parent).map_err(io)?;
+            if stat.kind != FileKind::Directory {
+                return Ok(None);
+            }
+        }
+        self.lock(system, path).map(Some)
     }
 }
 

@@ -19,6 +19,14 @@ use crate::verify::{Damage, Repair, condition, no_file};
 /// The refs of packed-refs with their values.
 type Packed = BTreeMap<Vec<u8>, ObjectId>;
 
+/// What becomes of a loose ref.
+struct Loose {
+    name: Vec<u8>,
+    before: Option<Target>,
+    after: Option<Target>,
+    from_log: bool,
+}
+
 impl Plan<'_> {
     /// Plans the repair of the files in `dir`; `main` says whether packed-refs is there.
     pub(super) fn files_of(
@@ -41,7 +49,7 @@ impl Plan<'_> {
             .map(|damage| damage.file.as_path())
             .collect();
         for path in log_files {
-            self.log(path)?;
+            self.log(dir, path)?;
         }
         let loose: BTreeSet<&Path> = inside
             .iter()
@@ -54,18 +62,59 @@ impl Plan<'_> {
                 let by_hand = damage.repair.is_for_others();
                 damage.file == packed_path && !by_hand
             });
-        let packed = match bad_packed {
-            true => self.packed(dir, &packed_path)?,
-            false => self.good_lines(&self.content(&packed_path)?.unwrap_or_default()),
-        };
+        let before = self.steps.len();
+        let mut mended = Vec::new();
         for path in loose {
-            self.loose(dir, prefix, path, &packed)?;
+            mended.push(self.loose(dir, path)?);
+        }
+        // A packed ref comes to light where a loose one goes: it is mended before.
+        let steps = self.steps.split_off(before);
+        let mut packed = self.good_lines(&self.content(&packed_path)?.unwrap_or_default());
+        let mut goes = BTreeSet::new();
+        let mut is_bad = bad_packed;
+        for ref_ in mended.iter().filter(|it| it.after.is_none()) {
+            goes.insert(ref_.name.clone());
+            if let Some(oid) = packed.get(&ref_.name) {
+                is_bad |= main && !self.may_hold(&ref_.name, *oid)?;
+            }
+        }
+        if is_bad {
+            packed = self.packed(dir, &packed_path, &goes)?;
+        }
+        self.steps.extend(steps);
+        for ref_ in mended {
+            let shown = ref_
+                .after
+                .or_else(|| packed.get(&ref_.name).copied().map(Target::Direct));
+            let as_map = |value: Option<Target>| -> BTreeMap<Vec<u8>, Target> {
+                value
+                    .map(|value| (ref_.name.clone(), value))
+                    .into_iter()
+                    .collect()
+            };
+            let names: Vec<Vec<u8>> = ref_
+                .from_log
+                .then(|| ref_.name.clone())
+                .into_iter()
+                .collect();
+            self.compare(prefix, &as_map(ref_.before), &as_map(shown), &names);
         }
         Ok(())
     }
 
-    /// Plans a reflog without its bad lines; one behind zeros is taken.
-    fn log(&mut self, path: &Path) -> Result<()> {
+    /// Plans a reflog of a directory without its bad lines; one behind zeros is taken.
+    fn log(&mut self, dir: &Path, path: &Path) -> Result<()> {
+        let stat = self.repository.system().lstat(path);
+        if stat.is_ok_and(|stat| stat.kind == FileKind::Symlink) {
+            self.note(
+                path,
+                "it is a link: a person has to see to what it leads to",
+            );
+            return Ok(());
+        }
+        if let Ok(name) = path.strip_prefix(dir.join("logs")) {
+            self.guards.insert(path.to_owned(), dir.join(name));
+        }
         let Some(old) = self.content(path)? else {
             let system = self.repository.system().as_ref();
             if no_file(system, path) == Some(FileKind::Other) {
@@ -129,7 +178,7 @@ impl Plan<'_> {
         Ok(entries.collect())
     }
 
-    /// Returns what the `HEAD` of a directory was.
+    /// Returns what the `HEAD` of a directory was, by its reflog.
     fn head(&mut self, dir: &Path) -> Result<Option<Target>> {
         let base = self.repository.refs_dir();
         let base = base.unwrap_or(self.repository.common_dir()).to_owned();
@@ -144,49 +193,66 @@ impl Plan<'_> {
             }
         };
         let entries = self.log_entries(dir, b"HEAD")?;
-        let found = self.head_was(&entries, &value)?;
-        self.note_head(&dir.join("HEAD"), found.as_ref());
-        Ok(found)
+        self.head_was(&entries, &value)
+    }
+
+    /// Returns the branch on which a `HEAD` was, by its reflog, of which only the beginning is left.
+    fn head_before_cut(&mut self, dir: &Path, line: &[u8], left: &[u8]) -> Result<Option<Target>> {
+        if line.ends_with(b"\n") {
+            return Ok(None);
+        }
+        Ok(self.head(dir)?.filter(|found| match found {
+            Target::Symbolic(to) => to.as_bytes().starts_with(left) && to.as_bytes() != left,
+            Target::Direct(_) => false,
+        }))
+    }
+
+    /// Returns the value that a damaged loose ref gets, and whether it is that of its reflog.
+    fn mended(&mut self, dir: &Path, name: &[u8], line: &[u8]) -> Result<(Option<Target>, bool)> {
+        let before = parse_loose(line, self.repository.object_format());
+        let usable = match &before {
+            Some(Target::Direct(oid)) => self.may_hold(name, *oid)?,
+            Some(Target::Symbolic(to)) if name == b"HEAD" => {
+                if let Some(found) = self.head_before_cut(dir, line, to.as_bytes())? {
+                    self.note_head(&dir.join("HEAD"), Some(&found));
+                    return Ok((Some(found), true));
+                }
+                to.as_name().is_well_formed() && may_lead_to(line, to.as_bytes())
+            }
+            Some(Target::Symbolic(to)) => to.as_name().is_well_formed(),
+            None => false,
+        };
+        if usable {
+            return Ok((before, false));
+        }
+        if name == b"HEAD" {
+            let found = self.head(dir)?;
+            self.note_head(&dir.join("HEAD"), found.as_ref());
+            let is_found = found.is_some();
+            return Ok((found, is_found));
+        }
+        // The reflog of a symref has the values of other refs, but hardly any branch is one.
+        let is_symref = matches!(before, Some(Target::Symbolic(_)));
+        if is_symref && !name.starts_with(b"refs/heads/") {
+            return Ok((None, false));
+        }
+        let logged = self.newest(name, &self.logged(dir, name)?)?;
+        Ok((logged.map(Target::Direct), logged.is_some()))
     }
 
     /// Plans a loose ref: its own value in Git's words, the last one of its reflog, or none.
-    fn loose(&mut self, dir: &Path, prefix: &[u8], path: &Path, packed: &Packed) -> Result<()> {
+    fn loose(&mut self, dir: &Path, path: &Path) -> Result<Loose> {
         let name = path.strip_prefix(dir).unwrap_or(path);
         let name = name.as_os_str().as_bytes().to_vec();
-        let format = self.repository.object_format();
         let kind = match self.repository.system().lstat(path) {
             Ok(stat) => Some(stat.kind),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(Error::io("unable to read", path, error)),
         };
         let old = self.content(path)?;
-        let before = old
-            .as_ref()
-            .and_then(|content| parse_loose(content, format));
-        let usable = match &before {
-            Some(Target::Direct(oid)) => self.may_hold(&name, *oid)?,
-            Some(Target::Symbolic(to)) => {
-                let is_name = to.as_name().is_well_formed();
-                let line = old.as_deref().unwrap_or_default();
-                is_name && (name != b"HEAD" || may_lead_to(line, to.as_bytes()))
-            }
-            None => false,
-        };
-        let is_symref = matches!(before, Some(Target::Symbolic(_)));
-        let (after, from_log) = match before.clone().filter(|_| usable) {
-            Some(value) => (Some(value), false),
-            None if name == b"HEAD" => {
-                let found = self.head(dir)?;
-                let is_found = found.is_some();
-                (found, is_found)
-            }
-            // Its reflog has the values of other refs.
-            None if is_symref => (None, false),
-            None => {
-                let logged = self.newest(&name, &self.logged(dir, &name)?)?;
-                (logged.map(Target::Direct), logged.is_some())
-            }
-        };
+        let line = old.as_deref().unwrap_or_default();
+        let before = parse_loose(line, self.repository.object_format());
+        let (after, from_log) = self.mended(dir, &name, line)?;
         match &after {
             Some(value) => {
                 let content = match value {
@@ -201,26 +267,24 @@ impl Plan<'_> {
                     self.steps.push(Step::Replace { path, old, new });
                 }
             }
-            None if name == b"HEAD" => return Ok(()),
+            None if name == b"HEAD" => {}
             None => {
-                let what = match is_symref {
-                    true => "the symref leads to no name of a ref: it is taken away",
-                    false => "the value is lost: no reflog has one that exists",
+                let what = match before {
+                    Some(Target::Symbolic(_)) => {
+                        "the symref leads to no name of a ref: it is taken away"
+                    }
+                    _ => "the value is lost: no reflog has one that exists",
                 };
                 self.note(path, what);
                 self.steps.push(Step::Remove(path.to_owned()));
             }
         }
-        let shown = after.or_else(|| packed.get(&name).copied().map(Target::Direct));
-        let as_map = |value: Option<Target>| -> BTreeMap<Vec<u8>, Target> {
-            value
-                .map(|value| (name.clone(), value))
-                .into_iter()
-                .collect()
-        };
-        let names: Vec<Vec<u8>> = from_log.then(|| name.clone()).into_iter().collect();
-        self.compare(prefix, &as_map(before), &as_map(shown), &names);
-        Ok(())
+        Ok(Loose {
+            name,
+            before,
+            after,
+            from_log,
+        })
     }
 
     /// Returns whether a loose ref, whole or not, stands before a packed one. Git leaves empty directories where refs
@@ -233,48 +297,71 @@ impl Plan<'_> {
         stat.is_ok_and(|stat| stat.kind != FileKind::Directory)
     }
 
-    /// Returns the refs on the good lines of packed-refs.
-    fn good_lines(&self, content: &[u8]) -> Packed {
-        let mut packed = Packed::new();
+    /// Returns the refs on the good lines of packed-refs, each with all its values: the first one counts.
+    fn all_lines(&self, content: &[u8]) -> BTreeMap<Vec<u8>, Vec<ObjectId>> {
+        let mut packed: BTreeMap<Vec<u8>, Vec<ObjectId>> = BTreeMap::new();
         let lines = content.split_inclusive(|&byte| byte == b'\n');
         for (oid, name) in lines.filter_map(|line| self.ref_on(line)) {
-            packed.entry(name.to_vec()).or_insert(oid);
+            packed.entry(name.to_vec()).or_default().push(oid);
         }
         packed
     }
 
-    /// Returns the ref on a line of packed-refs, which ends with a line feed unless it was cut off.
+    /// Returns the refs on the good lines of packed-refs.
+    fn good_lines(&self, content: &[u8]) -> Packed {
+        let lines = self.all_lines(content).into_iter();
+        lines
+            .filter_map(|(name, oids)| Some((name, *oids.first()?)))
+            .collect()
+    }
+
+    /// Returns the ref on a line of packed-refs, which ends with a line feed unless it was cut off. An editor may have
+    /// put blanks around its two words, of which neither has one.
     fn ref_on<'l>(&self, line: &'l [u8]) -> Option<(ObjectId, &'l [u8])> {
         let line = line.strip_suffix(b"\n")?;
-        let (hex, rest) = line.split_at_checked(self.repository.object_format().hex_len())?;
-        let (space, name) = rest.split_first()?;
-        let oid = ObjectId::from_hex(hex)?;
-        let is_ref = is_space(*space) && is_well_formed(name, FormatOptions::FULL);
+        let words = line.split(|byte| is_space(*byte));
+        let mut words = words.filter(|word| !word.is_empty());
+        let (hex, name) = (words.next()?, words.next()?);
+        let oid = ObjectId::from_hex(hex).filter(|_| words.next().is_none())?;
+        let is_ref = oid.format() == self.repository.object_format()
+            && is_well_formed(name, FormatOptions::FULL);
         is_ref.then_some((oid, name))
     }
 
     /// Returns how many lines of packed-refs ought to have a ref, and have none that can be read.
     fn count_bad_lines(&self, content: &[u8]) -> usize {
         let lines = content.split_inclusive(|&byte| byte == b'\n');
-        let has_ref = |line: &&[u8]| !matches!(line.first(), Some(b'#' | b'^' | b'\n'));
+        let has_ref = |line: &&[u8]| !matches!(line.trim_ascii().first(), None | Some(b'#' | b'^'));
         let bad = lines.filter(|line| has_ref(line) && self.ref_on(line).is_none());
         bad.count()
     }
 
     /// Plans packed-refs: its good lines, sorted, with true peeled values; refs whose line is lost
-    /// get the last value of their reflog.
-    fn packed(&mut self, dir: &Path, path: &Path) -> Result<Packed> {
+    /// get the last value of their reflog. Loose refs go that `goes` names.
+    fn packed(&mut self, dir: &Path, path: &Path, goes: &BTreeSet<Vec<u8>>) -> Result<Packed> {
         let old = self.content(path)?;
-        let before = self.good_lines(old.as_deref().unwrap_or_default());
+        let is_hidden = |name: &Vec<u8>| !goes.contains(name) && self.is_loose(dir, name);
+        let all = self.all_lines(old.as_deref().unwrap_or_default());
+        let mut before = Packed::new();
         let mut after = Packed::new();
         let mut from_log = Vec::new();
-        for (name, oid) in &before {
-            if self.is_loose(dir, name) || self.may_hold(name, *oid)? {
-                after.insert(name.clone(), *oid);
-            } else if let Some(found) = self.newest(name, &self.logged(dir, name)?)? {
+        for (name, mut oids) in all {
+            let Some(first) = oids.first().copied() else {
+                continue;
+            };
+            if is_hidden(&name) || self.may_hold(&name, first)? {
+                after.insert(name.clone(), first);
+            } else if let Some(found) = self.newest(&name, &self.logged(dir, &name)?)? {
                 after.insert(name.clone(), found);
                 from_log.push(name.clone());
+            } else {
+                oids.reverse();
+                after.extend(
+                    self.newest(&name, &oids)?
+                        .map(|found| (name.clone(), found)),
+                );
             }
+            before.insert(name, first);
         }
         let mut names = Vec::new();
         for leaf in Tree::new(
@@ -288,7 +375,7 @@ impl Plan<'_> {
             }
         }
         for name in names {
-            if self.is_loose(dir, &name) || after.contains_key(&name) {
+            if is_hidden(&name) || after.contains_key(&name) {
                 continue;
             }
             let values = self.logged(dir, &name)?;
@@ -300,7 +387,12 @@ impl Plan<'_> {
                 from_log.push(name);
             }
         }
-        let mut new = [PACKED_HEADER, b"peeled fully-peeled sorted \n"].concat();
+        // Nobody may take a tag that cannot be looked at for one that was peeled.
+        let traits = match self.may_be_elsewhere {
+            true => "sorted \n",
+            false => "peeled fully-peeled sorted \n",
+        };
+        let mut new = [PACKED_HEADER, traits.as_bytes()].concat();
         for (name, oid) in &after {
             new.extend_from_slice(format!("{oid} ").as_bytes());
             new.extend_from_slice(name);
@@ -310,7 +402,8 @@ impl Plan<'_> {
             }
         }
         let values = |packed: &Packed| {
-            let values = packed.iter();
+            // What a loose ref hid was not to be read.
+            let values = packed.iter().filter(|(name, _)| !goes.contains(*name));
             values
                 .map(|(name, oid)| (name.clone(), Target::Direct(*oid)))
                 .collect()

@@ -2,14 +2,16 @@
 
 use bstr::{BString, ByteSlice};
 use refdb::name::{FormatOptions, is_well_formed};
-use refdb::{ObjectId, RefNameBuf, Result, Target};
+use refdb::{ObjectId, RefFormat, RefNameBuf, Result, Target};
 use refdb_git::internals::GITS_FOLDER;
 
 use super::Plan;
 
-/// What is said of a `HEAD` of which nobody knows what it was.
+/// What is said of a `HEAD` of which nobody knows what it was, as a file and in a stack.
 const UNKNOWN: &str = "nobody knows which branch it was on: write it by hand, as in \
                        echo 'ref: refs/heads/<branch>' >HEAD";
+const UNKNOWN_OF_TABLES: &str = "nobody knows which branch HEAD was on: set it by hand in that worktree, as in \
+                                 'refdb symbolic-ref HEAD refs/heads/<branch>'";
 
 /// An entry of a reflog, as far as it is needed here.
 pub(super) struct Entry {
@@ -19,7 +21,7 @@ pub(super) struct Entry {
 
 /// Returns the branch that these entries, oldest first, leave `HEAD` on; `None` if they do not say,
 /// and an empty name if it is on none.
-fn branch_of(entries: &[Entry]) -> Option<Vec<u8>> {
+pub(super) fn branch_of(entries: &[Entry]) -> Option<Vec<u8>> {
     for entry in entries.iter().rev() {
         let message = entry.message.as_bytes();
         if let Some(moved) = message.strip_prefix(b"checkout: moving from ") {
@@ -86,8 +88,12 @@ impl Plan<'_> {
                 let mut names = entries.iter().map(|entry| entry.name.as_bstr());
                 // Git has removed all refs, and could not put the new ones into their place.
                 let gits = names.find(|name| name.starts_with(GITS_FOLDER.as_bytes()));
-                let what = gits.map_or(UNKNOWN.to_owned(), |name| {
-                    format!("{UNKNOWN}; a migration by Git that failed has left refs in '{name}'")
+                let unknown = match self.repository.ref_format() {
+                    RefFormat::Files => UNKNOWN,
+                    RefFormat::Reftable => UNKNOWN_OF_TABLES,
+                };
+                let what = gits.map_or(unknown.to_owned(), |name| {
+                    format!("{unknown}; a migration by Git that failed has left refs in '{name}'")
                 });
                 self.note(path, &what);
             }

@@ -6,20 +6,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bstr::ByteSlice;
-use refdb::internals::{LIST_LEN_MAX, is_table_name, is_unfinished, may_be_listed, name_from_disk};
+use refdb::internals::{LIST_LEN_MAX, may_be_listed, name_from_disk};
 use refdb::layout::HEAD_OF_TABLES;
 use refdb::name::{FormatOptions, is_well_formed};
 use refdb::objects::Peeled;
 use refdb::system::FileKind;
 use refdb::{Error, ObjectFormat, ObjectId, Result, Target};
 use reftable::{
-    HashId, LogRecord, LogValue, MergedLogs, MergedRefs, RefRecord, RefValue, Table, WriteOptions,
-    Writer,
+    HashId, LogRecord, LogValue, MergedLogs, MergedRefs, RefCursor, RefRecord, RefValue, Table,
+    WriteOptions, Writer,
 };
 
-use super::head::Entry;
+use super::head::{Entry, branch_of};
+use super::members::{has_good_list, whole_table};
 use super::{NAMELESS, Options, Plan, Step};
-use crate::verify::{Damage, Repair, condition, indices_of_name, no_file};
+use crate::verify::{Damage, Repair, indices_of_name, no_file};
 
 /// A table of the repaired stack.
 struct Member {
@@ -77,18 +78,15 @@ impl Plan<'_> {
             // No list: a person has to see what it is.
             return Ok(());
         }
-        let names = self.members(&dir, old_list.as_deref(), found)?;
-        if old_list
-            .as_ref()
-            .is_none_or(|list| condition(list).is_some())
-        {
-            self.folder_without_list(&dir, &names, options)?;
+        let (hash, has_good_list) = (self.hash(), has_good_list(&dir, found));
+        let names = self.members(&dir, old_list.as_deref(), hash, has_good_list)?;
+        if !has_good_list {
+            self.others_in_folder(&dir, &names, options)?;
         }
         // What looked like a leftover beside a damaged list may belong to the stack.
         let kept: BTreeSet<PathBuf> = names.iter().map(|name| dir.join(name)).collect();
         self.steps
             .retain(|step| !matches!(step, Step::Remove(path) | Step::DropTable(path) if kept.contains(path)));
-        let hash = self.hash();
         let mut stack = Stack::default();
         for name in &names {
             self.member(&dir, name, hash, &mut stack)?;
@@ -101,8 +99,12 @@ impl Plan<'_> {
         let before = self.readable(&dir, old_list.as_deref());
         let (mut fixes, mut from_log) = self.fixes(&tables, stack.is_incomplete)?;
         let head = b"HEAD".as_slice();
-        if !values(&tables).contains_key(head) || fixes.get(head) == Some(&None) {
-            let found = self.head_of(&tables, &fixes, before.get(head), prefix.is_empty())?;
+        let is_moved = stack.is_incomplete && has_moved_since(&tables);
+        if is_moved || !values(&tables).contains_key(head) || fixes.get(head) == Some(&None) {
+            // What is read may be as old as what is left of the tables.
+            let is_old = |read: &&Target| is_moved && values(&tables).get(head) == Some(read);
+            let read = before.get(head).filter(|read| !is_old(read));
+            let found = self.head_of(&tables, &fixes, read, prefix.is_empty())?;
             self.note_head(&list_path, found.as_ref());
             match &found {
                 Some(_) => from_log.push(head.to_vec()),
@@ -169,19 +171,7 @@ impl Plan<'_> {
         read: Option<&Target>,
         main: bool,
     ) -> Result<Option<Target>> {
-        let mut entries = Vec::new();
-        let mut logs = MergedLogs::new(tables.to_vec()).live_only();
-        while let Ok(true) = logs.advance() {
-            let record = logs.record();
-            if let LogValue::Update(update) = record.value
-                && record.name == b"HEAD"
-                && let Some(new) = ObjectId::from_bytes(update.new)
-            {
-                let message = update.message.trim_ascii_end().into();
-                entries.push(Entry { new, message });
-            }
-        }
-        entries.reverse();
+        let entries = log_of_head(tables, 0);
         let values = values(tables);
         let fixed = |name: &[u8]| match fixes.get(name) {
             Some(fix) => fix.as_ref(),
@@ -194,7 +184,10 @@ impl Plan<'_> {
             None => entries.last().map(|entry| entry.new).filter(|_| !main),
         };
         // The block may be damaged behind it.
-        let read = read.filter(|read| matches!(read, Target::Symbolic(_)));
+        let read = read.filter(|read| match read {
+            Target::Symbolic(to) => to.as_bytes().starts_with(b"refs/"),
+            Target::Direct(_) => false,
+        });
         if let Some(Target::Symbolic(to)) = read
             && value(to.as_bytes()).is_some()
         {
@@ -214,63 +207,6 @@ impl Plan<'_> {
         }
     }
 
-    /// Returns the tables that belong into the stack: those of the list, or, where the list is
-    /// damaged, those in the folder that no other covers.
-    fn members(&self, dir: &Path, list: Option<&[u8]>, found: &[Damage]) -> Result<Vec<String>> {
-        let bad_list = found
-            .iter()
-            .any(|damage| damage.repair == Repair::RebuildList && damage.file.starts_with(dir));
-        let text = list.unwrap_or_default().to_str_lossy();
-        if !bad_list {
-            let names = text.lines().filter(|name| may_be_listed(name));
-            return Ok(names.map(str::to_owned).collect());
-        }
-        let entries = self.repository.system().read_dir(dir);
-        let entries = entries.map_err(|error| Error::io("unable to read", dir, error))?;
-        let names = entries
-            .into_iter()
-            .filter_map(|entry| String::from_utf8(entry.name).ok());
-        let mut ranges: Vec<((u64, u64), String)> = names
-            .filter(|name| is_table_name(name))
-            .filter_map(|name| Some((indices_of_name(&name)?, name)))
-            .collect();
-        // The widest first among those that begin alike, so that it covers the others; of two
-        // that cover the same, the one that was listed.
-        let listed: BTreeSet<&str> = text.lines().collect();
-        ranges.sort_by_key(|((min, max), name)| {
-            (*min, u64::MAX - max, !listed.contains(name.as_str()))
-        });
-        let mut members: Vec<((u64, u64), String)> = Vec::new();
-        for ((min, max), name) in ranges {
-            if members.last().is_none_or(|((_, last), _)| *last < min) {
-                members.push(((min, max), name));
-            }
-        }
-        Ok(members.into_iter().map(|(_, name)| name).collect())
-    }
-
-    /// Takes away what lies beside the tables of a stack that lost its list: what belongs there was
-    /// not to be told before it was known which tables do.
-    fn folder_without_list(
-        &mut self,
-        dir: &Path,
-        members: &[String],
-        options: Options,
-    ) -> Result<()> {
-        let entries = self.repository.system().read_dir(dir);
-        let entries = entries.map_err(|error| Error::io("unable to read", dir, error))?;
-        for entry in entries {
-            let Ok(name) = std::str::from_utf8(&entry.name) else {
-                continue;
-            };
-            let is_leftover = is_table_name(name) || is_unfinished(name) || name.ends_with(".lock");
-            if is_leftover && !members.iter().any(|member| member == name) {
-                self.leftover(&dir.join(name), options);
-            }
-        }
-        Ok(())
-    }
-
     /// Takes a table into the stack: as it is, or as what its whole blocks say.
     fn member(&mut self, dir: &Path, name: &str, hash: HashId, stack: &mut Stack) -> Result<()> {
         let path = dir.join(name);
@@ -284,8 +220,7 @@ impl Plan<'_> {
         };
         let named = indices_of_name(name);
         let opened = Table::open(content.clone()).ok();
-        let of_other = opened.as_ref().is_some_and(|table| table.hash() != hash);
-        if of_other {
+        if opened.is_some_and(|table| table.hash() != hash) {
             self.note(
                 &path,
                 "a table of another object format: it is taken out of the stack",
@@ -294,17 +229,13 @@ impl Plan<'_> {
             stack.gone.push(path);
             return Ok(());
         }
-        if let Some(table) = opened {
-            let stated = (table.min_update_index(), table.max_update_index());
-            let is_named = named.is_none_or(|named| named == stated);
-            if is_named && reftable::check(&table).is_empty() {
-                stack.members.push(Member {
-                    name: name.to_owned(),
-                    table: Arc::new(table.labelled(name)),
-                    new: None,
-                });
-                return Ok(());
-            }
+        if let Some(table) = whole_table(content.clone(), name, hash) {
+            stack.members.push(Member {
+                name: name.to_owned(),
+                table: Arc::new(table.labelled(name)),
+                new: None,
+            });
+            return Ok(());
         }
         self.rebuild(path, content, named, stack)
     }
@@ -407,7 +338,8 @@ impl Plan<'_> {
                     (ObjectId::from_bytes(oid), ObjectId::from_bytes(peeled))
                 }
                 RefValue::Symref(target) => {
-                    if !is_well_formed(target, FormatOptions::ONE_LEVEL) {
+                    let leads_out = name == b"HEAD" && !target.starts_with(b"refs/");
+                    if leads_out || !is_well_formed(target, FormatOptions::ONE_LEVEL) {
                         fixes.insert(name, None);
                     }
                     continue;
@@ -419,8 +351,14 @@ impl Plan<'_> {
             };
             if !self.may_hold(&name, oid)? {
                 let ids: Vec<ObjectId> = log.iter().map(|entry| entry.1).collect();
-                let found = self.newest(&name, &ids)?;
+                let mut found = self.newest(&name, &ids)?;
                 from_log.extend(found.map(|_| name.clone()));
+                if found.is_none() {
+                    let mut older: Vec<_> =
+                        older_values(tables, &name).filter_map(|it| it.1).collect();
+                    older.reverse();
+                    found = self.newest(&name, &older)?;
+                }
                 fixes.insert(name, found.map(Target::Direct));
             } else if is_incomplete && !newer.is_empty() {
                 if let Some(found) = self.newest(&name, &newer)? {
@@ -515,6 +453,56 @@ pub(super) fn values(tables: &[Arc<Table>]) -> BTreeMap<Vec<u8>, Target> {
         values.extend(target.map(|target| (record.name.to_vec(), target)));
     }
     values
+}
+
+/// Returns the entries of the reflog of `HEAD` that are newer than an update index, oldest first.
+fn log_of_head(tables: &[Arc<Table>], after: u64) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    let mut logs = MergedLogs::new(tables.to_vec()).live_only();
+    if logs.seek(b"HEAD").is_err() {
+        return entries;
+    }
+    while let Ok(true) = logs.advance() {
+        let record = logs.record();
+        if record.name != b"HEAD" || record.update_index <= after {
+            break;
+        }
+        if let LogValue::Update(update) = record.value
+            && let Some(new) = ObjectId::from_bytes(update.new)
+        {
+            let message = update.message.trim_ascii_end().into();
+            entries.push(Entry { new, message });
+        }
+    }
+    entries.reverse();
+    entries
+}
+
+/// Returns whether `HEAD` went to another branch, by its reflog, after it was written as it can be read.
+fn has_moved_since(tables: &[Arc<Table>]) -> bool {
+    let written = older_values(tables, b"HEAD").next();
+    written.is_some_and(|(index, _)| branch_of(&log_of_head(tables, index)).is_some())
+}
+
+/// Returns what tables say of a ref since it was last created, newest first: update index and value.
+fn older_values(
+    tables: &[Arc<Table>],
+    name: &[u8],
+) -> impl Iterator<Item = (u64, Option<ObjectId>)> {
+    let records = tables.iter().rev().filter_map(move |table| {
+        let mut refs = RefCursor::new(Arc::clone(table));
+        let is_found = refs.seek(name).and_then(|()| refs.advance());
+        let record = (matches!(is_found, Ok(true))).then(|| refs.record())?;
+        let value = match record.value {
+            RefValue::Deletion => None,
+            RefValue::Direct(id) | RefValue::Peeled { oid: id, .. } => {
+                Some((record.update_index, ObjectId::from_bytes(id)))
+            }
+            RefValue::Symref(_) => Some((record.update_index, None)),
+        };
+        (record.name == name).then_some(value)
+    });
+    records.map_while(|value| value)
 }
 
 /// Returns the entries of reflogs whose names no ref can have.

@@ -33,6 +33,7 @@ use refdb::internals::{Home, MIGRATION, Says, finish_left, still_there};
 use refdb::system::{FileKind, System};
 use refdb::{Error, RefFormat, Result};
 use refdb_git::Repository;
+use refdb_git::objects::Absent;
 use refdb_git::repository::Worktree;
 
 use super::Severity;
@@ -193,6 +194,9 @@ struct Deep<'a> {
     seen: Vec<Seen>,
     /// What says that the refs are kept elsewhere by now.
     moved: Option<Error>,
+    /// Where objects may be that cannot be had, once one is missing, and the refs whose object may be there.
+    absent: Option<Absent>,
+    perhaps_there: Vec<BString>,
 }
 
 /// Bad lines, one behind the other, that are one finding: a file of nothing but line ends would be
@@ -242,6 +246,8 @@ pub fn deep_watched(
         linked: 0,
         seen: Vec::new(),
         moved: None,
+        absent: None,
+        perhaps_there: Vec::new(),
     };
     for worktree in &worktrees {
         let layout = repository.worktree_layout(worktree)?;

@@ -94,10 +94,15 @@ pub(super) fn advised(advice: &Advice) -> String {
              'refdb update-ref --no-deref -d {parent}', after its value was given to another name if \
              it is"
         ),
-        Advice::PointElsewhere(name) => format!(
-            "point it to a ref, 'refdb symbolic-ref {name} refs/heads/<branch>', or delete it, \
-             'refdb symbolic-ref --delete {name}'"
-        ),
+        Advice::PointElsewhere(name) => {
+            let point =
+                format!("point it to a ref, 'refdb symbolic-ref {name} refs/heads/<branch>'");
+            // Without it there is no repository, or no worktree.
+            if name == "HEAD" || name.ends_with(b"/HEAD") && name.starts_with(b"worktrees/") {
+                return point;
+            }
+            format!("{point}, or delete it, 'refdb symbolic-ref --delete {name}'")
+        }
         Advice::PutBack(words) => words.clone(),
         _ => "see what it is".to_owned(),
     }

@@ -23,6 +23,15 @@ impl Deep<'_> {
         }
         let content = match self.system.read(&path) {
             Ok(content) => content,
+            // A link may lead below a file: beside a stack it is there for Git to look at, and no more.
+            Err(_)
+                if self
+                    .system
+                    .read_link(&path)
+                    .is_ok_and(|to| to.starts_with("refs")) =>
+            {
+                return Ok(());
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if self.system.lstat(&path).is_err() {
                     let what = "HEAD is missing: Git takes the directory for no repository";

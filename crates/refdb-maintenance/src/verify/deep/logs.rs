@@ -8,7 +8,7 @@ use refdb::internals::{LOG_LINE_MAX, Tree, parse_log_line};
 use refdb::name::{FormatOptions, is_well_formed};
 use refdb::system::FileKind;
 
-use super::{BadLines, Deep, Repair, is_gone, unreadable};
+use super::{BadLines, Deep, Repair, is_gone, no_file, unreadable};
 
 impl Deep<'_> {
     /// Checks every reflog of a directory.
@@ -32,6 +32,8 @@ impl Deep<'_> {
                     self.warning(path, what, Repair::RemoveFile);
                 }
                 FileKind::File => self.log(path)?,
+                // Readers and writers follow it.
+                FileKind::Symlink if no_file(self.system, path).is_none() => self.log(path)?,
                 _ => {
                     let what = "neither a file nor a directory: the reflog cannot be read";
                     self.error(path, None, what, Repair::RewriteLog);

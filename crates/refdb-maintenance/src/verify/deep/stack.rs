@@ -38,7 +38,9 @@ impl Deep<'_> {
             return Ok(());
         }
         let list = self.settled_list(&dir, &list_path)?;
-        let has_content = list.as_ref().is_some_and(|list| condition(list).is_none());
+        let has_content = list
+            .as_ref()
+            .is_some_and(|list| nothing_listed(list).is_none());
         if !has_content && !self.has_tables(&dir)? {
             return self.without_tables(index, list.is_some());
         }
@@ -58,7 +60,7 @@ impl Deep<'_> {
         };
         let mut opened = Opened::default();
         let mut at = 0;
-        if let Some(what) = condition(&content) {
+        if let Some(what) = nothing_listed(&content) {
             let what = format!("{what}, but there are tables: no ref is seen");
             self.error(&list_path, Some(0), what, Repair::RebuildList);
             return Ok(());
@@ -67,7 +69,7 @@ impl Deep<'_> {
             self.listed(&dir, line, at, hash, &mut opened)?;
             at += line.len();
         }
-        self.folder(&dir, &opened)?;
+        self.folder(&dir, &content, &opened)?;
         self.merged(index, &dir, &opened.tables);
         let is_readable = opened.tables.len() == opened.listed.len();
         let has_head = |seen: &Seen| seen.dir == index && seen.name == b"HEAD";
@@ -241,10 +243,19 @@ impl Deep<'_> {
         Ok(())
     }
 
-    /// Checks what lies in the folder beside the listed tables.
-    fn folder(&mut self, dir: &Path, opened: &Opened) -> Result<()> {
+    /// Checks what lies in the folder beside the listed tables, of which the list with this content tells.
+    fn folder(&mut self, dir: &Path, list: &[u8], opened: &Opened) -> Result<()> {
         let entries = self.system.read_dir(dir).map_err(unreadable(dir))?;
         let covered = Covered::by(opened);
+        let names = entries.iter().filter_map(|entry| entry.name.to_str().ok());
+        let unlisted = names.filter(|name| !opened.listed.contains(*name));
+        let mut cut = covered.cut(unlisted.filter_map(indices_of_name).collect());
+        if cut.is_some() {
+            // Nobody writes the next but one before the next is listed, unless the list is another one by now.
+            let path = dir.join("tables.list");
+            let now = self.system.read_at_most(&path, LIST_LEN_MAX + 1);
+            cut = cut.filter(|_| now.is_ok_and(|now| now == list));
+        }
         for entry in entries {
             let path = dir.join(bytes_to_path(&entry.name));
             let name = entry.name.to_str_lossy();
@@ -254,9 +265,16 @@ impl Deep<'_> {
             {
                 continue;
             }
-            if is_table_name(&name) && covered.is_lost(&name) {
+            let indices = indices_of_name(&name);
+            if indices.is_some_and(|indices| covered.is_lost(indices)) {
                 let what = "the list does not name this table, and no other has its update indices: \
                      what it says is not seen";
+                self.error(&path, None, what, Repair::RebuildList);
+            } else if indices
+                .is_some_and(|(min, max)| cut.is_some_and(|(from, to)| from <= min && max <= to))
+            {
+                let what = "the list does not name this table, nor the next one, which nobody could write before: \
+                     the list was cut, and what it says is not seen";
                 self.error(&path, None, what, Repair::RebuildList);
             } else if is_table_name(&name) {
                 let what = "a table that the list does not name: a writer died, or is at work";
@@ -365,17 +383,43 @@ impl Covered {
         Covered(ranges)
     }
 
-    /// Returns whether a table that is not listed was once part of the stack, by its name: compaction leaves
-    /// behind what its result covers, and a dead writer what is newer than the stack.
-    fn is_lost(&self, name: &str) -> bool {
-        let Some((min, max)) = indices_of_name(name) else {
-            return false;
-        };
-        let newest = self.0.last().map_or(0, |range| range.1);
+    /// Returns the newest update index of the stack, 0 if it has none.
+    fn newest(&self) -> u64 {
+        self.0.last().map_or(0, |range| range.1)
+    }
+
+    /// Returns whether a table that is not listed was once part of the stack, by its update indices: compaction
+    /// leaves behind what its result covers, and a dead writer what is newer than the stack.
+    fn is_lost(&self, (min, max): (u64, u64)) -> bool {
         let before = self.0.partition_point(|range| range.1 < min);
         let is_covered = self.0.get(before).is_some_and(|range| range.0 <= max);
-        max <= newest && !is_covered
+        max <= self.newest() && !is_covered
     }
+
+    /// Returns the update indices that follow those of the stack in tables that are not listed, if there are at
+    /// least two, one behind the other: a dead writer leaves one.
+    fn cut(&self, mut unlisted: Vec<(u64, u64)>) -> Option<(u64, u64)> {
+        unlisted.sort_unstable();
+        let first = self.newest().checked_add(1)?;
+        let (mut next, mut count) = (first, 0);
+        let mut rest = unlisted.iter().peekable();
+        while let Some((_, max)) = rest.find(|(min, max)| *min == next && max >= min) {
+            // The widest of those that begin there.
+            let mut last = *max;
+            while let Some((_, max)) = rest.next_if(|(min, _)| *min == next) {
+                last = last.max(*max);
+            }
+            count += 1;
+            next = last.checked_add(1)?;
+        }
+        (count > 1).then_some((first, next - 1))
+    }
+}
+
+/// Says of a list that names no table how it came to be so, as far as that shows.
+fn nothing_listed(content: &[u8]) -> Option<&'static str> {
+    let is_blank = content.trim_ascii().is_empty();
+    condition(content).or(is_blank.then_some("the list names no table"))
 }
 
 /// Returns whether a path leads nowhere.

@@ -1,12 +1,14 @@
 //! What refs point at: objects, peeled values, other refs, and names that get in each other's way.
 
 use std::collections::{HashMap, HashSet};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use bstr::{BString, ByteSlice};
 use refdb::name::{FormatOptions, SYMREF_DEPTH_MAX, is_per_worktree, is_root_ref, is_well_formed};
 use refdb::objects::{ObjectKind, Peeled};
 use refdb::{ObjectId, Result};
+use refdb_git::objects::Absent;
 
 use super::{Advice, Damage, Deep, Repair, Seen, Severity, Source, Value};
 use crate::progress::Progress;
@@ -44,9 +46,57 @@ impl Deep<'_> {
                 self.object(seen, *oid, *peeled, &mut kinds)?;
             }
         }
+        self.perhaps_there();
         self.symrefs(&seen);
         self.conflicts(&seen);
         Ok(())
+    }
+
+    fn absent(&mut self) -> Result<&Absent> {
+        let absent = match self.absent.take() {
+            Some(absent) => absent,
+            None => self.repository.odb().absent()?,
+        };
+        Ok(self.absent.insert(absent))
+    }
+
+    /// Reports what objects may be in that are missing: it may come back, and they with it.
+    fn perhaps_there(&mut self) {
+        let (Some(absent), [first, more @ ..]) = (&self.absent, &self.perhaps_there[..]) else {
+            return;
+        };
+        let refs = match more.len() {
+            0 => format!("{first} names an object that is missing"),
+            count => format!("{first} and {count} other refs name objects that are missing"),
+        };
+        let folders = absent.folders.iter().map(|dir| {
+            let list = self.repository.odb().dir().join("info/alternates");
+            let what = format!(
+                "'{}' is not there, and may have objects: {refs}",
+                dir.display()
+            );
+            let words =
+                "put it back, or take it out of 'objects/info/alternates' to give its objects up";
+            (list, what, words)
+        });
+        let packs = absent.packs.iter().map(|pack| {
+            let what = format!("the pack cannot be used, and may have objects: {refs}");
+            let words = "index it with 'git index-pack', put back what belongs there, or move it away to give its \
+                         objects up";
+            (pack.clone(), what, words)
+        });
+        let found: Vec<_> = folders.chain(packs).collect();
+        for (file, what, words) in found {
+            self.tell(&Damage {
+                severity: Severity::Error,
+                file,
+                offset: None,
+                name: None,
+                what,
+                repair: Repair::ByHand,
+                advice: Some(Advice::PutBack(words.to_owned())),
+            });
+        }
     }
 
     fn object(
@@ -71,9 +121,14 @@ impl Deep<'_> {
         };
         let needs_commit = seen.name.starts_with(b"refs/heads/") || seen.name == b"HEAD";
         match kind {
-            None => {
+            None if self.absent()?.is_empty() => {
                 let what = format!("the object {oid} is missing");
                 self.of_ref(seen, &what, Repair::FromReflog);
+                return Ok(());
+            }
+            None => {
+                let name = self.full_name(seen);
+                self.perhaps_there.push(name);
                 return Ok(());
             }
             Some(kind) if needs_commit && kind != ObjectKind::Commit => {
@@ -124,6 +179,18 @@ impl Deep<'_> {
         });
     }
 
+    /// Returns the name by which a ref is known in every worktree.
+    fn full_name(&self, seen: &Seen) -> BString {
+        let dir = self.dir(seen.dir);
+        let id = dir.file_name().filter(|_| seen.dir > 0);
+        match id {
+            Some(id) => [b"worktrees/", id.as_bytes(), b"/", &seen.name]
+                .concat()
+                .into(),
+            None => seen.name.as_slice().into(),
+        }
+    }
+
     fn place(&self, seen: &Seen) -> (PathBuf, Option<u64>) {
         let dir = self.dir(seen.dir);
         match seen.source {
@@ -148,6 +215,13 @@ impl Deep<'_> {
             let Value::Symref(first) = &start.value else {
                 continue;
             };
+            // In the other format the file HEAD was looked at before.
+            let is_head = start.name == b"HEAD" && matches!(start.source, Source::Table);
+            if is_head && !first.starts_with(b"refs/") {
+                let what = format!("HEAD leads to '{}', no branch", first.as_bstr());
+                self.of_ref(start, &what, Repair::FromReflog);
+                continue;
+            }
             if !is_root_ref(first) && !is_well_formed(first, FormatOptions::ONE_LEVEL) {
                 let what = format!(
                     "the symref points to '{}', no name of a ref",
@@ -168,7 +242,7 @@ impl Deep<'_> {
                     Some(next) if depth < SYMREF_DEPTH_MAX => name = next,
                     Some(_) => {
                         let what = "the symref leads in a circle, or further than anybody follows";
-                        let name = BString::from(start.name.as_slice());
+                        let name = self.full_name(start);
                         self.by_hand(start, what, Advice::PointElsewhere(name));
                         break;
                     }
@@ -190,7 +264,10 @@ impl Deep<'_> {
                 let parent = child.name.get(..at).unwrap_or_default();
                 if names.contains(&(child.dir, parent)) {
                     let what = format!("the ref cannot exist beside '{}'", parent.as_bstr());
-                    let both = [BString::from(child.name.as_slice()), parent.into()];
+                    let child_name = self.full_name(child);
+                    let prefix = child_name.len() - child.name.len();
+                    let parent = [&child_name[..prefix], parent].concat();
+                    let both = [child_name, parent.into()];
                     self.by_hand(child, &what, Advice::DeleteOneOf(both));
                 }
             }
