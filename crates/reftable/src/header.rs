@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::hash::HashId;
 
 /// The first bytes of every table.
-const MAGIC: &[u8; 4] = b"REFT";
+pub(crate) const MAGIC: &[u8; 4] = b"REFT";
 /// Magic, version, block size, two update indices.
 const HEADER_LEN_V1: usize = 24;
 /// As version 1, and the name of the hash.

@@ -7,17 +7,19 @@
 //!    in for them.
 //! 3. A ref whose update index is not one of the table's is a ref all the same: Git lists it. It
 //!    gets the nearest of the table's when the table is written again.
+//! 4. The block size, which may be unknown or wrong, leads past no block: the next one begins behind
+//!    the zeros. It only tells how many zeros are padding, and from where on they are a lost block.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use crate::block::Block;
 use crate::check::{Finding, TableSection};
 use crate::error::Result;
 use crate::hash::HashId;
-use crate::header::{Footer, Header, checksum};
+use crate::header::{BLOCK_LEN_MAX, Footer, Header, MAGIC, checksum};
 use crate::key::split_key;
-use crate::record::{Codec, LogCodec, LogRecord, Params, RefCodec, RefRecord};
+use crate::record::{Codec, IndexCodec, LogCodec, LogRecord, Params, RefCodec, RefRecord};
 use crate::spelled::Spelled;
 use crate::table::Table;
 use crate::walk::Walk;
@@ -25,6 +27,9 @@ use crate::writer::{WriteOptions, Writer};
 
 /// So much is looked through for anything but zeros. A file that is one hole may be of any length.
 const ZEROS_MAX: usize = 256 << 20;
+
+/// The block size, or more, of what is written again where nothing says what it was.
+const BLOCK_SIZE_MIN: usize = 4096;
 
 /// Says why [`Table::open`] refuses these bytes, and where; `None` if it does not.
 ///
@@ -136,70 +141,199 @@ pub struct Salvaged {
 /// ```
 #[must_use]
 pub fn salvage(data: Vec<u8>, hash: HashId, update_indices: RangeInclusive<u64>) -> Salvaged {
-    let stated = Header::decode(&data).ok();
-    let footer_copy = footer_start(&data, hash).and_then(|start| data.get(start..));
-    let copied = footer_copy.and_then(|copy| Header::decode(copy).ok());
-    let header = copied.or(stated.filter(|header| header.hash == hash));
-    let header = header.unwrap_or(Header {
-        version: hash.version(),
-        hash,
-        block_size: 4096,
-        min_update_index: *update_indices.start(),
-        max_update_index: *update_indices.end(),
-    });
-    read_blocks(data, header)
+    let stated = stated_header(&data, hash);
+    let header = stated.unwrap_or_else(|| assumed_header(hash, &update_indices));
+    read_blocks(data, header, stated.map(|header| header.block_size))
 }
 
 /// As [`salvage`], but believes these update indices rather than the table's header.
 #[must_use]
 pub fn salvage_as(data: Vec<u8>, hash: HashId, update_indices: RangeInclusive<u64>) -> Salvaged {
-    let stated = Header::decode(&data).ok();
-    let stated = stated.filter(|header| header.hash == hash);
-    let header = Header {
-        version: hash.version(),
-        hash,
-        block_size: stated.map_or(4096, |header| header.block_size),
-        min_update_index: *update_indices.start(),
-        max_update_index: *update_indices.end(),
-    };
-    read_blocks(data, header)
+    let stated = stated_header(&data, hash);
+    let header = assumed_header(hash, &update_indices);
+    read_blocks(data, header, stated.map(|header| header.block_size))
 }
 
-fn read_blocks(data: Vec<u8>, header: Header) -> Salvaged {
-    let hash = header.hash;
+/// Returns the header, rather as the footer repeats it: there a checksum vouches for it.
+fn stated_header(data: &[u8], hash: HashId) -> Option<Header> {
+    let copy = footer_start(data, hash).and_then(|start| Header::decode(data.get(start..)?).ok());
+    copy.or(Header::decode(data).ok())
+        .filter(|header| header.hash == hash)
+}
+
+/// Returns a header of which only this is known.
+fn assumed_header(hash: HashId, update_indices: &RangeInclusive<u64>) -> Header {
+    Header {
+        version: hash.version(),
+        hash,
+        block_size: 0,
+        min_update_index: *update_indices.start(),
+        max_update_index: *update_indices.end(),
+    }
+}
+
+/// Where a block that could be read lies in the file.
+struct Span {
+    kind: u8,
+    start: u64,
+    end: u64,
+    /// Where the zeros behind it end: the next block, or something else.
+    next: u64,
+}
+
+fn read_blocks(data: Vec<u8>, header: Header, block_size: Option<u32>) -> Salvaged {
     let mut salvaged = Salvaged {
         min_update_index: header.min_update_index,
         max_update_index: header.max_update_index,
-        block_size: header.block_size,
         ..Salvaged::default()
     };
-    // A footer that is there ends the blocks; one that is not there counts as one more block,
-    // which cannot be read.
-    let end = footer_start(&data, hash).unwrap_or(data.len());
-    let table = Table::without_footer(data, header, end);
+    let end = footer_start(&data, header.hash).unwrap_or(data.len());
+    // Without a block size, a block ends where its own bytes do.
+    let unpadded = Header {
+        block_size: 0,
+        ..header
+    };
+    let table = Table::without_footer(data, unpadded, end);
     let mut walk = Walk::new(&table);
+    let (mut spans, mut longest) = (Vec::new(), 0);
+    let mut lost = BTreeSet::new();
     loop {
         let at = walk.offset;
-        let taken = match walk.next() {
+        let block = match walk.next() {
             Ok(None) => break,
-            Ok(Some(block)) => salvaged.take(&table, &block, walk.body(&block)).is_some(),
-            Err(_) => false,
+            Ok(Some(block)) => salvaged
+                .take(&table, &block, walk.body(&block))
+                .map(|()| block),
+            Err(_) => None,
         };
-        if taken {
+        if let Some(block) = block {
+            walk.offset = behind_zeros(table.body(), block.next);
+            longest = longest.max(block.len);
+            spans.push(Span {
+                kind: block.kind,
+                start: block.offset,
+                end: block.next,
+                next: walk.offset,
+            });
             continue;
         }
-        salvaged.lost.push(at);
-        match next_start(&table, at) {
+        let next = next_start(&table, at);
+        // Of JGit, log blocks that begin a file do not count the header as theirs.
+        if next != Some(table.header_len() as u64) {
+            lost.insert(at);
+        }
+        match next {
             Some(next) => walk.offset = next,
             None => break,
         }
     }
-    // The place where a footer was, or should have been, is no lost block.
-    let footer_at = end.saturating_sub(header.footer_len()) as u64;
-    if end == table.len_of_file() && salvaged.lost.last() == Some(&footer_at) {
-        salvaged.lost.pop();
-    }
+    let padded_to = block_size.map_or_else(|| block_size_of(&spans), u64::from);
+    settle(&mut lost, &spans, &table, padded_to);
+    salvaged.lost = lost.into_iter().collect();
+    salvaged.block_size = block_size.unwrap_or_else(|| {
+        // What was in one block, each record has to find room in, be it the first block.
+        let size = BLOCK_SIZE_MIN.max(longest + table.header_len());
+        u32::try_from(size).map_or(BLOCK_LEN_MAX, |size| size.min(BLOCK_LEN_MAX))
+    });
     salvaged
+}
+
+/// Returns the place of the first byte from `from` on that is not zero, or the end.
+fn behind_zeros(body: &[u8], from: u64) -> u64 {
+    let rest = usize::try_from(from).ok().and_then(|from| body.get(from..));
+    let zeros = rest.map(|rest| rest.iter().take_while(|byte| **byte == 0).count());
+    from + zeros.unwrap_or_default() as u64
+}
+
+/// Returns the block size by which these blocks lie where they do; 0 if there is none, or no telling.
+fn block_size_of(spans: &[Span]) -> u64 {
+    let (mut step, mut before) = (0, None::<&Span>);
+    for span in spans {
+        let padded = before.filter(|it| it.kind != LogCodec::KIND && it.end < it.next);
+        let distance = match span.kind {
+            LogCodec::KIND => 0,
+            // Behind log blocks, which have any length, it starts anywhere, and JGit does not pad it.
+            IndexCodec::KIND => padded
+                .filter(|before| before.next == span.start)
+                .map_or(0, |before| span.start - before.start),
+            _ => span.start,
+        };
+        step = greatest_divisor(step, distance);
+        before = Some(span);
+    }
+    // It is a divisor of this step, and no block is longer. An index may be: JGit's.
+    let lens = spans.iter().filter(|span| span.kind != LogCodec::KIND);
+    let lens = lens
+        .map(|span| span.end - span.start)
+        .filter(|len| *len <= step);
+    let fullest = lens.max().unwrap_or_default();
+    // Of two neighbours that found no room in one block, one fills more than half of it.
+    (fullest..2 * fullest)
+        .find(|size| step.is_multiple_of(*size))
+        .unwrap_or_default()
+}
+
+/// Returns the greatest number that divides both.
+fn greatest_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// Adds the places of blocks that are nothing but zeros now, and takes out that of a footer.
+fn settle(lost: &mut BTreeSet<u64>, spans: &[Span], table: &Table, block_size: u64) {
+    let header_len = table.header_len() as u64;
+    let footer = footer_place(table, spans.last(), lost.last().copied());
+    lost.retain(|at| (*at).max(header_len) < footer);
+    let followers = spans.iter().skip(1).map(Some).chain([None]);
+    for (span, follower) in spans.iter().zip(followers) {
+        let follower = follower.filter(|follower| follower.start == span.next);
+        let mut place = span.end;
+        if span.kind != LogCodec::KIND && block_size > 0 {
+            place = span.start + (span.end - span.start).next_multiple_of(block_size);
+        }
+        let zeros_end = span.next.min(footer);
+        // Neither before a log block nor before the footer is there padding; what cannot be read
+        // may be a block that has it, where such a block would start.
+        let is_padding = match follower {
+            Some(follower) => follower.kind != LogCodec::KIND,
+            None => zeros_end < footer && zeros_end == place,
+        };
+        if place >= zeros_end && !is_padding {
+            place = span.end;
+        }
+        if place < zeros_end {
+            // If it was not all zeros, its rest was told already.
+            lost.remove(&span.next);
+            lost.insert(place);
+        }
+    }
+}
+
+/// Returns where the footer starts, or what is left of it: that is no lost block.
+fn footer_place(table: &Table, last: Option<&Span>, unread: Option<u64>) -> u64 {
+    let (body, header_len) = (table.body(), table.header_len() as u64);
+    let end = body.len() as u64;
+    if body.len() < table.len_of_file() {
+        return end;
+    }
+    let from = |at| usize::try_from(at).ok().and_then(|at| body.get(at..));
+    let behind = last.map_or(header_len, |last| last.end);
+    let footer_len = table.footer_len();
+    let rest = from(behind).unwrap_or_default();
+    let is_zeros = || rest.iter().all(|byte| *byte == 0);
+    if rest.len() == footer_len || (rest.len() < footer_len && is_zeros()) {
+        return behind;
+    }
+    // It begins as the header does, which no block does.
+    let unread = unread.unwrap_or_default().max(behind);
+    let is_footer =
+        |rest: &[u8]| !rest.is_empty() && rest.iter().zip(MAGIC).all(|(byte, magic)| byte == magic);
+    match from(unread).is_some_and(is_footer) {
+        true => unread,
+        false => end,
+    }
 }
 
 /// Returns where the next block behind `at` may start.

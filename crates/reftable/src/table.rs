@@ -195,6 +195,10 @@ impl Table {
         self.header.len()
     }
 
+    pub(crate) fn footer_len(&self) -> usize {
+        self.header.footer_len()
+    }
+
     fn first_kind(&self) -> Option<u8> {
         self.body().get(self.header.len()).copied()
     }

@@ -6,4 +6,5 @@ mod golden;
 mod jgit;
 mod model;
 mod order;
+mod salvage;
 mod writer;

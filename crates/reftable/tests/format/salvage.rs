@@ -1,0 +1,364 @@
+//! Whole blocks of a damaged table are found, whatever says how long blocks are, or if nothing does.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::sync::Arc;
+
+use super::common::{Entry, Logs, Model, Refs, Value, own_log, own_ref};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use reftable::{
+    BlockInfo, BlockKind, HashId, LogCursor, RefCursor, Result, Salvaged, Table, WriteOptions,
+    check, salvage, salvage_as,
+};
+
+const BLOCK_SIZES: [u32; 6] = [256, 512, 1000, 1024, 4096, 65536];
+const HASHES: [HashId; 2] = [HashId::Sha1, HashId::Sha256];
+
+fn model(hash: HashId, refs: u32, logs: u32) -> Model {
+    let id = |n: u32| n.wrapping_mul(2_654_435_761).to_be_bytes().repeat(8)[..hash.len()].to_vec();
+    let name = |n: u32| format!("refs/heads/topic-{n:05}").into_bytes();
+    let mut model = Model::default();
+    for n in 0..refs {
+        let value = match n % 5 {
+            0 => Value::Symref(b"refs/heads/main".to_vec()),
+            1 => Value::Peeled(id(n), id(n + 1)),
+            _ => Value::Direct(id(n)),
+        };
+        model.refs.insert(name(n), (u64::from(n % 100) + 1, value));
+    }
+    for n in 0..logs {
+        let entry = Entry::Update {
+            old: id(n),
+            new: id(n + 1),
+            who: b"A".to_vec(),
+            time: 1_700_000_000 + u64::from(n),
+            tz: 100,
+            message: format!("{n}\n").into_bytes(),
+        };
+        model
+            .logs
+            .insert((name(n), !(u64::from(n % 100) + 1)), entry);
+    }
+    model
+}
+
+fn options(hash: HashId, block_size: u32, unpadded: bool) -> WriteOptions {
+    let mut options = WriteOptions::new(hash);
+    options.block_size = block_size;
+    options.unpadded = unpadded;
+    options.max_update_index = 100;
+    options
+}
+
+/// All block sizes and hashes with and without padding: so many refs that they take some blocks.
+fn tables() -> impl Iterator<Item = (String, HashId, Model, Vec<u8>)> {
+    let all = BLOCK_SIZES
+        .into_iter()
+        .flat_map(|size| HASHES.map(|hash| (size, hash)))
+        .flat_map(|it| [(0, false), (0, true), (1, false), (1, true)].map(|how| (it, how)));
+    all.map(|((block_size, hash), (logs, unpadded))| {
+        let refs = (block_size / 8).max(300);
+        let model = model(hash, refs, logs * (refs / 2));
+        let bytes = model.write(options(hash, block_size, unpadded));
+        let what = format!("{hash:?}, {block_size}, unpadded {unpadded}, logs {logs}");
+        (what, hash, model, bytes)
+    })
+}
+
+fn blocks(bytes: &[u8]) -> Vec<BlockInfo> {
+    let table = Table::open(bytes.to_vec()).unwrap();
+    table.blocks().map(Result::unwrap).collect()
+}
+
+fn range(block: &BlockInfo, hash: HashId) -> std::ops::Range<usize> {
+    let start = usize::try_from(block.offset).unwrap();
+    // Padding is no part of it; log blocks have none.
+    let len = match block.kind {
+        BlockKind::Log => block.len_on_disk,
+        _ => block.len,
+    };
+    let header = 20 + 4 * usize::from(hash.version());
+    start.max(header)..start + usize::try_from(len).unwrap()
+}
+
+fn footer_len(hash: HashId) -> usize {
+    64 + 4 * usize::from(hash.version())
+}
+
+/// Makes the header say nothing.
+fn without_header(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes[..8].fill(0);
+    bytes
+}
+
+fn without_both(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = without_header(bytes.to_vec());
+    bytes.truncate(bytes.len() - 10);
+    bytes
+}
+
+fn records(salvaged: &Salvaged) -> (Refs, Logs) {
+    let (mut refs, mut logs) = (Refs::new(), Logs::new());
+    salvaged.for_each_ref(|record| refs.extend([own_ref(record)]));
+    salvaged.for_each_log(|record| logs.extend([own_log(record)]));
+    (refs, logs)
+}
+
+/// How many blocks with refs or logs there are.
+fn count(blocks: &[BlockInfo]) -> usize {
+    let has_records = |kind| matches!(kind, BlockKind::Ref | BlockKind::Log);
+    blocks.iter().filter(|it| has_records(it.kind)).count()
+}
+
+fn assert_rebuilt(salvaged: &Salvaged, hash: HashId, what: &str) {
+    let table = Table::open(salvaged.rebuild(hash, |_| true).expect(what)).unwrap();
+    assert_eq!(check(&table), [], "{what}");
+}
+
+#[test]
+fn all_blocks_are_found_without_a_header() {
+    for (what, hash, model, bytes) in tables() {
+        let blocks = blocks(&bytes);
+        assert!(count(&blocks) > 3, "{what}");
+        let footer = bytes.len() - footer_len(hash);
+        let mut zeroed = without_header(bytes.clone());
+        zeroed[footer..].fill(0);
+        let mut overwritten = zeroed.clone();
+        overwritten[footer + 8..].fill(b'x');
+        let damaged = [
+            without_header(bytes.clone()),
+            without_both(&bytes),
+            zeroed.clone(),
+            zeroed[..footer + 20].to_vec(),
+            zeroed[..footer].to_vec(),
+            overwritten,
+            [&without_header(bytes.clone())[..], b"more"].concat(),
+            bytes[..bytes.len() - 10].to_vec(),
+        ];
+        for (at, damaged) in damaged.into_iter().enumerate() {
+            for how in [salvage, salvage_as]
+                .into_iter()
+                .take(if at < 2 { 2 } else { 1 })
+            {
+                let salvaged = how(damaged.clone(), hash, 1..=100);
+                let what = format!("{what}, {at}");
+                assert_eq!(salvaged.lost, [], "{what}");
+                assert_eq!(salvaged.blocks, count(&blocks), "{what}");
+                let (refs, logs) = records(&salvaged);
+                assert!(refs == model.refs && logs == model.logs, "{what}");
+                // The records are the same each time.
+                if at < 2 {
+                    assert_rebuilt(&salvaged, hash, &what);
+                }
+            }
+        }
+    }
+}
+
+/// Returns the records that are left without those of one block, from the bytes of a sound table.
+fn without(block: &BlockInfo, bytes: &[u8], hash: HashId, model: &Model) -> (Refs, Logs) {
+    let (mut refs, mut logs) = (model.refs.clone(), model.logs.clone());
+    // What the block holds is read by the cursors, which say nothing of blocks: they fail at it.
+    let mut damaged = bytes.to_vec();
+    damaged[range(block, hash).start] = b'x';
+    let (mut firsts, mut first_logs) = (0, 0);
+    if let Ok(table) = Table::open(damaged).map(Arc::new) {
+        let mut cursor = RefCursor::new(Arc::clone(&table));
+        while matches!(cursor.advance(), Ok(true)) {
+            firsts += 1;
+        }
+        let mut cursor = LogCursor::new(table);
+        while matches!(cursor.advance(), Ok(true)) {
+            first_logs += 1;
+        }
+    }
+    let records = usize::try_from(block.records).unwrap();
+    let gone = |first: usize, kind| {
+        let is_it = block.kind == kind;
+        first..first + if is_it { records } else { 0 }
+    };
+    let (gone_refs, gone_logs) = (
+        gone(firsts, BlockKind::Ref),
+        gone(first_logs, BlockKind::Log),
+    );
+    let mut at = 0..;
+    refs.retain(|_, _| !at.next().is_some_and(|at| gone_refs.contains(&at)));
+    let mut at = 0..;
+    logs.retain(|_, _| !at.next().is_some_and(|at| gone_logs.contains(&at)));
+    (refs, logs)
+}
+
+#[test]
+fn one_lost_block_is_one_lost_place() {
+    for (what, hash, model, bytes) in tables() {
+        let blocks = blocks(&bytes);
+        let some = [0, 1, blocks.len() / 4, blocks.len() / 2, blocks.len() - 1];
+        let last_ref = blocks.iter().rposition(|it| it.kind == BlockKind::Ref);
+        for at in some.into_iter().chain(last_ref) {
+            let block = &blocks[at];
+            let range = range(block, hash);
+            let (refs, logs) = without(block, &bytes, hash, &model);
+            let is_data = matches!(block.kind, BlockKind::Ref | BlockKind::Log);
+            let middle = range.start.midpoint(range.end);
+            for (fill, end) in [(b'x', range.end), (0, range.end), (0, middle)] {
+                let mut damaged = without_both(&bytes);
+                damaged[range.start..end].fill(fill);
+                let what = format!("{what}: block {at} at {range:?}, {fill} to {end}");
+                let salvaged = salvage(damaged, hash, 1..=100);
+                // Zeros behind a block may be padding in part.
+                let place = block.offset..if fill == 0 {
+                    range.end as u64
+                } else {
+                    block.offset + 1
+                };
+                let told = matches!(salvaged.lost[..], [at] if place.contains(&at));
+                assert!(told, "{what}: {:?}", salvaged.lost);
+                assert_eq!(
+                    salvaged.blocks,
+                    count(&blocks) - usize::from(is_data),
+                    "{what}"
+                );
+                assert!(records(&salvaged) == (refs.clone(), logs.clone()), "{what}");
+                if fill != 0 {
+                    assert_rebuilt(&salvaged, hash, &what);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_block_size_that_is_wrong_costs_no_block() {
+    for (what, hash, model, bytes) in tables() {
+        for size in [0, 1, 4096, 0x00ff_ffff_u32] {
+            let mut damaged = bytes[..bytes.len() - 10].to_vec();
+            damaged[5..8].copy_from_slice(&size.to_be_bytes()[1..]);
+            let salvaged = salvage(damaged, hash, 1..=100);
+            assert!(
+                records(&salvaged) == (model.refs.clone(), model.logs.clone()),
+                "{what}, {size}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_table_that_ends_within_a_block_is_told() {
+    for (what, hash, _, bytes) in tables() {
+        let blocks = blocks(&bytes);
+        for at in [blocks.len() / 3, blocks.len() - 1] {
+            let range = range(&blocks[at], hash);
+            let damaged = &without_header(bytes.clone())[..range.end - 5];
+            let salvaged = salvage(damaged.to_vec(), hash, 1..=100);
+            assert_eq!(salvaged.lost, [blocks[at].offset], "{what}: {at}");
+            assert_eq!(salvaged.blocks, count(&blocks[..at]), "{what}: {at}");
+            // The rest was never written: more zeros than a footer has.
+            let mut damaged = without_header(bytes.clone());
+            damaged[range.start..].fill(0);
+            let salvaged = salvage(damaged, hash, 1..=100);
+            let (first, len) = (blocks[at].offset, bytes.len() as u64);
+            let told = matches!(salvaged.lost[..], [place] if (first..len).contains(&place));
+            assert!(told, "{what}: {at}: {:?}", salvaged.lost);
+        }
+    }
+}
+
+#[test]
+fn few_long_names_are_no_lost_blocks() {
+    for (block_size, len) in [(256, 100), (256, 130), (256, 160), (512, 200), (4096, 1500)] {
+        for refs in 1..8 {
+            let mut model = Model::default();
+            for n in 0..refs {
+                let name = format!("refs/heads/{n}{}", "n".repeat(len - n));
+                let value = Value::Direct(vec![7; 20]);
+                model.refs.insert(name.into_bytes(), (1, value));
+            }
+            let bytes = model.write(options(HashId::Sha1, block_size, false));
+            let salvaged = salvage(without_both(&bytes), HashId::Sha1, 1..=100);
+            assert_eq!(salvaged.lost, [], "{block_size}, {len}, {refs}");
+            assert_eq!(records(&salvaged).0, model.refs);
+        }
+    }
+}
+
+#[test]
+fn a_record_longer_than_the_usual_block_is_written_again() {
+    let mut model = Model::default();
+    let name = format!("refs/heads/{}", "n".repeat(60_000)).into_bytes();
+    let value = Value::Direct(vec![7; 20]);
+    model
+        .refs
+        .insert(b"refs/heads/a".to_vec(), (1, value.clone()));
+    model.refs.insert(name, (1, value));
+    let bytes = model.write(options(HashId::Sha1, 65536, false));
+    let salvaged = salvage(without_both(&bytes), HashId::Sha1, 1..=100);
+    assert_eq!(records(&salvaged).0, model.refs);
+    assert_rebuilt(&salvaged, HashId::Sha1, "long");
+}
+
+/// Git's tables and JGit's, with index blocks longer than others, with logs that begin a file, at
+/// several levels.
+#[test]
+fn tables_of_other_programs_lose_nothing() {
+    let files = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let mut read = 0;
+    for file in std::fs::read_dir(files).unwrap().flatten() {
+        if file.path().extension() != Some("ref".as_ref()) {
+            continue;
+        }
+        let what = file.path().display().to_string();
+        let bytes = std::fs::read(file.path()).unwrap();
+        let table = Arc::new(Table::open(bytes.clone()).unwrap());
+        let hash = table.hash();
+        let indices = table.min_update_index()..=table.max_update_index();
+        let (mut refs, mut logs) = (0, 0);
+        let mut cursor = RefCursor::new(Arc::clone(&table));
+        while cursor.advance().unwrap() {
+            refs += 1;
+        }
+        let mut cursor = LogCursor::new(table);
+        while cursor.advance().unwrap() {
+            logs += 1;
+        }
+        for damaged in [without_both(&bytes), without_header(bytes)] {
+            let salvaged = salvage(damaged, hash, indices.clone());
+            assert_eq!(salvaged.lost, [], "{what}");
+            let (mut found, mut found_logs) = (0, 0);
+            salvaged.for_each_ref(|_| found += 1);
+            salvaged.for_each_log(|_| found_logs += 1);
+            assert_eq!((found, found_logs), (refs, logs), "{what}");
+        }
+        read += 1;
+    }
+    assert!(read > 10, "{read}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// Whatever the bytes are, what is found can be written, and what is told lies in the file.
+    #[test]
+    fn any_bytes_are_survived(
+        size in prop::sample::select(vec![256, 512, 4096]),
+        unpadded: bool,
+        edits in vec((any::<prop::sample::Index>(), 0..300_usize, any::<u8>()), 1..9),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let hash = HashId::Sha1;
+        let mut bytes = model(hash, 70, 30).write(options(hash, size, unpadded));
+        let before = count(&blocks(&bytes));
+        bytes.truncate(bytes.len() - cut.index(bytes.len() / 4));
+        for (at, len, byte) in edits {
+            let at = at.index(bytes.len());
+            let end = bytes.len().min(at + len);
+            bytes[at..end].fill(byte);
+        }
+        let len = bytes.len() as u64;
+        let salvaged = salvage(without_header(bytes), hash, 1..=100);
+        prop_assert!(salvaged.blocks <= before);
+        prop_assert!(salvaged.lost.is_sorted_by(|a, b| a < b));
+        prop_assert!(salvaged.lost.iter().all(|at| *at < len));
+        assert_rebuilt(&salvaged, hash, "edited");
+    }
+}
