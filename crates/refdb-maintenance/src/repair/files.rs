@@ -387,20 +387,7 @@ impl Plan<'_> {
                 from_log.push(name);
             }
         }
-        // Nobody may take a tag that cannot be looked at for one that was peeled.
-        let traits = match self.may_be_elsewhere {
-            true => "sorted \n",
-            false => "peeled fully-peeled sorted \n",
-        };
-        let mut new = [PACKED_HEADER, traits.as_bytes()].concat();
-        for (name, oid) in &after {
-            new.extend_from_slice(format!("{oid} ").as_bytes());
-            new.extend_from_slice(name);
-            new.push(b'\n');
-            if let Peeled::To(peeled) = self.objects().peel(*oid)? {
-                new.extend_from_slice(format!("^{peeled}\n").as_bytes());
-            }
-        }
+        let new = self.packed_content(&after)?;
         let values = |packed: &Packed| {
             // What a loose ref hid was not to be read.
             let values = packed.iter().filter(|(name, _)| !goes.contains(*name));
@@ -421,6 +408,25 @@ impl Plan<'_> {
         }
         self.replace(path, old, new);
         Ok(after)
+    }
+
+    /// Returns the content of packed-refs with these refs.
+    fn packed_content(&self, refs: &Packed) -> Result<Vec<u8>> {
+        // Nobody may take a tag that cannot be looked at for one that was peeled.
+        let traits = match self.may_be_elsewhere {
+            true => "sorted \n",
+            false => "peeled fully-peeled sorted \n",
+        };
+        let mut content = [PACKED_HEADER, traits.as_bytes()].concat();
+        for (name, oid) in refs {
+            content.extend_from_slice(format!("{oid} ").as_bytes());
+            content.extend_from_slice(name);
+            content.push(b'\n');
+            if let Peeled::To(peeled) = self.objects().peel(*oid)? {
+                content.extend_from_slice(format!("^{peeled}\n").as_bytes());
+            }
+        }
+        Ok(content)
     }
 }
 

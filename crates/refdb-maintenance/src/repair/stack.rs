@@ -354,10 +354,7 @@ impl Plan<'_> {
                 let mut found = self.newest(&name, &ids)?;
                 from_log.extend(found.map(|_| name.clone()));
                 if found.is_none() {
-                    let mut older: Vec<_> =
-                        older_values(tables, &name).filter_map(|it| it.1).collect();
-                    older.reverse();
-                    found = self.newest(&name, &older)?;
+                    found = self.older(tables, &name)?;
                 }
                 fixes.insert(name, found.map(Target::Direct));
             } else if is_incomplete && !newer.is_empty() {
@@ -366,6 +363,7 @@ impl Plan<'_> {
                     fixes.insert(name, Some(Target::Direct(found)));
                 }
             } else if let Some(peeled) = peeled
+                && self.objects().kind(oid)?.is_some()
                 && self.objects().peel(oid)? != Peeled::To(peeled)
             {
                 fixes.insert(name, Some(Target::Direct(oid)));
@@ -387,6 +385,13 @@ impl Plan<'_> {
             }
         }
         Ok((fixes, from_log))
+    }
+
+    /// Returns the newest value that tables give a ref since it was created, and that it may hold.
+    fn older(&self, tables: &[Arc<Table>], name: &[u8]) -> Result<Option<ObjectId>> {
+        let mut older: Vec<_> = older_values(tables, name).filter_map(|it| it.1).collect();
+        older.reverse();
+        self.newest(name, &older)
     }
 
     fn table_of(

@@ -95,15 +95,7 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
             "Refs that get a value back: {found}, refs that are lost: {lost}\n"
         ));
     }
-    for note in plan.notes() {
-        let way_out = match &note.way_out {
-            None => String::new(),
-            Some(WayOut::Advice(advice)) => format!("; {}", deep::advised(advice)),
-            Some(_) => ": see --remove-locks".to_owned(),
-        };
-        let text = format!("{}: {}{way_out}", note.file.display(), note.what);
-        say("warning", text.as_bytes());
-    }
+    warn(&plan);
     if dry_run {
         if !plan.is_empty() {
             complain("Nothing was changed: --no-dry-run carries this out.\n");
@@ -124,6 +116,19 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         ));
     }
     deep::run(repository, out, &deep::Wishes::default())
+}
+
+/// Tells what cannot be repaired, or only in part.
+fn warn(plan: &Plan<'_>) {
+    for note in plan.notes() {
+        let way_out = match &note.way_out {
+            None => String::new(),
+            Some(WayOut::Advice(advice)) => format!("; {}", deep::advised(advice)),
+            Some(_) => ": see --remove-locks".to_owned(),
+        };
+        let text = format!("{}: {}{way_out}", note.file.display(), note.what);
+        say("warning", text.as_bytes());
+    }
 }
 
 fn describe(repository: &Repository, plan: &Plan<'_>, most: usize) -> String {
