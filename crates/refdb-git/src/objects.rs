@@ -24,7 +24,7 @@ mod storage;
 
 pub use abbreviations::{ABBREVIATION_MIN, Abbreviations};
 pub(crate) use odb::Replacements;
-pub use odb::{Absent, Header, LEN_MAX, Object, Odb, TAG_DEPTH_MAX, tag_target};
+pub use odb::{Absent, AbsentFolder, Header, LEN_MAX, Object, Odb, TAG_DEPTH_MAX, tag_target};
 #[doc(no_inline)]
 pub use refdb::objects::{NoObjects, ObjectKind, Objects, Peeled};
 pub use storage::Storage;

@@ -32,9 +32,10 @@ mod stack;
 
 pub use shared::{StoreMeans, StorePlan, plan_store};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use bstr::{BString, ByteSlice};
 use refdb::internals::{Home, Says, finish_left};
@@ -139,6 +140,10 @@ pub struct Plan<'a> {
     may_be_elsewhere: bool,
     /// The refs of reflogs: whoever writes one holds the lock of the other.
     guards: BTreeMap<PathBuf, PathBuf>,
+    /// The leftovers that are taken away.
+    leftovers: BTreeSet<PathBuf>,
+    /// What is known of objects: many refs and entries of reflogs may name one.
+    kinds: Mutex<HashMap<ObjectId, Option<ObjectKind>>>,
 }
 
 impl Plan<'_> {
@@ -254,6 +259,8 @@ pub fn plan_watched<'r>(
         outside: None,
         may_be_elsewhere: !found.is_empty() && !repository.odb().absent()?.is_empty(),
         guards: BTreeMap::new(),
+        leftovers: BTreeSet::new(),
+        kinds: Mutex::default(),
     };
     plan.leftovers(&found, options);
     for worktree in repository.worktrees()? {
@@ -338,7 +345,16 @@ impl Plan<'_> {
     /// for is not taken for missing.
     fn may_hold(&self, name: &[u8], oid: ObjectId) -> Result<bool> {
         let needs_commit = name.starts_with(b"refs/heads/") || name == b"HEAD";
-        Ok(match self.objects().kind(oid)? {
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let kind = match kinds.get(&oid) {
+            Some(kind) => *kind,
+            None => {
+                let kind = self.objects().kind(oid)?;
+                kinds.insert(oid, kind);
+                kind
+            }
+        };
+        Ok(match kind {
             _ if oid.is_null() => false,
             None => self.may_be_elsewhere,
             Some(kind) => !needs_commit || kind == ObjectKind::Commit,
@@ -363,6 +379,7 @@ impl Plan<'_> {
         after: &BTreeMap<Vec<u8>, Target>,
         from_log: &[Vec<u8>],
     ) {
+        let from_log: BTreeSet<&Vec<u8>> = from_log.iter().collect();
         let mut names: Vec<&Vec<u8>> = before.keys().chain(after.keys()).collect();
         names.sort();
         names.dedup();

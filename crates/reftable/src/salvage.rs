@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-use crate::block::Block;
+use crate::block::{Block, HEAD_LEN};
 use crate::check::{Finding, TableSection};
 use crate::error::Result;
 use crate::hash::HashId;
@@ -343,7 +343,12 @@ fn next_start(table: &Table, at: u64) -> Option<u64> {
     let mut inflate = None;
     let mut inflated = Vec::new();
     (from..body.len())
-        .filter(|start| matches!(body.get(*start), Some(&(RefCodec::KIND | LogCodec::KIND))))
+        .filter(|start| match body.get(*start) {
+            Some(&RefCodec::KIND) => true,
+            // Names are full of this letter, and to inflate takes memory for what a length says.
+            Some(&LogCodec::KIND) => body.get(start + HEAD_LEN..).is_some_and(is_deflated),
+            _ => false,
+        })
         .map(|start| start as u64)
         .find(|start| {
             let block = match body.get(usize::try_from(*start).unwrap_or_default()) {
@@ -353,12 +358,22 @@ fn next_start(table: &Table, at: u64) -> Option<u64> {
             let Ok(Some(block)) = block else {
                 return false;
             };
+            // Every writer makes one for the first record.
+            if block.restart_count == 0 {
+                return false;
+            }
             let body = match block.kind {
                 LogCodec::KIND => inflated.as_slice(),
                 _ => table.block_body(&block),
             };
             Salvaged::default().take(table, &block, body).is_some()
         })
+}
+
+/// Returns whether a zlib stream may begin with these bytes (RFC 1950, 2.2).
+fn is_deflated(bytes: &[u8]) -> bool {
+    let head = bytes.first_chunk().map(|head| u16::from_be_bytes(*head));
+    head.is_some_and(|head| head >> 8 & 0xf == 8 && head.is_multiple_of(31))
 }
 
 impl Salvaged {

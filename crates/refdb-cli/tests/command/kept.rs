@@ -1,5 +1,7 @@
 //! What `refs repair` keeps: nothing goes that is still there somewhere.
 
+mod tables;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -51,10 +53,6 @@ fn list_of_tables(repo: &Repo) -> Vec<String> {
     list.lines().map(str::to_owned).collect()
 }
 
-fn write_list(repo: &Repo, list: &str) {
-    fs::write(stack(repo).join("tables.list"), list).expect("it can be written");
-}
-
 /// Repairs, twice; Git lists the same as before, and nothing is left to mend.
 fn comes_back(repo: &Repo, before: &str, what: &str) {
     let repaired = repair(repo);
@@ -63,59 +61,6 @@ fn comes_back(repo: &Repo, before: &str, what: &str) {
     let again = refdb(repo, &["refs", "repair", "--dry-run"]);
     let is_done = !again.stderr.contains_str("carries this out");
     assert!(is_done, "{what}: {again:?}");
-}
-
-/// As compaction leaves it when the power fails before its result has any byte.
-#[test]
-fn a_table_that_says_nothing_stands_before_no_other() {
-    for format in REFTABLE {
-        for damage in ["empty", "doubled", "cut", "odd name"] {
-            let repo = repo(format);
-            let before = listed(&repo);
-            let mut tables = list_of_tables(&repo);
-            let last = tables.last().expect("tables").clone();
-            let max = last.split('-').nth(1).expect("an index");
-            let wide = format!("0x000000000001-{max}-deadbeef.ref");
-            fs::write(stack(&repo).join(wide), "").expect("it can be written");
-            if damage == "odd name" {
-                fs::rename(stack(&repo).join(&last), stack(&repo).join("odd.ref")).expect("there");
-                *tables.last_mut().expect("tables") = "odd.ref".to_owned();
-            }
-            let lines = tables.join("\n");
-            let list = match damage {
-                "empty" => String::new(),
-                "cut" => lines,
-                _ => format!("{lines}\n{}\n", tables.last().expect("tables")),
-            };
-            write_list(&repo, &list);
-            comes_back(&repo, &before, damage);
-        }
-    }
-}
-
-#[test]
-fn a_list_that_lost_its_end_is_told_from_a_writer_that_died() {
-    for format in REFTABLE {
-        for lines in [0, 1, 2] {
-            let repo = repo(format);
-            let before = listed(&repo);
-            let tables = list_of_tables(&repo);
-            let list: String = tables[..lines]
-                .iter()
-                .map(|name| format!("{name}\n"))
-                .collect();
-            write_list(&repo, if lines == 0 { "\n" } else { &list });
-            let found = refdb(&repo, &["refs", "verify", "--deep"]);
-            assert_eq!(found.code(), 2, "{lines} lines: {found:?}");
-            comes_back(&repo, &before, &format!("{lines} lines"));
-        }
-        // One table may be what a writer left that died.
-        let repo = repo(format);
-        let tables = list_of_tables(&repo);
-        write_list(&repo, &(tables[..tables.len() - 1].join("\n") + "\n"));
-        let found = refdb(&repo, &["refs", "verify", "--deep"]);
-        assert_eq!(found.code(), 1, "{found:?}");
-    }
 }
 
 /// Returns a repository that borrows the objects of another one, and where those are.
@@ -377,27 +322,97 @@ fn what_comes_to_light_is_mended_at_once() {
     }
 }
 
-#[test]
-fn a_head_of_tables_that_leads_out_is_mended() {
-    for format in REFTABLE {
+for_every_format! {
+    /// Another ref is lost; that HEAD is whole, and its reflog says nothing newer.
+    fn a_head_that_is_whole_stays(format) {
         let repo = repo(format);
-        repo.git(["symbolic-ref", "HEAD", "refs/heads/b2"])
-            .run()
-            .ok();
-        let newest = list_of_tables(&repo).last().expect("a table").clone();
-        let path = stack(&repo).join(newest);
-        let bytes = fs::read(&path).expect("a table");
-        fs::write(&path, bytes.replace("refs/heads/b2", "rffs/heads/b2"))
-            .expect("it can be written");
-        let found = refdb(&repo, &["refs", "verify", "--deep"]);
-        assert_eq!(found.code(), 2, "{found:?}");
-        // Git's HEAD of a repository with tables may be a link that leads nowhere.
-        let head = repo.git_dir().join("HEAD");
-        fs::remove_file(&head).expect("there");
-        symlink("refs/heads/.invalid", &head).expect("a link");
+        repo.config("core.logAllRefUpdates", "true");
+        let head = repo.git(["symbolic-ref", "HEAD"]).run().text();
+        let commits = &repo.objects().commits;
+        for (at, name) in [head.trim(), "refs/heads/b1", "refs/heads/b2"].into_iter().enumerate() {
+            let message = "rebase onto upstream by hand";
+            let git = repo.git(["update-ref", "-m", message, name, &commits[12 + at]]);
+            git.env("GIT_TEST_REFTABLE_AUTOCOMPACTION", "false").run().ok();
+        }
+        let damaged = match format.refs {
+            RefFormat::Files => repo.git_dir().join("refs/heads/b1"),
+            RefFormat::Reftable => {
+                let tables = list_of_tables(&repo);
+                stack(&repo).join(&tables[tables.len() - 2])
+            }
+        };
+        fs::write(damaged, "").expect("it can be written");
         let repaired = repair(&repo);
-        // No entry of its reflog says which branch it was.
-        let shown = repo.git(["rev-parse", "HEAD"]).run().text();
-        assert_eq!(shown.trim(), repo.objects().commits[2], "{repaired:?}");
+        let now = repo.git(["symbolic-ref", "HEAD"]).run().text();
+        assert_eq!(now, head, "{repaired:?}");
     }
+
+    /// Git takes tables away and others list new ones while they are looked at.
+    fn nothing_is_told_of_what_a_writer_does_meanwhile(format) {
+        let repo = repo(format);
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for at in 0..120 {
+                    let commit = &repo.objects().commits[at % 20];
+                    let name = format!("refs/heads/b{}", at % 4);
+                    repo.git(["update-ref", &name, commit]).run().ok();
+                    if at % 8 == 0 {
+                        repo.git(["pack-refs", "--all"]).run().ok();
+                    }
+                }
+                done.store(true, std::sync::atomic::Ordering::SeqCst);
+            });
+            while !done.load(std::sync::atomic::Ordering::SeqCst) {
+                let found = refdb(&repo, &["refs", "verify", "--deep"]);
+                let is_error = found.stdout.contains_str("error:") || found.code() > 1;
+                assert!(!is_error, "{}{}", found.stdout.as_bstr(), found.stderr.as_bstr());
+            }
+        });
+    }
+}
+
+/// `git reflog write` makes one.
+#[test]
+fn a_reflog_without_a_ref_makes_none() {
+    for format in FILES {
+        let repo = repo(format);
+        repo.git(["pack-refs", "--all"]).run().ok();
+        let commit = &repo.objects().commits[1];
+        let zeros = "0".repeat(commit.len());
+        let line = format!("{zeros} {commit} a <a@b> 1700000000 +0000\tmsg\n");
+        fs::create_dir_all(repo.git_dir().join("logs/refs/heads")).expect("a folder");
+        fs::write(repo.git_dir().join("logs/refs/heads/ghost"), line).expect("it can be written");
+        let before = listed(&repo);
+        let packed = repo.git_dir().join("packed-refs");
+        let content = fs::read_to_string(&packed).expect("packed refs");
+        fs::write(&packed, content.replace("heads/b1", "heads/b1 ")).expect("it can be written");
+        comes_back(&repo, &before, "ghost");
+    }
+}
+
+#[test]
+fn the_list_is_told_that_names_an_alternate_which_is_not_there() {
+    let (repo, away) = borrower(Format::FILES_SHA1);
+    let middle = away.path().join("lent");
+    let base = away.path().join("base");
+    fs::create_dir(&base).expect("a folder");
+    for entry in fs::read_dir(&middle).expect("a folder") {
+        let entry = entry.expect("an entry");
+        if entry.file_name() != "info" {
+            fs::rename(entry.path(), base.join(entry.file_name())).expect("it can be moved");
+        }
+    }
+    fs::create_dir_all(middle.join("info")).expect("a folder");
+    let list = middle.join("info/alternates");
+    fs::write(&list, format!("{}\n", base.display())).expect("it can be written");
+    assert_eq!(refdb(&repo, &["refs", "verify", "--deep"]).code(), 0);
+    fs::remove_dir_all(&base).expect("there");
+    let found = refdb(&repo, &["refs", "verify", "--deep"]);
+    let advice = format!("take it out of '{}'", list.display());
+    assert!(
+        found.stdout.contains_str(&advice),
+        "{}",
+        found.stdout.as_bstr()
+    );
 }

@@ -10,6 +10,8 @@ use refdb::internals::is_absent;
 use refdb::system::{FileKind, System};
 use refdb::{Error, ErrorKind, Result};
 
+use super::AbsentFolder;
+
 /// How many lists one behind the other are read.
 const DEPTH_MAX: usize = 6;
 
@@ -23,7 +25,9 @@ struct Search<'s> {
     /// What folders are told apart by, whatever they are called.
     known: Vec<(u64, u64)>,
     /// What is named, and is no folder.
-    absent: Vec<PathBuf>,
+    absent: Vec<AbsentFolder>,
+    /// The list that is being read.
+    list: Option<PathBuf>,
 }
 
 /// Returns the folders of a database: its own, the first of `dirs`, and the others, with those that
@@ -39,7 +43,7 @@ pub(super) fn folders(system: &dyn System, dirs: &[PathBuf]) -> Result<Vec<PathB
 ///
 /// # Errors
 /// As for [`folders`].
-pub(super) fn absent(system: &dyn System, dirs: &[PathBuf]) -> Result<Vec<PathBuf>> {
+pub(super) fn absent(system: &dyn System, dirs: &[PathBuf]) -> Result<Vec<AbsentFolder>> {
     Ok(search(system, dirs)?.absent)
 }
 
@@ -49,6 +53,7 @@ fn search<'s>(system: &'s dyn System, dirs: &[PathBuf]) -> Result<Search<'s>> {
         folders: Vec::new(),
         known: Vec::new(),
         absent: Vec::new(),
+        list: None,
     };
     let (own, others) = dirs
         .split_first()
@@ -65,20 +70,25 @@ fn search<'s>(system: &'s dyn System, dirs: &[PathBuf]) -> Result<Search<'s>> {
 }
 
 impl Search<'_> {
+    fn note_absent(&mut self, dir: &Path) {
+        let (dir, list) = (dir.to_owned(), self.list.clone());
+        self.absent.push(AbsentFolder { dir, list });
+    }
+
     /// Takes a folder in, if it is one and is new.
     fn enter(&mut self, dir: &Path) -> Result<bool> {
         let stat = match self.system.stat(dir) {
             Ok(stat) => stat,
             // What is longer than any path can be names nothing.
             Err(error) if is_absent(&error) || error.kind() == io::ErrorKind::InvalidFilename => {
-                self.absent.push(dir.to_owned());
+                self.note_absent(dir);
                 return Ok(false);
             }
             Err(error) => return Err(Error::io("unable to open object database", dir, error)),
         };
         let id = (stat.dev, stat.ino);
         if stat.kind != FileKind::Directory {
-            self.absent.push(dir.to_owned());
+            self.note_absent(dir);
             return Ok(false);
         }
         if self.known.contains(&id) {
@@ -111,8 +121,10 @@ impl Search<'_> {
             Error::new(ErrorKind::Io, text)
         })?;
         for dir in dirs {
+            self.list = Some(path.clone());
             self.add(&folder.join(dir), depth)?;
         }
+        self.list = None;
         Ok(())
     }
 }

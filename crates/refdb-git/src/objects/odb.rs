@@ -71,9 +71,18 @@ pub struct Header {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Absent {
     /// Folders that are named as alternates and are not there.
-    pub folders: Vec<PathBuf>,
+    pub folders: Vec<AbsentFolder>,
     /// Packs without an index that can be read, or that are not the pack of theirs.
     pub packs: Vec<PathBuf>,
+}
+
+/// A folder to borrow objects from that is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AbsentFolder {
+    /// The folder.
+    pub dir: PathBuf,
+    /// The list that names it; `None` if that is the environment.
+    pub list: Option<PathBuf>,
 }
 
 impl Absent {

@@ -363,17 +363,16 @@ impl Plan<'_> {
             }
             before.insert(name, first);
         }
-        let mut names = Vec::new();
-        for leaf in Tree::new(
-            self.repository.system().as_ref(),
-            &dir.join("logs/refs"),
-            b"refs/",
-        ) {
-            let leaf = leaf.map_err(|(dir, error)| Error::io("unable to read", &dir, error))?;
-            if is_well_formed(&leaf.name, FormatOptions::FULL) {
-                names.push(leaf.name);
-            }
-        }
+        let nothing_left = match old.as_deref() {
+            None => Some("it was no file"),
+            Some(old) => condition(old),
+        };
+        let bad = self.count_bad_lines(old.as_deref().unwrap_or_default());
+        // A reflog without a ref may be one whose line is lost; else it is no reason for a ref.
+        let names = match bad > 0 || nothing_left.is_some() {
+            true => self.logged_names(dir)?,
+            false => Vec::new(),
+        };
         for name in names {
             if is_hidden(&name) || after.contains_key(&name) {
                 continue;
@@ -396,11 +395,6 @@ impl Plan<'_> {
                 .collect()
         };
         self.compare(b"", &values(&before), &values(&after), &from_log);
-        let nothing_left = match old.as_deref() {
-            None => Some("it was no file"),
-            Some(old) => condition(old),
-        };
-        let bad = self.count_bad_lines(old.as_deref().unwrap_or_default());
         match nothing_left {
             Some(what) => self.note(path, &format!("{what}: its content {NAMELESS}")),
             None if bad > 0 => self.note(path, &format!("{bad} lines {NAMELESS}")),
@@ -408,6 +402,19 @@ impl Plan<'_> {
         }
         self.replace(path, old, new);
         Ok(after)
+    }
+
+    /// Returns the refs that have a reflog.
+    fn logged_names(&self, dir: &Path) -> Result<Vec<Vec<u8>>> {
+        let (system, logs) = (self.repository.system().as_ref(), dir.join("logs/refs"));
+        let mut names = Vec::new();
+        for leaf in Tree::new(system, &logs, b"refs/") {
+            let leaf = leaf.map_err(|(dir, error)| Error::io("unable to read", &dir, error))?;
+            if is_well_formed(&leaf.name, FormatOptions::FULL) {
+                names.push(leaf.name);
+            }
+        }
+        Ok(names)
     }
 
     /// Returns the content of packed-refs with these refs.

@@ -33,7 +33,12 @@ pub(super) fn branch_of(entries: &[Entry]) -> Option<Vec<u8>> {
             let at = renamed.rfind(b" to ").map_or(renamed.len(), |at| at + 4);
             return Some(renamed.get(at..).unwrap_or_default().to_vec());
         }
-        if message.starts_with(b"rebase") {
+        // Others may write a message that begins with the word.
+        let of_git = ["rebase (", "rebase -", "rebase finished"];
+        if of_git
+            .iter()
+            .any(|start| message.starts_with(start.as_bytes()))
+        {
             let to = message.split_once_str(" returning to ");
             return Some(to.map_or_else(Vec::new, |(_, name)| name.to_vec()));
         }

@@ -36,7 +36,7 @@ impl Plan<'_> {
         };
         match step {
             // A lock, and what was written under it, go together.
-            Some(step) if self.steps.contains(&step) => {}
+            Some(step) if !self.leftovers.insert(step.path().to_owned()) => {}
             Some(step) => self.steps.push(step),
             None => {
                 let what = "left, since a process may be at work";

@@ -1,7 +1,10 @@
 //! Which tables belong into a stack, and what else lies in its folder.
 //!
-//! Invariant: no file that says nothing stands before a table that is whole, and none that is whole goes unless
-//! others say all that it says.
+//! Invariants:
+//! 1. What the list names belongs there as far as anything of it can be read, whatever else lies beside it.
+//! 2. What the list does not name fills only places of which no listed table says anything, or takes the place of
+//!    several of which one is damaged: then it is what compaction made of them.
+//! 3. A file of which nothing can be read stands before no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,12 +18,15 @@ use super::{Options, Plan};
 use crate::verify::{Damage, Repair, indices_of_name};
 
 /// A file that may belong into the stack.
+#[derive(Clone)]
 struct Candidate {
     name: String,
     /// Its update indices.
     range: (u64, u64),
     is_listed: bool,
     state: State,
+    /// When it was written.
+    modified: i128,
 }
 
 /// How much a file can say, most first.
@@ -28,12 +34,38 @@ struct Candidate {
 enum State {
     Whole,
     Damaged,
-    Missing,
+    /// Nothing of it can be read, or it is not there.
+    Empty,
+}
+
+/// What a damaged list still says.
+struct List<'l> {
+    names: BTreeSet<&'l str>,
+    /// Whether more tables may have been listed behind those.
+    is_cut: bool,
+}
+
+impl<'l> List<'l> {
+    /// Reads a list, of whose last line only the beginning may be left: it is the one of `files` that begins so.
+    fn read(text: &'l str, files: &'l BTreeSet<String>) -> List<'l> {
+        let mut names: BTreeSet<&str> = text.lines().filter(|name| may_be_listed(name)).collect();
+        let last = text.lines().next_back().unwrap_or_default();
+        let is_whole = text.ends_with('\n') || files.contains(last);
+        if !is_whole && !last.is_empty() {
+            names.remove(last);
+            let mut begin_so = files.iter().filter(|name| name.starts_with(last));
+            if let (Some(name), None) = (begin_so.next(), begin_so.next()) {
+                names.insert(name);
+            }
+        }
+        let is_cut = names.is_empty() || !is_whole;
+        List { names, is_cut }
+    }
 }
 
 impl Plan<'_> {
     /// Returns the tables that belong into the stack: those of the list, or, where the list is damaged, those that
-    /// say most of what the stack said.
+    /// say what the stack said.
     pub(super) fn members(
         &self,
         dir: &Path,
@@ -42,54 +74,61 @@ impl Plan<'_> {
         has_good_list: bool,
     ) -> Result<Vec<String>> {
         let text = list.unwrap_or_default().to_str_lossy();
-        let listed: BTreeSet<&str> = text.lines().filter(|name| may_be_listed(name)).collect();
         if has_good_list {
             let names = text.lines().filter(|name| may_be_listed(name));
             return Ok(names.map(str::to_owned).collect());
         }
-        let mut names: BTreeSet<String> = listed.iter().map(|name| (*name).to_owned()).collect();
         let entries = self.repository.system().read_dir(dir);
-        for entry in entries.map_err(|error| Error::io("unable to read", dir, error))? {
-            names.extend(
-                String::from_utf8(entry.name)
-                    .ok()
-                    .filter(|name| is_table_name(name)),
-            );
-        }
+        let entries = entries.map_err(|error| Error::io("unable to read", dir, error))?;
+        let files = entries
+            .into_iter()
+            .filter_map(|entry| String::from_utf8(entry.name).ok());
+        let files: BTreeSet<String> = files.collect();
+        let list = List::read(&text, &files);
+        let tables = files
+            .iter()
+            .map(String::as_str)
+            .filter(|name| is_table_name(name));
+        let names: BTreeSet<&str> = tables.chain(list.names.iter().copied()).collect();
         let mut found = Vec::new();
         for name in names {
-            let is_listed = listed.contains(name.as_str());
-            found.extend(self.candidate(dir, name, is_listed, hash)?);
+            found.extend(self.candidate(dir, name, list.names.contains(name), hash)?);
         }
-        Ok(chosen(found))
+        Ok(chosen(found, list.is_cut))
     }
 
     /// Looks at a file; `None` if nobody can say where in the stack it would belong.
     fn candidate(
         &self,
         dir: &Path,
-        name: String,
+        name: &str,
         is_listed: bool,
         hash: HashId,
     ) -> Result<Option<Candidate>> {
-        let content = self.content(&dir.join(&name))?;
-        let state = match &content {
-            None => State::Missing,
-            Some(content) if whole_table(content.clone(), &name, hash).is_some() => State::Whole,
-            Some(_) => State::Damaged,
+        let path = dir.join(name);
+        let content = self.content(&path)?.unwrap_or_default();
+        let mut range = indices_of_name(name);
+        let state = if let Some(table) = whole_table(content.clone(), name, hash) {
+            range = range.or(Some((table.min_update_index(), table.max_update_index())));
+            State::Whole
+        } else {
+            let (min, max) = range.unwrap_or((1, u64::MAX - 1));
+            let salvaged = reftable::salvage(content, hash, min..=max);
+            range = range.or(Some((salvaged.min_update_index, salvaged.max_update_index)));
+            if salvaged.is_empty() {
+                State::Empty
+            } else {
+                State::Damaged
+            }
         };
-        let said = || {
-            let salvaged = reftable::salvage(content?, hash, 1..=u64::MAX - 1);
-            let range = (salvaged.min_update_index, salvaged.max_update_index);
-            (!salvaged.is_empty()).then_some(range)
-        };
-        let range = indices_of_name(&name).or_else(said);
+        let stat = self.repository.system().lstat(&path);
         let range = range.filter(|(min, max)| min <= max);
         Ok(range.map(|range| Candidate {
-            name,
+            name: name.to_owned(),
             range,
             is_listed,
             state,
+            modified: stat.map_or(0, |stat| stat.mtime_ns),
         }))
     }
 
@@ -103,12 +142,13 @@ impl Plan<'_> {
     ) -> Result<()> {
         let entries = self.repository.system().read_dir(dir);
         let entries = entries.map_err(|error| Error::io("unable to read", dir, error))?;
+        let members: BTreeSet<&str> = members.iter().map(String::as_str).collect();
         for entry in entries {
             let Ok(name) = std::str::from_utf8(&entry.name) else {
                 continue;
             };
             let is_leftover = is_table_name(name) || is_unfinished(name) || name.ends_with(".lock");
-            if is_leftover && !members.iter().any(|member| member == name) {
+            if is_leftover && !members.contains(name) {
                 self.leftover(&dir.join(name), options);
             }
         }
@@ -116,36 +156,134 @@ impl Plan<'_> {
     }
 }
 
-/// Chooses files that have no update index in common: whole ones before damaged ones, and of those that begin alike
-/// the widest, which compaction made of the others.
-fn chosen(mut found: Vec<Candidate>) -> Vec<String> {
-    found.sort_by_key(|it| (it.state, it.range.0, u64::MAX - it.range.1, !it.is_listed));
-    // What listed tables say that are whole, as ranges without a gap.
-    let mut said: Vec<(u64, u64)> = Vec::new();
-    for it in found
-        .iter()
-        .filter(|it| it.is_listed && it.state == State::Whole)
-    {
-        match said.last_mut() {
-            Some(last) if it.range.0 <= last.1.saturating_add(1) => last.1 = last.1.max(it.range.1),
-            _ => said.push(it.range),
+/// Chosen files, none of which has an update index in common with another, by the first of each.
+#[derive(Default)]
+struct Chosen(BTreeMap<u64, Candidate>);
+
+impl Chosen {
+    /// Takes a file, unless it has an update index in common with another.
+    fn take(&mut self, it: Candidate) {
+        let last = self.0.range(..=it.range.1).next_back();
+        if last.is_none_or(|(_, last)| last.range.1 < it.range.0) {
+            self.0.insert(it.range.0, it);
         }
     }
-    let is_said = |it: &Candidate| {
-        let before = said.partition_point(|range| range.1 < it.range.1);
-        said.get(before).is_some_and(|range| range.0 <= it.range.0)
+
+    fn newest(&self) -> Option<&Candidate> {
+        self.0.last_key_value().map(|(_, it)| it)
+    }
+
+    /// Puts a whole file in the place of several that begin and end with it, of which one is not.
+    fn replace_by(&mut self, it: &Candidate) {
+        let within = || self.0.range(it.range.0..=it.range.1).map(|(_, one)| one);
+        let fits = within()
+            .next()
+            .is_some_and(|first| first.range.0 == it.range.0)
+            && within()
+                .next_back()
+                .is_some_and(|last| last.range.1 == it.range.1);
+        let is_better = within().any(|one| one.state != State::Whole) && within().count() > 1;
+        if fits && is_better && it.state == State::Whole {
+            self.0
+                .retain(|_, one| one.range.0 < it.range.0 || one.range.1 > it.range.1);
+            self.0.insert(it.range.0, it.clone());
+        }
+    }
+}
+
+/// Chooses the files of a stack with a damaged list, behind whose end more may have been listed.
+fn chosen(found: Vec<Candidate>, is_cut: bool) -> Vec<String> {
+    let (mut listed, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| it.is_listed);
+    let mut others: Vec<Candidate> = others
+        .into_iter()
+        .filter(|it| it.state != State::Empty)
+        .collect();
+    // Of those that begin alike the widest, which compaction made of others, then the newest: a writer that died
+    // wrote before the one whose table was listed.
+    others.sort_by_key(|it| (it.range.0, u64::MAX - it.range.1, it.state, -it.modified));
+    listed.sort_by_key(|it| (it.state, it.range));
+    let mut chosen = Chosen::default();
+    for it in listed {
+        chosen.take(it);
+    }
+    others.iter().for_each(|it| chosen.replace_by(it));
+    fill_empty(&mut chosen, &others);
+    let newest = chosen.newest().map(|it| (it.range.1, it.modified));
+    let whole = ranges_of(others.iter().filter(|it| it.state == State::Whole));
+    let is_superfluous = |it: &Candidate| {
+        let at = whole.partition_point(|range| range.1 < it.range.1);
+        it.state == State::Damaged && whole.get(at).is_some_and(|range| range.0 <= it.range.0)
     };
-    let mut chosen: BTreeMap<u64, (u64, String)> = BTreeMap::new();
-    for it in found {
-        // Compaction may have written its result and not listed it.
-        let is_superfluous = !it.is_listed && it.state == State::Whole && is_said(&it);
-        let (min, max) = it.range;
-        let last = chosen.range(..=max).next_back();
-        if !is_superfluous && last.is_none_or(|(_, (last, _))| *last < min) {
-            chosen.insert(min, (max, it.name));
+    let mut behind = Chosen::default();
+    for it in others.into_iter().filter(|it| !is_superfluous(it)) {
+        match newest {
+            Some((last, _)) if it.range.0 > last => behind.take(it),
+            _ => chosen.take(it),
         }
     }
-    chosen.into_values().map(|(_, name)| name).collect()
+    let Some((last, modified)) = newest else {
+        return chosen.0.into_values().map(|it| it.name).collect();
+    };
+    let mut next = last.saturating_add(1);
+    let follow = behind.0.into_values().take_while(|it| {
+        let follows = it.range.0 == next && it.modified >= modified;
+        next = it.range.1.saturating_add(1);
+        follows
+    });
+    let follow: Vec<Candidate> = follow.collect();
+    // One alone is what a writer left that died.
+    let is_lost = is_cut || follow.len() > 1;
+    let follow = follow.into_iter().filter(|_| is_lost);
+    chosen
+        .0
+        .into_values()
+        .chain(follow)
+        .map(|it| it.name)
+        .collect()
+}
+
+/// Puts files that say something in the places of listed ones that do not.
+fn fill_empty(chosen: &mut Chosen, others: &[Candidate]) {
+    let empty: Vec<Candidate> = chosen
+        .0
+        .values()
+        .filter(|it| it.state == State::Empty)
+        .cloned()
+        .collect();
+    for it in empty {
+        let from = others.partition_point(|one| one.range.0 < it.range.0);
+        let within = others
+            .iter()
+            .skip(from)
+            .take_while(|one| one.range.0 <= it.range.1);
+        let mut within: Vec<&Candidate> = within.filter(|one| one.range.1 <= it.range.1).collect();
+        if within.is_empty() {
+            continue;
+        }
+        // Of the name on the list only some bytes may be wrong.
+        let shared = |one: &Candidate| {
+            let mut both = one.name.bytes().zip(it.name.bytes());
+            both.position(|(a, b)| a != b).unwrap_or(it.name.len())
+        };
+        within.sort_by_key(|one| {
+            let width = one.range.1 - one.range.0;
+            (u64::MAX - width, usize::MAX - shared(one), -one.modified)
+        });
+        chosen.0.remove(&it.range.0);
+        within.into_iter().for_each(|one| chosen.take(one.clone()));
+    }
+}
+
+/// Returns the update indices of these files, sorted by them, as ranges without a gap.
+fn ranges_of<'c>(files: impl Iterator<Item = &'c Candidate>) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for it in files {
+        match ranges.last_mut() {
+            Some(last) if it.range.0 <= last.1.saturating_add(1) => last.1 = last.1.max(it.range.1),
+            _ => ranges.push(it.range),
+        }
+    }
+    ranges
 }
 
 /// Returns the table that a file is, if all of it is as it should be.
@@ -168,23 +306,35 @@ pub(super) fn has_good_list(dir: &Path, found: &[Damage]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use State::{Damaged, Empty, Whole};
 
     fn file(name: &str, range: (u64, u64), is_listed: bool, state: State) -> Candidate {
+        let (name, modified) = (name.to_owned(), i128::from(range.1));
         Candidate {
-            name: name.to_owned(),
+            name,
             range,
             is_listed,
             state,
+            modified,
         }
     }
 
+    fn one() -> Candidate {
+        file("1", (1, 1), true, Whole)
+    }
+
+    fn two(state: State) -> Candidate {
+        file("2", (2, 2), true, state)
+    }
+
+    fn all(state: State) -> Candidate {
+        file("1-3", (1, 3), false, state)
+    }
+
     #[test]
-    fn what_says_most_is_chosen() {
-        use State::{Damaged, Missing, Whole};
-        let one = || file("1", (1, 1), true, Whole);
-        let two = |state| file("2", (2, 2), true, state);
+    fn the_list_counts_as_far_as_its_tables_say_anything() {
         let three = || file("3", (3, 3), true, Whole);
-        let all = |state| file("1-3", (1, 3), false, state);
+        let dead = || file("dead", (2, 2), false, Whole);
         for (found, expected) in [
             // A result of compaction that nobody listed, whole or not.
             (
@@ -195,18 +345,80 @@ mod tests {
                 vec![one(), two(Whole), three(), all(Damaged)],
                 vec!["1", "2", "3"],
             ),
+            (
+                vec![one(), two(Damaged), three(), all(Damaged)],
+                vec!["1", "2", "3"],
+            ),
+            (
+                vec![one(), two(Damaged), three(), all(Empty)],
+                vec!["1", "2", "3"],
+            ),
             // It says what a damaged table does not.
             (vec![one(), two(Damaged), three(), all(Whole)], vec!["1-3"]),
-            (vec![one(), two(Missing), all(Whole)], vec!["1-3"]),
-            (vec![one(), two(Missing), three()], vec!["1", "2", "3"]),
-            (vec![two(Damaged), all(Damaged)], vec!["1-3"]),
-            // Of two with the same indices, the one that is listed.
+            (vec![one(), two(Empty), three(), all(Whole)], vec!["1-3"]),
+            (vec![one(), two(Empty), three()], vec!["1", "2", "3"]),
+            // What a writer left that died, or compaction merged.
+            (vec![one(), two(Damaged), dead()], vec!["1", "2"]),
+            (vec![one(), two(Empty), dead()], vec!["1", "dead"]),
             (
-                vec![file("x", (2, 2), false, Whole), one(), two(Whole)],
+                vec![file("1-5", (1, 5), true, Damaged), dead()],
+                vec!["1-5"],
+            ),
+            (
+                vec![one(), two(Whole), file("x", (3, 3), false, Whole)],
                 vec!["1", "2"],
             ),
         ] {
-            assert_eq!(chosen(found), expected);
+            assert_eq!(chosen(found, false), expected);
         }
+    }
+
+    #[test]
+    fn without_a_list_what_says_most_counts() {
+        let of = |found: &[(&str, (u64, u64), State)]| {
+            let found = found
+                .iter()
+                .map(|(name, range, state)| file(name, *range, false, *state));
+            chosen(found.collect(), true)
+        };
+        let narrow = [("1", (1, 1), Whole), ("2", (2, 2), Whole)];
+        assert_eq!(
+            of(&[narrow[0], narrow[1], ("1-2", (1, 2), Damaged)]),
+            ["1", "2"]
+        );
+        assert_eq!(of(&[narrow[0], narrow[1], ("1-2", (1, 2), Whole)]), ["1-2"]);
+        assert_eq!(of(&[narrow[0], ("1-2", (1, 2), Damaged)]), ["1-2"]);
+        assert_eq!(
+            of(&[narrow[0], narrow[1], ("1-2", (1, 2), Empty)]),
+            ["1", "2"]
+        );
+    }
+
+    #[test]
+    fn what_follows_a_list_that_was_cut_belongs_to_it_unless_it_is_older() {
+        let behind = |at| file("behind", (at, at), false, Whole);
+        let follow = vec![one(), behind(2), behind(3)];
+        assert_eq!(chosen(follow.clone(), false), ["1", "behind", "behind"]);
+        assert_eq!(chosen(vec![one(), behind(2)], false), ["1"]);
+        assert_eq!(chosen(vec![one(), behind(2)], true), ["1", "behind"]);
+        let mut newer = follow;
+        newer[0].modified = 10;
+        assert_eq!(chosen(newer, true), ["1"]);
+    }
+
+    #[test]
+    fn the_beginning_of_a_name_is_enough_if_it_is_the_only_one() {
+        let files = ["abc.ref", "abd.ref", "x.ref"]
+            .map(str::to_owned)
+            .into_iter()
+            .collect();
+        let read = |text| {
+            let list = List::read(text, &files);
+            (list.names.into_iter().collect::<Vec<_>>(), list.is_cut)
+        };
+        assert_eq!(read("x.ref\nabc.ref"), (vec!["abc.ref", "x.ref"], false));
+        assert_eq!(read("x.ref\nab"), (vec!["x.ref"], true));
+        assert_eq!(read("x.ref\nabc.re"), (vec!["abc.ref", "x.ref"], true));
+        assert_eq!(read(""), (vec![], true));
     }
 }

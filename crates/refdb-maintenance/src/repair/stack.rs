@@ -99,6 +99,7 @@ impl Plan<'_> {
         let before = self.readable(&dir, old_list.as_deref());
         let (mut fixes, mut from_log) = self.fixes(&tables, stack.is_incomplete)?;
         let head = b"HEAD".as_slice();
+        let before = with_lost(before, &values(&tables), &fixes);
         let is_moved = stack.is_incomplete && has_moved_since(&tables);
         if is_moved || !values(&tables).contains_key(head) || fixes.get(head) == Some(&None) {
             // What is read may be as old as what is left of the tables.
@@ -171,7 +172,7 @@ impl Plan<'_> {
         read: Option<&Target>,
         main: bool,
     ) -> Result<Option<Target>> {
-        let entries = log_of_head(tables, 0);
+        let entries = log_of_head(tables);
         let values = values(tables);
         let fixed = |name: &[u8]| match fixes.get(name) {
             Some(fix) => fix.as_ref(),
@@ -389,7 +390,7 @@ impl Plan<'_> {
 
     /// Returns the newest value that tables give a ref since it was created, and that it may hold.
     fn older(&self, tables: &[Arc<Table>], name: &[u8]) -> Result<Option<ObjectId>> {
-        let mut older: Vec<_> = older_values(tables, name).filter_map(|it| it.1).collect();
+        let mut older: Vec<_> = older_values(tables, name).flatten().collect();
         older.reverse();
         self.newest(name, &older)
     }
@@ -460,8 +461,8 @@ pub(super) fn values(tables: &[Arc<Table>]) -> BTreeMap<Vec<u8>, Target> {
     values
 }
 
-/// Returns the entries of the reflog of `HEAD` that are newer than an update index, oldest first.
-fn log_of_head(tables: &[Arc<Table>], after: u64) -> Vec<Entry> {
+/// Returns the entries of the reflog of `HEAD`, oldest first.
+fn log_of_head(tables: &[Arc<Table>]) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut logs = MergedLogs::new(tables.to_vec()).live_only();
     if logs.seek(b"HEAD").is_err() {
@@ -469,7 +470,7 @@ fn log_of_head(tables: &[Arc<Table>], after: u64) -> Vec<Entry> {
     }
     while let Ok(true) = logs.advance() {
         let record = logs.record();
-        if record.name != b"HEAD" || record.update_index <= after {
+        if record.name != b"HEAD" {
             break;
         }
         if let LogValue::Update(update) = record.value
@@ -483,17 +484,31 @@ fn log_of_head(tables: &[Arc<Table>], after: u64) -> Vec<Entry> {
     entries
 }
 
-/// Returns whether `HEAD` went to another branch, by its reflog, after it was written as it can be read.
+/// Returns whether `HEAD` went to another branch, by its reflog, after it was written as it can be read: in a later
+/// table, since update indices within one do not say what came first.
 fn has_moved_since(tables: &[Arc<Table>]) -> bool {
-    let written = older_values(tables, b"HEAD").next();
-    written.is_some_and(|(index, _)| branch_of(&log_of_head(tables, index)).is_some())
+    let has_head = |table: &Arc<Table>| table.offset_of_ref(b"HEAD").is_ok_and(|at| at.is_some());
+    let written = tables.iter().rposition(has_head);
+    let later = written.and_then(|at| tables.get(at + 1..));
+    later.is_some_and(|later| branch_of(&log_of_head(later)).is_some())
 }
 
-/// Returns what tables say of a ref since it was last created, newest first: update index and value.
-fn older_values(
-    tables: &[Arc<Table>],
-    name: &[u8],
-) -> impl Iterator<Item = (u64, Option<ObjectId>)> {
+/// Returns what could be read, with those refs that are taken away: of each it is told, also where one damaged table
+/// kept all from being read.
+fn with_lost(
+    mut before: BTreeMap<Vec<u8>, Target>,
+    values: &BTreeMap<Vec<u8>, Target>,
+    fixes: &BTreeMap<Vec<u8>, Option<Target>>,
+) -> BTreeMap<Vec<u8>, Target> {
+    let gone = fixes.iter().filter(|(_, fix)| fix.is_none());
+    for (name, value) in gone.filter_map(|(name, _)| values.get_key_value(name)) {
+        before.entry(name.clone()).or_insert_with(|| value.clone());
+    }
+    before
+}
+
+/// Returns what tables say of a ref since it was last created, newest first.
+fn older_values(tables: &[Arc<Table>], name: &[u8]) -> impl Iterator<Item = Option<ObjectId>> {
     let records = tables.iter().rev().filter_map(move |table| {
         let mut refs = RefCursor::new(Arc::clone(table));
         let is_found = refs.seek(name).and_then(|()| refs.advance());
@@ -501,9 +516,9 @@ fn older_values(
         let value = match record.value {
             RefValue::Deletion => None,
             RefValue::Direct(id) | RefValue::Peeled { oid: id, .. } => {
-                Some((record.update_index, ObjectId::from_bytes(id)))
+                Some(ObjectId::from_bytes(id))
             }
-            RefValue::Symref(_) => Some((record.update_index, None)),
+            RefValue::Symref(_) => Some(None),
         };
         (record.name == name).then_some(value)
     });

@@ -1,6 +1,6 @@
 //! A stack of tables: the list, the folder, every table, and what all of them say together.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use refdb::internals::{
     LIST_LEN_MAX, bytes_to_path, is_table_name, is_unfinished, may_be_listed, what_is_lost,
 };
 use refdb::name::{FormatOptions, is_well_formed};
-use refdb::system::FileKind;
+use refdb::system::{Bytes, DirEntry, FileKind};
 use refdb::{ObjectFormat, ObjectId, Result};
 use reftable::{HashId, LogCursor, MergedLogs, MergedRefs, RefValue, Table};
 
@@ -27,7 +27,11 @@ struct Opened {
     /// The names that the list gives.
     listed: BTreeSet<String>,
     tables: Vec<Arc<Table>>,
+    /// What the files hold, opened while the list named them.
+    contents: Contents,
 }
+
+type Contents = BTreeMap<String, io::Result<Bytes>>;
 
 impl Deep<'_> {
     /// Checks the stack of a directory.
@@ -37,7 +41,7 @@ impl Deep<'_> {
         if self.tells_no_file(&list_path, "no ref can be read", Repair::RebuildList) {
             return Ok(());
         }
-        let list = self.settled_list(&dir, &list_path)?;
+        let (list, contents) = self.settled_list(&dir, &list_path)?;
         let has_content = list
             .as_ref()
             .is_some_and(|list| nothing_listed(list).is_none());
@@ -58,7 +62,10 @@ impl Deep<'_> {
             ObjectFormat::Sha1 => HashId::Sha1,
             ObjectFormat::Sha256 => HashId::Sha256,
         };
-        let mut opened = Opened::default();
+        let mut opened = Opened {
+            contents,
+            ..Opened::default()
+        };
         let mut at = 0;
         if let Some(what) = nothing_listed(&content) {
             let what = format!("{what}, but there are tables: no ref is seen");
@@ -108,30 +115,35 @@ impl Deep<'_> {
         Ok(())
     }
 
-    /// Reads the list when all tables that it names are there, or when it stays as it is although
-    /// they are not; `None` if there is no list.
-    fn settled_list(&self, dir: &Path, path: &Path) -> Result<Option<Vec<u8>>> {
+    /// Reads the list, and opens all tables that it names, or those that are there when it stays as it is although
+    /// others are not; no content if there is no list. A writer may take tables away between the two.
+    fn settled_list(&self, dir: &Path, path: &Path) -> Result<(Option<Vec<u8>>, Contents)> {
         let mut last: Option<Vec<u8>> = None;
+        let mut contents = Contents::new();
         for _ in 0..ATTEMPTS {
             let content = match self.system.read_at_most(path, LIST_LEN_MAX + 1) {
-                Err(error) if missing(&error) => return Ok(None),
+                Err(error) if missing(&error) => return Ok((None, Contents::new())),
                 content => content.map_err(unreadable(path))?,
             };
             if content.len() > LIST_LEN_MAX {
-                return Ok(Some(content));
+                return Ok((Some(content), Contents::new()));
             }
-            let whole = content
-                .lines()
-                .filter_map(|line| line.to_str().ok())
-                .filter(|line| may_be_listed(line))
-                .all(|line| self.system.lstat(&dir.join(line)).is_ok());
             let unchanged = last.as_ref() == Some(&content);
+            let names = content.lines().filter_map(|line| line.to_str().ok());
+            let names = names.filter(|name| may_be_listed(name));
+            let map = |name: &str| match no_file(self.system, &dir.join(name)) {
+                Some(_) => Err(io::ErrorKind::Unsupported.into()),
+                None => self.system.map(&dir.join(name)),
+            };
+            contents = names.map(|name| (name.to_owned(), map(name))).collect();
+            let is_gone = |it: &io::Result<Bytes>| it.as_ref().is_err_and(missing);
+            let whole = !contents.values().any(is_gone);
             last = Some(content);
             if whole || unchanged {
                 break;
             }
         }
-        Ok(last)
+        Ok((last, contents))
     }
 
     fn has_tables(&self, dir: &Path) -> Result<bool> {
@@ -187,7 +199,8 @@ impl Deep<'_> {
             self.error(&path, None, what, Repair::RebuildList);
             return Ok(());
         }
-        let content = match self.system.map(&path) {
+        let content = opened.contents.remove(name);
+        let content = match content.unwrap_or_else(|| self.system.map(&path)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let what = "the table is missing, but the list names it: no ref can be read";
                 self.error(&path, None, what, Repair::RebuildList);
@@ -256,6 +269,7 @@ impl Deep<'_> {
             let now = self.system.read_at_most(&path, LIST_LEN_MAX + 1);
             cut = cut.filter(|_| now.is_ok_and(|now| now == list));
         }
+        let went_on = cut.is_some_and(|cut| self.went_on(dir, opened, &entries, cut));
         for entry in entries {
             let path = dir.join(bytes_to_path(&entry.name));
             let name = entry.name.to_str_lossy();
@@ -270,6 +284,10 @@ impl Deep<'_> {
                 let what = "the list does not name this table, and no other has its update indices: \
                      what it says is not seen";
                 self.error(&path, None, what, Repair::RebuildList);
+            } else if is_table_name(&name) && went_on {
+                let what = "the list does not name this table: it was cut, and the stack went on without what this \
+                     one says";
+                self.lost_table(&path, what);
             } else if indices
                 .is_some_and(|(min, max)| cut.is_some_and(|(from, to)| from <= min && max <= to))
             {
@@ -287,6 +305,42 @@ impl Deep<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether what a list that was cut named before is older than what it names now.
+    fn went_on(
+        &self,
+        dir: &Path,
+        opened: &Opened,
+        entries: &[DirEntry],
+        (from, to): (u64, u64),
+    ) -> bool {
+        let modified = |name: &str| {
+            let stat = self.system.lstat(&dir.join(name)).ok()?;
+            Some(stat.mtime_ns)
+        };
+        let listed = opened.listed.iter();
+        let newest = listed.max_by_key(|name| indices_of_name(name).map(|range| range.1));
+        let newest = newest.and_then(|name| modified(name));
+        let names = entries.iter().filter_map(|entry| entry.name.to_str().ok());
+        let mut cut = names.filter(|name| {
+            let indices = indices_of_name(name);
+            indices.is_some_and(|(min, max)| from <= min && max <= to)
+        });
+        newest.is_some_and(|newest| cut.any(|name| modified(name).is_some_and(|at| at < newest)))
+    }
+
+    fn lost_table(&mut self, path: &Path, what: &str) {
+        let words = "compare the refs with a copy, then move the table away";
+        self.tell(&Damage {
+            severity: Severity::Error,
+            file: path.to_owned(),
+            offset: None,
+            name: None,
+            what: what.to_owned(),
+            repair: Repair::ByHand,
+            advice: Some(Advice::PutBack(words.to_owned())),
+        });
     }
 
     /// Checks the names, and remembers the values, of what the tables say together.

@@ -69,21 +69,23 @@ impl Deep<'_> {
             0 => format!("{first} names an object that is missing"),
             count => format!("{first} and {count} other refs name objects that are missing"),
         };
-        let folders = absent.folders.iter().map(|dir| {
-            let list = self.repository.odb().dir().join("info/alternates");
+        let folders = absent.folders.iter().map(|folder| {
+            let (dir, list) = (&folder.dir, folder.list.as_ref());
             let what = format!(
                 "'{}' is not there, and may have objects: {refs}",
                 dir.display()
             );
-            let words =
-                "put it back, or take it out of 'objects/info/alternates' to give its objects up";
-            (list, what, words)
+            let named_in = list.map_or("GIT_ALTERNATE_OBJECT_DIRECTORIES".into(), |list| {
+                format!("'{}'", list.display())
+            });
+            let words = format!("put it back, or take it out of {named_in} to give its objects up");
+            (list.unwrap_or(dir).clone(), what, words)
         });
         let packs = absent.packs.iter().map(|pack| {
             let what = format!("the pack cannot be used, and may have objects: {refs}");
-            let words = "index it with 'git index-pack', put back what belongs there, or move it away to give its \
-                         objects up";
-            (pack.clone(), what, words)
+            let words = "index it with 'git index-pack', put back what belongs there, or move it away to give \
+                         its objects up";
+            (pack.clone(), what, words.to_owned())
         });
         let found: Vec<_> = folders.chain(packs).collect();
         for (file, what, words) in found {
@@ -94,7 +96,7 @@ impl Deep<'_> {
                 name: None,
                 what,
                 repair: Repair::ByHand,
-                advice: Some(Advice::PutBack(words.to_owned())),
+                advice: Some(Advice::PutBack(words)),
             });
         }
     }
