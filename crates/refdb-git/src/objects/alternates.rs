@@ -18,6 +18,9 @@ const DEPTH_MAX: usize = 6;
 /// How long a list may be, in bytes.
 const LIST_LEN_MAX: usize = 16 << 20;
 
+/// So many folders that are not there are named: a list may have millions.
+const ABSENT_MAX: usize = 16;
+
 /// Folders that were found, in Git's order.
 struct Search<'s> {
     system: &'s dyn System,
@@ -71,8 +74,10 @@ fn search<'s>(system: &'s dyn System, dirs: &[PathBuf]) -> Result<Search<'s>> {
 
 impl Search<'_> {
     fn note_absent(&mut self, dir: &Path) {
-        let (dir, list) = (dir.to_owned(), self.list.clone());
-        self.absent.push(AbsentFolder { dir, list });
+        if self.absent.len() < ABSENT_MAX {
+            let (dir, list) = (dir.to_owned(), self.list.clone());
+            self.absent.push(AbsentFolder { dir, list });
+        }
     }
 
     /// Takes a folder in, if it is one and is new.

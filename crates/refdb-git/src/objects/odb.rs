@@ -70,7 +70,7 @@ pub struct Header {
 /// Where objects may be that cannot be had: whoever does not find one there does not know that it is lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Absent {
-    /// Folders that are named as alternates and are not there.
+    /// Folders that are named as alternates and are not there, the first 16 of them.
     pub folders: Vec<AbsentFolder>,
     /// Packs without an index that can be read, or that are not the pack of theirs.
     pub packs: Vec<PathBuf>,

@@ -218,3 +218,24 @@ fn hex(text: &str) -> Vec<u8> {
         .map(|pair| u8::from_str_radix(pair, 16).expect("digits"))
         .collect()
 }
+
+/// So a store begins again that lost all its tables.
+#[test]
+fn a_list_of_one_line_feed_beside_no_table_is_no_loss() {
+    for format in REFTABLE {
+        let repo = repo(format);
+        for entry in fs::read_dir(stack(&repo)).expect("a folder") {
+            fs::remove_file(entry.expect("an entry").path()).expect("there");
+        }
+        write_list(&repo, "\n");
+        let found = refdb(&repo, &["refs", "verify", "--deep"]);
+        let said = found.stdout.as_bstr();
+        assert!(
+            said.contains_str("HEAD is missing") && !said.contains_str("gone"),
+            "{said}"
+        );
+        refdb(&repo, &["symbolic-ref", "HEAD", "refs/heads/main"]).ok();
+        let found = refdb(&repo, &["refs", "verify", "--deep"]);
+        assert_eq!(found.code(), 0, "{found:?}");
+    }
+}

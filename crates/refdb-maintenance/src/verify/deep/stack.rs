@@ -42,10 +42,9 @@ impl Deep<'_> {
             return Ok(());
         }
         let (list, contents) = self.settled_list(&dir, &list_path)?;
-        let has_content = list
-            .as_ref()
-            .is_some_and(|list| nothing_listed(list).is_none());
-        if !has_content && !self.has_tables(&dir)? {
+        let has_content = list.as_ref().is_some_and(|list| condition(list).is_none());
+        let has_tables = self.has_tables(&dir)?;
+        if !has_content && !has_tables {
             return self.without_tables(index, list.is_some());
         }
         if list.as_ref().is_some_and(|list| list.len() > LIST_LEN_MAX) {
@@ -67,7 +66,10 @@ impl Deep<'_> {
             ..Opened::default()
         };
         let mut at = 0;
-        if let Some(what) = nothing_listed(&content) {
+        // Without tables it is how a store begins again.
+        let is_blank = has_tables && content.trim_ascii().is_empty();
+        let nothing = condition(&content).or(is_blank.then_some("the list names no table"));
+        if let Some(what) = nothing {
             let what = format!("{what}, but there are tables: no ref is seen");
             self.error(&list_path, Some(0), what, Repair::RebuildList);
             return Ok(());
@@ -468,12 +470,6 @@ impl Covered {
         }
         (count > 1).then_some((first, next - 1))
     }
-}
-
-/// Says of a list that names no table how it came to be so, as far as that shows.
-fn nothing_listed(content: &[u8]) -> Option<&'static str> {
-    let is_blank = content.trim_ascii().is_empty();
-    condition(content).or(is_blank.then_some("the list names no table"))
 }
 
 /// Returns whether a path leads nowhere.
