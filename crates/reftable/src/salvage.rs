@@ -28,6 +28,10 @@ use crate::writer::{WriteOptions, Writer};
 /// So much is looked through for anything but zeros. A file that is one hole may be of any length.
 const ZEROS_MAX: usize = 256 << 20;
 
+/// So many times the length of the file is looked at in vain for blocks: somebody may have made one in which each byte
+/// seems to begin one.
+const TRIED_MAX: usize = 64;
+
 /// The block size, or more, of what is written again where nothing says what it was.
 const BLOCK_SIZE_MIN: usize = 4096;
 
@@ -197,6 +201,7 @@ fn read_blocks(data: Vec<u8>, header: Header, block_size: Option<u32>) -> Salvag
     let mut walk = Walk::new(&table);
     let (mut spans, mut longest) = (Vec::new(), 0);
     let mut lost = BTreeSet::new();
+    let mut budget = TRIED_MAX.saturating_mul(table.body().len());
     loop {
         let at = walk.offset;
         let block = match walk.next() {
@@ -217,7 +222,7 @@ fn read_blocks(data: Vec<u8>, header: Header, block_size: Option<u32>) -> Salvag
             });
             continue;
         }
-        let next = next_start(&table, at);
+        let next = next_start(&table, at, &mut budget);
         // Of JGit, log blocks that begin a file do not count the header as theirs.
         if next != Some(table.header_len() as u64) {
             lost.insert(at);
@@ -336,8 +341,8 @@ fn footer_place(table: &Table, last: Option<&Span>, unread: Option<u64>) -> u64 
     }
 }
 
-/// Returns where the next block behind `at` may start.
-fn next_start(table: &Table, at: u64) -> Option<u64> {
+/// Returns where the next block behind `at` may start. No more bytes are looked at in vain than `budget` says.
+fn next_start(table: &Table, at: u64, budget: &mut usize) -> Option<u64> {
     let body = table.body();
     let from = usize::try_from(at).ok()?.checked_add(1)?;
     let mut inflate = None;
@@ -351,6 +356,9 @@ fn next_start(table: &Table, at: u64) -> Option<u64> {
         })
         .map(|start| start as u64)
         .find(|start| {
+            if *budget == 0 {
+                return false;
+            }
             let block = match body.get(usize::try_from(*start).unwrap_or_default()) {
                 Some(&RefCodec::KIND) => table.block(*start, RefCodec::KIND),
                 _ => table.log_block(*start, &mut inflate, &mut inflated),
@@ -366,7 +374,11 @@ fn next_start(table: &Table, at: u64) -> Option<u64> {
                 LogCodec::KIND => inflated.as_slice(),
                 _ => table.block_body(&block),
             };
-            Salvaged::default().take(table, &block, body).is_some()
+            let is_block = Salvaged::default().take(table, &block, body).is_some();
+            if !is_block {
+                *budget = budget.saturating_sub(block.len);
+            }
+            is_block
         })
 }
 
