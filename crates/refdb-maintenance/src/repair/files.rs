@@ -324,6 +324,7 @@ impl Plan<'_> {
         let (hex, name) = (words.next()?, words.next()?);
         let oid = ObjectId::from_hex(hex).filter(|_| words.next().is_none())?;
         let is_ref = oid.format() == self.repository.object_format()
+            && name.starts_with(b"refs/")
             && is_well_formed(name, FormatOptions::FULL);
         is_ref.then_some((oid, name))
     }

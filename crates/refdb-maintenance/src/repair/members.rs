@@ -50,8 +50,9 @@ impl<'l> List<'l> {
     fn read(text: &'l str, files: &'l BTreeSet<String>) -> List<'l> {
         let mut names: BTreeSet<&str> = text.lines().filter(|name| may_be_listed(name)).collect();
         let last = text.lines().next_back().unwrap_or_default();
-        let is_whole = text.ends_with('\n') || files.contains(last);
-        if !is_whole && !last.is_empty() {
+        // A line that names no file is one of which some bytes are wrong, or lost.
+        let is_whole = files.contains(last);
+        if !is_whole && !text.ends_with('\n') && !last.is_empty() {
             names.remove(last);
             let mut begin_so = files.iter().filter(|name| name.starts_with(last));
             if let (Some(name), None) = (begin_so.next(), begin_so.next()) {
@@ -114,10 +115,10 @@ impl Plan<'_> {
         } else {
             let (min, max) = range.unwrap_or((1, u64::MAX - 1));
             let salvaged = reftable::salvage(content, hash, min..=max);
-            range = range.or(Some((salvaged.min_update_index, salvaged.max_update_index)));
             if salvaged.is_empty() {
                 State::Empty
             } else {
+                range = range.or(Some((salvaged.min_update_index, salvaged.max_update_index)));
                 State::Damaged
             }
         };
@@ -138,18 +139,24 @@ impl Plan<'_> {
         &mut self,
         dir: &Path,
         members: &[String],
+        found: &[Damage],
         options: Options,
     ) -> Result<()> {
         let entries = self.repository.system().read_dir(dir);
         let entries = entries.map_err(|error| Error::io("unable to read", dir, error))?;
         let members: BTreeSet<&str> = members.iter().map(String::as_str).collect();
+        let by_hand = found
+            .iter()
+            .filter(|damage| damage.repair == Repair::ByHand);
+        let by_hand: BTreeSet<&Path> = by_hand.map(|damage| damage.file.as_path()).collect();
         for entry in entries {
             let Ok(name) = std::str::from_utf8(&entry.name) else {
                 continue;
             };
             let is_leftover = is_table_name(name) || is_unfinished(name) || name.ends_with(".lock");
-            if is_leftover && !members.contains(name) {
-                self.leftover(&dir.join(name), options);
+            let path = dir.join(name);
+            if is_leftover && !members.contains(name) && !by_hand.contains(path.as_path()) {
+                self.leftover(&path, options);
             }
         }
         Ok(())
@@ -167,6 +174,10 @@ impl Chosen {
         if last.is_none_or(|(_, last)| last.range.1 < it.range.0) {
             self.0.insert(it.range.0, it);
         }
+    }
+
+    fn take_all(&mut self, all: Vec<Candidate>) {
+        all.into_iter().for_each(|it| self.take(it));
     }
 
     fn newest(&self) -> Option<&Candidate> {
@@ -194,10 +205,8 @@ impl Chosen {
 /// Chooses the files of a stack with a damaged list, behind whose end more may have been listed.
 fn chosen(found: Vec<Candidate>, is_cut: bool) -> Vec<String> {
     let (mut listed, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| it.is_listed);
-    let mut others: Vec<Candidate> = others
-        .into_iter()
-        .filter(|it| it.state != State::Empty)
-        .collect();
+    let (empty, mut others): (Vec<Candidate>, Vec<Candidate>) =
+        others.into_iter().partition(|it| it.state == State::Empty);
     // Of those that begin alike the widest, which compaction made of others, then the newest: a writer that died
     // wrote before the one whose table was listed.
     others.sort_by_key(|it| (it.range.0, u64::MAX - it.range.1, it.state, -it.modified));
@@ -222,24 +231,27 @@ fn chosen(found: Vec<Candidate>, is_cut: bool) -> Vec<String> {
         }
     }
     let Some((last, modified)) = newest else {
+        chosen.take_all(empty);
         return chosen.0.into_values().map(|it| it.name).collect();
     };
     let mut next = last.saturating_add(1);
     let follow = behind.0.into_values().take_while(|it| {
-        let follows = it.range.0 == next && it.modified >= modified;
+        // Compaction may have written the newest of the list after those that followed it.
+        let follows = it.range.0 == next && (is_cut || it.modified >= modified);
         next = it.range.1.saturating_add(1);
         follows
     });
     let follow: Vec<Candidate> = follow.collect();
     // One alone is what a writer left that died.
     let is_lost = is_cut || follow.len() > 1;
-    let follow = follow.into_iter().filter(|_| is_lost);
-    chosen
-        .0
-        .into_values()
-        .chain(follow)
-        .map(|it| it.name)
-        .collect()
+    if is_lost {
+        chosen.take_all(follow);
+    }
+    // It is to be told of what nothing can be read, where no other says it.
+    if is_cut {
+        chosen.take_all(empty);
+    }
+    chosen.0.into_values().map(|it| it.name).collect()
 }
 
 /// Puts files that say something in the places of listed ones that do not.
@@ -296,7 +308,7 @@ pub(super) fn whole_table(content: Vec<u8>, name: &str, hash: HashId) -> Option<
     (is_named && reftable::check(&table).is_empty()).then_some(table)
 }
 
-/// Returns whether the check found the list of a stack damaged.
+/// Returns whether the check found no damage of the list of a stack.
 pub(super) fn has_good_list(dir: &Path, found: &[Damage]) -> bool {
     !found
         .iter()
@@ -403,7 +415,11 @@ mod tests {
         assert_eq!(chosen(vec![one(), behind(2)], true), ["1", "behind"]);
         let mut newer = follow;
         newer[0].modified = 10;
-        assert_eq!(chosen(newer, true), ["1"]);
+        assert_eq!(chosen(newer.clone(), false), ["1"]);
+        assert_eq!(chosen(newer, true), ["1", "behind", "behind"]);
+        let lost = file("lost", (2, 2), false, Empty);
+        assert_eq!(chosen(vec![one(), lost.clone()], true), ["1", "lost"]);
+        assert_eq!(chosen(vec![one(), lost], false), ["1"]);
     }
 
     #[test]
@@ -420,5 +436,6 @@ mod tests {
         assert_eq!(read("x.ref\nab"), (vec!["x.ref"], true));
         assert_eq!(read("x.ref\nabc.re"), (vec!["abc.ref", "x.ref"], true));
         assert_eq!(read(""), (vec![], true));
+        assert_eq!(read("x.ref\nabe.ref\n"), (vec!["abe.ref", "x.ref"], true));
     }
 }

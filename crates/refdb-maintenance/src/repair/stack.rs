@@ -78,10 +78,11 @@ impl Plan<'_> {
             // No list: a person has to see what it is.
             return Ok(());
         }
-        let (hash, has_good_list) = (self.hash(), has_good_list(&dir, found));
+        let hash = self.hash();
+        let has_good_list = has_good_list(&dir, found);
         let names = self.members(&dir, old_list.as_deref(), hash, has_good_list)?;
         if !has_good_list {
-            self.others_in_folder(&dir, &names, options)?;
+            self.others_in_folder(&dir, &names, found, options)?;
         }
         // What looked like a leftover beside a damaged list may belong to the stack.
         let kept: BTreeSet<PathBuf> = names.iter().map(|name| dir.join(name)).collect();

@@ -239,3 +239,44 @@ fn a_list_of_one_line_feed_beside_no_table_is_no_loss() {
         assert_eq!(found.code(), 0, "{found:?}");
     }
 }
+
+/// Of its last line one byte is wrong, or all behind its first line is cut off, whatever was written last.
+#[test]
+fn a_list_that_does_not_name_its_last_tables_loses_none() {
+    for format in REFTABLE {
+        for damage in ["a byte", "cut"] {
+            let repo = repo(format);
+            let before = listed(&repo);
+            let tables = list_of_tables(&repo);
+            let (last, rest) = tables.split_last().expect("tables");
+            match damage {
+                "a byte" => write_list(&repo, &format!("{}\np{}\n", rest.join("\n"), &last[1..])),
+                _ => {
+                    let first = stack(&repo).join(&tables[0]);
+                    let content = fs::read(&first).expect("a table");
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                    fs::remove_file(&first).expect("there");
+                    fs::write(&first, content).expect("it can be written");
+                    write_list(&repo, &tables[0][..35]);
+                }
+            }
+            comes_back(&repo, &before, damage);
+        }
+    }
+}
+
+/// As a power failure may leave both.
+#[test]
+fn a_table_of_which_nothing_is_left_is_told_beside_an_empty_list() {
+    for format in REFTABLE {
+        let repo = repo(format);
+        let last = list_of_tables(&repo).last().expect("a table").clone();
+        fs::write(stack(&repo).join(&last), [0; 300]).expect("it can be written");
+        write_list(&repo, "");
+        let repaired = repair(&repo);
+        assert!(
+            repaired.stderr.contains_str("no block could be read"),
+            "{repaired:?}"
+        );
+    }
+}
