@@ -180,23 +180,32 @@ impl Chosen {
         all.into_iter().for_each(|it| self.take(it));
     }
 
+    fn into_names(self) -> Vec<String> {
+        self.0.into_values().map(|it| it.name).collect()
+    }
+
     fn newest(&self) -> Option<&Candidate> {
         self.0.last_key_value().map(|(_, it)| it)
     }
 
     /// Puts a whole file in the place of several that begin and end with it, of which one is not.
     fn replace_by(&mut self, it: &Candidate) {
-        let within = || self.0.range(it.range.0..=it.range.1).map(|(_, one)| one);
-        let fits = within()
-            .next()
-            .is_some_and(|first| first.range.0 == it.range.0)
-            && within()
-                .next_back()
-                .is_some_and(|last| last.range.1 == it.range.1);
-        let is_better = within().any(|one| one.state != State::Whole) && within().count() > 1;
-        if fits && is_better && it.state == State::Whole {
-            self.0
-                .retain(|_, one| one.range.0 < it.range.0 || one.range.1 > it.range.1);
+        if it.state != State::Whole {
+            return;
+        }
+        let within: Vec<&Candidate> = self
+            .0
+            .range(it.range.0..=it.range.1)
+            .map(|(_, one)| one)
+            .collect();
+        if let [first, .., last] = within.as_slice()
+            && (first.range.0, last.range.1) == it.range
+            && within.iter().any(|one| one.state != State::Whole)
+        {
+            let gone: Vec<u64> = within.iter().map(|one| one.range.0).collect();
+            for first in gone {
+                self.0.remove(&first);
+            }
             self.0.insert(it.range.0, it.clone());
         }
     }
@@ -212,9 +221,7 @@ fn chosen(found: Vec<Candidate>, is_cut: bool) -> Vec<String> {
     others.sort_by_key(|it| (it.range.0, u64::MAX - it.range.1, it.state, -it.modified));
     listed.sort_by_key(|it| (it.state, it.range));
     let mut chosen = Chosen::default();
-    for it in listed {
-        chosen.take(it);
-    }
+    chosen.take_all(listed);
     others.iter().for_each(|it| chosen.replace_by(it));
     fill_empty(&mut chosen, &others);
     let newest = chosen.newest().map(|it| (it.range.1, it.modified));
@@ -232,7 +239,7 @@ fn chosen(found: Vec<Candidate>, is_cut: bool) -> Vec<String> {
     }
     let Some((last, modified)) = newest else {
         chosen.take_all(empty);
-        return chosen.0.into_values().map(|it| it.name).collect();
+        return chosen.into_names();
     };
     let mut next = last.saturating_add(1);
     let follow = behind.0.into_values().take_while(|it| {
@@ -251,7 +258,7 @@ fn chosen(found: Vec<Candidate>, is_cut: bool) -> Vec<String> {
     if is_cut {
         chosen.take_all(empty);
     }
-    chosen.0.into_values().map(|it| it.name).collect()
+    chosen.into_names()
 }
 
 /// Puts files that say something in the places of listed ones that do not.

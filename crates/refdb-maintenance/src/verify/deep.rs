@@ -358,6 +358,19 @@ impl Deep<'_> {
         self.report(Severity::Warning, file, None, what, repair);
     }
 
+    /// Reports damage that no repair mends, and what a person can do about it.
+    fn put_back(&mut self, file: &Path, what: String, words: String) {
+        self.tell(&Damage {
+            severity: Severity::Error,
+            file: file.to_owned(),
+            offset: None,
+            name: None,
+            what,
+            repair: Repair::ByHand,
+            advice: Some(Advice::PutBack(words)),
+        });
+    }
+
     /// Reports bad lines as one finding, if there are any.
     fn bad_lines(&mut self, file: &Path, bad: &mut BadLines, repair: Repair) {
         let BadLines { first, more } = std::mem::take(bad);

@@ -14,9 +14,7 @@ use refdb::system::{Bytes, DirEntry, FileKind};
 use refdb::{ObjectFormat, ObjectId, Result};
 use reftable::{HashId, LogCursor, MergedLogs, MergedRefs, RefValue, Table};
 
-use super::{
-    Advice, Damage, Deep, Repair, Seen, Severity, Source, Value, condition, no_file, unreadable,
-};
+use super::{Deep, Repair, Seen, Severity, Source, Value, condition, no_file, unreadable};
 
 /// How often a list is read again that changed while its tables were looked for.
 const ATTEMPTS: usize = 10;
@@ -96,16 +94,7 @@ impl Deep<'_> {
         let objects = (index == 0).then(|| self.repository.odb().dir());
         match what_is_lost(self.system, &base, objects)? {
             Some(lost) => {
-                let (what, advice) = (lost.what.clone(), lost.advice());
-                self.tell(&Damage {
-                    severity: Severity::Error,
-                    file: lost.path,
-                    offset: None,
-                    name: None,
-                    what,
-                    repair: Repair::ByHand,
-                    advice: Some(Advice::PutBack(advice)),
-                });
+                self.put_back(&lost.path, lost.what.clone(), lost.advice());
             }
             None if has_list => {
                 let list_path = base.join("reftable").join("tables.list");
@@ -289,7 +278,8 @@ impl Deep<'_> {
             } else if is_table_name(&name) && went_on {
                 let what = "the list does not name this table: it was cut, and the stack went on without what this \
                      one says";
-                self.lost_table(&path, what);
+                let words = "compare the refs with a copy, then move the table away";
+                self.put_back(&path, what.to_owned(), words.to_owned());
             } else if indices
                 .is_some_and(|(min, max)| cut.is_some_and(|(from, to)| from <= min && max <= to))
             {
@@ -330,19 +320,6 @@ impl Deep<'_> {
             indices.is_some_and(|(min, max)| from <= min && max <= to)
         });
         newest.is_some_and(|newest| cut.any(|name| modified(name).is_some_and(|at| at < newest)))
-    }
-
-    fn lost_table(&mut self, path: &Path, what: &str) {
-        let words = "compare the refs with a copy, then move the table away";
-        self.tell(&Damage {
-            severity: Severity::Error,
-            file: path.to_owned(),
-            offset: None,
-            name: None,
-            what: what.to_owned(),
-            repair: Repair::ByHand,
-            advice: Some(Advice::PutBack(words.to_owned())),
-        });
     }
 
     /// Checks the names, and remembers the values, of what the tables say together.

@@ -89,15 +89,7 @@ impl Deep<'_> {
         });
         let found: Vec<_> = folders.chain(packs).collect();
         for (file, what, words) in found {
-            self.tell(&Damage {
-                severity: Severity::Error,
-                file,
-                offset: None,
-                name: None,
-                what,
-                repair: Repair::ByHand,
-                advice: Some(Advice::PutBack(words)),
-            });
+            self.put_back(&file, what, words);
         }
     }
 
