@@ -132,6 +132,12 @@ fn folders() -> Vec<Kind> {
             subject.write(&path, "REFT");
             Expected::file(path).warning()
         }),
+        kind("folder: an unfinished table of Git", |subject| {
+            let name = "reftable/0x000000000001-0x000000000002-12345678.temp.oj1GyR";
+            let path = subject.path(name);
+            subject.write(&path, "REFT");
+            Expected::file(path).warning()
+        }),
         kind("folder: a table of a dead writer", |subject| {
             let path = subject.path("reftable/0x000000000100-0x000000000100-12345678.ref");
             let original = Victim::oldest(subject).bytes;

@@ -280,3 +280,21 @@ fn a_table_of_which_nothing_is_left_is_told_beside_an_empty_list() {
         );
     }
 }
+
+/// Git names a table that it writes otherwise than refdb does.
+#[test]
+fn what_a_dead_git_did_not_finish_goes_with_a_repair_and_with_packing() {
+    for format in REFTABLE {
+        for args in [&["refs", "repair"][..], &["pack-refs"]] {
+            let repo = repo(format);
+            let before = listed(&repo);
+            let name = "0x000000000009-0x000000000009-3611546e.temp.oj1GyR";
+            let path = stack(&repo).join(name);
+            fs::write(&path, "REFT").expect("it can be written");
+            let done = refdb(&repo, args);
+            assert_eq!(done.code(), 0, "{args:?}: {done:?}");
+            assert!(!path.exists(), "{args:?}");
+            assert_eq!(listed(&repo), before, "{args:?}");
+        }
+    }
+}

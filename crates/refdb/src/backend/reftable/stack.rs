@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use reftable::{HashId, Table, WriteOptions};
 
-use super::tables::{Hold, Publication, Stamp, Tables, short_random};
+use super::names::short_random;
+use super::tables::{Hold, Publication, Stamp, Tables};
 use crate::backend::tags::Untold;
 use crate::commit::{Change, LockFile};
 use crate::error::{Error, ErrorKind, Remedy, Result};

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::fresh::{unreadable, what_is_lost};
 use super::hold::LocalHold;
+use super::names::{is_table_name, is_unfinished, may_be_listed, short_random};
 use super::shared::SharedTables;
 pub(super) use super::stamp::Stamp;
 use crate::commit::{
@@ -297,40 +298,6 @@ impl LocalTables {
     }
 }
 
-/// Returns whether a file is named like a table: hexadecimal numbers and `.ref` or `.log`.
-pub fn is_table_name(name: &str) -> bool {
-    let stem = name
-        .strip_suffix(".ref")
-        .or_else(|| name.strip_suffix(".log"));
-    let is_number = |part: &str| {
-        let digits = part.strip_prefix("0x").unwrap_or(part);
-        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
-    };
-    stem.is_some_and(|stem| {
-        let parts: Vec<&str> = stem.split('-').collect();
-        parts.len() == 3 && parts.into_iter().all(is_number)
-    })
-}
-
-/// Returns whether a list may name a table so, and the name become a path: it is that of a file in the
-/// stack's own directory, and ends as those of tables do, so that it is no other file of a stack. What
-/// stands before the end is not Git's to read, and any writer's choice.
-pub fn may_be_listed(name: &str) -> bool {
-    let is_plain = |byte: u8| byte != b'/' && !byte.is_ascii_control();
-    let end = name.len().checked_sub(".ref".len());
-    let end = end
-        .and_then(|at| name.as_bytes().get(at..))
-        .unwrap_or_default();
-    let is_table = end.eq_ignore_ascii_case(b".ref") || end.eq_ignore_ascii_case(b".log");
-    is_table && name.len() <= 255 && !name.starts_with('.') && name.bytes().all(is_plain)
-}
-
-/// Returns whether a file is named like a table that is still being written, by refdb or by Git.
-pub fn is_unfinished(name: &str) -> bool {
-    name.split_once(".temp.")
-        .is_some_and(|(table, _)| is_table_name(table))
-}
-
 impl Tables for LocalTables {
     fn path_of(&self, table: &str) -> PathBuf {
         self.dir.join(table)
@@ -520,11 +487,6 @@ fn parse_list(path: &Path, content: &[u8]) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Returns 32 random bits, as table names carry them.
-pub fn short_random(system: &dyn System) -> u32 {
-    u32::try_from(system.random() >> 32).unwrap_or(u32::MAX)
-}
-
 struct LocalClaim(#[expect(dead_code, reason = "held until it is dropped")] LockFile);
 
 impl Claim for LocalClaim {}
@@ -595,17 +557,6 @@ pub(super) fn stack_dir(base: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_tables() {
-        assert!(is_table_name("0x000000000001-0x00000000000b-70a0facc.ref"));
-        assert!(is_table_name("000000000001-00000000000b-70a0facc.log"));
-        assert!(!is_table_name(
-            "0x000000000001-0x00000000000b-70a0facc.ref.lock"
-        ));
-        assert!(!is_table_name("0x1-0x2-.ref"));
-        assert!(!is_table_name("tables.list"));
-    }
 
     #[test]
     fn a_list_names_files_of_its_own_directory() {
