@@ -83,6 +83,38 @@ fn wherever_its_process_ends_the_lock_is_taken_over() {
     assert_eq!(ends, 8);
 }
 
+/// Between the look at a lock and its taking the lock can become somebody else's. The system knows of nobody who has one
+/// of Git.
+#[test]
+fn a_lock_that_changed_hands_meanwhile_is_not_taken() {
+    let system = repository();
+    let is_taken = |name: &str, owner: Option<&owner::Owner>| {
+        let guard = takeover::guard_of(&system, &at(name), owner);
+        guard.unwrap().is_some()
+    };
+    system.create_new(&at("git.lock"), 0o666).unwrap();
+    assert!(!is_taken("git.lock", None), "it is Git's");
+    let dies = system.process(7);
+    std::mem::forget(acquire(&dies, "dead").unwrap());
+    let signed = LockFile::acquire(
+        &Holder::new(&home(&dies)),
+        &at("signed"),
+        LockOptions::AT_ONCE,
+    );
+    let signed = signed.unwrap();
+    let owner = signed.holder().owner().clone();
+    std::mem::forget(signed);
+    assert!(!is_taken("dead.lock", None), "it is held");
+    dies.end();
+    assert!(is_taken("dead.lock", None));
+    assert!(
+        !is_taken("dead.lock", Some(&owner)),
+        "another transaction had it"
+    );
+    assert!(is_taken("signed.lock", Some(&owner)));
+    assert!(!is_taken("signed.lock", None), "another transaction had it");
+}
+
 #[test]
 fn only_files_that_are_marked_and_nobodys_are_removed() {
     let system = repository();

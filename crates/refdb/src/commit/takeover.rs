@@ -9,12 +9,12 @@ use std::sync::Arc;
 use super::encoding::dir_of_journal;
 use super::entries::{Entry, is_barrier, is_lock};
 use super::home::Home;
-use super::owner::{self, Purpose};
+use super::owner::{self, Owner, Purpose};
 use super::{
     Holder, LockFile, LockOptions, journal, lock_path, pid_path, remove_if_there, target_of_value,
     value_path,
 };
-use crate::system::{FileKind, System, Tree, bytes_to_path, is_absent};
+use crate::system::{FileKind, Guard, System, Tree, bytes_to_path, is_absent};
 
 /// Removes the lock at `path` if it is one of refdb whose process has ended, with all that the
 /// process left for it; returns whether there is any chance now of acquiring the lock. Those of a
@@ -58,10 +58,11 @@ fn take_over_of(most: Purpose, home: &Arc<Home>, path: &Path) -> io::Result<bool
     {
         return Ok(false);
     }
-    if owner.is_some_and(|owner| owner.purpose == Purpose::Migration && most != owner.purpose) {
+    let is_migration = |owner: &Owner| owner.purpose == Purpose::Migration;
+    if most != Purpose::Migration && owner.as_ref().is_some_and(is_migration) {
         return Ok(false);
     }
-    let Some(_guard) = system.guard_file(path)? else {
+    let Some(_guard) = guard_of(system, path, owner.as_ref())? else {
         // Somebody else is at it, or it is gone.
         return Ok(system.find(path)?.is_none());
     };
@@ -69,9 +70,22 @@ fn take_over_of(most: Purpose, home: &Arc<Home>, path: &Path) -> io::Result<bool
         remove_claims(system, path.parent().unwrap_or(path))?;
     }
     remove_log_lock(home, path)?;
-    let owner = owner::of_lock(system, path)?;
     remove_with_barrier(system, path, owner.map(|owner| owner.id))?;
     Ok(true)
+}
+
+/// Takes the file of a lock that was found to be one of refdb, by this owner. It may have become somebody else's since,
+/// and one of Git is nobody's, as far as the system knows: such a file is not taken.
+pub(super) fn guard_of(
+    system: &dyn System,
+    path: &Path,
+    owner: Option<&Owner>,
+) -> io::Result<Option<Guard>> {
+    let guard = system.guard_file(path)?;
+    let is_same = guard.is_some()
+        && owner::is_ours(system, path)
+        && owner::of_lock(system, path)?.as_ref() == owner;
+    Ok(guard.filter(|_| is_same))
 }
 
 /// Removes the lock of a reflog that the same transaction took as that of its ref, at `path`, which the
@@ -90,10 +104,12 @@ fn remove_log_lock(home: &Home, path: &Path) -> io::Result<()> {
     if owner.id != of_log.id {
         return Ok(());
     }
-    let (one, other) = (system.lstat(path)?, system.lstat(&log_lock)?);
-    let is_same = (one.dev, one.ino) == (other.dev, other.ino);
-    let guard = system.guard_file(&log_lock);
-    if is_same || guard?.is_some() {
+    let is_same = || -> io::Result<bool> {
+        let (one, other) = (system.lstat(path)?, system.lstat(&log_lock)?);
+        Ok((one.dev, one.ino) == (other.dev, other.ino))
+    };
+    let guard = guard_of(system, &log_lock, Some(&of_log))?;
+    if guard.is_some() || is_same()? {
         remove_with_barrier(system, &log_lock, Some(of_log.id))?;
     }
     Ok(())
@@ -184,7 +200,7 @@ fn remove_claims(system: &dyn System, dir: &Path) -> io::Result<()> {
         let path = dir.join(bytes_to_path(&entry.name));
         if entry.name.ends_with(b".ref.lock")
             && owner::is_ours(system, &path)
-            && let Some(_guard) = system.guard_file(&path)?
+            && let Some(_guard) = guard_of(system, &path, owner::of_lock(system, &path)?.as_ref())?
         {
             remove_with_barrier(system, &path, None)?;
         }
