@@ -248,6 +248,7 @@ impl Holder {
     ) -> io::Result<T> {
         let (mut waited, mut pause) = (Duration::ZERO, PAUSE_MIN);
         let mut look_at = Duration::ZERO;
+        let mut began = None;
         loop {
             if self.who.home.interrupt.is_to_stop() {
                 return Err(io::ErrorKind::Interrupted.into());
@@ -272,8 +273,10 @@ impl Holder {
             }
             let percent = 50 + u32::try_from(self.who.home.system.random() % 101).unwrap_or(0);
             let sleep = pause * percent / 100;
-            self.who.home.system.sleep(sleep);
-            waited += sleep;
+            let began = *began.get_or_insert_with(|| self.system().elapsed());
+            self.system().sleep(sleep);
+            // A pause can last longer than it should.
+            waited = self.system().elapsed().saturating_sub(began);
             pause = (pause * 3 / 2).min(PAUSE_MAX);
         }
     }
