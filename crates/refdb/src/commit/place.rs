@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::layout::Layout;
-use crate::name::{FormatOptions, RefName, RefNameBuf, is_safe, is_well_formed};
+use crate::name::{FormatOptions, RefName, RefNameBuf, is_per_worktree, is_safe, is_well_formed};
 use crate::system::{FileKind, Stat, System, bytes_to_path, is_absent};
 
 /// Something that a change can concern. Names are those of the main worktree: a ref of the linked
@@ -112,8 +112,9 @@ impl Place {
             }
             Place::Log(name) => {
                 let (id, bare) = split(name.as_bytes());
-                match id {
-                    None => roots.logs.join(bytes_to_path(bare)),
+                // `worktrees/w/refs/heads/a` is the name of a ref that all worktrees share.
+                match id.filter(|_| is_per_worktree(bare)) {
+                    None => roots.logs.join(bytes_to_path(name.as_bytes())),
                     Some(_) => base(id).join("logs").join(bytes_to_path(bare)),
                 }
             }
@@ -547,6 +548,12 @@ mod tests {
                 "worktrees/v/HEAD",
                 "/r/worktrees/v/HEAD",
                 "/r/worktrees/v/logs/HEAD",
+            ),
+            (
+                &main,
+                "worktrees/v/refs/heads/a",
+                "/r/worktrees/v/refs/heads/a",
+                "/r/logs/worktrees/v/refs/heads/a",
             ),
         ] {
             assert_eq!(at(layout, name), (file.into(), log.into()), "{name}");

@@ -254,6 +254,20 @@ for_every_format! {
         fixture.compare();
     }
 
+    /// Only what lies below is a worktree's own.
+    fn refs_with_the_names_of_own_folders_are_shared(format) {
+        let fixture = Fixture::new(format);
+        for (at, name) in ["refs/bisect", "refs/rewritten", "refs/worktree"].into_iter().enumerate() {
+            fixture.write_with_git(at, name, at);
+            fixture.compare();
+        }
+        let edits = ["refs/bisect", "refs/worktree"].map(|name| fixture.update(name, 3));
+        fixture.write(1, edits.to_vec());
+        fixture.compare();
+        fixture.git(0, &["pack-refs", "--all"]).run().ok();
+        fixture.compare();
+    }
+
     fn what_refdb_wrote_is_seen_by_git_in_every_worktree(format) {
         let fixture = Fixture::new(format);
         for worktree in 0..3 {

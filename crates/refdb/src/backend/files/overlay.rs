@@ -407,7 +407,11 @@ impl Walk<'_> {
         let path = base.join(bytes_to_path(bare.as_bytes()));
         let mut entries = entries(self.files, &path)?;
         if dir == b"refs/" && self.files.layout.is_linked() {
-            entries.retain(|entry| !PER_WORKTREE_DIRS.contains(&entry.name.as_slice()));
+            // A file of such a name is a ref that all worktrees share.
+            entries.retain(|entry| {
+                let is_shared = !PER_WORKTREE_DIRS.contains(&entry.name.as_slice());
+                is_shared || entry.kind == FileKind::File
+            });
             entries.extend(PER_WORKTREE_DIRS.map(|name| DirEntry {
                 name: name.to_vec(),
                 kind: FileKind::Directory,
