@@ -356,8 +356,10 @@ impl Printer<'_> {
         loop {
             line.clear();
             let read = input.read_until(b'\n', &mut line);
-            let count = read
-                .map_err(|error| Failure::fatal(format!("cannot read standard input: {error}")))?;
+            let count = read.map_err(|error| {
+                let why = refdb::error::io_text(&error);
+                Failure::fatal(format!("cannot read standard input: {why}"))
+            })?;
             if count == 0 {
                 return Ok(());
             }
@@ -374,7 +376,9 @@ impl Printer<'_> {
         prefix: &[u8],
         existing: &HashSet<Vec<u8>>,
     ) -> Result<()> {
-        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        // For Git a line ends at a zero byte, too.
+        let end = line.find_byteset(b"\0\n").unwrap_or(line.len());
+        let line = line.get(..end).unwrap_or(line);
         let line = line.strip_suffix(b"^{}").unwrap_or(line);
         let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
         let start = line.iter().rposition(is_space).map_or(0, |at| at + 1);
