@@ -39,8 +39,22 @@ impl Zone {
         } else {
             Zone::from_file(system, &file)
         };
-        let described = || TimeZone::posix(tz.to_str().ok()?).ok().map(Zone);
-        zone.or_else(described).unwrap_or_else(Zone::utc)
+        zone.or_else(|| Zone::described(tz.to_str().ok()?))
+            .unwrap_or_else(Zone::utc)
+    }
+
+    /// Returns a zone that is described instead of named. Summer time without dates has those of the USA, as for the
+    /// GNU library; a name that means nothing is another one of Greenwich.
+    fn described(tz: &str) -> Option<Zone> {
+        let letters = tz.trim_start_matches(|letter: char| letter.is_ascii_alphabetic());
+        let name = tz.strip_suffix(letters).unwrap_or_default();
+        [
+            tz.to_owned(),
+            format!("{tz},M3.2.0,M11.1.0"),
+            format!("{name}0"),
+        ]
+        .iter()
+        .find_map(|text| TimeZone::posix(text).ok().map(Zone))
     }
 
     fn from_file(system: &dyn System, path: &Path) -> Option<Zone> {
@@ -111,6 +125,11 @@ mod tests {
         );
         assert_eq!(zone("../../etc/passwd").decimal(0), 0);
         assert_eq!(zone("No/Such").decimal(0), 0);
+        assert_eq!(zone("Foo/Bar").name(0), "Foo");
+        assert_eq!(zone("CET-1CEST").decimal(1_657_000_000), 200);
+        assert_eq!(zone("CET-1CEST").decimal(1_642_000_000), 100);
+        assert_eq!(zone("NST3:30NDT").decimal(1_657_000_000), -230);
+        assert_eq!(zone("EST5EDT4").name(1_657_000_000), "EDT");
     }
 
     #[test]
