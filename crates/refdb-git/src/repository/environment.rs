@@ -109,10 +109,8 @@ impl Environment {
 /// Returns the process's current directory.
 pub(super) fn current_dir() -> Result<PathBuf> {
     std::env::current_dir().map_err(|error| {
-        Error::new(
-            ErrorKind::Io,
-            "Unable to read current working directory".to_owned(),
-        )
-        .with_source(error)
+        let why = refdb::error::io_text(&error);
+        let message = format!("Unable to read current working directory: {why}");
+        Error::new(ErrorKind::Io, message).with_source(error)
     })
 }
