@@ -140,7 +140,7 @@ pub(super) enum Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NameChange {
     pub(super) removed: Option<(Ino, Vec<u8>)>,
-    pub(super) added: Option<(Ino, Vec<u8>, Ino)>,
+    pub(super) added: Vec<(Ino, Vec<u8>, Ino)>,
 }
 
 impl NameChange {
@@ -148,7 +148,7 @@ impl NameChange {
         self.removed
             .as_ref()
             .is_some_and(|removed| removed.0 == dir)
-            || self.added.as_ref().is_some_and(|added| added.0 == dir)
+            || self.added.iter().any(|added| added.0 == dir)
     }
 }
 
@@ -328,7 +328,7 @@ impl Disk {
                 self.inode_mut(unnamed)?.nlink -= 1;
             }
         }
-        if let Some((dir, name, ino)) = &change.added {
+        for (dir, name, ino) in &change.added {
             let inode = self.inode_mut(*dir)?;
             inode.mtime = clock;
             if let Some(unnamed) = inode.names_mut()?.insert(name.clone(), *ino) {
@@ -383,10 +383,10 @@ impl Disk {
             {
                 durable.remove(&name);
             }
-            if let Some((dir, name, ino)) = change.added
-                && let Some(durable) = self.durable_mut(dir)
-            {
-                durable.insert(name, ino);
+            for (dir, name, ino) in change.added {
+                if let Some(durable) = self.durable_mut(dir) {
+                    durable.insert(name, ino);
+                }
             }
         }
     }
@@ -475,53 +475,6 @@ impl Disk {
             *durable_len = content.len();
         }
         Ok(())
-    }
-
-    /// Renames as `rename(2)` does.
-    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        let from = self.find(from, false)?;
-        let ino = from.ino.ok_or(Errno::NOENT)?;
-        let to = self.find(to, false)?;
-        if to.ino == Some(ino) {
-            return Ok(());
-        }
-        let is_dir = self.inode(ino)?.node.kind() == FileKind::Directory;
-        if self.lower.contains(&ino) {
-            return Err(Errno::XDEV.into());
-        }
-        if let Some(replaced) = to.ino {
-            match &self.inode(replaced)?.node {
-                Node::Directory { .. } if !is_dir => return Err(Errno::ISDIR.into()),
-                Node::Directory { names, .. } if !names.is_empty() => {
-                    return Err(Errno::NOTEMPTY.into());
-                }
-                Node::File { .. } | Node::Symlink(_) if is_dir => {
-                    return Err(Errno::NOTDIR.into());
-                }
-                _ => {}
-            }
-        }
-        self.change_names(NameChange {
-            removed: Some((from.dir, from.name)),
-            added: Some((to.dir, to.name, ino)),
-        })
-    }
-
-    /// Takes a name away from a file, or from an empty directory.
-    pub(super) fn remove(&mut self, path: &Path, directory: bool) -> io::Result<()> {
-        let found = self.find(path, false)?;
-        match &self.inode(found.ino.ok_or(Errno::NOENT)?)?.node {
-            Node::Directory { .. } if !directory => return Err(Errno::ISDIR.into()),
-            Node::Directory { names, .. } if !names.is_empty() => {
-                return Err(Errno::NOTEMPTY.into());
-            }
-            Node::File { .. } | Node::Symlink(_) if directory => return Err(Errno::NOTDIR.into()),
-            _ => {}
-        }
-        self.change_names(NameChange {
-            removed: Some((found.dir, found.name)),
-            added: None,
-        })
     }
 
     /// Hashes the tree of names with what they name.

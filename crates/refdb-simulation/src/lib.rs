@@ -30,6 +30,7 @@ mod crash;
 mod disk;
 mod fault;
 mod file;
+mod naming;
 mod restless;
 #[cfg(test)]
 mod tests;
@@ -295,7 +296,7 @@ impl SimSystem {
         let ino = disk.new_inode(node, mode);
         disk.change_names(NameChange {
             removed: None,
-            added: Some((free.dir, free.name, ino)),
+            added: vec![(free.dir, free.name, ino)],
         })?;
         Ok(ino)
     }
@@ -375,6 +376,10 @@ impl System for SimSystem {
         self.changing("rename", to)?.rename(from, to)
     }
 
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        self.changing("exchange", other)?.exchange(one, other)
+    }
+
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut disk = self.changing("hard_link", to)?;
         if disk.has_one_name {
@@ -387,7 +392,7 @@ impl System for SimSystem {
         let free = disk.free(to)?;
         disk.change_names(NameChange {
             removed: None,
-            added: Some((free.dir, free.name, ino)),
+            added: vec![(free.dir, free.name, ino)],
         })
     }
 

@@ -29,6 +29,7 @@ mod lock;
 pub(crate) mod owner;
 mod place;
 mod possible;
+mod put;
 mod step;
 mod takeover;
 mod view;

@@ -1,9 +1,12 @@
 //! The lock of a file that is written alone: it takes the content, and becomes the file.
 
+use std::io::Write as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::tests::{DIR, at, home, is_held, repository};
+use super::entries::is_exchanged;
+use super::tests::{DIR, at, home, is_held, means, repository};
 use super::*;
+use crate::error::Error;
 use crate::oid::ObjectFormat;
 use crate::options::LockTimeout;
 use crate::options::Options;
@@ -81,6 +84,137 @@ fn wherever_its_process_ends_the_lock_is_taken_over() {
     // Creating, taking, looking at the mark, writing, looking at the file and at its name, renaming, and
     // taking the mark off.
     assert_eq!(ends, 8);
+}
+
+/// Puts a new ref in place whose lock bars that meanwhile.
+fn put_barred(system: &SimSystem, content: &[u8]) -> crate::error::Result<Vec<Error>> {
+    put_with(system, content, || {})
+}
+
+/// As [`put_barred`]; calls `meanwhile` right before the ref is put in place.
+fn put_with(
+    system: &SimSystem,
+    content: &[u8],
+    meanwhile: impl FnOnce(),
+) -> crate::error::Result<Vec<Error>> {
+    let failed = |error| Error::io("unable to write", &at("HEAD"), error);
+    let mut lock = acquire(system, "HEAD").map_err(failed)?;
+    if system.lstat(&at("HEAD")).is_err() {
+        lock.bar(None).map_err(failed)?;
+    }
+    lock.write_all(content).map_err(failed)?;
+    lock.make_ready().map_err(failed)?;
+    let mut change = Change::default();
+    change.put(0, Place::read(b"ref", b"HEAD").unwrap(), &lock);
+    meanwhile();
+    let carried = change.carry_out(means(system, &lock))?;
+    lock.was_placed();
+    match carried {
+        Carried::Whole { afterwards } => Ok(afterwards),
+        Carried::InPart(error) => Err(error),
+    }
+}
+
+#[test]
+fn a_barrier_leaves_its_place_to_the_new_ref() {
+    let system = repository();
+    let barred = || {
+        assert!(is_barrier(&system, &at("HEAD")));
+        assert!(is_held(acquire(&system.process(8), "HEAD")));
+    };
+    assert!(put_with(&system, b"one", barred).unwrap().is_empty());
+    assert_eq!(files(&system), ["HEAD"]);
+    assert_eq!(system.read(&at("HEAD")).unwrap(), b"one");
+}
+
+/// The process ends at every operation of that in turn; whoever comes next can write at once, whether he waits for the
+/// lock or clears up.
+#[test]
+fn wherever_its_process_ends_a_barred_lock_is_taken_over() {
+    let mut exchanged = 0;
+    for after in 0.. {
+        let system = repository();
+        let dies = system.process(7);
+        dies.set_fault(Some(Fault::dies_at(after)));
+        let written = put_barred(&dies, b"one");
+        let is_exchanged = is_exchanged(&system, &at("HEAD.lock"));
+        if is_exchanged {
+            exchanged += 1;
+            assert_eq!(system.read(&at("HEAD")).unwrap(), b"one");
+        }
+        dies.end();
+        assert_eq!(
+            owner::is_left(&system, &at("HEAD.lock")),
+            system.lstat(&at("HEAD.lock")).is_ok()
+        );
+        if after % 2 == 0 {
+            sweep(&home(&system), Path::new(DIR), true).unwrap();
+            assert!(!files(&system).contains(&"HEAD.lock".to_owned()), "{after}");
+        }
+        put_barred(&system, b"two").unwrap();
+        assert_eq!(files(&system), ["HEAD"], "{after}");
+        assert_eq!(system.read(&at("HEAD")).unwrap(), b"two");
+        if dies.op_count() <= after {
+            written.unwrap();
+            break;
+        }
+    }
+    assert!(exchanged > 0);
+}
+
+/// As long as the process lives that lets the two change places, nobody has the lock; what took its name is left alone.
+#[test]
+fn a_barrier_with_the_name_of_a_lock_is_held() {
+    let system = repository();
+    let lives = system.process(7);
+    let mut lock = acquire(&lives, "HEAD").unwrap();
+    lock.bar(None).unwrap();
+    system.exchange(&at("HEAD.lock"), &at("HEAD")).unwrap();
+    let exists = io::Error::from(io::ErrorKind::AlreadyExists);
+    let tell = || describe_refusal(&system, &at("HEAD"), &exists);
+    let sweep = || sweep(&home(&system), Path::new(DIR), true).unwrap();
+    assert!(tell().contains("which runs"), "{}", tell());
+    assert!(is_held(acquire(&system, "HEAD")));
+    sweep();
+    assert_eq!(files(&system), ["HEAD", "HEAD.lock"]);
+    lives.end();
+    assert!(tell().contains("which has ended"), "{}", tell());
+    sweep();
+    assert_eq!(files(&system), ["HEAD"]);
+    std::mem::forget(lock);
+}
+
+#[test]
+fn what_took_the_place_of_a_barrier_is_not_lost() {
+    let make_dir = |system: &SimSystem| {
+        system.remove_file(&at("HEAD")).unwrap();
+        system.create_dir(&at("HEAD")).unwrap();
+    };
+    let system = repository();
+    let meanwhile = || {
+        make_dir(&system);
+        system.create_new(&at("HEAD/file"), 0o666).unwrap();
+    };
+    assert!(put_with(&system, b"one", meanwhile).is_err());
+    assert!(system.lstat(&at("HEAD/file")).is_ok());
+    assert_eq!(files(&system), ["HEAD"]);
+
+    let system = repository();
+    let told = put_with(&system, b"one", || make_dir(&system)).unwrap();
+    assert!(told.is_empty(), "nothing is in it: {told:?}");
+    assert_eq!(system.read(&at("HEAD")).unwrap(), b"one");
+    assert_eq!(files(&system), ["HEAD"]);
+
+    let system = repository();
+    let meanwhile = || {
+        system.remove_file(&at("HEAD")).unwrap();
+        let mut file = system.create_new(&at("HEAD"), 0o666).unwrap();
+        file.write_all(b"somebody's").unwrap();
+    };
+    let told = put_with(&system, b"one", meanwhile).unwrap();
+    assert!(told[0].to_string().contains("HEAD.lock"), "{told:?}");
+    assert_eq!(system.read(&at("HEAD")).unwrap(), b"one");
+    assert_eq!(system.read(&at("HEAD.lock")).unwrap(), b"somebody's");
 }
 
 /// Between the look at a lock and its taking the lock can become somebody else's. The system knows of nobody who has one

@@ -22,7 +22,7 @@ use super::dirs::{MANY_MIN, sync};
 use super::journal::Journal;
 use super::place::{Place, PlainDirs, Roots, Spot};
 use super::possible;
-use super::step::{Clear, GivesUp, How, Step, Taken};
+use super::step::{Clear, GivesUp, How, Source, Step, Taken};
 use super::{Holder, LockFile, LockOptions, remove_if_there};
 use crate::error::{Error, ErrorKind, Result};
 use crate::system::beside::{HALVES_MIN, both};
@@ -162,7 +162,11 @@ impl Change {
             place,
             // Of one step there is no journal.
             content: (!self.guards.is_empty()).then_some(lock.written).flatten(),
-            from_lock: lock.is_alone(),
+            from: match (lock.is_alone(), lock.bars()) {
+                (false, _) => Source::Beside,
+                (true, false) => Source::Lock,
+                (true, true) => Source::BarredLock,
+            },
         };
         self.add(guard, step);
     }
@@ -188,6 +192,7 @@ impl Change {
             };
             self.check_is_one(means.lock)?;
             self.take_one(system, &means.roots, how, &mut taken)?;
+            afterwards.append(&mut taken.lost);
             if means.fsync {
                 afterwards.extend(sync(system, &taken.dirs, !how.sync_each).err());
             }
@@ -210,8 +215,15 @@ impl Change {
     fn as_maker<'m>(&self, means: &Means<'m>) -> How<'m> {
         let is_few = self.steps.len() < MANY_MIN;
         // A lock that takes its content itself says nothing, and to make up what it would say takes time.
-        let is_beside =
-            |(_, step): &(usize, Step)| matches!(step, Step::Put { from_lock, .. } if !from_lock);
+        let is_beside = |(_, step): &(usize, Step)| {
+            matches!(
+                step,
+                Step::Put {
+                    from: Source::Beside,
+                    ..
+                }
+            )
+        };
         let is_signed = !self.guards.is_empty() || self.steps.iter().any(is_beside);
         How {
             shared: means.options.shared,

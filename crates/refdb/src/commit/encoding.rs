@@ -8,7 +8,7 @@ use super::change::Change;
 use super::content::{Content, Part};
 use super::owner::{self, Owner, Signed};
 use super::place::Place;
-use super::step::Step;
+use super::step::{Source, Step};
 use crate::system::Stat;
 
 /// How the part of the file starts that is the journal.
@@ -186,7 +186,7 @@ impl<'c> Fields<'c> {
                             Some(Content::Part(Part { len, at, sum }))
                         }
                     },
-                    from_lock: false,
+                    from: Source::Beside,
                 },
                 b"remove" => Step::Remove { place },
                 b"append" if is_log => Step::Append {

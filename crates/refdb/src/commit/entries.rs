@@ -75,6 +75,12 @@ pub fn is_barrier(system: &dyn System, path: &Path) -> bool {
     !is_lock(path) && leads_to(system, path, bars)
 }
 
+/// Returns whether a lock is the barrier that changed places with it: the new content has its place by now, and is the
+/// file that the holder of the lock has.
+pub(super) fn is_exchanged(system: &dyn System, lock: &Path) -> bool {
+    leads_to(system, lock, bars)
+}
+
 /// Returns whether the link at `path` keeps writers out for a migration.
 pub fn is_frozen(system: &dyn System, path: &Path) -> bool {
     leads_to(system, path, |text| text == Path::new(FREEZE))

@@ -9,7 +9,7 @@ use super::content::Content;
 use super::entries::barrier;
 use super::hold::{Hold, Holder, lost};
 use super::{
-    LockOptions, encoding, lock_path, pid_path, refused, remove_if_there, step, value_path,
+    LockOptions, encoding, lock_path, pid_path, put, refused, remove_if_there, value_path,
 };
 use crate::options::SharedRepository;
 use crate::system::{FileId, FileKind, System, WriteFile};
@@ -375,7 +375,7 @@ impl LockFile {
     pub fn place(&mut self) -> io::Result<()> {
         self.check_name()?;
         self.make_ready()?;
-        step::rename(self.system(), &self.value_path(), &self.target())?;
+        put::rename(self.system(), &self.value_path(), &self.target())?;
         self.was_placed();
         Ok(())
     }
@@ -480,8 +480,8 @@ impl LockFile {
             return Ok(());
         }
         self.remove_pid_file();
-        if self.bars {
-            // Without the lock it might be somebody else's file by then.
+        // Without the lock it might be somebody else's file by then; it is so already if somebody removed the barrier.
+        if self.bars && self.is_barred() {
             self.remove(&self.target())?;
         }
         self.remove(&self.path)

@@ -2,12 +2,13 @@
 //! tells (`hold`).
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bstr::ByteSlice;
 
 use super::encoding::dir_of_journal;
+use super::entries::is_exchanged;
 use crate::error::Remedy;
 use crate::system::{FileKind, Machine, System, is_absent};
 
@@ -164,7 +165,15 @@ pub(super) fn of_lock(system: &dyn System, path: &Path) -> io::Result<Option<Own
 /// Returns whether the lock at `path` is one of refdb for certain, whoever holds it.
 pub(crate) fn is_ours(system: &dyn System, path: &Path) -> bool {
     let is_guarded = || system.lstat(path).is_ok_and(|stat| stat.is_guarded());
-    is_guarded() || matches!(of_lock(system, path), Ok(Some(_)))
+    is_guarded() || matches!(of_lock(system, path), Ok(Some(_))) || is_exchanged(system, path)
+}
+
+/// Returns the file that the holder of the lock at `path` has for as long as he lives.
+pub(super) fn proof(system: &dyn System, path: &Path) -> PathBuf {
+    match is_exchanged(system, path) {
+        true => path.with_extension(""),
+        false => path.to_owned(),
+    }
 }
 
 /// Returns whether the lock at `path` is one of refdb that nobody has any more, and that can be taken
@@ -176,7 +185,7 @@ pub fn is_left(system: &dyn System, path: &Path) -> bool {
 }
 
 fn is_free(system: &dyn System, path: &Path) -> bool {
-    system.guard_file(path).is_ok_and(|guard| guard.is_some())
+    (system.guard_file(&proof(system, path))).is_ok_and(|guard| guard.is_some())
 }
 
 /// Says who holds the lock at `path`, since when, and what can be done about it.
@@ -194,7 +203,8 @@ pub(crate) fn describe(system: &dyn System, path: &Path) -> io::Result<(String, 
     let owner = of_lock(system, path).ok().flatten();
     // A number in the lock says who made it, as that process saw itself; this system may tell who has it.
     let made_by = owner.as_ref().map(|owner| owner.process);
-    let who = match (system.guard_owner(path), made_by) {
+    let proof = proof(system, path);
+    let who = match (system.guard_owner(&proof), made_by) {
         (Some(pid), Some(other)) if pid != other => format!("the process {pid}"),
         (Some(pid), _) | (None, Some(pid)) => format!("the refdb process {pid}"),
         (None, None) => "a refdb process".to_owned(),
@@ -204,7 +214,7 @@ pub(crate) fn describe(system: &dyn System, path: &Path) -> io::Result<(String, 
         .is_some_and(|owner| owner.purpose == Purpose::Migration);
     let head = head(system, path).ok().flatten();
     let has_journal = head.is_some_and(|head| dir_of_journal(&head).is_some());
-    let state = (is_free(system, path), system.is_taken(path));
+    let state = (is_free(system, path), system.is_taken(&proof));
     let text = match state {
         (true, _) if is_migration => format!(
             "It was held by a migration, {who}, which has ended: the next refdb command in this \
@@ -215,6 +225,16 @@ pub(crate) fn describe(system: &dyn System, path: &Path) -> io::Result<(String, 
              in the repository of that transaction finishes it, of a user who may write there all that it \
              wrote, and remove what it left: who owns that, or root"
         ),
+        (true, _)
+            if path
+                .parent()
+                .is_some_and(|dir| system.may_write(dir).is_err()) =>
+        {
+            format!(
+                "It was held by {who}, which has ended, and this user may not remove it: who may write its folder \
+             takes it over"
+            )
+        }
         (true, _) => {
             format!("It was held by {who}, which has ended, and could not be taken over: try again")
         }

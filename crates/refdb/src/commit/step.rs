@@ -14,22 +14,22 @@ use bstr::ByteSlice;
 
 use super::content::Content;
 use super::dirs::{add_parent, create_dirs};
-use super::entries::Entry;
 use super::place::{Place, Roots, Spot};
+use super::put::{put, put_for_barrier, rename};
 use super::{LockFile, fitting, lock_path, remove_if_there, value_path};
 use crate::error::{Error, ErrorKind, Message, Result, Role, io_text};
 use crate::options::SharedRepository;
-use crate::system::{FileKind, Stat, System, Tree, WriteFile, is_absent, remove_empty_tree};
+use crate::system::{FileKind, Stat, System, WriteFile, is_absent, remove_empty_tree};
 
 /// One step of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The new content gets the name under which it is read. It stands beside the lock, or in it if `from_lock`:
-    /// then no journal names the step. What it is tells whoever finishes the change whether it is there.
+    /// The new content gets the name under which it is read. What it is tells whoever finishes the change whether it
+    /// is there.
     Put {
         place: Place,
         content: Option<Content>,
-        from_lock: bool,
+        from: Source,
     },
     /// A file goes.
     Remove { place: Place },
@@ -43,6 +43,17 @@ pub(crate) enum Step {
     },
     /// A reflog gets the name of another one.
     Move { place: Place, from: Place },
+}
+
+/// Where new content stands until it is in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Beside the lock.
+    Beside,
+    /// In the lock: no journal names the step then.
+    Lock,
+    /// In the lock, whose barrier is in its place.
+    BarredLock,
 }
 
 /// Makes room for a new reflog.
@@ -60,9 +71,6 @@ pub(crate) enum GivesUp {
 
 /// So much of a value is told: no name of a ref is longer.
 const TOLD_MAX: usize = 4096;
-
-/// How often locks below a ref are removed, if new ones come between that and the renaming.
-const PUSHES_MAX: u32 = 1000;
 
 /// How steps are taken.
 #[derive(Clone, Copy)]
@@ -152,9 +160,9 @@ impl Step {
     pub(super) fn given_up(&self, roots: &Roots, transaction: u64, error: Error) -> Error {
         let place = self.place();
         let what = match (self, place) {
-            (Step::Put { from_lock, .. }, Place::Ref(_)) => {
+            (Step::Put { from, .. }, Place::Ref(_)) => {
                 let content = roots.spot(place).and_then(|Spot { system, path, .. }| {
-                    let value = value_of(&path, *from_lock, transaction);
+                    let value = value_of(&path, *from, transaction);
                     // What somebody else put there leads nowhere, and may be of any length.
                     system.read_at_most(&value, TOLD_MAX)
                 });
@@ -180,9 +188,7 @@ impl Step {
         let spot = reach(place)?;
         let Spot { system, path, .. } = &spot;
         match self {
-            Step::Put {
-                content, from_lock, ..
-            } => {
+            Step::Put { content, from, .. } => {
                 // Who has just written the content need not read it.
                 let content = content.filter(|_| !how.is_live);
                 if let (Place::Packed, Some(lock)) = (place, how.packed) {
@@ -191,8 +197,11 @@ impl Step {
                         Error::new(ErrorKind::Locked, message).with_source(error)
                     })?;
                 }
-                let value = value_of(path, *from_lock, how.transaction);
-                let put = put(system.as_ref(), &value, place, path, content, how)?;
+                let value = value_of(path, *from, how.transaction);
+                let put = match from {
+                    Source::BarredLock => put_for_barrier(system.as_ref(), &value, path, taken),
+                    _ => put(system.as_ref(), &value, place, path, content, how)?,
+                };
                 put.map_err(|error| unable_to_put(place, path, error))?;
                 add_parent(&mut taken.dirs, path);
             }
@@ -247,10 +256,10 @@ impl Step {
     }
 }
 
-fn value_of(path: &Path, from_lock: bool, transaction: u64) -> PathBuf {
-    match from_lock {
-        true => lock_path(path),
-        false => value_path(path, transaction),
+fn value_of(path: &Path, from: Source, transaction: u64) -> PathBuf {
+    match from {
+        Source::Beside => value_path(path, transaction),
+        Source::Lock | Source::BarredLock => lock_path(path),
     }
 }
 
@@ -297,70 +306,11 @@ fn is_hopeless(error: &io::Error) -> bool {
         || found.is_some_and(|found| hopeless.contains(&found))
 }
 
-fn is_in_the_way(error: &io::Error) -> bool {
+pub(super) fn is_in_the_way(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory
     )
-}
-
-/// Gives a file another name, should there be an empty directory in its place as well.
-pub(super) fn rename(system: &dyn System, from: &Path, to: &Path) -> io::Result<()> {
-    let renamed = system.rename(from, to);
-    match renamed {
-        Err(_) if remove_empty_tree(system, to) => system.rename(from, to),
-        renamed => renamed,
-    }
-}
-
-/// Gives new content its name. What fails in the system is told apart from what must not be tried.
-fn put(
-    system: &dyn System,
-    value: &Path,
-    place: &Place,
-    path: &Path,
-    content: Option<Content>,
-    how: How<'_>,
-) -> Result<io::Result<()>> {
-    if let Some(content) = content
-        && !content.is_at(system, value)?
-    {
-        // It is in place, or somebody took it away: whoever finishes the change has told that.
-        return Ok(Ok(()));
-    }
-    Ok(match rename(system, value, path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !how.is_live => system
-            .find(path)
-            .and_then(|found| found.map(drop).ok_or(error)),
-        Err(error) if is_in_the_way(&error) && how.is_journalled => match place {
-            Place::Ref(_) => push_through(system, value, path),
-            _ => Err(error),
-        },
-        renamed => renamed,
-    })
-}
-
-/// Gives new content the name of a ref where somebody has made a directory, to lock a name below. He cannot have that
-/// name: the upper ref is there, or a journal has committed it. So his lock goes, even if it is one of Git's. Anything
-/// else stays, and is an error.
-fn push_through(system: &dyn System, value: &Path, path: &Path) -> io::Result<()> {
-    let mut renamed = Err(io::ErrorKind::IsADirectory.into());
-    for _ in 0..PUSHES_MAX {
-        for leaf in Tree::new(system, path, b"") {
-            let leaf = leaf.map_err(|(_, error)| error)?;
-            match Entry::of_leaf(system, &leaf) {
-                Entry::Lock | Entry::NewValue | Entry::Barrier => {
-                    remove_if_there(system, &leaf.path)?;
-                }
-                Entry::Ref | Entry::Dir => return Err(io::ErrorKind::IsADirectory.into()),
-            }
-        }
-        renamed = rename(system, value, path);
-        if !renamed.as_ref().is_err_and(is_in_the_way) {
-            break;
-        }
-    }
-    renamed
 }
 
 /// Lines that come behind the first `len` bytes of a file.

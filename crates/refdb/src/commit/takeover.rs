@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::encoding::dir_of_journal;
-use super::entries::{Entry, is_barrier, is_lock};
+use super::entries::{Entry, is_barrier, is_exchanged, is_lock};
 use super::home::Home;
 use super::owner::{self, Owner, Purpose};
 use super::{
@@ -43,8 +43,11 @@ fn take_over_of(most: Purpose, home: &Arc<Home>, path: &Path) -> io::Result<bool
             None => Ok(false),
         };
     }
-    if !owner::is_ours(system, path) || system.is_taken(path) {
+    if !owner::is_ours(system, path) || system.is_taken(&owner::proof(system, path)) {
         return Ok(false);
+    }
+    if is_exchanged(system, path) {
+        return take_exchanged_over(system, path);
     }
     if is_of_elsewhere(home, path)? {
         return Ok(false);
@@ -86,6 +89,21 @@ pub(super) fn guard_of(
         && owner::is_ours(system, path)
         && owner::of_lock(system, path)?.as_ref() == owner;
     Ok(guard.filter(|_| is_same))
+}
+
+/// Removes a barrier that has the name of a lock, as the process ended that let the two change places. Nothing is left
+/// to do but that.
+fn take_exchanged_over(system: &dyn System, path: &Path) -> io::Result<bool> {
+    let Some(_guard) = system.guard_file(&owner::proof(system, path))? else {
+        return Ok(system.find(path)?.is_none());
+    };
+    // Its process may have removed it just now, and ended; then the lock is somebody else's. While it is there, only
+    // who has the file behind it removes it.
+    if is_exchanged(system, path) {
+        remove_if_there(system, &pid_path(&path.with_extension("")))?;
+        remove_if_there(system, path)?;
+    }
+    Ok(true)
 }
 
 /// Removes the lock of a reflog that the same transaction took as that of its ref, at `path`, which the
@@ -235,7 +253,7 @@ fn sweep_of(most: Purpose, home: &Arc<Home>, dir: &Path, deep: bool) -> io::Resu
     for leaf in tree {
         let leaf = leaf.map_err(|(_, error)| error)?;
         let is_meant = match Entry::of_leaf(system, &leaf) {
-            Entry::Lock => leaf.kind == FileKind::File,
+            Entry::Lock => leaf.kind == FileKind::File || is_exchanged(system, &leaf.path),
             Entry::NewValue => matches!(leaf.kind, FileKind::File | FileKind::Symlink),
             Entry::Barrier => deep,
             Entry::Ref | Entry::Dir => false,

@@ -92,7 +92,7 @@ fn nobody_puts_in_place_what_another_transaction_writes() {
         lock
     });
     // It had looked at its lock before that was removed.
-    let renamed = step::rename(&system, &first.value_path(), &at("HEAD"));
+    let renamed = put::rename(&system, &first.value_path(), &at("HEAD"));
     assert_eq!(renamed.unwrap_err().kind(), io::ErrorKind::NotFound);
     for lock in [&mut first, &mut second] {
         assert!(lock.place().is_err());
@@ -283,7 +283,7 @@ fn try_commit(
     change.commit(&means(dies, lock))
 }
 
-fn means<'m>(dies: &SimSystem, lock: &'m LockFile) -> Means<'m> {
+pub(super) fn means<'m>(dies: &SimSystem, lock: &'m LockFile) -> Means<'m> {
     let system: Arc<dyn System> = Arc::new(dies.clone());
     Means {
         holder: lock.holder(),
@@ -478,7 +478,7 @@ fn what_cannot_be_looked_at_is_not_taken_for_gone() {
         let step = Step::Put {
             place: Place::read(b"ref", b"HEAD").unwrap(),
             content: None,
-            from_lock: false,
+            from: step::Source::Beside,
         };
         match step.is_given(&roots, 1, true) {
             Ok(is_given) => assert!(is_given, "{at_operation}"),

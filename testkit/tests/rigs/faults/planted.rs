@@ -369,6 +369,11 @@ impl System for Buggy {
         Ok(())
     }
 
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        self.step(other)?;
+        self.inner.exchange(one, other)
+    }
+
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.change()?;
         if is_journal(to) {

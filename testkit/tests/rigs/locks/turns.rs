@@ -406,6 +406,16 @@ impl System for Process {
         Ok(())
     }
 
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        self.step_on();
+        self.inner.exchange(one, other)?;
+        // The barrier has the name of the lock now, which is held until it goes.
+        if !is_lock(other) {
+            self.gone(other);
+        }
+        Ok(())
+    }
+
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.lock(to, || self.inner.hard_link(from, to))?;
         if is_barrier(to) {
