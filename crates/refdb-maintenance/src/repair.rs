@@ -81,10 +81,9 @@ enum Step {
     },
     /// A file is taken away.
     Remove(PathBuf),
-    /// The lock of a process that has ended is taken away, and what it left for it.
+    /// The lock of a process that has ended is taken away, and what it left for it; or what stands beside no lock, under
+    /// that.
     TakeOver(PathBuf),
-    /// New content that no lock stands beside is taken away, under the lock.
-    Clear(PathBuf),
     /// A table is taken away under the lock of its list, if that does not name it.
     DropTable(PathBuf),
 }
@@ -96,7 +95,6 @@ impl Step {
             | Step::Replace { path, .. }
             | Step::Remove(path)
             | Step::TakeOver(path)
-            | Step::Clear(path)
             | Step::DropTable(path) => path,
         }
     }

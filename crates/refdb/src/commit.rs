@@ -86,6 +86,9 @@ impl LockOptions {
 
 const LOCK: &[u8] = b".lock";
 
+/// How the name of the file ends that says who holds a lock.
+const PID: &str = "~pid.lock";
+
 /// How long a name can be, in bytes.
 const NAME_MAX: usize = 255;
 
@@ -109,6 +112,16 @@ fn target_of_value(path: &Path) -> Option<PathBuf> {
     let is_number = number.len() == 16 && number.iter().all(u8::is_ascii_hexdigit);
     let is_whole = is_number && !target.is_empty() && !target.contains(&b'~');
     is_whole.then(|| path.with_file_name(bytes_to_path(target)))
+}
+
+/// Returns the file for whose lock one of that name was made, to stand beside it: new content, or the number of who holds
+/// the lock. `None` if it is neither, or if the name of the file did not fit into its own.
+pub fn target_beside(path: &Path) -> Option<PathBuf> {
+    let of_pid = || {
+        let name = path.file_name()?.as_bytes().strip_suffix(PID.as_bytes())?;
+        (!name.is_empty()).then(|| path.with_file_name(bytes_to_path(name)))
+    };
+    target_of_value(path).or_else(of_pid)
 }
 
 /// Returns whether a file of that name is new content of the file `target`, which nobody has any more if the
@@ -197,7 +210,7 @@ fn pid_beside(system: &dyn System, pid: &Path) -> Option<u32> {
 }
 
 fn pid_path(target: &Path) -> PathBuf {
-    suffixed(target, "~pid.lock")
+    suffixed(target, PID)
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub use crate::commit::entries::{FREEZE, is_frozen};
 pub use crate::commit::owner::is_left;
 pub use crate::commit::{
     Entry, Holder, Home, LockFile, LockOptions, Says, finish_left, is_barrier, lock_path, refused,
-    remove_if_there, suffixed, sweep_all, take_over, take_over_any,
+    remove_if_there, suffixed, sweep_all, take_over, take_over_any, target_beside,
 };
 pub use crate::hook::call::{ask_or_abort, present, tell};
 pub use crate::shared::memory::part;

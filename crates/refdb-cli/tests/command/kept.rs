@@ -416,3 +416,59 @@ fn the_list_is_told_that_names_an_alternate_which_is_not_there() {
         found.stdout.as_bstr()
     );
 }
+
+/// Who holds a lock is written beside it if `core.lockfilePid` is set.
+#[test]
+fn what_stood_beside_a_lock_of_the_dead_goes_with_a_repair() {
+    for format in FILES {
+        let repo = repo(format);
+        repo.git(["config", "core.lockfilePid", "true"]).run().ok();
+        let heads = repo.git_dir().join("refs/heads");
+        let (pid, litter) = (heads.join("b1~pid.lock"), heads.join("b3~pid~pid.lock"));
+        for file in [&pid, &litter] {
+            fs::write(file, "pid 1\n").expect("it can be written");
+        }
+        let repaired = repair(&repo);
+        assert_eq!(repaired.code(), 0, "{repaired:?}");
+        let left: Vec<_> = fs::read_dir(&heads).expect("a folder").collect();
+        assert_eq!(left.len(), 4, "{left:?}");
+        // That of a lock which somebody has stays with it.
+        let held = heads.join("b2.lock");
+        fs::write(&held, "").expect("it can be written");
+        fs::write(heads.join("b2~pid.lock"), "pid 1\n").expect("it can be written");
+        let repaired = repair(&repo);
+        assert!(repaired.stderr.contains_str("b2~pid.lock"), "{repaired:?}");
+        assert!(held.exists() && heads.join("b2~pid.lock").exists());
+    }
+}
+
+/// As a power failure leaves it: nobody can count what stood there.
+#[test]
+fn entries_are_told_that_zeros_have_the_place_of() {
+    for format in FILES {
+        for taken in ["all", "behind", "before"] {
+            let repo = repo(format);
+            let args = [
+                "update-ref",
+                "--create-reflog",
+                "-m",
+                "x",
+                "refs/heads/logged",
+            ];
+            repo.git(args).arg(&repo.objects().commits[1]).run().ok();
+            let log = repo.git_dir().join("logs/refs/heads/logged");
+            let line = fs::read(&log).expect("a reflog");
+            let zeros = vec![0; line.len()];
+            let (content, left) = match taken {
+                "all" => (zeros, &b""[..]),
+                "behind" => ([&line[..], &zeros].concat(), &line[..]),
+                _ => ([&zeros[..], &line].concat(), &line[..]),
+            };
+            fs::write(&log, content).expect("it can be written");
+            let repaired = repair(&repo);
+            let told = repaired.stderr.contains_str("nobody can say how many");
+            assert!(told, "{taken}: {repaired:?}");
+            assert_eq!(fs::read(&log).expect("a reflog").as_bstr(), left, "{taken}");
+        }
+    }
+}

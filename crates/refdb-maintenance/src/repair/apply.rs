@@ -86,14 +86,6 @@ impl Plan<'_> {
             Step::TakeOver(path) => take_over(&self.home(system), path)
                 .map(drop)
                 .map_err(|error| Error::io("cannot remove", path, error)),
-            Step::Clear(path) => {
-                // New content whose lock is gone: `<file>.lock.lock`.
-                let target = path.with_extension("").with_extension("");
-                let lock = self.lock(system, &target)?;
-                remove_if_there(system.as_ref(), path)
-                    .and_then(|()| lock.release())
-                    .map_err(|error| Error::io("cannot remove", path, error))
-            }
             Step::DropTable(path) => self.drop_table(system, path),
         }
     }

@@ -124,9 +124,10 @@ impl Plan<'_> {
             return Ok(());
         };
         let format = self.repository.object_format();
-        let (mut new, mut lost) = (Vec::new(), 0);
+        let (mut new, mut lost, mut zeros) = (Vec::new(), 0, false);
         for line in old.split_inclusive(|&byte| byte == b'\n') {
             let start = line.iter().position(|byte| *byte != 0);
+            zeros |= start != Some(0);
             let text = line.get(start.unwrap_or(line.len())..).unwrap_or_default();
             let entry = text.strip_suffix(b"\n");
             if entry.is_some_and(|entry| parse_log_line(entry, format).is_some()) {
@@ -137,6 +138,11 @@ impl Plan<'_> {
         }
         if lost > 0 {
             self.note(path, &format!("{lost} entries are lost"));
+        }
+        if zeros {
+            let what =
+                "the entries are lost that stood where zeros are now; nobody can say how many";
+            self.note(path, what);
         }
         self.replace(path, Some(old), new);
         Ok(())

@@ -5,7 +5,9 @@
 
 use std::path::Path;
 
-use refdb::internals::{Entry, is_barrier, is_left, is_table_name, is_unfinished, lock_path};
+use refdb::internals::{
+    is_barrier, is_left, is_table_name, is_unfinished, lock_path, target_beside,
+};
 use refdb::system::System;
 
 use super::{Options, Plan, Step, WayOut};
@@ -55,18 +57,17 @@ fn of_the_dead(system: &dyn System, file: &Path) -> Option<Step> {
         let lock = lock_path(&file.with_file_name("tables.list"));
         return is_left_or_missing(system, &lock).then(|| Step::DropTable(file.to_owned()));
     }
-    let is_value = Entry::of_name(name.as_bytes()) == Entry::NewValue;
-    let value_of = is_value.then(|| file.with_extension(""));
-    let lock = value_of.as_deref().unwrap_or(file);
+    let beside = target_beside(file);
+    let lock = beside.as_deref().map_or_else(|| file.to_owned(), lock_path);
     if is_barrier(system, file) {
         return is_left_or_missing(system, &lock_path(file))
             .then(|| Step::TakeOver(file.to_owned()));
     }
-    if is_left(system, lock) {
-        return Some(Step::TakeOver(lock.to_owned()));
+    if is_left(system, &lock) {
+        return Some(Step::TakeOver(lock));
     }
-    let is_alone = value_of.is_some() && is_missing(system, lock);
-    is_alone.then(|| Step::Clear(file.to_owned()))
+    let is_alone = beside.is_some() && is_missing(system, &lock);
+    is_alone.then(|| Step::TakeOver(file.to_owned()))
 }
 
 fn is_left_or_missing(system: &dyn System, lock: &Path) -> bool {

@@ -11,7 +11,7 @@ use super::entries::{Entry, is_barrier, is_exchanged, is_lock};
 use super::home::Home;
 use super::owner::{self, Owner, Purpose};
 use super::{
-    Holder, LockFile, LockOptions, journal, lock_path, pid_path, remove_if_there, target_of_value,
+    Holder, LockFile, LockOptions, journal, lock_path, pid_path, remove_if_there, target_beside,
     value_path,
 };
 use crate::system::{FileKind, Guard, System, Tree, bytes_to_path, is_absent};
@@ -37,7 +37,7 @@ pub fn take_over_any(home: &Arc<Home>, path: &Path) -> io::Result<bool> {
 fn take_over_of(most: Purpose, home: &Arc<Home>, path: &Path) -> io::Result<bool> {
     let system = home.system.as_ref();
     if !is_lock(path) {
-        return match target_of_value(path) {
+        return match target_beside(path) {
             Some(target) => remove_orphan(home, path, &target),
             None if is_barrier(system, path) => take_barrier_over(most, home, path),
             None => Ok(false),
