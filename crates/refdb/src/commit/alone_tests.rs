@@ -249,6 +249,24 @@ fn a_lock_that_changed_hands_meanwhile_is_not_taken() {
     assert!(!is_taken("signed.lock", None), "another transaction had it");
 }
 
+/// What says who has a lock goes with the lock, among refs; what is beside them has locks of others.
+#[test]
+fn who_had_a_lock_is_forgotten_once_nobody_has_it() {
+    let system = repository();
+    system.create_dir(&at("refs")).unwrap();
+    for name in ["index~pid.lock", "refs/a~pid.lock", "refs/b~pid.lock"] {
+        system.create_new(&at(name), 0o666).unwrap();
+    }
+    let lock = acquire(&system.process(7), "refs/b").unwrap();
+    let is_there = |name: &str| system.lstat(&at(name)).is_ok();
+    for (dir, deep) in [(DIR.into(), false), (at("refs"), true)] {
+        sweep(&home(&system), &dir, deep).unwrap();
+    }
+    assert!(is_there("index~pid.lock") && is_there("refs/b~pid.lock"));
+    assert!(!is_there("refs/a~pid.lock"));
+    drop(lock);
+}
+
 #[test]
 fn only_files_that_are_marked_and_nobodys_are_removed() {
     let system = repository();

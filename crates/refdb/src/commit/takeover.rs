@@ -12,7 +12,7 @@ use super::home::Home;
 use super::owner::{self, Owner, Purpose};
 use super::{
     Holder, LockFile, LockOptions, journal, lock_path, pid_path, remove_if_there, target_beside,
-    value_path,
+    target_of_value, value_path,
 };
 use crate::system::{FileKind, Guard, System, Tree, bytes_to_path, is_absent};
 
@@ -254,7 +254,11 @@ fn sweep_of(most: Purpose, home: &Arc<Home>, dir: &Path, deep: bool) -> io::Resu
         let leaf = leaf.map_err(|(_, error)| error)?;
         let is_meant = match Entry::of_leaf(system, &leaf) {
             Entry::Lock => leaf.kind == FileKind::File || is_exchanged(system, &leaf.path),
-            Entry::NewValue => matches!(leaf.kind, FileKind::File | FileKind::Symlink),
+            // Beside refs there are files whose locks are no business of refdb's, such as the index.
+            Entry::NewValue => {
+                matches!(leaf.kind, FileKind::File | FileKind::Symlink)
+                    && (deep || target_of_value(&leaf.path).is_some())
+            }
             Entry::Barrier => deep,
             Entry::Ref | Entry::Dir => false,
         };
