@@ -9,6 +9,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use refdb_testkit::Format;
 use refdb_testkit::oracle::{self, Output};
@@ -28,15 +29,31 @@ fn main() -> ExitCode {
             refdb_cli::run(&args)
         }
         _ => {
-            let failures: Vec<String> = scenarios().iter().filter_map(Scenario::fails).collect();
+            let scenarios = scenarios();
+            let failures = failures(&scenarios);
             #[expect(clippy::print_stdout, reason = "a test tells how it ends")]
             match failures.is_empty() {
-                true => println!("{} scenarios: ok", scenarios().len()),
+                true => println!("{} scenarios: ok", scenarios.len()),
                 false => println!("{}", failures.join("\n")),
             }
             ExitCode::from(u8::from(!failures.is_empty()))
         }
     }
+}
+
+/// Runs all scenarios, several at a time: most of what they take is waiting for locks.
+fn failures(scenarios: &[Scenario]) -> Vec<String> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let more = || scenarios.get(next.fetch_add(1, Ordering::Relaxed));
+        let found = std::iter::from_fn(more).filter_map(Scenario::fails);
+        found.collect::<Vec<_>>()
+    };
+    std::thread::scope(|scope| {
+        let threads = [(); 12].map(|()| scope.spawn(work));
+        let found = threads.map(|thread| thread.join().expect("no scenario panics"));
+        found.concat()
+    })
 }
 
 /// Returns a text with other words.
