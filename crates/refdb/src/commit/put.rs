@@ -67,7 +67,9 @@ pub(super) fn put_for_barrier(
         return rename(system, lock, path);
     }
     let failed = |error| Error::io("Git cannot lock the ref: unable to remove", lock, error);
-    if is_exchanged(system, lock) {
+    // What stays is in everybody's way: worth a second attempt.
+    let is_left = || is_exchanged(system, lock);
+    if is_left() || is_left() {
         let remove = || remove_if_there(system, lock);
         let removed = remove().or_else(|_| remove());
         taken.lost.extend(removed.map_err(failed).err());

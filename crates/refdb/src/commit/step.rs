@@ -52,7 +52,7 @@ pub(crate) enum Source {
     Beside,
     /// In the lock: no journal names the step then.
     Lock,
-    /// In the lock, whose barrier is in its place.
+    /// In the lock, and a barrier has the place of the ref.
     BarredLock,
 }
 
