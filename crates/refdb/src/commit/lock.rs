@@ -481,7 +481,7 @@ impl LockFile {
         }
         self.remove_pid_file();
         // Without the lock it might be somebody else's file by then; it is so already if somebody removed the barrier.
-        if self.bars && self.is_barred() {
+        if self.bars && (self.is_barred() || self.is_barred()) {
             self.remove(&self.target())?;
         }
         self.remove(&self.path)

@@ -46,9 +46,6 @@ fn take_over_of(most: Purpose, home: &Arc<Home>, path: &Path) -> io::Result<bool
     if !owner::is_ours(system, path) || system.is_taken(&owner::proof(system, path)) {
         return Ok(false);
     }
-    if is_exchanged(system, path) {
-        return take_exchanged_over(system, path);
-    }
     if is_of_elsewhere(home, path)? {
         return Ok(false);
     }
@@ -84,26 +81,13 @@ pub(super) fn guard_of(
     path: &Path,
     owner: Option<&Owner>,
 ) -> io::Result<Option<Guard>> {
-    let guard = system.guard_file(path)?;
+    let proof = owner::proof(system, path);
+    let guard = system.guard_file(&proof)?;
     let is_same = guard.is_some()
         && owner::is_ours(system, path)
+        && owner::proof(system, path) == proof
         && owner::of_lock(system, path)?.as_ref() == owner;
     Ok(guard.filter(|_| is_same))
-}
-
-/// Removes a barrier that has the name of a lock, as the process ended that let the two change places. Nothing is left
-/// to do but that.
-fn take_exchanged_over(system: &dyn System, path: &Path) -> io::Result<bool> {
-    let Some(_guard) = system.guard_file(&owner::proof(system, path))? else {
-        return Ok(system.find(path)?.is_none());
-    };
-    // Its process may have removed it just now, and ended; then the lock is somebody else's. While it is there, only
-    // who has the file behind it removes it.
-    if is_exchanged(system, path) {
-        remove_if_there(system, &pid_path(&path.with_extension("")))?;
-        remove_if_there(system, path)?;
-    }
-    Ok(true)
 }
 
 /// Removes the lock of a reflog that the same transaction took as that of its ref, at `path`, which the
