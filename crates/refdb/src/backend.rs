@@ -179,8 +179,8 @@ pub(crate) struct OptimizeOptions<'a> {
     pub(crate) include: &'a dyn Fn(RefName<'_>) -> bool,
     /// Where objects are looked up (files): a ref whose object is missing stays loose.
     pub(crate) objects: &'a dyn Objects,
-    /// Told of refs whose object is missing.
-    pub(crate) warn: &'a dyn Fn(String),
+    /// Told of refs whose object is missing, and of those that stay loose since they are locked.
+    pub(crate) warn: &'a dyn Fn(Error),
 }
 
 /// A running write: locks are taken in it, values read under them, and all published at once.

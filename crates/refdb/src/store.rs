@@ -583,8 +583,9 @@ pub struct Optimize<'a> {
     pub prune: bool,
     /// Which refs to pack (files).
     pub include: &'a dyn Fn(RefName<'_>) -> bool,
-    /// Told of refs that could not be packed because their object is missing (files).
-    pub warn: &'a dyn Fn(String),
+    /// Told of refs that are not packed because their object is missing (`BrokenRef`), and of those that are,
+    /// but keep their loose file, since somebody has them locked (`Locked`; files).
+    pub warn: &'a dyn Fn(Error),
 }
 
 impl Default for Optimize<'_> {

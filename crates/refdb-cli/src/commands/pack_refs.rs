@@ -7,7 +7,7 @@ use refdb::{ErrorKind, Optimize, RefFormat, RefName};
 use refdb_maintenance::progress::Progress;
 
 use crate::context::Context;
-use crate::failure::{Failure, Result, Words, say};
+use crate::failure::{Failure, Result, Words, say_error};
 use crate::options::{Opt, Spec};
 use crate::output::Output;
 use crate::progress::{self, Meter};
@@ -119,7 +119,7 @@ fn pack(context: &Context, args: &[Vec<u8>], spec: &Spec<Id>) -> Result<()> {
             }
             any(&include, name) && !any(&exclude, name)
         },
-        warn: &|message| say("error", message.as_bytes()),
+        warn: &|error| say_error("error", &error),
     };
     let result = store.optimize(&options);
     drop(meter);

@@ -220,6 +220,28 @@ for_every_format! {
         twins.assert_same_state();
     }
 
+    fn packing_tells_of_a_ref_whose_file_stays_since_it_is_locked(format) {
+        let repo = Repo::init(format);
+        let id = &repo.objects().commits[0];
+        let files = format.refs == RefFormat::Files;
+        if files {
+            repo.update_refs(format!("create refs/heads/a {id}\ncreate refs/heads/b {id}\n"));
+            fs::write(repo.git_dir().join("refs/heads/a.lock"), "").expect("a lock");
+        }
+        let pack = with(&["core.filesRefLockTimeout=1"], &["pack-refs", "--all"]);
+        // What each says besides, of whose lock that is, is its own.
+        let said = |program: &Path| {
+            let out = oracle::run_of(program, repo.path()).args(&pack).run();
+            let first = out.stderr.split(|byte| *byte == b'\n').next();
+            let first = String::from_utf8_lossy(first.unwrap_or_default()).into_owned();
+            (out.code(), first.trim_end_matches('.').to_owned())
+        };
+        let expected = said(oracle::program());
+        assert_eq!(expected.1.contains("cannot lock ref 'refs/heads/a'"), files, "{expected:?}");
+        assert_eq!(said(Path::new(env!("CARGO_BIN_EXE_refdb"))), expected);
+        assert_eq!(repo.git_dir().join("refs/heads/a").exists(), files);
+    }
+
     fn values_that_make_no_sense(format) {
         let twins = Twins::new(format);
         for key in [

@@ -16,7 +16,7 @@ use super::new_names::Beside;
 use super::overlay::{self, LooseRef};
 use super::rewrite::{PackedEdit, PackedValue};
 use crate::backend::OptimizeOptions;
-use crate::commit::{Holder, LockFile, LockOptions, sweep, take_over};
+use crate::commit::{Holder, LockFile, LockOptions, refused, sweep, take_over};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hook::{self, Hook, Step};
 use crate::name::{FormatOptions, RefName, is_per_worktree, is_well_formed};
@@ -85,7 +85,7 @@ pub(super) fn optimize(files: &Arc<Files>, options: &OptimizeOptions<'_>) -> Res
     }
     if options.prune {
         let waiter = holder.looking(Beside::refs(files));
-        prune(files, &waiter, &packed, hook)?;
+        prune(files, &waiter, &packed, hook, options.warn)?;
     }
     Ok(())
 }
@@ -148,7 +148,8 @@ fn to_pack(files: &Files, options: &OptimizeOptions<'_>) -> Result<Vec<(Vec<u8>,
         let peeled = match options.objects.peel(oid)? {
             Peeled::Missing => {
                 let name = RefName::from_disk(&found.name);
-                (options.warn)(format!("{name} does not point to a valid object!"));
+                let message = format!("{name} does not point to a valid object!");
+                (options.warn)(Error::new(ErrorKind::BrokenRef, message));
                 continue;
             }
             Peeled::To(oid) => Some(oid),
@@ -166,6 +167,7 @@ fn prune(
     holder: &Holder,
     packed: &[(Vec<u8>, PackedValue)],
     hook: Option<&dyn Hook>,
+    warn: &dyn Fn(Error),
 ) -> Result<()> {
     let system = files.system.as_ref();
     let null = ObjectId::null(files.options.object_format);
@@ -194,7 +196,10 @@ fn prune(
             Ok(removed) => removed,
             Err(error) if error.kind() == ErrorKind::Hook => return Err(error),
             // Somebody is writing it: it stays loose.
-            Err(error) if error.io_kind() == Some(io::ErrorKind::AlreadyExists) => continue,
+            Err(error) if error.kind() == ErrorKind::Locked => {
+                warn(error);
+                continue;
+            }
             Err(error) => {
                 first_error = first_error.or(Some(error));
                 continue;
@@ -236,13 +241,16 @@ impl Locks<'_> {
         oid: ObjectId,
         may_go: &dyn Fn() -> Result<()>,
     ) -> Result<bool> {
-        let (_, path) = self.files.path(RefName::from_disk(name))?;
+        let ref_name = RefName::from_disk(name);
+        let (_, path) = self.files.path(ref_name)?;
+        let system = self.files.system.as_ref();
         match self.acquire(&path) {
             // The directory went, and the ref with it; another ref may have the name of the directory.
             Err(error) if is_gone(&error) => return Ok(false),
-            locked => locked.map_err(|error| Error::io("unable to lock", &path, error))?,
+            locked => locked.map_err(|error| {
+                refused(system, &path, error).context(format_args!("cannot lock ref '{ref_name}'"))
+            })?,
         }
-        let system = self.files.system.as_ref();
         let found = match loose::read(system, &path, self.files.options.object_format) {
             Err(error) if is_gone(&error) => return Ok(false),
             found => found.map_err(|error| Error::io("unable to read", &path, error))?,

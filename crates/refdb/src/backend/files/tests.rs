@@ -1436,7 +1436,7 @@ fn optimize(fixture: &Fixture, auto: bool, prune: bool, objects: &dyn Objects) -
             prune,
             include: &|name| !name.as_bytes().starts_with(b"refs/keep/"),
             objects,
-            warn: &|warning| warnings.borrow_mut().push(warning),
+            warn: &|warning| warnings.borrow_mut().push(warning.to_string()),
         })
         .unwrap();
     warnings.into_inner()
@@ -1460,9 +1460,16 @@ fn packing_takes_what_can_be_packed_and_prunes_it() {
     fixture.write("refs/heads/junk", "junk");
     fixture.write("refs/heads/held.lock", "");
     let warnings = optimize(&fixture, false, true, &SomeObjects);
+    let [missing, held] = warnings.as_slice() else {
+        panic!("{warnings:?}");
+    };
     assert_eq!(
-        warnings,
-        ["refs/heads/missing does not point to a valid object!"]
+        missing,
+        "refs/heads/missing does not point to a valid object!"
+    );
+    assert!(
+        held.starts_with("cannot lock ref 'refs/heads/held': Unable to create "),
+        "{held}"
     );
     let expected = format!(
         "# pack-refs with: peeled fully-peeled sorted \n{} refs/heads/a/b\n{} refs/heads/held\n\
