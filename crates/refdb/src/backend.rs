@@ -179,7 +179,7 @@ pub(crate) struct OptimizeOptions<'a> {
     pub(crate) include: &'a dyn Fn(RefName<'_>) -> bool,
     /// Where objects are looked up (files): a ref whose object is missing stays loose.
     pub(crate) objects: &'a dyn Objects,
-    /// Told of refs whose object is missing, and of those that stay loose since they are locked.
+    /// Told of refs that stay loose, as [`Optimize::warn`](crate::Optimize::warn) says.
     pub(crate) warn: &'a dyn Fn(Error),
 }
 

@@ -583,8 +583,8 @@ pub struct Optimize<'a> {
     pub prune: bool,
     /// Which refs to pack (files).
     pub include: &'a dyn Fn(RefName<'_>) -> bool,
-    /// Told of refs that are not packed because their object is missing (`BrokenRef`), and of those that are,
-    /// but keep their loose file, since somebody has them locked (`Locked`; files).
+    /// Told of refs that stay loose (files): one whose object is missing is not packed (`BrokenRef`); one that
+    /// somebody has locked is packed, and keeps its file (`Locked`).
     pub warn: &'a dyn Fn(Error),
 }
 

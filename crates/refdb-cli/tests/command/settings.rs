@@ -229,7 +229,7 @@ for_every_format! {
             fs::write(repo.git_dir().join("refs/heads/a.lock"), "").expect("a lock");
         }
         let pack = with(&["core.filesRefLockTimeout=1"], &["pack-refs", "--all"]);
-        // What each says besides, of whose lock that is, is its own.
+        // Behind the first line each says in its own words whose lock that is.
         let said = |program: &Path| {
             let out = oracle::run_of(program, repo.path()).args(&pack).run();
             let first = out.stderr.split(|byte| *byte == b'\n').next();
