@@ -5,6 +5,7 @@
 use std::fs::{File, TryLockError};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{fchmod, fstat};
@@ -108,32 +109,45 @@ pub(crate) fn take(
     Ok(is_same.then(|| Box::new(file) as Guard))
 }
 
-/// Takes a file that was just created; `local` is a device that is known to be this machine's alone.
-pub(crate) fn take_new(file: File, local: Option<u64>) -> io::Result<OsGuardedFile> {
-    let is_taken = match file.try_lock() {
-        Ok(()) => true,
-        // Somebody looks whether it is one of the dead, and may remove it.
-        Err(TryLockError::WouldBlock) => return Err(Errno::EXIST.into()),
-        // A file system without such locks.
-        Err(TryLockError::Error(_)) => false,
-    };
+/// How often, and for how long each time, it is waited for whoever looks whether a new file is one of the dead.
+const PAUSES: u32 = 80;
+const PAUSE: Duration = Duration::from_micros(250);
+
+/// Takes a file, which is waited for, unless the file system has no such locks.
+fn take_soon(file: &File) -> io::Result<bool> {
+    for _ in 0..PAUSES {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(_)) => return Ok(false),
+            Err(TryLockError::WouldBlock) => thread::sleep(PAUSE),
+        }
+    }
+    Err(Errno::EXIST.into())
+}
+
+/// Takes a file that was just created; `local` is a device that is known to be this machine's alone. `None` if somebody
+/// took it for one of the dead, and has removed it.
+///
+/// # Errors
+/// Those of the system, and `AlreadyExists` if somebody keeps it.
+pub(crate) fn take_new(file: File, local: Option<u64>) -> io::Result<Option<OsGuardedFile>> {
+    let is_taken = take_soon(&file)?;
     let stat = describe(&fstat(&file)?);
     if stat.nlink == 0 {
-        // Somebody has removed it.
-        return Err(Errno::EXIST.into());
+        return Ok(None);
     }
     let hidden = stat.mode & !((!stat.mode & 0o222) << 1);
     if hidden != stat.mode {
         set_mode(&file, hidden)?;
     }
     let is_local = local == Some(stat.dev) || is_local(file.as_fd());
-    Ok(OsGuardedFile {
+    Ok(Some(OsGuardedFile {
         file: OsFile(file),
         is_certain: is_taken && is_local,
         has_mark: stat.is_guarded(),
         mode: stat.mode & !GUARDED_MODE,
         identity: (stat.dev, stat.ino),
-    })
+    }))
 }
 
 /// As [`take`], of a file. What cannot be found out is left alone.
@@ -180,7 +194,7 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         let (file, device) = create(&at("sound"), 0o644 | GUARDED_MODE);
         let is_local = is_local(file.as_fd());
-        let mut sound = take_new(file, Some(device)).unwrap();
+        let mut sound = take_new(file, Some(device)).unwrap().unwrap();
         assert!(sound.is_certain());
         // Nobody can take it who could not write it.
         for (mode, step) in [(0o1600, 0), (0o1644, 1), (0o644, 2)] {
@@ -193,13 +207,13 @@ mod tests {
         }
         let (file, device) = create(&at("removed"), 0o666 | GUARDED_MODE);
         fs::remove_file(at("removed")).unwrap();
-        assert!(is_there_already(take_new(file, Some(device))));
+        assert!(take_new(file, Some(device)).unwrap().is_none());
         let (file, device) = create(&at("looked at"), 0o666 | GUARDED_MODE);
         let other = File::open(at("looked at")).unwrap();
         other.try_lock().unwrap();
         assert!(is_there_already(take_new(file, Some(device))));
         let (file, device) = create(&at("elsewhere"), 0o666 | GUARDED_MODE);
-        let elsewhere = take_new(file, Some(device + 1)).unwrap();
+        let elsewhere = take_new(file, Some(device + 1)).unwrap().unwrap();
         assert_eq!(elsewhere.is_certain(), is_local);
     }
 

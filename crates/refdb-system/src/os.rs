@@ -309,16 +309,22 @@ impl System for OsSystem {
     fn create_guarded(&self, path: &Path, mode: u32) -> io::Result<Box<dyn GuardedFile>> {
         let local = self.near.as_ref().and_then(Near::local_device);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let file = self.open_as(path, flags, mode | GUARDED_MODE)?;
-        match guard::take_new(file, local) {
-            Ok(file) => Ok(Box::new(file)),
-            // It is somebody else's to remove by now.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-            Err(error) => {
-                self.remove_file(path)?;
-                Err(error)
+        // Whoever sweeps here takes each new file for one of the dead until this process has it, and may remove it.
+        // That is no answer to somebody who waits for nobody: there is no file then.
+        for _ in 0..BEGINNINGS_MAX {
+            let file = self.open_as(path, flags, mode | GUARDED_MODE)?;
+            match guard::take_new(file, local) {
+                Ok(Some(file)) => return Ok(Box::new(file)),
+                Ok(None) => {}
+                // It is somebody else's to remove by now.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
+                Err(error) => {
+                    self.remove_file(path)?;
+                    return Err(error);
+                }
             }
         }
+        Err(Errno::EXIST.into())
     }
 
     fn guard_file(&self, path: &Path) -> io::Result<Option<Guard>> {
@@ -573,6 +579,9 @@ fn read_until_end(stream: impl Read, max: u64) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
+/// So often a file is created for this process alone that others remove meanwhile.
+const BEGINNINGS_MAX: u32 = 100;
+
 /// A file that is longer than this is not read whole: no reflog of a few million entries is as long,
 /// but a file with holes may say that it is.
 const READ_MAX: u64 = 512 << 20;
@@ -589,6 +598,37 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
+
+    /// Somebody takes each file at once that nobody has yet, and removes it as one of the dead.
+    #[test]
+    fn a_new_file_that_is_taken_for_one_of_the_dead_is_created_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.lock");
+        let (system, is_done) = (OsSystem::new(), AtomicBool::new(false));
+        let mut removed = 0;
+        std::thread::scope(|scope| {
+            let sweeper = scope.spawn(|| {
+                let (system, mut removed) = (OsSystem::new(), 0);
+                while !is_done.load(Ordering::Relaxed) {
+                    if let Ok(Some(_guard)) = system.guard_file(&path) {
+                        fs::remove_file(&path).unwrap();
+                        removed += 1;
+                    }
+                }
+                removed
+            });
+            let created = (0..20_000).try_for_each(|_| {
+                let file = system.create_guarded(&path, 0o666)?;
+                fs::remove_file(&path)?;
+                drop(file);
+                Ok::<(), io::Error>(())
+            });
+            is_done.store(true, Ordering::Relaxed);
+            removed += sweeper.join().unwrap();
+            created.unwrap();
+        });
+        assert!(removed > 0, "nobody was ever too fast");
+    }
 
     /// Others work in bursts, so that readings begin while nothing happens, and end when something does.
     #[test]
