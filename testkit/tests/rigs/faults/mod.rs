@@ -301,6 +301,18 @@ fn workloads() -> Vec<Workload> {
             ];
             commit(&process.main, edits)
         }),
+        Workload::new(
+            "a ref that is not packed goes among others",
+            Several,
+            |process| {
+                let edits = vec![
+                    process.update("refs/heads/main", 6),
+                    delete("refs/heads/dir/loose"),
+                    process.update("refs/heads/new", 6),
+                ];
+                commit(&process.main, edits)
+            },
+        ),
         Workload::new("a large batch", Several, |process| {
             let numbers = 0..70;
             let update = |number| process.update(&format!("refs/remotes/o/{number}"), 6);
@@ -717,11 +729,18 @@ impl Case {
         system.set_fault(Some(Fault::dies_at(at)));
         let done = self.run_on(wrap(system.clone()));
         system.end();
+        let journal = Path::new(GIT_DIR).join("refdb.journal");
+        let is_journalled = system.process(1400).lstat(&journal).is_ok();
         if done.is_ok() {
             assert_eq!(state(&system, self.format), self.new, "{context}");
         } else {
             let found = self.state(&system);
             assert_between(&found, &old, &new, self.is_at_once(), &context);
+        }
+        if is_journalled {
+            // Whoever finishes a transaction gives its locks back: no Git would get past one.
+            let left = leftovers(&system.process(1600));
+            assert_eq!(left, (vec![], vec![]), "{context}");
         }
         self.assert_works(&system, &context);
     }

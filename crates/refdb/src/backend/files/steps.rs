@@ -473,11 +473,12 @@ impl FilesSession {
             Ok(())
         };
         put(early, change)?;
+        // The lock goes with the journal, whether something was written under it or not.
+        let guard = match (guards, &planned.packed) {
+            (Guards::Of(..), Some(_)) => change.lock(Place::Packed),
+            _ => 0,
+        };
         if let Some(lock) = planned.packed.as_ref().and_then(PackedLock::with_content) {
-            let guard = match guards {
-                Guards::None => 0,
-                Guards::Of(..) => change.lock(Place::Packed),
-            };
             let barred = self.barred().filter_map(|index| guards.of(index));
             barred.for_each(|guard| change.note_barred(guard));
             change.put(guard, Place::Packed, lock);
