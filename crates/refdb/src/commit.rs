@@ -216,6 +216,8 @@ fn pid_path(target: &Path) -> PathBuf {
 #[cfg(test)]
 mod alone_tests;
 #[cfg(test)]
+mod limits_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod torn_tests;

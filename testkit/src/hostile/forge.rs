@@ -7,6 +7,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::{self, Seek, Write as _};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
@@ -54,6 +55,10 @@ pub(super) enum Step {
     Rename(String, String),
     Remove(String),
     Append(String, u64, String),
+    /// So many zeros come behind so many bytes: a hole in the journal, and its last step.
+    Hole(String, u32),
+    /// What comes is known by the checksum of so many zeros.
+    Zeros(String, u32),
 }
 
 /// A forged journal.
@@ -93,7 +98,7 @@ impl Journal {
                 scene.write(name, "")?;
                 let path = scene.git_dir().join(name);
                 let text = self.places(scene, &path)?;
-                fs::write(&path, text).map_err(|error| error.to_string())?;
+                self.fill(&path, text).map_err(|error| error.to_string())?;
                 guard(&path)?;
                 if lock != LOCK {
                     return Ok(());
@@ -115,7 +120,7 @@ impl Journal {
         file.and_then(cut).map_err(|error| error.to_string())
     }
 
-    fn places(&self, scene: &Scene, path: &Path) -> Result<Vec<u8>, String> {
+    fn places(&self, scene: &Scene, path: &Path) -> Result<String, String> {
         let stat = |path: &Path| fs::metadata(path).map_err(|error| error.to_string());
         let (dir, own) = (stat(&scene.git_dir())?, stat(path)?);
         let far = u64::from(self.signer == Signer::Elsewhere);
@@ -141,11 +146,30 @@ impl Journal {
                     let ((word, name), len) = (place(path), lines.len());
                     write!(text, "append\x000\0{word}\0{name}\0{at}\0{len}\0{lines}")
                 }
+                Step::Hole(path, len) => {
+                    let (word, name) = place(path);
+                    write!(text, "append\x000\0{word}\0{name}\00\0{len}\0")
+                }
+                Step::Zeros(path, len) => {
+                    let ((word, name), sum) = (place(path), zeros_behind(checksum(b""), *len));
+                    write!(text, "put\x000\0{word}\0{name}\0{sum}\00\0")
+                }
             };
         }
-        let sum = checksum(text.as_bytes());
-        let _ = write!(text, "end\0{sum:016x}\0");
-        Ok(text.into_bytes())
+        Ok(text)
+    }
+
+    /// Writes steps, and behind them that this is all.
+    fn fill(&self, path: &Path, steps: String) -> io::Result<()> {
+        let hole = match self.steps.last() {
+            Some(&Step::Hole(_, len)) => len,
+            _ => 0,
+        };
+        let mut file = fs::File::create(path)?;
+        let sum = zeros_behind(checksum(steps.as_bytes()), hole);
+        file.write_all(steps.as_bytes())?;
+        file.seek(io::SeekFrom::Current(hole.into()))?;
+        file.write_all(format!("end\0{sum:016x}\0").as_bytes())
     }
 
     fn paths(&self) -> Vec<u8> {
@@ -160,6 +184,7 @@ impl Journal {
                 Step::Append(path, at, lines) => {
                     write!(text, "append\x000\0{path}\0{at}\0{}\0{lines}", lines.len())
                 }
+                Step::Hole(..) | Step::Zeros(..) => unreachable!("this dialect has none"),
             };
         }
         let sum = checksum(text.as_bytes());
@@ -249,6 +274,13 @@ pub(super) const BARRIER: &str = "refdb-frozen--the-refs-are-being-migrated";
 /// FNV-1a.
 fn checksum(content: &[u8]) -> u64 {
     content.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &byte| {
-        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        (sum ^ u64::from(byte)).wrapping_mul(FNV_PRIME)
     })
+}
+
+const FNV_PRIME: u64 = 0x0100_0000_01b3;
+
+/// Returns the checksum of what has the checksum `sum` and of zeros behind it.
+fn zeros_behind(sum: u64, len: u32) -> u64 {
+    sum.wrapping_mul(FNV_PRIME.wrapping_pow(len))
 }

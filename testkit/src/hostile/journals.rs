@@ -1,5 +1,7 @@
 //! Forged journals: what a listing would finish, if it believed them.
 
+use std::fs;
+
 use super::forge::{Dialect, Journal, Signer, Step};
 use super::{Kind, Made, Scene, kind};
 
@@ -237,6 +239,39 @@ fn odd() -> Vec<Kind> {
             // All zeros would be a journal that a loss of power cut.
             |scene| scene.sparse_after(b"x", PLACE, (4 << 30) - 1),
         ),
+        kind(
+            "journal: whole, with a hole of 4 GB",
+            "8 GB of memory by any command, for a file of 4 KB.",
+            |scene| with_hole(scene, u32::MAX - 5000),
+        ),
+        kind(
+            "journal: whole, with a hole that is just small enough",
+            "The same, of one that is read.",
+            |scene| with_hole(scene, (3 << 27) - 5000),
+        ),
+        kind(
+            "journal: sums of a large file",
+            "Half a minute of any command, to read it under each of its names.",
+            |scene| {
+                let name = |at: usize| format!("refs/heads/zeros{at}");
+                scene.sparse(&name(0), 500 << 20)?;
+                for at in 1..100 {
+                    let linked = fs::hard_link(scene.place(&name(0)), scene.place(&name(at)));
+                    linked.map_err(|error| error.to_string())?;
+                }
+                let steps = (0..100).map(|at| Step::Zeros(name(at), 500 << 20));
+                with_removal(scene, steps.collect())
+            },
+        ),
+        kind(
+            "journal: the sum of a file, many times",
+            "The same with a smaller file.",
+            |scene| {
+                let name = "refs/heads/zeros";
+                scene.sparse(name, 1 << 20)?;
+                with_removal(scene, vec![Step::Zeros(name.into(), 1 << 20); 100_000])
+            },
+        ),
         kind("journal: FIFO", "Every command waits for ever.", |scene| {
             scene.fifo(PLACE)
         }),
@@ -406,6 +441,17 @@ fn ordinary(_: &Scene) -> Vec<Step> {
         Step::Remove("logs/refs/heads/topic".into()),
         Step::Append("logs/refs/heads/main".into(), 0, LINE.into()),
     ]
+}
+
+fn with_hole(scene: &Scene, len: u32) -> Made {
+    let steps = vec![Step::Hole("logs/refs/heads/main".into(), len)];
+    Journal::new(Dialect::NEWEST, Signer::Dead, steps).put(scene, PLACE)
+}
+
+/// A journal that takes something away, if only all is there that comes.
+fn with_removal(scene: &Scene, mut steps: Vec<Step>) -> Made {
+    steps.push(Step::Remove("refs/heads/topic".into()));
+    Journal::new(Dialect::NEWEST, Signer::Dead, steps).put(scene, PLACE)
 }
 
 /// The user has a link in the home; its text is known, as that of a lock would be.

@@ -10,6 +10,10 @@ use crate::system::{FileKind, System, is_absent};
 /// So much of a long file is looked at.
 const PART_LEN: u16 = 4096;
 
+/// What is longer is told by a part of it. No loose ref is; for a reflog that is, and is written anew as a whole, the
+/// part is its beginning.
+const SUM_LEN_MAX: u64 = 1 << 20;
+
 /// How new content is told from what others put in its place: in a copy of the repository too, whatever dates that has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
@@ -47,10 +51,31 @@ impl Part {
 }
 
 impl Content {
+    /// Returns what tells a file that is written bit by bit, of which this comes behind what `before` and `part` tell
+    /// (a new one: behind nothing).
+    pub(super) fn after(before: Option<Content>, part: &mut Part, content: &[u8]) -> Content {
+        let sum = match before {
+            Some(Content::Sum(sum)) => sum,
+            Some(Content::Part(_)) => 0,
+            None => {
+                *part = Part::default();
+                part.differs();
+                checksum(b"")
+            }
+        };
+        part.add(content);
+        match part.len > SUM_LEN_MAX {
+            true => Content::Part(*part),
+            false => Content::Sum(checksum_after(sum, content)),
+        }
+    }
+
     /// Returns whether the file at `path` is that.
     pub(super) fn is_at(self, system: &dyn System, path: &Path) -> Result<bool> {
         let is_it = system.lstat(path).and_then(|stat| match (self, stat.kind) {
-            (Content::Sum(sum), FileKind::File) => Ok(checksum(&system.read(path)?) == sum),
+            (Content::Sum(sum), FileKind::File) => {
+                Ok(stat.len <= SUM_LEN_MAX && checksum(&system.read(path)?) == sum)
+            }
             // A link that bars the place has another text.
             (Content::Sum(sum), FileKind::Symlink) => {
                 Ok(checksum(system.read_link(path)?.as_os_str().as_bytes()) == sum)

@@ -1,5 +1,7 @@
 //! How a journal is written, and read by whoever does not know who wrote it.
 
+use std::collections::HashSet;
+use std::io;
 use std::path::PathBuf;
 
 use bstr::ByteSlice;
@@ -13,6 +15,11 @@ use crate::system::Stat;
 
 /// How the part of the file starts that is the journal.
 const START: &[u8] = b"journal 5\n";
+
+/// A journal has no more bytes, and no more locks and steps: whoever reads one that somebody else made takes 1 GiB of
+/// memory at most. A million refs in packed-refs with their reflogs take 250 MB.
+pub(super) const LEN_MAX: usize = 3 << 27;
+const COUNT_MAX: usize = 1 << 21;
 
 /// How the end of a journal starts, and how long it is: the checksum follows, in hexadecimal digits.
 pub(super) const END: &[u8] = b"end\0";
@@ -29,7 +36,10 @@ pub(super) enum Flaw {
 
 impl Change {
     /// Returns what stands behind the text of a lock: `text`, which the checksum is of as well.
-    pub(super) fn encode(&self, text: &[u8], dir: &Stat, own: &Stat) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// `FileTooLarge` if nobody would read it.
+    pub(super) fn encode(&self, text: &[u8], dir: &Stat, own: &Stat) -> io::Result<Vec<u8>> {
         let mut out = text.to_vec();
         out.extend_from_slice(START);
         let ids = format!("{} {}\n", dir.ino, own.ino);
@@ -82,7 +92,11 @@ impl Change {
         let sum = checksum(&out);
         push(&mut out, b"end");
         push(&mut out, format!("{sum:016x}").as_bytes());
-        out.split_off(text.len())
+        if out.len() > LEN_MAX || self.guards.len() + self.steps.len() > COUNT_MAX {
+            let why = "one transaction is not for so many refs: make it in several";
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+        }
+        Ok(out.split_off(text.len()))
     }
 }
 
@@ -158,6 +172,9 @@ impl<'c> Fields<'c> {
     fn change(mut self) -> Option<Change> {
         let mut change = Change::default();
         while !self.0.is_empty() {
+            if change.guards.len() + change.steps.len() == COUNT_MAX {
+                return None;
+            }
             let verb = self.next()?;
             if verb == b"lock" {
                 let (word, name) = (self.next()?, self.next()?);
@@ -211,7 +228,16 @@ impl<'c> Fields<'c> {
                 _ => !matches!(lock, Place::Outside(_)),
             })
         };
-        change.steps.iter().all(is_guarded).then_some(change)
+        // A step that stood there often would have its file read as often.
+        let puts = change
+            .steps
+            .iter()
+            .filter(|(_, step)| matches!(step, Step::Put { .. }));
+        let mut places = HashSet::new();
+        let are_apart = puts
+            .map(|(_, step)| step.place())
+            .all(|place| places.insert(place));
+        (are_apart && change.steps.iter().all(is_guarded)).then_some(change)
     }
 
     fn next(&mut self) -> Option<&'c [u8]> {

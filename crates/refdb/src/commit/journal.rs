@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use super::change::{Change, Means};
 use super::dirs::sync;
-use super::encoding::{END, END_LEN, Flaw, begin, decode};
+use super::encoding::{END, END_LEN, Flaw, LEN_MAX, begin, decode};
 use super::hold::Hold;
 use super::home::Home;
 use super::owner::{HEAD_LEN, Owner};
@@ -34,9 +34,6 @@ use super::watch::LOOK_EVERY;
 use super::{is_barrier, lock_path, owner, remove_if_there};
 use crate::error::{Error, ErrorKind, Remedy, Result};
 use crate::system::{FileKind, Guard, Stat, is_absent};
-
-/// No journal is longer: one of so many bytes is not read.
-const LEN_MAX: u64 = 1 << 32;
 
 /// The permission bit by which a journal says that somebody finishes it, as its process has ended.
 const FINISHED_MODE: u32 = 0o100;
@@ -88,7 +85,7 @@ impl Journal {
         holder.reveal(&hold, fsync).map_err(failed)?;
         let write = |hold: &Hold| {
             let own = hold.stat()?;
-            let text = change.encode(&holder.owner().text(), &stat, &own);
+            let text = change.encode(&holder.owner().text(), &stat, &own)?;
             let mut file = hold.file();
             // Who may only read the repository has to see what it says.
             file.reveal()?;
@@ -213,7 +210,7 @@ fn look(home: &Arc<Home>, says: Says) -> Result<Found> {
         Err(error) if is_absent(&error) => return Ok(Found::default()),
         Err(error) => return Err(Error::io("unable to read", &path, error)),
     };
-    if stat.kind != FileKind::File || stat.len > LEN_MAX {
+    if stat.kind != FileKind::File || stat.len > LEN_MAX as u64 {
         return Err(foreign(&path, "it is no file that refdb made"));
     }
     let (mut error, mut is_young) = (None, false);

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::content::Content;
+use super::content::{Content, Part};
 use super::entries::barrier;
 use super::hold::{Hold, Holder, lost};
 use super::{
@@ -25,6 +25,8 @@ pub struct LockFile {
     value: Option<Box<dyn WriteFile>>,
     /// What the new content is, if there is some.
     pub(crate) written: Option<Content>,
+    /// What tells it from others if it is long.
+    part: Part,
     /// The file that the new content was made from, if that was said; the inner `None` if there was none.
     made_from: Option<Option<FileId>>,
     shared: SharedRepository,
@@ -173,6 +175,7 @@ impl LockFile {
             path,
             value: None,
             written: None,
+            part: Part::default(),
             made_from: None,
             shared: options.shared,
             pid_file: options.pid_file,
@@ -297,10 +300,7 @@ impl LockFile {
             file.write_all(content)?;
             self.value = Some(file);
         }
-        self.written = Some(Content::Sum(match before {
-            Some(Content::Sum(sum)) => encoding::checksum_after(sum, content),
-            _ => encoding::checksum(content),
-        }));
+        self.written = Some(Content::after(before, &mut self.part, content));
         Ok(())
     }
 
@@ -309,7 +309,7 @@ impl LockFile {
         self.sign()?;
         let path = self.value_path();
         let file = self.fresh(|| self.system().create_new(&path, 0o666))?;
-        self.written = Some(Content::Sum(encoding::checksum(b"")));
+        self.written = Some(Content::after(None, &mut self.part, b""));
         self.shared.adjust(self.system(), &path)?;
         Ok(file)
     }

@@ -38,7 +38,7 @@ pub(super) fn at(name: &str) -> PathBuf {
     Path::new(DIR).join(name)
 }
 
-fn acquire(system: &SimSystem, name: &str) -> io::Result<LockFile> {
+pub(super) fn acquire(system: &SimSystem, name: &str) -> io::Result<LockFile> {
     LockFile::acquire(&holder(system), &at(name), OPTIONS)
 }
 
@@ -260,7 +260,7 @@ fn try_commit_ref(dies: &SimSystem, name: &str) -> (LockFile, crate::error::Resu
     (lock, journal)
 }
 
-fn change_of(dies: &SimSystem, name: &str) -> (LockFile, Change) {
+pub(super) fn change_of(dies: &SimSystem, name: &str) -> (LockFile, Change) {
     let mut lock = acquire(dies, name).unwrap();
     lock.write_all(b"fir").unwrap();
     lock.write_all(b"st").unwrap();
@@ -271,11 +271,11 @@ fn change_of(dies: &SimSystem, name: &str) -> (LockFile, Change) {
     (lock, change)
 }
 
-fn commit_change(dies: &SimSystem, lock: &LockFile, change: Change) {
+pub(super) fn commit_change(dies: &SimSystem, lock: &LockFile, change: Change) {
     try_commit(dies, lock, change).unwrap().leave();
 }
 
-fn try_commit(
+pub(super) fn try_commit(
     dies: &SimSystem,
     lock: &LockFile,
     mut change: Change,
@@ -310,12 +310,12 @@ fn who_has_the_journal_is_told() {
     );
 }
 
-fn create(system: &SimSystem, name: &str, content: &[u8]) {
+pub(super) fn create(system: &SimSystem, name: &str, content: &[u8]) {
     let mut file = system.create_new(&at(name), 0o666).unwrap();
     file.write_all(content).unwrap();
 }
 
-fn recover(system: &SimSystem) -> journal::Found {
+pub(super) fn recover(system: &SimSystem) -> journal::Found {
     journal::recover(&home(system)).unwrap()
 }
 
