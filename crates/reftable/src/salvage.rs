@@ -438,7 +438,19 @@ impl Salvaged {
         self.refs.is_empty() && self.logs.is_empty()
     }
 
-    /// Writes a table of these records, without the refs that `keep` turns down.
+    /// Returns how many log entries have an update index above the greatest one of the table, as none can have: those
+    /// of tables that are newer.
+    #[must_use]
+    pub fn logs_above(&self) -> usize {
+        let mut above = 0;
+        self.for_each_log(|record| {
+            above += usize::from(record.update_index > self.max_update_index)
+        });
+        above
+    }
+
+    /// Writes a table of these records, without the refs that `keep` turns down, and without log entries
+    /// [above](Self::logs_above) the table. Refs that are outside get the nearest update index of it.
     ///
     /// # Errors
     ///
@@ -458,7 +470,10 @@ impl Salvaged {
             }
         }
         for (key, (codec, value)) in &self.logs {
-            writer.add_log(codec.record(key, value))?;
+            let record = codec.record(key, value);
+            if record.update_index <= max {
+                writer.add_log(record)?;
+            }
         }
         Ok(writer.finish()?.sink)
     }

@@ -478,6 +478,38 @@ fn refs_with_update_indices_of_no_table_are_kept() {
     }
 }
 
+/// The same with entries of reflogs, which nobody can write above the table's indices: they are told.
+#[test]
+fn entries_of_reflogs_that_no_table_can_hold_are_told() {
+    for format in [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256] {
+        let repo = repo(format);
+        let commit = &repo.objects().commits[1];
+        for number in 0..5 {
+            let name = format!("refs/heads/b{number}");
+            repo.git(["update-ref", &name, commit]).run().ok();
+        }
+        repo.git(["pack-refs", "--all"]).run().ok();
+        let dir = repo.git_dir().join("reftable");
+        let list = fs::read_to_string(dir.join("tables.list")).expect("a list");
+        let path = dir.join(list.trim_end());
+        let bytes = fs::read(&path).expect("a table");
+        fs::remove_file(&path).expect("Git made it read-only");
+        let name = "0x000000000001-0x000000000002-12345678.ref";
+        fs::write(dir.join(name), forge::with_indices(bytes, 1, 2)).expect("a table");
+        fs::write(dir.join("tables.list"), format!("{name}\n")).expect("a list");
+        let whole = repo.refs();
+        let done = refdb(&repo, &["refs", "repair"]);
+        let said = [&*done.stdout, &done.stderr].concat();
+        assert!(
+            said.contains_str("entries of reflogs with update indices"),
+            "{}",
+            said.as_bstr()
+        );
+        assert_eq!(repo.refs(), whole);
+        assert_eq!(refdb(&repo, &["refs", "verify", "--deep"]).code(), 0);
+    }
+}
+
 /// Refs of no directory, which whoever names them may write and read, as with Git: no damage, and a migration tells
 /// that it leaves them behind, as Git does in silence.
 #[test]

@@ -275,6 +275,13 @@ impl Plan<'_> {
             return Ok(());
         }
         let (min, max) = (salvaged.min_update_index, salvaged.max_update_index);
+        let above = salvaged.logs_above();
+        if above > 0 {
+            let what = format!(
+                "{above} entries of reflogs with update indices above the table's are lost"
+            );
+            self.note(&path, &what);
+        }
         let bytes = salvaged
             .rebuild(hash, |_| true)
             .map_err(|error| Error::corrupt(&path, error))?;

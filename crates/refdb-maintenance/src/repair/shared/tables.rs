@@ -162,7 +162,7 @@ impl StorePlan<'_> {
         if first < min || last > max || first > last || found.is_empty() {
             found = reftable::salvage_as(content.to_vec(), self.hash(), min..=max);
         }
-        let lost = found.lost.len();
+        let lost = found.lost.len() + found.logs_above();
         let what = match (found.is_empty(), lost) {
             (true, _) => "no block could be read".to_owned(),
             (false, 0) => "all blocks could be read".to_owned(),
