@@ -24,6 +24,7 @@ mod packed;
 mod severity;
 mod tables;
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use bstr::{BStr, BString};
@@ -126,12 +127,10 @@ fn worktrees(repository: &Repository) -> Result<Vec<Worktree>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(Error::io("unable to read directory", &dir, error)),
     };
-    worktrees.sort_by_key(|worktree| {
-        let id = worktree.id.as_ref()?;
-        listed
-            .iter()
-            .position(|entry| entry.kind == FileKind::Directory && entry.name == *id)
-    });
+    let dirs = listed.iter().filter(|it| it.kind == FileKind::Directory);
+    let places: HashMap<&[u8], usize> =
+        dirs.enumerate().map(|(at, dir)| (&*dir.name, at)).collect();
+    worktrees.sort_by_key(|worktree| places.get(worktree.id.as_ref()?.as_slice()).copied());
     Ok(worktrees)
 }
 
