@@ -2,7 +2,7 @@
 
 use bstr::{BString, ByteSlice};
 use refdb::objects::ObjectKind;
-use refdb::{LogEntry, LogOrder, ObjectId, RefName};
+use refdb::{LogEntry, LogOrder, ObjectId, RefName, RefNameBuf, Store};
 use refdb_git::date;
 use refdb_git::objects::Object;
 use refdb_git::revision::Revisions;
@@ -23,15 +23,71 @@ pub(super) enum Selector {
     Time,
 }
 
+/// So many bytes of a reflog are read at once. Hardly one has more.
+const PAGE_LEN: usize = 16 << 20;
+
 /// One reflog on the way.
 struct Log {
     /// The ref as it was named, without what stands behind `@`.
     name: BString,
     short: Option<BString>,
     selector: Selector,
-    /// The newest entry first.
-    entries: Vec<LogEntry>,
+    page: Page,
     next: usize,
+}
+
+/// A part of a reflog, the newest entry first.
+struct Page {
+    /// The ref; `None` if there is none with a reflog.
+    log: Option<RefNameBuf>,
+    /// The position of the first entry.
+    first: usize,
+    entries: Vec<LogEntry>,
+    /// Whether nothing comes behind it.
+    is_last: bool,
+}
+
+impl Page {
+    /// Reads a reflog from an entry on.
+    fn read(store: &Store, name: RefName<'_>, first: usize) -> Result<Page> {
+        let (mut entries, mut position, mut len) = (Vec::new(), 0, 0);
+        let mut is_last = true;
+        store.for_each_log_entry(name, LogOrder::NewestFirst, |entry| {
+            position += 1;
+            if position <= first {
+                return Ok(true);
+            }
+            is_last = len <= PAGE_LEN;
+            if is_last {
+                len += size_of::<LogEntry>() + entry.message.len();
+                entries.push(entry);
+            }
+            Ok(is_last)
+        })?;
+        Ok(Page {
+            log: Some(name.to_owned()),
+            first,
+            entries,
+            is_last,
+        })
+    }
+
+    /// Returns the entry at a position, and reads on for it; `None` if there are not so many.
+    fn entry(&mut self, store: &Store, position: usize) -> Result<Option<&LogEntry>> {
+        let is_behind = position >= self.first + self.entries.len();
+        if is_behind
+            && !self.is_last
+            && let Some(log) = &self.log
+        {
+            *self = Page::read(store, log.as_name(), position)?;
+        }
+        Ok(self.get(position))
+    }
+
+    /// Returns the entry at a position, if it was read.
+    fn get(&self, position: usize) -> Option<&LogEntry> {
+        self.entries.get(position.checked_sub(self.first)?)
+    }
 }
 
 /// The reflogs that are walked through.
@@ -87,23 +143,25 @@ impl<'c> Walk<'c> {
             let head = self.context.store()?.resolve(RefName::HEAD)?;
             name = head.map_or("HEAD".into(), |head| head.name.as_bytes().into());
         }
-        let mut entries = self.read(&name)?;
-        if entries.is_empty()
+        let mut page = self.read(&name)?;
+        if page.entries.is_empty()
             && let Some(log) = target::find(self.context, &name)?
         {
             name = log.as_bytes().into();
-            entries = self.read(&name)?;
+            page = self.read(&name)?;
         }
         let (selector, next) = match specifier {
             None => (Selector::Open, Some(0)),
-            Some(specifier) => self.start(specifier, &entries)?,
+            Some(specifier) => self.start(specifier, &mut page)?,
         };
-        if let Some(next) = next.filter(|&next| next < entries.len()) {
+        if let Some(next) = next
+            && page.entry(self.context.store()?, next)?.is_some()
+        {
             self.logs.push(Log {
                 name,
                 short: None,
                 selector,
-                entries,
+                page,
                 next,
             });
         }
@@ -111,7 +169,7 @@ impl<'c> Walk<'c> {
     }
 
     /// Returns where to begin, and how entries are named then.
-    fn start(&self, specifier: &[u8], entries: &[LogEntry]) -> Result<(Selector, Option<usize>)> {
+    fn start(&self, specifier: &[u8], page: &mut Page) -> Result<(Selector, Option<usize>)> {
         let digits = specifier.iter().take_while(|byte| byte.is_ascii_digit());
         let (number, rest) = specifier.split_at(digits.count());
         if rest.starts_with(b"}") {
@@ -122,29 +180,38 @@ impl<'c> Walk<'c> {
         let now = i64::try_from(repository.system().now().as_secs()).unwrap_or(i64::MAX);
         let time = date::approximate(specifier, now, repository.zone()).unwrap_or(now);
         let time = u64::try_from(time).unwrap_or(0);
-        let next = entries.iter().position(|entry| entry.who.time <= time);
-        Ok((Selector::Time, next))
+        let store = self.context.store()?;
+        let mut next = 0;
+        while let Some(entry) = page.entry(store, next)? {
+            if entry.who.time <= time {
+                return Ok((Selector::Time, Some(next)));
+            }
+            next += 1;
+        }
+        Ok((Selector::Time, None))
     }
 
     /// Reads the reflog of a ref, of what that leads to, or of a branch of that name.
-    fn read(&self, name: &[u8]) -> Result<Vec<LogEntry>> {
+    fn read(&self, name: &[u8]) -> Result<Page> {
         let store = self.context.store()?;
-        let entries = |name: &[u8]| -> Result<Vec<LogEntry>> {
-            let Ok(name) = RefName::lax(name) else {
-                return Ok(Vec::new());
-            };
-            let log = store.log(name, LogOrder::NewestFirst)?;
-            Ok(log.unwrap_or_default())
+        let page = |name: &[u8]| match RefName::lax(name) {
+            Ok(name) => Page::read(store, name, 0),
+            Err(_) => Ok(Page {
+                log: None,
+                first: 0,
+                entries: Vec::new(),
+                is_last: true,
+            }),
         };
-        let mut found = entries(name)?;
-        if found.is_empty()
+        let mut found = page(name)?;
+        if found.entries.is_empty()
             && let Ok(Some(end)) = RefName::lax(name).and_then(|name| store.resolve(name))
         {
-            found = entries(end.name.as_bytes())?;
+            found = page(end.name.as_bytes())?;
         }
         for prefix in ["refs/", "refs/heads/"] {
-            if found.is_empty() {
-                found = entries(&[prefix.as_bytes(), name].concat())?;
+            if found.entries.is_empty() {
+                found = page(&[prefix.as_bytes(), name].concat())?;
             }
         }
         Ok(found)
@@ -180,9 +247,10 @@ impl<'c> Walk<'c> {
     /// Returns the newest entry that is left; where several are as new, that of the reflog that was
     /// added first.
     fn next(&mut self) -> Result<Option<Step<'_>>> {
+        let store = self.context.store()?;
         let mut best: Option<(usize, u64)> = None;
         for (at, log) in self.logs.iter_mut().enumerate() {
-            while let Some(entry) = log.entries.get(log.next) {
+            while let Some(entry) = log.page.entry(store, log.next)? {
                 if !self.commits_only || is_commit(self.context, entry)? {
                     let time = entry.who.time;
                     if best.is_none_or(|(_, newest)| time > newest) {
@@ -198,7 +266,7 @@ impl<'c> Walk<'c> {
         };
         let position = log.next;
         log.next += 1;
-        let Some(entry) = log.entries.get(position) else {
+        let Some(entry) = log.page.get(position) else {
             return Ok(None);
         };
         let short = match &mut log.short {
