@@ -22,6 +22,13 @@ const DEPTH_MAX: usize = 10;
 /// ten times come to a billion.
 const INCLUDES_MAX: usize = 1_000;
 
+/// How many bytes they have in all: as many as one file that is read may have.
+const BYTES_MAX: u64 = 512 << 20;
+
+/// In how many ways the patterns of conditions are tried in all. Each `**` may stand for any number of directories, so
+/// that five of them take longer than anybody waits where a path has a thousand. (Git does not end there either.)
+const WAYS_MAX: u64 = 10_000_000;
+
 /// What conditional includes are decided by.
 #[derive(Clone, Copy)]
 pub(crate) struct Conditions<'a> {
@@ -51,6 +58,8 @@ pub(super) struct Includer<'a> {
     conditions: Conditions<'a>,
     remote_urls: Vec<BString>,
     included: Cell<usize>,
+    bytes: Cell<u64>,
+    ways: Cell<u64>,
 }
 
 impl<'a> Includer<'a> {
@@ -65,6 +74,8 @@ impl<'a> Includer<'a> {
             conditions,
             remote_urls: Vec::new(),
             included: Cell::new(0),
+            bytes: Cell::new(0),
+            ways: Cell::new(0),
         }
     }
 
@@ -93,7 +104,7 @@ impl<'a> Includer<'a> {
     /// Adds one value, and what it includes.
     pub(super) fn add(&self, config: &mut Config, entry: Entry, depth: usize) -> Result<()> {
         let included = match entry.value() {
-            _ if !self.includes(&entry) => None,
+            _ if !self.includes(&entry)? => None,
             Some(path) => Some(self.resolve(path, &entry)?),
             None => {
                 let what = format!("missing value for '{}'", entry.key);
@@ -114,6 +125,15 @@ impl<'a> Includer<'a> {
                     path.display()
                 ),
             ));
+        }
+        let len = self.system.stat(&path).map_or(0, |stat| stat.len);
+        self.bytes.set(self.bytes.get().saturating_add(len));
+        if self.bytes.get() > BYTES_MAX {
+            let what = format!(
+                "more than 512 MiB are included, the last file is '{}'",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Config, what));
         }
         let Some(variables) = read(self.system, &path, scope)? else {
             return Ok(());
@@ -142,7 +162,18 @@ impl<'a> Includer<'a> {
     }
 
     /// Returns whether `entry` includes a file, and its condition holds.
-    fn includes(&self, entry: &Entry) -> bool {
+    ///
+    /// # Errors
+    /// `Config` if that takes too long to find out.
+    fn includes(&self, entry: &Entry) -> Result<bool> {
+        let holds = self.holds(entry);
+        match self.ways.get() > WAYS_MAX {
+            true => Err(entry.bad_line("the patterns of conditions have too many '**'")),
+            false => Ok(holds),
+        }
+    }
+
+    fn holds(&self, entry: &Entry) -> bool {
         if entry.key == "include.path" {
             return true;
         }
@@ -162,11 +193,11 @@ impl<'a> Includer<'a> {
         } else if let Some(pattern) = condition.strip_prefix(b"onbranch:") {
             let pattern = with_children(pattern.to_vec());
             (self.conditions.branch)()
-                .is_some_and(|branch| matches(&pattern, &branch, Mode::NO_MATCH_SLASH_LITERAL))
+                .is_some_and(|branch| self.matches(&pattern, &branch, Mode::NO_MATCH_SLASH_LITERAL))
         } else if let Some(pattern) = condition.strip_prefix(b"hasconfig:remote.*.url:") {
             self.remote_urls
                 .iter()
-                .any(|url| matches(pattern, url, Mode::NO_MATCH_SLASH_LITERAL))
+                .any(|url| self.matches(pattern, url, Mode::NO_MATCH_SLASH_LITERAL))
         } else {
             false
         }
@@ -205,11 +236,20 @@ impl<'a> Includer<'a> {
                 start == literal
                     || mode.contains(Mode::IGNORE_CASE) && start.eq_ignore_ascii_case(&literal)
             });
-            starts && matches(&pattern, dir.get(literal.len()..).unwrap_or_default(), mode)
+            starts && self.matches(&pattern, dir.get(literal.len()..).unwrap_or_default(), mode)
         };
         is_match(&real)
             || is_match(found)
             || (self.conditions.typed)().is_some_and(|dir| is_match(&dir))
+    }
+
+    /// Returns whether a text matches a pattern; no, once that has been tried in too many ways.
+    fn matches(&self, pattern: &[u8], text: &[u8], mode: Mode) -> bool {
+        let dirs = text.iter().filter(|byte| **byte == b'/').count() as u64 + 1;
+        let stars = pattern.windows(2).filter(|two| two == b"**").count();
+        let ways = dirs.saturating_pow(u32::try_from(stars).unwrap_or(u32::MAX));
+        self.ways.set(self.ways.get().saturating_add(ways));
+        self.ways.get() <= WAYS_MAX && gix_glob::wildmatch(pattern.as_bstr(), text.as_bstr(), mode)
     }
 
     fn expand_home(&self, path: &BStr) -> Option<PathBuf> {
@@ -272,10 +312,6 @@ fn with_children(mut pattern: Vec<u8>) -> Vec<u8> {
         pattern.extend(b"**");
     }
     pattern
-}
-
-fn matches(pattern: &[u8], text: &[u8], mode: Mode) -> bool {
-    gix_glob::wildmatch(pattern.as_bstr(), text.as_bstr(), mode)
 }
 
 #[cfg(test)]
