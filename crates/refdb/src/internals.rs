@@ -16,7 +16,7 @@ use crate::transaction::Group;
 pub use crate::backend::NewValue;
 pub use crate::backend::bulk::{Bulk, BulkOptions, Frozen, LogMark, Mark, NewLog};
 pub use crate::backend::files::{
-    LINKED_MAX, LOG_LINE_MAX, PACKED_HEADER, TOO_MANY_LINKED, are_tables, parse_log_line,
+    LOG_LINE_MAX, PACKED_HEADER, TOO_MANY_LINKED, are_tables, are_too_many_linked, parse_log_line,
     parse_loose, read_loose_link,
 };
 pub use crate::backend::maintained::Maintained;

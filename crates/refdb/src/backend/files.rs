@@ -59,7 +59,7 @@ use crate::target::Target;
 pub use log::{LOG_LINE_MAX, parse as parse_log_line};
 use loose::Loose;
 pub use loose::{parse as parse_loose, read_symlink as read_loose_link};
-pub use overlay::{LINKED_MAX, TOO_MANY_LINKED};
+pub use overlay::{TOO_MANY_LINKED, are_too_many_linked};
 pub use packed::HEADER as PACKED_HEADER;
 use packed::PackedRefs;
 use rewrite::PackedLock;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use refdb::internals::{
-    Entry, LINKED_MAX, Leaf, TOO_MANY_LINKED, Tree, bytes_to_path, is_frozen, parse_loose,
+    Entry, Leaf, TOO_MANY_LINKED, Tree, are_too_many_linked, bytes_to_path, is_frozen, parse_loose,
     read_loose_link,
 };
 use refdb::layout::HEADS_OF_TABLES;
@@ -73,7 +73,7 @@ impl Deep<'_> {
     /// Goes on below a link that leads to a directory.
     pub(super) fn follow(&mut self, tree: &mut Tree<'_>, leaf: &Leaf) -> Result<()> {
         self.linked += 1;
-        if self.linked > LINKED_MAX {
+        if are_too_many_linked(self.linked, self.seen.len()) {
             return Err(Error::corrupt(&leaf.path, TOO_MANY_LINKED));
         }
         tree.follow(leaf);

@@ -394,7 +394,16 @@ struct Walk<'a> {
 
 /// So many directories of refs may be reached by links, each as often as links lead to it: a few links
 /// in each of a few directories come to billions.
-pub const LINKED_MAX: usize = 10_000;
+const LINKED_MAX: usize = 10_000;
+/// Where there are more than a few, so many refs may be behind them.
+const LINKED_FEW: usize = 100;
+const LINKED_REFS_MAX: usize = 200_000;
+
+/// Returns whether more is behind links than anybody means to have there.
+pub fn are_too_many_linked(dirs: usize, refs: usize) -> bool {
+    dirs > LINKED_MAX || dirs > LINKED_FEW && refs > LINKED_REFS_MAX
+}
+
 /// What is said of a repository with more.
 pub const TOO_MANY_LINKED: &str =
     "links lead to more than 10000 directories of refs, or to a few of them again and again";
@@ -451,6 +460,9 @@ impl Walk<'_> {
                 };
                 match self.linked {
                     0 => self.found.push(found),
+                    dirs if are_too_many_linked(dirs, self.behind_links.len()) => {
+                        return Err(Error::corrupt(&found.path, TOO_MANY_LINKED));
+                    }
                     _ => self.behind_links.extend(read(self.files, found)?),
                 }
             }
@@ -466,7 +478,7 @@ impl Walk<'_> {
         if stat.is_ok_and(|stat| stat.kind == FileKind::Directory) {
             entry.kind = FileKind::Directory;
             self.linked += 1;
-            if self.linked > LINKED_MAX {
+            if are_too_many_linked(self.linked, 0) {
                 return Err(Error::corrupt(&path, TOO_MANY_LINKED));
             }
         }
