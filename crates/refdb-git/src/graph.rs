@@ -39,7 +39,7 @@ use file::CommitGraph;
 use queue::Key;
 use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
 
-use crate::objects::{Object, ObjectKind, Odb, TAG_DEPTH_MAX, tag_target};
+use crate::objects::{Object, ObjectKind, Odb, tag_target};
 
 pub use queue::Queue;
 pub use reach::{Containing, Reachable};
@@ -183,7 +183,8 @@ impl<'o> Graph<'o> {
     pub fn peel(&mut self, oid: ObjectId) -> Result<Option<Node>> {
         let mut oid = oid;
         let mut claimed = None;
-        for _ in 0..=TAG_DEPTH_MAX {
+        // The object, and what it leads to if it is a tag.
+        for _ in 0..2 {
             let is_in_file = || self.file.as_ref().is_some_and(|file| file.contains(oid));
             let is_known = self.known.get(&oid).is_some_and(|it| self.at(*it).is_read);
             if claimed.is_none_or(|kind| kind == ObjectKind::Commit) && (is_known || is_in_file()) {
@@ -202,10 +203,14 @@ impl<'o> Graph<'o> {
                     return Ok(Some(node));
                 }
                 ObjectKind::Tag => {
-                    let Some((target, kind)) = tag_target(&object.data, self.odb.format()) else {
+                    let end = match tag_target(&object.data, self.odb.format()) {
+                        Some((tag, ObjectKind::Tag)) => self.odb.end_of(tag)?,
+                        end => end,
+                    };
+                    let Some((end, kind)) = end else {
                         return Ok(None);
                     };
-                    (oid, claimed) = (target, Some(kind));
+                    (oid, claimed) = (end, Some(kind));
                 }
                 ObjectKind::Tree | ObjectKind::Blob => return Ok(None),
             }

@@ -16,6 +16,7 @@
 
 mod abbreviations;
 mod alternates;
+mod chains;
 mod database;
 mod kinds;
 mod odb;

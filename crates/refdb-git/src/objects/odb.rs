@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
 
 use super::abbreviations::Abbreviations;
+use super::chains::Chains;
 use super::database::{Database, has_file, loose_header};
 use super::storage::{Storage, loose_path};
 use super::{ObjectKind, Objects, Peeled};
@@ -56,6 +57,7 @@ pub struct Odb {
     was_asked: AtomicBool,
     read_replacements: OnceLock<ReadReplacements>,
     replacements: OnceLock<Replacements>,
+    chains: Chains,
 }
 
 /// What can be told of an object without reading it.
@@ -118,6 +120,7 @@ impl Odb {
             was_asked: AtomicBool::new(false),
             read_replacements: OnceLock::new(),
             replacements: OnceLock::new(),
+            chains: Chains::default(),
         }
     }
 
@@ -235,19 +238,19 @@ impl Odb {
     /// # Errors
     /// `Io` when the database cannot be read.
     pub fn tagged(&self, oid: ObjectId) -> Result<Option<ObjectId>> {
-        let mut tag = oid;
-        if self.kind(tag)? != Some(ObjectKind::Tag) {
+        if self.kind(oid)? != Some(ObjectKind::Tag) {
             return Ok(None);
         }
-        for _ in 0..TAG_DEPTH_MAX {
-            let object = self.read(tag)?;
-            let said = object.and_then(|object| tag_target(&object.data, self.format));
-            match said {
-                Some((target, ObjectKind::Tag)) => tag = target,
-                said => return Ok(said.map(|(target, _)| target)),
-            }
-        }
-        Ok(None)
+        Ok(self.end_of(oid)?.map(|(end, _)| end))
+    }
+
+    /// Follows a tag to what is no tag, by its own words and those of the tags behind it: the object, and the kind that
+    /// is claimed for it. `None` for what is no tag, and where one cannot be read.
+    ///
+    /// # Errors
+    /// `Io` when the database cannot be read.
+    pub(crate) fn end_of(&self, tag: ObjectId) -> Result<Option<(ObjectId, ObjectKind)>> {
+        self.chains.end_of(tag, self.format, |tag| self.read(tag))
     }
 
     /// Returns what tells how few digits name an object, and which objects some digits name, among those that there
@@ -318,23 +321,11 @@ impl Objects for Odb {
             Some(ObjectKind::Tag) => {}
             Some(_) => return Ok(Peeled::Itself),
         }
-        let mut tag = oid;
-        for _ in 0..TAG_DEPTH_MAX {
-            let Some(object) = self.read(tag)? else {
-                // The tag itself was there; it is its content that cannot be read.
-                break;
-            };
-            let Some((target, claimed)) = tag_target(&object.data, self.format) else {
-                break;
-            };
-            match self.kind(target)? {
-                Some(kind) if kind != claimed => break,
-                None => break,
-                Some(ObjectKind::Tag) => tag = target,
-                Some(_) => return Ok(Peeled::To(target)),
-            }
+        // The tag itself is there: it may be its content that cannot be read.
+        match self.end_of(oid)? {
+            Some((end, claimed)) if self.kind(end)? == Some(claimed) => Ok(Peeled::To(end)),
+            _ => Ok(Peeled::Nowhere),
         }
-        Ok(Peeled::Nowhere)
     }
 }
 
