@@ -109,6 +109,19 @@ fn folders() -> Vec<Kind> {
             },
         )
         .only(Files),
+        kind(
+            "circle: one folder behind many links",
+            "Millions of refs, of a few thousand files.",
+            |scene| {
+                let id = &scene.objects().commits[1];
+                for number in 0..2000 {
+                    scene.write(&format!("refs/heads/many/{number}"), format!("{id}\n"))?;
+                    scene.link(&format!("refs/heads/link{number}"), "many")?;
+                }
+                Ok(())
+            },
+        )
+        .only(Files),
         kind("circle: reflogs in reflogs", wants, |scene| {
             scene.link("logs/refs/heads/a", "..")?;
             scene.link("logs/refs/heads/b", "..")
@@ -183,6 +196,29 @@ fn settings() -> Vec<Kind> {
                     scene.write(&format!("deep{depth}"), line.repeat(8))?;
                 }
                 scene.configure("[include]\n\tpath = deep0")
+            },
+        ),
+        kind(
+            "no end: includes one large file often",
+            "Each is read for a second, and there are many.",
+            |scene| {
+                scene.sparse_after(b"#", "large", 400 << 20)?;
+                scene.configure(&format!("[include]\n{}", "\tpath = large\n".repeat(900)))
+            },
+        ),
+        kind(
+            "no end: patterns of includes",
+            "Each star is tried at each place.",
+            |scene| {
+                let pattern = format!("{}{}zz", "**/".repeat(40), "*a*b*c*d*".repeat(8));
+                let (dirs, letters) =
+                    (["a".repeat(60).as_str(); 20].join("/"), "*a*a*a*".repeat(8));
+                scene.configure(&format!(
+                    "[includeIf \"gitdir:{pattern}\"]\n\tpath = more\n\
+                     [includeIf \"onbranch:{pattern}\"]\n\tpath = more\n\
+                     [includeIf \"onbranch:{letters}b\"]\n\tpath = more"
+                ))?;
+                scene.write("HEAD", format!("ref: refs/heads/{dirs}/x\n"))
             },
         ),
         kind("no end: includes a device", "All of the memory.", |scene| {

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use bstr::ByteSlice;
+use bytes::Bytes;
 
 use super::change::Change;
 use super::content::{Content, Part};
@@ -17,8 +18,8 @@ use crate::system::Stat;
 const START: &[u8] = b"journal 5\n";
 
 /// A journal has no more bytes, and no more locks and steps: whoever reads one that somebody else made takes 1 GiB of
-/// memory at most. A million refs in packed-refs with their reflogs take 250 MB.
-pub(super) const LEN_MAX: usize = 3 << 27;
+/// memory at most, whichever stores it has open. A million new refs with new reflogs take 240 MB.
+pub(super) const LEN_MAX: usize = 1 << 28;
 const COUNT_MAX: usize = 1 << 21;
 
 /// How the end of a journal starts, and how long it is: the checksum follows, in hexadecimal digits.
@@ -139,7 +140,7 @@ pub(super) fn dir_of_journal(head: &[u8]) -> Option<u64> {
 
 /// Reads the content of a journal, the file `own` in the directory `dir`.
 pub(super) fn decode(
-    content: &[u8],
+    content: &Bytes,
     made: Option<(&Stat, &Stat)>,
 ) -> std::result::Result<(Owner, Change), Flaw> {
     let (owner, start) = begin(content, made)?;
@@ -149,7 +150,7 @@ pub(super) fn decode(
         return Err(Flaw::NotWhole);
     }
     let fields = Fields(body.get(start..).unwrap_or_default());
-    let change = fields.change().ok_or(Flaw::Foreign(
+    let change = fields.change(content).ok_or(Flaw::Foreign(
         "it names something else than refs, or by names that refs do not have",
     ))?;
     Ok((owner, change))
@@ -168,9 +169,11 @@ fn is_made_here(ids: &[u8], own: &Stat, dir: &Stat) -> bool {
 struct Fields<'c>(&'c [u8]);
 
 impl<'c> Fields<'c> {
-    /// Reads all of them; `None` if one does not pass the rules.
-    fn change(mut self) -> Option<Change> {
+    /// Reads all of them, which stand in `content`; `None` if one does not pass the rules.
+    fn change(mut self, content: &Bytes) -> Option<Change> {
         let mut change = Change::default();
+        // A step that stood there often would have its file read as often.
+        let mut puts = HashSet::new();
         while !self.0.is_empty() {
             if change.guards.len() + change.steps.len() == COUNT_MAX {
                 return None;
@@ -193,6 +196,7 @@ impl<'c> Fields<'c> {
             self.0 = rest;
             let is_log = matches!(place, Place::Log(_));
             let step = match verb {
+                b"put" if !puts.insert(place.clone()) => return None,
                 b"put" => Step::Put {
                     place,
                     content: match lines {
@@ -209,7 +213,7 @@ impl<'c> Fields<'c> {
                 b"append" if is_log => Step::Append {
                     place,
                     len: number?,
-                    lines: lines.to_vec(),
+                    lines: content.slice_ref(lines),
                     create: true,
                 },
                 b"move" if is_log => Step::Move {
@@ -228,16 +232,7 @@ impl<'c> Fields<'c> {
                 _ => !matches!(lock, Place::Outside(_)),
             })
         };
-        // A step that stood there often would have its file read as often.
-        let puts = change
-            .steps
-            .iter()
-            .filter(|(_, step)| matches!(step, Step::Put { .. }));
-        let mut places = HashSet::new();
-        let are_apart = puts
-            .map(|(_, step)| step.place())
-            .all(|place| places.insert(place));
-        (are_apart && change.steps.iter().all(is_guarded)).then_some(change)
+        change.steps.iter().all(is_guarded).then_some(change)
     }
 
     fn next(&mut self) -> Option<&'c [u8]> {

@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::change::{Change, Means};
 use super::dirs::sync;
 use super::encoding::{END, END_LEN, Flaw, LEN_MAX, begin, decode};
@@ -384,7 +386,7 @@ fn read(home: &Home, path: &Path, is_copied: bool) -> Result<Option<Read>> {
         Err(error) => return Err(failed(error)),
     };
     let made = (!is_copied).then_some((&stat, &dir));
-    match decode(&content, made) {
+    match decode(&Bytes::from(content), made) {
         Ok((owner, change)) => Ok(Some(Read {
             owner,
             stat,

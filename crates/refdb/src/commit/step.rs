@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice;
+use bytes::Bytes;
 
 use super::content::Content;
 use super::dirs::{add_parent, create_dirs};
@@ -38,7 +39,7 @@ pub(crate) enum Step {
     Append {
         place: Place,
         len: u64,
-        lines: Vec<u8>,
+        lines: Bytes,
         create: bool,
     },
     /// A reflog gets the name of another one.

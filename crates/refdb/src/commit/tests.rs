@@ -557,7 +557,7 @@ fn what_a_lock_in_a_linked_directory_guards_is_in_no_journal() {
     let append = Step::Append {
         place: log,
         len: 0,
-        lines: b"line\n".to_vec(),
+        lines: b"line\n".to_vec().into(),
         create: true,
     };
     change.add(guard, append);

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 
+use bytes::Bytes;
+
 use super::home::Home;
 use super::journal::{Read, is_own, journal_path, leads_out};
 use super::owner::Owner;
@@ -34,7 +36,7 @@ pub(crate) enum Becomes {
     Nothing,
     /// It gets what is in the first of these files that is there, up to so many bytes, and lines behind
     /// that.
-    Longer(Vec<PathBuf>, u64, Vec<u8>),
+    Longer(Vec<PathBuf>, u64, Bytes),
 }
 
 /// Returns what was found out about a lock, or `otherwise` if this user may not read it. Everybody who may read refs
@@ -95,7 +97,7 @@ impl View {
                 Becomes::Longer(self.files(place, path), *len, lines.clone())
             }
             Step::Move { from, .. } if from == place => Becomes::Nothing,
-            Step::Move { .. } => Becomes::Longer(self.files(place, path), u64::MAX, Vec::new()),
+            Step::Move { .. } => Becomes::Longer(self.files(place, path), u64::MAX, Bytes::new()),
         }))
     }
 

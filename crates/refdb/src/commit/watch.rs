@@ -22,7 +22,13 @@ pub(crate) struct JournalWatch {
     // When it was looked for last, in nanoseconds since 1970-01-01 UTC; the greatest number if never.
     looked_ns: AtomicU64,
     view: Mutex<Option<Arc<View>>>,
+    // What keeps a journal from being finished that takes longer to read than until the next look, and when it is looked
+    // at again, by the clock that nobody sets: little else would be done.
+    unfinished: Mutex<Option<(Duration, Error)>>,
 }
+
+/// Of so many parts of the time one is spent on such a journal.
+const SHARE: u32 = 5;
 
 impl JournalWatch {
     pub(crate) fn new(home: &Arc<Home>) -> JournalWatch {
@@ -30,6 +36,7 @@ impl JournalWatch {
             home: Arc::clone(home),
             looked_ns: AtomicU64::new(u64::MAX),
             view: Mutex::default(),
+            unfinished: Mutex::default(),
         }
     }
 
@@ -68,7 +75,22 @@ impl JournalWatch {
         if since.is_some_and(|since| Duration::from_nanos(since) < LOOK_EVERY) {
             return Ok(None);
         }
+        let lock = || {
+            self.unfinished
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        let began = self.home.system.elapsed();
+        if let Some((until, error)) = &*lock()
+            && began < *until
+        {
+            return Ok(Some(error.clone()));
+        }
         let found = journal::recover(&self.home)?;
+        let ended = self.home.system.elapsed();
+        let took = ended.saturating_sub(began);
+        let kept = found.error.clone().filter(|_| took > LOOK_EVERY);
+        *lock() = kept.map(|error| (ended + took * (SHARE - 1), error));
         let view = found.view.filter(|_| !found.is_young);
         *self.view.lock().unwrap_or_else(PoisonError::into_inner) = view;
         // It is looked at again at once, until it is old enough or gone, or can be finished.

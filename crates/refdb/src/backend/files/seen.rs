@@ -9,6 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::loose::{self, Loose};
 use super::overlay::LooseRef;
 use super::packed::{PackedRefs, Snapshot};
@@ -133,7 +135,7 @@ impl Files {
 pub(super) struct Longer {
     file: Option<Box<dyn ReadFile>>,
     len: u64,
-    lines: Vec<u8>,
+    lines: Bytes,
 }
 
 impl Longer {
@@ -142,7 +144,7 @@ impl Longer {
     pub(super) fn new(
         mut file: Option<Box<dyn ReadFile>>,
         len: u64,
-        lines: Vec<u8>,
+        lines: Bytes,
     ) -> io::Result<Self> {
         let len = match &mut file {
             Some(file) if len == u64::MAX => file.len()?,

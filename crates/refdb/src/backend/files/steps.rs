@@ -410,7 +410,7 @@ impl FilesSession {
             let step = Step::Append {
                 place,
                 len,
-                lines: append.lines,
+                lines: append.lines.into(),
                 create,
             };
             change.add(guard, step);
