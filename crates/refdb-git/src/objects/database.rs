@@ -12,6 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use flate2::{Decompress, FlushDecompress, Status};
 use gix_odb::loose;
@@ -44,7 +45,13 @@ pub(super) struct Database {
     state: Mutex<Arc<State>>,
     /// Tools for decompressing that no thread uses at the moment.
     idle: Mutex<Vec<Inflate>>,
+    /// What the last loose object said that was asked, and when: many refs get one value, and to decompress what that
+    /// says is half of what the processor does for each of them.
+    said: Mutex<Option<(ObjectId, Header, Instant)>>,
 }
+
+/// For how long that is believed.
+const SAID_FOR: Duration = Duration::from_millis(10);
 
 /// What was there when somebody looked.
 #[derive(Default)]
@@ -103,6 +110,7 @@ impl Database {
             dirs: dirs.to_vec(),
             state: Mutex::default(),
             idle: Mutex::new(Vec::new()),
+            said: Mutex::default(),
         };
         let state = database.look(&[])?;
         database.state = Mutex::new(Arc::new(state));
@@ -263,9 +271,22 @@ impl Database {
     /// Returns kind and size of an object; `None` if it is missing.
     pub(super) fn header(&self, oid: ObjectId) -> Look<Header> {
         self.find(oid, &mut |place| match place {
-            Place::Loose(path, store) => told_by(path, store, oid),
+            Place::Loose(path, store) => self.loose_header(path, store, oid),
             Place::Packed(index, pack, offset) => self.packed_header(index, pack, offset),
         })
+    }
+
+    fn loose_header(&self, path: &Path, store: &loose::Store, oid: ObjectId) -> Look<Header> {
+        let lock = || self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, header, at)) = *lock()
+            && known == oid
+            && at.elapsed() < SAID_FOR
+        {
+            return Ok(Some(header));
+        }
+        let found = told_by(path, store, oid)?;
+        *lock() = found.map(|header| (oid, header, Instant::now()));
+        Ok(found)
     }
 
     fn packed_header(&self, index: &Index, pack: &Pack, offset: u64) -> Look<Header> {

@@ -4,7 +4,7 @@
 //! 1. A line that is no entry is skipped, as if it were not there; it is never an error.
 //! 2. Reading needs memory for one chunk and the longest line, in either direction.
 
-use std::io;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
@@ -394,21 +394,32 @@ pub(super) fn push_line(
     who: &Signature,
     message: &[u8],
 ) {
+    let ids = 2 * old.format().hex_len();
+    out.reserve(ids + who.name.len() + who.email.len() + message.len() + REST_LEN);
     old.push_hex(out);
     out.push(b' ');
     new.push_hex(out);
     out.push(b' ');
-    push_part(out, &who.name);
+    push_without(out, &who.name, is_end);
     out.extend_from_slice(b" <");
-    push_part(out, &who.email);
+    push_without(out, &who.email, is_end);
     let sign = if who.zone < 0 { '-' } else { '+' };
     let zone = who.zone.unsigned_abs();
-    out.extend_from_slice(format!("> {} {sign}{zone:04}", who.time).as_bytes());
+    // Memory takes everything.
+    let _ = write!(out, "> {} {sign}{zone:04}", who.time);
     if !message.is_empty() {
         out.push(b'\t');
-        out.extend(message.iter().filter(|&&byte| byte != b'\n'));
+        push_without(out, message, |byte| byte == b'\n');
     }
     out.push(b'\n');
+}
+
+/// So long is at most what stands in a line beside ids, name, address and message.
+const REST_LEN: usize = 40;
+
+/// Returns whether a byte would end a name or an address early.
+fn is_end(byte: u8) -> bool {
+    matches!(byte, b'\n' | b'<' | b'>' | 0)
 }
 
 /// Appends the line of an entry that was read from `line` and has another old value now. All else
@@ -425,12 +436,12 @@ pub(super) fn push_kept(out: &mut Vec<u8>, old: ObjectId, line: &[u8], entry: &L
     out.push(b'\n');
 }
 
-/// Appends a name or an address without the bytes that would end it early.
-fn push_part(out: &mut Vec<u8>, part: &[u8]) {
-    out.extend(
-        part.iter()
-            .filter(|byte| !matches!(byte, b'\n' | b'<' | b'>' | 0)),
-    );
+/// Appends a part of a line without some bytes, of which hardly any has one.
+fn push_without(out: &mut Vec<u8>, part: &[u8], is_left_out: impl Fn(u8) -> bool) {
+    match part.iter().any(|&byte| is_left_out(byte)) {
+        false => out.extend_from_slice(part),
+        true => out.extend(part.iter().filter(|&&byte| !is_left_out(byte))),
+    }
 }
 
 /// Returns whether there is no reflog at a path, for want of the file or of a directory, or because
