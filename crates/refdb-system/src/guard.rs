@@ -110,7 +110,7 @@ pub(crate) fn take(
 }
 
 /// How often, and for how long each time, it is waited for whoever looks whether a new file is one of the dead.
-const PAUSES: u32 = 80;
+const PAUSES: u32 = 800;
 const PAUSE: Duration = Duration::from_micros(250);
 
 /// Takes a file, which is waited for, unless the file system has no such locks.

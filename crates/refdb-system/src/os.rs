@@ -595,7 +595,7 @@ const STREAM_MAX: u64 = 64 << 20;
 mod tests {
     use std::fs;
     use std::os::unix::fs::OpenOptionsExt;
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, AtomicU64};
 
     use super::*;
 
@@ -605,29 +605,30 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.lock");
         let (system, is_done) = (OsSystem::new(), AtomicBool::new(false));
-        let mut removed = 0;
+        let removed = AtomicU64::new(0);
         std::thread::scope(|scope| {
-            let sweeper = scope.spawn(|| {
-                let (system, mut removed) = (OsSystem::new(), 0);
+            scope.spawn(|| {
+                let system = OsSystem::new();
                 while !is_done.load(Ordering::Relaxed) {
                     if let Ok(Some(_guard)) = system.guard_file(&path) {
                         fs::remove_file(&path).unwrap();
-                        removed += 1;
+                        removed.fetch_add(1, Ordering::Relaxed);
                     }
                 }
-                removed
             });
-            let created = (0..20_000).try_for_each(|_| {
-                let file = system.create_guarded(&path, 0o666)?;
-                fs::remove_file(&path)?;
-                drop(file);
-                Ok::<(), io::Error>(())
-            });
+            // On a busy machine it takes longer until the other thread is ever too fast.
+            let created = (0..2_000_000)
+                .take_while(|turn| *turn < 20_000 || removed.load(Ordering::Relaxed) == 0)
+                .try_for_each(|_| {
+                    let file = system.create_guarded(&path, 0o666)?;
+                    fs::remove_file(&path)?;
+                    drop(file);
+                    Ok::<(), io::Error>(())
+                });
             is_done.store(true, Ordering::Relaxed);
-            removed += sweeper.join().unwrap();
             created.unwrap();
         });
-        assert!(removed > 0, "nobody was ever too fast");
+        assert!(removed.into_inner() > 0, "nobody was ever too fast");
     }
 
     /// Others work in bursts, so that readings begin while nothing happens, and end when something does.

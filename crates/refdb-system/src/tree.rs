@@ -58,6 +58,8 @@ pub struct Tree<'s> {
     levels: Vec<Level>,
     /// The directory that is listed next; its name is `name`.
     next: Option<PathBuf>,
+    /// Whether a link leads to that.
+    is_link_next: bool,
     is_deep: bool,
 }
 
@@ -67,6 +69,8 @@ struct Level {
     dir: PathBuf,
     name_len: usize,
     entries: std::vec::IntoIter<DirEntry>,
+    /// Whether a link was followed to get there.
+    is_behind_link: bool,
 }
 
 impl<'s> Tree<'s> {
@@ -77,6 +81,7 @@ impl<'s> Tree<'s> {
             name: name.to_vec(),
             levels: Vec::new(),
             next: Some(dir.to_owned()),
+            is_link_next: false,
             is_deep: true,
         }
     }
@@ -92,6 +97,12 @@ impl<'s> Tree<'s> {
     /// Walks next through the directory that a link leads to: what was found last.
     pub fn follow(&mut self, link: &Leaf) {
         self.enter(link.path.clone());
+        self.is_link_next = true;
+    }
+
+    /// Returns whether a link was followed to get to what was found last.
+    pub fn is_behind_link(&self) -> bool {
+        self.levels.last().is_some_and(|level| level.is_behind_link)
     }
 
     fn enter(&mut self, dir: PathBuf) {
@@ -106,11 +117,13 @@ impl Iterator for Tree<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some(dir) = self.next.take() {
+                let is_link = std::mem::take(&mut self.is_link_next);
                 match self.system.read_dir(&dir) {
                     Ok(entries) => self.levels.push(Level {
                         dir,
                         name_len: self.name.len(),
                         entries: entries.into_iter(),
+                        is_behind_link: is_link || self.is_behind_link(),
                     }),
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     Err(error) if is_absent(&error) && !self.levels.is_empty() => {}

@@ -438,15 +438,16 @@ impl Salvaged {
         self.refs.is_empty() && self.logs.is_empty()
     }
 
-    /// Returns how many log entries have an update index above the greatest one of the table, as none can have: those
-    /// of tables that are newer.
+    /// Returns how many log entries have an update index above the greatest one of the table, which no writer lets
+    /// them have, and the greatest one of all entries.
     #[must_use]
-    pub fn logs_above(&self) -> usize {
-        let mut above = 0;
+    pub fn logs_above(&self) -> (usize, u64) {
+        let (mut count, mut greatest) = (0, 0);
         self.for_each_log(|record| {
-            above += usize::from(record.update_index > self.max_update_index)
+            count += usize::from(record.update_index > self.max_update_index);
+            greatest = record.update_index.max(greatest);
         });
-        above
+        (count, greatest)
     }
 
     /// Writes a table of these records, without the refs that `keep` turns down, and without log entries

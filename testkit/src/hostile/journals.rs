@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use crate::format::RefFormat;
+
 use super::forge::{Dialect, Journal, Signer, Step};
 use super::{Kind, Made, Scene, kind};
 
@@ -264,6 +266,21 @@ fn odd() -> Vec<Kind> {
                 with_removal(scene, steps.collect())
             },
         ),
+        kind(
+            "journal: sums of a file of many names",
+            "The same with a smaller file, of which few names take little room.",
+            |scene| {
+                let name = |at: usize| format!("refs/heads/zeros{at}");
+                scene.sparse(&name(0), 1 << 20)?;
+                for at in 1..10_000 {
+                    let linked = fs::hard_link(scene.place(&name(0)), scene.place(&name(at)));
+                    linked.map_err(|error| error.to_string())?;
+                }
+                let steps = (0..10_000).map(|at| Step::Zeros(name(at), 1 << 20));
+                with_removal(scene, steps.collect())
+            },
+        )
+        .only(RefFormat::Files),
         kind(
             "journal: the sum of a file, many times",
             "The same with a smaller file.",

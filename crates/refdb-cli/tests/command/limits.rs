@@ -115,31 +115,6 @@ for_every_format! {
         assert_eq!(refdb(&dir).args(["refs", "verify", "--deep"]).run().code(), 0);
     }
 
-    /// More than is read at once.
-    fn a_reflog_of_long_messages_is_shown_as_by_git(format) {
-        let repo = Repo::init(format);
-        repo.config("core.fsync", "none");
-        let begin = 1_700_000_000;
-        for number in 0..200_u64 {
-            let message = format!("{number} {}", "x".repeat(100_000));
-            let name = if number % 10 == 9 { "refs/heads/other" } else { "refs/heads/main" };
-            let id = &repo.objects().commits[usize::try_from(number % 3).expect("a small number")];
-            let args = ["update-ref", "-m", &message, name, id];
-            refdb(repo.path()).args(args).at(begin + number, "+0000").run().ok();
-        }
-        for revisions in [
-            &["refs/heads/main"][..],
-            &["refs/heads/main@{170}"],
-            &["refs/heads/main@{1700000011}"],
-            &["other@{3}", "main@{175}"],
-        ] {
-            let args = ["reflog", "show", "--format=%gd %H %gs"].iter().chain(revisions);
-            let theirs = repo.git(args.clone().copied()).run().ok();
-            let ours = refdb(repo.path()).args(args.copied()).run().ok();
-            assert!(ours == theirs, "{revisions:?}");
-        }
-    }
-
     fn few_descriptors_do_for_many_refs(format) {
         let repo = Repo::init(format);
         let count = 50_000;

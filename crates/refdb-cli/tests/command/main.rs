@@ -20,6 +20,7 @@ mod interrupt;
 mod json;
 mod kept;
 mod limits;
+mod long_logs;
 mod long_names;
 mod lost;
 mod migrate;

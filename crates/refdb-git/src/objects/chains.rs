@@ -44,7 +44,8 @@ impl Chains {
         let mut at = tag;
         let end = loop {
             if passed.len() == TAG_DEPTH_MAX {
-                // Those behind the middle lead to an end that is near enough, perhaps.
+                // A chain of so many tags is damage. Those of its second half may be near enough to their end; those of
+                // the first half count as damaged too, for a moment, if no more than half as many follow.
                 passed.truncate(TAG_DEPTH_MAX / 2);
                 break None;
             }

@@ -38,7 +38,12 @@ struct Stack {
     gone: Vec<PathBuf>,
     /// Whether blocks with refs or log entries are lost.
     is_incomplete: bool,
+    /// Whether no table is newer than the one that is looked at.
+    is_last: bool,
 }
+
+/// No table that anybody wrote has an update index as great as this: its name has twelve digits.
+const INDEX_END: u64 = 1 << 47;
 
 /// The newest log entries of a ref: update index and value, oldest first.
 pub(super) type Logged = BTreeMap<Vec<u8>, Vec<(u64, ObjectId)>>;
@@ -89,7 +94,8 @@ impl Plan<'_> {
         self.steps
             .retain(|step| !matches!(step, Step::Remove(path) | Step::DropTable(path) if kept.contains(path)));
         let mut stack = Stack::default();
-        for name in &names {
+        for (at, name) in names.iter().enumerate() {
+            stack.is_last = at + 1 == names.len();
             self.member(&dir, name, hash, &mut stack)?;
         }
         let tables: Vec<_> = stack
@@ -274,12 +280,14 @@ impl Plan<'_> {
             stack.is_incomplete = true;
             return Ok(());
         }
-        let (min, max) = (salvaged.min_update_index, salvaged.max_update_index);
-        let above = salvaged.logs_above();
-        if above > 0 {
-            let what = format!(
-                "{above} entries of reflogs with update indices above the table's are lost"
-            );
+        let (min, mut max) = (salvaged.min_update_index, salvaged.max_update_index);
+        let (above, greatest) = salvaged.logs_above();
+        if above > 0 && stack.is_last && greatest < INDEX_END {
+            max = greatest;
+            salvaged.max_update_index = max;
+        } else if above > 0 {
+            let what =
+                format!("{above} entries of reflogs with update indices of newer tables are lost");
             self.note(&path, &what);
         }
         let bytes = salvaged

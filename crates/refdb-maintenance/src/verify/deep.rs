@@ -189,8 +189,9 @@ struct Deep<'a> {
     counts: Counts,
     /// The directories of refs: the common one, then those of the linked worktrees.
     dirs: Vec<PathBuf>,
-    /// How many directories of loose refs links led to.
+    /// How many directories of loose refs links led to, and how many refs were found there.
     linked: usize,
+    linked_refs: usize,
     seen: Vec<Seen>,
     /// What says that the refs are kept elsewhere by now.
     moved: Option<Error>,
@@ -244,6 +245,7 @@ pub fn deep_watched(
         counts: Counts::default(),
         dirs: Vec::new(),
         linked: 0,
+        linked_refs: 0,
         seen: Vec::new(),
         moved: None,
         absent: None,

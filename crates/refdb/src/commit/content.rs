@@ -10,9 +10,9 @@ use crate::system::{FileKind, System, is_absent};
 /// So much of a long file is looked at.
 const PART_LEN: u16 = 4096;
 
-/// What is longer is told by a part of it. No loose ref is; for a reflog that is, and is written anew as a whole, the
-/// part is its beginning.
-const SUM_LEN_MAX: u64 = 1 << 20;
+/// What is longer is told by a part of it. No loose ref is, but one with a very long name in it; for a reflog that is
+/// written anew as a whole the part is its beginning.
+const SUM_LEN_MAX: u64 = PART_LEN as u64;
 
 /// How new content is told from what others put in its place: in a copy of the repository too, whatever dates that has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +25,9 @@ pub(crate) enum Content {
 
 /// What tells a long file from others: how long it is, and the checksum of a part of it.
 ///
-/// The part begins where it differs first from the file that it replaces. That is the value, or the absence, of a
-/// ref whose lock the transaction holds: nobody else can bring that about as long as it does.
+/// Of packed-refs the part begins where it differs first from the file that it replaces. That is the value, or the
+/// absence, of a ref whose lock the transaction holds: nobody else can bring that about as long as it does. Of other files
+/// it is the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(super) len: u64,

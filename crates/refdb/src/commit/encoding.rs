@@ -22,6 +22,9 @@ const START: &[u8] = b"journal 5\n";
 pub(super) const LEN_MAX: usize = 1 << 28;
 const COUNT_MAX: usize = 1 << 21;
 
+/// So many files get new content, each of which is looked at whether it is there. More refs go into packed-refs.
+const PUTS_MAX: usize = 1 << 18;
+
 /// How the end of a journal starts, and how long it is: the checksum follows, in hexadecimal digits.
 pub(super) const END: &[u8] = b"end\0";
 pub(super) const END_LEN: usize = END.len() + 16 + 1;
@@ -93,11 +96,18 @@ impl Change {
         let sum = checksum(&out);
         push(&mut out, b"end");
         push(&mut out, format!("{sum:016x}").as_bytes());
-        if out.len() > LEN_MAX || self.guards.len() + self.steps.len() > COUNT_MAX {
-            let why = "one transaction is not for so many refs: make it in several";
+        let is_put = |(_, step): &&(usize, Step)| matches!(step, Step::Put { .. });
+        let puts = self.steps.iter().filter(is_put).count();
+        if out.len() > LEN_MAX
+            || self.guards.len() + self.steps.len() > COUNT_MAX
+            || puts > PUTS_MAX
+        {
+            let why = "a transaction has 256 MiB, two million steps and locks, and 262144 new files, at most: \
+                       make it in several";
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
         }
-        Ok(out.split_off(text.len()))
+        out.drain(..text.len());
+        Ok(out)
     }
 }
 
@@ -196,7 +206,7 @@ impl<'c> Fields<'c> {
             self.0 = rest;
             let is_log = matches!(place, Place::Log(_));
             let step = match verb {
-                b"put" if !puts.insert(place.clone()) => return None,
+                b"put" if !puts.insert(place.clone()) || puts.len() > PUTS_MAX => return None,
                 b"put" => Step::Put {
                     place,
                     content: match lines {

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::home::Home;
-use super::journal;
+use super::journal::{self, journal_path};
 use super::view::View;
 use crate::error::{Error, Result};
+use crate::system::Stat;
 
 /// How often a store looks for a journal. For so long, a process that ended in the midst of a
 /// transaction is as good as a slow one: readers in `files` may see some of its steps, and writers
@@ -22,9 +23,18 @@ pub(crate) struct JournalWatch {
     // When it was looked for last, in nanoseconds since 1970-01-01 UTC; the greatest number if never.
     looked_ns: AtomicU64,
     view: Mutex<Option<Arc<View>>>,
-    // What keeps a journal from being finished that takes longer to read than until the next look, and when it is looked
-    // at again, by the clock that nobody sets: little else would be done.
-    unfinished: Mutex<Option<(Duration, Error)>>,
+    unfinished: Mutex<Option<Unfinished>>,
+}
+
+/// A journal that could not be finished, which took longer than until the next look: to read it again each time would
+/// leave little time for anything else.
+#[derive(Debug)]
+struct Unfinished {
+    /// What the file was.
+    stat: Stat,
+    /// When that is tried again, unless it is another file by then, by the clock that nobody sets.
+    until: Duration,
+    error: Error,
 }
 
 /// Of so many parts of the time one is spent on such a journal.
@@ -81,16 +91,26 @@ impl JournalWatch {
                 .unwrap_or_else(PoisonError::into_inner)
         };
         let began = self.home.system.elapsed();
-        if let Some((until, error)) = &*lock()
-            && began < *until
+        let stat = || {
+            self.home
+                .system
+                .lstat(&journal_path(self.home.journal_dir().ok()?))
+                .ok()
+        };
+        if let Some(known) = &*lock()
+            && began < known.until
+            && stat() == Some(known.stat)
         {
-            return Ok(Some(error.clone()));
+            return Ok(Some(known.error.clone()));
         }
         let found = journal::recover(&self.home)?;
         let ended = self.home.system.elapsed();
         let took = ended.saturating_sub(began);
         let kept = found.error.clone().filter(|_| took > LOOK_EVERY);
-        *lock() = kept.map(|error| (ended + took * (SHARE - 1), error));
+        *lock() = kept.and_then(|error| {
+            let (stat, until) = (stat()?, ended + took * (SHARE - 1));
+            Some(Unfinished { stat, until, error })
+        });
         let view = found.view.filter(|_| !found.is_young);
         *self.view.lock().unwrap_or_else(PoisonError::into_inner) = view;
         // It is looked at again at once, until it is old enough or gone, or can be finished.

@@ -92,9 +92,8 @@ impl<'c> PointsAt<'c> {
             if let Some(known) = self.known.get(&oid) {
                 return Ok(*known);
             }
-            passed.push(oid);
             match self.headers.get(&oid)?.map(|header| header.kind) {
-                Some(ObjectKind::Tag) => {}
+                Some(ObjectKind::Tag) => passed.push(oid),
                 None if oid == item.oid => {
                     let text = format!("malformed object at '{}'", item.name);
                     return Err(Failure::fatal(text));

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bstr::{BStr, BString, ByteSlice};
 use gix_glob::wildmatch::Mode;
@@ -25,9 +26,11 @@ const INCLUDES_MAX: usize = 1_000;
 /// How many bytes they have in all: as many as one file that is read may have.
 const BYTES_MAX: u64 = 512 << 20;
 
-/// In how many ways the patterns of conditions are tried in all. Each `**` may stand for any number of directories, so
-/// that five of them take longer than anybody waits where a path has a thousand. (Git does not end there either.)
+/// In how many ways one pattern may be tried, and for how long all of them. A `**` in the midst of a pattern stands for
+/// any number of directories, so that five of them take longer than anybody waits where a path has a thousand. (Git does
+/// not end there either.)
 const WAYS_MAX: u64 = 10_000_000;
+const LONGEST: Duration = Duration::from_secs(3);
 
 /// What conditional includes are decided by.
 #[derive(Clone, Copy)]
@@ -59,7 +62,8 @@ pub(super) struct Includer<'a> {
     remote_urls: Vec<BString>,
     included: Cell<usize>,
     bytes: Cell<u64>,
-    ways: Cell<u64>,
+    /// How long patterns were tried; `None` once that was too long.
+    matching: Cell<Option<Duration>>,
 }
 
 impl<'a> Includer<'a> {
@@ -75,12 +79,15 @@ impl<'a> Includer<'a> {
             remote_urls: Vec::new(),
             included: Cell::new(0),
             bytes: Cell::new(0),
-            ways: Cell::new(0),
+            matching: Cell::new(Some(Duration::ZERO)),
         }
     }
 
     /// Takes the URLs of all remotes for the condition `hasconfig`, which is false before.
     pub(super) fn learn_remote_urls(&mut self, config: &Config) {
+        // All is read once more.
+        self.included.set(0);
+        self.bytes.set(0);
         let is_url =
             |entry: &&Entry| entry.key.starts_with(b"remote.") && entry.key.ends_with(b".url");
         let urls = config.entries.iter().filter(is_url);
@@ -167,9 +174,9 @@ impl<'a> Includer<'a> {
     /// `Config` if that takes too long to find out.
     fn includes(&self, entry: &Entry) -> Result<bool> {
         let holds = self.holds(entry);
-        match self.ways.get() > WAYS_MAX {
-            true => Err(entry.bad_line("the patterns of conditions have too many '**'")),
-            false => Ok(holds),
+        match self.matching.get() {
+            Some(time) if time <= LONGEST => Ok(holds),
+            _ => Err(entry.bad_line("the patterns of conditions have too many '**'")),
         }
     }
 
@@ -243,13 +250,18 @@ impl<'a> Includer<'a> {
             || (self.conditions.typed)().is_some_and(|dir| is_match(&dir))
     }
 
-    /// Returns whether a text matches a pattern; no, once that has been tried in too many ways.
+    /// Returns whether a text matches a pattern; no, and notes it, where that would take too long to find out.
     fn matches(&self, pattern: &[u8], text: &[u8], mode: Mode) -> bool {
-        let dirs = text.iter().filter(|byte| **byte == b'/').count() as u64 + 1;
-        let stars = pattern.windows(2).filter(|two| two == b"**").count();
-        let ways = dirs.saturating_pow(u32::try_from(stars).unwrap_or(u32::MAX));
-        self.ways.set(self.ways.get().saturating_add(ways));
-        self.ways.get() <= WAYS_MAX && gix_glob::wildmatch(pattern.as_bstr(), text.as_bstr(), mode)
+        let ways = ways(pattern, text);
+        let time = self
+            .matching
+            .get()
+            .filter(|time| *time <= LONGEST && ways <= WAYS_MAX);
+        let began = Instant::now();
+        let is_match =
+            time.is_some() && gix_glob::wildmatch(pattern.as_bstr(), text.as_bstr(), mode);
+        self.matching.set(time.map(|time| time + began.elapsed()));
+        is_match
     }
 
     fn expand_home(&self, path: &BStr) -> Option<PathBuf> {
@@ -306,6 +318,19 @@ fn home_of(user: &[u8], users: &[u8]) -> Option<PathBuf> {
     found.nth(4).map(|dir| bytes_to_path(dir).to_owned())
 }
 
+/// Returns in how many ways a pattern may have to be tried at most.
+fn ways(pattern: &[u8], text: &[u8]) -> u64 {
+    let dirs = text.iter().filter(|byte| **byte == b'/').count() as u64 + 1;
+    let mut rest = pattern;
+    while let Some(behind) = rest.strip_prefix(b"**/") {
+        rest = behind;
+    }
+    let leading = usize::from(rest.len() < pattern.len());
+    let rest = rest.strip_suffix(b"**").unwrap_or(rest);
+    let stars = leading + rest.windows(2).filter(|two| two == b"**").count();
+    dirs.saturating_pow(u32::try_from(stars).unwrap_or(u32::MAX))
+}
+
 /// A pattern that ends in a slash means everything below.
 fn with_children(mut pattern: Vec<u8>) -> Vec<u8> {
     if pattern.ends_with(b"/") {
@@ -317,6 +342,22 @@ fn with_children(mut pattern: Vec<u8>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn patterns_as_people_write_them_are_tried() {
+        let deep = ["dir"; 40].join("/");
+        for pattern in [
+            "/work/**",
+            "**/org/**/api/**",
+            "**/*/**/org/**/services/**/**",
+            "**/clients/**/web/**/vendor/**/**",
+        ] {
+            let found = ways(pattern.as_bytes(), deep.as_bytes());
+            assert!(found <= WAYS_MAX, "{pattern}: {found}");
+        }
+        let endless = "**/a*/".repeat(9);
+        assert!(ways(endless.as_bytes(), deep.as_bytes()) > WAYS_MAX);
+    }
 
     #[test]
     fn homes_of_oneself_and_of_others() {

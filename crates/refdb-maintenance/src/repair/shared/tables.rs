@@ -1,6 +1,7 @@
 //! The tables of a store that is repaired: which stay, what takes the place of others, and what becomes of refs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 use std::io::ErrorKind as IoKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -162,12 +163,19 @@ impl StorePlan<'_> {
         if first < min || last > max || first > last || found.is_empty() {
             found = reftable::salvage_as(content.to_vec(), self.hash(), min..=max);
         }
-        let lost = found.lost.len() + found.logs_above();
-        let what = match (found.is_empty(), lost) {
+        let lost = found.lost.len();
+        let mut what = match (found.is_empty(), lost) {
             (true, _) => "no block could be read".to_owned(),
             (false, 0) => "all blocks could be read".to_owned(),
             (false, _) => format!("{lost} places could not be read; the blocks around them could"),
         };
+        let (above, _) = found.logs_above();
+        if above > 0 {
+            let _ = write!(
+                what,
+                "; {above} entries of reflogs with update indices of newer tables are lost"
+            );
+        }
         self.lost_in(name, min, max, &what);
         if found.is_empty() {
             return Ok(None);

@@ -59,7 +59,10 @@ impl Deep<'_> {
                 _ if leaf.kind == FileKind::Symlink && self.leads_to_dir(&leaf.path) => {
                     self.follow(&mut tree, &leaf)?;
                 }
-                _ => self.loose_ref(index, &leaf.name, &leaf.path, leaf.kind)?,
+                _ => {
+                    self.linked_refs += usize::from(tree.is_behind_link());
+                    self.loose_ref(index, &leaf.name, &leaf.path, leaf.kind)?;
+                }
             }
         }
         Ok(())
@@ -73,7 +76,7 @@ impl Deep<'_> {
     /// Goes on below a link that leads to a directory.
     pub(super) fn follow(&mut self, tree: &mut Tree<'_>, leaf: &Leaf) -> Result<()> {
         self.linked += 1;
-        if are_too_many_linked(self.linked, self.seen.len()) {
+        if are_too_many_linked(self.linked, self.linked_refs) {
             return Err(Error::corrupt(&leaf.path, TOO_MANY_LINKED));
         }
         tree.follow(leaf);

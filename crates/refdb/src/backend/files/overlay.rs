@@ -6,6 +6,7 @@
 //! 2. A loose ref shadows the packed one of its name.
 //! 3. What was read once is not read again: the cursor shows one moment of each range.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -287,6 +288,8 @@ pub(super) fn list_with_locks(
                 behind_links: &mut linked,
                 locks,
                 linked: 0,
+                linked_refs: 0,
+                inside: 0,
             };
             walk.dir(dir)?;
         }
@@ -388,14 +391,17 @@ struct Walk<'a> {
     /// What was read at once: links that lead in a circle come to an end where nothing can be read any more.
     behind_links: &'a mut Vec<LooseRef>,
     locks: &'a mut Vec<PathBuf>,
-    /// How many directories links led to.
+    /// How many directories links led to, and how many refs were found there.
     linked: usize,
+    linked_refs: usize,
+    /// How many links lead to the directory that is read.
+    inside: usize,
 }
 
 /// So many directories of refs may be reached by links, each as often as links lead to it: a few links
 /// in each of a few directories come to billions.
 const LINKED_MAX: usize = 10_000;
-/// Where there are more than a few, so many refs may be behind them.
+/// Where there are more than a few, so many refs may be reached by them.
 const LINKED_FEW: usize = 100;
 const LINKED_REFS_MAX: usize = 200_000;
 
@@ -405,8 +411,7 @@ pub fn are_too_many_linked(dirs: usize, refs: usize) -> bool {
 }
 
 /// What is said of a repository with more.
-pub const TOO_MANY_LINKED: &str =
-    "links lead to more than 10000 directories of refs, or to a few of them again and again";
+pub const TOO_MANY_LINKED: &str = "links lead to more than 10000 directories of refs, or more than 100 of them to more than 200000 refs: perhaps to a few again and again";
 
 impl Walk<'_> {
     /// Finds the refs in the directory `dir`, a name with a slash at the end, and below it.
@@ -426,17 +431,24 @@ impl Walk<'_> {
                 kind: FileKind::Directory,
             }));
         }
+        let mut links = HashSet::new();
         for entry in &mut entries {
+            let mut is_link = false;
             match Entry::of(self.files.system.as_ref(), &path, entry) {
                 Entry::Lock | Entry::Barrier | Entry::NewValue => {
                     self.locks.push(path.join(bytes_to_path(&entry.name)));
                 }
-                Entry::Ref if entry.kind == FileKind::Symlink => self.resolve_kind(&path, entry)?,
+                Entry::Ref if entry.kind == FileKind::Symlink => {
+                    is_link = self.resolve_kind(&path, entry)?;
+                }
                 Entry::Ref | Entry::Dir => {}
             }
             if entry.kind == FileKind::Directory {
                 // So that the order of the entries is that of the full names.
                 entry.name.push(b'/');
+            }
+            if is_link {
+                links.insert(entry.name.clone());
             }
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -450,7 +462,10 @@ impl Walk<'_> {
             }
             if entry.kind == FileKind::Directory {
                 if name.starts_with(self.prefix) || self.prefix.starts_with(&name) {
+                    let inside = usize::from(links.contains(&entry.name));
+                    self.inside += inside;
                     self.dir(&name)?;
+                    self.inside -= inside;
                 }
             } else if name.starts_with(self.prefix) {
                 let found = Found {
@@ -458,13 +473,15 @@ impl Walk<'_> {
                     path: path.join(bytes_to_path(&entry.name)),
                     kind: entry.kind,
                 };
-                match self.linked {
-                    0 => self.found.push(found),
-                    dirs if are_too_many_linked(dirs, self.behind_links.len()) => {
-                        return Err(Error::corrupt(&found.path, TOO_MANY_LINKED));
-                    }
-                    _ => self.behind_links.extend(read(self.files, found)?),
+                if self.inside == 0 {
+                    self.found.push(found);
+                    continue;
                 }
+                self.linked_refs += 1;
+                if are_too_many_linked(self.linked, self.linked_refs) {
+                    return Err(Error::corrupt(&found.path, TOO_MANY_LINKED));
+                }
+                self.behind_links.extend(read(self.files, found)?);
             }
         }
         Ok(())
@@ -472,16 +489,18 @@ impl Walk<'_> {
 
     /// Finds out whether a link is a ref or leads to a directory of refs. One that leads nowhere
     /// is no ref: it stays a link, and reading it finds nothing, unless its text is a ref's name.
-    fn resolve_kind(&mut self, dir: &Path, entry: &mut DirEntry) -> Result<()> {
+    /// Returns whether it leads to one.
+    fn resolve_kind(&mut self, dir: &Path, entry: &mut DirEntry) -> Result<bool> {
         let path = dir.join(bytes_to_path(&entry.name));
         let stat = self.files.system.stat(&path);
-        if stat.is_ok_and(|stat| stat.kind == FileKind::Directory) {
-            entry.kind = FileKind::Directory;
-            self.linked += 1;
-            if are_too_many_linked(self.linked, 0) {
-                return Err(Error::corrupt(&path, TOO_MANY_LINKED));
-            }
+        if stat.is_err() || stat.is_ok_and(|stat| stat.kind != FileKind::Directory) {
+            return Ok(false);
         }
-        Ok(())
+        entry.kind = FileKind::Directory;
+        self.linked += 1;
+        match are_too_many_linked(self.linked, self.linked_refs) {
+            true => Err(Error::corrupt(&path, TOO_MANY_LINKED)),
+            false => Ok(true),
+        }
     }
 }

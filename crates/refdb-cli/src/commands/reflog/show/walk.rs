@@ -1,5 +1,8 @@
 //! Walking through one reflog or several: always on to the newest entry that is left.
 
+use std::collections::HashMap;
+use std::rc::Rc;
+
 use bstr::{BString, ByteSlice};
 use refdb::objects::ObjectKind;
 use refdb::{LogEntry, LogOrder, ObjectId, RefName, RefNameBuf, Store};
@@ -48,12 +51,22 @@ struct Page {
 }
 
 impl Page {
-    /// Reads a reflog from an entry on.
-    fn read(store: &Store, name: RefName<'_>, first: usize) -> Result<Page> {
+    /// Reads a reflog from a position on; where `last` is the entry before it, from behind that, wherever it has come
+    /// to by now.
+    fn read(
+        store: &Store,
+        name: RefName<'_>,
+        first: usize,
+        last: Option<&LogEntry>,
+    ) -> Result<Page> {
         let (mut entries, mut position, mut len) = (Vec::new(), 0, 0);
-        let mut is_last = true;
+        let (mut is_last, mut is_behind) = (true, last.is_none());
         store.for_each_log_entry(name, LogOrder::NewestFirst, |entry| {
             position += 1;
+            if !is_behind {
+                is_behind = position >= first && last == Some(&entry);
+                return Ok(true);
+            }
             if position <= first {
                 return Ok(true);
             }
@@ -64,6 +77,10 @@ impl Page {
             }
             Ok(is_last)
         })?;
+        if !is_behind {
+            // It has gone meanwhile.
+            return Page::read(store, name, first, None);
+        }
         Ok(Page {
             log: Some(name.to_owned()),
             first,
@@ -74,12 +91,13 @@ impl Page {
 
     /// Returns the entry at a position, and reads on for it; `None` if there are not so many.
     fn entry(&mut self, store: &Store, position: usize) -> Result<Option<&LogEntry>> {
-        let is_behind = position >= self.first + self.entries.len();
-        if is_behind
+        let end = self.first + self.entries.len();
+        if position >= end
             && !self.is_last
             && let Some(log) = &self.log
         {
-            *self = Page::read(store, log.as_name(), position)?;
+            let last = self.entries.last().filter(|_| position == end);
+            *self = Page::read(store, log.as_name(), position, last)?;
         }
         Ok(self.get(position))
     }
@@ -195,7 +213,7 @@ impl<'c> Walk<'c> {
     fn read(&self, name: &[u8]) -> Result<Page> {
         let store = self.context.store()?;
         let page = |name: &[u8]| match RefName::lax(name) {
-            Ok(name) => Page::read(store, name, 0),
+            Ok(name) => Page::read(store, name, 0, None),
             Err(_) => Ok(Page {
                 log: None,
                 first: 0,
@@ -219,25 +237,25 @@ impl<'c> Walk<'c> {
 
     /// Calls `each` with the entries that are not too old, until all that are to be shown came.
     pub(super) fn for_each(mut self, settings: &Settings, each: &mut Each<'_>) -> Result<()> {
-        let context = self.context;
+        let mut commits = Commits::new(self.context);
         let (mut skip, mut left) = (settings.skip, settings.max_count);
         while left != Some(0)
-            && let Some(step) = self.next()?
+            && let Some(step) = self.next(&mut commits)?
         {
             if settings.filter.is_too_old(step.entry) {
                 continue;
             }
             let commit = match settings.json {
                 true => None,
-                false => Some(read(context, step.entry.new)?),
+                false => Some(commits.read(step.entry.new)?),
             };
-            let is_admitted = settings.filter.admits(step.entry, commit.as_ref());
+            let is_admitted = settings.filter.admits(step.entry, commit.as_deref());
             let is_shown = is_admitted && skip == 0;
             match is_shown {
                 true => left = left.map(|left| left - 1),
                 false => skip -= u64::from(is_admitted),
             }
-            if !each(&step, commit.as_ref(), is_shown)? {
+            if !each(&step, commit.as_deref(), is_shown)? {
                 break;
             }
         }
@@ -246,12 +264,12 @@ impl<'c> Walk<'c> {
 
     /// Returns the newest entry that is left; where several are as new, that of the reflog that was
     /// added first.
-    fn next(&mut self) -> Result<Option<Step<'_>>> {
+    fn next(&mut self, commits: &mut Commits<'_>) -> Result<Option<Step<'_>>> {
         let store = self.context.store()?;
         let mut best: Option<(usize, u64)> = None;
         for (at, log) in self.logs.iter_mut().enumerate() {
             while let Some(entry) = log.page.entry(store, log.next)? {
-                if !self.commits_only || is_commit(self.context, entry)? {
+                if !self.commits_only || commits.is_commit(entry.new)? {
                     let time = entry.who.time;
                     if best.is_none_or(|(_, newest)| time > newest) {
                         best = Some((at, time));
@@ -286,16 +304,59 @@ impl<'c> Walk<'c> {
     }
 }
 
-/// Reads a commit of which the walk has seen that it is there.
-fn read(context: &Context, oid: ObjectId) -> Result<Object> {
-    let found = context.odb()?.read(oid)?;
-    found.ok_or_else(|| Failure::fatal(format!("unable to read commit {oid}: it is damaged")))
+/// Commits that were read: most reflogs come to the same ones again, and each is asked about twice.
+struct Commits<'c> {
+    context: &'c Context,
+    known: HashMap<ObjectId, Option<Rc<Object>>>,
+    /// How many bytes they have.
+    len: usize,
 }
 
-fn is_commit(context: &Context, entry: &LogEntry) -> Result<bool> {
-    if entry.new.is_null() {
-        return Ok(false);
+/// So many bytes of commits are kept.
+const KEPT_MAX: usize = 8 << 20;
+
+impl<'c> Commits<'c> {
+    fn new(context: &'c Context) -> Self {
+        Commits {
+            context,
+            known: HashMap::new(),
+            len: 0,
+        }
     }
-    let header = context.odb()?.header(entry.new)?;
-    Ok(header.is_some_and(|header| header.kind == ObjectKind::Commit))
+
+    fn is_commit(&mut self, oid: ObjectId) -> Result<bool> {
+        if oid.is_null() {
+            return Ok(false);
+        }
+        if let Some(known) = self.known.get(&oid) {
+            return Ok(known.is_some());
+        }
+        let header = self.context.odb()?.header(oid)?;
+        if header.is_some_and(|header| header.kind == ObjectKind::Commit) {
+            return Ok(true);
+        }
+        self.keep(oid, None);
+        Ok(false)
+    }
+
+    /// Reads a commit of which the walk has seen that it is there.
+    fn read(&mut self, oid: ObjectId) -> Result<Rc<Object>> {
+        if let Some(Some(known)) = self.known.get(&oid) {
+            return Ok(Rc::clone(known));
+        }
+        let found = self.context.odb()?.read(oid)?.map(Rc::new);
+        let found = found
+            .ok_or_else(|| Failure::fatal(format!("unable to read commit {oid}: it is damaged")))?;
+        self.keep(oid, Some(Rc::clone(&found)));
+        Ok(found)
+    }
+
+    fn keep(&mut self, oid: ObjectId, object: Option<Rc<Object>>) {
+        self.len += 100 + object.as_ref().map_or(0, |object| object.data.len());
+        if self.len > KEPT_MAX {
+            self.known.clear();
+            self.len = 0;
+        }
+        self.known.insert(oid, object);
+    }
 }
