@@ -167,6 +167,7 @@ fn folders() -> Vec<Kind> {
     ]
 }
 
+#[expect(clippy::too_many_lines, reason = "a list of kinds")]
 fn settings() -> Vec<Kind> {
     vec![
         kind(
