@@ -100,6 +100,9 @@ impl Step {
     }
 }
 
+/// What is said of entries of reflogs for which a table that is written again has no update index.
+const OF_NEWER_TABLES: &str = "entries of reflogs with update indices of newer tables are lost";
+
 /// What is said of places and lines that cannot be read.
 const NAMELESS: &str = "could not be read: refs that stood there and have no reflog are lost, and nobody can say which \
                         they were; compare with a copy";

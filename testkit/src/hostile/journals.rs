@@ -256,30 +256,12 @@ fn odd() -> Vec<Kind> {
         kind(
             "journal: sums of a large file",
             "Half a minute of any command, to read it under each of its names.",
-            |scene| {
-                let name = |at: usize| format!("refs/heads/zeros{at}");
-                scene.sparse(&name(0), 500 << 20)?;
-                for at in 1..100 {
-                    let linked = fs::hard_link(scene.place(&name(0)), scene.place(&name(at)));
-                    linked.map_err(|error| error.to_string())?;
-                }
-                let steps = (0..100).map(|at| Step::Zeros(name(at), 500 << 20));
-                with_removal(scene, steps.collect())
-            },
+            |scene| sums(scene, 100, 500 << 20),
         ),
         kind(
             "journal: sums of a file of many names",
-            "The same with a smaller file, of which few names take little room.",
-            |scene| {
-                let name = |at: usize| format!("refs/heads/zeros{at}");
-                scene.sparse(&name(0), 1 << 20)?;
-                for at in 1..10_000 {
-                    let linked = fs::hard_link(scene.place(&name(0)), scene.place(&name(at)));
-                    linked.map_err(|error| error.to_string())?;
-                }
-                let steps = (0..10_000).map(|at| Step::Zeros(name(at), 1 << 20));
-                with_removal(scene, steps.collect())
-            },
+            "The same with a smaller file that has more names.",
+            |scene| sums(scene, 10_000, 1 << 20),
         )
         .only(RefFormat::Files),
         kind(
@@ -465,6 +447,18 @@ fn ordinary(_: &Scene) -> Vec<Step> {
 fn with_hole(scene: &Scene, len: u32) -> Made {
     let steps = vec![Step::Hole("logs/refs/heads/main".into(), len)];
     Journal::new(Dialect::NEWEST, Signer::Dead, steps).put(scene, PLACE)
+}
+
+/// A journal that knows a file of so many bytes, under each of so many names, by its checksum.
+fn sums(scene: &Scene, names: usize, len: u32) -> Made {
+    let name = |at: usize| format!("refs/heads/zeros{at}");
+    scene.sparse(&name(0), len.into())?;
+    for at in 1..names {
+        let linked = fs::hard_link(scene.place(&name(0)), scene.place(&name(at)));
+        linked.map_err(|error| error.to_string())?;
+    }
+    let steps = (0..names).map(|at| Step::Zeros(name(at), len));
+    with_removal(scene, steps.collect())
 }
 
 /// A journal that takes something away, if only all is there that comes.

@@ -12,6 +12,10 @@ use refdb_testkit::{Format, RefFormat, for_every_format, oracle};
 const LIST: [&str; 2] = ["for-each-ref", "--format=%(refname) %(objectname)"];
 const UPDATE: [&str; 3] = ["update-ref", "refs/heads/x", "{c}"];
 
+fn refdb(dir: &Path) -> oracle::GitRun {
+    oracle::run_of(env!("CARGO_BIN_EXE_refdb"), dir)
+}
+
 fn with<'a>(settings: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
     let settings = settings.iter().flat_map(|setting| ["-c", *setting]);
     settings.chain(command.iter().copied()).collect()
@@ -537,4 +541,47 @@ fn same_with(twins: &Twins, setting: &str, instead: &str, args: &[&str]) {
     let args = with(&[instead], args);
     let expected = beside::answer(oracle::program(), &twins.git, ".", &[], &args, "");
     assert_eq!(actual, expected, "{setting} {args:?}");
+}
+
+for_every_format! {
+    /// A condition about remotes has all read twice.
+    fn a_condition_about_remotes_leaves_room_for_as_many_includes(format) {
+        let repo = Repo::init(format);
+        let many = "\tpath = not-there\n".repeat(600);
+        let condition = "[includeIf \"hasconfig:remote.*.url:x\"]\n\tpath = not-there\n";
+        let path = repo.git_dir().join("config");
+        let config = fs::read_to_string(&path).expect("a configuration");
+        fs::write(&path, format!("{config}[include]\n{many}{condition}")).expect("it is ours");
+        let out = refdb(repo.path()).args(["for-each-ref"]).run();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        fs::write(&path, format!("{config}[include]\n{many}{many}")).expect("it is ours");
+        assert_eq!(refdb(repo.path()).args(["for-each-ref"]).run().code(), 128);
+    }
+
+    /// Whatever was found out of the chain before.
+    fn an_object_that_is_missing_in_a_chain_of_tags_is_told(format) {
+        let repo = Repo::init(format);
+        let mut tags = vec![repo.objects().commits[0].clone()];
+        for number in 0..40 {
+            let name = format!("made{number}");
+            let last = tags.last().expect("there is one").clone();
+            repo.git(["tag", "-a", "-m", "x", &name, &last]).run().ok();
+            tags.push(repo.git(["rev-parse", &name]).run().text().trim().to_owned());
+            repo.git(["update-ref", "-d", &format!("refs/tags/{name}")]).run().ok();
+        }
+        for missing in [24, 25] {
+            let (first, rest) = tags[missing].split_at(2);
+            let path = repo.git_dir().join("objects").join(first).join(rest);
+            let content = fs::read(&path).expect("it is loose");
+            let lines = format!("update refs/tags/a {}\nupdate refs/tags/m {}\n", tags[40], tags[missing]);
+            repo.update_refs(lines);
+            fs::remove_file(&path).expect("it is there");
+            let args = ["for-each-ref", &format!("--points-at={}", tags[0])];
+            let out = refdb(repo.path()).args(args).run();
+            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            assert_eq!(out.code(), 128, "{missing}: {said}");
+            assert!(said.contains("refs/tags/m"), "{missing}: {said}");
+            fs::write(&path, content).expect("room");
+        }
+    }
 }

@@ -19,7 +19,7 @@ use reftable::{
 
 use super::head::{Entry, branch_of};
 use super::members::{has_good_list, whole_table};
-use super::{NAMELESS, Options, Plan, Step};
+use super::{NAMELESS, OF_NEWER_TABLES, Options, Plan, Step};
 use crate::verify::{Damage, Repair, indices_of_name, no_file};
 
 /// A table of the repaired stack.
@@ -42,7 +42,7 @@ struct Stack {
     is_last: bool,
 }
 
-/// No table that anybody wrote has an update index as great as this: its name has twelve digits.
+/// An update index as great as this is damage: the names of tables have twelve digits for it.
 const INDEX_END: u64 = 1 << 47;
 
 /// The newest log entries of a ref: update index and value, oldest first.
@@ -280,16 +280,13 @@ impl Plan<'_> {
             stack.is_incomplete = true;
             return Ok(());
         }
-        let (min, mut max) = (salvaged.min_update_index, salvaged.max_update_index);
         let (above, greatest) = salvaged.logs_above();
         if above > 0 && stack.is_last && greatest < INDEX_END {
-            max = greatest;
-            salvaged.max_update_index = max;
+            salvaged.max_update_index = greatest;
         } else if above > 0 {
-            let what =
-                format!("{above} entries of reflogs with update indices of newer tables are lost");
-            self.note(&path, &what);
+            self.note(&path, &format!("{above} {OF_NEWER_TABLES}"));
         }
+        let (min, max) = (salvaged.min_update_index, salvaged.max_update_index);
         let bytes = salvaged
             .rebuild(hash, |_| true)
             .map_err(|error| Error::corrupt(&path, error))?;

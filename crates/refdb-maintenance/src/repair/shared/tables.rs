@@ -16,6 +16,7 @@ use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result, Target};
 use reftable::{HashId, MergedRefs, RefRecord, RefValue, Table, WriteOptions, Writer};
 
 use super::{StoreMeans, StorePlan};
+use crate::repair::OF_NEWER_TABLES;
 use crate::repair::RefChange;
 use crate::repair::stack::{logged, values};
 
@@ -171,10 +172,7 @@ impl StorePlan<'_> {
         };
         let (above, _) = found.logs_above();
         if above > 0 {
-            let _ = write!(
-                what,
-                "; {above} entries of reflogs with update indices of newer tables are lost"
-            );
+            let _ = write!(what, "; {above} {OF_NEWER_TABLES}");
         }
         self.lost_in(name, min, max, &what);
         if found.is_empty() {

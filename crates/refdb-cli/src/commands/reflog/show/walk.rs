@@ -40,8 +40,9 @@ struct Log {
 }
 
 /// A part of a reflog, the newest entry first.
+#[derive(Default)]
 struct Page {
-    /// The ref; `None` if there is none with a reflog.
+    /// The ref; `None` if its name is none.
     log: Option<RefNameBuf>,
     /// The position of the first entry.
     first: usize,
@@ -214,12 +215,7 @@ impl<'c> Walk<'c> {
         let store = self.context.store()?;
         let page = |name: &[u8]| match RefName::lax(name) {
             Ok(name) => Page::read(store, name, 0, None),
-            Err(_) => Ok(Page {
-                log: None,
-                first: 0,
-                entries: Vec::new(),
-                is_last: true,
-            }),
+            Err(_) => Ok(Page::default()),
         };
         let mut found = page(name)?;
         if found.entries.is_empty()
