@@ -111,6 +111,15 @@ pub(super) struct Taken {
     pub(super) lost: Vec<Error>,
 }
 
+impl Taken {
+    /// Tells what could not be made durable of a transaction that is committed. It is not tried again: whoever
+    /// did would find it done, and the system says only once what a disk could not write.
+    fn tell_unsynced(&mut self, path: &Path, synced: io::Result<()>) {
+        let failed = |error| Error::io("unable to sync", path, error);
+        self.lost.extend(synced.map_err(failed).err());
+    }
+}
+
 impl Step {
     pub(super) fn places_mut(&mut self) -> impl Iterator<Item = &mut Place> {
         let (place, from) = match self {
@@ -353,12 +362,17 @@ impl Append<'_> {
         // One that was there before the setting follows it from now on; one of somebody else stays.
         let _ = self.how.shared.adjust(system, path);
         file.write_all(missing)?;
-        if self.how.sync_each {
-            file.sync()?;
-        } else {
+        if !self.how.sync_each {
             add_parent(&mut taken.dirs, path);
+            return Ok(());
         }
-        Ok(())
+        match self.how.is_journalled {
+            true => {
+                taken.tell_unsynced(path, file.sync());
+                Ok(())
+            }
+            false => file.sync(),
+        }
     }
 
     /// Opens the file, and makes it if it is to be made; `None` if there is none.
@@ -439,7 +453,9 @@ fn move_log(from: &Spot, to: &Spot, how: How<'_>, taken: &mut Taken) -> io::Resu
         add_parent(&mut taken.dirs, between);
         if how.fsync {
             // Else a loss of power could leave it where a directory is about to come or to go.
-            parents(&from.path, between).try_for_each(|dir| system.sync_dir(dir))?;
+            for dir in parents(&from.path, between) {
+                taken.tell_unsynced(dir, system.sync_dir(dir));
+            }
         }
         source = between;
     }
@@ -451,7 +467,7 @@ fn move_log(from: &Spot, to: &Spot, how: How<'_>, taken: &mut Taken) -> io::Resu
             create_dirs(to, how.shared, parent, &mut dirs)?;
             // A loss of power must not take a new directory away, and with it what was moved there.
             for dir in dirs.iter().filter(|_| how.fsync) {
-                system.sync_dir(dir)?;
+                taken.tell_unsynced(dir, system.sync_dir(dir));
             }
             taken.dirs.append(&mut dirs);
             rename(system, source, &to.path)
