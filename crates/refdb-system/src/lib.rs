@@ -325,7 +325,7 @@ pub trait System: Send + Sync + fmt::Debug {
     /// it (`chattr`). Where they cannot be told they do.
     ///
     /// # Errors
-    /// `EPERM` for what nobody may change, or only add to.
+    /// `EPERM` for what nobody may change, or only add to; `EBUSY` for a file that is mounted there.
     fn may_replace(&self, path: &Path) -> io::Result<()> {
         let _ = path;
         Ok(())

@@ -12,6 +12,10 @@ use crate::{FileKind, Stat, System};
 /// By this bit a directory lets nobody replace the files of others.
 const STICKY: u32 = 0o1000;
 
+/// Why a file that containers mount alone cannot be replaced.
+const MOUNTED: &str =
+    "the file is mounted there, so that nothing can take its place; mount the directory instead";
+
 /// What is known of directories, of which many steps in a row share one.
 #[derive(Default)]
 pub struct MayWrite {
@@ -80,7 +84,12 @@ impl MayWrite {
     /// Those that replacing it would have.
     pub fn replace(&mut self, system: &dyn System, path: &Path) -> io::Result<()> {
         // What its mode says does not count, but some files are nobody's to change.
-        system.may_replace(path)?;
+        system.may_replace(path).map_err(|error| {
+            match Errno::from_io_error(&error) == Some(Errno::BUSY) {
+                true => io::Error::new(io::ErrorKind::ResourceBusy, MOUNTED),
+                false => error,
+            }
+        })?;
         let dir = path.parent().unwrap_or(path);
         let user = *self.user.get_or_insert_with(|| system.user_id());
         if dir != self.replaced {

@@ -81,7 +81,8 @@ impl OsSystem {
         let below = |near: &'_ Near| {
             let rest = path.as_os_str().as_bytes();
             let rest = rest.strip_prefix(near.path.as_os_str().as_bytes())?;
-            if rest.is_empty() && self.strict {
+            // The directory that is held, whatever has its place by now: another repository, perhaps.
+            if rest.is_empty() {
                 return Some(Path::new("."));
             }
             let rest = rest.strip_prefix(b"/")?;
@@ -408,13 +409,12 @@ impl System for OsSystem {
 
     fn may_replace(&self, path: &Path) -> io::Result<()> {
         let (dir, below) = self.from(path);
-        let is_fixed = platform::is_fixed(dir, below).unwrap_or_else(|| {
-            let refused = self.may_write(path).err();
-            refused.and_then(|error| Errno::from_io_error(&error)) == Some(Errno::PERM)
-        });
-        match is_fixed {
-            true => Err(Errno::PERM.into()),
-            false => Ok(()),
+        match platform::may_replace(dir, below) {
+            Some(told) => Ok(told?),
+            None => match self.may_write(path) {
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::PERM) => Err(error),
+                _ => Ok(()),
+            },
         }
     }
 
@@ -677,6 +677,23 @@ mod tests {
         // Elsewhere the directory is too young for one all the time.
         let folder = File::open(dir.path()).unwrap();
         assert!(quiet > 0 || !platform::has_dates_of_this_kernel(folder.as_fd()));
+    }
+
+    #[test]
+    fn a_directory_that_is_held_is_the_same_when_another_has_its_place() {
+        let temp = tempfile::tempdir().unwrap();
+        let (base, away) = (temp.path().join("base"), temp.path().join("away"));
+        let far = OsSystem::new();
+        far.create_dir(&base).unwrap();
+        let near = far.near(&base).unwrap();
+        let held = near.stat(&base).unwrap();
+        far.rename(&base, &away).unwrap();
+        assert_eq!(near.stat(&base).unwrap().ino, held.ino);
+        near.sync_dir(&base).unwrap();
+        far.create_dir(&base).unwrap();
+        drop(far.create_new(&base.join("other"), 0o600).unwrap());
+        assert_eq!(near.stat(&base).unwrap().ino, held.ino);
+        assert!(near.read_dir(&base).unwrap().is_empty());
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! | who has a lock | `/proc/locks` | as the lock says itself |
 //! | since when a process runs, when the machine was booted | `/proc` | not known |
 //! | the way below a directory | `openat2` | one `openat` for each part, which follows no link |
-//! | what may only be added to | by `statx` | not known |
+//! | what may only be added to, what is mounted | by `statx` | not known |
 //! | two names change places | `renameat2` | `renameatx_np` on macOS |
 //! | how finely changes are dated | by the tick of its clock where the kernel alone dates them, else 50 ms | two seconds, for file systems that are old |
 //! | a second thread keeps off the processor of the first | by affinity | as the system likes |

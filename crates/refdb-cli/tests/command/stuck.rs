@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use refdb_testkit::for_every_format;
+use refdb_testkit::mount::Mounted;
 use refdb_testkit::oracle;
 use refdb_testkit::repo::Repo;
 use refdb_testkit::{Format, RefFormat};
@@ -139,6 +140,49 @@ fn what_may_only_be_added_to_refuses_a_batch_that_would_replace_it() {
             assert_eq!(found, before, "{place}: {out:?}");
             assert!(!repo.git_dir().join("refdb.journal").exists(), "{place}");
             // Locks cannot be removed from such a directory: the next one takes them over.
+            assert!(run().status.success(), "{place}");
+            assert_writable(&repo, place);
+        }
+    }
+}
+
+/// What a container mounts alone can be neither replaced nor removed while it is.
+#[test]
+fn a_file_that_is_mounted_refuses_a_batch_that_would_replace_it() {
+    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        for place in ["packed-refs", "refs/heads/a", "refs/heads/b"] {
+            let (repo, mut input) = repository(format);
+            let first = &repo.objects().commits[0];
+            for name in ["refs/heads/b", "refs/heads/p"] {
+                repo.git(["update-ref", "-m", "made", name, first])
+                    .run()
+                    .ok();
+            }
+            repo.git(["pack-refs", "--include", "refs/heads/p"])
+                .run()
+                .ok();
+            input.push_str("delete refs/heads/b\ndelete refs/heads/p\n");
+            let (before, path) = (repo.refs(), repo.git_dir().join(place));
+            let mounted = match Mounted::bind(&path, &path) {
+                Ok(mounted) => mounted,
+                Err(reason) => {
+                    eprintln!("mounted files are not tried: {reason}");
+                    return;
+                }
+            };
+            let run = || {
+                let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
+                ours.args(["update-ref", "--stdin"]).stdin(&*input).run()
+            };
+            let out = run();
+            let said = String::from_utf8_lossy(&out.stderr);
+            assert!(!out.status.success(), "{place}");
+            assert!(said.contains("mount the directory instead"), "{said}");
+            assert_eq!(repo.refs(), before, "{place}: {said}");
+            if place != "packed-refs" {
+                assert_writable(&repo, place);
+            }
+            drop(mounted);
             assert!(run().status.success(), "{place}");
             assert_writable(&repo, place);
         }

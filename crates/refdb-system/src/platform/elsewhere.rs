@@ -69,8 +69,8 @@ pub(crate) fn sync_file_system(file: &File) -> io::Result<()> {
     sync(file)
 }
 
-/// Returns whether nobody may change a file, or only add to it: that is not looked at here.
-pub(crate) fn is_fixed(_dir: BorrowedFd<'_>, _path: &Path) -> Option<bool> {
+/// Returns why a file cannot be replaced: that is not looked at here.
+pub(crate) fn may_replace(_dir: BorrowedFd<'_>, _path: &Path) -> Option<Result<(), Errno>> {
     None
 }
 

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, StatxAttributes, StatxFlags, renameat_with,
-    statx,
+    AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, StatxAttributes, StatxFlags,
+    renameat_with, statx,
 };
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
@@ -56,12 +56,19 @@ pub(crate) fn sync_file_system(file: &File) -> io::Result<()> {
     Ok(rustix::fs::syncfs(file)?)
 }
 
-/// Returns whether nobody may change a file, or a directory, or only add to it (`chattr`); `None` where that is not told.
-pub(crate) fn is_fixed(dir: BorrowedFd<'_>, path: &Path) -> Option<bool> {
-    let stat = statx(dir, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::empty()).ok()?;
+/// Returns why a file cannot be replaced, or the files in a directory: nobody may change it, or only add to it
+/// (`chattr`), or the file is mounted there, as containers do. `None` where that is not told.
+pub(crate) fn may_replace(dir: BorrowedFd<'_>, path: &Path) -> Option<Result<(), Errno>> {
+    let stat = statx(dir, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE).ok()?;
+    let has = |attributes| stat.stx_attributes.intersects(attributes);
+    let is_dir = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Directory;
+    // A directory that is mounted keeps nobody from the files in it.
+    if has(StatxAttributes::MOUNT_ROOT) && !is_dir {
+        return Some(Err(Errno::BUSY));
+    }
     let fixed = StatxAttributes::IMMUTABLE | StatxAttributes::APPEND;
     let is_told = stat.stx_attributes_mask.contains(fixed);
-    is_told.then(|| stat.stx_attributes.intersects(fixed))
+    is_told.then(|| if has(fixed) { Err(Errno::PERM) } else { Ok(()) })
 }
 
 /// Lets two names change places.
