@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crate::beside::HALVES_MIN;
 use crate::{SharedRepository, System, bytes_to_path};
 
 /// What is known of directories, each of which is looked at once: whoever asks is the only one who makes what he asks
@@ -87,19 +88,30 @@ pub fn parent_of(path: &[u8]) -> Option<&[u8]> {
     path.get(..slash).filter(|dir| !dir.is_empty())
 }
 
-/// Returns where names are to be divided so that both parts take as long. One in another directory than
-/// the name before counts twice: that directory has to be made, and to be removed.
-pub fn middle<'n>(names: impl Iterator<Item = &'n [u8]>) -> usize {
+/// Returns where names are to be divided between two threads that change the directories of these names: both
+/// parts take about as long, and have no directory in common. `None` of few, and where one directory has most:
+/// two threads wait for each other there, in the system (10,000 transactions with reflogs took 240 ms of a
+/// processor in one thread and 340 in two, and no more or less time; beside other programs two took longer).
+///
+/// A name in another directory than the one before counts twice: that directory has to be made, and to be removed.
+pub fn middle<'n>(names: impl ExactSizeIterator<Item = &'n [u8]>) -> Option<usize> {
+    if names.len() < HALVES_MIN {
+        return None;
+    }
     let mut before = None;
     let mut sum = 0;
-    let sums = names.map(|name| {
+    let mut borders = Vec::new();
+    for (at, name) in names.enumerate() {
         let dir = parent_of(name);
-        sum += 1 + usize::from(before.replace(dir) != Some(dir));
-        sum
-    });
-    let sums: Vec<usize> = sums.collect();
-    let whole = sums.last().copied().unwrap_or(0);
-    sums.partition_point(|&sum| sum <= whole / 2)
+        let is_other = before.replace(dir) != Some(dir);
+        if is_other {
+            borders.push((at, sum));
+        }
+        sum += 1 + usize::from(is_other);
+    }
+    let smaller = |low: usize| low.min(sum - low);
+    let best = borders.into_iter().max_by_key(|&(_, low)| smaller(low))?;
+    (4 * smaller(best.1) >= sum).then_some(best.0)
 }
 
 /// Creates the directory `dir` and those above it as far down from `floor` as they are missing;
@@ -166,17 +178,21 @@ mod tests {
     use crate::{OsSystem, remove_empty_tree};
 
     #[test]
-    fn both_halves_have_as_much_to_do() {
-        let middle = |names: &[&str]| middle(names.iter().map(|name| name.as_bytes()));
-        assert_eq!(middle(&[]), 0);
-        assert_eq!(
-            middle(&["a/1", "a/2", "a/3", "a/4", "a/5", "a/6", "a/7"]),
-            3
-        );
-        assert_eq!(
-            middle(&["a/1", "a/2", "a/3", "a/4", "b/1", "c/1", "d/1"]),
-            4
-        );
+    fn both_halves_have_as_much_to_do_in_directories_of_their_own() {
+        // So many names in the directory "a", and so on.
+        let middle = |counts: &[(&str, usize)]| {
+            let dirs = counts.iter().flat_map(|&(dir, count)| vec![dir; count]);
+            let names: Vec<String> = dirs.map(|dir| format!("{dir}/x")).collect();
+            super::middle(names.iter().map(|name| name.as_bytes()))
+        };
+        assert_eq!(middle(&[]), None);
+        assert_eq!(middle(&[("a", 200), ("b", 200)]), None);
+        assert_eq!(middle(&[("a", 1000)]), None);
+        assert_eq!(middle(&[("a", 900), ("b", 100)]), None);
+        assert_eq!(middle(&[("a", 100), ("b", 900)]), None);
+        assert_eq!(middle(&[("a", 400), ("b", 600)]), Some(400));
+        assert_eq!(middle(&[("a", 300), ("b", 300), ("c", 300)]), Some(300));
+        assert_eq!(middle(&[("a", 100), ("b", 300), ("c", 500)]), Some(400));
     }
 
     #[test]

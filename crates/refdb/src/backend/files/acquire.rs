@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind, Reason, Result};
 use crate::layout::Place;
 use crate::name::RefName;
 use crate::options::LockTimeout;
-use crate::system::beside::{HALVES_MIN, both};
+use crate::system::beside::both;
 use crate::system::dirs::{self, is_in, middle, parent};
 
 /// How often directories that vanish are created again.
@@ -217,10 +217,13 @@ impl FilesSession {
     /// how many of the first ones are locked then. Who waits holds no later name, as always: what is
     /// locked of the second half is given back if a name of the first one is to be waited for.
     pub(super) fn take_by_halves(&mut self, names: &[RefName<'_>]) -> usize {
-        if names.len() < HALVES_MIN || self.files.options.ignore_case {
+        if self.files.options.ignore_case {
             return 0;
         }
-        let (first, second) = names.split_at(middle(names.iter().map(|name| name.as_bytes())));
+        let Some(middle) = middle(names.iter().map(|name| name.as_bytes())) else {
+            return self.take_unopposed(names);
+        };
+        let (first, second) = names.split_at(middle);
         let mut other = FilesSession::new(Arc::clone(&self.files));
         (other.holder, other.waiter) = (self.holder.clone(), self.waiter.clone());
         let (taken, taken_of_second) = both(

@@ -27,8 +27,8 @@ use crate::backend::Locked;
 use crate::commit::{LockFile, lock_path};
 use crate::error::{Error, Result};
 use crate::name::{RefName, is_per_worktree};
-use crate::system::beside::{HALVES_MIN, both};
-use crate::system::dirs::is_in;
+use crate::system::beside::both;
+use crate::system::dirs::{is_in, middle};
 use crate::system::find::last_byte;
 use crate::system::{FileKind, Tree};
 
@@ -176,12 +176,13 @@ impl FilesSession {
         if let Some((first, rest)) = places.split_first_mut() {
             failed.extend(bar_all(std::slice::from_mut(first), None));
             let pattern = first.1.is_barred().then_some(first.1.path.as_path());
-            if rest.len() < HALVES_MIN {
-                failed.extend(bar_all(rest, pattern));
-            } else {
-                let (low, high) = rest.split_at_mut(rest.len() / 2);
-                let (low, high) = both(|| bar_all(low, pattern), || bar_all(high, pattern));
-                failed.extend(low.into_iter().chain(high));
+            match middle(rest.iter().map(|(_, held)| held.name.as_bytes())) {
+                None => failed.extend(bar_all(rest, pattern)),
+                Some(middle) => {
+                    let (low, high) = rest.split_at_mut(middle);
+                    let (low, high) = both(|| bar_all(low, pattern), || bar_all(high, pattern));
+                    failed.extend(low.into_iter().chain(high));
+                }
             }
         }
         for index in failed {

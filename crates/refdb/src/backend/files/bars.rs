@@ -24,7 +24,6 @@ use super::session::{FilesSession, Held};
 use crate::commit::{LockFile, LockOptions, is_barrier};
 use crate::name::{RefName, is_per_worktree};
 use crate::options::LockTimeout;
-use crate::system::beside::HALVES_MIN;
 use crate::system::{FileKind, bytes_to_path};
 
 /// A directory is locked for the sake of so many names in it.
@@ -210,7 +209,7 @@ impl FilesSession {
         let mut done = 0;
         for bar in 0..self.bars.bars.len() {
             let range = self.bars.range(bar, names);
-            done += self.take_some(names.get(done..range.start).unwrap_or_default());
+            done += self.take_by_halves(names.get(done..range.start).unwrap_or_default());
             if done < range.start {
                 if first > 0 {
                     return Some(done);
@@ -231,14 +230,7 @@ impl FilesSession {
                 return Some(done);
             }
         }
-        Some(done + self.take_some(names.get(done..).unwrap_or_default()))
-    }
-
-    fn take_some(&mut self, names: &[RefName<'_>]) -> usize {
-        match names.len() {
-            0..HALVES_MIN => self.take_unopposed(names),
-            _ => self.take_by_halves(names),
-        }
+        Some(done + self.take_by_halves(names.get(done..).unwrap_or_default()))
     }
 
     /// Locks the directories below `dir`, one that is there, which are missing and of which there are

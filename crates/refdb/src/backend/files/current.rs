@@ -15,8 +15,8 @@ use super::{Files, unpeeled};
 use crate::backend::{Refusal, Value};
 use crate::error::{Reason, io_text};
 use crate::name::RefName;
-use crate::system::beside::{HALVES_MIN, both};
-use crate::system::dirs::parent;
+use crate::system::beside::both;
+use crate::system::dirs::{middle, parent};
 use crate::system::{FileKind, bytes_to_path, remove_empty_tree};
 
 /// From so many names in one directory on, it is listed.
@@ -48,10 +48,10 @@ impl FilesSession {
         let files = &self.files;
         let locks = self.held.get_mut(first..).unwrap_or_default();
         let read = |locks| read_all(files, locks, packed.map(NewPlaces::unless_in));
-        if locks.len() < HALVES_MIN {
+        let Some(middle) = middle(locks.iter().map(|held| held.name.as_bytes())) else {
             return read(locks);
-        }
-        let (first, second) = locks.split_at_mut(locks.len() / 2);
+        };
+        let (first, second) = locks.split_at_mut(middle);
         let (mut found, others) = both(|| read(first), || read(second));
         found.extend(others);
         found

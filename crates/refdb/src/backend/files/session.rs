@@ -37,7 +37,7 @@ use crate::name::{RefName, RefNameBuf};
 use crate::oid::ObjectId;
 use crate::options::LockTimeout;
 use crate::reflog::LogEntry;
-use crate::system::beside::{HALVES_MIN, both};
+use crate::system::beside::both;
 use crate::system::dirs::{KnownDirs, middle};
 use crate::system::{bytes_to_path, remove_empty_tree};
 
@@ -571,12 +571,12 @@ impl FilesSession {
             self.holder.note_seen();
         }
         let mut held = std::mem::take(&mut self.held);
-        if held.len() < HALVES_MIN {
-            self.files.release(&mut held);
-        } else {
-            let middle = middle(held.iter().map(|held| held.name.as_bytes()));
-            let (first, second) = held.split_at_mut(middle);
-            both(|| self.files.release(first), || self.files.release(second));
+        match middle(held.iter().map(|held| held.name.as_bytes())) {
+            None => self.files.release(&mut held),
+            Some(middle) => {
+                let (first, second) = held.split_at_mut(middle);
+                both(|| self.files.release(first), || self.files.release(second));
+            }
         }
         drop(held);
         let base = self.files.layout.common_dir();
