@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(middle(&[("a", 900), ("b", 100)]), None);
         assert_eq!(middle(&[("a", 100), ("b", 900)]), None);
         assert_eq!(middle(&[("a", 400), ("b", 600)]), Some(400));
-        assert_eq!(middle(&[("a", 300), ("b", 300), ("c", 300)]), Some(300));
+        assert_eq!(middle(&[("a", 300), ("b", 300), ("c", 300)]), Some(600));
         assert_eq!(middle(&[("a", 100), ("b", 300), ("c", 500)]), Some(400));
     }
 
