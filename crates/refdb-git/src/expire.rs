@@ -5,6 +5,8 @@
 //!    configuration for all count in this order.
 //! 2. Nothing is written here: what is to go is told to [`Store::rewrite_log`].
 //! 3. History is walked once for all reflogs of HEAD, and not at all where age alone decides.
+//! 4. A commit that is damaged ends it with an error: what it reaches would be taken for unreachable. One that is
+//!    missing does not, as in Git. The generations in a commit-graph file are not counted on.
 //!
 //! ```no_run
 //! use refdb::{LogRewrite, RefName};
@@ -222,7 +224,7 @@ impl<'r> Expiry<'r> {
             repository,
             odb: repository.odb(),
             // A commit that is lost must not keep others from being judged.
-            graph: repository.graph()?.missing_ends_history(),
+            graph: repository.graph()?.missing_ends_history().to_the_end(),
             from_refs: None,
             completeness: None,
         })
@@ -258,7 +260,7 @@ impl<'r> Expiry<'r> {
         } else {
             let found = self.repository.store().resolve(name)?;
             match found
-                .map(|found| self.commit(found.oid))
+                .map(|found| self.tip(found.oid))
                 .transpose()?
                 .flatten()
             {
@@ -331,11 +333,31 @@ impl<'r> Expiry<'r> {
     fn reachable(&mut self, tips: Vec<ObjectId>) -> Result<Reachable> {
         let mut nodes = Vec::with_capacity(tips.len());
         for tip in tips {
-            if let Some(commit) = self.commit(tip)? {
+            if let Some(commit) = self.tip(tip)? {
                 nodes.push(self.graph.commit(commit)?);
             }
         }
         Reachable::new(&mut self.graph, nodes)
+    }
+
+    /// Returns the commit that the value of a ref is or leads to. What a damaged one reaches would be taken for
+    /// unreachable.
+    fn tip(&self, oid: ObjectId) -> Result<Option<ObjectId>> {
+        let commit = self.commit(oid)?;
+        if commit.is_none() {
+            match self.odb.kind(oid)? {
+                None => self.odb.check_missing(oid)?,
+                Some(ObjectKind::Tag) => match self.odb.end_of(oid)? {
+                    None => self.odb.check_missing(oid)?,
+                    Some((end, _)) if self.odb.kind(end)?.is_none() => {
+                        self.odb.check_missing(end)?;
+                    }
+                    Some(_) => {}
+                },
+                Some(_) => {}
+            }
+        }
+        Ok(commit)
     }
 
     /// Returns the commit that an object is or that a tag leads to.

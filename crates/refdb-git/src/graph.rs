@@ -63,8 +63,11 @@ pub struct Grafts(HashMap<ObjectId, Vec<ObjectId>>);
 
 impl Grafts {
     /// Reads a file of grafts, one commit with its parents on each line, and a list of the commits
-    /// at which a shallow history ends. A line that is neither is not looked at.
-    pub fn parse(grafts: &[u8], shallow: &[u8], format: ObjectFormat) -> Grafts {
+    /// at which a shallow history ends. A line of grafts that is something else is not looked at, as in Git.
+    ///
+    /// # Errors
+    /// `Corrupt` for a line of the list that does not begin with an id.
+    pub fn parse(grafts: &[u8], shallow: &[u8], format: ObjectFormat) -> Result<Grafts> {
         let id = |hex: &[u8]| ObjectId::from_hex(hex).filter(|oid| oid.format() == format);
         let mut parents = HashMap::new();
         for line in grafts.lines().filter(|line| !line.starts_with(b"#")) {
@@ -73,8 +76,14 @@ impl Grafts {
                 parents.entry(*commit).or_insert_with(|| of.to_vec());
             }
         }
-        parents.extend(shallow.lines().filter_map(id).map(|oid| (oid, Vec::new())));
-        Grafts(parents)
+        for line in shallow.lines() {
+            let Some(oid) = line.get(..format.hex_len()).and_then(id) else {
+                let line = line.as_bstr();
+                return Err(damaged(format!("bad shallow line: {line}")));
+            };
+            parents.insert(oid, Vec::new());
+        }
+        Ok(Grafts(parents))
     }
 
     /// Returns whether every commit has the parents that it names.
@@ -98,6 +107,8 @@ pub struct Graph<'o> {
     odb: &'o Odb,
     grafts: Grafts,
     file: Option<CommitGraph>,
+    /// Whether its generations are believed.
+    is_ordered: bool,
     missing_ends_history: bool,
     commits: Vec<Commit>,
     /// The parents of all commits that were read, one list behind the other.
@@ -139,6 +150,7 @@ impl<'o> Graph<'o> {
             odb,
             grafts: Grafts::default(),
             file: None,
+            is_ordered: true,
             missing_ends_history: false,
             commits: Vec::new(),
             parents: Vec::new(),
@@ -160,7 +172,15 @@ impl<'o> Graph<'o> {
         self
     }
 
-    /// Takes a commit that is missing for one without parents, instead of refusing to go on.
+    /// Lets a walk go on where the generations in the commit-graph file say that nothing is to be found behind: what
+    /// is not found is to be deleted.
+    pub fn to_the_end(mut self) -> Self {
+        self.is_ordered = false;
+        self
+    }
+
+    /// Takes a commit that is missing for one without parents, instead of refusing to go on. A damaged one is still
+    /// an error.
     pub fn missing_ends_history(mut self) -> Self {
         self.missing_ends_history = true;
         self
@@ -176,10 +196,11 @@ impl<'o> Graph<'o> {
         Ok(node)
     }
 
-    /// Returns the commit that an object is, or leads to through tags; `None` if there is none.
+    /// Returns the commit that an object is, or leads to through tags; `None` if there is none, and if one of them is
+    /// missing.
     ///
     /// # Errors
-    /// `Corrupt` when a commit is malformed, `Io` when an object cannot be read.
+    /// `Corrupt` when an object is damaged or a commit malformed, `Io` when an object cannot be read.
     pub fn peel(&mut self, oid: ObjectId) -> Result<Option<Node>> {
         let mut oid = oid;
         let mut claimed = None;
@@ -191,6 +212,7 @@ impl<'o> Graph<'o> {
                 return self.commit(oid).map(Some);
             }
             let Some(object) = self.odb.read(oid)? else {
+                self.odb.check_missing(oid)?;
                 return Ok(None);
             };
             if claimed.is_some_and(|kind| kind != object.kind) {
@@ -304,7 +326,15 @@ impl<'o> Graph<'o> {
         let oid = self.at(node).oid;
         let from_file = self.file.as_ref().and_then(|file| file.commit(oid));
         let (time, generation, parents) = match from_file {
-            Some(found) => (found.time, found.generation, found.parents),
+            Some(found) if self.is_ordered && !found.is_later => {
+                let text = format!(
+                    "the commit-graph file says that commit {oid} is no later than its parents; \
+                     run 'git commit-graph write --reachable', or set core.commitGraph to false"
+                );
+                return Err(Error::new(ErrorKind::Corrupt, text));
+            }
+            Some(found) if self.is_ordered => (found.time, found.generation, found.parents),
+            Some(found) => (found.time, UNKNOWN, found.parents),
             None => {
                 let (time, parents) = self.parse(oid, object)?;
                 (time, UNKNOWN, parents)
@@ -335,6 +365,7 @@ impl<'o> Graph<'o> {
             None => self.odb.read(oid)?,
         };
         let Some(object) = object else {
+            self.odb.check_missing(oid)?;
             if self.missing_ends_history {
                 return Ok((0, Vec::new()));
             }
@@ -360,8 +391,8 @@ impl<'o> Graph<'o> {
     }
 
     /// Returns whether a commit may reach itself, as only replaced commits and grafts bring about.
-    fn may_go_in_circles(&self) -> bool {
-        self.grafts.have_parents() || self.odb.has_replacements()
+    fn may_go_in_circles(&self) -> Result<bool> {
+        Ok(self.grafts.have_parents() || self.odb.has_replacements()?)
     }
 
     fn key(&mut self, node: Node) -> Result<Key> {

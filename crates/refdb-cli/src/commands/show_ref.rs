@@ -289,7 +289,7 @@ impl Printer<'_> {
         }
         let odb = self.context.odb()?;
         // Its kind says that it is there, too, unless that is the kind of what is read instead of it.
-        let kind = match self.settings.dereference && !odb.has_replacements() {
+        let kind = match self.settings.dereference && !odb.has_replacements()? {
             true => odb.kind(oid)?,
             false => None,
         };

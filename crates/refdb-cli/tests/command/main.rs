@@ -38,6 +38,7 @@ mod signature;
 mod store;
 mod stuck;
 mod trace;
+mod untrue;
 mod usage;
 mod verify;
 mod watch;

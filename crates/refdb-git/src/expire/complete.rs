@@ -1,4 +1,5 @@
-//! Whether everything is there that a commit needs: its history, and the trees and blobs of it.
+//! Whether everything is there that a commit needs: its history, and the trees and blobs of it. What is damaged is an
+//! error, not something that is missing.
 
 use std::collections::HashMap;
 
@@ -70,8 +71,13 @@ impl Completeness {
         oid: ObjectId,
         kind: ObjectKind,
     ) -> Result<Option<Vec<(ObjectId, ObjectKind)>>> {
-        if odb.header(oid)?.is_none_or(|header| header.kind != kind) {
-            return Ok(None);
+        match odb.header(oid)? {
+            None => {
+                odb.check_missing(oid)?;
+                return Ok(None);
+            }
+            Some(header) if header.kind != kind => return Ok(None),
+            Some(_) => {}
         }
         if kind == ObjectKind::Blob {
             return Ok(Some(Vec::new()));
@@ -83,6 +89,7 @@ impl Completeness {
             }
         }
         let Some(object) = odb.read(oid)? else {
+            odb.check_missing(oid)?;
             return Ok(None);
         };
         if kind == ObjectKind::Tree {

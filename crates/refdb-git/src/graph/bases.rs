@@ -162,7 +162,7 @@ impl Walk {
     /// for one side's alone.
     fn paint_stale(&mut self, graph: &mut Graph<'_>) -> Result<()> {
         // In a circle no time tells what is behind.
-        let is_ordered = !graph.may_go_in_circles();
+        let is_ordered = !graph.may_go_in_circles()?;
         while let (Some(first), Some(earliest)) = (self.queue.first(), self.earliest) {
             if is_ordered && first < earliest {
                 break;

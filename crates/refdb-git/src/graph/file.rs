@@ -4,12 +4,13 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice;
+use gix_commitgraph::File;
 use refdb::internals::bytes_to_path;
 use refdb::system::{FileKind, OsSystem, System};
 use refdb::{ObjectFormat, ObjectId};
 
-/// How many bytes the lists of parents of merges with many parents may take.
-const PARENTS_MAX: usize = 1 << 30;
+/// How many parents are told at most, of files that may say any number.
+const PARENTS_MAX: u64 = 1 << 25;
 
 /// How many files are in a chain at most.
 const CHAIN_MAX: usize = 256;
@@ -26,6 +27,8 @@ pub(super) struct Found {
     pub(super) time: u64,
     pub(super) generation: u32,
     pub(super) parents: Vec<ObjectId>,
+    /// Whether its generation is later than those of its parents: if not, no walk could be cut short by them.
+    pub(super) is_later: bool,
 }
 
 impl CommitGraph {
@@ -35,14 +38,23 @@ impl CommitGraph {
             ObjectFormat::Sha1 => gix_hash::Kind::Sha1,
             ObjectFormat::Sha256 => gix_hash::Kind::Sha256,
         };
-        let info = objects.join("info");
-        let (path, len) = find(&OsSystem::new(), &info)?;
-        let graph = gix_commitgraph::Graph::at(&path, kind, Some(PARENTS_MAX)).ok()?;
+        let paths = find(&OsSystem::new(), &objects.join("info"))?;
+        let len: u64 = paths.iter().map(|(_, len)| len).sum();
+        let mut files: Vec<File> = Vec::new();
+        for (path, _) in paths {
+            let file = File::at(path).ok()?;
+            // Of a chain whose parts do not belong together Git takes what is below.
+            if file.object_hash() != kind || !stands_on(&file, &files) {
+                break;
+            }
+            files.push(file);
+        }
+        let graph = gix_commitgraph::Graph::new(files).ok()?;
         // The first versions of Git wrote no generations; without them there is no order.
         let has_generations = graph.iter_commits().next()?.generation() > 0;
         has_generations.then_some(CommitGraph {
             graph,
-            parents_left: Cell::new(len / 4),
+            parents_left: Cell::new(PARENTS_MAX.min(len / 4)),
         })
     }
 
@@ -57,39 +69,49 @@ impl CommitGraph {
         let id = gix_hash::oid::from_bytes_unchecked(oid.as_bytes());
         let commit = self.graph.commit_by_id(id)?;
         let (time, generation) = (commit.committer_timestamp(), commit.generation());
+        let mut is_later = true;
         let parents = commit.iter_parents().map(|parent| {
             let left = self.parents_left.get().checked_sub(1)?;
             self.parents_left.set(left);
-            let parent = self.graph.id_at(parent.ok()?);
-            ObjectId::from_bytes(parent.as_bytes())
+            let parent = self.graph.commit_at(parent.ok()?);
+            is_later &= parent.generation() < generation;
+            ObjectId::from_bytes(parent.id().as_bytes())
         });
+        let parents = parents.collect::<Option<_>>()?;
         Some(Found {
             time,
             generation,
-            parents: parents.collect::<Option<_>>()?,
+            parents,
+            is_later,
         })
     }
 }
 
-/// Returns the file, or the folder with a chain of them, and how many bytes are there; `None` if
-/// there is none, or something that is no file and would be waited for.
-fn find(system: &dyn System, info: &Path) -> Option<(PathBuf, u64)> {
-    let len_of = |path: &Path| match system.stat(path) {
-        Ok(stat) if stat.kind == FileKind::File => Some(stat.len),
+/// Returns whether a file of a chain was made for those below it.
+fn stands_on(file: &File, below: &[File]) -> bool {
+    usize::from(file.base_graph_count()) == below.len()
+        && file
+            .iter_base_graph_ids()
+            .eq(below.iter().map(File::checksum))
+}
+
+/// Returns the file, or those of a chain, and how many bytes each has; `None` if there is none, or something that is
+/// no file and would be waited for.
+fn find(system: &dyn System, info: &Path) -> Option<Vec<(PathBuf, u64)>> {
+    let found = |path: PathBuf| match system.stat(&path) {
+        Ok(stat) if stat.kind == FileKind::File => Some((path, stat.len)),
         _ => None,
     };
     let one = info.join("commit-graph");
     if system.stat(&one).is_ok() {
-        let len = len_of(&one)?;
-        return Some((one, len));
+        return Some(vec![found(one)?]);
     }
     let folder = info.join("commit-graphs");
     let chain = system.read_at_most(&folder.join("commit-graph-chain"), CHAIN_MAX * 66);
     let chain = chain.ok()?;
     let files = chain.lines().take(CHAIN_MAX).map(|hash| {
         let name = [b"graph-", hash.trim_ascii_end(), b".graph"].concat();
-        len_of(&folder.join(bytes_to_path(&name)))
+        found(folder.join(bytes_to_path(&name)))
     });
-    let len: Option<u64> = files.sum();
-    len.map(|len| (folder, len))
+    files.collect()
 }

@@ -119,7 +119,7 @@ impl Containing {
     /// # Errors
     /// As for [`Graph::commit`].
     pub fn is_in(&mut self, graph: &mut Graph<'_>, tip: Node) -> Result<bool> {
-        if graph.may_go_in_circles() {
+        if graph.may_go_in_circles()? {
             // What a commit in a circle contains is a matter of where one stops: as Git does.
             for at in 0..self.wanted.len() {
                 if graph.is_ancestor(self.wanted[at], tip)? {

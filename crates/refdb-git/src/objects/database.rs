@@ -34,6 +34,9 @@ use super::{Absent, Header, LEN_MAX, Object};
 const LOOSE_START_LEN: usize = 4096;
 const LOOSE_HEADER_LEN: usize = 32;
 
+/// How long the file of an object may be: what cannot be compressed takes a little more.
+const LOOSE_LEN_MAX: usize = LEN_MAX + (LEN_MAX >> 8);
+
 /// How often an object is looked for while packs come and go.
 const LOOKS_MAX: usize = 100;
 
@@ -316,13 +319,7 @@ impl Database {
                     return Ok(None);
                 };
                 bounded(oid, header.size)?;
-                let mut content = Vec::new();
-                let found = undamaged(store.try_find(to_gix(&oid), &mut content))?.flatten();
-                let kind = found.map(|found| kind_from_gix(found.kind));
-                Ok(kind.map(|kind| Object {
-                    kind,
-                    data: content,
-                }))
+                self.loose(path, header)
             }
             Place::Packed(index, pack, offset) => {
                 let header = self.packed_header(index, pack, offset)?;
@@ -330,6 +327,33 @@ impl Database {
                 self.packed(index, pack, offset)
             }
         })
+    }
+
+    /// Reads an object that has a file of its own; `None` if the file is gone or damaged. The library does not mind
+    /// where the stream ends: here, as in Git, it gives as many bytes as the object is said to have, its sum is right,
+    /// and nothing comes after it.
+    fn loose(&self, path: &Path, header: Header) -> Look<Object> {
+        let file = match self.system.read_at_most(path, LOOSE_LEN_MAX) {
+            Err(error) if is_absent(&error) => return Ok(None),
+            file => file.map_err(|error| Error::io("unable to read", path, error))?,
+        };
+        let text = format!("{} {}\0", header.kind.as_str(), header.size);
+        let len = usize::try_from(header.size).unwrap_or(usize::MAX);
+        let whole = text.len().saturating_add(len);
+        // With room for one byte more, a stream that is too long is seen.
+        let mut data = Vec::with_capacity(whole.saturating_add(1));
+        let mut inflate = Decompress::new(true);
+        let end = inflate.decompress_vec(&file, &mut data, FlushDecompress::Finish);
+        let is_whole = matches!(end, Ok(Status::StreamEnd))
+            && usize::try_from(inflate.total_in()).is_ok_and(|count| count == file.len())
+            && data.len() == whole
+            && data.starts_with(text.as_bytes());
+        if !is_whole {
+            return Ok(None);
+        }
+        data.drain(..text.len());
+        let kind = header.kind;
+        Ok(Some(Object { kind, data }))
     }
 
     fn packed(&self, index: &Index, pack: &Pack, offset: u64) -> Look<Object> {
@@ -413,6 +437,11 @@ impl Database {
 pub(super) fn has_file(path: &Path) -> bool {
     let found = OsSystem::new().stat(path);
     found.is_ok_and(|stat| stat.kind == FileKind::File)
+}
+
+/// Returns whether anything has the place of an object here.
+pub(super) fn has_something(path: &Path) -> bool {
+    OsSystem::new().lstat(path).is_ok()
 }
 
 /// Returns kind and size of an object if it has a file of its own; `Some(None)` if that makes no sense, and `None` if

@@ -29,7 +29,7 @@ use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
 
 use super::abbreviations::Abbreviations;
 use super::chains::Chains;
-use super::database::{Database, has_file, loose_header};
+use super::database::{Database, has_file, has_something, loose_header};
 use super::storage::{Storage, loose_path};
 use super::{ObjectKind, Objects, Peeled};
 
@@ -131,25 +131,27 @@ impl Odb {
     }
 
     /// Returns whether some objects are read instead of others.
-    pub fn has_replacements(&self) -> bool {
-        !self.replacements().is_empty()
+    ///
+    /// # Errors
+    /// `Corrupt` or `Io` for the refs that say so.
+    pub fn has_replacements(&self) -> Result<bool> {
+        Ok(!self.replacements()?.is_empty())
     }
 
-    fn replacements(&self) -> &Replacements {
+    fn replacements(&self) -> Result<&Replacements> {
         if let Some(replacements) = self.replacements.get() {
-            return replacements;
+            return Ok(replacements);
         }
         let read = match self.read_replacements.get() {
-            // Where the refs cannot be read there is an error already, or a repair that must go on.
-            Some(read) => read().unwrap_or_default(),
+            Some(read) => read()?,
             None => Replacements::new(),
         };
-        self.replacements.get_or_init(|| read)
+        Ok(self.replacements.get_or_init(|| read))
     }
 
     /// Returns the object that is read where `oid` is asked for.
     fn replaced(&self, oid: ObjectId) -> Result<ObjectId> {
-        let replacements = self.replacements();
+        let replacements = self.replacements()?;
         let mut found = oid;
         for _ in 0..REPLACEMENTS_MAX {
             match replacements.get(&found) {
@@ -200,6 +202,22 @@ impl Odb {
             return Ok(true);
         }
         self.database()?.exists(oid)
+    }
+
+    /// Makes sure that an object which could not be read is missing, and not damaged.
+    ///
+    /// # Errors
+    /// `Corrupt` when something is there that should be the object; `Io` when the database cannot be read.
+    pub(crate) fn check_missing(&self, oid: ObjectId) -> Result<()> {
+        let read = self.replaced(oid)?;
+        let is_there = |dir: &PathBuf| has_something(&loose_path(dir, read));
+        if !self.dirs.iter().any(is_there) && !self.exists(read)? {
+            return Ok(());
+        }
+        let text = format!(
+            "object {oid} is damaged; restore it from a copy of the repository, or fetch it again"
+        );
+        Err(Error::new(ErrorKind::Corrupt, text))
     }
 
     /// Reads an object; `None` if it is missing.
@@ -297,7 +315,7 @@ impl Objects for Odb {
     }
 
     fn may_be_tags(&self, oids: &[ObjectId]) -> Result<Vec<ObjectId>> {
-        let database = match self.has_replacements() {
+        let database = match self.has_replacements()? {
             true => None,
             false => Some(self.database()?),
         };

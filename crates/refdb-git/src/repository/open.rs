@@ -21,7 +21,7 @@ use super::moved::Watched;
 use super::paths::{self, absolute};
 use super::view::Setting;
 use super::{Repository, identity, ownership, refused, replace, settings, shared};
-use crate::objects::Odb;
+use crate::objects::{Odb, Replacements};
 
 /// How to find and open a repository.
 #[derive(Clone, Debug)]
@@ -454,7 +454,12 @@ impl OpenOptions {
             // The objects themselves are of no interest here, and would go in a circle.
             let none = Arc::new(Odb::new("", [], format.objects));
             let store = internals::with_objects(&store, none);
-            odb.replace_by(Box::new(move || replace::read(&store, &base)));
+            let is_mended = self.damaged;
+            odb.replace_by(Box::new(move || match replace::read(&store, &base) {
+                // Whoever checks or mends the refs tells what is wrong with them.
+                Err(_) if is_mended => Ok(Replacements::new()),
+                found => found,
+            }));
         }
         let namespace = self.namespace.clone();
         let namespace = namespace.or_else(|| self.environment.bytes("GIT_NAMESPACE"));

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use refdb::{ObjectId, Result, Store};
+use refdb::{Error, ErrorKind, ObjectId, Result, Store, TargetRef};
 
 use super::Environment;
 use super::config::Config;
@@ -25,7 +25,10 @@ pub(super) fn base(environment: &Environment, config: &Config) -> Result<Option<
 }
 
 /// Reads the replacements of the refs below `base`. A ref that is named after no object is not
-/// looked at.
+/// looked at, and one that leads nowhere leaves its object without any, as in Git.
+///
+/// # Errors
+/// `Corrupt` for two refs that are named after one object; as for [`Store::refs`].
 pub(super) fn read(store: &Store, base: &[u8]) -> Result<Replacements> {
     let mut replacements = HashMap::new();
     let mut refs = store.refs()?;
@@ -33,8 +36,20 @@ pub(super) fn read(store: &Store, base: &[u8]) -> Result<Replacements> {
     while let Some(record) = refs.next()? {
         let name = record.name.as_bytes();
         let hex = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
-        if let (Some(replaced), Some(by)) = (ObjectId::from_hex(hex), record.target.oid()) {
-            replacements.insert(replaced, by);
+        let Some(replaced) = ObjectId::from_hex(hex) else {
+            continue;
+        };
+        let by = match record.target {
+            TargetRef::Direct(oid) => oid,
+            TargetRef::Symbolic(_) => match store.resolve(record.name)? {
+                Some(end) => end.oid,
+                None => ObjectId::null(replaced.format()),
+            },
+        };
+        if replacements.insert(replaced, by).is_some() {
+            let name = record.name;
+            let text = format!("duplicate replace ref: {name}; delete one of them");
+            return Err(Error::new(ErrorKind::Corrupt, text));
         }
     }
     Ok(replacements)

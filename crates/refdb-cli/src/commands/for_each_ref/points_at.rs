@@ -30,7 +30,7 @@ impl<'c> PointsAt<'c> {
             match context.odb()?.peel(*oid)? {
                 Peeled::Itself => {}
                 // What is stored beside refs is what they led to when they were written, by whichever replacements.
-                Peeled::To(_) if context.odb()?.has_replacements() => ends = None,
+                Peeled::To(_) if context.odb()?.has_replacements()? => ends = None,
                 Peeled::To(end) => ends.iter_mut().for_each(|ends| ends.push(end)),
                 Peeled::Nowhere | Peeled::Missing => ends = None,
             }

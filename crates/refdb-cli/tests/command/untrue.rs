@@ -1,0 +1,320 @@
+//! Objects that are damaged, and files about objects that say something untrue: every answer is Git's or an error
+//! that says so, and no entry of a reflog goes for it.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bstr::ByteSlice;
+use refdb_testkit::oracle::{self, Output};
+use refdb_testkit::repo::Repo;
+use refdb_testkit::{Format, RefFormat, for_every_format};
+
+fn refdb(repo: &Repo, args: &[&str]) -> Output {
+    oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path())
+        .args(args)
+        .run()
+}
+
+/// Makes six commits in a line, of which `main` got one after the other; returns them.
+fn line_of_commits(repo: &Repo) -> Vec<String> {
+    repo.config("core.logAllRefUpdates", "true");
+    let mut commits: Vec<String> = Vec::new();
+    for number in 0..6 {
+        let parent = commits.last().map(|last| ["-p".to_owned(), last.clone()]);
+        let made = repo
+            .git(["commit-tree", "-m", &format!("commit {number}")])
+            .arg(&repo.objects().tree)
+            .args(parent.iter().flatten())
+            .at(1_700_000_000 + number, "+0000")
+            .run();
+        let commit = made.text().trim().to_owned();
+        repo.git(["update-ref", "-m", "on", "refs/heads/main", &commit])
+            .run()
+            .ok();
+        commits.push(commit);
+    }
+    commits
+}
+
+/// Does something in a repository whose objects are damaged meanwhile, since Git shows no entries of these.
+fn with_damage<T>(repo: &Repo, damage: impl FnOnce(), run: impl FnOnce() -> T) -> T {
+    let (objects, kept) = (repo.git_dir().join("objects"), repo.git_dir().join("kept"));
+    let copy = Command::new("cp")
+        .arg("-r")
+        .args([&objects, &kept])
+        .status();
+    assert!(copy.is_ok_and(|status| status.success()));
+    damage();
+    let done = run();
+    fs::remove_dir_all(&objects).expect("own files");
+    fs::rename(&kept, &objects).expect("room");
+    done
+}
+
+fn entries(repo: &Repo) -> usize {
+    let log = repo.git(["reflog", "show", "--format=%H", "refs/heads/main"]);
+    log.run().stdout.lines().count()
+}
+
+fn loose(repo: &Repo, oid: &str) -> PathBuf {
+    let (dir, file) = oid.split_at(2);
+    repo.git_dir().join("objects").join(dir).join(file)
+}
+
+/// Changes a file that nobody may write.
+fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut content = fs::read(path).expect("a file");
+    change(&mut content);
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644)).expect("own file");
+    fs::write(path, content).expect("room");
+}
+
+/// Packs everything, and breaks what the pack has of a commit.
+fn break_packed(repo: &Repo, oid: &str) {
+    repo.git(["repack", "-adq"]).run().ok();
+    let folder = repo.git_dir().join("objects/pack");
+    let found = |end: &str| {
+        let files = fs::read_dir(&folder).expect("a folder").flatten();
+        let is_it = |path: &PathBuf| path.to_string_lossy().ends_with(end);
+        files.map(|entry| entry.path()).find(is_it).expect(end)
+    };
+    let index = fs::read(found(".idx")).expect("an index");
+    let shown = repo.git(["show-index"]).stdin(index).run().text();
+    let line = shown.lines().find(|line| line.contains(oid)).expect(oid);
+    let offset: usize = line.split(' ').next().expect("a line").parse().expect(line);
+    change(&found(".pack"), |pack| {
+        pack[offset + 20..offset + 24].fill(0xff)
+    });
+}
+
+for_every_format! {
+    fn a_damaged_commit_keeps_the_entries_behind_it(format) {
+        type Break = fn(&Repo, &str);
+        let breaks: [Break; 4] = [
+            |repo, oid| change(&loose(repo, oid), |content| content.truncate(60)),
+            |repo, oid| change(&loose(repo, oid), |content| content.extend(b"x")),
+            |repo, oid| {
+                fs::remove_file(loose(repo, oid)).expect("a file");
+                fs::create_dir(loose(repo, oid)).expect("room");
+            },
+            break_packed,
+        ];
+        // The value of the ref itself, and one in its history.
+        for at in [5, 3] {
+            for (number, damage) in breaks.iter().enumerate() {
+                for how in [None, Some("--stale-fix")] {
+                    let repo = Repo::init(format);
+                    let commits = line_of_commits(&repo);
+                    let expire = ["reflog", "expire", "--expire=never", "--expire-unreachable=now"];
+                    let args: Vec<&str> = expire.into_iter().chain(how).chain(["refs/heads/main"]).collect();
+                    let damage = || damage(&repo, &commits[at]);
+                    let out = with_damage(&repo, damage, || refdb(&repo, &args));
+                    let context = format!("{at} {number} {how:?} {out:?}");
+                    assert_ne!(out.code(), 0, "{context}");
+                    assert_eq!(entries(&repo), 6, "{context}");
+                }
+            }
+        }
+        // What is missing does not keep anybody from it, as in Git.
+        let repo = Repo::init(format);
+        let commits = line_of_commits(&repo);
+        fs::remove_file(loose(&repo, &commits[3])).expect("a file");
+        let twin = repo.duplicate();
+        let args = ["reflog", "expire", "--expire=never", "--expire-unreachable=now", "refs/heads/main"];
+        let (ours, beside) = (refdb(&repo, &args), twin.git(args).run());
+        assert_eq!(ours.code(), beside.code(), "{ours:?}");
+        assert_eq!(entries(&repo), entries(&twin));
+    }
+
+    fn what_is_read_instead_of_an_object_is_as_for_git(format) {
+        let repo = Repo::init(format);
+        let commits = line_of_commits(&repo);
+        let (tip, other, none) = (&commits[5], &commits[0], &repo.objects().missing);
+        repo.update_refs(format!("create refs/heads/z {other}\n"));
+        let ways: [&[String]; 5] = [
+            &[format!("create refs/replace/{tip} {other}")],
+            &[format!("symref-create refs/replace/{tip} refs/heads/z")],
+            &[format!("symref-create refs/replace/{tip} refs/heads/none")],
+            &[
+                format!("create refs/replace/{tip} {other}"),
+                format!("create refs/replace/x/{tip} {other}"),
+            ],
+            &[format!("create refs/replace/{none} {other}")],
+        ];
+        for way in ways {
+            let repo = repo.duplicate();
+            repo.update_refs(format!("{}\n", way.join("\n")));
+            let args = ["for-each-ref", "--format=%(subject)", "refs/heads/main"];
+            let (ours, beside) = (refdb(&repo, &args), repo.git(args).run());
+            assert_eq!(ours.code(), beside.code(), "{way:?}: {ours:?} {beside:?}");
+            assert_eq!(ours.stdout, beside.stdout, "{way:?}");
+        }
+        if format.refs == RefFormat::Files {
+            // Who cannot read them does not know what to read.
+            let folder = repo.git_dir().join("refs/replace");
+            fs::create_dir_all(&folder).expect("room");
+            symlink("circle", folder.join("circle")).expect("a link");
+            let args = ["reflog", "expire", "--expire=never", "--expire-unreachable=now", "refs/heads/main"];
+            let out = refdb(&repo, &args);
+            assert_ne!(out.code(), 0, "{out:?}");
+            assert!(out.stderr.contains_str("refs/replace/circle"), "{out:?}");
+        }
+    }
+
+    fn the_ends_of_a_shallow_history_are_read_as_by_git(format) {
+        let repo = Repo::init(format);
+        let commits = line_of_commits(&repo);
+        let end = &commits[3];
+        for list in [
+            format!("{end}\n"),
+            format!("{end}"),
+            format!("{end} more\n"),
+            format!("{end}\r\n"),
+            format!("{end}\0\n"),
+            format!("{}\n", &end[1..]),
+            "nonsense\n".to_owned(),
+            format!("{end}\n\n"),
+        ] {
+            fs::write(repo.git_dir().join("shallow"), &list).expect("room");
+            let args = ["for-each-ref", "--format=%(refname)", "--contains", &commits[1]];
+            let (ours, beside) = (refdb(&repo, &args), repo.git(args).run());
+            assert_eq!(ours.code(), beside.code(), "{list:?}: {ours:?} {beside:?}");
+            assert_eq!(ours.stdout, beside.stdout, "{list:?}");
+        }
+    }
+
+    fn a_file_with_something_wrong_behind_its_header_holds_no_object(format) {
+        let repo = Repo::init(format);
+        let commits = line_of_commits(&repo);
+        type Change = fn(&mut Vec<u8>);
+        let changes: [Change; 5] = [
+            |_| {},
+            |content| content.extend(b"garbage"),
+            |content| content.extend_from_within(..),
+            |content| content.truncate(content.len() - 4),
+            |content| *content.last_mut().expect("a sum") ^= 1,
+        ];
+        for (number, wrong) in changes.into_iter().enumerate() {
+            let repo = repo.duplicate();
+            change(&loose(&repo, &commits[5]), wrong);
+            for args in [
+                &["for-each-ref", "--format=%(subject)", "refs/heads/main"][..],
+                &["for-each-ref", "--format=%(refname)", "--contains", &commits[1]],
+            ] {
+                let (ours, beside) = (refdb(&repo, args), repo.git(args).run());
+                assert_eq!(ours.code(), beside.code(), "{number}: {ours:?} {beside:?}");
+                assert_eq!(ours.stdout, beside.stdout, "{number}");
+            }
+        }
+    }
+}
+
+/// Writes the commit-graph of what there is, as one more part of a chain, and returns that part's file.
+fn add_to_chain(repo: &Repo) -> PathBuf {
+    repo.git(["commit-graph", "write", "--reachable", "--split=no-merge"])
+        .run()
+        .ok();
+    let folder = repo.git_dir().join("objects/info/commit-graphs");
+    let chain = fs::read_to_string(folder.join("commit-graph-chain")).expect("a chain");
+    folder.join(format!(
+        "graph-{}.graph",
+        chain.lines().last().expect("a part")
+    ))
+}
+
+/// Returns where a chunk of a commit-graph begins.
+fn chunk(graph: &[u8], id: &[u8]) -> usize {
+    let entry = graph[8..]
+        .windows(4)
+        .position(|it| it == id)
+        .expect("a chunk")
+        + 12;
+    let offset = graph[entry..entry + 8].try_into().expect("eight bytes");
+    usize::try_from(u64::from_be_bytes(offset)).expect("small")
+}
+
+const QUESTIONS: [&str; 4] = [
+    "--contains=c1",
+    "--merged=c5",
+    "--no-merged=c2",
+    "--format=%(refname) %(ahead-behind:c2)",
+];
+
+/// Gives each commit a tag of its own, so that questions can name it.
+fn tag(repo: &Repo, commits: &[String]) {
+    let lines = commits.iter().enumerate();
+    let lines = lines.map(|(at, oid)| format!("create refs/tags/c{at} {oid}\n"));
+    repo.update_refs(lines.collect::<String>());
+}
+
+#[test]
+fn a_chain_whose_parts_do_not_belong_together_is_believed_as_by_git() {
+    for format in [Format::FILES_SHA1, Format::REFTABLE_SHA1] {
+        let repo = Repo::init(format);
+        let commits = line_of_commits(&repo);
+        let tip = &commits[5];
+        repo.update_refs(format!("update refs/heads/main {}\n", commits[2]));
+        add_to_chain(&repo);
+        repo.update_refs(format!("update refs/heads/main {tip}\n"));
+        let upper = add_to_chain(&repo);
+        tag(&repo, &commits);
+        change(&upper, |graph| {
+            // Its base has another name, and all its commits have no parents.
+            let (base, data) = (chunk(graph, b"BASE"), chunk(graph, b"CDAT"));
+            graph[base] ^= 1;
+            for at in 0..3 {
+                let parent = data + at * 36 + 20;
+                graph[parent..parent + 4].copy_from_slice(&0x7000_0000_u32.to_be_bytes());
+            }
+        });
+        for question in QUESTIONS {
+            let args = ["for-each-ref", question, "refs/tags"];
+            let (ours, beside) = (refdb(&repo, &args), repo.git(args).run());
+            assert_eq!(ours.stdout, beside.stdout, "{question}: {ours:?}");
+        }
+    }
+}
+
+#[test]
+fn generations_that_cannot_be_right_are_told_and_delete_nothing() {
+    for format in [Format::FILES_SHA1, Format::REFTABLE_SHA1] {
+        let repo = Repo::init(format);
+        let commits = line_of_commits(&repo);
+        tag(&repo, &commits);
+        let args = ["commit-graph", "write", "--reachable"];
+        repo.git(args).run().ok();
+        let path = repo.git_dir().join("objects/info/commit-graph");
+        change(&path, |graph| {
+            let data = chunk(graph, b"CDAT");
+            for at in 0..6 {
+                let word = data + at * 36 + 28;
+                graph[word..word + 4].copy_from_slice(&(1_u32 << 2).to_be_bytes());
+            }
+        });
+        for question in QUESTIONS {
+            let args = ["for-each-ref", question, "refs/tags"];
+            let (ours, beside) = (refdb(&repo, &args), repo.git(args).run());
+            let is_told = ours.stderr.contains_str("no later than its parents");
+            assert!(
+                is_told || ours.stdout == beside.stdout,
+                "{question}: {ours:?}"
+            );
+            let without = refdb(
+                &repo,
+                &[&["-c", "core.commitGraph=false"], &args[..]].concat(),
+            );
+            assert_eq!(without.stdout, beside.stdout, "{question}");
+        }
+        let args = [
+            "reflog",
+            "expire",
+            "--expire=never",
+            "--expire-unreachable=now",
+            "refs/heads/main",
+        ];
+        assert_eq!(refdb(&repo, &args).code(), 0);
+        assert_eq!(entries(&repo), 6);
+    }
+}
