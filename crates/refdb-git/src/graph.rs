@@ -110,6 +110,8 @@ pub struct Graph<'o> {
     /// Whether its generations are believed.
     is_ordered: bool,
     missing_ends_history: bool,
+    /// How many bytes all large commits have that were read.
+    large: usize,
     commits: Vec<Commit>,
     /// The parents of all commits that were read, one list behind the other.
     parents: Vec<Node>,
@@ -140,6 +142,10 @@ struct Commit {
 /// of one that is.
 const UNKNOWN: u32 = u32::MAX;
 
+/// So many bytes may be read of larger commits in all: a pack of some kilobytes can have thousands of them.
+const LARGE_MIN: usize = 1 << 20;
+const LARGE_SUM_MAX: usize = 1 << 30;
+
 /// The level of a commit while those of its ancestors are measured.
 const ON_THE_WAY: u32 = u32::MAX;
 
@@ -152,6 +158,7 @@ impl<'o> Graph<'o> {
             file: None,
             is_ordered: true,
             missing_ends_history: false,
+            large: 0,
             commits: Vec::new(),
             parents: Vec::new(),
             known: HashMap::new(),
@@ -358,7 +365,7 @@ impl<'o> Graph<'o> {
     }
 
     /// Reads time and parents from the object itself.
-    fn parse(&self, oid: ObjectId, object: Option<Object>) -> Result<(u64, Vec<ObjectId>)> {
+    fn parse(&mut self, oid: ObjectId, object: Option<Object>) -> Result<(u64, Vec<ObjectId>)> {
         let object = match object {
             Some(object) => Some(object),
             // Its entry in the commit-graph file is damaged.
@@ -376,6 +383,15 @@ impl<'o> Graph<'o> {
         if object.kind != ObjectKind::Commit {
             let kind = object.kind.as_str();
             return Err(damaged(format!("object {oid} is a {kind}, not a commit")));
+        }
+        if object.data.len() > LARGE_MIN {
+            self.large += object.data.len();
+        }
+        if self.large > LARGE_SUM_MAX {
+            let text = format!(
+                "the commits of more than 1 MiB in this history have more than 1 GiB; {oid} is one too many"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, text));
         }
         let time = commit_time(&object.data);
         if let Some(parents) = self.grafts.parents(oid) {

@@ -327,6 +327,21 @@ fn objects() -> Vec<Kind> {
             },
         ),
         kind(
+            "no end: alternates by way of many links",
+            "Each of them is looked for for a hundredth of a second.",
+            |scene| {
+                for at in 0..39 {
+                    let next = match at {
+                        38 => "pack".to_owned(),
+                        _ => format!("way{}", at + 1),
+                    };
+                    let target = format!("{}{next}", "./".repeat(2000));
+                    scene.link(&format!("objects/way{at}"), &target)?;
+                }
+                scene.write("objects/info/alternates", "way0/none\n".repeat(20_000))
+            },
+        ),
+        kind(
             "no end: a graph of itself",
             "A chain of graphs never ends.",
             |scene| {

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use refdb::internals::is_absent;
 use refdb::system::{FileKind, System};
@@ -17,6 +18,14 @@ const DEPTH_MAX: usize = 6;
 
 /// How long a list may be, in bytes.
 const LIST_LEN_MAX: usize = 16 << 20;
+
+/// So many folders are looked for, however long that takes, and so many in all. Git has no end; links that lead to
+/// links can make each of them take a tenth of a second.
+const FOLDERS_MIN: usize = 64;
+const FOLDERS_MAX: usize = 4096;
+
+/// How long it takes to look for more of them.
+const LOOK_MAX: Duration = Duration::from_secs(3);
 
 /// So many folders that are not there are named: a list may have millions.
 const ABSENT_MAX: usize = 16;
@@ -31,6 +40,10 @@ struct Search<'s> {
     absent: Vec<AbsentFolder>,
     /// The list that is being read.
     list: Option<PathBuf>,
+    /// How many folders were looked for.
+    count: usize,
+    /// When the search began.
+    began: Duration,
 }
 
 /// Returns the folders of a database: its own, the first of `dirs`, and the others, with those that
@@ -57,6 +70,8 @@ fn search<'s>(system: &'s dyn System, dirs: &[PathBuf]) -> Result<Search<'s>> {
         known: Vec::new(),
         absent: Vec::new(),
         list: None,
+        count: 0,
+        began: system.elapsed(),
     };
     let (own, others) = dirs
         .split_first()
@@ -105,6 +120,15 @@ impl Search<'_> {
     }
 
     fn add(&mut self, dir: &Path, depth: usize) -> Result<()> {
+        self.count += 1;
+        let took = || self.system.elapsed().saturating_sub(self.began);
+        if self.count > FOLDERS_MAX || self.count > FOLDERS_MIN && took() > LOOK_MAX {
+            let named = self.list.as_deref().unwrap_or(dir).display();
+            let text = format!(
+                "more folders to borrow objects from than can be looked for; the last list is '{named}'"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
         if self.enter(dir)? {
             self.read_list(dir, depth + 1)?;
         }

@@ -37,8 +37,9 @@ use super::{ObjectKind, Objects, Peeled};
 /// itself in a file of the wrong name.
 pub const TAG_DEPTH_MAX: usize = 4096;
 
-/// How many bytes an object may have that is read: what a pack claims is not believed without bound.
-pub const LEN_MAX: usize = 256 << 20;
+/// How many bytes an object may have that is read: what a pack claims is not believed without bound, and what is done
+/// with an object takes some times as much.
+pub const LEN_MAX: usize = 128 << 20;
 
 /// How often an object that replaces another may be replaced itself.
 const REPLACEMENTS_MAX: usize = 5;

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use gix_pack::{data, index, multi_index};
-use refdb::internals::{bytes_to_path, list};
-use refdb::system::{Bytes, System};
+use refdb::internals::bytes_to_path;
+use refdb::system::{Bytes, DirEntry, System};
 use refdb::{ObjectFormat, ObjectId};
 
 use super::odb::gix_kind;
@@ -395,6 +395,14 @@ fn open_index(
     Ok((file, content))
 }
 
+/// Lists a folder of packs, which may be missing. Of what has its place nobody knows which objects it hides.
+fn in_folder(system: &dyn System, folder: &Path) -> io::Result<Vec<DirEntry>> {
+    match system.read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries,
+    }
+}
+
 /// Returns the packs of a folder whose objects cannot be had: those that have no index which can be read, or are not
 /// the pack of theirs.
 pub(super) fn unusable(
@@ -404,7 +412,7 @@ pub(super) fn unusable(
 ) -> io::Result<Vec<PathBuf>> {
     let folder = folder.join("pack");
     let mut found = Vec::new();
-    for entry in list(system, &folder)? {
+    for entry in in_folder(system, &folder)? {
         let path = folder.join(bytes_to_path(&entry.name));
         if path.extension().is_none_or(|extension| extension != "pack") {
             continue;
@@ -472,7 +480,7 @@ pub(super) fn slots(
     known: &HashMap<&Path, &Arc<Slot>>,
 ) -> io::Result<Vec<Arc<Slot>>> {
     let dir = folder.join("pack");
-    let entries = list(system, &dir)?;
+    let entries = in_folder(system, &dir)?;
     let names: HashSet<&[u8]> = entries.iter().map(|entry| entry.name.as_slice()).collect();
     let slot = |path: PathBuf, stamp| {
         let same = |slot: &&&Arc<Slot>| slot.stamp == stamp && !slot.may_be_opened_again();

@@ -26,6 +26,10 @@ use crate::failure::{Failure, Result};
 /// How many bytes of objects are kept, for other refs to the same ones.
 const KEPT_MAX: usize = 16 << 20;
 
+/// So many bytes may be read of larger objects in all: a pack of some kilobytes can have thousands of them.
+const LARGE_MIN: usize = 1 << 20;
+const LARGE_SUM_MAX: usize = 1 << 30;
+
 /// A ref that is listed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item<'a> {
@@ -81,6 +85,8 @@ pub(super) struct Values<'c> {
     objects: HashMap<ObjectId, Rc<Object>>,
     /// The size of what is kept in `objects`.
     kept: usize,
+    /// The size of all large objects that were read.
+    large: usize,
     /// The branch that is checked out.
     head: Option<Option<Vec<u8>>>,
     /// For each branch that is checked out, where.
@@ -127,6 +133,7 @@ impl<'c> Values<'c> {
             peeled: HashMap::new(),
             objects: HashMap::new(),
             kept: 0,
+            large: 0,
             head: None,
             worktrees: None,
         })
@@ -369,6 +376,17 @@ impl<'c> Values<'c> {
         }
         let read = self.context.odb()?.read(oid)?;
         let object = Rc::new(read.ok_or_else(|| missing(&oid, item.name))?);
+        if object.data.len() > LARGE_MIN {
+            self.large += object.data.len();
+        }
+        if self.large > LARGE_SUM_MAX {
+            let text = format!(
+                "the objects of more than 1 MiB that are read for these refs have more than 1 GiB; object {oid}, of \
+                 {name}, is one too many: ask for fewer refs, or for nothing that is in their objects",
+                name = item.name
+            );
+            return Err(Failure::fatal(text));
+        }
         self.kept += object.data.len();
         if self.kept > KEPT_MAX {
             self.objects.clear();
