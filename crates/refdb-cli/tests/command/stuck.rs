@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stderr, reason = "says what cannot be tried here")]
 
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
@@ -219,21 +220,23 @@ fn a_link_to_nowhere_in_the_place_of_reflogs_refuses_a_batch() {
     }
 }
 
+/// Gives a repository to a user and a group.
+fn give_to(repo: &Repo, user: &str) -> bool {
+    let given = Command::new("chown")
+        .args(["-R", user])
+        .arg(repo.path())
+        .status();
+    given.is_ok_and(|status| status.success())
+}
+
 /// Somebody's reflog, or ref, that another user may not write: root did something in this repository once.
 #[test]
 fn what_is_anothers_keeps_nobody_out() {
-    let changed = |repo: &Repo, user: &str| {
-        let changed = Command::new("chown")
-            .args(["-R", user])
-            .arg(repo.path())
-            .status();
-        changed.is_ok_and(|status| status.success())
-    };
     for what in ["logs/refs/heads/a", "logs/refs/heads", "sticky"] {
         let (repo, input) = repository(Format::FILES_SHA1);
         let git_dir = repo.git_dir();
         let before = repo.refs();
-        if !changed(&repo, "1001:1001") {
+        if !give_to(&repo, "1001:1001") {
             eprintln!("skipped: only root gives files to others");
             return;
         }
@@ -268,8 +271,52 @@ fn what_is_anothers_keeps_nobody_out() {
             said.contains("ermission denied") || said.contains("not permitted"),
             "{what}: {said}"
         );
-        assert!(changed(&repo, "0:0"));
+        assert!(give_to(&repo, "0:0"));
         assert_eq!(repo.refs(), before, "{what}: {said}");
         assert_writable(&repo, what);
     }
+}
+
+/// A folder can be moved only by who may write in it: that is seen before anything is done.
+#[test]
+fn a_folder_that_cannot_be_moved_refuses_a_migration() {
+    for format in [Format::FILES_SHA1, Format::REFTABLE_SHA1] {
+        let folders: &[&str] = match format.refs {
+            RefFormat::Files => &["refs", "logs"],
+            RefFormat::Reftable => &["reftable"],
+        };
+        for folder in folders {
+            let (repo, _) = repository(format);
+            let path = repo.git_dir().join(folder);
+            let (before, listed) = (repo.refs(), names_in(&repo.git_dir()));
+            if !give_to(&repo, "1001:1001") {
+                eprintln!("skipped: only root gives files to others");
+                return;
+            }
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o555)).expect("root may");
+            let to = match format.refs {
+                RefFormat::Files => "reftable",
+                RefFormat::Reftable => "files",
+            };
+            let script = "exec setpriv --reuid 1001 --regid 1001 --clear-groups \"$0\" refs migrate --ref-format=$1";
+            let ours = oracle::run_of("/bin/sh", repo.path()).env("HOME", "/none");
+            let out = ours
+                .args(["-c", script, env!("CARGO_BIN_EXE_refdb"), to])
+                .run();
+            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            assert!(!out.status.success(), "{folder}: {said}");
+            assert!(said.contains("nothing was changed"), "{folder}: {said}");
+            assert_eq!(names_in(&repo.git_dir()), listed, "{folder}: {said}");
+            assert!(give_to(&repo, "0:0"));
+            assert_eq!(repo.refs(), before, "{folder}");
+        }
+    }
+}
+
+/// Lists a folder.
+fn names_in(folder: &Path) -> Vec<OsString> {
+    let entries = fs::read_dir(folder).expect("a folder").flatten();
+    let mut names: Vec<OsString> = entries.map(|entry| entry.file_name()).collect();
+    names.sort();
+    names
 }

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice;
+use refdb::error::io_text;
 use refdb::internals::{bytes_to_path, is_absent};
 use refdb::name::is_root_ref;
 use refdb::system::{FileKind, System};
@@ -53,6 +54,7 @@ pub(super) fn check(context: &Context, places: &[Place]) -> Result<()> {
                 _ => place.dir.join(name),
             };
             if !is_link(system, &path)? {
+                check_movable(system, &path)?;
                 continue;
             }
             let target = real(&path)?;
@@ -73,6 +75,23 @@ pub(super) fn check(context: &Context, places: &[Place]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Makes sure that a directory can be put elsewhere: for that this user must be allowed to write in it, since it says
+/// what it is in.
+fn check_movable(system: &dyn System, path: &Path) -> Result<()> {
+    let is_dir = system.find(path);
+    if !is_dir.is_ok_and(|stat| stat.is_some_and(|stat| stat.kind == FileKind::Directory)) {
+        return Ok(());
+    }
+    system.may_write(path).map_err(|error| {
+        let text = format!(
+            "unable to move '{}': {}; nothing was changed: let its owner migrate, or allow writing there",
+            path.display(),
+            io_text(&error)
+        );
+        Error::new(ErrorKind::Io, text).with_source(error)
+    })
 }
 
 /// Returns the directory of a worktree that is a link, if there is one.
