@@ -169,7 +169,7 @@ for_every_format! {
         let end = &commits[3];
         for list in [
             format!("{end}\n"),
-            format!("{end}"),
+            end.to_owned(),
             format!("{end} more\n"),
             format!("{end}\r\n"),
             format!("{end}\0\n"),
