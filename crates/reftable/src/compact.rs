@@ -48,6 +48,9 @@ pub fn compact<W: Write>(
     let indices = || tables.iter().map(|table| table.max_update_index());
     options.max_update_index = indices().max().unwrap_or_default();
 
+    for table in tables {
+        table.check_tail()?;
+    }
     let mut refs = MergedRefs::new(tables.to_vec());
     let mut logs = MergedLogs::new(tables.to_vec());
     if drop_tombstones {

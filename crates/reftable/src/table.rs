@@ -12,7 +12,7 @@ use crate::block::{Block, BlockHead, HEAD_LEN};
 use crate::error::{Error, Result};
 use crate::hash::HashId;
 use crate::header::{Footer, Header, Sections};
-use crate::record::{Codec, IndexCodec, LogCodec, Params, RefCodec};
+use crate::record::{Codec, IndexCodec, LogCodec, ObjectCodec, Params, RefCodec};
 use crate::walk::Walk;
 
 /// One table, open for reading.
@@ -240,6 +240,43 @@ impl Table {
             return Ok(());
         }
         Err(Error::corrupt(offset, NO_BLOCK))
+    }
+
+    /// Checks that the footer does not hide log blocks: where it places none, nothing stands behind the other
+    /// sections. Who writes all records again would lose them.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if something does.
+    pub fn check_tail(&self) -> Result<()> {
+        let footer = &self.footer;
+        let tops = [footer.ref_index, footer.objects, footer.object_index];
+        let last = tops.into_iter().max().unwrap_or_default();
+        // Sections that no index ends are checked as they are read.
+        if self.has_logs() || last == 0 {
+            return Ok(());
+        }
+        match self.end_of_indexes(last) {
+            Ok(at) if at >= self.body_len as u64 => Ok(()),
+            Ok(at) => Err(Error::corrupt(
+                at,
+                "blocks of no section stand before the footer",
+            )),
+            Err(error) => Err(error),
+        }
+        .map_err(|error| error.in_table(&self.label))
+    }
+
+    /// Returns where the object and index blocks end that start at an offset.
+    fn end_of_indexes(&self, from: u64) -> Result<u64> {
+        let mut at = from;
+        while let Some(head) = self.head(at)?
+            && matches!(head.kind, ObjectCodec::KIND | IndexCodec::KIND)
+            && let Some(block) = self.block(at, head.kind)?
+        {
+            at = block.next;
+        }
+        Ok(at)
     }
 
     /// Returns whether the index block at `offset` is the first one over the blocks from `start`

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::common::{Entry, Model, Value, options};
+use super::common::{Entry, Model, Value, options, put_checksum_right};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -19,8 +19,12 @@ use reftable::{
 
 /// A table with two index levels over refs, objects and logs in a few thousand bytes.
 fn dense() -> Vec<u8> {
+    refs_and_logs(70).write(options(256, 3))
+}
+
+fn refs_and_logs(count: u8) -> Model {
     let mut model = Model::default();
-    for n in 0..70_u8 {
+    for n in 0..count {
         let name = format!("refs/heads/{}/topic-{n:02}", n % 5).into_bytes();
         let mut oid = vec![n; 20];
         oid[0] = n / 3;
@@ -45,7 +49,7 @@ fn dense() -> Vec<u8> {
         };
         model.logs.insert((name, !u64::from(n)), entry);
     }
-    model.write(options(256, 3))
+    model
 }
 
 fn fixture(name: &str) -> Vec<u8> {
@@ -112,18 +116,6 @@ fn exercise(bytes: Vec<u8>) -> Result<u64> {
     first_error.map_or(Ok(count), Err)
 }
 
-/// Puts the checksum of the footer right.
-fn repair(bytes: &mut [u8]) {
-    let footer_len = if bytes.get(4) == Some(&1) { 68 } else { 72 };
-    let Some(start) = bytes.len().checked_sub(footer_len) else {
-        return;
-    };
-    let (fields, crc) = bytes[start..].split_at_mut(footer_len - 4);
-    let mut sum = flate2::Crc::new();
-    sum.update(fields);
-    crc.copy_from_slice(&sum.sum().to_be_bytes());
-}
-
 #[test]
 fn a_cut_table_is_never_taken_for_a_whole_one() {
     for bytes in [dense(), fixture("small.ref"), fixture("sha256.ref")] {
@@ -158,7 +150,7 @@ fn any_byte_may_be_wrong() {
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= if at % 9 == 8 { 0xff } else { 1 << (at % 9) };
-            repair(&mut damaged);
+            put_checksum_right(&mut damaged);
             refused += usize::from(exercise(damaged).is_err());
         }
     }
@@ -193,6 +185,36 @@ fn what_is_wrong_with_the_structure_is_found() {
         }
     }
     assert!(unnoticed < 20, "{unnoticed} of {} bytes", bytes.len());
+}
+
+/// Who merges tables takes the records that he sees for all there are.
+#[test]
+fn logs_that_the_footer_hides_are_not_lost_by_a_merge() {
+    let logs = |table: &Arc<Table>| {
+        let mut logs = LogCursor::new(Arc::clone(table));
+        let mut count = 0;
+        while logs.advance().unwrap() {
+            count += 1;
+        }
+        count
+    };
+    for index_objects in [true, false] {
+        let mut options = options(256, 3);
+        options.index_objects = index_objects;
+        let bytes = refs_and_logs(70).write(options.clone());
+        let sound = Arc::new(Table::open(bytes.clone()).unwrap());
+        compact(&[Arc::clone(&sound)], true, &options, Vec::new()).unwrap();
+        let mut damaged = bytes;
+        let end = damaged.len() - 4;
+        damaged[end - 16..end].fill(0);
+        put_checksum_right(&mut damaged);
+        let table = Arc::new(Table::open(damaged).unwrap().labelled("one.ref"));
+        assert_eq!((logs(&sound), logs(&table)), (70, 0));
+        let merged = compact(&[table], true, &options, Vec::new());
+        let error = merged.expect_err("it must not go on");
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(error.to_string().contains("one.ref"), "{error}");
+    }
 }
 
 /// What the object section is there for, asked about all objects that the refs name.
@@ -406,7 +428,7 @@ fn with_index(child: u8) -> Vec<u8> {
     let mut footer = footer.to_vec();
     footer[31] = at;
     let mut bytes = [body, &index, &footer].concat();
-    repair(&mut bytes);
+    put_checksum_right(&mut bytes);
     bytes
 }
 
@@ -489,7 +511,7 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
-        repair(&mut bytes);
+        put_checksum_right(&mut bytes);
         let _ = exercise(bytes);
     }
 }
@@ -517,7 +539,7 @@ fn with_names_that_grow(count: usize) -> Vec<u8> {
     let len = u32::try_from(24 + 4 + records.len() + 3 + 2).unwrap();
     let head = [&b"r"[..], &len.to_be_bytes()[1..]].concat();
     let mut bytes = [header, &head, &records, &[0, 0, 28, 0, 1], footer].concat();
-    repair(&mut bytes);
+    put_checksum_right(&mut bytes);
     bytes
 }
 

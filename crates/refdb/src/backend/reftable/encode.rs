@@ -88,7 +88,8 @@ impl<'a> Encoder<'_, 'a> {
         let tables = &self.snapshot.tables;
         let id_len = self.stack.object_format().raw_len() as u64;
         let is_logged = self.plan.creates_logs || !self.changes.is_empty();
-        if is_logged || tables.iter().any(|it| it.has_logs()) {
+        let mut all = tables.iter();
+        if is_logged || !all.all(|it| !it.has_logs() && it.check_tail().is_ok()) {
             return None;
         }
         if !self

@@ -180,3 +180,15 @@ pub(crate) fn options(block_size: u32, restart_interval: u16) -> WriteOptions {
     options.max_update_index = 100;
     options
 }
+
+/// Puts the checksum of the footer right.
+pub(crate) fn put_checksum_right(bytes: &mut [u8]) {
+    let footer_len = if bytes.get(4) == Some(&1) { 68 } else { 72 };
+    let Some(start) = bytes.len().checked_sub(footer_len) else {
+        return;
+    };
+    let (fields, crc) = bytes[start..].split_at_mut(footer_len - 4);
+    let mut sum = flate2::Crc::new();
+    sum.update(fields);
+    crc.copy_from_slice(&sum.sum().to_be_bytes());
+}
