@@ -162,6 +162,7 @@ impl Checker<'_> {
                     if let Err(error) = self.check_block(&block, body) {
                         self.find_error(&error);
                     }
+                    self.check_len(&block);
                     self.check_padding(&block);
                 }
                 Ok(None) => break true,
@@ -354,6 +355,19 @@ impl Checker<'_> {
             self.find(block.offset, "the block has no restart offsets");
         }
         Ok(())
+    }
+
+    /// Checks that the block is no longer than the block size: Git reads nothing of a table whose first block is.
+    /// Index blocks of JGit may be longer, and log blocks are as long as what they say.
+    fn check_len(&mut self, block: &Block) {
+        let block_size = usize::try_from(self.table.block_size()).unwrap_or_default();
+        let is_bound = matches!(block.kind, RefCodec::KIND | ObjectCodec::KIND);
+        if is_bound && block_size > 0 && block.len > block_size {
+            let len = block.len;
+            let what =
+                format!("the block of {len} bytes is longer than the block size, {block_size}");
+            self.find(block.offset, what);
+        }
     }
 
     /// Checks that what lies between this block and the next one is zero.

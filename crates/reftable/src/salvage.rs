@@ -235,7 +235,11 @@ fn read_blocks(data: Vec<u8>, header: Header, block_size: Option<u32>) -> Salvag
     let padded_to = block_size.map_or_else(|| block_size_of(&spans), u64::from);
     settle(&mut lost, &spans, &table, padded_to);
     salvaged.lost = lost.into_iter().collect();
-    salvaged.block_size = block_size.unwrap_or_else(|| {
+    // A size that is less than a block of refs has is none.
+    let refs = spans.iter().filter(|span| span.kind == RefCodec::KIND);
+    let least = refs.map(|span| span.end - span.start).max();
+    let fits = |size: &u32| *size == 0 || least <= Some(u64::from(*size));
+    salvaged.block_size = block_size.filter(fits).unwrap_or_else(|| {
         // What was in one block, each record has to find room in, be it the first block.
         let size = BLOCK_SIZE_MIN.max(longest + table.header_len());
         u32::try_from(size).map_or(BLOCK_LEN_MAX, |size| size.min(BLOCK_LEN_MAX))

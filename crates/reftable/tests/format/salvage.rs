@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::common::{Entry, Logs, Model, Refs, Value, own_log, own_ref};
+use super::common::{Entry, Logs, Model, Refs, Value, own_log, own_ref, put_checksum_right};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use reftable::{
@@ -332,6 +332,28 @@ fn tables_of_other_programs_lose_nothing() {
         read += 1;
     }
     assert!(read > 10, "{read}");
+}
+
+/// A table that says that its blocks are smaller than they are: Git reads nothing of it.
+#[test]
+fn a_block_longer_than_the_block_size_is_told_and_written_again() {
+    for hash in HASHES {
+        let model = model(hash, 20, 5);
+        for size in [1, 64, 512_u32] {
+            let mut bytes = model.write(options(hash, 4096, true));
+            let footer = bytes.len() - footer_len(hash);
+            for at in [0, footer] {
+                bytes[at + 5..at + 8].copy_from_slice(&size.to_be_bytes()[1..]);
+            }
+            put_checksum_right(&mut bytes);
+            let found = check(&Table::open(bytes.clone()).unwrap());
+            let told = |it: &reftable::Finding| it.what.contains("longer than the block size");
+            assert!(found.first().is_some_and(told), "{size}: {found:?}");
+            let salvaged = salvage(bytes, hash, 1..=100);
+            assert!(records(&salvaged) == (model.refs.clone(), model.logs.clone()));
+            assert_rebuilt(&salvaged, hash, "a small block size");
+        }
+    }
 }
 
 proptest! {
