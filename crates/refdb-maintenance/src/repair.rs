@@ -44,6 +44,7 @@ use refdb::system::{FileKind, System};
 use refdb::{Error, ObjectId, RefFormat, Result, Target};
 use refdb_git::Repository;
 use refdb_git::internals::real_path;
+use reftable::Salvaged;
 
 use crate::progress::{Watch, nobody};
 use crate::verify::{Advice, Damage, Repair, deep_watched, no_file};
@@ -106,6 +107,19 @@ const OF_NEWER_TABLES: &str = "entries of reflogs with update indices of newer t
 /// What is said of places and lines that cannot be read.
 const NAMELESS: &str = "could not be read: refs that stood there and have no reflog are lost, and nobody can say which \
                         they were; compare with a copy";
+
+/// Returns what is said of names that stand twice in what is left of a table.
+fn doubled(salvaged: &Salvaged) -> Option<String> {
+    let mut names = salvaged.doubled();
+    let first = names.next()?.as_bstr();
+    let which = match names.len() {
+        0 => format!("{first} stands there twice"),
+        others => format!("{first} and {others} other refs stand there twice"),
+    };
+    Some(format!(
+        "{which}, with different values: the first one is taken, compare with a copy"
+    ))
+}
 
 /// What cannot be repaired, or only in part.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 
 use crate::error::{Error, Result};
 use crate::header::read_be24;
-use crate::key::{read_key, split_key};
+use crate::key::{read_any_key, read_key, split_key};
 use crate::record::{Codec, Params};
 use crate::short::{self, common_prefix};
 
@@ -68,8 +68,8 @@ impl BlockHead {
         Ok(Some(BlockHead { kind, len, first }))
     }
 
-    /// Finishes the layout with the help of the body.
-    pub(crate) fn layout(self, body: &[u8], offset: u64, next: u64) -> Result<Block> {
+    /// Finishes the layout with the help of the body, whatever the restart table says.
+    pub(crate) fn layout_any(self, body: &[u8], offset: u64, next: u64) -> Result<Block> {
         let BlockHead { kind, len, first } = self;
         let count = len
             .checked_sub(COUNT_LEN)
@@ -81,14 +81,6 @@ impl BlockHead {
             .checked_sub(restart_count * RESTART_LEN)
             .filter(|end| *end >= first)
             .ok_or_else(|| Error::corrupt(offset, "the restart table does not fit the block"))?;
-        // A wrong number of restart offsets would cut records off, or take offsets for records.
-        let restart = body.get(end..end + RESTART_LEN).and_then(read_be24);
-        if restart_count > 0 && restart.and_then(|at| usize::try_from(at).ok()) != Some(first) {
-            return Err(Error::corrupt(
-                offset,
-                "the restart table does not begin with the first record",
-            ));
-        }
         Ok(Block {
             kind,
             offset,
@@ -98,6 +90,19 @@ impl BlockHead {
             end,
             restart_count,
         })
+    }
+
+    /// Finishes the layout with the help of the body.
+    pub(crate) fn layout(self, body: &[u8], offset: u64, next: u64) -> Result<Block> {
+        let block = self.layout_any(body, offset, next)?;
+        // A wrong number of restart offsets would cut records off, or take offsets for records.
+        if block.restart_count > 0 && !block.starts_first_run(body) {
+            return Err(Error::corrupt(
+                offset,
+                "the restart table does not begin with the first record",
+            ));
+        }
+        Ok(block)
     }
 }
 
@@ -159,6 +164,24 @@ impl Before {
     }
 }
 
+/// Decodes the value behind the head of a record, which lies at `at`.
+#[inline]
+fn place<C: Codec>(
+    input: &[u8],
+    at: usize,
+    head: Option<(u8, usize, usize)>,
+    codec: &mut C,
+    params: Params,
+) -> Option<Place> {
+    let (extra, used, shared) = head?;
+    let value = codec.decode(params, extra, input.get(used..)?)?;
+    Some(Place {
+        value: at + used,
+        next: at + used + value,
+        shared,
+    })
+}
+
 impl Block {
     /// Returns the restart offset with this number.
     pub(crate) fn restart(&self, body: &[u8], index: usize) -> Result<usize> {
@@ -168,6 +191,11 @@ impl Block {
             .and_then(|offset| usize::try_from(offset).ok())
             .filter(|offset| (self.first..self.end).contains(offset))
             .ok_or_else(|| self.corrupt("a restart offset points outside the records"))
+    }
+
+    /// Returns whether the restart table begins with the first record.
+    pub(crate) fn starts_first_run(&self, body: &[u8]) -> bool {
+        self.restart_count > 0 && self.restart(body, 0).ok() == Some(self.first)
     }
 
     /// Returns the key of the record at a restart offset, which is stored in full.
@@ -189,15 +217,22 @@ impl Block {
         params: Params,
     ) -> Result<Place> {
         let input = body.get(at..self.end).unwrap_or_default();
-        let decoded = read_key(input, key).and_then(|(extra, used, shared)| {
-            let value = codec.decode(params, extra, input.get(used..)?)?;
-            Some(Place {
-                value: at + used,
-                next: at + used + value,
-                shared,
-            })
-        });
-        decoded.ok_or_else(|| self.not_decoded())
+        let head = read_key(input, key);
+        place(input, at, head, codec, params).ok_or_else(|| self.not_decoded())
+    }
+
+    /// Decodes a record as [`read`](Self::read) does, in whatever order it stands; `None` if that is none.
+    pub(crate) fn read_any<C: Codec>(
+        &self,
+        body: &[u8],
+        at: usize,
+        key: &mut Vec<u8>,
+        codec: &mut C,
+        params: Params,
+    ) -> Option<Place> {
+        let input = body.get(at..self.end)?;
+        let head = read_any_key(input, key);
+        place(input, at, head, codec, params)
     }
 
     /// Finds the first record whose key is not less than `target`.

@@ -10,10 +10,24 @@ use crate::{short, varint};
 /// of order would be missed by every search.
 #[inline]
 pub(crate) fn read_key(input: &[u8], key: &mut Vec<u8>) -> Option<(u8, usize, usize)> {
-    let (prefix_len, extra, suffix_at, suffix) = split_key(input)?;
-    if !is_greater(suffix, key.get(prefix_len..)?) {
+    let head = split_key(input)?;
+    if !is_greater(head.3, key.get(head.0..)?) {
         return None;
     }
+    Some(put_key(input, head, key))
+}
+
+/// Reads a key as [`read_key`] does, in whatever order it stands.
+#[inline]
+pub(crate) fn read_any_key(input: &[u8], key: &mut Vec<u8>) -> Option<(u8, usize, usize)> {
+    let head = split_key(input)?;
+    (head.0 <= key.len()).then(|| put_key(input, head, key))
+}
+
+/// Puts the key with this head, which starts `input`, in the place of the one before it.
+#[inline]
+fn put_key(input: &[u8], head: Head<'_>, key: &mut Vec<u8>) -> (u8, usize, usize) {
+    let (prefix_len, extra, suffix_at, suffix) = head;
     key.truncate(prefix_len);
     match input
         .get(suffix_at..)
@@ -26,8 +40,11 @@ pub(crate) fn read_key(input: &[u8], key: &mut Vec<u8>) -> Option<(u8, usize, us
         }
         _ => short::push(key, suffix),
     }
-    Some((extra, suffix_at + suffix.len(), prefix_len))
+    (extra, suffix_at + suffix.len(), prefix_len)
 }
+
+/// The head of a record: prefix length, extra bits, where the suffix starts, the suffix.
+type Head<'i> = (usize, u8, usize, &'i [u8]);
 
 /// Most suffixes have no more bytes.
 const COPIED: usize = 16;
@@ -41,9 +58,9 @@ fn is_greater(left: &[u8], right: &[u8]) -> bool {
     }
 }
 
-/// Reads the head of a record: prefix length, extra bits, where the suffix starts, the suffix.
+/// Reads the head of a record.
 #[inline]
-pub(crate) fn split_key(input: &[u8]) -> Option<(usize, u8, usize, &[u8])> {
+pub(crate) fn split_key(input: &[u8]) -> Option<Head<'_>> {
     if let [prefix_len, tagged, rest @ ..] = input
         && (prefix_len | tagged) & 0x80 == 0
     {

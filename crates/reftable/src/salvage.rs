@@ -1,15 +1,19 @@
 //! What is left of a damaged table: why it cannot be opened, and the records of its whole blocks.
 //!
 //! Invariants:
-//! 1. A record is taken only from a block that decodes from its first byte to its last, with a
-//!    restart table that fits: of half a block nobody knows which half is the right one.
+//! 1. A record is taken only from a block that decodes from its first byte to its last: of half a block nobody knows
+//!    which half is the right one. Either its names are in order or its restart table fits; where both are wrong, or a
+//!    block is only guessed to begin, what decodes may be none.
 //! 2. Neither header nor footer is needed: where they are damaged, the caller's knowledge stands
 //!    in for them.
 //! 3. A ref whose update index is not one of the table's is a ref all the same: Git lists it. It
 //!    gets the nearest of the table's when the table is written again.
 //! 4. The block size, which may be unknown or wrong, leads past no block: the next one begins behind
 //!    the zeros. It only tells how many zeros are padding, and from where on they are a lost block.
+//! 5. Of a name that stands there twice the first value counts, and a deletion last: Git lists all values, and looks up
+//!    the one or the other, by where the restart offsets are.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
@@ -122,6 +126,7 @@ pub struct Salvaged {
     // Keys with the whole record behind them: the extra bits and the value's bytes.
     refs: BTreeMap<Vec<u8>, (RefCodec, Vec<u8>)>,
     logs: BTreeMap<Vec<u8>, (LogCodec, Vec<u8>)>,
+    doubled: BTreeSet<Vec<u8>>,
     spelled: Spelled,
 }
 
@@ -207,7 +212,7 @@ fn read_blocks(data: Vec<u8>, header: Header, block_size: Option<u32>) -> Salvag
         let block = match walk.next() {
             Ok(None) => break,
             Ok(Some(block)) => salvaged
-                .take(&table, &block, walk.body(&block))
+                .take(&table, &block, walk.body(&block), Start::Known)
                 .map(|()| block),
             Err(_) => None,
         };
@@ -370,15 +375,16 @@ fn next_start(table: &Table, at: u64, budget: &mut usize) -> Option<u64> {
             let Ok(Some(block)) = block else {
                 return false;
             };
-            // Every writer makes one for the first record.
-            if block.restart_count == 0 {
-                return false;
-            }
             let body = match block.kind {
                 LogCodec::KIND => inflated.as_slice(),
                 _ => table.block_body(&block),
             };
-            let is_block = Salvaged::default().take(table, &block, body).is_some();
+            // Every writer makes one for the first record.
+            if !block.starts_first_run(body) {
+                return false;
+            }
+            let taken = Salvaged::default().take(table, &block, body, Start::Guessed);
+            let is_block = taken.is_some();
             if !is_block {
                 *budget = budget.saturating_sub(block.len);
             }
@@ -392,26 +398,51 @@ fn is_deflated(bytes: &[u8]) -> bool {
     head.is_some_and(|head| head >> 8 & 0xf == 8 && head.is_multiple_of(31))
 }
 
+/// How it is known that a block starts somewhere.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// The one before it ends there.
+    Known,
+    /// The bytes look like it.
+    Guessed,
+}
+
 impl Salvaged {
     /// Takes the records of a block, all of them or none.
-    fn take(&mut self, table: &Table, block: &Block, body: &[u8]) -> Option<()> {
+    fn take(&mut self, table: &Table, block: &Block, body: &[u8], start: Start) -> Option<()> {
         let params = table.params();
         match block.kind {
             RefCodec::KIND => {
                 let spelled = &mut self.spelled;
                 let add = |name: &[u8]| spelled.add(name, table, block.offset).ok();
-                self.refs
-                    .extend(records::<RefCodec>(block, body, params, add)?);
+                for (name, new) in records::<RefCodec>(block, body, params, start, add)? {
+                    self.take_ref(name, new);
+                }
                 self.blocks += 1;
             }
             LogCodec::KIND => {
-                let logs = records::<LogCodec>(block, body, params, |_| Some(()))?;
-                self.logs.extend(logs);
+                for (key, new) in records::<LogCodec>(block, body, params, start, |_| Some(()))? {
+                    put(&mut self.logs, key, new, LogCodec::is_deletion);
+                }
                 self.blocks += 1;
             }
             _ => {}
         }
         Some(())
+    }
+
+    fn take_ref(&mut self, name: Vec<u8>, new: (RefCodec, Vec<u8>)) {
+        if let Some((codec, value)) = self.refs.get(&name)
+            && codec.record(&name, value).value != new.0.record(&name, &new.1).value
+        {
+            self.doubled.insert(name.clone());
+        }
+        put(&mut self.refs, name, new, RefCodec::is_deletion);
+    }
+
+    /// Returns the names that stand there twice, with different values.
+    pub fn doubled(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.doubled.iter().map(Vec::as_slice)
     }
 
     /// Calls `each` for the refs, in the order of their names.
@@ -487,36 +518,62 @@ impl Salvaged {
 /// Keys with their values.
 type Records<C> = Vec<(Vec<u8>, (C, Vec<u8>))>;
 
+/// Adds a record; of one key the first counts that is no deletion.
+fn put<C>(
+    records: &mut BTreeMap<Vec<u8>, (C, Vec<u8>)>,
+    key: Vec<u8>,
+    new: (C, Vec<u8>),
+    is_deletion: impl Fn(&C) -> bool,
+) {
+    match records.entry(key) {
+        Entry::Vacant(place) => drop(place.insert(new)),
+        Entry::Occupied(mut one) if is_deletion(&one.get().0) => drop(one.insert(new)),
+        Entry::Occupied(_) => {}
+    }
+}
+
 /// Decodes a block, which has to be whole; `add` is told of each key, and may end that.
 fn records<C: Codec + Default + Clone>(
     block: &Block,
     body: &[u8],
     params: Params,
+    start: Start,
     mut add: impl FnMut(&[u8]) -> Option<()>,
 ) -> Option<Records<C>> {
-    let mut records = Vec::new();
+    let mut records: Records<C> = Vec::new();
     let mut full_keys = Vec::new();
     let mut codec = C::default();
     let mut key = Vec::new();
+    let mut is_sorted = true;
     let mut at = block.first;
     while at < block.end {
         if body.get(at..).and_then(split_key)?.0 == 0 {
             full_keys.push(at);
         }
-        let place = block.read(body, at, &mut key, &mut codec, params).ok()?;
+        let place = block.read_any(body, at, &mut key, &mut codec, params)?;
+        // Zeros decode as records, too.
+        if key.is_empty() {
+            return None;
+        }
         add(&key)?;
+        is_sorted &= records.last().is_none_or(|last| last.0 < key);
         let value = body.get(place.value..place.next)?.to_vec();
         records.push((key.clone(), (codec.clone(), value)));
         at = place.next;
     }
-    let mut last = None;
-    for index in 0..block.restart_count {
-        let restart = block.restart(body, index).ok()?;
-        let in_order = last.is_none_or(|last| last < restart);
-        if !in_order || full_keys.binary_search(&restart).is_err() {
-            return None;
-        }
-        last = Some(restart);
-    }
-    (last.is_some() && !records.is_empty()).then_some(records)
+    let has_restarts = || has_restarts(block, body, &full_keys);
+    let is_whole = match start {
+        Start::Known => is_sorted || has_restarts(),
+        Start::Guessed => is_sorted && has_restarts(),
+    };
+    is_whole.then_some(records)
+}
+
+/// Returns whether the restart table is one for a block with these full keys.
+fn has_restarts(block: &Block, body: &[u8], full_keys: &[usize]) -> bool {
+    let restarts = (0..block.restart_count).map(|index| block.restart(body, index).ok());
+    let fits = |at: Option<usize>| at.is_some_and(|at| full_keys.binary_search(&at).is_ok());
+    block.starts_first_run(body)
+        && restarts.clone().all(fits)
+        && restarts.is_sorted_by(|a, b| a < b)
 }

@@ -40,6 +40,8 @@ pub struct Table {
     pub(crate) footer: Footer,
     body_len: usize,
     label: Box<str>,
+    /// Whether blocks count whatever their restart tables say.
+    takes_any_restarts: bool,
 }
 
 /// What is wrong where a section ends too early.
@@ -70,12 +72,14 @@ impl Table {
             footer,
             body_len,
             label: Box::default(),
+            takes_any_restarts: false,
         };
         table.check_start()?;
         Ok(table)
     }
 
-    /// Takes the blocks in the first `body_len` bytes of `data` for a table, whatever stands behind.
+    /// Takes the blocks in the first `body_len` bytes of `data` for a table, whatever stands behind, and whatever
+    /// their restart tables say.
     pub(crate) fn without_footer(data: Vec<u8>, header: Header, body_len: usize) -> Table {
         Table {
             body_len: body_len.min(data.len()),
@@ -83,6 +87,7 @@ impl Table {
             header,
             footer: Footer::default(),
             label: Box::default(),
+            takes_any_restarts: true,
         }
     }
 
@@ -357,8 +362,15 @@ impl Table {
         };
         let start = usize::try_from(offset).unwrap_or(self.body_len);
         let rest = self.body().get(start..).unwrap_or_default();
-        head.layout(rest, offset, self.after_block(offset, &head, rest))
-            .map(Some)
+        let next = self.after_block(offset, &head, rest);
+        self.layout(head, rest, offset, next).map(Some)
+    }
+
+    fn layout(&self, head: BlockHead, body: &[u8], offset: u64, next: u64) -> Result<Block> {
+        match self.takes_any_restarts {
+            true => head.layout_any(body, offset, next),
+            false => head.layout(body, offset, next),
+        }
     }
 
     /// Returns the body of a block other than a log block.
@@ -420,7 +432,7 @@ impl Table {
             ));
         }
         let next = offset + head.first as u64 + state.total_in();
-        head.layout(out, offset, next).map(Some)
+        self.layout(head, out, offset, next).map(Some)
     }
 
     /// Finds the block of this kind that holds the first key not less than `target`, by the index

@@ -19,7 +19,7 @@ use reftable::{
 
 use super::head::{Entry, branch_of};
 use super::members::{has_good_list, whole_table};
-use super::{NAMELESS, OF_NEWER_TABLES, Options, Plan, Step};
+use super::{NAMELESS, OF_NEWER_TABLES, Options, Plan, Step, doubled};
 use crate::verify::{Damage, Repair, indices_of_name, no_file};
 
 /// A table of the repaired stack.
@@ -273,6 +273,9 @@ impl Plan<'_> {
             let count = salvaged.lost.len();
             self.note(&path, &format!("{count} places {NAMELESS}"));
             stack.is_incomplete = true;
+        }
+        if let Some(what) = doubled(&salvaged) {
+            self.note(&path, &what);
         }
         stack.gone.push(path.clone());
         if salvaged.is_empty() {

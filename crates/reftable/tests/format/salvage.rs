@@ -334,6 +334,122 @@ fn tables_of_other_programs_lose_nothing() {
     assert!(read > 10, "{read}");
 }
 
+/// Returns where the restart offsets of a ref block are in the file.
+fn restarts(block: &BlockInfo, hash: HashId) -> std::ops::Range<usize> {
+    let end = range(block, hash).end - 2;
+    end - 3 * usize::try_from(block.restarts).unwrap()..end
+}
+
+/// Only a search needs restart offsets; whoever lists reads on from record to record.
+#[test]
+fn flawed_restart_offsets_cost_no_record() {
+    for (what, hash, model, bytes) in tables() {
+        let blocks = blocks(&bytes);
+        let of_refs = || blocks.iter().filter(|it| it.kind == BlockKind::Ref);
+        for flaw in ["the same", "between records", "not the first"] {
+            let mut damaged = bytes.clone();
+            for block in of_refs() {
+                let table = &mut damaged[restarts(block, hash)];
+                let first = table[..3].to_vec();
+                match flaw {
+                    "the same" => table
+                        .chunks_mut(3)
+                        .for_each(|it| it.copy_from_slice(&first)),
+                    "between records" => table.chunks_mut(3).skip(1).for_each(|it| it[2] ^= 1),
+                    _ => table[2] += 1,
+                }
+            }
+            let what = format!("{what}, {flaw}");
+            let salvaged = salvage(damaged, hash, 1..=100);
+            assert_eq!(salvaged.lost, [], "{what}");
+            assert!(
+                records(&salvaged) == (model.refs.clone(), model.logs.clone()),
+                "{what}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_block_without_restart_offsets_is_read() {
+    for hash in HASHES {
+        let model = model(hash, 5, 0);
+        let mut bytes = model.write(options(hash, 4096, false));
+        let block = blocks(&bytes)[0];
+        let restarts = restarts(&block, hash);
+        bytes.drain(restarts.start..restarts.end);
+        bytes[restarts.start + 1] = 0;
+        let header = 20 + 4 * usize::from(hash.version());
+        bytes[header + 3] -= u8::try_from(restarts.len()).unwrap();
+        let salvaged = salvage(bytes, hash, 1..=100);
+        assert_eq!(salvaged.lost, []);
+        assert_eq!(records(&salvaged).0, model.refs);
+        assert_rebuilt(&salvaged, hash, "no restarts");
+    }
+}
+
+/// Writes refs of these names in this order, each with a value of its own.
+fn in_disorder(hash: HashId, names: &[&str]) -> Vec<u8> {
+    let mut model = Model::default();
+    for n in 0..names.len() {
+        let value = Value::Direct(vec![u8::try_from(n).unwrap(); hash.len()]);
+        model
+            .refs
+            .insert(format!("refs/heads/{n:02}").into_bytes(), (1, value));
+    }
+    let mut options = options(hash, 4096, false);
+    // Each name stands there as a whole.
+    options.restart_interval = 1;
+    let mut bytes = model.write(options);
+    for (n, name) in names.iter().enumerate() {
+        let name = format!("refs/heads/{name}");
+        let old = format!("refs/heads/{n:02}");
+        let at = bytes.windows(old.len()).position(|it| it == old.as_bytes());
+        bytes[at.unwrap()..][..old.len()].copy_from_slice(name.as_bytes());
+    }
+    bytes
+}
+
+#[test]
+fn names_out_of_order_are_taken_and_of_two_alike_the_first() {
+    for hash in HASHES {
+        let values = |names: &[&str]| {
+            let salvaged = salvage(in_disorder(hash, names), hash, 1..=100);
+            assert_eq!(salvaged.lost, [], "{names:?}");
+            assert_rebuilt(&salvaged, hash, "disorder");
+            let doubled: Vec<_> = salvaged.doubled().map(<[u8]>::to_vec).collect();
+            let values = records(&salvaged)
+                .0
+                .into_values()
+                .map(|(_, value)| match value {
+                    Value::Direct(oid) => oid[0],
+                    _ => u8::MAX,
+                });
+            (values.collect::<Vec<_>>(), doubled)
+        };
+        assert_eq!(values(&["a0", "a1", "a2"]), (vec![0, 1, 2], vec![]));
+        assert_eq!(values(&["a0", "a2", "a1"]), (vec![0, 2, 1], vec![]));
+        let doubled = vec![b"refs/heads/a1".to_vec()];
+        assert_eq!(
+            values(&["a0", "a1", "a1", "a3"]),
+            (vec![0, 1, 3], doubled.clone())
+        );
+        assert_eq!(values(&["a1", "a0", "a1"]), (vec![1, 0], doubled));
+    }
+}
+
+/// Where neither the order nor the restart table is right, what decodes may be none.
+#[test]
+fn a_block_with_two_flaws_is_lost() {
+    let hash = HashId::Sha1;
+    let mut bytes = in_disorder(hash, &["a0", "a2", "a1"]);
+    let end = bytes.len() - footer_len(hash);
+    bytes[end - 3] ^= 1;
+    let salvaged = salvage(bytes, hash, 1..=100);
+    assert!(salvaged.is_empty());
+    assert_eq!(salvaged.lost, [0]);
+}
+
 /// A table that says that its blocks are smaller than they are: Git reads nothing of it.
 #[test]
 fn a_block_longer_than_the_block_size_is_told_and_written_again() {

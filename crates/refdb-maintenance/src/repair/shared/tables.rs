@@ -17,8 +17,8 @@ use reftable::{HashId, MergedRefs, RefRecord, RefValue, Table, WriteOptions, Wri
 
 use super::{StoreMeans, StorePlan};
 use crate::repair::OF_NEWER_TABLES;
-use crate::repair::RefChange;
 use crate::repair::stack::{logged, values};
+use crate::repair::{RefChange, doubled};
 
 /// A table of the repaired store.
 struct Member {
@@ -175,6 +175,8 @@ impl StorePlan<'_> {
             let _ = write!(what, "; {above} {OF_NEWER_TABLES}");
         }
         self.lost_in(name, min, max, &what);
+        self.notes
+            .extend(doubled(&found).map(|what| format!("{name}: {what}")));
         if found.is_empty() {
             return Ok(None);
         }
