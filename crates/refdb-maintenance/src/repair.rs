@@ -27,6 +27,7 @@ mod files;
 mod head;
 mod leftover;
 mod members;
+mod overlap;
 mod shared;
 mod stack;
 

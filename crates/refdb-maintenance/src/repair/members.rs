@@ -5,6 +5,7 @@
 //! 2. What the list does not name fills only places of which no listed table says anything, or takes the place of
 //!    several of which one is damaged: then it is what compaction made of them.
 //! 3. A file of which nothing can be read stands before no other.
+//! 4. Listed tables with update indices in common all belong there, in the order of the list, as Git reads them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,13 +18,16 @@ use reftable::{HashId, Table};
 use super::{Options, Plan};
 use crate::verify::{Damage, Repair, indices_of_name};
 
-/// A file that may belong into the stack.
+/// A file that may belong into the stack, or listed ones with update indices in common.
 #[derive(Clone)]
 struct Candidate {
     name: String,
+    /// The names of those that follow it in the list.
+    with: Vec<String>,
     /// Its update indices.
     range: (u64, u64),
-    is_listed: bool,
+    /// Its place in the list.
+    line: Option<usize>,
     state: State,
     /// When it was written.
     modified: i128,
@@ -40,7 +44,7 @@ enum State {
 
 /// What a damaged list still says.
 struct List<'l> {
-    names: BTreeSet<&'l str>,
+    names: Vec<&'l str>,
     /// Whether more tables may have been listed behind those.
     is_cut: bool,
 }
@@ -48,15 +52,15 @@ struct List<'l> {
 impl<'l> List<'l> {
     /// Reads a list, of whose last line only the beginning may be left: it is the one of `files` that begins so.
     fn read(text: &'l str, files: &'l BTreeSet<String>) -> List<'l> {
-        let mut names: BTreeSet<&str> = text.lines().filter(|name| may_be_listed(name)).collect();
+        let mut names: Vec<&str> = text.lines().filter(|name| may_be_listed(name)).collect();
         let last = text.lines().next_back().unwrap_or_default();
         // A line that names no file is one of which some bytes are wrong, or lost.
         let is_whole = files.contains(last);
         if !is_whole && !text.ends_with('\n') && !last.is_empty() {
-            names.remove(last);
+            names.retain(|name| *name != last);
             let mut begin_so = files.iter().filter(|name| name.starts_with(last));
             if let (Some(name), None) = (begin_so.next(), begin_so.next()) {
-                names.insert(name);
+                names.push(name);
             }
         }
         let is_cut = names.is_empty() || !is_whole;
@@ -91,9 +95,11 @@ impl Plan<'_> {
             .map(String::as_str)
             .filter(|name| is_table_name(name));
         let names: BTreeSet<&str> = tables.chain(list.names.iter().copied()).collect();
+        // Of a table that is listed twice Git reads the later line first.
+        let lines: BTreeMap<&str, usize> = list.names.iter().copied().zip(0..).collect();
         let mut found = Vec::new();
         for name in names {
-            found.extend(self.candidate(dir, name, list.names.contains(name), hash)?);
+            found.extend(self.candidate(dir, name, lines.get(name).copied(), hash)?);
         }
         Ok(chosen(found, list.is_cut))
     }
@@ -103,12 +109,12 @@ impl Plan<'_> {
         &self,
         dir: &Path,
         name: &str,
-        is_listed: bool,
+        line: Option<usize>,
         hash: HashId,
     ) -> Result<Option<Candidate>> {
         let path = dir.join(name);
         let content = self.content(&path)?.unwrap_or_default();
-        let mut range = indices_of_name(name);
+        let mut range = sensible(indices_of_name(name));
         let state = if let Some(table) = whole_table(content.clone(), name, hash) {
             range = range.or(Some((table.min_update_index(), table.max_update_index())));
             State::Whole
@@ -126,8 +132,9 @@ impl Plan<'_> {
         let range = range.filter(|(min, max)| min <= max);
         Ok(range.map(|range| Candidate {
             name: name.to_owned(),
+            with: Vec::new(),
             range,
-            is_listed,
+            line,
             state,
             modified: stat.map_or(0, |stat| stat.mtime_ns),
         }))
@@ -181,7 +188,8 @@ impl Chosen {
     }
 
     fn into_names(self) -> Vec<String> {
-        self.0.into_values().map(|it| it.name).collect()
+        let names = |it: Candidate| std::iter::once(it.name).chain(it.with);
+        self.0.into_values().flat_map(names).collect()
     }
 
     fn newest(&self) -> Option<&Candidate> {
@@ -213,7 +221,8 @@ impl Chosen {
 
 /// Chooses the files of a stack with a damaged list, behind whose end more may have been listed.
 fn chosen(found: Vec<Candidate>, is_cut: bool) -> Vec<String> {
-    let (mut listed, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| it.is_listed);
+    let (listed, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| it.line.is_some());
+    let mut listed = together(listed);
     let (empty, mut others): (Vec<Candidate>, Vec<Candidate>) =
         others.into_iter().partition(|it| it.state == State::Empty);
     // Of those that begin alike the widest, which compaction made of others, then the newest: a writer that died
@@ -261,6 +270,35 @@ fn chosen(found: Vec<Candidate>, is_cut: bool) -> Vec<String> {
     chosen.into_names()
 }
 
+/// Makes one of listed files that say something and have update indices in common.
+fn together(mut listed: Vec<Candidate>) -> Vec<Candidate> {
+    listed.sort_by_key(|it| (it.state == State::Empty, it.range));
+    let mut groups: Vec<Vec<Candidate>> = Vec::new();
+    let mut last = None;
+    for it in listed {
+        let max = it.range.1;
+        match groups.last_mut() {
+            Some(group) if it.state != State::Empty && Some(it.range.0) <= last => group.push(it),
+            _ => groups.push(vec![it]),
+        }
+        last = last.max(Some(max));
+    }
+    groups.into_iter().filter_map(joined).collect()
+}
+
+fn joined(mut group: Vec<Candidate>) -> Option<Candidate> {
+    group.sort_by_key(|it| it.line);
+    let mut files = group.into_iter();
+    let mut all = files.next()?;
+    for it in files {
+        all.with.push(it.name);
+        all.range = (all.range.0.min(it.range.0), all.range.1.max(it.range.1));
+        all.state = all.state.max(it.state);
+        all.modified = all.modified.max(it.modified);
+    }
+    Some(all)
+}
+
 /// Puts files that say something in the places of listed ones that do not.
 fn fill_empty(chosen: &mut Chosen, others: &[Candidate]) {
     let empty: Vec<Candidate> = chosen
@@ -305,6 +343,11 @@ fn ranges_of<'c>(files: impl Iterator<Item = &'c Candidate>) -> Vec<(u64, u64)> 
     ranges
 }
 
+/// Returns the update indices that a name says; from the least one on those of the records are counted.
+pub(super) fn sensible(named: Option<(u64, u64)>) -> Option<(u64, u64)> {
+    named.map(|(min, max)| (min, max.max(min)))
+}
+
 /// Returns the table that a file is, if all of it is as it should be.
 pub(super) fn whole_table(content: Vec<u8>, name: &str, hash: HashId) -> Option<Table> {
     let table = Table::open(content)
@@ -331,8 +374,9 @@ mod tests {
         let (name, modified) = (name.to_owned(), i128::from(range.1));
         Candidate {
             name,
+            with: Vec::new(),
             range,
-            is_listed,
+            line: is_listed.then_some(0),
             state,
             modified,
         }
@@ -393,6 +437,26 @@ mod tests {
     }
 
     #[test]
+    fn listed_tables_with_update_indices_in_common_stay_in_the_order_of_the_list() {
+        let listed = |name, range, line, state| Candidate {
+            line: Some(line),
+            ..file(name, range, true, state)
+        };
+        let found = |state| {
+            vec![
+                listed("3-4", (3, 4), 2, state),
+                listed("2-3", (2, 3), 3, Whole),
+                listed("1", (1, 1), 1, Whole),
+                listed("empty", (4, 4), 4, Empty),
+                file("merged", (2, 4), false, Whole),
+            ]
+        };
+        for state in [Whole, Damaged] {
+            assert_eq!(chosen(found(state), false), ["1", "3-4", "2-3"]);
+        }
+    }
+
+    #[test]
     fn without_a_list_what_says_most_counts() {
         let of = |found: &[(&str, (u64, u64), State)]| {
             let found = found
@@ -437,12 +501,12 @@ mod tests {
             .collect();
         let read = |text| {
             let list = List::read(text, &files);
-            (list.names.into_iter().collect::<Vec<_>>(), list.is_cut)
+            (list.names, list.is_cut)
         };
-        assert_eq!(read("x.ref\nabc.ref"), (vec!["abc.ref", "x.ref"], false));
+        assert_eq!(read("x.ref\nabc.ref"), (vec!["x.ref", "abc.ref"], false));
         assert_eq!(read("x.ref\nab"), (vec!["x.ref"], true));
-        assert_eq!(read("x.ref\nabc.re"), (vec!["abc.ref", "x.ref"], true));
+        assert_eq!(read("x.ref\nabc.re"), (vec!["x.ref", "abc.ref"], true));
         assert_eq!(read(""), (vec![], true));
-        assert_eq!(read("x.ref\nabe.ref\n"), (vec!["abe.ref", "x.ref"], true));
+        assert_eq!(read("x.ref\nabe.ref\n"), (vec!["x.ref", "abe.ref"], true));
     }
 }

@@ -18,24 +18,24 @@ use reftable::{
 };
 
 use super::head::{Entry, branch_of};
-use super::members::{has_good_list, whole_table};
+use super::members::{has_good_list, sensible, whole_table};
 use super::{NAMELESS, OF_NEWER_TABLES, Options, Plan, Step, doubled};
 use crate::verify::{Damage, Repair, indices_of_name, no_file};
 
 /// A table of the repaired stack.
-struct Member {
-    name: String,
-    table: Arc<Table>,
+pub(super) struct Member {
+    pub(super) name: String,
+    pub(super) table: Arc<Table>,
     /// The bytes, if it has to be written.
-    new: Option<Vec<u8>>,
+    pub(super) new: Option<Vec<u8>>,
 }
 
 /// What becomes of a stack.
 #[derive(Default)]
-struct Stack {
-    members: Vec<Member>,
+pub(super) struct Stack {
+    pub(super) members: Vec<Member>,
     /// The files of tables that do not stay.
-    gone: Vec<PathBuf>,
+    pub(super) gone: Vec<PathBuf>,
     /// Whether blocks with refs or log entries are lost.
     is_incomplete: bool,
     /// Whether no table is newer than the one that is looked at.
@@ -98,6 +98,7 @@ impl Plan<'_> {
             stack.is_last = at + 1 == names.len();
             self.member(&dir, name, hash, &mut stack)?;
         }
+        self.merge_overlapping(&dir, &mut stack)?;
         let tables: Vec<_> = stack
             .members
             .iter()
@@ -124,7 +125,7 @@ impl Plan<'_> {
         if !(fixes.is_empty() && logs.is_empty()) {
             let index = tables.last().map_or(0, |table| table.max_update_index()) + 1;
             let bytes = self.table_of(&fixes, &logs, index, hash)?;
-            self.add(&mut stack, index, index, bytes)?;
+            self.add(&mut stack, bytes)?;
         }
         let tables: Vec<_> = stack
             .members
@@ -208,7 +209,7 @@ impl Plan<'_> {
         })
     }
 
-    fn hash(&self) -> HashId {
+    pub(super) fn hash(&self) -> HashId {
         match self.repository.object_format() {
             ObjectFormat::Sha1 => HashId::Sha1,
             ObjectFormat::Sha256 => HashId::Sha256,
@@ -256,7 +257,7 @@ impl Plan<'_> {
         stack: &mut Stack,
     ) -> Result<()> {
         let hash = self.hash();
-        let (min, max) = named.unwrap_or((1, u64::MAX - 1));
+        let (min, max) = sensible(named).unwrap_or((1, u64::MAX - 1));
         let mut salvaged = reftable::salvage(content.clone(), hash, min..=max);
         let (first, last) = (salvaged.min_update_index, salvaged.max_update_index);
         // Name and header may say two things: the header counts unless it makes no sense, alone or with the records.
@@ -289,20 +290,19 @@ impl Plan<'_> {
         } else if above > 0 {
             self.note(&path, &format!("{above} {OF_NEWER_TABLES}"));
         }
-        let (min, max) = (salvaged.min_update_index, salvaged.max_update_index);
         let bytes = salvaged
             .rebuild(hash, |_| true)
             .map_err(|error| Error::corrupt(&path, error))?;
-        self.add(stack, min, max, bytes)
+        self.add(stack, bytes)
     }
 
     /// Puts a new table on top of the stack.
-    fn add(&self, stack: &mut Stack, min: u64, max: u64, bytes: Vec<u8>) -> Result<()> {
+    pub(super) fn add(&self, stack: &mut Stack, bytes: Vec<u8>) -> Result<()> {
+        let table = Table::open(bytes.clone());
+        let table = table.map_err(|error| Error::corrupt(Path::new("the new table"), error))?;
+        let (min, max) = (table.min_update_index(), table.max_update_index());
         let random = self.repository.system().random() >> 32;
         let name = format!("0x{min:012x}-0x{max:012x}-{random:08x}.ref");
-        let table = Table::open(bytes.clone()).map_err(|error| {
-            Error::corrupt(Path::new(&name), format_args!("the new table: {error}"))
-        })?;
         stack.members.push(Member {
             table: Arc::new(table.labelled(&name)),
             name,
