@@ -105,6 +105,10 @@ impl Step {
 /// What is said of entries of reflogs for which a table that is written again has no update index.
 const OF_NEWER_TABLES: &str = "entries of reflogs with update indices of newer tables are lost";
 
+/// What is said of such entries that are kept, there being no newer table.
+const OF_NO_TABLE: &str = "entries of reflogs have update indices above those of the table: they are kept, and no ref \
+                           that can be read changes for them";
+
 /// What is said of places and lines that cannot be read.
 const NAMELESS: &str = "could not be read: refs that stood there and have no reflog are lost, and nobody can say which \
                         they were; compare with a copy";

@@ -19,7 +19,7 @@ use reftable::{
 
 use super::head::{Entry, branch_of};
 use super::members::{has_good_list, sensible, whole_table};
-use super::{NAMELESS, OF_NEWER_TABLES, Options, Plan, Step, doubled};
+use super::{NAMELESS, OF_NEWER_TABLES, OF_NO_TABLE, Options, Plan, Step, doubled};
 use crate::verify::{Damage, Repair, indices_of_name, no_file};
 
 /// A table of the repaired stack.
@@ -40,6 +40,8 @@ pub(super) struct Stack {
     is_incomplete: bool,
     /// Whether no table is newer than the one that is looked at.
     is_last: bool,
+    /// The greatest update index of the newest table, where it keeps log entries above that.
+    stated: Option<u64>,
 }
 
 /// An update index as great as this is damage: the names of tables have twelve digits for it.
@@ -105,7 +107,7 @@ impl Plan<'_> {
             .map(|it| Arc::clone(&it.table))
             .collect();
         let before = self.readable(&dir, old_list.as_deref());
-        let (mut fixes, mut from_log) = self.fixes(&tables, stack.is_incomplete)?;
+        let (mut fixes, mut from_log) = self.fixes(&tables, &stack)?;
         let head = b"HEAD".as_slice();
         let before = with_lost(before, &values(&tables), &fixes);
         let is_moved = stack.is_incomplete && has_moved_since(&tables);
@@ -286,6 +288,14 @@ impl Plan<'_> {
         }
         let (above, greatest) = salvaged.logs_above();
         if above > 0 && stack.is_last && greatest < INDEX_END {
+            let named = sensible(named).map_or(0, |named| named.1);
+            let stated = salvaged.max_update_index.max(named);
+            salvaged.max_update_index = stated;
+            let (strays, _) = salvaged.logs_above();
+            if strays > 0 {
+                stack.stated = Some(stated);
+                self.note(&path, &format!("{strays} {OF_NO_TABLE}"));
+            }
             salvaged.max_update_index = greatest;
         } else if above > 0 {
             self.note(&path, &format!("{above} {OF_NEWER_TABLES}"));
@@ -330,9 +340,10 @@ impl Plan<'_> {
     fn fixes(
         &self,
         tables: &[Arc<Table>],
-        is_incomplete: bool,
+        stack: &Stack,
     ) -> Result<(BTreeMap<Vec<u8>, Option<Target>>, Vec<Vec<u8>>)> {
         let logged = logged(tables);
+        let is_incomplete = stack.is_incomplete;
         let mut fixes = BTreeMap::new();
         let mut from_log = Vec::new();
         let mut present = BTreeSet::new();
@@ -342,8 +353,7 @@ impl Plan<'_> {
             let name = record.name.to_vec();
             present.insert(name.clone());
             let log = logged.get(&name).map(Vec::as_slice).unwrap_or_default();
-            let newer = log.iter().filter(|entry| entry.0 > record.update_index);
-            let newer: Vec<ObjectId> = newer.map(|entry| entry.1).collect();
+            let newer = newer(log, record.update_index, stack.stated);
             let is_bad_name = !is_well_formed(&name, FormatOptions::ONE_LEVEL);
             let value = match record.value {
                 _ if is_bad_name => {
@@ -521,6 +531,14 @@ fn with_lost(
         before.entry(name.clone()).or_insert_with(|| value.clone());
     }
     before
+}
+
+/// Returns the values that a reflog tells of times behind an update index, but not of such as no table can have said:
+/// those above `stated`.
+fn newer(log: &[(u64, ObjectId)], than: u64, stated: Option<u64>) -> Vec<ObjectId> {
+    let times = log.iter();
+    let newer = times.filter(|(at, _)| *at > than && stated.is_none_or(|stated| *at <= stated));
+    newer.map(|(_, value)| *value).collect()
 }
 
 /// Returns what tables say of a ref since it was last created, newest first.
