@@ -6,4 +6,5 @@ mod interrupted;
 mod migrate_deleted;
 mod migrate_faults;
 mod migrate_kept;
+mod stack_repair;
 mod store_repair;

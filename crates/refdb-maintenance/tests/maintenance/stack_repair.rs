@@ -1,0 +1,367 @@
+//! Repair of stacks that no writer leaves behind: with tables whose records are whole, while something about them is
+//! wrong. What Git reads of them before, it reads afterwards.
+
+use std::fs;
+use std::path::PathBuf;
+
+use bstr::ByteSlice;
+use refdb::{Edit, ObjectId, RefName};
+use refdb_maintenance::repair::{Options, plan};
+use refdb_maintenance::verify::{Damage, deep};
+use refdb_testkit::repo::Repo;
+use refdb_testkit::{Format, forge, ours};
+use reftable::{HashId, LogRecord, LogUpdate, LogValue, RefRecord, RefValue, WriteOptions, Writer};
+
+const FORMATS: [Format; 2] = [Format::REFTABLE_SHA1, Format::REFTABLE_SHA256];
+
+/// What one table says: of each ref which commit it has, if any; and, with their update indices, entries of reflogs.
+#[derive(Clone, Default)]
+struct Says<'s> {
+    indices: (u64, u64),
+    refs: &'s [(&'s str, Option<usize>)],
+    logs: &'s [(&'s str, u64, usize)],
+}
+
+fn bytes_of(id: &str) -> Vec<u8> {
+    let digits = |at| u8::from_str_radix(&id[at..at + 2], 16).expect("digits");
+    (0..id.len()).step_by(2).map(digits).collect()
+}
+
+impl Says<'_> {
+    /// Writes the table; each name stands there as a whole.
+    fn table(&self, repo: &Repo) -> Vec<u8> {
+        let hash = match repo.format().our_objects() {
+            refdb::ObjectFormat::Sha1 => HashId::Sha1,
+            refdb::ObjectFormat::Sha256 => HashId::Sha256,
+        };
+        let id = |at: usize| bytes_of(&repo.objects().commits[at]);
+        let mut options = WriteOptions::new(hash);
+        options.restart_interval = 1;
+        (options.min_update_index, options.max_update_index) = self.indices;
+        // Log entries may be outside; the header is put right below.
+        let greatest = self.logs.iter().map(|log| log.1).max();
+        options.max_update_index = options.max_update_index.max(greatest.unwrap_or_default());
+        let mut writer = Writer::new(Vec::new(), options).expect("sound options");
+        for (name, commit) in self.refs {
+            let oid = commit.map(id);
+            let value = match &oid {
+                _ if *name == "HEAD" => RefValue::Symref(b"refs/heads/main"),
+                Some(oid) => RefValue::Direct(oid),
+                None => RefValue::Deletion,
+            };
+            let record = RefRecord {
+                name: name.as_bytes(),
+                update_index: self.indices.0,
+                value,
+            };
+            writer.add_ref(record).expect("a record that fits");
+        }
+        for (name, update_index, commit) in self.logs {
+            let (old, new) = (vec![0; hash.len()], id(*commit));
+            let update = LogUpdate {
+                old: &old,
+                new: &new,
+                name: b"A",
+                email: b"a@example.com",
+                time: 1_700_000_000,
+                tz: 0,
+                message: b"m\n",
+            };
+            let record = LogRecord {
+                name: name.as_bytes(),
+                update_index: *update_index,
+                value: LogValue::Update(update),
+            };
+            writer.add_log(record).expect("a record that fits");
+        }
+        let table = writer.finish().expect("memory takes everything").sink;
+        forge::with_indices(table, self.indices.0, self.indices.1)
+    }
+}
+
+fn stack(repo: &Repo) -> PathBuf {
+    repo.git_dir().join("reftable")
+}
+
+/// Makes a stack of these tables, each named by these update indices.
+fn repo(format: Format, tables: &[((u64, u64), Vec<u8>)]) -> Repo {
+    let repo = Repo::init(format);
+    for entry in fs::read_dir(stack(&repo)).expect("a folder") {
+        fs::remove_file(entry.expect("an entry").path()).expect("there");
+    }
+    let mut list = String::new();
+    for (at, ((min, max), table)) in tables.iter().enumerate() {
+        let name = format!("0x{min:012x}-0x{max:012x}-{at:08x}.ref");
+        fs::write(stack(&repo).join(&name), table).expect("it can be written");
+        list += &(name + "\n");
+    }
+    fs::write(stack(&repo).join("tables.list"), list).expect("it can be written");
+    repo
+}
+
+fn of(format: Format, tables: &[Says<'_>]) -> Repo {
+    let writer = Repo::init(format);
+    let tables = tables.iter().map(|it| (it.indices, it.table(&writer)));
+    repo(format, &tables.collect::<Vec<_>>())
+}
+
+/// What Git lists, `HEAD` included.
+fn listed(repo: &Repo) -> String {
+    let format = "--format=%(refname) %(objectname) %(symref)";
+    let args = ["for-each-ref", "--include-root-refs", format];
+    repo.git(args).run().text()
+}
+
+fn check(repo: &Repo) -> Vec<Damage> {
+    let mut found = Vec::new();
+    let repository = ours::open_damaged(&repo.git_dir());
+    deep(&repository, &mut |damage| found.push(damage.clone())).expect("it can be read");
+    found
+}
+
+/// Repairs once, after which nothing is left to mend; returns what was noted.
+fn repair(repo: &Repo, what: &str) -> Vec<String> {
+    assert_ne!(check(repo), [], "{what}");
+    let repository = ours::open_damaged(&repo.git_dir());
+    let made = plan(&repository, Options::default()).expect(what);
+    let notes = made.notes().iter().map(|note| note.what.clone()).collect();
+    made.apply().expect(what);
+    assert_eq!(check(repo), [], "{what}");
+    notes
+}
+
+/// What Git listed before the repair it lists afterwards.
+fn stays(repo: &Repo, what: &str) -> Vec<String> {
+    let before = listed(repo);
+    assert_ne!(before, "", "{what}");
+    let notes = repair(repo, what);
+    assert_eq!(listed(repo), before, "{what}");
+    notes
+}
+
+/// Branches `a` and `b` and `main`, of the first transaction.
+const FIRST: Says<'static> = Says {
+    indices: (1, 1),
+    refs: &[
+        ("HEAD", None),
+        ("refs/heads/a", Some(1)),
+        ("refs/heads/b", Some(2)),
+        ("refs/heads/main", Some(0)),
+    ],
+    logs: &[("refs/heads/a", 1, 1), ("refs/heads/main", 1, 0)],
+};
+
+/// `a` moves on, `b` is deleted.
+const SECOND: Says<'static> = Says {
+    indices: (2, 2),
+    refs: &[("refs/heads/a", Some(3)), ("refs/heads/b", None)],
+    logs: &[("refs/heads/a", 2, 3)],
+};
+
+#[test]
+fn tables_with_update_indices_in_common_are_merged_in_the_order_of_the_list() {
+    for format in FORMATS {
+        for (first, second) in [
+            ((1, 2), (2, 3)),
+            ((1, 3), (2, 2)),
+            ((1, 1), (1, 1)),
+            ((2, 3), (1, 2)),
+        ] {
+            let first = Says {
+                indices: first,
+                logs: &[],
+                ..FIRST
+            };
+            let second = Says {
+                indices: second,
+                logs: &[],
+                ..SECOND
+            };
+            let third = Says {
+                indices: (4, 4),
+                refs: &[("refs/heads/c", Some(4))],
+                logs: &[("refs/heads/c", 4, 4)],
+            };
+            let what = format!("{format}: {:?} and {:?}", first.indices, second.indices);
+            let repo = of(format, &[first, second, third]);
+            assert_eq!(stays(&repo, &what), [""; 0], "{what}");
+            let list = fs::read_to_string(stack(&repo).join("tables.list")).expect("a list");
+            assert_eq!(list.lines().count(), 2, "{what}: {list}");
+        }
+    }
+}
+
+/// Changes the bytes of the ref block of a table.
+fn with_blocks(table: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    let mut table = table.to_vec();
+    change(&mut table);
+    table
+}
+
+fn replace(bytes: &mut [u8], old: &str, new: &str) {
+    let at = bytes.windows(old.len()).position(|it| it == old.as_bytes());
+    bytes[at.expect("it is there")..][..old.len()].copy_from_slice(new.as_bytes());
+}
+
+#[test]
+fn a_block_with_one_flaw_loses_no_ref() {
+    for format in FORMATS {
+        let writer = Repo::init(format);
+        let without_logs = Says { logs: &[], ..FIRST };
+        let table = without_logs.table(&writer);
+        let footer = if table[4] == 1 { 68 } else { 72 };
+        // Before the number of offsets, the offsets of four records.
+        let restarts = table.len() - footer - 2 - 12..table.len() - footer - 2;
+        let twice = |bytes: &mut [u8]| {
+            let (first, second) = bytes[restarts.clone()].split_at_mut(3);
+            second[..3].copy_from_slice(first);
+        };
+        let doubled = |bytes: &mut [u8]| replace(bytes, "refs/heads/b", "refs/heads/a");
+        let unsorted = |bytes: &mut [u8]| replace(bytes, "refs/heads/a", "refs/heads/c");
+        let flawed =
+            |change: &dyn Fn(&mut [u8])| repo(format, &[((1, 1), with_blocks(&table, change))]);
+        assert_eq!(stays(&flawed(&twice), "restart offsets"), [""; 0]);
+        let repo = flawed(&doubled);
+        let first = format!("refs/heads/a {}", repo.objects().commits[1]);
+        assert!(
+            listed(&repo)
+                .lines()
+                .nth(1)
+                .is_some_and(|line| line.trim() == first)
+        );
+        let notes = repair(&repo, "twice");
+        let is_told = notes[0].contains("refs/heads/a stands there twice");
+        assert!(is_told && notes.len() == 1, "{notes:?}");
+        assert!(listed(&repo).contains(&first));
+        assert_eq!(listed(&repo).lines().count(), 3);
+        let repo = flawed(&unsorted);
+        let mut before: Vec<String> = listed(&repo).lines().map(str::to_owned).collect();
+        before.sort();
+        assert_eq!(repair(&repo, "order"), [""; 0]);
+        assert_eq!(listed(&repo).lines().collect::<Vec<_>>(), before);
+        assert_eq!(before.len(), 4);
+    }
+}
+
+/// Of the table a part is lost, so that reflogs tell what refs were; but not against what can be read.
+#[test]
+fn no_stray_entry_of_a_reflog_changes_a_ref_that_is_whole() {
+    for format in FORMATS {
+        let stray = Says {
+            logs: &[
+                ("refs/heads/a", 1, 1),
+                ("refs/heads/main", 77, 5),
+                ("refs/heads/main", 1, 0),
+            ],
+            ..FIRST
+        };
+        let lost = Says {
+            indices: (2, 2),
+            refs: &[("refs/heads/z", Some(6))],
+            logs: &[],
+        };
+        let writer = Repo::init(format);
+        let mut cut = lost.table(&writer);
+        let names = cut.len() / 2;
+        cut[28..names].fill(b'x');
+        let tables = [
+            ((1, 1), cut),
+            (
+                (2, 2),
+                Says {
+                    indices: (2, 2),
+                    ..stray
+                }
+                .table(&writer),
+            ),
+        ];
+        let repo = repo(format, &tables);
+        let notes = repair(&repo, "stray");
+        let main = repo.git(["rev-parse", "refs/heads/main"]).run().text();
+        assert_eq!(main.trim(), repo.objects().commits[0], "{notes:?}");
+        assert!(
+            notes
+                .iter()
+                .any(|it| it.contains("above those of the table")),
+            "{notes:?}"
+        );
+        assert!(
+            notes.iter().any(|it| it.contains("could not be read")),
+            "{notes:?}"
+        );
+    }
+}
+
+/// Git reads nothing of it, refdb all.
+#[test]
+fn a_block_size_less_than_the_first_block_is_told_and_mended() {
+    for format in FORMATS {
+        for size in [1_u8, 64] {
+            let whole = of(format, &[FIRST]);
+            let mut table = FIRST.table(&whole);
+            let footer = table.len() - if table[4] == 1 { 68 } else { 72 };
+            for at in [0, footer] {
+                table[at + 5..at + 8].copy_from_slice(&[0, 0, size]);
+            }
+            let repo = repo(format, &[((1, 1), forge::with_indices(table, 1, 1))]);
+            assert_eq!(listed(&repo), "", "{size}");
+            let told = check(&repo);
+            assert!(
+                told[0].what.contains("longer than the block size"),
+                "{told:?}"
+            );
+            assert_eq!(repair(&repo, "block size"), [""; 0]);
+            assert_eq!(listed(&repo), listed(&whole), "{size}");
+        }
+    }
+}
+
+#[test]
+fn a_name_whose_first_update_index_is_above_its_last_is_mended_at_once() {
+    for format in FORMATS {
+        let writer = Repo::init(format);
+        let says = Says {
+            indices: (5, 5),
+            logs: &[],
+            ..FIRST
+        };
+        let table = forge::with_indices(says.table(&writer), 5, 2);
+        let repo = repo(format, &[((5, 2), table)]);
+        assert_eq!(stays(&repo, "5..2"), [""; 0]);
+    }
+}
+
+/// The footer places no log blocks, though there are some: whoever writes all refs again must not lose them.
+#[test]
+fn reflogs_that_a_footer_hides_outlive_a_change_of_all_refs() {
+    for format in FORMATS {
+        let names: Vec<String> = (0..6000).map(|at| format!("refs/tags/b{at:05}")).collect();
+        let first = [("HEAD", None), ("refs/heads/main", Some(0))];
+        let tags = names.iter().map(|name| (name.as_str(), Some(1)));
+        let refs: Vec<_> = first.into_iter().chain(tags).collect();
+        let says = Says {
+            refs: &refs,
+            logs: &[("refs/heads/main", 1, 0)],
+            ..FIRST
+        };
+        let mut table = says.table(&Repo::init(format));
+        let end = table.len() - 4;
+        table[end - 16..end].fill(0);
+        let repo = repo(format, &[((1, 1), forge::with_indices(table, 1, 1))]);
+        repo.config("core.logAllRefUpdates", "false");
+        let repository = ours::open(&repo.git_dir());
+        let mut transaction = repository.store().transaction();
+        let value = ObjectId::from_hex(repo.objects().commits[2].as_bytes()).expect("an id");
+        for name in &names {
+            let name = RefName::new(name.as_bytes()).expect("a name");
+            transaction.add(Edit::update(name, value)).expect("an edit");
+        }
+        let outcome = transaction.commit().expect("it can be written");
+        assert_eq!(outcome.rejections, []);
+        repair(&repo, "hidden");
+        let logs = repo.reflogs();
+        assert!(logs.contains_key(b"refs/heads/main".as_bstr()), "{logs:?}");
+        let shown = repo.git(["rev-parse", &names[5999]]).run().text();
+        assert_eq!(shown.trim(), repo.objects().commits[2]);
+    }
+}
