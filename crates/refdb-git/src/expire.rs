@@ -224,7 +224,10 @@ impl<'r> Expiry<'r> {
             repository,
             odb: repository.odb(),
             // A commit that is lost must not keep others from being judged.
-            graph: repository.graph()?.missing_ends_history().to_the_end(),
+            graph: repository
+                .graph()?
+                .missing_ends_history()
+                .walked_to_the_end(),
             from_refs: None,
             completeness: None,
         })

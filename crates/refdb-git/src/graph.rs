@@ -181,7 +181,7 @@ impl<'o> Graph<'o> {
 
     /// Lets a walk go on where the generations in the commit-graph file say that nothing is to be found behind: what
     /// is not found is to be deleted.
-    pub fn to_the_end(mut self) -> Self {
+    pub(crate) fn walked_to_the_end(mut self) -> Self {
         self.is_ordered = false;
         self
     }

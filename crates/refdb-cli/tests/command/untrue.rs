@@ -2,11 +2,14 @@
 //! that says so, and no entry of a reflog goes for it.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use bstr::ByteSlice;
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
 use refdb_testkit::oracle::{self, Output};
 use refdb_testkit::repo::Repo;
 use refdb_testkit::{Format, RefFormat, for_every_format};
@@ -317,4 +320,54 @@ fn generations_that_cannot_be_right_are_told_and_delete_nothing() {
         assert_eq!(refdb(&repo, &args).code(), 0);
         assert_eq!(entries(&repo), 6);
     }
+}
+
+/// Runs refdb with limits as `ulimit` takes them.
+fn limited(repo: &Repo, limits: &str, args: &str) -> Output {
+    let script = format!("ulimit {limits} && exec \"$0\" {args}");
+    oracle::run_of("/bin/bash", repo.path())
+        .args(["-c", &script, env!("CARGO_BIN_EXE_refdb")])
+        .run()
+}
+
+/// A file of some kilobytes can be an object of a hundred megabytes.
+#[test]
+fn objects_that_are_very_large_together_are_told() {
+    let repo = Repo::init(Format::FILES_SHA1);
+    let mut bomb = ZlibEncoder::new(Vec::new(), Compression::fast());
+    let len = 120 << 20;
+    write!(bomb, "commit {len}\0tree {}\n\n", repo.objects().tree).expect("memory");
+    let head = usize::try_from(bomb.total_in()).expect("small") - format!("commit {len}\0").len();
+    let lines = vec![b'\n'; 1 << 20];
+    for _ in 0..119 {
+        bomb.write_all(&lines).expect("memory");
+    }
+    bomb.write_all(&lines[head..]).expect("memory");
+    let bomb = bomb.finish().expect("memory");
+    for at in 10..30 {
+        let folder = repo.git_dir().join(format!("objects/{at}"));
+        fs::create_dir_all(&folder).expect("room");
+        fs::write(folder.join(at.to_string().repeat(19)), &bomb).expect("room");
+    }
+    let lines = (10..30).map(|at| format!("{} refs/heads/b{at}\n", at.to_string().repeat(20)));
+    fs::write(
+        repo.git_dir().join("packed-refs"),
+        lines.collect::<String>(),
+    )
+    .expect("room");
+    for question in ["--format='%(numparent)'", "--contains=b29"] {
+        let args = format!("for-each-ref {question}");
+        let out = limited(&repo, "-v 1200000", &args);
+        assert_eq!(out.code(), 128, "{question}: {out:?}");
+        assert!(
+            out.stderr.contains_str("have more than 1 GiB"),
+            "{question}: {out:?}"
+        );
+    }
+    let few = limited(
+        &repo,
+        "-v 700000",
+        "for-each-ref --format='%(numparent)' refs/heads/b1[01]",
+    );
+    assert_eq!(few.stdout.lines().count(), 2, "{few:?}");
 }
