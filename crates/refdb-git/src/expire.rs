@@ -6,7 +6,8 @@
 //! 2. Nothing is written here: what is to go is told to [`Store::rewrite_log`].
 //! 3. History is walked once for all reflogs of HEAD, and not at all where age alone decides.
 //! 4. A commit that is damaged ends it with an error: what it reaches would be taken for unreachable. One that is
-//!    missing does not, as in Git. The generations in a commit-graph file are not counted on.
+//!    missing does not, as in Git. The generations in a commit-graph file are counted on where all
+//!    of them can be right.
 //!
 //! ```no_run
 //! use refdb::{LogRewrite, RefName};
@@ -227,7 +228,7 @@ impl<'r> Expiry<'r> {
             graph: repository
                 .graph()?
                 .missing_ends_history()
-                .walked_to_the_end(),
+                .with_checked_generations(),
             from_refs: None,
             completeness: None,
         })
@@ -343,22 +344,11 @@ impl<'r> Expiry<'r> {
         Reachable::new(&mut self.graph, nodes)
     }
 
-    /// Returns the commit that the value of a ref is or leads to. What a damaged one reaches would be taken for
-    /// unreachable.
+    /// Returns the commit that a value is or leads to. What a damaged one reaches would be taken for unreachable.
     fn tip(&self, oid: ObjectId) -> Result<Option<ObjectId>> {
         let commit = self.commit(oid)?;
         if commit.is_none() {
-            match self.odb.kind(oid)? {
-                None => self.odb.check_missing(oid)?,
-                Some(ObjectKind::Tag) => match self.odb.end_of(oid)? {
-                    None => self.odb.check_missing(oid)?,
-                    Some((end, _)) if self.odb.kind(end)?.is_none() => {
-                        self.odb.check_missing(end)?;
-                    }
-                    Some(_) => {}
-                },
-                Some(_) => {}
-            }
+            self.odb.check_end_missing(oid)?;
         }
         Ok(commit)
     }
@@ -423,7 +413,7 @@ impl Judge<'_, '_> {
         if value.is_null() {
             return Ok(true);
         }
-        let Some(commit) = self.expiry.commit(value)? else {
+        let Some(commit) = self.expiry.tip(value)? else {
             return Ok(false);
         };
         let Expiry {

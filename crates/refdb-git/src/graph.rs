@@ -39,7 +39,7 @@ use file::CommitGraph;
 use queue::Key;
 use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
 
-use crate::objects::{Object, ObjectKind, Odb, tag_target};
+use crate::objects::{Object, ObjectKind, Odb, is_history, tag_target};
 
 pub use queue::Queue;
 pub use reach::{Containing, Reachable};
@@ -179,10 +179,10 @@ impl<'o> Graph<'o> {
         self
     }
 
-    /// Lets a walk go on where the generations in the commit-graph file say that nothing is to be found behind: what
-    /// is not found is to be deleted.
-    pub(crate) fn walked_to_the_end(mut self) -> Self {
-        self.is_ordered = false;
+    /// Looks whether each commit in the commit-graph file is later than its parents, and lets walks go to their ends if
+    /// not: what they do not find is to be deleted. (Git's file of a million commits takes some hundredths of a second.)
+    pub(crate) fn with_checked_generations(mut self) -> Self {
+        self.is_ordered = self.file.as_ref().is_none_or(CommitGraph::is_ordered);
         self
     }
 
@@ -218,7 +218,7 @@ impl<'o> Graph<'o> {
             if claimed.is_none_or(|kind| kind == ObjectKind::Commit) && (is_known || is_in_file()) {
                 return self.commit(oid).map(Some);
             }
-            let Some(object) = self.odb.read(oid)? else {
+            let Some(object) = self.odb.read_of(oid, is_history)? else {
                 self.odb.check_missing(oid)?;
                 return Ok(None);
             };
@@ -237,6 +237,7 @@ impl<'o> Graph<'o> {
                         end => end,
                     };
                     let Some((end, kind)) = end else {
+                        self.odb.check_end_missing(oid)?;
                         return Ok(None);
                     };
                     (oid, claimed) = (end, Some(kind));
@@ -335,8 +336,9 @@ impl<'o> Graph<'o> {
         let (time, generation, parents) = match from_file {
             Some(found) if self.is_ordered && !found.is_later => {
                 let text = format!(
-                    "the commit-graph file says that commit {oid} is no later than its parents; \
-                     run 'git commit-graph write --reachable', or set core.commitGraph to false"
+                    "the commit-graph file says that commit {oid} is no later than its parents; remove \
+                     objects/info/commit-graph and objects/info/commit-graphs, and write it again with \
+                     'git commit-graph write --reachable', or set core.commitGraph to false"
                 );
                 return Err(Error::new(ErrorKind::Corrupt, text));
             }
@@ -389,7 +391,8 @@ impl<'o> Graph<'o> {
         }
         if self.large > LARGE_SUM_MAX {
             let text = format!(
-                "the commits of more than 1 MiB in this history have more than 1 GiB; {oid} is one too many"
+                "more than 1 GiB would be read in this history of commits that have more than 1 MiB each; {oid} is one \
+                 too many"
             );
             return Err(Error::new(ErrorKind::Unsupported, text));
         }

@@ -88,8 +88,8 @@ pub fn parent_of(path: &[u8]) -> Option<&[u8]> {
     path.get(..slash).filter(|dir| !dir.is_empty())
 }
 
-/// Returns where names are to be divided between two threads that change the directories of these names: both
-/// parts take about as long, and have no directory in common. `None` of few, and where one directory has most:
+/// Returns where sorted names are to be divided between two threads that change the directories of these names: both
+/// parts take about as long, and no name of one is in a directory of the other. `None` of few, and where one directory has most:
 /// two threads wait for each other there, in the system (10,000 transactions with reflogs took 240 ms of a
 /// processor in one thread and 340 in two, and no more or less time; beside other programs two took longer).
 ///
@@ -103,8 +103,10 @@ pub fn middle<'n>(names: impl ExactSizeIterator<Item = &'n [u8]>) -> Option<usiz
     let mut borders = Vec::new();
     for (at, name) in names.enumerate() {
         let dir = parent_of(name);
-        let is_other = before.replace(dir) != Some(dir);
-        if is_other {
+        let last = before.replace(dir);
+        let is_other = last != Some(dir);
+        let (last, dir) = (last.flatten().unwrap_or_default(), dir.unwrap_or_default());
+        if is_other && !is_inside(last, dir) && !is_inside(dir, last) {
             borders.push((at, sum));
         }
         sum += 1 + usize::from(is_other);
@@ -112,6 +114,12 @@ pub fn middle<'n>(names: impl ExactSizeIterator<Item = &'n [u8]>) -> Option<usiz
     let smaller = |low: usize| low.min(sum - low);
     let best = borders.into_iter().max_by_key(|&(_, low)| smaller(low))?;
     (4 * smaller(best.1) >= sum).then_some(best.0)
+}
+
+/// Returns whether a directory is another one, or below it: what is in that one may come up again.
+fn is_inside(dir: &[u8], other: &[u8]) -> bool {
+    dir.strip_prefix(other)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
 /// Creates the directory `dir` and those above it as far down from `floor` as they are missing;
@@ -191,6 +199,8 @@ mod tests {
         assert_eq!(middle(&[("a", 900), ("b", 100)]), None);
         assert_eq!(middle(&[("a", 100), ("b", 900)]), None);
         assert_eq!(middle(&[("a", 400), ("b", 600)]), Some(400));
+        assert_eq!(middle(&[("a", 300), ("a/m", 50), ("a", 300)]), None);
+        assert_eq!(middle(&[("a/m", 300), ("am", 300)]), Some(300));
         assert_eq!(middle(&[("a", 300), ("b", 300), ("c", 300)]), Some(600));
         assert_eq!(middle(&[("a", 100), ("b", 300), ("c", 500)]), Some(400));
     }

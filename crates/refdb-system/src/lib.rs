@@ -45,7 +45,7 @@ pub use bytes::Bytes;
 pub use map::MAP_MIN;
 pub use may_write::MayWrite;
 pub use os::{OsSystem, syncs};
-pub use paths::{bytes_to_path, is_absent, remove_empty_tree, remove_if_there, suffixed};
+pub use paths::{bytes_to_path, is_absent, joined, remove_empty_tree, remove_if_there, suffixed};
 pub use permissions::SharedRepository;
 pub use process::{Guard, Machine, ProcessState};
 pub use scan::Scan;

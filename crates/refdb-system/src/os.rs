@@ -81,7 +81,8 @@ impl OsSystem {
         let below = |near: &'_ Near| {
             let rest = path.as_os_str().as_bytes();
             let rest = rest.strip_prefix(near.path.as_os_str().as_bytes())?;
-            // The directory that is held, whatever has its place by now: another repository, perhaps.
+            // The directory that is held, whatever has its place by now: another repository, perhaps. (Nobody removes
+            // it, or gives it another name.)
             if rest.is_empty() {
                 return Some(Path::new("."));
             }

@@ -12,6 +12,6 @@ pub use refdb_system::{
     ReadFile, Scan, Stat, System, WHOLE_MAX, WriteFile, beside_this_thread, syncs,
 };
 pub(crate) use refdb_system::{
-    FileId, Leaf, MAP_MIN, MayWrite, Tree, beside, bytes_to_path, dirs, find, is_absent, list,
-    processor_count, remove_empty_tree,
+    FileId, Leaf, MAP_MIN, MayWrite, Tree, beside, bytes_to_path, dirs, find, is_absent, joined,
+    list, processor_count, remove_empty_tree,
 };

@@ -562,8 +562,10 @@ fn records<C: Codec + Default + Clone>(
         at = place.next;
     }
     let has_restarts = || has_restarts(block, body, &full_keys);
+    // With a wrong number of them, the last records would be taken for restart offsets: these lie nowhere then.
+    let has_places = || (0..block.restart_count).all(|index| block.restart(body, index).is_ok());
     let is_whole = match start {
-        Start::Known => is_sorted || has_restarts(),
+        Start::Known => is_sorted && has_places() || has_restarts(),
         Start::Guessed => is_sorted && has_restarts(),
     };
     is_whole.then_some(records)

@@ -74,20 +74,22 @@ fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     fs::write(path, content).expect("room");
 }
 
+/// Returns the file of the pack that there is.
+fn packed(repo: &Repo, end: &str) -> PathBuf {
+    let folder = fs::read_dir(repo.git_dir().join("objects/pack")).expect("a folder");
+    let is_it = |path: &PathBuf| path.to_string_lossy().ends_with(end);
+    let mut files = folder.flatten().map(|entry| entry.path());
+    files.find(is_it).expect(end)
+}
+
 /// Packs everything, and breaks what the pack has of a commit.
 fn break_packed(repo: &Repo, oid: &str) {
     repo.git(["repack", "-adq"]).run().ok();
-    let folder = repo.git_dir().join("objects/pack");
-    let found = |end: &str| {
-        let files = fs::read_dir(&folder).expect("a folder").flatten();
-        let is_it = |path: &PathBuf| path.to_string_lossy().ends_with(end);
-        files.map(|entry| entry.path()).find(is_it).expect(end)
-    };
-    let index = fs::read(found(".idx")).expect("an index");
+    let index = fs::read(packed(repo, ".idx")).expect("an index");
     let shown = repo.git(["show-index"]).stdin(index).run().text();
     let line = shown.lines().find(|line| line.contains(oid)).expect(oid);
     let offset: usize = line.split(' ').next().expect("a line").parse().expect(line);
-    change(&found(".pack"), |pack| {
+    change(&packed(repo, ".pack"), |pack| {
         pack[offset + 20..offset + 24].fill(0xff)
     });
 }
@@ -95,7 +97,16 @@ fn break_packed(repo: &Repo, oid: &str) {
 for_every_format! {
     fn a_damaged_commit_keeps_the_entries_behind_it(format) {
         type Break = fn(&Repo, &str);
-        let breaks: [Break; 4] = [
+        let breaks: [Break; 6] = [
+            |repo, _| {
+                repo.git(["repack", "-adq"]).run().ok();
+                change(&packed(repo, ".pack"), |pack| pack.truncate(pack.len() / 2));
+            },
+            |repo, oid| {
+                fs::remove_file(loose(repo, oid)).expect("a file");
+                let list = repo.git_dir().join("objects/info/alternates");
+                fs::write(list, "/none/objects\n").expect("room");
+            },
             |repo, oid| change(&loose(repo, oid), |content| content.truncate(60)),
             |repo, oid| change(&loose(repo, oid), |content| content.extend(b"x")),
             |repo, oid| {
@@ -120,6 +131,16 @@ for_every_format! {
                 }
             }
         }
+        // One that no ref reaches any more, and of which nothing is left.
+        let repo = Repo::init(format);
+        let commits = line_of_commits(&repo);
+        let back = ["update-ref", "-m", "back", "refs/heads/main", &commits[0]];
+        repo.git(back).run().ok();
+        let args = ["reflog", "expire", "--expire=never", "--stale-fix", "refs/heads/main"];
+        let damage = || change(&loose(&repo, &commits[5]), Vec::clear);
+        let out = with_damage(&repo, damage, || refdb(&repo, &args));
+        assert_ne!(out.code(), 0, "{out:?}");
+        assert_eq!(entries(&repo), 7);
         // What is missing does not keep anybody from it, as in Git.
         let repo = Repo::init(format);
         let commits = line_of_commits(&repo);
@@ -360,7 +381,7 @@ fn objects_that_are_very_large_together_are_told() {
         let out = limited(&repo, "-v 1200000", &args);
         assert_eq!(out.code(), 128, "{question}: {out:?}");
         assert!(
-            out.stderr.contains_str("have more than 1 GiB"),
+            out.stderr.contains_str("more than 1 GiB would be read"),
             "{question}: {out:?}"
         );
     }

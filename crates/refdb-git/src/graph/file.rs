@@ -4,13 +4,13 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice;
-use gix_commitgraph::File;
+use gix_commitgraph::{File, Position};
 use refdb::internals::bytes_to_path;
 use refdb::system::{FileKind, OsSystem, System};
 use refdb::{ObjectFormat, ObjectId};
 
-/// How many parents are told at most, of files that may say any number.
-const PARENTS_MAX: u64 = 1 << 25;
+/// How many parents a commit may have that are told here: a file may say any number.
+const PARENTS_MAX: usize = 1 << 20;
 
 /// How many files are in a chain at most.
 const CHAIN_MAX: usize = 256;
@@ -54,7 +54,7 @@ impl CommitGraph {
         let has_generations = graph.iter_commits().next()?.generation() > 0;
         has_generations.then_some(CommitGraph {
             graph,
-            parents_left: Cell::new(PARENTS_MAX.min(len / 4)),
+            parents_left: Cell::new(len / 4),
         })
     }
 
@@ -64,16 +64,34 @@ impl CommitGraph {
         self.graph.lookup(id).is_some()
     }
 
+    /// Returns whether every commit is later than its parents.
+    pub(super) fn is_ordered(&self) -> bool {
+        let mut left = self.parents_left.get();
+        let mut is_later = |generation: u32, parent: gix_error::Result<Position>| {
+            left = left.saturating_sub(1);
+            let parent = parent.ok().filter(|_| left > 0);
+            parent.is_some_and(|at| self.graph.commit_at(at).generation() < generation)
+        };
+        self.graph.iter_commits().all(|commit| {
+            let generation = commit.generation();
+            commit
+                .iter_parents()
+                .all(|parent| is_later(generation, parent))
+        })
+    }
+
     /// Returns what is known of a commit; `None` if it is not there, or its entry is damaged.
     pub(super) fn commit(&self, oid: ObjectId) -> Option<Found> {
         let id = gix_hash::oid::from_bytes_unchecked(oid.as_bytes());
         let commit = self.graph.commit_by_id(id)?;
         let (time, generation) = (commit.committer_timestamp(), commit.generation());
         let mut is_later = true;
-        let parents = commit.iter_parents().map(|parent| {
+        let parents = commit.iter_parents().enumerate().map(|(at, parent)| {
             let left = self.parents_left.get().checked_sub(1)?;
             self.parents_left.set(left);
-            let parent = self.graph.commit_at(parent.ok()?);
+            let parent = self
+                .graph
+                .commit_at(parent.ok().filter(|_| at < PARENTS_MAX)?);
             is_later &= parent.generation() < generation;
             ObjectId::from_bytes(parent.id().as_bytes())
         });

@@ -20,7 +20,7 @@ const DEPTH_MAX: usize = 6;
 const LIST_LEN_MAX: usize = 16 << 20;
 
 /// So many folders are looked for, however long that takes, and so many in all. Git has no end; links that lead to
-/// links can make each of them take a tenth of a second.
+/// links can make each of them take a hundredth of a second.
 const FOLDERS_MIN: usize = 64;
 const FOLDERS_MAX: usize = 4096;
 
@@ -125,7 +125,8 @@ impl Search<'_> {
         if self.count > FOLDERS_MAX || self.count > FOLDERS_MIN && took() > LOOK_MAX {
             let named = self.list.as_deref().unwrap_or(dir).display();
             let text = format!(
-                "more folders to borrow objects from than can be looked for; the last list is '{named}'"
+                "there are more than {FOLDERS_MIN} folders to borrow objects from, and it takes too long to look for \
+                 them; shorten the list in '{named}'"
             );
             return Err(Error::new(ErrorKind::Unsupported, text));
         }

@@ -28,7 +28,7 @@ use super::kinds::Kinds;
 use super::odb::{gix_kind, kind_from_gix, kind_of, to_gix};
 use super::packs::{Failure, Index, Pack, Slot, slots, unusable};
 use super::storage::loose_path;
-use super::{Absent, Header, LEN_MAX, Object};
+use super::{Absent, Header, LEN_MAX, Object, ObjectKind};
 
 /// So much of a file holds what an object is said to be, however it is compressed, and so long that can be for Git.
 const LOOSE_START_LEN: usize = 4096;
@@ -311,20 +311,24 @@ impl Database {
         }))
     }
 
-    /// Reads an object; `None` if it is missing.
-    pub(super) fn read(&self, oid: ObjectId) -> Look<Object> {
-        self.find(oid, &mut |place| match place {
-            Place::Loose(path, store) => {
-                let Some(header) = told_by(path, store, oid)? else {
-                    return Ok(None);
-                };
-                bounded(oid, header.size)?;
-                self.loose(path, header)
+    /// Reads an object; `None` if it is missing. The content of a kind that is not `wanted` stays empty.
+    pub(super) fn read(&self, oid: ObjectId, wanted: fn(ObjectKind) -> bool) -> Look<Object> {
+        self.find(oid, &mut |place| {
+            let header = match place {
+                Place::Loose(path, store) => told_by(path, store, oid)?,
+                Place::Packed(index, pack, offset) => self.packed_header(index, pack, offset)?,
+            };
+            let Some(header) = header else {
+                return Ok(None);
+            };
+            if !wanted(header.kind) {
+                let (kind, data) = (header.kind, Vec::new());
+                return Ok(Some(Object { kind, data }));
             }
-            Place::Packed(index, pack, offset) => {
-                let header = self.packed_header(index, pack, offset)?;
-                bounded(oid, header.map_or(0, |header| header.size))?;
-                self.packed(index, pack, offset)
+            bounded(oid, header.size)?;
+            match place {
+                Place::Loose(path, _) => self.loose(path, header),
+                Place::Packed(index, pack, offset) => self.packed(index, pack, offset),
             }
         })
     }

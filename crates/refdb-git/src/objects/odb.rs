@@ -205,20 +205,46 @@ impl Odb {
         self.database()?.exists(oid)
     }
 
-    /// Makes sure that an object which could not be read is missing, and not damaged.
+    /// Makes sure that an object which could not be read is missing: nothing is there that should be it, and nothing
+    /// is away that may have it.
     ///
     /// # Errors
-    /// `Corrupt` when something is there that should be the object; `Io` when the database cannot be read.
+    /// `Corrupt` when one of these is so; `Io` when the database cannot be read.
     pub(crate) fn check_missing(&self, oid: ObjectId) -> Result<()> {
         let read = self.replaced(oid)?;
         let is_there = |dir: &PathBuf| has_something(&loose_path(dir, read));
-        if !self.dirs.iter().any(is_there) && !self.exists(read)? {
-            return Ok(());
-        }
+        let why = if self.dirs.iter().any(is_there) || self.exists(read)? {
+            "is damaged".to_owned()
+        } else {
+            let absent = self.absent()?;
+            let folders = absent.folders.iter().map(|folder| &folder.dir);
+            match folders.chain(&absent.packs).next() {
+                None => return Ok(()),
+                Some(path) => format!("may be in '{}', which cannot be read", path.display()),
+            }
+        };
         let text = format!(
-            "object {oid} is damaged; restore it from a copy of the repository, or fetch it again"
+            "object {oid} {why}; restore it from a copy of the repository, or fetch it again"
         );
         Err(Error::new(ErrorKind::Corrupt, text))
+    }
+
+    /// Makes sure that what an object lacks, or a tag that it leads to, is missing.
+    ///
+    /// # Errors
+    /// As for [`Odb::check_missing`].
+    pub(crate) fn check_end_missing(&self, oid: ObjectId) -> Result<()> {
+        let mut at = oid;
+        for _ in 0..TAG_DEPTH_MAX {
+            let Some(object) = self.read_of(at, is_history)? else {
+                return self.check_missing(at);
+            };
+            match tag_target(&object.data, self.format) {
+                Some((target, _)) if object.kind == ObjectKind::Tag => at = target,
+                _ => break,
+            }
+        }
+        Ok(())
     }
 
     /// Reads an object; `None` if it is missing.
@@ -226,6 +252,15 @@ impl Odb {
     /// # Errors
     /// `Io` when the database cannot be read.
     pub fn read(&self, oid: ObjectId) -> Result<Option<Object>> {
+        self.read_of(oid, |_| true)
+    }
+
+    /// As [`Odb::read`], but of an object of a kind that is not `wanted` nothing more is read.
+    pub(crate) fn read_of(
+        &self,
+        oid: ObjectId,
+        wanted: fn(ObjectKind) -> bool,
+    ) -> Result<Option<Object>> {
         let oid = self.replaced(oid)?;
         if self.is_empty_tree(oid) {
             return Ok(Some(Object {
@@ -233,7 +268,7 @@ impl Odb {
                 data: Vec::new(),
             }));
         }
-        self.database()?.read(oid)
+        self.database()?.read(oid, wanted)
     }
 
     /// Returns how an object is stored; `None` if it is missing.
@@ -355,6 +390,11 @@ impl fmt::Debug for Odb {
             .field("dirs", &self.dirs)
             .finish_non_exhaustive()
     }
+}
+
+/// Returns whether objects of a kind lead to commits.
+pub(crate) fn is_history(kind: ObjectKind) -> bool {
+    matches!(kind, ObjectKind::Commit | ObjectKind::Tag)
 }
 
 /// Returns the object that a tag names and the kind that it claims for it; `None` if the content

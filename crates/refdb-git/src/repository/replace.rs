@@ -25,7 +25,8 @@ pub(super) fn base(environment: &Environment, config: &Config) -> Result<Option<
 }
 
 /// Reads the replacements of the refs below `base`. A ref that is named after no object is not
-/// looked at, and one that leads nowhere leaves its object without any, as in Git.
+/// looked at, and the object of one that leads nowhere counts as missing, as in Git. What follows an id in the name
+/// is nothing to Git.
 ///
 /// # Errors
 /// `Corrupt` for two refs that are named after one object; as for [`Store::refs`].
@@ -35,8 +36,9 @@ pub(super) fn read(store: &Store, base: &[u8]) -> Result<Replacements> {
     refs.seek_prefix(base)?;
     while let Some(record) = refs.next()? {
         let name = record.name.as_bytes();
-        let hex = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
-        let Some(replaced) = ObjectId::from_hex(hex) else {
+        let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
+        let hex = last.get(..store.options().object_format.hex_len());
+        let Some(replaced) = hex.and_then(ObjectId::from_hex) else {
             continue;
         };
         let by = match record.target {

@@ -2,7 +2,7 @@
 //! as `git-new-workdir` makes them, which would list nothing after a migration of this one, or from a
 //! folder that may have more in it than refs, which would be moved with them. Nor is a link within the
 //! repository followed: what is written follows none, as somebody may put one there meanwhile. Nor can
-//! that be moved at which a file system is mounted.
+//! that be moved at which a file system is mounted, or in which this user may not write.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -29,6 +29,9 @@ const CHANGED: [&str; 7] = [
     "worktrees",
 ];
 
+/// The folders among them that are put elsewhere.
+const MOVED: [&str; 3] = ["refs", "reftable", "logs"];
+
 /// Makes sure that what a migration changes is no link, but for a configuration that is in this repository
 /// or in none: that is changed in one place and nothing else is touched beside it.
 ///
@@ -54,7 +57,9 @@ pub(super) fn check(context: &Context, places: &[Place]) -> Result<()> {
                 _ => place.dir.join(name),
             };
             if !is_link(system, &path)? {
-                check_movable(system, &path)?;
+                if MOVED.contains(&name) {
+                    check_movable(system, &path)?;
+                }
                 continue;
             }
             let target = real(&path)?;

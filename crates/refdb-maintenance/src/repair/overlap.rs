@@ -10,6 +10,9 @@ use reftable::{Table, WriteOptions};
 use super::Plan;
 use super::stack::{Member, Stack};
 
+/// A table has three bytes to say how large its blocks are.
+const BLOCK_SIZE_MAX: u32 = (1 << 24) - 1;
+
 impl Plan<'_> {
     /// Merges those tables of a stack that have update indices in common, in the order in which they are listed.
     pub(super) fn merge_overlapping(&self, dir: &Path, stack: &mut Stack) -> Result<()> {
@@ -45,10 +48,16 @@ impl Plan<'_> {
         let mut options = WriteOptions::new(self.hash());
         let usual = self.repository.store().options().reftable.block_size;
         let sizes = tables.iter().map(|table| table.block_size());
-        // Each record has to find room in a block.
         options.block_size = sizes.fold(usual, u32::max);
         // What they hide may be in older tables.
-        let merged = reftable::compact(&tables, false, &options, Vec::new());
+        let merged = match reftable::compact(&tables, false, &options, Vec::new()) {
+            // Each record has to find room in a block; some tables do not say how large theirs are.
+            Err(error) if error.kind() == reftable::ErrorKind::EntryTooLarge => {
+                options.block_size = BLOCK_SIZE_MAX;
+                reftable::compact(&tables, false, &options, Vec::new())
+            }
+            merged => merged,
+        };
         let merged = merged.map_err(|error| Error::corrupt(dir, error))?;
         Ok(merged.sink)
     }

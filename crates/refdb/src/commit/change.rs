@@ -307,7 +307,7 @@ impl Change {
                 take_each(steps, &take, taken, &mut failed);
                 continue;
             };
-            // Two threads take 0.88 times as long for 20,000 refs with new reflogs, all of it counted.
+            // Two threads take 0.88 times as long for 20,000 refs with new reflogs in many folders, all of it counted.
             let (here, there) = steps.split_at(middle);
             let second = || {
                 let (mut taken, mut failed) = (Taken::default(), Failed::new());

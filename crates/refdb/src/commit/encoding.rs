@@ -1,7 +1,7 @@
 //! How a journal is written, and read by whoever does not know who wrote it.
 
 use std::collections::HashSet;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use bstr::ByteSlice;
@@ -52,6 +52,11 @@ impl Change {
             out.extend_from_slice(field);
             out.push(0);
         };
+        // There are three for each of many steps.
+        let push_number = |out: &mut Vec<u8>, number: u64| {
+            let _ = write!(out, "{number}");
+            out.push(0);
+        };
         for place in &self.guards {
             // Of what no journal names the lock is nobody's business.
             let (word, name) = place.write().unwrap_or((b"none", b""));
@@ -80,17 +85,15 @@ impl Change {
                     None => continue,
                 },
             };
-            let number = number.map_or_else(String::new, |number| number.to_string());
-            let (guard, len) = (guard.to_string(), lines.len().to_string());
-            let fields = [
-                verb,
-                guard.as_bytes(),
-                word,
-                name,
-                number.as_bytes(),
-                len.as_bytes(),
-            ];
-            fields.into_iter().for_each(|field| push(&mut out, field));
+            push(&mut out, verb);
+            push_number(&mut out, *guard as u64);
+            push(&mut out, word);
+            push(&mut out, name);
+            match number {
+                Some(number) => push_number(&mut out, number),
+                None => push(&mut out, b""),
+            }
+            push_number(&mut out, lines.len() as u64);
             out.extend_from_slice(lines);
         }
         let sum = checksum(&out);

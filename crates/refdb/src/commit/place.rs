@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::layout::Layout;
 use crate::name::{FormatOptions, RefName, RefNameBuf, is_per_worktree, is_safe, is_well_formed};
-use crate::system::{FileKind, Stat, System, bytes_to_path, is_absent};
+use crate::system::{FileKind, Stat, System, bytes_to_path, is_absent, joined};
 
 /// Something that a change can concern. Names are those of the main worktree: a ref of the linked
 /// worktree `w` is `worktrees/w/<name>`.
@@ -99,23 +99,23 @@ impl Place {
 
     fn path(&self, roots: &Roots) -> PathBuf {
         let base = |id: Option<&[u8]>| match id {
-            Some(id) => roots.common.join("worktrees").join(bytes_to_path(id)),
+            Some(id) => joined(&roots.common.join("worktrees"), id),
             None => roots.common.clone(),
         };
         match self {
             Place::Ref(name) => {
                 let (id, bare) = split(name.as_bytes());
                 match bare.strip_prefix(b"refs/").filter(|_| id.is_none()) {
-                    Some(rest) => roots.refs.join(bytes_to_path(rest)),
-                    None => base(id).join(bytes_to_path(bare)),
+                    Some(rest) => joined(&roots.refs, rest),
+                    None => joined(&base(id), bare),
                 }
             }
             Place::Log(name) => {
                 let (id, bare) = split(name.as_bytes());
                 // `worktrees/w/refs/heads/a` is the name of a ref that all worktrees share.
                 match id.filter(|_| is_per_worktree(bare)) {
-                    None => roots.logs.join(bytes_to_path(name.as_bytes())),
-                    Some(_) => base(id).join("logs").join(bytes_to_path(bare)),
+                    None => joined(&roots.logs, name.as_bytes()),
+                    Some(_) => joined(&base(id).join("logs"), bare),
                 }
             }
             Place::Packed => roots.packed.clone(),

@@ -381,8 +381,8 @@ impl<'c> Values<'c> {
         }
         if self.large > LARGE_SUM_MAX {
             let text = format!(
-                "the objects of more than 1 MiB that are read for these refs have more than 1 GiB; object {oid}, of \
-                 {name}, is one too many: ask for fewer refs, or for nothing that is in their objects",
+                "more than 1 GiB would be read for these refs of objects that have more than 1 MiB each; object {oid}, \
+                 of {name}, is one too many: ask for fewer refs, or for nothing that is in their objects",
                 name = item.name
             );
             return Err(Failure::fatal(text));

@@ -446,13 +446,15 @@ impl<'c> Session<'c> {
 
     /// Answers that a command was carried out.
     fn answer(&mut self, verb: Verb) -> Result<()> {
-        let answer = format!("{}: ok\n", verb.word());
+        let answer = [verb.word(), ": ok\n"];
         if self.gathered.is_some() {
-            self.answers.extend_from_slice(answer.as_bytes());
+            for part in answer {
+                self.answers.extend_from_slice(part.as_bytes());
+            }
             return Ok(());
         }
         // At once, so that it stands before what a hook or a message says next.
-        self.out.put(answer)?;
+        self.out.put(answer.concat())?;
         self.out.flush()
     }
 

@@ -213,7 +213,7 @@ impl FilesSession {
         Ok(())
     }
 
-    /// Locks many names, each half in a thread of its own, as far as nobody is in the way; returns
+    /// Locks many names, in two threads where they have directories of their own, as far as nobody is in the way; returns
     /// how many of the first ones are locked then. Who waits holds no later name, as always: what is
     /// locked of the second half is given back if a name of the first one is to be waited for.
     pub(super) fn take_by_halves(&mut self, names: &[RefName<'_>]) -> usize {

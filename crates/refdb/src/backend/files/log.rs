@@ -51,14 +51,19 @@ pub(super) fn is_absent(error: &io::Error) -> bool {
 }
 
 impl Files {
-    /// Returns the directory below which the reflog of `name` is, and the path of its file.
+    /// Returns the directory below which the reflog of `name` is.
+    pub(super) fn log_base(&self, name: RefName<'_>) -> PathBuf {
+        let (place, _) = self.layout.locate(name);
+        self.layout.dir(&place).join("logs")
+    }
+
+    /// Returns the path of the reflog of `name`.
     ///
     /// # Errors
-    /// `InvalidName` when the name would lead out of that directory.
-    pub(super) fn log_path(&self, name: RefName<'_>) -> Result<(PathBuf, PathBuf)> {
+    /// `InvalidName` when the name would lead out of its directory.
+    pub(super) fn log_path(&self, name: RefName<'_>) -> Result<PathBuf> {
         let (place, bare) = self.layout.locate(name);
-        let dir = self.layout.dir(&place);
-        Ok((dir.join("logs"), super::join(dir, "logs/", bare)?))
+        super::join(self.layout.dir(&place), "logs/", bare)
     }
 
     /// Returns whether `name` has a reflog.
@@ -66,7 +71,7 @@ impl Files {
         if !may_be_path(name) {
             return Ok(false);
         }
-        let (_, path) = self.log_path(name)?;
+        let path = self.log_path(name)?;
         match self.system.lstat(&path) {
             Ok(stat) => Ok(stat.kind == FileKind::File),
             Err(error) if is_absent(&error) => Ok(false),
@@ -97,7 +102,7 @@ impl Files {
         if becomes == Some(Becomes::Nothing) || becomes.is_none() && !self.log_exists(name)? {
             return Ok(false);
         }
-        let (_, path) = self.log_path(name)?;
+        let path = self.log_path(name)?;
         let failed = |error| Error::io("unable to read", &path, error);
         let open = |path: &Path| match self.system.open(path) {
             Err(error) if is_absent(&error) => Ok(None),

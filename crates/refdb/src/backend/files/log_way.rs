@@ -25,7 +25,7 @@ impl Files {
     /// # Errors
     /// `Io`, in Git's words, when another reflog has its place.
     pub(super) fn clear_log_way(&self, name: RefName<'_>) -> Result<()> {
-        let (base, path) = self.log_path(name)?;
+        let (base, path) = (self.log_base(name), self.log_path(name)?);
         match self.system.lstat(&path) {
             Ok(stat) if stat.kind == FileKind::Directory => {
                 if remove_empty_tree(self.system.as_ref(), &path) {
@@ -62,11 +62,11 @@ impl Files {
     /// # Errors
     /// As for [`Files::clear_log_way`].
     pub(super) fn clear_log_way_beside(&self, name: RefName<'_>, from: RefName<'_>) -> Result<()> {
-        let ((base, path), (_, own)) = (self.log_path(name)?, self.log_path(from)?);
+        let (path, own) = (self.log_path(name)?, self.log_path(from)?);
         if !own.starts_with(&path) {
             return Ok(());
         }
-        self.clear_logs_below(&base, &path);
+        self.clear_logs_below(&self.log_base(name), &path);
         let mut leaves = Tree::new(self.system.as_ref(), &path, b"");
         match leaves.all(|leaf| leaf.is_ok_and(|leaf| leaf.path == own)) {
             true => Ok(()),

@@ -70,7 +70,7 @@ impl FilesSession {
         if !files.log_exists(name)? {
             return Ok(false);
         }
-        let (_, path) = files.log_path(name)?;
+        let path = files.log_path(name)?;
         let options = LockOptions {
             timeout: LockTimeout::from_millis(0),
             ..files.lock_options()
@@ -142,8 +142,8 @@ impl FilesSession {
         if files.len_to_move(from, to)?.is_none() {
             return Ok(());
         }
-        let (_, from_path) = files.log_path(from)?;
-        let (base, path) = files.log_path(to)?;
+        let from_path = files.log_path(from)?;
+        let (base, path) = (files.log_base(to), files.log_path(to)?);
         let failed = |error| Error::io("unable to copy the reflog to", &path, error);
         let (system, shared) = (files.system.as_ref(), files.options.shared_repository);
         if let Some(dir) = path.parent() {
@@ -196,7 +196,7 @@ impl Files {
     /// # Errors
     /// `Io`, also if it is a link, or if another reflog is in the way.
     pub(super) fn len_to_move(&self, from: RefName<'_>, to: RefName<'_>) -> Result<Option<u64>> {
-        let ((_, path), (_, to_path)) = (self.log_path(from)?, self.log_path(to)?);
+        let (path, to_path) = (self.log_path(from)?, self.log_path(to)?);
         let between = between(&path, &to_path);
         // What an earlier renaming left half way is the reflog.
         for path in [Some(&path), between.as_ref()].into_iter().flatten() {

@@ -385,7 +385,7 @@ fn log_appends(files: &Files, plan: &Plan<'_>, dirs: &mut KnownDirs) -> Result<V
     for (_, entry) in plan.logs() {
         let name = entry.name.as_bytes();
         let create = !made.is_empty() && made.contains(name);
-        if !create && !dirs.have_parent(files.system.as_ref(), &files.log_path(entry.name)?.1) {
+        if !create && !dirs.have_parent(files.system.as_ref(), &files.log_path(entry.name)?) {
             continue;
         }
         let who = plan.who(&entry)?;

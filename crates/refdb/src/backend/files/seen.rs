@@ -126,7 +126,7 @@ impl Files {
         let Some(view) = view.filter(|_| may_be_path(name)) else {
             return Ok(None);
         };
-        let (_, path) = self.log_path(name)?;
+        let path = self.log_path(name)?;
         view.of_place(&self.log_spot(name, &path)?)
     }
 }

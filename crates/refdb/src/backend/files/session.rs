@@ -480,7 +480,7 @@ impl Session for FilesSession {
 
     fn may_have_log(&mut self, name: RefName<'_>) -> Result<bool> {
         // Often there are no reflogs at all: then the plan's entries need no further look.
-        let (_, path) = self.files.log_path(name)?;
+        let path = self.files.log_path(name)?;
         let system = self.files.system.as_ref();
         Ok(self.log_dirs.have_parent(system, &path) && self.files.log_exists(name)?)
     }

@@ -317,7 +317,7 @@ impl FilesSession {
             if moved.any(|(from, _)| *from == held.name) {
                 continue;
             }
-            let (_, path) = self.files.log_path(held.name.as_name())?;
+            let path = self.files.log_path(held.name.as_name())?;
             match log_stat(system.as_ref(), &mut self.log_dirs, &path)?.map(|stat| stat.kind) {
                 Some(FileKind::File) => log_unlinks.push(index),
                 Some(FileKind::Directory) => self.planned.log_dirs.push(path),
@@ -391,7 +391,7 @@ impl FilesSession {
         let is_one = matches!(guards, Guards::None);
         for append in std::mem::take(&mut self.planned.logs) {
             let name = append.name.as_name();
-            let (_, path) = self.files.log_path(name)?;
+            let path = self.files.log_path(name)?;
             let mut create = append.create;
             let place = self.files.log_spot(name, &path)?;
             let (guard, len) = match moved.get(&append.name) {
@@ -541,7 +541,7 @@ impl FilesSession {
 
 impl Files {
     fn log_place(&self, name: RefName<'_>) -> Result<Place> {
-        let (_, path) = self.log_path(name)?;
+        let path = self.log_path(name)?;
         self.log_spot(name, &path)
     }
 }
