@@ -71,7 +71,11 @@ impl Grafts {
         let id = |hex: &[u8]| ObjectId::from_hex(hex).filter(|oid| oid.format() == format);
         let mut parents = HashMap::new();
         for line in grafts.lines().filter(|line| !line.starts_with(b"#")) {
-            let ids: Option<Vec<_>> = line.trim_ascii_end().split_str(" ").map(id).collect();
+            let ids: Option<Vec<_>> = line
+                .trim_ascii_end()
+                .split(u8::is_ascii_whitespace)
+                .map(id)
+                .collect();
             if let Some((commit, of)) = ids.as_deref().and_then(<[_]>::split_first) {
                 parents.entry(*commit).or_insert_with(|| of.to_vec());
             }

@@ -12,6 +12,9 @@ use crate::{FileKind, Stat, System};
 /// By this bit a directory lets nobody replace the files of others.
 const STICKY: u32 = 0o1000;
 
+/// So many files that are to be made longer are asked for themselves.
+const APPENDED_MIN: usize = 64;
+
 /// Why a file that containers mount alone cannot be replaced.
 const MOUNTED: &str =
     "the file is mounted there, so that nothing can take its place; mount the directory instead";
@@ -22,6 +25,9 @@ pub struct MayWrite {
     /// A directory in which names can be made, and one in it that is missing, if one is.
     writable: PathBuf,
     missing: Option<PathBuf>,
+    /// How many files were to be made longer, and the directory of the last one that was not asked for itself.
+    appended: usize,
+    appended_in: PathBuf,
     /// The last directory in which a file was to be replaced, and whether that has to be one's own.
     replaced: PathBuf,
     only_own: bool,
@@ -35,12 +41,24 @@ impl MayWrite {
     /// # Errors
     /// Those that writing would have.
     pub fn append(&mut self, system: &dyn System, path: &Path, stat: &Stat) -> io::Result<()> {
-        // The owner, and root, may write: one call less for each of many reflogs.
+        // The owner, and root, may write, unless the file is on something that may only be read, or nobody may change it:
+        // one call less for each of many reflogs, of which only the first ones, and their directories, are asked for.
+        self.appended += 1;
         let user = *self.user.get_or_insert_with(|| system.user_id());
-        match user == 0 || stat.uid == user && stat.mode & 0o200 != 0 {
-            true => Ok(()),
-            false => system.may_write(path),
+        let is_own = user == 0 || stat.uid == user && stat.mode & 0o200 != 0;
+        if !is_own || self.appended <= APPENDED_MIN {
+            return system.may_write(path);
         }
+        let dir = path.parent().unwrap_or(path);
+        if dir != self.appended_in {
+            dir.clone_into(&mut self.appended_in);
+            if let Err(error) = system.may_write(dir)
+                && error.kind() == io::ErrorKind::ReadOnlyFilesystem
+            {
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     /// Makes sure that a file can be made, or removed: in its directory, or the first one above it that is

@@ -147,6 +147,44 @@ fn what_may_only_be_added_to_refuses_a_batch_that_would_replace_it() {
     }
 }
 
+/// Reflogs that nobody may write to, by the attribute of one or as the file system of all, refuse a batch.
+#[test]
+fn reflogs_that_may_only_be_read_refuse_a_batch() {
+    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        for is_mounted in [false, true] {
+            let (repo, input) = repository(format);
+            let logs = repo.git_dir().join("logs");
+            let log = logs.join("refs/heads/a");
+            let content = fs::read(&log).expect("a reflog");
+            let (mounted, is_fixed) = match is_mounted {
+                true => (Mounted::tmpfs("1m", &logs), false),
+                false => (Err(String::new()), chattr(&log, "+i")),
+            };
+            if let Ok(mounted) = &mounted {
+                fs::create_dir_all(log.parent().expect("a folder")).expect("room");
+                fs::write(&log, &content).expect("room");
+                mounted.make_read_only();
+            } else if !is_fixed {
+                eprintln!(
+                    "reflogs that may only be read are not tried: chattr or mount does not work here"
+                );
+                continue;
+            }
+            let before = repo.refs();
+            let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
+            let out = ours.args(["update-ref", "--stdin"]).stdin(&*input).run();
+            let said = String::from_utf8_lossy(&out.stderr);
+            assert!(!out.status.success() && !said.contains("in part"), "{said}");
+            assert_eq!(repo.refs(), before, "{said}");
+            match &mounted {
+                Ok(mounted) => mounted.make_writable(),
+                Err(_) => assert!(chattr(&log, "-i")),
+            }
+            assert_writable(&repo, "reflogs");
+        }
+    }
+}
+
 /// What a container mounts alone can be neither replaced nor removed while it is.
 #[test]
 fn a_file_that_is_mounted_refuses_a_batch_that_would_replace_it() {

@@ -15,6 +15,7 @@ use refdb::internals::{is_table_name, is_unfinished, may_be_listed};
 use refdb::{Error, Result};
 use reftable::{HashId, Table};
 
+use super::overlap::overlapping;
 use super::{Options, Plan};
 use crate::verify::{Damage, Repair, indices_of_name};
 
@@ -114,9 +115,12 @@ impl Plan<'_> {
     ) -> Result<Option<Candidate>> {
         let path = dir.join(name);
         let content = self.content(&path)?.unwrap_or_default();
-        let mut range = sensible(indices_of_name(name));
+        let named = indices_of_name(name);
+        let mut range = sensible(named);
         let state = if let Some(table) = whole_table(content.clone(), name, hash) {
-            range = range.or(Some((table.min_update_index(), table.max_update_index())));
+            // A name that makes no sense says less than a whole table.
+            let of_table = (table.min_update_index(), table.max_update_index());
+            range = named.filter(|(min, max)| min <= max).or(Some(of_table));
             State::Whole
         } else {
             let (min, max) = range.unwrap_or((1, u64::MAX - 1));
@@ -272,22 +276,17 @@ fn chosen(found: Vec<Candidate>, is_cut: bool) -> Vec<String> {
 
 /// Makes one of listed files that say something and have update indices in common.
 fn together(mut listed: Vec<Candidate>) -> Vec<Candidate> {
-    listed.sort_by_key(|it| (it.state == State::Empty, it.range));
-    let mut groups: Vec<Vec<Candidate>> = Vec::new();
-    let mut last = None;
-    for it in listed {
-        let max = it.range.1;
-        match groups.last_mut() {
-            Some(group) if it.state != State::Empty && Some(it.range.0) <= last => group.push(it),
-            _ => groups.push(vec![it]),
-        }
-        last = last.max(Some(max));
-    }
-    groups.into_iter().filter_map(joined).collect()
+    listed.sort_by_key(|it| it.line);
+    let (empty, listed): (Vec<Candidate>, Vec<Candidate>) =
+        listed.into_iter().partition(|it| it.state == State::Empty);
+    let groups = overlapping(listed, |it| it.range);
+    empty
+        .into_iter()
+        .chain(groups.into_iter().filter_map(joined))
+        .collect()
 }
 
-fn joined(mut group: Vec<Candidate>) -> Option<Candidate> {
-    group.sort_by_key(|it| it.line);
+fn joined(group: Vec<Candidate>) -> Option<Candidate> {
     let mut files = group.into_iter();
     let mut all = files.next()?;
     for it in files {

@@ -13,24 +13,33 @@ use super::stack::{Member, Stack};
 /// A table has three bytes to say how large its blocks are.
 const BLOCK_SIZE_MAX: u32 = (1 << 24) - 1;
 
+/// Divides tables, in the order of their list, into groups: one that has update indices in common with an earlier one
+/// belongs to that, and so does what stands between the two.
+pub(super) fn overlapping<T>(tables: Vec<T>, indices: impl Fn(&T) -> (u64, u64)) -> Vec<Vec<T>> {
+    let mut groups: Vec<Vec<T>> = Vec::new();
+    for table in tables {
+        let (min, max) = indices(&table);
+        let has_common = |it: &T| {
+            let (other_min, other_max) = indices(it);
+            min <= other_max && other_min <= max
+        };
+        let first = groups.iter().position(|group| group.iter().any(has_common));
+        let mut joined: Vec<T> = match first {
+            Some(first) => groups.drain(first..).flatten().collect(),
+            None => Vec::new(),
+        };
+        joined.push(table);
+        groups.push(joined);
+    }
+    groups
+}
+
 impl Plan<'_> {
     /// Merges those tables of a stack that have update indices in common, in the order in which they are listed.
     pub(super) fn merge_overlapping(&self, dir: &Path, stack: &mut Stack) -> Result<()> {
         let members = std::mem::take(&mut stack.members);
-        let mut groups: Vec<Vec<Member>> = Vec::new();
-        let mut last = None;
-        for member in members {
-            let (min, max) = (
-                member.table.min_update_index(),
-                member.table.max_update_index(),
-            );
-            match groups.last_mut() {
-                Some(group) if Some(min) <= last => group.push(member),
-                _ => groups.push(vec![member]),
-            }
-            last = last.max(Some(max));
-        }
-        for group in groups {
+        let indices = |it: &Member| (it.table.min_update_index(), it.table.max_update_index());
+        for group in overlapping(members, indices) {
             let old = group
                 .iter()
                 .filter(|it| group.len() > 1 && it.new.is_none());
@@ -60,5 +69,38 @@ impl Plan<'_> {
         };
         let merged = merged.map_err(|error| Error::corrupt(dir, error))?;
         Ok(merged.sink)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::overlapping;
+
+    #[test]
+    fn what_has_indices_in_common_is_one_with_what_stands_between() {
+        let groups = |ranges: &[(u64, u64)]| -> Vec<Vec<(u64, u64)>> {
+            overlapping(ranges.to_vec(), |range| *range)
+        };
+        let apart = [(1, 1), (2, 3), (4, 9)];
+        assert_eq!(groups(&apart).len(), 3);
+        assert_eq!(
+            groups(&[(1, 1), (2, 2), (1, 4)]),
+            [vec![(1, 1), (2, 2), (1, 4)]]
+        );
+        assert_eq!(
+            groups(&[(1, 1), (2, 3), (1, 1)]),
+            [vec![(1, 1), (2, 3), (1, 1)]]
+        );
+        assert_eq!(
+            groups(&[(1, 1), (2, 2), (3, 5), (4, 6), (7, 7)]),
+            [
+                vec![(1, 1)],
+                vec![(2, 2)],
+                vec![(3, 5), (4, 6)],
+                vec![(7, 7)]
+            ]
+        );
+        let all = [(1, 1), (2, 2), (3, 3), (3, 9), (1, 9)];
+        assert_eq!(groups(&all), [all.to_vec()]);
     }
 }
