@@ -116,24 +116,23 @@ impl Plan<'_> {
         let path = dir.join(name);
         let content = self.content(&path)?.unwrap_or_default();
         let named = indices_of_name(name);
-        let mut range = sensible(named);
-        let state = if let Some(table) = whole_table(content.clone(), name, hash) {
-            // A name that makes no sense says less than a whole table.
-            let of_table = (table.min_update_index(), table.max_update_index());
-            range = named.filter(|(min, max)| min <= max).or(Some(of_table));
-            State::Whole
+        let is_range = |(min, max): &(u64, u64)| min <= max;
+        let (stated, state) = if let Some(table) = whole_table(content.clone(), name, hash) {
+            let stated = (table.min_update_index(), table.max_update_index());
+            (Some(stated), State::Whole)
         } else {
-            let (min, max) = range.unwrap_or((1, u64::MAX - 1));
+            let (min, max) = sensible(named).unwrap_or((1, u64::MAX - 1));
             let salvaged = reftable::salvage(content, hash, min..=max);
-            if salvaged.is_empty() {
-                State::Empty
-            } else {
-                range = range.or(Some((salvaged.min_update_index, salvaged.max_update_index)));
-                State::Damaged
+            let stated = (salvaged.min_update_index, salvaged.max_update_index);
+            match salvaged.is_empty() {
+                true => (None, State::Empty),
+                false => (Some(stated), State::Damaged),
             }
         };
         let stat = self.repository.system().lstat(&path);
-        let range = range.filter(|(min, max)| min <= max);
+        // A name that makes no sense says less than a header.
+        let range = named.filter(is_range).or(stated.filter(is_range));
+        let range = range.or(sensible(named));
         Ok(range.map(|range| Candidate {
             name: name.to_owned(),
             with: Vec::new(),

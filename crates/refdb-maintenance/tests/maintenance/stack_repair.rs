@@ -331,6 +331,59 @@ fn a_name_whose_first_update_index_is_above_its_last_is_mended_at_once() {
     }
 }
 
+/// Such a table is the oldest one by its header, and a newer one deletes and changes what it says: nothing comes back,
+/// whether the two have an update index in common or not.
+#[test]
+fn a_table_whose_name_makes_no_sense_stands_where_its_header_says() {
+    for format in FORMATS {
+        for newer in [(2, 3), (3, 3)] {
+            let writer = Repo::init(format);
+            let older = Says {
+                indices: (1, 2),
+                refs: &[
+                    ("HEAD", None),
+                    ("refs/heads/gone", Some(0)),
+                    ("refs/heads/main", Some(0)),
+                ],
+                logs: &[],
+            };
+            let newer = Says {
+                indices: newer,
+                refs: &[("refs/heads/gone", None), ("refs/heads/main", Some(1))],
+                logs: &[],
+            };
+            let tables = [
+                ((4, 1), older.table(&writer)),
+                (newer.indices, newer.table(&writer)),
+            ];
+            let repo = repo(format, &tables);
+            stays(&repo, "4..1");
+        }
+    }
+}
+
+/// The last line of the list counts, as for Git, though its table says less.
+#[test]
+fn tables_with_update_indices_in_common_take_those_between_them_along() {
+    let says = |indices, commit| Says {
+        indices,
+        refs: commit,
+        logs: &[],
+    };
+    let first = |at| [("HEAD", None), ("refs/heads/main", Some(at))];
+    let (zero, one, two) = (first(0), first(1), first(2));
+    for format in FORMATS {
+        for indices in [[(1, 1), (2, 3), (1, 1)], [(1, 1), (2, 2), (1, 4)]] {
+            let [a, b, c] = indices;
+            let repo = of(
+                format,
+                &[says(a, &zero[..]), says(b, &one[..]), says(c, &two[..])],
+            );
+            stays(&repo, "between");
+        }
+    }
+}
+
 /// The footer places no log blocks, though there are some: whoever writes all refs again must not lose them.
 #[test]
 fn reflogs_that_a_footer_hides_outlive_a_change_of_all_refs() {
