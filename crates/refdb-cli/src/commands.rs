@@ -360,10 +360,6 @@ fn dispatch(context: &Context, out: &mut Output, name: &[u8], args: &[Vec<u8>]) 
                 if shim::is_git() && !WITHOUT_REPOSITORY.contains(&command.name) {
                     shim::leave_to_git(context, &[&[name.to_vec()], args].concat())?;
                 }
-                if command.name == "store" && args.first().is_some_and(|sub| sub == b"repair") {
-                    // Refs that cannot be read are why it is called; it goes without a repository, too.
-                    let _ = context.damaged_repository();
-                }
                 if is_for_damaged && !asks && !args.iter().any(|arg| arg == b"-h") {
                     context.damaged_repository()?;
                 } else if !asks && !WITHOUT_REPOSITORY.contains(&command.name) {

@@ -184,7 +184,7 @@ impl<'o> Graph<'o> {
     }
 
     /// Looks whether each commit in the commit-graph file is later than its parents, and lets walks go to their ends if
-    /// not: what they do not find is to be deleted. (Git's file of a million commits takes some hundredths of a second.)
+    /// not: what they do not find is to be deleted.
     pub(crate) fn with_checked_generations(mut self) -> Self {
         self.is_ordered = self.file.as_ref().is_none_or(CommitGraph::is_ordered);
         self

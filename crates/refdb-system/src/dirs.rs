@@ -89,9 +89,9 @@ pub fn parent_of(path: &[u8]) -> Option<&[u8]> {
 }
 
 /// Returns where sorted names are to be divided between two threads that change the directories of these names: both
-/// parts take about as long, and no name of one is in a directory of the other. `None` of few, and where one directory has most:
-/// two threads wait for each other there, in the system (10,000 transactions with reflogs took 240 ms of a
-/// processor in one thread and 340 in two, and no more or less time; beside other programs two took longer).
+/// parts take about as long, and no name of one is in a directory of the other. `None` of few, and where one directory
+/// has most: two threads wait for each other there, in the system (10,000 transactions with reflogs took 240 ms of a
+/// processor in one thread and 340 in two, and as much time; beside other programs two took longer).
 ///
 /// A name in another directory than the one before counts twice: that directory has to be made, and to be removed.
 pub fn middle<'n>(names: impl ExactSizeIterator<Item = &'n [u8]>) -> Option<usize> {

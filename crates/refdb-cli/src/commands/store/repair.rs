@@ -66,6 +66,8 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         }
         Ok(())
     })?;
+    // Refs that cannot be read are why this is called; it goes without a repository, too.
+    let _ = context.damaged_repository();
     let register = named_or_used(context, &operands, &SPEC)?;
     let system = OsSystem::new();
     let path = |text: Vec<u8>| PathBuf::from(OsString::from_vec(text));
