@@ -39,7 +39,7 @@ use file::CommitGraph;
 use queue::Key;
 use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
 
-use crate::objects::{Object, ObjectKind, Odb, is_history, tag_target};
+use crate::objects::{LargeSum, Object, ObjectKind, Odb, is_history, tag_target};
 
 pub use queue::Queue;
 pub use reach::{Containing, Reachable};
@@ -114,8 +114,8 @@ pub struct Graph<'o> {
     /// Whether its generations are believed.
     is_ordered: bool,
     missing_ends_history: bool,
-    /// How many bytes all large commits have that were read.
-    large: usize,
+    /// What was read of large commits.
+    large: LargeSum,
     commits: Vec<Commit>,
     /// The parents of all commits that were read, one list behind the other.
     parents: Vec<Node>,
@@ -146,10 +146,6 @@ struct Commit {
 /// of one that is.
 const UNKNOWN: u32 = u32::MAX;
 
-/// So many bytes may be read of larger commits in all: a pack of some kilobytes can have thousands of them.
-const LARGE_MIN: usize = 1 << 20;
-const LARGE_SUM_MAX: usize = 1 << 30;
-
 /// The level of a commit while those of its ancestors are measured.
 const ON_THE_WAY: u32 = u32::MAX;
 
@@ -162,7 +158,7 @@ impl<'o> Graph<'o> {
             file: None,
             is_ordered: true,
             missing_ends_history: false,
-            large: 0,
+            large: LargeSum::default(),
             commits: Vec::new(),
             parents: Vec::new(),
             known: HashMap::new(),
@@ -390,10 +386,7 @@ impl<'o> Graph<'o> {
             let kind = object.kind.as_str();
             return Err(damaged(format!("object {oid} is a {kind}, not a commit")));
         }
-        if object.data.len() > LARGE_MIN {
-            self.large += object.data.len();
-        }
-        if self.large > LARGE_SUM_MAX {
+        if !self.large.add(&object) {
             let text = format!(
                 "more than 1 GiB would be read in this history of commits that have more than 1 MiB each; {oid} is one \
                  too many"

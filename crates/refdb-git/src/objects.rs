@@ -24,7 +24,9 @@ mod packs;
 mod storage;
 
 pub use abbreviations::{ABBREVIATION_MIN, Abbreviations};
-pub use odb::{Absent, AbsentFolder, Header, LEN_MAX, Object, Odb, TAG_DEPTH_MAX, tag_target};
+pub use odb::{
+    Absent, AbsentFolder, Header, LEN_MAX, LargeSum, Object, Odb, TAG_DEPTH_MAX, tag_target,
+};
 pub(crate) use odb::{Replacements, is_history};
 #[doc(no_inline)]
 pub use refdb::objects::{NoObjects, ObjectKind, Objects, Peeled};

@@ -10,6 +10,8 @@ use refdb_testkit::repo::Repo;
 use refdb_testkit::rng::Rng;
 use refdb_testkit::{Format, for_every_format};
 
+use super::untrue::chunk;
+
 /// Damages of a commit-graph file.
 const SEEDS: u64 = 60;
 
@@ -172,16 +174,7 @@ fn circles_of_a_commit_graph_file_end() {
     let repo = Repo::init(Format::FILES_SHA1);
     history(&repo);
     let (path, whole) = commit_graph(&repo);
-    let chunk = |id: &[u8]| {
-        let entry = whole[8..]
-            .windows(4)
-            .position(|it| it == id)
-            .expect("a chunk")
-            + 12;
-        let offset = whole[entry..entry + 8].try_into().expect("eight bytes");
-        usize::try_from(u64::from_be_bytes(offset)).expect("small")
-    };
-    let data = chunk(b"CDAT");
+    let data = chunk(&whole, b"CDAT");
     let count = 8;
     let options: Vec<&str> = ANSWERED
         .into_iter()

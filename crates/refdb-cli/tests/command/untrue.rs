@@ -249,7 +249,7 @@ fn add_to_chain(repo: &Repo) -> PathBuf {
 }
 
 /// Returns where a chunk of a commit-graph begins.
-fn chunk(graph: &[u8], id: &[u8]) -> usize {
+pub(crate) fn chunk(graph: &[u8], id: &[u8]) -> usize {
     let entry = graph[8..]
         .windows(4)
         .position(|it| it == id)

@@ -41,6 +41,10 @@ pub const TAG_DEPTH_MAX: usize = 4096;
 /// with an object takes some times as much.
 pub const LEN_MAX: usize = 128 << 20;
 
+/// So many bytes may be read of larger objects in all, for one question: a pack of some kilobytes can have thousands.
+const LARGE_MIN: usize = 1 << 20;
+const LARGE_SUM_MAX: usize = 1 << 30;
+
 /// How often an object that replaces another may be replaced itself.
 const REPLACEMENTS_MAX: usize = 5;
 
@@ -102,6 +106,21 @@ pub struct Object {
     pub kind: ObjectKind,
     /// The content.
     pub data: Vec<u8>,
+}
+
+/// How much was read of objects that have more than 1 MiB, to answer one question.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LargeSum(usize);
+
+impl LargeSum {
+    /// Adds an object; returns whether all that were added have 1 GiB at most.
+    #[must_use]
+    pub fn add(&mut self, object: &Object) -> bool {
+        if object.data.len() > LARGE_MIN {
+            self.0 += object.data.len();
+        }
+        self.0 <= LARGE_SUM_MAX
+    }
 }
 
 impl Odb {

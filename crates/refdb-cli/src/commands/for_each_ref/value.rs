@@ -9,7 +9,7 @@ use std::rc::Rc;
 use hashbrown::HashMap;
 use refdb::objects::{ObjectKind, Peeled};
 use refdb::{ObjectId, RefName, RefRecord, Store, TargetRef};
-use refdb_git::objects::{Header, Object};
+use refdb_git::objects::{Header, LargeSum, Object};
 use refdb_git::revision::{Direction, Shortener};
 
 use super::atom::{Atom, Atoms, Kind, NameForm, Source};
@@ -25,10 +25,6 @@ use crate::failure::{Failure, Result};
 
 /// How many bytes of objects are kept, for other refs to the same ones.
 const KEPT_MAX: usize = 16 << 20;
-
-/// So many bytes may be read of larger objects in all: a pack of some kilobytes can have thousands of them.
-const LARGE_MIN: usize = 1 << 20;
-const LARGE_SUM_MAX: usize = 1 << 30;
 
 /// A ref that is listed.
 #[derive(Clone, Copy, Debug)]
@@ -85,8 +81,8 @@ pub(super) struct Values<'c> {
     objects: HashMap<ObjectId, Rc<Object>>,
     /// The size of what is kept in `objects`.
     kept: usize,
-    /// The size of all large objects that were read.
-    large: usize,
+    /// What was read of large objects.
+    large: LargeSum,
     /// The branch that is checked out.
     head: Option<Option<Vec<u8>>>,
     /// For each branch that is checked out, where.
@@ -133,7 +129,7 @@ impl<'c> Values<'c> {
             peeled: HashMap::new(),
             objects: HashMap::new(),
             kept: 0,
-            large: 0,
+            large: LargeSum::default(),
             head: None,
             worktrees: None,
         })
@@ -376,10 +372,7 @@ impl<'c> Values<'c> {
         }
         let read = self.context.odb()?.read(oid)?;
         let object = Rc::new(read.ok_or_else(|| missing(&oid, item.name))?);
-        if object.data.len() > LARGE_MIN {
-            self.large += object.data.len();
-        }
-        if self.large > LARGE_SUM_MAX {
+        if !self.large.add(&object) {
             let text = format!(
                 "more than 1 GiB would be read for these refs of objects that have more than 1 MiB each; object {oid}, \
                  of {name}, is one too many: ask for fewer refs, or for nothing that is in their objects",
