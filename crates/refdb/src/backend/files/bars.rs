@@ -255,24 +255,35 @@ impl FilesSession {
                 // What is wrong with the name is told when a lock is taken of it.
                 continue;
             };
-            match self.files.system.lstat(&path) {
-                Ok(stat) if stat.kind == FileKind::Directory => {
+            // Its own ref, if that is written as well, needs the lock for itself.
+            let is_wanted = || {
+                let is_written = names.binary_search(&child_name).is_ok();
+                !is_written && wanted.may_be(child) && inner.iter().all(|name| fits(*name))
+            };
+            let is_gone = match self.files.system.lstat(&path).map(|stat| stat.kind) {
+                Ok(FileKind::Directory) if is_wanted() && self.removes_empty(child, &path) => true,
+                Ok(FileKind::Directory) => {
                     self.bar_in(child, inner, wanted);
+                    false
                 }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    // Its own ref, if that is written as well, needs the lock for itself.
-                    let is_written = names.binary_search(&child_name).is_ok();
-                    let is_wanted =
-                        !is_written && wanted.may_be(child) && inner.iter().all(|name| fits(*name));
-                    if is_wanted && let Some(lock) = self.bar(&path) {
-                        let dir = child.to_vec();
-                        self.bars.bars.push(Bar { dir, lock });
-                    }
-                }
+                Err(error) => error.kind() == io::ErrorKind::NotFound && is_wanted(),
                 // A ref, or somebody else's barrier.
-                _ => {}
+                Ok(_) => false,
+            };
+            if is_gone && let Some(lock) = self.bar(&path) {
+                let dir = child.to_vec();
+                self.bars.bars.push(Bar { dir, lock });
             }
         }
+    }
+
+    /// Removes a directory with nothing in it, which Git leaves below `refs/` when all in it is deleted: then it is
+    /// barred as one that is missing. Creating 10,000 refs after Git deleted them, a quarter of them in folders of their
+    /// own, takes a fifth of the processor's time, on ext4 a thirtieth.
+    fn removes_empty(&self, dir: &[u8], path: &Path) -> bool {
+        // Git makes these two with the repository.
+        let is_kept = [b"refs/heads/".as_slice(), b"refs/tags/"].contains(&dir);
+        !is_kept && self.files.system.remove_dir(path).is_ok()
     }
 
     /// Locks a directory that is missing, if nobody is in the way.
@@ -466,6 +477,24 @@ mod tests {
         let found = other.read(name("refs/pull/1/head")).unwrap().unwrap();
         assert!(found.packed);
         assert_eq!(lock(waiting.as_mut(), &["refs/pull/8/head"]).len(), 0);
+    }
+
+    #[test]
+    fn a_directory_with_nothing_in_it_is_locked_as_a_missing_one() {
+        let barriers_with = |dir: &str| {
+            let system = repository();
+            system.create_dir_all(Path::new(dir)).unwrap();
+            barriers(&system, &backend(&system.process(1), 0), &PULLS)
+        };
+        assert_eq!(barriers_with("/r/refs/pull"), ["/r/refs/pull"]);
+        assert_eq!(barriers_with("/r/refs/pull/1"), ["/r/refs/pull/1"]);
+        assert_eq!(barriers_with("/r/refs/pull/1/new"), [""; 0]);
+        // Git makes this one with the repository, and expects it.
+        let system = repository();
+        let tags = ["refs/tags/1", "refs/tags/2"];
+        let barriers = barriers(&system, &backend(&system.process(1), 0), &tags);
+        assert_eq!(barriers, [""; 0]);
+        assert!(system.stat(Path::new("/r/refs/tags")).is_ok());
     }
 
     #[test]
