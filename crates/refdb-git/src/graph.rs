@@ -111,8 +111,8 @@ pub struct Graph<'o> {
     odb: &'o Odb,
     grafts: Grafts,
     file: Option<CommitGraph>,
-    /// Whether its generations are believed.
-    is_ordered: bool,
+    /// Whether its generations are believed; `None` if that is to be looked at when the first commit is read.
+    is_ordered: Option<bool>,
     missing_ends_history: bool,
     /// What was read of large commits.
     large: LargeSum,
@@ -156,7 +156,7 @@ impl<'o> Graph<'o> {
             odb,
             grafts: Grafts::default(),
             file: None,
-            is_ordered: true,
+            is_ordered: Some(true),
             missing_ends_history: false,
             large: LargeSum::default(),
             commits: Vec::new(),
@@ -179,10 +179,10 @@ impl<'o> Graph<'o> {
         self
     }
 
-    /// Looks whether each commit in the commit-graph file is later than its parents, and lets walks go to their ends if
-    /// not: what they do not find is to be deleted.
+    /// Looks whether each commit in the commit-graph file is later than its parents, before the first one is read, and
+    /// lets walks go to their ends if not: what they do not find is to be deleted.
     pub(crate) fn with_checked_generations(mut self) -> Self {
-        self.is_ordered = self.file.as_ref().is_none_or(CommitGraph::is_ordered);
+        self.is_ordered = None;
         self
     }
 
@@ -332,9 +332,12 @@ impl<'o> Graph<'o> {
     /// Takes what is to be known of a commit from the commit-graph file, else from the object.
     fn read_from(&mut self, node: Node, object: Option<Object>) -> Result<()> {
         let oid = self.at(node).oid;
-        let from_file = self.file.as_ref().and_then(|file| file.commit(oid));
+        let file = self.file.as_ref();
+        let is_ordered = || file.is_none_or(CommitGraph::is_ordered);
+        let is_ordered = *self.is_ordered.get_or_insert_with(is_ordered);
+        let from_file = file.and_then(|file| file.commit(oid));
         let (time, generation, parents) = match from_file {
-            Some(found) if self.is_ordered && !found.is_later => {
+            Some(found) if is_ordered && !found.is_later => {
                 let text = format!(
                     "the commit-graph file says that commit {oid} is no later than its parents; remove \
                      objects/info/commit-graph and objects/info/commit-graphs, and write it again with \
@@ -342,7 +345,7 @@ impl<'o> Graph<'o> {
                 );
                 return Err(Error::new(ErrorKind::Corrupt, text));
             }
-            Some(found) if self.is_ordered => (found.time, found.generation, found.parents),
+            Some(found) if is_ordered => (found.time, found.generation, found.parents),
             Some(found) => (found.time, UNKNOWN, found.parents),
             None => {
                 let (time, parents) = self.parse(oid, object)?;
