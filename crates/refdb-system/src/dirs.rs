@@ -77,6 +77,13 @@ pub fn is_in(path: &[u8], dir: &[u8]) -> bool {
     rest.is_some_and(|rest| rest.first().is_none_or(|&byte| byte == b'/'))
 }
 
+/// As [`is_in`], for paths as they are made here: nothing in them leads nowhere (`//`, `.`).
+pub fn is_path_in(path: &Path, dir: &Path) -> bool {
+    let dir = dir.as_os_str().as_bytes();
+    let dir = dir.strip_suffix(b"/").unwrap_or(dir);
+    is_in(path.as_os_str().as_bytes(), dir)
+}
+
 /// Returns the directory of a path, to be compared as bytes; `None` for one that has none above it.
 pub fn parent(path: &Path) -> Option<&[u8]> {
     parent_of(path.as_os_str().as_bytes())

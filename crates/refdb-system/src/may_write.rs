@@ -3,10 +3,12 @@
 //! What comes to be in the way after the look is told by whoever tries.
 
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
+use crate::dirs::{is_path_in, parent};
 use crate::{FileKind, Stat, System};
 
 /// By this bit a directory lets nobody replace the files of others.
@@ -67,8 +69,9 @@ impl MayWrite {
     /// # Errors
     /// Those that making it would have.
     pub fn make(&mut self, system: &dyn System, path: &Path) -> io::Result<()> {
+        let is_same = parent(path) == Some(self.writable.as_os_str().as_bytes());
         let missing = self.missing.as_ref();
-        if missing.is_some_and(|dir| path.starts_with(dir)) {
+        if is_same || missing.is_some_and(|dir| is_path_in(path, dir)) {
             return Ok(());
         }
         let mut missing = None;

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::place::Spot;
 use crate::error::{Error, Result};
 use crate::options::SharedRepository;
+use crate::system::dirs::parent;
 use crate::system::{System, is_absent};
 
 /// From so many files or directories on, they are synced with their file systems.
@@ -37,10 +39,15 @@ pub(super) fn create_dirs(
     }
 }
 
-/// Adds the directory of `path`. Paths take long to compare, and most come in the order of directories.
+/// Adds the directory of `path`. Paths take long to compare, and most come in the order of directories: of refs, and of
+/// their reflogs.
 pub(crate) fn add_parent(dirs: &mut BTreeSet<PathBuf>, path: &Path) {
-    if let Some(dir) = path.parent()
-        && dirs.last().is_none_or(|last| last.as_os_str() != dir)
+    let is_known = |dir: &[u8]| {
+        let mut last = dirs.iter().rev().take(2);
+        last.any(|last| last.as_os_str().as_bytes() == dir)
+    };
+    if !parent(path).is_some_and(is_known)
+        && let Some(dir) = path.parent()
         && !dirs.contains(dir)
     {
         dirs.insert(dir.to_owned());

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::layout::Layout;
 use crate::name::{FormatOptions, RefName, RefNameBuf, is_per_worktree, is_safe, is_well_formed};
+use crate::system::dirs::is_path_in;
 use crate::system::{FileKind, Stat, System, bytes_to_path, is_absent, joined};
 
 /// Something that a change can concern. Names are those of the main worktree: a ref of the linked
@@ -280,7 +281,7 @@ impl Roots {
         let path = place.path(self);
         let parent = self.packed.parent().unwrap_or(&self.common);
         let roots = [&*self.common, &*self.refs, &*self.logs, parent];
-        let root = roots.into_iter().find(|root| path.starts_with(root));
+        let root = roots.into_iter().find(|root| is_path_in(&path, root));
         let root = root.unwrap_or(&self.common);
         let system = match self.is_strict {
             true => self.beneath(root)?,
