@@ -130,6 +130,7 @@ impl Fields {
                 *hour = *hour % 12 + half;
             }
         } else if self.time.is_some()
+            && self.offset.is_none()
             && let Some(hours) = zone_of(word)
         {
             self.offset = Some(hours * 3600);
@@ -157,6 +158,11 @@ impl Fields {
                 self.clock(number / 10_000, number / 100 % 100, number % 100);
                 let after = text.get(6..).unwrap_or_default();
                 return 6 + fraction_len(after);
+            }
+            // A zone without its sign, anywhere, whatever its minutes.
+            (4, ..=1400) if self.offset.is_none() => {
+                let minutes = number / 100 * 60 + number % 100;
+                self.offset = i32::try_from(minutes * 60).ok();
             }
             (4, 1901..2100) => self.year = Some(number),
             (1 | 2, 1..32) if self.day.is_none() => self.day = Some(number),
@@ -208,7 +214,9 @@ impl Fields {
         if !is_read {
             return None;
         }
-        if separator == b':' {
+        // Behind a time that comes before its date there may be a zone.
+        let has_date = self.year.is_some() && self.month.is_some() && self.day.is_some();
+        if separator == b':' && has_date {
             len += fraction_len(text.get(len..).unwrap_or_default());
         }
         Some(len)
@@ -406,6 +414,12 @@ mod tests {
             ("18.08.2022 10:00 GMT", 1_660_816_800, 0),
             ("2022-08-18 12:45:06 EST", 1_660_844_706, -500),
             ("20220818T124506Z", 1_660_826_706, 0),
+            ("2022-08-18 12:45:06 0800", 1_660_797_906, 800),
+            ("2022-08-18 12:45:06 0199 EST", 1_660_817_166, 239),
+            ("2022-08-18 12:45:06 EST 0800", 1_660_844_706, -500),
+            ("2022-08-18 12:45:06 1401", 1_660_826_706, 0),
+            ("12:45:06.0800 18 Aug 2022", 1_660_797_906, 800),
+            ("1700000000 0230", 1_700_000_000, 230),
         ] {
             assert_eq!(
                 parse(text.as_bytes(), &Zone::utc()),

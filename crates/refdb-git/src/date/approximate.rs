@@ -124,11 +124,14 @@ impl<'z> Guess<'z> {
 
     /// Reads a number at the start of `text`; returns the length of what was read.
     fn number(&mut self, text: &[u8]) -> usize {
-        let mut fields = Fields::default();
+        let mut fields = Fields {
+            year: self.year,
+            month: self.month,
+            day: self.day,
+            ..Fields::default()
+        };
         let found = fields.several(text, Some(&self.now));
-        self.year = fields.year.or(self.year);
-        self.month = fields.month.or(self.month);
-        self.day = fields.day.or(self.day);
+        (self.year, self.month, self.day) = (fields.year, fields.month, fields.day);
         if let Some(len) = found {
             if let Some((hour, minute, second)) = fields.time {
                 (self.hour, self.minute, self.second) = (hour, minute, second);
