@@ -197,6 +197,10 @@ impl<S: Narrow> System for Beneath<S> {
         self.at(path)?.may_replace(path)
     }
 
+    fn keeps_number(&self, dir: &Path) -> io::Result<bool> {
+        self.at_file(dir)?.keeps_number(dir)
+    }
+
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
         self.at_file(path)?.set_mode(path, mode)
     }

@@ -114,12 +114,6 @@ impl FileId {
 }
 
 impl Stat {
-    /// Returns whether the file system is one of a disk, whose number it has: one that is put together of
-    /// others may tell a number of theirs.
-    pub fn is_on_disk(&self) -> bool {
-        platform::is_disk(self.dev)
-    }
-
     /// Returns whether this is a file that [`System::create_guarded`] made and that was not made one
     /// like all others since.
     pub fn is_guarded(&self) -> bool {
@@ -329,6 +323,14 @@ pub trait System: Send + Sync + fmt::Debug {
     fn may_replace(&self, path: &Path) -> io::Result<()> {
         let _ = path;
         Ok(())
+    }
+    /// Returns whether a directory keeps the number of its inode for as long as it is there: a file system that is put
+    /// together of others may tell a number of theirs.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    fn keeps_number(&self, dir: &Path) -> io::Result<bool> {
+        self.stat(dir).map(|_| true)
     }
     /// Sets permission bits.
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()>;

@@ -419,6 +419,11 @@ impl System for OsSystem {
         }
     }
 
+    fn keeps_number(&self, dir: &Path) -> io::Result<bool> {
+        let file = self.open_now(dir)?;
+        Ok(platform::keeps_numbers(file.as_fd()))
+    }
+
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
         let mode = platform::mode(mode);
         if self.strict {

@@ -358,3 +358,45 @@ fn names_in(folder: &Path) -> Vec<OsString> {
     names.sort();
     names
 }
+
+/// Whoever began to migrate was killed before he had let the others into his folder: with nothing in it, it keeps nobody
+/// out. What is in it stays.
+#[test]
+fn a_folder_of_a_migration_that_was_just_made_keeps_nobody_out() {
+    for format in [Format::FILES_SHA1, Format::REFTABLE_SHA1] {
+        let (repo, input) = repository(format);
+        let folder = repo.git_dir().join("refdb-migration");
+        fs::create_dir(&folder).expect("made");
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).expect("ours");
+        fs::write(folder.join("new"), "").expect("written");
+        if !give_to(&repo, "1001:1001") {
+            eprintln!("skipped: only root gives files to others");
+            return;
+        }
+        chown(&folder, Some(0), Some(0)).expect("root may");
+        let run = |args: &str| {
+            let script =
+                format!("exec setpriv --reuid 1001 --regid 1001 --clear-groups \"$0\" {args}");
+            let ours = oracle::run_of("/bin/sh", repo.path()).env("HOME", "/none");
+            ours.args(["-c", &script, env!("CARGO_BIN_EXE_refdb")])
+                .stdin(input.clone())
+                .run()
+        };
+        let to = match format.refs {
+            RefFormat::Files => "reftable",
+            RefFormat::Reftable => "files",
+        };
+        let migrate = format!("refs migrate --ref-format={to}");
+        assert!(
+            !run(&migrate).status.success(),
+            "it may be of one that runs"
+        );
+        assert!(folder.join("new").exists());
+        fs::remove_file(folder.join("new")).expect("root may");
+        for args in ["update-ref --stdin", &migrate] {
+            let out = run(args);
+            let said = String::from_utf8_lossy(&out.stderr);
+            assert!(out.status.success(), "{args}: {said}");
+        }
+    }
+}

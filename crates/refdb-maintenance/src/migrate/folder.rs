@@ -141,18 +141,16 @@ impl Folder {
         if self.was_empty {
             return Ok(());
         }
-        let stat = |path: &Path| {
-            let stat = system.stat(path);
-            stat.map_err(|error| Error::io("unable to read", path, error))
-        };
-        if !context.home().is_of_writer(&stat(&self.path)?) {
+        let failed = |error| Error::io("unable to read", &self.path, error);
+        let stat = system.stat(&self.path).map_err(failed)?;
+        if !context.home().is_of_writer(&stat) {
             return Err(foreign(&self.path));
         }
         let mark = system.read_at_most(&self.path.join(MARK), 256);
         let expected = self.mark(context)?;
         // Where file systems lie over others, a directory can have another number than below: whoever brings
         // the folder along does not know what the machine calls the time since it was booted.
-        let has_numbers = stat(&self.base)?.is_on_disk();
+        let has_numbers = system.keeps_number(&self.path).map_err(failed)?;
         let is_ours = |mark: Vec<u8>| {
             let [mut found, mut own] = [mark.as_slice(), expected.as_bytes()].map(<[u8]>::lines);
             let is_same = [found.next() == own.next(), found.next() == own.next()];
@@ -172,6 +170,10 @@ impl Folder {
         let guard = match context.system.guard_dir(&path) {
             Err(error) if is_absent(&error) => None,
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                // There is nothing in it yet: whoever made it was killed before he had let others in.
+                if context.system.remove_dir(&path).is_ok() {
+                    return Ok(None);
+                }
                 let way_out = "a migration by another user is in the way; if it has ended, the next refdb command \
                                of that user, or of root, in this repository clears it up";
                 return Err(Error::io("unable to lock", &path, error).context(way_out));

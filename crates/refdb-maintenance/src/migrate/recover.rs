@@ -9,10 +9,11 @@ use refdb::error::Message;
 use refdb::internals::{
     Entry, Home, bytes_to_path, is_frozen, lock_path, sweep_all, take_over_any,
 };
+use refdb::layout::HEAD_OF_TABLES;
 use refdb::system::FileKind;
-use refdb::{Error, RefFormat, Result};
+use refdb::{Error, ErrorKind, RefFormat, Result};
 
-use super::folder::{self, Folder};
+use super::folder::{self, Folder, Journal};
 use super::place::Place;
 use super::{Context, finish, place, switch};
 
@@ -61,6 +62,7 @@ pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
         .read(&path)
         .map_err(|error| Error::io("unable to read", &path, error))?;
     let is_new = switch::check_said(context, &config)? == journal.to;
+    check_fits(context, folder, journal, is_new)?;
     let (places, late) = match is_new {
         true => finish::with_refs(context, places, journal.to)?,
         false => (places, Vec::new()),
@@ -68,6 +70,9 @@ pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
     // A store that is to stay must be readable before anything of the other one is removed.
     let live = if is_new { journal.to } else { journal.from };
     for place in &places {
+        if place.is_common() && live == RefFormat::Files {
+            check_head(context, &place.dir)?;
+        }
         let store = context.store(&place.dir, live)?;
         let mut refs = store.refs()?;
         while refs.next()?.is_some() {}
@@ -93,6 +98,68 @@ pub(super) fn recover(context: &Context, folder: &Folder) -> Result<Found> {
     };
     folder.clear()?;
     Ok(found)
+}
+
+/// Makes sure that the configuration is of the same time as the rest: one that was put back, or copied earlier, speaks of
+/// stores that may be empty by now, and the others would be removed.
+fn check_fits(context: &Context, folder: &Folder, journal: Journal, is_new: bool) -> Result<()> {
+    let is_past = || -> Result<bool> {
+        let is_begun = folder::exists(context.system.as_ref(), &folder.old())?;
+        Ok(journal.is_swept || is_begun)
+    };
+    let (is_other, how_far) = match is_new {
+        true => (
+            is_staged(context, folder, journal.to)?,
+            "did not come to its switch",
+        ),
+        false => (is_past()?, "was past its switch"),
+    };
+    if !is_other {
+        return Ok(());
+    }
+    let (said, right) = match is_new {
+        true => (journal.to, journal.from),
+        false => (journal.from, journal.to),
+    };
+    let text = format!(
+        "the refs are left alone: the migration to '{to}' in '{folder}' {how_far}, and '{config}' speaks of '{said}'. \
+         Was it put back, or copied at another moment than the rest? Let it speak of '{right}' (with 'git config \
+         extensions.refStorage {right}', and core.repositoryFormatVersion 1), and the next command clears up",
+        to = journal.to.name(),
+        folder = folder.path.display(),
+        config = context.common_dir.join("config").display(),
+        said = said.name(),
+        right = right.name(),
+    );
+    Err(Error::new(ErrorKind::Corrupt, text))
+}
+
+/// Returns whether some of the new stores are not in their places yet, which all are before the switch.
+fn is_staged(context: &Context, folder: &Folder, to: RefFormat) -> Result<bool> {
+    // Every copy has this one.
+    let first = match to {
+        RefFormat::Files => "HEAD",
+        RefFormat::Reftable => "reftable",
+    };
+    let items = switch::listed(context, folder)?.unwrap_or_else(|| vec![first.into()]);
+    for item in items {
+        if folder::exists(context.system.as_ref(), &folder.stage().join(item))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Makes sure that `HEAD` does not say that the refs are tables.
+fn check_head(context: &Context, dir: &Path) -> Result<()> {
+    let head = dir.join("HEAD");
+    let found = context.system.read_at_most(&head, HEAD_OF_TABLES.len() + 1);
+    if !found.is_ok_and(|found| found == HEAD_OF_TABLES) {
+        return Ok(());
+    }
+    let what = "it says that the refs are tables, and the configuration says that they are files: one of both was put \
+                back, or copied at another moment than the rest";
+    Err(Error::corrupt(&head, what))
 }
 
 /// Removes the lock of the configuration if it is one of a migration, or another process, that has ended.

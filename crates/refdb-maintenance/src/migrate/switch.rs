@@ -470,19 +470,11 @@ fn put(context: &Context, folder: &Folder, items: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Takes back what was put in place, and restores what the old format needs there. Also after a
-/// crash, and as often as need be.
-pub(super) fn take_back(
-    context: &Context,
-    folder: &Folder,
-    places: &[Place],
-    to: RefFormat,
-) -> Result<()> {
-    let system = context.system.as_ref();
-    let stage = folder.stage();
+/// Returns what was to be put in place; `None` before that is written down, and when the folder is cleared.
+pub(super) fn listed(context: &Context, folder: &Folder) -> Result<Option<Vec<PathBuf>>> {
     let list = folder.path.join("items");
-    let content = match system.read(&list) {
-        Err(error) if is_absent(&error) => return Ok(()),
+    let content = match context.system.read(&list) {
+        Err(error) if is_absent(&error) => return Ok(None),
         content => content.map_err(|error| Error::io("unable to read", &list, error))?,
     };
     let items = content.split(|&byte| byte == 0);
@@ -495,8 +487,26 @@ pub(super) fn take_back(
         );
         return Err(Error::corrupt(&list, what));
     }
-    for item in items {
-        let item = bytes_to_path(item);
+    let items = items.into_iter();
+    Ok(Some(
+        items.map(|item| bytes_to_path(item).to_owned()).collect(),
+    ))
+}
+
+/// Takes back what was put in place, and restores what the old format needs there. Also after a
+/// crash, and as often as need be.
+pub(super) fn take_back(
+    context: &Context,
+    folder: &Folder,
+    places: &[Place],
+    to: RefFormat,
+) -> Result<()> {
+    let system = context.system.as_ref();
+    let stage = folder.stage();
+    let Some(items) = listed(context, folder)? else {
+        return Ok(());
+    };
+    for item in &items {
         let (there, staged) = (context.base.join(item), stage.join(item));
         if folder::exists(system, &staged)? || !folder::exists(system, &there)? {
             continue;

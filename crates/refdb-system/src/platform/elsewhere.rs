@@ -153,8 +153,9 @@ pub(crate) fn is_local(_file: BorrowedFd<'_>) -> bool {
     false
 }
 
-/// Returns whether a device is a disk: no file system is known here that lies over others.
-pub(crate) fn is_disk(_device: u64) -> bool {
+/// Returns whether the file system of a directory gives its files numbers of its own: none is known here that lies over
+/// others.
+pub(crate) fn keeps_numbers(_dir: BorrowedFd<'_>) -> bool {
     true
 }
 

@@ -181,9 +181,11 @@ fn kind_of_file_system(file: BorrowedFd<'_>) -> Option<u32> {
     u32::try_from(rustix::fs::fstatfs(file).ok()?.f_type).ok()
 }
 
-/// Returns whether a device is a disk: what lies over others has no number of a driver.
-pub(crate) fn is_disk(device: u64) -> bool {
-    rustix::fs::major(device) != 0
+/// Returns whether the file system of a directory gives its files numbers of its own. What lies over others is on no
+/// device with the number of a driver, as are some that lie over none.
+pub(crate) fn keeps_numbers(dir: BorrowedFd<'_>) -> bool {
+    let is_own = || kind_of_file_system(dir).is_some_and(|magic| OWN.contains(&magic));
+    rustix::fs::fstat(dir).is_ok_and(|stat| rustix::fs::major(stat.st_dev) != 0) || is_own()
 }
 
 /// Returns on how many processors this process may run. How much of them a container may use is left out: that would

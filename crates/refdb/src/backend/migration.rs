@@ -1,5 +1,6 @@
 //! What a writer has to see of a migration by another process.
 
+use std::io;
 use std::path::Path;
 
 use super::RefFormat;
@@ -29,7 +30,16 @@ pub(crate) fn is_migrating(
     let mut path = common_dir.join(MIGRATION);
     path.push(MIGRATION_JOURNAL);
     let unreadable = |error| Error::io("unable to read", &path, error);
-    let found = system.find(&path).map_err(unreadable)?;
+    let found = match system.find(&path) {
+        // Somebody was killed before he had let the others of a shared repository into his folder: it goes, if nothing
+        // is in it.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let folder = path.parent().unwrap_or(common_dir);
+            let removed = system.remove_dir(folder);
+            return removed.map(|()| false).map_err(|_| unreadable(error));
+        }
+        found => found.map_err(unreadable)?,
+    };
     if found.is_none_or(|stat| stat.kind != FileKind::File) {
         return Ok(false);
     }
