@@ -37,7 +37,7 @@ mod seen;
 mod session;
 mod steps;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -81,8 +81,8 @@ struct Files {
     journal: JournalWatch,
     /// The reflogs that were found to hold lines that are no entries.
     damaged_logs: Mutex<BTreeSet<PathBuf>>,
-    /// The directories of reflogs in which nothing is left of processes that ended before.
-    tidy_log_dirs: Mutex<BTreeSet<PathBuf>>,
+    /// In which directories reflogs were written anew, and whether what processes that ended have left there was removed.
+    rewritten_log_dirs: Mutex<BTreeMap<PathBuf, bool>>,
 }
 
 impl FilesBackend {
@@ -100,7 +100,7 @@ impl FilesBackend {
                 home,
                 journal,
                 damaged_logs: Mutex::default(),
-                tidy_log_dirs: Mutex::default(),
+                rewritten_log_dirs: Mutex::default(),
             }),
         }
     }

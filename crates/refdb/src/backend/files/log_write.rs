@@ -177,16 +177,18 @@ impl FilesSession {
 
 impl Files {
     /// Removes what is left of rewriting reflogs in the directory of `path` by processes that have ended. As that
-    /// lists the directory, it is done once.
+    /// lists the directory, it is done once, with the second reflog there: the first one may be the only one of many
+    /// thousands, and what is left is in nobody's way.
     fn tidy_logs_beside(&self, path: &Path) {
         let Some(dir) = path.parent() else { return };
-        let tidy = || {
-            let tidy = self.tidy_log_dirs.lock();
-            tidy.unwrap_or_else(PoisonError::into_inner)
-        };
-        // What cannot be removed is in nobody's way.
-        if !tidy().contains(dir) && sweep(&self.home, dir, false).is_ok() {
-            tidy().insert(dir.to_owned());
+        let seen = self.rewritten_log_dirs.lock();
+        let mut seen = seen.unwrap_or_else(PoisonError::into_inner);
+        match seen.get_mut(dir) {
+            None => {
+                seen.insert(dir.to_owned(), false);
+            }
+            Some(is_tidy) if !*is_tidy => *is_tidy = sweep(&self.home, dir, false).is_ok(),
+            Some(_) => {}
         }
     }
 
