@@ -26,8 +26,10 @@ pub(super) enum Selector {
     Time,
 }
 
-/// So many bytes of a reflog are read at once. Hardly one has more.
+/// So many bytes of a reflog are read at once, at first: hardly one has more. Each page is read from the newest entry on,
+/// so that the next ones are twice as long, up to a limit: a million entries are read twice, and not nine times.
 const PAGE_LEN: usize = 16 << 20;
+const PAGE_LEN_MAX: usize = 128 << 20;
 
 /// One reflog on the way.
 struct Log {
@@ -47,6 +49,8 @@ struct Page {
     /// The position of the first entry.
     first: usize,
     entries: Vec<LogEntry>,
+    /// How many bytes it may have.
+    len_max: usize,
     /// Whether nothing comes behind it.
     is_last: bool,
 }
@@ -59,6 +63,7 @@ impl Page {
         name: RefName<'_>,
         first: usize,
         last: Option<&LogEntry>,
+        len_max: usize,
     ) -> Result<Page> {
         let (mut entries, mut position, mut len) = (Vec::new(), 0, 0);
         let (mut is_last, mut is_behind) = (true, last.is_none());
@@ -71,7 +76,7 @@ impl Page {
             if position <= first {
                 return Ok(true);
             }
-            is_last = len <= PAGE_LEN;
+            is_last = len <= len_max;
             if is_last {
                 len += size_of::<LogEntry>() + entry.message.len();
                 entries.push(entry);
@@ -80,12 +85,13 @@ impl Page {
         })?;
         if !is_behind {
             // It has gone meanwhile.
-            return Page::read(store, name, first, None);
+            return Page::read(store, name, first, None, len_max);
         }
         Ok(Page {
             log: Some(name.to_owned()),
             first,
             entries,
+            len_max,
             is_last,
         })
     }
@@ -98,7 +104,8 @@ impl Page {
             && let Some(log) = &self.log
         {
             let last = self.entries.last().filter(|_| position == end);
-            *self = Page::read(store, log.as_name(), position, last)?;
+            let len_max = PAGE_LEN_MAX.min(2 * self.len_max);
+            *self = Page::read(store, log.as_name(), position, last, len_max)?;
         }
         Ok(self.get(position))
     }
@@ -171,7 +178,7 @@ impl<'c> Walk<'c> {
         }
         let (selector, next) = match specifier {
             None => (Selector::Open, Some(0)),
-            Some(specifier) => self.start(specifier, &mut page)?,
+            Some(specifier) => self.start(specifier, &page)?,
         };
         if let Some(next) = next
             && page.entry(self.context.store()?, next)?.is_some()
@@ -188,7 +195,7 @@ impl<'c> Walk<'c> {
     }
 
     /// Returns where to begin, and how entries are named then.
-    fn start(&self, specifier: &[u8], page: &mut Page) -> Result<(Selector, Option<usize>)> {
+    fn start(&self, specifier: &[u8], page: &Page) -> Result<(Selector, Option<usize>)> {
         let digits = specifier.iter().take_while(|byte| byte.is_ascii_digit());
         let (number, rest) = specifier.split_at(digits.count());
         if rest.starts_with(b"}") {
@@ -199,22 +206,25 @@ impl<'c> Walk<'c> {
         let now = i64::try_from(repository.system().now().as_secs()).unwrap_or(i64::MAX);
         let time = date::approximate(specifier, now, repository.zone()).unwrap_or(now);
         let time = u64::try_from(time).unwrap_or(0);
-        let store = self.context.store()?;
-        let mut next = 0;
-        while let Some(entry) = page.entry(store, next)? {
-            if entry.who.time <= time {
-                return Ok((Selector::Time, Some(next)));
-            }
-            next += 1;
+        let is_it = |entry: &LogEntry| entry.who.time <= time;
+        let mut found = page.entries.iter().position(is_it);
+        if let (None, false, Some(log)) = (found, page.is_last, &page.log) {
+            let mut next = 0;
+            let store = self.context.store()?;
+            store.for_each_log_entry(log.as_name(), LogOrder::NewestFirst, |entry| {
+                found = is_it(&entry).then_some(next);
+                next += 1;
+                Ok(found.is_none())
+            })?;
         }
-        Ok((Selector::Time, None))
+        Ok((Selector::Time, found))
     }
 
     /// Reads the reflog of a ref, of what that leads to, or of a branch of that name.
     fn read(&self, name: &[u8]) -> Result<Page> {
         let store = self.context.store()?;
         let page = |name: &[u8]| match RefName::lax(name) {
-            Ok(name) => Page::read(store, name, 0, None),
+            Ok(name) => Page::read(store, name, 0, None, PAGE_LEN),
             Err(_) => Ok(Page::default()),
         };
         let mut found = page(name)?;
