@@ -3,7 +3,8 @@
 //! 1. What it is not certain of is Git's: an option that Git's command does not have, another command,
 //!    another way to ask, a repository that it cannot open. Nothing has been said or changed by then.
 //! 2. The real Git is one that stands in `PATH` behind this program, so that no two programs of this
-//!    kind can call each other in a circle.
+//!    kind can call each other in a circle. Where there is none, as this program stands there twice, it is one before it:
+//!    a process looks there once.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -29,6 +30,9 @@ static IS_GIT: AtomicBool = AtomicBool::new(false);
 
 /// Where programs are looked for if nothing says where.
 const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Names the process that has looked before this program for the real Git. One that is started keeps its number.
+const LOOKED_BEFORE: &str = "REFDB_LOOKED_BEFORE";
 
 /// What a shell ends with where a program is missing.
 const NOT_FOUND: u8 = 127;
@@ -159,9 +163,19 @@ pub(crate) fn leave_to_git(context: &Context, args: &[Vec<u8>]) -> Result<()> {
 
 /// Becomes the real Git. Returns only if there is none; that has been said then.
 fn become_git(args: &[Vec<u8>]) -> ExitCode {
-    let candidates = candidates();
-    for path in &candidates {
+    let (behind, before) = candidates();
+    let looked = (LOOKED_BEFORE, std::process::id().to_string());
+    let has_looked = std::env::var_os(looked.0).is_some_and(|pid| *pid == *looked.1);
+    let before = before.iter().filter(|_| !has_looked);
+    for (path, is_before) in behind
+        .iter()
+        .map(|path| (path, false))
+        .chain(before.map(|path| (path, true)))
+    {
         let mut git = git(path, args);
+        if is_before {
+            git.env(looked.0, &looked.1);
+        }
         trace::exec(&git);
         let error = git.exec();
         match error.kind() {
@@ -179,7 +193,7 @@ fn become_git(args: &[Vec<u8>]) -> ExitCode {
     say(
         "fatal",
         b"this 'git' is refdb, which answers commands about refs and leaves all else to the real Git, \
-          and there is none in PATH behind it: name the directory of Git there",
+          and there is none in PATH: name the directory of Git there, behind this one",
     );
     ExitCode::from(NOT_FOUND)
 }
@@ -197,14 +211,19 @@ pub(crate) fn real_git() -> Command {
         let found = OsSystem::new().stat(path);
         found.is_ok_and(|it| it.kind == FileKind::File) && access(path, Access::EXEC_OK).is_ok()
     };
-    match is_git().then(|| candidates().into_iter().find(is_there)) {
+    let find = || {
+        let (behind, before) = candidates();
+        behind.into_iter().chain(before).find(is_there)
+    };
+    match is_git().then(find) {
         Some(Some(path)) => Command::new(path),
         _ => Command::new("git"),
     }
 }
 
-/// Returns where the real Git may be: the places in `PATH` behind the last one that has this program.
-fn candidates() -> Vec<PathBuf> {
+/// Returns where the real Git may be: the places in `PATH` behind the last one that has this program, and those before it
+/// that have another one.
+fn candidates() -> (Vec<PathBuf>, Vec<PathBuf>) {
     let path = std::env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into());
     let mut places: Vec<PathBuf> = path
         .as_bytes()
@@ -216,10 +235,14 @@ fn candidates() -> Vec<PathBuf> {
     let this = this_program();
     let is_this = |path: &PathBuf| this.is_some() && identity(path) == this;
     match places.iter().rposition(is_this) {
-        Some(at) => places.split_off(at + 1),
+        Some(at) => {
+            let behind = places.split_off(at + 1);
+            places.retain(|path| !is_this(path));
+            (behind, places)
+        }
         // Where nobody knows which file is this one, the first must be.
-        None if this.is_none() && !places.is_empty() => places.split_off(1),
-        None => places,
+        None if this.is_none() && !places.is_empty() => (places.split_off(1), Vec::new()),
+        None => (places, Vec::new()),
     }
 }
 

@@ -215,7 +215,7 @@ for_every_format! {
 }
 
 #[test]
-fn the_git_that_is_run_stands_behind_the_shim() {
+fn the_git_that_is_run_is_none_of_the_shims() {
     let repo = Repo::init(Format::FILES_SHA1);
     let (one, other) = (Shim::new(), Shim::new());
     let copy = other.folder.path().join("copy");
@@ -248,6 +248,10 @@ fn the_git_that_is_run_stands_behind_the_shim() {
         &[&first, &copy, real],
         &[&copy, &first, real],
         &[&copy, &first, &copy, real],
+        &[real, &first],
+        &[&first, real, &first],
+        &[&copy, real, &first],
+        &[&first, real, &copy, &second],
         &[
             &first,
             Path::new("/nonexistent"),
@@ -261,12 +265,12 @@ fn the_git_that_is_run_stands_behind_the_shim() {
     for dirs in [
         &[first.as_path()][..],
         &[],
-        &[real, &first],
         &[&copy, &first],
+        &[&first, &copy, &second],
     ] {
         let (code, _, errors) = run(&shim, dirs);
         assert_eq!(code, Some(127), "{dirs:?}: {errors}");
-        assert!(errors.contains("none in PATH behind it"), "{errors}");
+        assert!(errors.contains("none in PATH: name"), "{errors}");
     }
 }
 
