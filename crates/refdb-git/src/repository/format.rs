@@ -1,14 +1,18 @@
 //! The format of a repository: its version, and the extensions that change how it must be read.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use bstr::{BStr, ByteSlice};
+use refdb::error::io_text;
 use refdb::internals::bytes_to_path;
+use refdb::system::{FileKind, System};
 use refdb::{Error, ErrorKind, ObjectFormat, RefFormat, Result};
 
 use super::config::{Config, Entry, values};
 use super::environment::Environment;
 use super::paths::absolute;
+use super::refused;
 
 /// The newest version that is understood.
 const VERSION_MAX: i32 = 1;
@@ -30,6 +34,25 @@ pub(super) struct Format {
     pub(super) bare: Option<bool>,
     /// Where the repository says that its work tree is.
     pub(super) work_tree: Option<PathBuf>,
+}
+
+/// Returns the work tree that the configuration names.
+///
+/// # Errors
+/// `Repository` if the name is a relative one and there is none: Git goes there, on its way to where it was called.
+pub(super) fn work_tree(system: &dyn System, git_dir: &Path, named: &Path) -> Result<PathBuf> {
+    let top = absolute(git_dir, named);
+    let found = system.stat(&top).and_then(|stat| match stat.kind {
+        FileKind::Directory => Ok(()),
+        _ => Err(io::ErrorKind::NotADirectory.into()),
+    });
+    match found {
+        Err(error) if named.is_relative() => {
+            let (named, why) = (named.display(), io_text(&error));
+            Err(refused(format!("cannot chdir to '{named}': {why}")))
+        }
+        _ => Ok(top),
+    }
 }
 
 impl Format {

@@ -15,7 +15,7 @@ use refdb::{Error, ErrorKind, Options, RefFormat, RefName, Result, Store, Target
 use super::config::{Conditions, GlobalFiles, LocalFile, Override, Sources};
 use super::discover::{Found, Location, Search};
 use super::environment::Environment;
-use super::format::Format;
+use super::format::{self, Format};
 use super::hooks::{Hooks, Notice, Programs};
 use super::moved::Watched;
 use super::paths::{self, absolute};
@@ -502,7 +502,7 @@ impl OpenOptions {
             if format.bare == Some(true) {
                 return Err(refused("core.bare and core.worktree do not make sense"));
             }
-            return Ok(Some(absolute(git_dir, configured)));
+            return format::work_tree(self.system.as_ref(), git_dir, configured).map(Some);
         }
         if format.bare == Some(true) {
             return Ok(None);
