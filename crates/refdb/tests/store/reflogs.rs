@@ -1,10 +1,12 @@
 //! Reflogs by the library: entries without a change of the ref, several for one ref, long ones, and
 //! both orders of reading.
 
+use std::os::unix::fs::MetadataExt;
+
 use refdb::{Edit, LogOrder, LogRewrite, ObjectId, RefName, Renaming, Signature};
 use refdb_testkit::repo::Repo;
 use refdb_testkit::state::Target;
-use refdb_testkit::{for_every_format, ours};
+use refdb_testkit::{RefFormat, for_every_format, ours};
 
 fn name(name: &str) -> RefName<'_> {
     RefName::new(name).expect("a name")
@@ -148,6 +150,44 @@ for_every_format! {
         assert!(done.expect("no fault").is_none());
         let _ = store.create_log(topic).expect("no fault");
         assert_eq!(repo.state().logs["refs/heads/topic".as_bytes()].len(), 0);
+        repo.assert_sound();
+    }
+
+    fn a_reflog_of_which_nothing_goes_is_not_written(format) {
+        let repo = Repo::init(format);
+        let commits = &repo.objects().commits;
+        for (at, id) in commits[..6].iter().enumerate() {
+            let args = ["update-ref", "-m", &format!("entry {at}"), "refs/heads/topic", id];
+            repo.git(args).run().ok();
+        }
+        let repository = ours::open(&repo.git_dir());
+        let store = repository.store();
+        let topic = name("refs/heads/topic");
+        let keep_all = || {
+            let kept = store.rewrite_log(topic, LogRewrite::default(), |_| Ok(true));
+            assert!(kept.expect("no fault").is_some());
+        };
+        let before = repo.state();
+        let file = match format.refs {
+            RefFormat::Files => repo.git_dir().join("logs/refs/heads/topic"),
+            RefFormat::Reftable => repo.git_dir().join("reftable/tables.list"),
+        };
+        let ino = || std::fs::metadata(&file).expect("it is there").ino();
+        let first = ino();
+        keep_all();
+        assert_eq!(ino(), first);
+        assert_eq!(repo.state().difference(&before), String::new());
+        if format.refs == RefFormat::Files {
+            // Nor is what would be written as much as there was.
+            let content = std::fs::read(&file).expect("it is there");
+            for bad in ["no entry\n", "cut"] {
+                std::fs::write(&file, [&content, bad.as_bytes()].concat()).expect("written");
+                let first = ino();
+                keep_all();
+                assert_ne!(ino(), first, "{bad}");
+                assert_eq!(std::fs::read(&file).expect("it is there"), content, "{bad}");
+            }
+        }
         repo.assert_sound();
     }
 

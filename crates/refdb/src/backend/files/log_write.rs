@@ -84,11 +84,19 @@ impl FilesSession {
         };
         let failed = |lock: &LockFile, error| Error::io("cannot write", lock.path(), error);
         let mut kept: Vec<u8> = Vec::new();
+        // Of lines that stay as they are, how long they are.
+        let mut same_len = Some(0);
         let is_there =
             files.for_each_log_line(name, LogOrder::OldestFirst, &mut |line, entry| {
+                let start = kept.len();
                 if let Fate::Keep { old } = judge(&entry)? {
                     log::push_kept(&mut kept, old, line, &entry);
                 }
+                let new = kept.get(start..).unwrap_or_default();
+                let is_same = new.strip_suffix(b"\n") == Some(line);
+                same_len = same_len
+                    .filter(|_| is_same)
+                    .map(|len| len + new.len() as u64);
                 if kept.len() >= CHUNK_LEN {
                     lock.write_all(&kept)
                         .map_err(|error| failed(&lock, error))?;
@@ -98,6 +106,16 @@ impl FilesSession {
             })?;
         if !is_there {
             return Ok(false);
+        }
+        // Most often nothing is too old. No line was lost either, such as one that is none: nothing is written.
+        let is_whole = || {
+            files
+                .system
+                .lstat(&path)
+                .is_ok_and(|stat| Some(stat.len) == same_len)
+        };
+        if then.is_empty() && is_whole() {
+            return Ok(true);
         }
         for entry in then {
             log::push_line(&mut kept, entry.old, entry.new, &entry.who, &entry.message);

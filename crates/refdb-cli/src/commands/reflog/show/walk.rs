@@ -27,9 +27,9 @@ pub(super) enum Selector {
 }
 
 /// So many bytes of a reflog are read at once, at first: hardly one has more. Each page is read from the newest entry on,
-/// so that the next ones are twice as long, up to a limit: a million entries are read twice, and not nine times.
+/// so that the next ones are twice as long, up to a limit: a million entries are read three times, and not nine times.
 const PAGE_LEN: usize = 16 << 20;
-const PAGE_LEN_MAX: usize = 128 << 20;
+const PAGE_LEN_MAX: usize = 64 << 20;
 
 /// One reflog on the way.
 struct Log {
@@ -319,7 +319,7 @@ struct Commits<'c> {
 }
 
 /// So many bytes of commits are kept.
-const KEPT_MAX: usize = 8 << 20;
+const KEPT_MAX: usize = 64 << 20;
 
 impl<'c> Commits<'c> {
     fn new(context: &'c Context) -> Self {
