@@ -400,3 +400,31 @@ fn a_folder_of_a_migration_that_was_just_made_keeps_nobody_out() {
         }
     }
 }
+
+/// Loose refs that only others may lock are packed, and stay; Git ends well, and tells each.
+#[test]
+fn refs_that_only_others_may_lock_are_packed_and_stay() {
+    let (repo, _) = repository(Format::FILES_SHA1);
+    let before = repo.refs();
+    if !give_to(&repo, "1001:1001") {
+        eprintln!("skipped: only root gives files to others");
+        return;
+    }
+    let heads = repo.git_dir().join("refs/heads");
+    chown(&heads, Some(0), Some(0)).expect("root may");
+    let run = |program: &str| {
+        let script = "exec setpriv --reuid 1001 --regid 1001 --clear-groups \"$0\" pack-refs --all";
+        let run = oracle::run_of("/bin/sh", repo.path()).env("HOME", "/none");
+        let out = run.args(["-c", script, program]).run();
+        (
+            out.code(),
+            String::from_utf8_lossy(&out.stderr).lines().count(),
+        )
+    };
+    let ours = run(env!("CARGO_BIN_EXE_refdb"));
+    assert!(heads.join("a").exists(), "it stays");
+    let theirs = run(&oracle::program().display().to_string());
+    assert!(give_to(&repo, "0:0"));
+    assert_eq!((ours, repo.refs()), (theirs, before));
+    assert!(ours.1 > 0);
+}

@@ -195,8 +195,11 @@ fn prune(
         let removed = match locks.prune_one(name, value.oid, &may_go) {
             Ok(removed) => removed,
             Err(error) if error.kind() == ErrorKind::Hook => return Err(error),
-            // Somebody is writing it: it stays loose.
-            Err(error) if error.kind() == ErrorKind::Locked => {
+            // Somebody is writing it, or only others may: it stays loose.
+            Err(error)
+                if error.kind() == ErrorKind::Locked
+                    || error.io_kind() == Some(io::ErrorKind::PermissionDenied) =>
+            {
                 warn(error);
                 continue;
             }
