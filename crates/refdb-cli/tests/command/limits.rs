@@ -503,6 +503,23 @@ fn files_of_nothing_but_bad_lines_are_repaired_in_little_memory() {
     assert_eq!(list(repo.path()), before);
 }
 
+#[test]
+fn trailers_of_a_long_message_need_little_memory() {
+    let repo = Repo::init(refdb_testkit::Format::FILES_SHA1);
+    let tree = format!("{}^{{tree}}", repo.objects().commits[0]);
+    let message = ["s\n\n", &"\n".repeat(30 << 20), "K: v\n"].concat();
+    let commit = repo.git(["commit-tree", &tree]).stdin(message).run().ok();
+    repo.update_refs(format!("create refs/heads/x {}", commit.to_str_lossy()));
+    let list = "for-each-ref --format='%(trailers)%(trailers:only)'";
+    let out = limited(repo.path(), "-v 300000", list, "");
+    assert_eq!(
+        out.stdout.as_bstr(),
+        "K: v\nK: v\n\n",
+        "{}",
+        out.stderr.as_bstr()
+    );
+}
+
 /// A table of nothing but so many log blocks, each of which is a few kilobytes that become 16 MiB.
 /// The length that a block states is right, or `stated`.
 fn bombs(count: usize, stated: Option<u32>) -> Vec<u8> {

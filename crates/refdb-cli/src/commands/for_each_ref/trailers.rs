@@ -4,6 +4,8 @@
 //! of its lines are trailers, or at least a quarter of them are and one is of a kind that Git writes
 //! itself or that the configuration names.
 
+use std::borrow::Cow;
+
 use bstr::{BString, ByteSlice, ByteVec};
 use refdb_git::repository::config::{Config, values};
 
@@ -278,21 +280,21 @@ impl TrailerRules {
 
     /// Returns where the block begins, or the length if there is none.
     fn block_start(&self, text: &[u8]) -> usize {
-        let lines: Vec<&[u8]> = text.lines_with_terminator().collect();
         let is_comment = |line: &[u8]| line.starts_with(&self.comment);
-        let title = lines
-            .iter()
+        let title = text
+            .lines_with_terminator()
             .take_while(|line| is_comment(line) || !is_blank(line));
-        let title = title.count();
+        let title: usize = title.map(<[u8]>::len).sum();
         let mut at = text.len();
         let (mut trailers, mut others, mut continuations) = (0_usize, 0_usize, 0_usize);
         let mut recognized = false;
         let mut only_blank = true;
-        for (index, line) in lines.iter().enumerate().rev() {
-            if index < title {
-                break;
-            }
-            at -= line.len();
+        // The lines from the last one on are found one by one: there may be very many.
+        while at > title {
+            let rest = text.get(..at).unwrap_or(text);
+            let before = rest.get(..at - 1).unwrap_or_default();
+            at = before.rfind_byte(b'\n').map_or(0, |end| end + 1);
+            let line = rest.get(at..).unwrap_or_default();
             if is_comment(line) {
                 others += std::mem::take(&mut continuations);
                 continue;
@@ -352,20 +354,20 @@ impl TrailerRules {
             if line.starts_with(&self.comment) {
                 continue;
             }
-            match self.separator_of(&line).filter(|at| *at > 0) {
+            match self.separator_of(line).filter(|at| *at > 0) {
                 Some(at) => {
-                    let (key, value) = self.key_and_value(&line, at, options.unfold);
-                    if options.wants(&key) {
+                    let (key, value) = self.key_and_value(line, at, options.unfold);
+                    if options.wants(key) {
                         separate(out);
-                        self.push_trailer(&key, &value, options, out);
+                        self.push_trailer(key, &value, options, out);
                     }
                 }
                 None if options.only => {}
                 None => {
                     separate(out);
-                    out.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(&line));
+                    out.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
                     match options.separator {
-                        Some(_) => out.truncate(out.trim_end_with(is_space_char).len()),
+                        Some(_) => out.truncate(trim_end(out).len()),
                         None => out.push(b'\n'),
                     }
                 }
@@ -374,51 +376,46 @@ impl TrailerRules {
     }
 
     /// Returns the lines of a block, each trailer with the lines that go on with it.
-    fn joined_lines(&self, block: &[u8]) -> Vec<BString> {
-        let mut lines: Vec<BString> = Vec::new();
-        let mut goes_on = false;
-        for line in block.lines_with_terminator() {
-            match lines.last_mut() {
-                Some(last) if goes_on && line.first().is_some_and(is_space) => last.push_str(line),
-                _ => {
-                    goes_on = self.separator_of(line).is_some_and(|at| at > 0);
-                    lines.push(line.into());
-                }
+    fn joined_lines<'a>(&self, block: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        let mut rest = block;
+        std::iter::from_fn(move || {
+            let mut lines = rest.lines_with_terminator();
+            let mut len = lines.next()?.len();
+            if self.separator_of(rest).is_some_and(|at| at > 0) {
+                let goes_on = lines.take_while(|line| line.first().is_some_and(is_space));
+                len += goes_on.map(<[u8]>::len).sum::<usize>();
             }
-        }
-        lines
+            let (line, after) = rest.split_at(len);
+            rest = after;
+            Some(line)
+        })
     }
 
-    fn key_and_value(&self, line: &[u8], at: usize, unfold: bool) -> (BString, BString) {
+    fn key_and_value<'a>(
+        &'a self,
+        line: &'a [u8],
+        at: usize,
+        unfold: bool,
+    ) -> (&'a [u8], Cow<'a, [u8]>) {
         let (key, value) = line.split_at(at);
-        let key = key.trim_with(is_space_char);
-        let value = value.get(1..).unwrap_or_default().trim_with(is_space_char);
+        let key = trim(key);
+        let value = trim(value.get(1..).unwrap_or_default());
         let key = match self.configured(key) {
-            Some((_, Some(written))) => written.clone(),
-            _ => key.into(),
+            Some((_, Some(written))) => written,
+            _ => key,
         };
-        (
-            key,
-            if unfold {
-                unfolded(value)
-            } else {
-                value.into()
-            },
-        )
+        match unfold {
+            true => (key, unfolded(value).into()),
+            false => (key, value.into()),
+        }
     }
 
-    fn push_trailer(
-        &self,
-        key: &BString,
-        value: &BString,
-        options: &TrailerOptions,
-        out: &mut Vec<u8>,
-    ) {
+    fn push_trailer(&self, key: &[u8], value: &[u8], options: &TrailerOptions, out: &mut Vec<u8>) {
         if !options.value_only {
             out.extend_from_slice(key);
         }
         if !options.key_only && !options.value_only {
-            let last = key.trim_end_with(is_space_char).last();
+            let last = trim_end(key).last();
             if let Some(separator) = &options.key_value_separator {
                 out.extend_from_slice(separator);
             } else if let (Some(last), Some(separator)) = (last, self.separators.first())
@@ -440,8 +437,19 @@ fn is_space(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-fn is_space_char(c: char) -> bool {
-    matches!(c, ' ' | '\t' | '\n' | '\r')
+/// Returns a text without the blanks behind it.
+fn trim_end(text: &[u8]) -> &[u8] {
+    let last = text.iter().rposition(|byte| !is_space(byte));
+    text.get(..last.map_or(0, |last| last + 1)).unwrap_or(text)
+}
+
+fn trim_start(text: &[u8]) -> &[u8] {
+    let first = text.iter().position(|byte| !is_space(byte));
+    text.get(first.unwrap_or(text.len())..).unwrap_or(text)
+}
+
+fn trim(text: &[u8]) -> &[u8] {
+    trim_start(trim_end(text))
 }
 
 fn is_blank(line: &[u8]) -> bool {
@@ -449,16 +457,16 @@ fn is_blank(line: &[u8]) -> bool {
 }
 
 /// Makes one line of several: a line feed and the blanks behind it become one blank.
-fn unfolded(value: &[u8]) -> BString {
-    let mut out = BString::default();
+fn unfolded(value: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
     let mut rest = value;
     while let Some((before, after)) = rest.split_once_str("\n") {
         out.push_str(before);
         out.push(b' ');
-        rest = after.trim_start_with(is_space_char);
+        rest = trim_start(after);
     }
     out.push_str(rest);
-    out.trim_with(is_space_char).into()
+    trim(&out).to_vec()
 }
 
 #[cfg(test)]
