@@ -91,9 +91,13 @@ pub(super) fn contents(argument: Option<&str>) -> Result<Kind> {
             let Some(lines) = argument.strip_prefix("lines=") else {
                 return Err(unrecognised("contents", argument));
             };
-            let count = unsigned(lines).and_then(|count| usize::try_from(count).ok());
+            let count = unsigned(lines);
             let expected = || fatal(format!("positive value expected contents:lines={lines}"));
-            Contents::Lines(count.ok_or_else(expected)?)
+            let count = count.ok_or_else(expected)?;
+            // Git takes what is larger for less than nothing, and shows no line.
+            let count = i32::try_from(count).ok();
+            let count = count.and_then(|count| usize::try_from(count).ok());
+            Contents::Lines(count.unwrap_or(0))
         }
     };
     Ok(Kind::Contents(part))

@@ -206,7 +206,7 @@ impl Date {
                     true => clock.zone.name(signed(self.seconds)?),
                     false => String::new(),
                 };
-                strftime::push(template, shown, &name, out);
+                strftime::push(template, shown, &name, out)?;
             }
             style => shown.push(style, local, &mut text),
         }

@@ -14,16 +14,28 @@ struct Flags {
     width: usize,
 }
 
-/// No field is padded to more than this.
-const WIDTH_MAX: usize = 1024;
+/// All fields of a date are padded to no more than this together.
+const WIDTH_MAX: usize = 64 << 10;
 
 /// Appends a date by a template; `zone_name` is what `%Z` stands for.
-pub(super) fn push(template: &[u8], shown: Shown, zone_name: &str, out: &mut Vec<u8>) {
+///
+/// # Errors
+/// If the fields are too wide.
+pub(super) fn push(
+    template: &[u8],
+    shown: Shown,
+    zone_name: &str,
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
     let mut rest = template;
+    let mut left = WIDTH_MAX;
     while let Some(at) = rest.iter().position(|&byte| byte == b'%') {
         let (before, from) = rest.split_at(at);
         out.extend_from_slice(before);
         let (flags, len) = flags(from);
+        left = left
+            .checked_sub(flags.width)
+            .ok_or_else(|| format!("the fields of a date are wider than {WIDTH_MAX} characters"))?;
         let whole = from.get(..=len).unwrap_or(from);
         match from.get(len) {
             Some(&letter) if conversion(letter, flags, shown, zone_name, out) => {}
@@ -32,6 +44,7 @@ pub(super) fn push(template: &[u8], shown: Shown, zone_name: &str, out: &mut Vec
         rest = from.get(whole.len()..).unwrap_or_default();
     }
     out.extend_from_slice(rest);
+    Ok(())
 }
 
 /// Reads the flags behind a percent sign; returns where the letter is.
@@ -48,7 +61,8 @@ fn flags(from: &[u8]) -> (Flags, usize) {
         len += 1;
     }
     while let Some(digit) = from.get(len).filter(|byte| byte.is_ascii_digit()) {
-        flags.width = (flags.width * 10 + usize::from(digit - b'0')).min(WIDTH_MAX);
+        let width = flags.width.saturating_mul(10);
+        flags.width = width.saturating_add(usize::from(digit - b'0'));
         len += 1;
     }
     if matches!(from.get(len), Some(b'E' | b'O')) {
@@ -123,7 +137,7 @@ fn conversion(letter: u8, flags: Flags, shown: Shown, zone_name: &str, out: &mut
         _ => match template_of(letter) {
             Some(template) => {
                 let mut text = Vec::new();
-                push(template, shown, zone_name, &mut text);
+                push(template, shown, zone_name, &mut text).expect("they have no width");
                 String::from_utf8(text).unwrap_or_default()
             }
             None => return false,
@@ -227,7 +241,7 @@ mod tests {
             zone: -530,
         };
         let mut out = Vec::new();
-        push(template.as_bytes(), shown, "X", &mut out);
+        push(template.as_bytes(), shown, "X", &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -252,6 +266,19 @@ mod tests {
             ("%Q %", "%Q %"),
         ] {
             assert_eq!(show(template, 1_700_000_000), expected, "{template}");
+        }
+    }
+
+    #[test]
+    fn wide_fields_have_an_end() {
+        let shown = Shown {
+            civil: Civil::from_seconds(0),
+            zone: 0,
+        };
+        let push = |template: &str| push(template.as_bytes(), shown, "X", &mut Vec::new());
+        assert_eq!(push("%60000d%5536a"), Ok(()));
+        for template in ["%65537d", "%60000d%5537a", "%99999999999999999999Z"] {
+            assert!(push(template).is_err(), "{template}");
         }
     }
 
