@@ -3,6 +3,7 @@
 //! The order of two refs is asked for in the same sequence as Git asks for it, since the first two
 //! that are compared by a date in a certain format are compared by the date itself.
 
+use std::cell::OnceCell;
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -128,16 +129,28 @@ pub(super) struct Order<'k> {
     /// The first one counts most.
     keys: &'k [SortKey],
     ignore_case: bool,
-    suffixes: Vec<BString>,
+    config: &'k Config,
+    /// The suffixes of versions, once two versions differ: Git asks for them then.
+    suffixes: OnceCell<Vec<BString>>,
     /// For each key, whether a date was shown for it by now.
     shown: Vec<bool>,
 }
 
 impl<'k> Order<'k> {
-    /// Takes the keys, and from the configuration the suffixes of versions.
-    pub(super) fn new(keys: &'k [SortKey], ignore_case: bool, config: &Config) -> Self {
+    pub(super) fn new(keys: &'k [SortKey], ignore_case: bool, config: &'k Config) -> Self {
+        Order {
+            keys,
+            ignore_case,
+            config,
+            suffixes: OnceCell::new(),
+            shown: vec![false; keys.len()],
+        }
+    }
+
+    fn read_suffixes(&self) -> Vec<BString> {
         let values = |key: &str| -> Vec<BString> {
-            let values = config
+            let values = self
+                .config
                 .all(key)
                 .map(|entry| entry.value().map(BString::from));
             values.collect::<Option<_>>().unwrap_or_else(|| {
@@ -146,24 +159,17 @@ impl<'k> Order<'k> {
                 Vec::new()
             })
         };
-        let mut suffixes = Vec::new();
-        if keys.iter().any(|key| key.version) {
-            suffixes = values("versionsort.suffix");
-            let older = values("versionsort.prereleasesuffix");
-            if suffixes.is_empty() {
-                suffixes = older;
-            } else if !older.is_empty() {
-                let text = "ignoring versionsort.prereleasesuffix because \
-                            versionsort.suffix is set";
-                say("warning", text.as_bytes());
-            }
+        let suffixes = values("versionsort.suffix");
+        let older = values("versionsort.prereleasesuffix");
+        if suffixes.is_empty() {
+            return older;
         }
-        Order {
-            keys,
-            ignore_case,
-            suffixes,
-            shown: vec![false; keys.len()],
+        if !older.is_empty() {
+            let text = "ignoring versionsort.prereleasesuffix because \
+                        versionsort.suffix is set";
+            say("warning", text.as_bytes());
         }
+        suffixes
     }
 
     /// Sorts refs. Equal ones are sorted by their names.
@@ -190,8 +196,11 @@ impl<'k> Order<'k> {
             if index == 0 {
                 self.take_note(a, b);
             }
-            let order = if key.version {
-                compare_versions(&a_key.text, &b_key.text, &self.suffixes)
+            let order = if key.version && a_key.text != b_key.text {
+                let suffixes = self.suffixes.get_or_init(|| self.read_suffixes());
+                compare_versions(&a_key.text, &b_key.text, suffixes)
+            } else if key.version {
+                Ordering::Equal
             } else if key.by_number || key.by_shown_date && !shown {
                 let number = |key: &Key| key.number.unwrap_or(0);
                 number(a_key).cmp(&number(b_key))
