@@ -32,6 +32,15 @@ pub(super) fn absolute(base: &Path, path: &Path) -> PathBuf {
 /// # Errors
 /// When another component does not exist, or links lead in a circle.
 pub fn real(system: &dyn System, path: &Path) -> io::Result<PathBuf> {
+    resolve(system, path, false)
+}
+
+/// Does the same as [`real`], where any component may be missing.
+pub(super) fn real_or_missing(system: &dyn System, path: &Path) -> io::Result<PathBuf> {
+    resolve(system, path, true)
+}
+
+fn resolve(system: &dyn System, path: &Path, may_miss: bool) -> io::Result<PathBuf> {
     let mut links = 0;
     let mut resolved = PathBuf::from("/");
     // What is still to be walked, the next component last.
@@ -44,8 +53,11 @@ pub fn real(system: &dyn System, path: &Path) -> io::Result<PathBuf> {
         let next = resolved.join(&component);
         let stat = match system.lstat(&next) {
             Ok(stat) => stat,
-            Err(error) if error.kind() == io::ErrorKind::NotFound && rest.is_empty() => {
-                return Ok(next);
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound && (may_miss || rest.is_empty()) =>
+            {
+                resolved = next;
+                continue;
             }
             Err(error) => return Err(error),
         };
@@ -104,6 +116,8 @@ mod tests {
             root.join("a/b/new")
         );
         assert!(real(&system, &root.join("no/such")).is_err());
+        let missing = real_or_missing(&system, &root.join("l/no/such/../new"));
+        assert_eq!(missing.unwrap(), root.join("a/b/no/new"));
         assert!(real(&system, &root.join("loop")).is_err());
     }
 

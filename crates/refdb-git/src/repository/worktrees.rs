@@ -9,7 +9,7 @@ use refdb::system::{FileKind, System};
 use refdb::{Error, Result};
 
 use super::discover::PATH_FILE_LEN_MAX;
-use super::paths::{self, path_to_bytes};
+use super::paths;
 
 /// One worktree of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,11 +49,15 @@ pub(super) fn list(system: &dyn System, common_dir: &Path) -> Result<Vec<Worktre
             // A directory without this file is one that is being made or removed.
             Err(error) if is_absent(&error) => continue,
             Ok(content) if content.len() < PATH_FILE_LEN_MAX => {
-                let target = git_dir.join(bytes_to_path(content.trim_ascii_end()));
-                let target = paths::real(system, &target).unwrap_or(target);
-                let bytes = path_to_bytes(&target);
-                let path = bytes.strip_suffix(b"/.git").unwrap_or(bytes);
-                bytes_to_path(path).to_owned()
+                let path = content.trim_ascii_end();
+                let path = bytes_to_path(path.strip_suffix(b"/.git").unwrap_or(path));
+                match path.is_absolute() {
+                    true => path.to_owned(),
+                    // One that leads nowhere, as by links in a circle, Git shows as nothing.
+                    false => {
+                        paths::real_or_missing(system, &git_dir.join(path)).unwrap_or_default()
+                    }
+                }
             }
             // It has refs, wherever its work tree is.
             _ => git_dir.clone(),
