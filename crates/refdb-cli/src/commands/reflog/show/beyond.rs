@@ -217,7 +217,12 @@ pub(super) fn is_within(template: &[u8]) -> bool {
     let mut rest = template;
     while let Some(at) = rest.find_byte(b'%') {
         rest = rest.get(at + 1..).unwrap_or_default();
-        rest = rest.strip_prefix(b"+").unwrap_or(rest);
+        if let Some(b'+' | b'-' | b' ') = rest.first() {
+            rest = rest.get(1..).unwrap_or_default();
+            if rest.starts_with(b"%") {
+                continue;
+            }
+        }
         match rest.first() {
             Some(b'N' | b'G' | b'<' | b'>' | b'w' | b'(') => return false,
             Some(b'C') if rest.starts_with(b"C(always") => return false,
@@ -289,6 +294,9 @@ mod tests {
             "%w(20)%B",
             "%(trailers)",
             "%+N",
+            "%-N",
+            "% N",
+            "%+%N",
         ] {
             assert!(!is_within(beyond.as_bytes()), "{beyond}");
         }

@@ -394,9 +394,11 @@ impl Printer<'_> {
                 _ => (&b""[..], after),
             };
             let mut value = Vec::new();
-            let Some(len) = self.placeholder(body, step, commit, &mut value)? else {
+            let known = self.placeholder(body, step, commit, &mut value)?;
+            // Behind a sign anything will do, be it nothing.
+            let Some(len) = known.or((!sign.is_empty()).then_some(0)) else {
                 out.push(b'%');
-                rest = after;
+                rest = after.strip_prefix(b"%").unwrap_or(after);
                 continue;
             };
             match (sign, value.is_empty()) {
@@ -470,7 +472,6 @@ impl Printer<'_> {
         let message = || Message::parse(data);
         match text.first() {
             Some(b'n') => out.push(b'\n'),
-            Some(b'%') => out.push(b'%'),
             Some(b'm') => out.push(b'>'),
             Some(b'x') => {
                 let byte = text
