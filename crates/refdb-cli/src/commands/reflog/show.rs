@@ -23,13 +23,14 @@ use refdb_git::objects::Object;
 use serde_json::json;
 
 use super::super::for_each_ref::date::{Clock, DateFormat};
+use super::super::for_each_ref::mailmap::Mailmap;
 use crate::context::{Context, Digits};
 use crate::failure::{Failure, Result};
 use crate::options::{Of, Opt, Spec, question};
 use crate::output::Output;
 use crate::pager::Paging;
 use decorate::{Decorate, Decorations};
-use filter::Filter;
+use filter::{Filter, Where};
 use pretty::{Pretty, Printer};
 use revision::{Given, Reader};
 pub(super) use told::TOLD;
@@ -117,6 +118,7 @@ pub(super) fn run(
         beyond::hand_over(context, out, args, &settings.pretty, &paging)?;
         return Err(settings.beyond.take().unwrap_or(Failure::Exit(128)));
     };
+    settings.read_mailmap(context)?;
     if beyond::has_strange_commit(context, &settings, &names) {
         beyond::hand_over(context, out, args, &settings.pretty, &paging)?;
     }
@@ -487,6 +489,23 @@ impl Settings {
         self.filter.option(arg, |name| value_of(arg, name, rest))
     }
 
+    fn maps_names(&self, context: &Context) -> Result<bool> {
+        let config = context.repository()?.config();
+        Ok(match self.maps_names {
+            Some(maps_names) => maps_names,
+            None => config.boolean("log.mailmap")? != Some(false),
+        })
+    }
+
+    /// Reads the mailmap if entries are chosen by the proper names of people.
+    fn read_mailmap(&mut self, context: &Context) -> Result<()> {
+        let chooses = [Where::Author, Where::Committer];
+        if chooses.iter().any(|place| self.filter.searches(*place)) && self.maps_names(context)? {
+            self.filter.mailmap = Some(Mailmap::read(context)?);
+        }
+        Ok(())
+    }
+
     fn printer<'c>(&self, context: &'c Context) -> Result<Printer<'c>> {
         let repository = context.repository()?;
         let config = repository.config();
@@ -532,11 +551,12 @@ impl Settings {
             decorations,
             template_decorations,
             ends_with_nul: self.ends_with_nul,
-            maps_names: match self.maps_names {
-                Some(maps_names) => maps_names,
-                None => config.boolean("log.mailmap")? != Some(false),
-            },
-            mailmap: OnceCell::new(),
+            maps_names: self.maps_names(context)?,
+            mailmap: self
+                .filter
+                .mailmap
+                .clone()
+                .map_or_else(OnceCell::new, OnceCell::from),
             is_first: true,
         })
     }

@@ -1,10 +1,13 @@
 //! Which entries are shown: by their time, their text, their commit.
 
+use std::borrow::Cow;
+
 use bstr::ByteSlice;
 use refdb::LogEntry;
 use refdb_git::objects::Object;
 use regex_lite::{Regex, RegexBuilder};
 
+use crate::commands::for_each_ref::mailmap::Mailmap;
 use crate::commands::for_each_ref::message::Message;
 use crate::failure::{Failure, Result};
 
@@ -22,13 +25,15 @@ pub(super) struct Filter {
     ignores_case: bool,
     inverts: bool,
     all_match: bool,
+    /// The names by which people are looked for, where those of commits are not.
+    pub(super) mailmap: Option<Mailmap>,
     /// The patterns, when the first entry comes.
     compiled: std::cell::OnceCell<Vec<(Where, Option<Regex>)>>,
 }
 
 /// Where a pattern is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Where {
+pub(super) enum Where {
     Message,
     Author,
     Committer,
@@ -108,6 +113,11 @@ impl Filter {
         places.any(|place| place != Where::Reflog)
     }
 
+    /// Returns whether a pattern is looked for there.
+    pub(super) fn searches(&self, place: Where) -> bool {
+        self.patterns.iter().any(|(at, _)| *at == place)
+    }
+
     /// Returns whether an entry is older than the first that is asked for.
     pub(super) fn is_too_old(&self, entry: &LogEntry) -> bool {
         self.since.is_some_and(|since| entry.who.time < since)
@@ -132,19 +142,25 @@ impl Filter {
         if self.patterns.is_empty() {
             return true;
         }
-        let person = |role: &str| {
+        // Without the time.
+        let end = |line: &[u8]| line.rfind_byte(b'>').map_or(0, |at| at + 1);
+        let person = |role: &str| -> Cow<'_, [u8]> {
             let line = headers().find_map(|line| line.strip_prefix(role.as_bytes()));
             let line = line.unwrap_or_default();
-            // Without the time.
-            line.get(..line.rfind_byte(b'>').map_or(0, |at| at + 1))
-                .unwrap_or_default()
+            match self.mailmap.as_ref().and_then(|map| map.rewrite(line)) {
+                Some(mut mapped) => {
+                    mapped.truncate(end(&mapped));
+                    mapped.into()
+                }
+                None => line.get(..end(line)).unwrap_or_default().into(),
+            }
         };
-        let lines = |place: Where| -> Vec<&[u8]> {
+        let lines = |place: Where| -> Vec<Cow<'_, [u8]>> {
             match place {
-                Where::Message => Message::parse(data).all.lines().collect(),
+                Where::Message => Message::parse(data).all.lines().map(Cow::from).collect(),
                 Where::Author => vec![person("author ")],
                 Where::Committer => vec![person("committer ")],
-                Where::Reflog => vec![entry.message.as_slice()],
+                Where::Reflog => vec![entry.message.as_slice().into()],
             }
         };
         let compiled = self.compiled.get_or_init(|| self.compile());
