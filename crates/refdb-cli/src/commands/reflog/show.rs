@@ -318,8 +318,8 @@ impl Settings {
             // Git knows nothing of that.
             return self.beyond.take().map_or(Ok(None), Err);
         }
-        if !self.hides_notes && beyond::shows_notes(context, &self.pretty)? {
-            self.is_beyond("notes cannot be shown; --no-notes hides them");
+        if !self.hides_notes && beyond::needs_notes(context, self)? {
+            self.is_beyond("notes cannot be shown or searched; --no-notes hides them");
         }
         if !self.is_colorless && beyond::always_colors(context)? {
             self.is_beyond("there are no colours; --no-color does without");
@@ -339,8 +339,12 @@ impl Settings {
             None => Decorate::configured(context.repository()?),
         };
         let chooses = ["log.excludedecoration", "log.initialdecorationset"];
-        if chooses.iter().any(|key| config.get(key).is_some()) && decorate != Decorate::No {
-            self.is_beyond("decorations cannot be chosen");
+        if (decorate != Decorate::No || beyond::decorates(&self.pretty))
+            && (chooses.iter().any(|key| config.get(key).is_some())
+                || context.odb()?.has_replacements()?
+                || !context.grafts()?.is_empty())
+        {
+            self.is_beyond("decorations cannot be chosen, nor tell of replacements and grafts");
         }
         self.decorate = Some(decorate);
         Ok(())
@@ -520,22 +524,10 @@ impl Settings {
             Decorate::No => None,
             style => Some(Decorations::read(context, style)?),
         };
-        let asks = |template: &[u8]| {
-            template.find_iter("%").any(|at| {
-                let after = template.get(at + 1..).unwrap_or_default();
-                let after = after.trim_start_with(|sign| matches!(sign, '+' | '-' | ' '));
-                matches!(after.first(), Some(b'd' | b'D'))
-            })
-        };
-        let template_decorations = match &self.pretty {
-            Pretty::Template(template, _) if asks(template) => {
-                let style = match decorate {
-                    Decorate::No => Decorate::Short,
-                    style => style,
-                };
-                Some(Decorations::read(context, style)?)
-            }
-            _ => None,
+        let template_decorations = match decorate {
+            _ if !beyond::decorates(&self.pretty) => None,
+            Decorate::No => Some(Decorations::read(context, Decorate::Short)?),
+            style => Some(Decorations::read(context, style)?),
         };
         Ok(Printer {
             context,

@@ -10,9 +10,10 @@ use refdb::RefName;
 use refdb_git::objects::Object;
 use refdb_git::repository::config::{Config, Entry};
 
-use super::Settings;
+use super::filter::Where;
 use super::pretty::Pretty;
 use super::walk::Walk;
+use super::{Settings, options};
 use crate::commands::for_each_ref::color::sequence;
 use crate::context::Context;
 use crate::failure::Result;
@@ -47,6 +48,9 @@ pub(super) fn hand_over(
         None if log_has_its_own => git.arg("--paginate"),
         None => &mut git,
     };
+    // A reflog is no log in these: both would change what is shown of merges.
+    git.args(["-c", "log.follow=false"]);
+    let is_first_parent = options(args).any(|arg| arg == b"--first-parent");
     // A format on the command line would keep Git from reading what is set about notes.
     match config.get("format.pretty") {
         None => git.args(["-c", "format.pretty=oneline", "log", "--walk-reflogs"]),
@@ -60,6 +64,7 @@ pub(super) fn hand_over(
         Pretty::Raw => "--no-abbrev-commit",
         _ => "--abbrev-commit",
     });
+    git.args(is_first_parent.then_some("--no-diff-merges"));
     git.args(arguments(args));
     trace::pass_on(&mut git);
     trace::exec(&git);
@@ -182,13 +187,13 @@ fn is_usual_person(line: &[u8]) -> bool {
     is_text(name) && is_text(email) && is_number(seconds) && is_zone
 }
 
-/// Returns whether notes may be shown beside commits.
-pub(super) fn shows_notes(context: &Context, pretty: &Pretty) -> Result<bool> {
+/// Returns whether notes may be shown beside commits, or searched as a part of their messages.
+pub(super) fn needs_notes(context: &Context, settings: &Settings) -> Result<bool> {
     let is_long = !matches!(
-        pretty,
+        settings.pretty,
         Pretty::Oneline | Pretty::Template(..) | Pretty::Reference
     );
-    if !is_long {
+    if !is_long && !settings.filter.searches(Where::Message) {
         return Ok(false);
     }
     let repository = context.repository()?;
@@ -231,6 +236,18 @@ pub(super) fn is_within(template: &[u8]) -> bool {
         }
     }
     true
+}
+
+/// Returns whether a template asks for decorations; it is also said of some that do not.
+pub(super) fn decorates(pretty: &Pretty) -> bool {
+    let Pretty::Template(template, _) = pretty else {
+        return false;
+    };
+    template.find_iter("%").any(|at| {
+        let after = template.get(at + 1..).unwrap_or_default();
+        let after = after.trim_start_with(|sign| matches!(sign, '+' | '-' | ' '));
+        matches!(after.first(), Some(b'd' | b'D'))
+    })
 }
 
 /// What a call cannot do without Git that names paths.
