@@ -87,7 +87,6 @@ impl Format {
         };
         let mut unknown = Vec::new();
         let mut needing_version_1 = Vec::new();
-        let mut has_second_ids = false;
         for entry in config.entries() {
             let Some(name) = entry.key().strip_prefix(b"extensions.") else {
                 continue;
@@ -102,13 +101,12 @@ impl Format {
                 b"noop-v1" | b"relativeworktrees" | b"submodulepathconfig" => {
                     needing_version_1.push(name);
                 }
-                b"compatobjectformat" => {
-                    object_format(entry)?;
-                    has_second_ids = true;
-                    needing_version_1.push(name);
-                }
+                // Objects have a second id, which refs never hold.
+                b"compatobjectformat" => needing_version_1.push(name),
                 b"objectformat" => {
-                    format.objects = object_format(entry)?;
+                    let known =
+                        value.and_then(|value| ObjectFormat::from_name(value.to_str().ok()?));
+                    format.objects = known.ok_or_else(|| invalid(entry))?;
                     needing_version_1.push(name);
                 }
                 b"refstorage" => {
@@ -120,11 +118,6 @@ impl Format {
             }
         }
         check_version(version, &unknown, &needing_version_1)?;
-        if has_second_ids {
-            let message =
-                "objects with a second id (extensions.compatObjectFormat) are not supported";
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
         format.overridden(common_dir, environment)
     }
 
@@ -203,12 +196,6 @@ pub fn format_and_path(value: &BStr) -> (&BStr, Option<&[u8]>) {
         Some((name, rest)) => (name.as_bstr(), rest.get(BETWEEN.len()..)),
         None => (value, None),
     }
-}
-
-fn object_format(entry: &Entry) -> Result<ObjectFormat> {
-    let name = entry.value().and_then(|value| value.to_str().ok());
-    let known = name.and_then(ObjectFormat::from_name);
-    known.ok_or_else(|| invalid(entry))
 }
 
 fn boolean(name: &BStr, value: Option<&BStr>) -> Result<bool> {

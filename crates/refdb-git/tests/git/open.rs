@@ -396,23 +396,6 @@ fn formats_that_are_not_understood_are_refused() {
 }
 
 #[test]
-fn objects_with_a_second_id_are_refused() {
-    let repo = Repo::init(Format::FILES_SHA1);
-    let path = repo.git_dir().join("config");
-    for format in ["sha256", "foo"] {
-        let config = format!(
-            "[core]\nrepositoryformatversion = 1\n[extensions]\ncompatObjectFormat = {format}\n"
-        );
-        fs::write(&path, config).expect("a file");
-        assert_eq!(repo.git(["for-each-ref"]).run().code(), 128);
-        let found = options(repo.path(), Said::default()).discover(repo.path());
-        let kind = found.expect_err("Git refuses it as well").kind();
-        let is_known = format == "sha256";
-        assert_eq!(kind == ErrorKind::Unsupported, is_known, "{kind:?}");
-    }
-}
-
-#[test]
 fn refs_may_be_kept_elsewhere() {
     let repo = Repo::init(Format::REFTABLE_SHA1);
     let elsewhere = repo.path().join("elsewhere");
