@@ -1,5 +1,6 @@
 //! Checking, mending and migrating whole stores.
 
+mod another_moment;
 mod corpus;
 mod exchanged;
 mod interrupted;

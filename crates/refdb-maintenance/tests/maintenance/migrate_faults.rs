@@ -217,7 +217,7 @@ pub(super) fn state(system: &SimSystem, format: Format, context: &str) -> (RefFo
     (refs, state)
 }
 
-fn migrate(system: &SimSystem, from: RefFormat, format: Format) -> refdb::Result<()> {
+pub(super) fn migrate(system: &SimSystem, from: RefFormat, format: Format) -> refdb::Result<()> {
     let process = Arc::new(system.clone());
     let options = options(format);
     let migration = Migration::new(process, GIT_DIR, from, Arc::new(NoObjects), options);
@@ -271,7 +271,7 @@ pub(super) fn assert_same(found: &State, expected: &State, context: &str) {
 }
 
 /// Looks at what is found after the end of a process, and migrates from there.
-fn check_and_go_on(system: &SimSystem, expected: &State, format: Format, context: &str) {
+pub(super) fn check_and_go_on(system: &SimSystem, expected: &State, format: Format, context: &str) {
     let (refs, found) = state(system, format, context);
     assert_same(
         &found,
@@ -509,51 +509,6 @@ fn die_everywhere(base: &SimSystem, format: Format) {
     }
 }
 
-/// A process dies, and somebody puts the configuration of another moment in its place: whoever clears up then removes
-/// no store that has the refs.
-fn die_beside_another_configuration(base: &SimSystem, format: Format) {
-    let (refs, expected) = state(base, format, "the beginning");
-    let path = Path::new(GIT_DIR).join("config");
-    let config = |system: &SimSystem| system.read(&path).expect("a configuration");
-    let put = |system: &SimSystem, content: &[u8]| {
-        system.remove_file(&path).expect("there is one");
-        let mut file = system.create_new(&path, 0o666).expect("a new file");
-        file.write_all(content).expect("room");
-    };
-    let whole = base.fork();
-    migrate(&whole, refs, format).expect("no fault");
-    let (old, new) = (config(base), config(&whole));
-    let mut refused = 0;
-    for (at, op) in changes(base, |whole| {
-        migrate(whole, refs, format).expect("no fault")
-    }) {
-        let context = format!("dies beside another configuration at {op}");
-        let system = base.fork();
-        system.set_fault(Some(Fault::dies_at(at)));
-        let _ = migrate(&system, refs, format);
-        system.end();
-        let process = system.process(3500);
-        if !process
-            .stat(&Path::new(GIT_DIR).join("refdb-migration/journal"))
-            .is_ok()
-        {
-            continue;
-        }
-        let right = config(&process);
-        let (other_config, said) = match right == old {
-            true => (&new, other(refs)),
-            false => (&old, refs),
-        };
-        put(&process, other_config);
-        if migrate(&process, said, format).is_err() {
-            refused += 1;
-            put(&process, &right);
-        }
-        check_and_go_on(&system, &expected, format, &context);
-    }
-    assert!(refused > 10, "{refused}");
-}
-
 fn lose_power_everywhere(base: &SimSystem, format: Format) {
     let (refs, expected) = state(base, format, "the beginning");
     for (at, op) in changes(base, |whole| {
@@ -592,10 +547,6 @@ fn fail_everywhere(base: &SimSystem, format: Format) {
 for_every_format! {
     fn a_process_that_dies_leaves_one_whole_repository(format) {
         die_everywhere(&repository(format), format);
-    }
-
-    fn a_configuration_of_another_moment_costs_no_refs(format) {
-        die_beside_another_configuration(&repository(format), format);
     }
 
     fn a_loss_of_power_leaves_one_whole_repository(format) {

@@ -21,6 +21,9 @@ use crate::system::dirs;
 /// So many bytes of a rewritten reflog are written at once.
 const CHUNK_LEN: usize = 1 << 16;
 
+/// A directory of so many bytes has a few thousand names at most.
+const SMALL_DIR_LEN: u64 = 1 << 16;
+
 /// What is to happen to reflogs.
 #[derive(Default)]
 pub(super) struct WholeLogs {
@@ -195,18 +198,24 @@ impl FilesSession {
 
 impl Files {
     /// Removes what is left of rewriting reflogs in the directory of `path` by processes that have ended. As that
-    /// lists the directory, it is done once, with the second reflog there: the first one may be the only one of many
-    /// thousands, and what is left is in nobody's way.
+    /// lists the directory, it is done once; in a large one with the second reflog there, since the first one may be the
+    /// only one of many thousands.
     fn tidy_logs_beside(&self, path: &Path) {
         let Some(dir) = path.parent() else { return };
         let seen = self.rewritten_log_dirs.lock();
         let mut seen = seen.unwrap_or_else(PoisonError::into_inner);
-        match seen.get_mut(dir) {
-            None => {
-                seen.insert(dir.to_owned(), false);
-            }
-            Some(is_tidy) if !*is_tidy => *is_tidy = sweep(&self.home, dir, false).is_ok(),
-            Some(_) => {}
+        let is_large = || {
+            let stat = self.system.stat(dir);
+            stat.is_ok_and(|stat| stat.len > SMALL_DIR_LEN)
+        };
+        let is_due = match seen.get(dir) {
+            None => !is_large(),
+            Some(is_tidy) => !is_tidy,
+        };
+        // What cannot be removed is in nobody's way.
+        let is_tidy = is_due && sweep(&self.home, dir, false).is_ok();
+        if is_due || !seen.contains_key(dir) {
+            seen.insert(dir.to_owned(), is_tidy);
         }
     }
 
