@@ -32,9 +32,9 @@ fn die_beside_another_configuration(base: &SimSystem, format: Format) {
         let _ = migrate(&system, refs, format);
         system.end();
         let process = system.process(3500);
-        if !process
+        if process
             .stat(&Path::new(GIT_DIR).join("refdb-migration/journal"))
-            .is_ok()
+            .is_err()
         {
             continue;
         }
