@@ -26,10 +26,8 @@ pub(super) enum Selector {
     Time,
 }
 
-/// So many bytes of a reflog are read at once, at first: hardly one has more. Each page is read from the newest entry on,
-/// so that the next ones are twice as long, up to a limit: a million entries are read three times, and not nine times.
+/// So many bytes of a reflog are read at once. Hardly one has more.
 const PAGE_LEN: usize = 16 << 20;
-const PAGE_LEN_MAX: usize = 64 << 20;
 
 /// One reflog on the way.
 struct Log {
@@ -49,8 +47,6 @@ struct Page {
     /// The position of the first entry.
     first: usize,
     entries: Vec<LogEntry>,
-    /// How many bytes it may have.
-    len_max: usize,
     /// Whether nothing comes behind it.
     is_last: bool,
 }
@@ -63,7 +59,6 @@ impl Page {
         name: RefName<'_>,
         first: usize,
         last: Option<&LogEntry>,
-        len_max: usize,
     ) -> Result<Page> {
         let (mut entries, mut position, mut len) = (Vec::new(), 0, 0);
         let (mut is_last, mut is_behind) = (true, last.is_none());
@@ -76,7 +71,7 @@ impl Page {
             if position <= first {
                 return Ok(true);
             }
-            is_last = len <= len_max;
+            is_last = len <= PAGE_LEN;
             if is_last {
                 len += size_of::<LogEntry>() + entry.message.len();
                 entries.push(entry);
@@ -85,13 +80,12 @@ impl Page {
         })?;
         if !is_behind {
             // It has gone meanwhile.
-            return Page::read(store, name, first, None, len_max);
+            return Page::read(store, name, first, None);
         }
         Ok(Page {
             log: Some(name.to_owned()),
             first,
             entries,
-            len_max,
             is_last,
         })
     }
@@ -104,8 +98,7 @@ impl Page {
             && let Some(log) = &self.log
         {
             let last = self.entries.last().filter(|_| position == end);
-            let len_max = PAGE_LEN_MAX.min(2 * self.len_max);
-            *self = Page::read(store, log.as_name(), position, last, len_max)?;
+            *self = Page::read(store, log.as_name(), position, last)?;
         }
         Ok(self.get(position))
     }
@@ -224,7 +217,7 @@ impl<'c> Walk<'c> {
     fn read(&self, name: &[u8]) -> Result<Page> {
         let store = self.context.store()?;
         let page = |name: &[u8]| match RefName::lax(name) {
-            Ok(name) => Page::read(store, name, 0, None, PAGE_LEN),
+            Ok(name) => Page::read(store, name, 0, None),
             Err(_) => Ok(Page::default()),
         };
         let mut found = page(name)?;
@@ -318,7 +311,8 @@ struct Commits<'c> {
     len: usize,
 }
 
-/// So many bytes of commits are kept.
+/// So many bytes of commits are kept. With an eighth of it, 400,000 entries of 100,000 commits take 1.8 times as long, and
+/// 19 MB less.
 const KEPT_MAX: usize = 64 << 20;
 
 impl<'c> Commits<'c> {
