@@ -164,17 +164,13 @@ pub(crate) fn leave_to_git(context: &Context, args: &[Vec<u8>]) -> Result<()> {
 /// Becomes the real Git. Returns only if there is none; that has been said then.
 fn become_git(args: &[Vec<u8>]) -> ExitCode {
     let (behind, before) = candidates();
-    let looked = (LOOKED_BEFORE, std::process::id().to_string());
-    let has_looked = std::env::var_os(looked.0).is_some_and(|pid| *pid == *looked.1);
+    let pid = std::process::id().to_string();
+    let has_looked = std::env::var_os(LOOKED_BEFORE).is_some_and(|looked| *looked == *pid);
     let before = before.iter().filter(|_| !has_looked);
-    for (path, is_before) in behind
-        .iter()
-        .map(|path| (path, false))
-        .chain(before.map(|path| (path, true)))
-    {
+    for (at, path) in behind.iter().chain(before).enumerate() {
         let mut git = git(path, args);
-        if is_before {
-            git.env(looked.0, &looked.1);
+        if at >= behind.len() {
+            git.env(LOOKED_BEFORE, &pid);
         }
         trace::exec(&git);
         let error = git.exec();

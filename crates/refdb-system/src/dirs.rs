@@ -77,7 +77,7 @@ pub fn is_in(path: &[u8], dir: &[u8]) -> bool {
     rest.is_some_and(|rest| rest.first().is_none_or(|&byte| byte == b'/'))
 }
 
-/// As [`is_in`], for paths as they are made here: nothing in them leads nowhere (`//`, `.`).
+/// As [`is_in`], for paths without `//` and `.`.
 pub fn is_path_in(path: &Path, dir: &Path) -> bool {
     let dir = dir.as_os_str().as_bytes();
     let dir = dir.strip_suffix(b"/").unwrap_or(dir);

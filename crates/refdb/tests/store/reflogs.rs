@@ -12,6 +12,20 @@ fn name(name: &str) -> RefName<'_> {
     RefName::new(name).expect("a name")
 }
 
+/// Lets Git write six entries of one reflog.
+fn write_six(repo: &Repo) {
+    for (at, id) in repo.objects().commits[..6].iter().enumerate() {
+        let args = [
+            "update-ref",
+            "-m",
+            &format!("entry {at}"),
+            "refs/heads/topic",
+            id,
+        ];
+        repo.git(args).run().ok();
+    }
+}
+
 for_every_format! {
     fn entries_alone(format) {
         let repo = Repo::init(format);
@@ -97,10 +111,7 @@ for_every_format! {
     fn rewriting_by_the_library(format) {
         let repo = Repo::init(format);
         let commits = &repo.objects().commits;
-        for (at, id) in commits[..6].iter().enumerate() {
-            let args = ["update-ref", "-m", &format!("entry {at}"), "refs/heads/topic", id];
-            repo.git(args).run().ok();
-        }
+        write_six(&repo);
         let repository = ours::open(&repo.git_dir());
         let store = repository.store();
         let topic = name("refs/heads/topic");
@@ -155,11 +166,7 @@ for_every_format! {
 
     fn a_reflog_of_which_nothing_goes_is_not_written(format) {
         let repo = Repo::init(format);
-        let commits = &repo.objects().commits;
-        for (at, id) in commits[..6].iter().enumerate() {
-            let args = ["update-ref", "-m", &format!("entry {at}"), "refs/heads/topic", id];
-            repo.git(args).run().ok();
-        }
+        write_six(&repo);
         let repository = ours::open(&repo.git_dir());
         let store = repository.store();
         let topic = name("refs/heads/topic");
