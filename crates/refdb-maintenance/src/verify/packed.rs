@@ -118,7 +118,7 @@ impl<'a> Lines<'a> {
 
 /// Checks the line of a ref, and the line of its peeled value if there is one.
 fn entry(report: &mut Report<'_>, lines: &mut Lines<'_>, line: &[u8], format: ObjectFormat) {
-    name_line(report, &lines.path(), line, format);
+    name_line(report, lines, line, format);
     if !lines.rest.starts_with(b"^") {
         return;
     }
@@ -141,29 +141,29 @@ fn entry(report: &mut Report<'_>, lines: &mut Lines<'_>, line: &[u8], format: Ob
     }
 }
 
-fn name_line(report: &mut Report<'_>, path: &[u8], line: &[u8], format: ObjectFormat) {
+fn name_line(report: &mut Report<'_>, at: &Lines<'_>, line: &[u8], format: ObjectFormat) {
     let bad = MessageId::BadPackedRefEntry;
     let Some((hex, rest)) = split_oid(line, format) else {
         let text = [b"'", c_string(line), b"' has invalid oid"].concat();
-        report.find(path, bad, text);
+        report.find(&at.path(), bad, text);
         return;
     };
     let Some((_, name)) = rest.split_first().filter(|(space, _)| is_space(**space)) else {
         let (hex, rest) = (hex.as_bstr(), c_string(rest));
         let before = format!("has no space after oid '{hex}' but with '");
-        report.find(path, bad, [before.as_bytes(), rest, b"'"].concat());
+        report.find(&at.path(), bad, [before.as_bytes(), rest, b"'"].concat());
         return;
     };
     let shown = c_string(name);
-    let mut path = path.to_vec();
-    if shown.len() < name.len() {
+    let has_zero = shown.len() < name.len();
+    if has_zero {
         let text = [b"refname '", shown, b"' contains NULL binaries"].concat();
-        report.find(&path, bad, text);
-        // Git names the place twice then.
-        path = path.repeat(2);
+        report.find(&at.path(), bad, text);
     }
     if !is_well_formed(shown, FormatOptions::FULL) {
         let text = [b"has bad refname '", shown, b"'"].concat();
+        // Git names the place twice then.
+        let path = at.path().repeat(if has_zero { 2 } else { 1 });
         report.find(&path, MessageId::BadRefName, text);
     }
 }
