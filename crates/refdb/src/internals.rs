@@ -32,7 +32,6 @@ pub use crate::commit::{
 };
 pub use crate::hook::call::{ask_or_abort, present, tell};
 pub use crate::shared::memory::part;
-pub use refdb_system::beside::both;
 pub use refdb_system::{Leaf, Tree, bytes_to_path, is_absent, list, remove_empty_tree};
 
 /// Says why nothing may be written in either format, if that is so.

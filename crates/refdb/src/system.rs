@@ -7,6 +7,7 @@
 //! assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
 //! ```
 
+pub use refdb_system::beside::both;
 pub use refdb_system::{
     Bytes, DirEntry, FileKind, GUARDED_MODE, Guard, GuardedFile, Machine, OsSystem, ProcessState,
     ReadFile, Scan, Stat, System, WHOLE_MAX, WriteFile, beside_this_thread, syncs,

@@ -2,6 +2,7 @@
 //!
 //! In the natural order refs are printed as they are read; in any other they are gathered first.
 
+mod ahead;
 mod argument;
 mod atom;
 mod bad_tag;
@@ -31,7 +32,7 @@ mod value;
 use bstr::ByteSlice;
 use serde_json::{Map, Value as Json};
 
-use crate::context::Context;
+use crate::context::{Context, Tell};
 use crate::failure::{Failure, Result, say};
 use crate::options::{Opt, Spec, Value};
 use crate::output::Output;
@@ -305,6 +306,7 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
             .filter(|count| *count > 0),
         out,
     };
+    let mut tell = |severity, text: String| say(severity, text.as_bytes());
     let ignore_case = settings.ignore_case && !settings.unsorted;
     let is_natural = keys.iter().all(SortKey::is_natural) && keys.len() < 2 && !ignore_case;
     if is_natural && !printer.values.histories.needs_all() {
@@ -317,10 +319,13 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
             return selection
                 .each_range(refs, |refs| lines.print_range(selection, refs, printer.out));
         }
-        return listing.read(|item| printer.print(item));
+        return match printer.values.needs_objects() {
+            true => ahead::print(&mut listing, &mut printer),
+            false => listing.read(&mut tell, |item| printer.print(item)),
+        };
     }
     let mut gathered = Vec::new();
-    listing.read(|item| {
+    listing.read(&mut tell, |item| {
         gathered.push(Owned::new(item));
         Ok(true)
     })?;
@@ -334,19 +339,23 @@ fn each_ref(context: &Context, out: &mut Output, args: &[Vec<u8>], spec: &Spec<I
 fn print_sorted(
     refs: &mut [Owned],
     keys: &[SortKey],
-    mut order: Order<'_>,
+    order: Order<'_>,
     printer: &mut Printer<'_>,
 ) -> Result<()> {
     let mut lines = Vec::new();
-    for index in first_looks(refs.len()) {
-        let Some(owned) = refs.get_mut(index) else {
-            continue;
-        };
-        printer.fill(&owned.item())?;
-        owned.set_keys(keys, &printer.row);
-        let start = lines.len();
-        if start < LINES_MAX && printer.push(&mut lines).is_ok() {
-            owned.line = Some(start..lines.len());
+    for looks in first_looks(refs.len()).chunks(ahead::LEN_MAX) {
+        let looked_at = looks.iter().filter_map(|index| refs.get(*index));
+        printer.values.learn(looked_at.map(Owned::item));
+        for index in looks {
+            let Some(owned) = refs.get_mut(*index) else {
+                continue;
+            };
+            printer.fill(&owned.item())?;
+            owned.set_keys(keys, &printer.row);
+            let start = lines.len();
+            if start < LINES_MAX && printer.push(&mut lines).is_ok() {
+                owned.line = Some(start..lines.len());
+            }
         }
     }
     for index in order.sort(refs) {
@@ -444,15 +453,18 @@ impl Listing<'_> {
         self.points_at.is_any() && self.commits.is_none()
     }
 
-    /// Calls `each` for every ref that is asked for, until it gives `false`.
-    fn read(&mut self, mut each: impl FnMut(&Item<'_>) -> Result<bool>) -> Result<()> {
+    /// Calls `each` for every ref that is asked for, until it gives `false`, and tells what is wrong with others.
+    fn read(
+        &mut self,
+        tell: &mut Tell<'_>,
+        mut each: impl FnMut(&Item<'_>) -> Result<bool>,
+    ) -> Result<()> {
         let (selection, points_at) = (&self.selection, &mut self.points_at);
         let commits = &mut self.commits;
         let candidates = points_at.candidates(selection.rules.store)?;
-        let mut tell = |severity, text: String| say(severity, text.as_bytes());
         selection.each_range(candidates, |refs| {
             refs.each(|record| {
-                let Some(item) = selection.item(&record, &mut tell)? else {
+                let Some(item) = selection.item(&record, tell)? else {
                     return Ok(true);
                 };
                 let is_listed = points_at.matches(&item)?
@@ -489,7 +501,7 @@ impl Printer<'_> {
     /// Prints a ref; returns whether more may follow.
     fn print(&mut self, item: &Item<'_>) -> Result<bool> {
         match &mut self.lines {
-            Some(lines) => lines.push(item.name, &item.oid, self.out.buffer())?,
+            Some(lines) => lines.push(item.name.as_bytes(), &item.oid, None, self.out.buffer())?,
             None => {
                 self.fill(item)?;
                 let mut buffer = std::mem::take(self.out.buffer());

@@ -24,7 +24,7 @@ use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
 
 use super::abbreviations::Abbreviations;
 use super::alternates;
-use super::kinds::Kinds;
+use super::kinds::kind_at;
 use super::odb::{gix_kind, kind_from_gix, kind_of, to_gix};
 use super::packs::{Failure, Index, Pack, Slot, slots, unusable};
 use super::storage::loose_path;
@@ -157,7 +157,7 @@ impl Database {
         Ok(Absent { folders, packs })
     }
 
-    fn state(&self) -> Arc<State> {
+    pub(super) fn state(&self) -> Arc<State> {
         Arc::clone(&self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -260,11 +260,6 @@ impl Database {
         Ok(None)
     }
 
-    /// Returns what tells the kinds of many objects in packs.
-    pub(super) fn kinds(&self) -> Kinds<'_, OsSystem> {
-        Kinds::new(&self.system, self.state().slots.clone())
-    }
-
     /// Returns whether an object is there, as far as an index or the name of a file says it.
     pub(super) fn exists(&self, oid: ObjectId) -> Result<bool> {
         let found = self.find(oid, &mut |_| Ok(Some(())))?;
@@ -276,6 +271,23 @@ impl Database {
         self.find(oid, &mut |place| match place {
             Place::Loose(path, store) => self.loose_header(path, store, oid),
             Place::Packed(index, pack, offset) => self.packed_header(index, pack, offset),
+        })
+    }
+
+    /// Returns what an object is said to be; `None` if it is missing. Nothing of it is decompressed in a pack.
+    pub(super) fn kind(&self, oid: ObjectId) -> Look<ObjectKind> {
+        self.find(oid, &mut |place| {
+            let header = match place {
+                Place::Loose(path, store) => self.loose_header(path, store, oid)?,
+                Place::Packed(index, pack, offset) => {
+                    let kind = kind_at(&self.system, index, pack, offset);
+                    if kind.is_some() {
+                        return Ok(kind);
+                    }
+                    self.packed_header(index, pack, offset)?
+                }
+            };
+            Ok(header.map(|header| header.kind))
         })
     }
 
@@ -311,8 +323,8 @@ impl Database {
         }))
     }
 
-    /// Reads an object; `None` if it is missing. The content of a kind that is not `wanted` stays empty.
-    pub(super) fn read(&self, oid: ObjectId, wanted: fn(ObjectKind) -> bool) -> Look<Object> {
+    /// Reads an object; `None` if it is missing. The content of one that is not `wanted` stays empty.
+    pub(super) fn read(&self, oid: ObjectId, wanted: fn(Header) -> bool) -> Look<Object> {
         self.find(oid, &mut |place| {
             let header = match place {
                 Place::Loose(path, store) => told_by(path, store, oid)?,
@@ -321,7 +333,7 @@ impl Database {
             let Some(header) = header else {
                 return Ok(None);
             };
-            if !wanted(header.kind) {
+            if !wanted(header) {
                 let (kind, data) = (header.kind, Vec::new());
                 return Ok(Some(Object { kind, data }));
             }

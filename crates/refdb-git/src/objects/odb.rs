@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use refdb::system::both;
 use refdb::{Error, ErrorKind, ObjectFormat, ObjectId, Result};
 
 use super::abbreviations::Abbreviations;
@@ -44,6 +45,9 @@ pub const LEN_MAX: usize = 128 << 20;
 /// So many bytes may be read of larger objects in all, for one question: a pack of some kilobytes can have thousands.
 const LARGE_MIN: usize = 1 << 20;
 const LARGE_SUM_MAX: usize = 1 << 30;
+
+/// How many bytes a small object has at most.
+const SMALL_MAX: u64 = 4 << 10;
 
 /// How often an object that replaces another may be replaced itself.
 const REPLACEMENTS_MAX: usize = 5;
@@ -205,12 +209,39 @@ impl Odb {
                 size: 0,
             }));
         }
-        if self.is_first()
-            && let Some(Some(header)) = loose_header(&loose_path(self.dir(), oid))
-        {
-            return Ok(Some(header));
+        match self.first(oid) {
+            None => self.database()?.header(oid),
+            header => Ok(header),
         }
-        self.database()?.header(oid)
+    }
+
+    /// Returns what an object is said to be; `None` if it is missing. Of one that a pack stores as the difference from
+    /// others, which takes the longest, that is found out without decompressing any of them: so what is wrong with
+    /// their content is not seen, as it is by [`Odb::header`].
+    ///
+    /// # Errors
+    /// `Io` when the database cannot be read.
+    pub fn kind_said(&self, oid: ObjectId) -> Result<Option<ObjectKind>> {
+        let oid = self.replaced(oid)?;
+        if self.is_empty_tree(oid) {
+            return Ok(Some(ObjectKind::Tree));
+        }
+        match self.first(oid) {
+            None => self.database()?.kind(oid),
+            Some(header) => Ok(Some(header.kind)),
+        }
+    }
+
+    /// Returns what many objects are said to be, as [`Odb::kind_said`] does; `None` for one that has to be asked for by
+    /// itself.
+    ///
+    /// # Errors
+    /// `Io` when the database cannot be read; `Corrupt` or `Io` for the refs that say what is read instead of others.
+    pub fn kinds_at_once(&self, oids: &[ObjectId]) -> Result<Vec<Option<ObjectKind>>> {
+        match self.has_replacements()? {
+            true => Ok(vec![None; oids.len()]),
+            false => Ok(self.database()?.kinds(oids)),
+        }
     }
 
     /// Returns whether an object is there, whatever is read instead of it. That it can be read is not tried.
@@ -274,11 +305,25 @@ impl Odb {
         self.read_of(oid, |_| true)
     }
 
-    /// As [`Odb::read`], but of an object of a kind that is not `wanted` nothing more is read.
+    /// Reads objects of at most 4 KiB, as most commits and tags are, half of them in a second thread; `None` for one
+    /// that is larger, empty or missing, or cannot be read: that one has to be asked for by itself.
+    pub fn read_small(&self, oids: &[ObjectId]) -> Vec<Option<Object>> {
+        let read_one = |oid: &ObjectId| {
+            let read = self.read_of(*oid, |header| header.size <= SMALL_MAX);
+            read.ok()?.filter(|object| !object.data.is_empty())
+        };
+        let read = |oids: &[ObjectId]| -> Vec<_> { oids.iter().map(read_one).collect() };
+        let (first, second) = oids.split_at(oids.len() / 2);
+        let (mut all, rest) = both(|| read(first), || read(second));
+        all.extend(rest);
+        all
+    }
+
+    /// As [`Odb::read`], but of an object that is not `wanted` nothing more is read than what it is.
     pub(crate) fn read_of(
         &self,
         oid: ObjectId,
-        wanted: fn(ObjectKind) -> bool,
+        wanted: fn(Header) -> bool,
     ) -> Result<Option<Object>> {
         let oid = self.replaced(oid)?;
         if self.is_empty_tree(oid) {
@@ -335,6 +380,12 @@ impl Odb {
         self.database()?.abbreviations()
     }
 
+    /// Returns what the first object that is asked for says of itself, if that has a file of its own.
+    fn first(&self, oid: ObjectId) -> Option<Header> {
+        let path = || loose_path(self.dir(), oid);
+        self.is_first().then(|| loose_header(&path()))??
+    }
+
     /// Returns whether no object was asked for yet: a process that moves one ref to what was just made needs no list of
     /// packs.
     fn is_first(&self) -> bool {
@@ -370,14 +421,9 @@ impl Objects for Odb {
     }
 
     fn may_be_tags(&self, oids: &[ObjectId]) -> Result<Vec<ObjectId>> {
-        let database = match self.has_replacements()? {
-            true => None,
-            false => Some(self.database()?),
-        };
-        let mut kinds = database.map(Database::kinds);
         let mut found = Vec::new();
-        for oid in oids {
-            let kind = match kinds.as_mut().and_then(|kinds| kinds.at_once(oid)) {
+        for (oid, said) in oids.iter().zip(self.kinds_at_once(oids)?) {
+            let kind = match said {
                 Some(kind) => Some(kind),
                 None => self.kind(*oid)?,
             };
@@ -412,8 +458,8 @@ impl fmt::Debug for Odb {
 }
 
 /// Returns whether objects of a kind lead to commits.
-pub(crate) fn is_history(kind: ObjectKind) -> bool {
-    matches!(kind, ObjectKind::Commit | ObjectKind::Tag)
+pub(crate) fn is_history(header: Header) -> bool {
+    matches!(header.kind, ObjectKind::Commit | ObjectKind::Tag)
 }
 
 /// Returns the object that a tag names and the kind that it claims for it; `None` if the content

@@ -149,41 +149,63 @@ impl Ids {
     }
 
     /// Returns the place of an id, or where it would stand; `None` where the index makes no sense.
-    fn search(&self, id: &[u8]) -> Option<Result<u32, u32>> {
+    fn search(&self, id: &[u8], after: &mut After) -> Option<Result<u32, u32>> {
         let content: &[u8] = self.content.as_ref();
-        let first = usize::from(*id.first()?);
-        let up_to = |first: usize| {
-            let at = self.table + first * size_of::<u32>();
+        let first = *id.first()?;
+        let up_to = |first: u8| {
+            let at = self.table + usize::from(first) * size_of::<u32>();
             Some(u32::from_be_bytes(*content.get(at..)?.first_chunk()?))
         };
-        let words = |id: &[u8]| id.first_chunk().map(|word| u64::from_be_bytes(*word));
-        bisect(
-            first.checked_sub(1).map_or(Some(0), up_to)?..up_to(first)?,
-            |place| {
-                let at = self.start + usize::try_from(place).ok()? * self.step;
-                let found = content.get(at..at.checked_add(self.len)?)?;
-                Some(words(found).cmp(&words(id)).then_with(|| found.cmp(id)))
-            },
-        )
+        let places = first.checked_sub(1).map_or(Some(0), up_to)?..up_to(first)?;
+        search(places, id, after, |place| {
+            let at = self.start + usize::try_from(place).ok()? * self.step;
+            content.get(at..at.checked_add(self.len)?)
+        })
     }
 }
 
-/// Returns the place of what is looked for among sorted ones, or where it would stand. `compare` says how what is at a
-/// place stands to it; `None` if that cannot be said.
+/// Up to where in an index nothing is that is still looked for, by who looks for ids in their order.
+#[derive(Default)]
+pub(super) struct After(u32);
+
+/// Returns the place of an id among sorted ones, or where it would stand; `None` if `at` does not say which one is at a
+/// place.
 #[inline]
-fn bisect(
+fn search<'i>(
     places: Range<u32>,
-    compare: impl Fn(u32) -> Option<Ordering>,
+    id: &[u8],
+    after: &mut After,
+    at: impl Fn(u32) -> Option<&'i [u8]>,
 ) -> Option<Result<u32, u32>> {
-    let (mut low, mut high) = (places.start, places.end);
+    let word = |id: &[u8]| id.first_chunk().map(|word| u64::from_be_bytes(*word));
+    let compare = |place| {
+        let found = at(place)?;
+        Some(word(found).cmp(&word(id)).then_with(|| found.cmp(id)))
+    };
+    let (mut low, mut high) = (places.start.max(after.0), places.end);
+    if low > places.start {
+        // Where the last one was the next one is near.
+        let mut step = 1;
+        while let Some(next) = low.checked_add(step).filter(|next| *next < high) {
+            if compare(next)? == Ordering::Greater {
+                high = next;
+                break;
+            }
+            (low, step) = (next, step.saturating_mul(2));
+        }
+    }
     while low < high {
         let middle = low + (high - low) / 2;
         match compare(middle)? {
             Ordering::Less => low = middle + 1,
             Ordering::Greater => high = middle,
-            Ordering::Equal => return Some(Ok(middle)),
+            Ordering::Equal => {
+                after.0 = middle;
+                return Some(Ok(middle));
+            }
         }
     }
+    after.0 = low;
     Some(Err(low))
 }
 
@@ -250,16 +272,40 @@ impl Index {
 
     /// Returns in which pack an object is, and where.
     pub(super) fn find(&self, id: &gix_hash::oid) -> Option<(&Pack, u64)> {
+        let (pack, offset) = self.find_after(id, &mut After::default())?;
+        Some((self.pack(pack)?, offset))
+    }
+
+    /// As [`Index::find`], for objects that are looked for in the order of their ids: the pack by its number.
+    pub(super) fn find_after(&self, id: &gix_hash::oid, after: &mut After) -> Option<(usize, u64)> {
+        let place = self.search(id.as_bytes(), after)?.ok()?;
         match self {
-            Index::Single(file, pack, ids) => {
-                let place = ids.search(id.as_bytes())?.ok()?;
-                // Whoever writes over an index that is open may let its table say anything.
-                (place < file.num_objects()).then(|| (&**pack, file.pack_offset_at_index(place)))
+            // Whoever writes over an index that is open may let its table say anything.
+            Index::Single(file, ..) => {
+                (place < file.num_objects()).then(|| (0, file.pack_offset_at_index(place)))
             }
-            Index::Multi(file, packs) => {
-                let place = file.pack_id_and_pack_offset_at_index(file.lookup(id)?);
-                let (pack, offset) = place.ok()?;
-                Some((packs.get(usize::try_from(pack).ok()?)?, offset))
+            Index::Multi(file, _) => {
+                let (pack, offset) = file.pack_id_and_pack_offset_at_index(place).ok()?;
+                Some((usize::try_from(pack).ok()?, offset))
+            }
+        }
+    }
+
+    /// Returns a pack by its number.
+    pub(super) fn pack(&self, number: usize) -> Option<&Pack> {
+        match self {
+            Index::Single(_, pack, _) => Some(pack),
+            Index::Multi(_, packs) => packs.get(number),
+        }
+    }
+
+    /// Returns the place of an id, or where it would stand.
+    fn search(&self, id: &[u8], after: &mut After) -> Option<Result<u32, u32>> {
+        match self {
+            Index::Single(.., ids) => ids.search(id, after),
+            Index::Multi(file, _) => {
+                let at = |place| Some(file.oid_at_index(place).as_bytes());
+                search(0..file.num_objects(), id, after, at)
             }
         }
     }
@@ -317,10 +363,7 @@ impl Index {
 
     /// Returns the ids before and after an id, or before and after where it would stand.
     pub(super) fn neighbours(&self, id: ObjectId) -> impl Iterator<Item = ObjectId> {
-        let place = match self {
-            Index::Single(.., ids) => ids.search(id.as_bytes()),
-            Index::Multi(..) => bisect(0..self.len(), |at| Some(self.id_at(at)?.cmp(&id))),
-        };
+        let place = self.search(id.as_bytes(), &mut After::default());
         let (before, after) = match place.unwrap_or(Err(0)) {
             Ok(at) => (at.checked_sub(1), at.checked_add(1)),
             Err(at) => (at.checked_sub(1), Some(at)),

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use refdb::RefFormat;
-use refdb::internals::{both, bytes_to_path};
+use refdb::internals::bytes_to_path;
+use refdb::system::both;
 use refdb::system::{DirEntry, ProcessState, System};
 
 use super::context::Context;

@@ -92,7 +92,7 @@ impl<'c> PointsAt<'c> {
             if let Some(known) = self.known.get(&oid) {
                 return Ok(*known);
             }
-            match self.headers.get(&oid)?.map(|header| header.kind) {
+            match self.headers.kind(&oid)? {
                 Some(ObjectKind::Tag) => passed.push(oid),
                 None if oid == item.oid => {
                     let text = format!("malformed object at '{}'", item.name);
