@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use refdb::internals::{LogMark, NewLog, maintained};
+use refdb::internals::{LogMark, Mark, NewLog, maintained};
 use refdb::{
     Edit, ErrorKind, Expected, LogOrder, RefName, RefNameBuf, RefRecord, Refs, Result, Store,
     Target, Transaction,
@@ -27,12 +27,18 @@ pub(super) fn catch_up(migration: &Migration<'_>, copied: &mut Copied, at: usize
     };
     let mut problems = Vec::new();
     let now = maintained(&one.source).mark()?;
-    let changed = match one.mark.changed_until(&now) {
-        Some(names) if now.has_logs && names.is_empty() => return Ok(()),
+    let may_have_changed = one.mark.changed_until(&now).map(|mut names| {
+        // One that came after the first look, and went before the second, is in neither.
+        names.extend(one.loose.iter().cloned());
+        names
+    });
+    let has_logs = now.has_logs;
+    one.mark = now;
+    let changed = match may_have_changed {
+        Some(names) if has_logs && names.is_empty() => return Ok(()),
         Some(names) if names.len() <= SINGLE_MAX => changed_of(one, &names, &mut problems)?,
         _ => changed_refs(one, &mut problems)?,
     };
-    one.mark = now;
     copied.is_live |= !changed.is_empty();
     write_refs(&one.copy, &changed)?;
     if migration.logs {
@@ -76,6 +82,7 @@ fn changed_of(
         let ours = find(&mut copy, name)?;
         match theirs {
             Some(theirs) => {
+                note_loose(&one.mark, &mut one.loose, &theirs);
                 let is_same = ours.map(|ours| ours.target) == Some(theirs.target);
                 one.note(&theirs, is_same, &mut changed, problems);
             }
@@ -93,6 +100,16 @@ fn find<'r>(refs: &'r mut Refs, name: &RefNameBuf) -> Result<Option<RefRecord<'r
     refs.seek_prefix(name.as_bytes())?;
     let found = refs.next()?;
     Ok(found.filter(|found| found.name == name.as_name()))
+}
+
+/// Notes a ref that has its own file, unless that was there when the store was looked at.
+pub(super) fn note_loose(mark: &Mark, loose: &mut BTreeSet<RefNameBuf>, record: &RefRecord<'_>) {
+    if !record.packed && !mark.has_logs {
+        let name = record.name.to_owned();
+        if !mark.single.contains(&name) {
+            loose.insert(name);
+        }
+    }
 }
 
 impl CopiedPlace {
@@ -137,6 +154,7 @@ fn changed_refs(one: &mut CopiedPlace, problems: &mut Vec<Problem>) -> Result<Ch
             (Some(theirs), Some(ours)) => theirs.name.cmp(&ours.name),
         };
         if let Some(record) = theirs.as_ref().filter(|_| order.is_le()) {
+            note_loose(&one.mark, &mut one.loose, record);
             let is_same =
                 order.is_eq() && ours.as_ref().map(|ours| ours.target) == Some(record.target);
             one.note(record, is_same, &mut changed, problems);

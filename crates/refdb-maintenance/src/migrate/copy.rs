@@ -1,12 +1,15 @@
 //! Copying one store after the other.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
 use refdb::internals::{Bulk, BulkOptions, LogMark, Mark, NewValue, each_ref, maintained};
 use refdb::objects::{Objects, Peeled};
-use refdb::{Error, ErrorKind, ObjectId, RefFormat, RefName, RefRecord, Result, Store, TargetRef};
+use refdb::{
+    Error, ErrorKind, ObjectId, RefFormat, RefName, RefNameBuf, RefRecord, Result, Store, TargetRef,
+};
 
+use super::changes::note_loose;
 use super::names::Names;
 use super::place::Place;
 use super::{LostLines, Migration, Problem, Report, misuse, strays};
@@ -51,6 +54,8 @@ pub(super) struct CopiedPlace {
     pub(super) marks: Vec<LogMark>,
     /// The source as it was when its refs were copied.
     pub(super) mark: Mark,
+    /// The refs that were seen each in its own file since: whichever of them is gone now may be in the copy.
+    pub(super) loose: BTreeSet<RefNameBuf>,
     /// The refs that are left behind.
     pub(super) left: HashSet<Vec<u8>>,
     /// The reflogs that are left behind for their names.
@@ -178,6 +183,7 @@ impl Migration<'_> {
                 copy: context.store(&dir, to)?,
                 dir,
                 marks: Vec::new(),
+                loose: BTreeSet::new(),
                 left: HashSet::new(),
                 left_logs: HashSet::new(),
             };
@@ -237,6 +243,7 @@ impl Migration<'_> {
             {
                 return Ok(true);
             }
+            note_loose(&one.mark, &mut one.loose, &record);
             let why = broken(&record).or_else(|| names.add(name));
             let added = match why {
                 Some(why) => Err(why),
