@@ -136,8 +136,12 @@ fn is_new(
         return Ok(false);
     }
     if let Some(objects) = objects {
-        // Git makes the directory first of all that a repository must have.
-        return Ok(is_there && !has(&base.join("worktrees"))? && !has_objects(system, objects)?);
+        // Git makes the directory first of all that a repository must have. What a push brings may have a place of its
+        // own, which is empty where it brings nothing.
+        return Ok(is_there
+            && !has(&base.join("worktrees"))?
+            && !has_objects(system, objects)?
+            && !has_objects(system, &base.join("objects"))?);
     }
     // Git writes the file `refs/heads` between the directory and the list.
     if !has(&base.join("refs").join("heads"))? {
