@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bstr::{BString, ByteSlice};
-use refdb::internals::{Entry, Tree};
+use refdb::internals::{Entry, Tree, is_absent};
 use refdb::shared::head::Head;
 use refdb::shared::{Freshness, Register};
 use refdb::{Error, ErrorKind, ObjectId, RefFormat, Result};
@@ -354,8 +354,11 @@ fn files(repository: &Repository) -> Result<FilesShape> {
     let mut logs = Vec::new();
     for leaf in Tree::new(system, &dir.join("logs"), b"") {
         let leaf = leaf.map_err(unreadable)?;
-        if let Ok(stat) = system.lstat(&leaf.path) {
-            logs.push((BString::from(leaf.name), stat.len));
+        match system.lstat(&leaf.path) {
+            Ok(stat) => logs.push((BString::from(leaf.name), stat.len)),
+            // It was removed since it was listed.
+            Err(error) if is_absent(&error) => {}
+            Err(error) => return Err(Error::io("cannot read", &leaf.path, error)),
         }
     }
     shape.logs = logs.len() as u64;
