@@ -63,6 +63,8 @@ pub struct Repository {
     git_dir: PathBuf,
     common_dir: PathBuf,
     refs_dir: Option<PathBuf>,
+    /// Whether the refs are not those of the common directory that was named.
+    has_other_refs: bool,
     work_tree: Option<PathBuf>,
     bare: bool,
     zone: OnceLock<Zone>,
@@ -189,6 +191,12 @@ impl Repository {
     /// Returns where refs are kept, if not in the repository's own directory.
     pub fn refs_dir(&self) -> Option<&Path> {
         self.refs_dir.as_deref()
+    }
+
+    /// Returns whether `GIT_COMMON_DIR` names another directory than the one that has the refs: for Git, that says where
+    /// configuration and objects are, and not where refs are.
+    pub fn has_other_refs(&self) -> bool {
+        self.has_other_refs
     }
 
     /// Returns the local time zone.

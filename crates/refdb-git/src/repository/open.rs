@@ -329,6 +329,7 @@ impl OpenOptions {
             Some(_) => self.search(None).common_dir_of(&git_dir)?,
             None => common_dir.clone(),
         };
+        let has_other_refs = paths::are_apart(system, &refs_common_dir, &common_dir);
         let layout = layout(&git_dir, &refs_common_dir, format.refs_dir.as_deref())?;
         let layout = layout.with_objects(&objects_dir);
         let is_overridden = format.is_overridden(|dir| {
@@ -475,6 +476,7 @@ impl OpenOptions {
             git_dir,
             common_dir,
             refs_dir: format.refs_dir,
+            has_other_refs,
             work_tree,
             bare,
             zone: OnceLock::new(),

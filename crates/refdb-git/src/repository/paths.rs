@@ -35,6 +35,11 @@ pub fn real(system: &dyn System, path: &Path) -> io::Result<PathBuf> {
     resolve(system, path, false)
 }
 
+/// Returns whether two paths do not lead to the same place.
+pub(super) fn are_apart(system: &dyn System, one: &Path, other: &Path) -> bool {
+    one != other && real(system, one).ok() != real(system, other).ok()
+}
+
 /// Does the same as [`real`], where any component may be missing.
 pub(super) fn real_or_missing(system: &dyn System, path: &Path) -> io::Result<PathBuf> {
     resolve(system, path, true)

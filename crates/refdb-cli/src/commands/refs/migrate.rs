@@ -119,6 +119,11 @@ fn migrate(context: &Context, out: &mut Output, settings: &Settings) -> Result<(
     let repository = context.repository()?;
     let instead = "'refdb store import' brings refs into a store, 'refdb store export' out of it";
     Context::local_refs_only(repository, "migrate", instead)?;
+    if repository.has_other_refs() {
+        let text = "GIT_COMMON_DIR names another directory than the one that has the refs: the format would change in \
+                    one, and the refs in the other; unset it to migrate";
+        return Err(Failure::fatal(text));
+    }
     let mut migration = Migration::of(repository)
         .dry_run(settings.dry_run)
         .logs(!settings.no_reflog)
