@@ -278,13 +278,15 @@ impl Index {
 
     /// As [`Index::find`], for objects that are looked for in the order of their ids: the pack by its number.
     pub(super) fn find_after(&self, id: &gix_hash::oid, after: &mut After) -> Option<(usize, u64)> {
-        let place = self.search(id.as_bytes(), after)?.ok()?;
         match self {
-            // Whoever writes over an index that is open may let its table say anything.
-            Index::Single(file, ..) => {
+            Index::Single(file, _, ids) => {
+                let place = ids.search(id.as_bytes(), after)?.ok()?;
+                // Whoever writes over an index that is open may let its table say anything.
                 (place < file.num_objects()).then(|| (0, file.pack_offset_at_index(place)))
             }
             Index::Multi(file, _) => {
+                // By its table of first bytes: so a damaged id hides no more than those that begin alike.
+                let place = file.lookup(id)?;
                 let (pack, offset) = file.pack_id_and_pack_offset_at_index(place).ok()?;
                 Some((usize::try_from(pack).ok()?, offset))
             }
@@ -296,17 +298,6 @@ impl Index {
         match self {
             Index::Single(_, pack, _) => Some(pack),
             Index::Multi(_, packs) => packs.get(number),
-        }
-    }
-
-    /// Returns the place of an id, or where it would stand.
-    fn search(&self, id: &[u8], after: &mut After) -> Option<Result<u32, u32>> {
-        match self {
-            Index::Single(.., ids) => ids.search(id, after),
-            Index::Multi(file, _) => {
-                let at = |place| Some(file.oid_at_index(place).as_bytes());
-                search(0..file.num_objects(), id, after, at)
-            }
         }
     }
 
@@ -363,7 +354,14 @@ impl Index {
 
     /// Returns the ids before and after an id, or before and after where it would stand.
     pub(super) fn neighbours(&self, id: ObjectId) -> impl Iterator<Item = ObjectId> {
-        let place = self.search(id.as_bytes(), &mut After::default());
+        let (id, after) = (id.as_bytes(), &mut After::default());
+        let place = match self {
+            Index::Single(.., ids) => ids.search(id, after),
+            Index::Multi(file, _) => {
+                let at = |place| Some(file.oid_at_index(place).as_bytes());
+                search(0..file.num_objects(), id, after, at)
+            }
+        };
         let (before, after) = match place.unwrap_or(Err(0)) {
             Ok(at) => (at.checked_sub(1), at.checked_add(1)),
             Err(at) => (at.checked_sub(1), Some(at)),

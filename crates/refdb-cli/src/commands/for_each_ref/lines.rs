@@ -143,8 +143,8 @@ struct Made {
     /// The refs behind those, as their names end among all of them: the kinds of their objects are not known.
     names: Vec<u8>,
     refs: Vec<(usize, ObjectId)>,
-    /// What is to be told before.
-    notes: Vec<(&'static str, String)>,
+    /// What is to be told before, and how many of the refs that wait it comes behind.
+    notes: Vec<(usize, &'static str, String)>,
     /// Why there are no more.
     failure: Option<Failure>,
 }
@@ -192,7 +192,7 @@ impl<'l> Gathered<'l> {
             count => self.finish(parts, count),
         };
         for made in parts {
-            for (severity, text) in made.notes {
+            for (_, severity, text) in made.notes {
                 say(severity, text.as_bytes());
             }
             out.put_lines(&made.text)?;
@@ -249,8 +249,9 @@ impl<'l> LineWriter<'l> {
             notes,
             ..
         } = made;
-        let mut tell = |severity, text| notes.push((severity, text));
         let read = part.each(|record| {
+            let waiting = refs.len();
+            let mut tell = |severity, text| notes.push((waiting, severity, text));
             let item;
             let (name, oid) = match selection.plain(record) {
                 Some(oid) => (record.name.as_bytes(), oid),
@@ -286,12 +287,14 @@ impl<'l> LineWriter<'l> {
         let mut kinds = kinds.iter();
         for made in &mut parts {
             let mut start = 0;
-            for (end, oid) in std::mem::take(&mut made.refs) {
+            let refs = std::mem::take(&mut made.refs);
+            for (at, (end, oid)) in refs.into_iter().enumerate() {
                 let name = made.names.get(start..end).unwrap_or_default();
                 start = end;
                 let kind = kinds.next().copied().flatten();
                 if let Err(failure) = self.push(name, &oid, kind, &mut made.text) {
                     // Nothing comes behind it.
+                    made.notes.retain(|(before, ..)| *before <= at);
                     made.failure = Some(failure);
                     return parts;
                 }

@@ -120,7 +120,9 @@ impl<'c> Values<'c> {
             needs.any |= atom.deref || source != Source::Ref;
             needs.content |= source == Source::Content;
         }
-        let headers = match needs.iter().any(|needs| needs.size) {
+        // Git reads a tag whose end is asked for; what tells its size sees at least that it begins as an object does.
+        let [own, tagged] = needs;
+        let headers = match own.size || tagged.any {
             true => headers.with_sizes(),
             false => headers,
         };
