@@ -192,6 +192,37 @@ for_every_format! {
     }
 }
 
+#[test]
+fn nothing_behind_a_missing_object_is_told() {
+    for format in [Format::FILES_SHA1, Format::FILES_SHA256] {
+        let repo = Repo::init(format);
+        let commit = &repo.objects().commits[0];
+        let heads = repo.git_dir().join("refs/heads");
+        fs::create_dir_all(&heads).expect("there are refs");
+        let lost = format!("{}\n", "12".repeat(commit.len() / 2));
+        let files = [
+            ("a", "no id"),
+            ("b", lost.as_str()),
+            ("c", "no id"),
+            ("d", commit),
+        ];
+        for (name, content) in files {
+            fs::write(heads.join(name), content).expect("a ref");
+        }
+        for format in [
+            "--format=%(objecttype) %(refname)",
+            "--format=%(objectname) %(objecttype)",
+        ] {
+            let git = repo.git(["for-each-ref", format]).run();
+            let ours = oracle::run_of(env!("CARGO_BIN_EXE_refdb"), repo.path());
+            let ours = ours.args(["for-each-ref", format]).run();
+            assert_eq!(ours.stderr.as_bstr(), git.stderr.as_bstr());
+            assert_eq!(ours.code(), git.code());
+            assert_eq!(ours.stdout.as_bstr(), git.stdout.as_bstr());
+        }
+    }
+}
+
 for_every_format! {
     fn a_long_listing_tells_all_in_its_order(format) {
         let repo = Repo::init(format);

@@ -2,6 +2,7 @@
 
 mod aliases;
 mod anywhere;
+mod apart;
 mod batch;
 mod bench;
 mod beside;
@@ -23,6 +24,7 @@ mod limits;
 mod long_logs;
 mod long_names;
 mod lost;
+mod many_objects;
 mod migrate;
 mod moved;
 mod names;
