@@ -10,7 +10,7 @@ use refdb_testkit::{for_every_format, oracle};
 /// More than are asked for at once in halves, and sorted in one group.
 const COUNT: usize = 9_000;
 
-/// Returns what makes so many commits of two refs each and some tags, from a number on.
+/// Returns what makes a commit and a branch for each of the numbers, and a tag for some of them.
 fn commits(numbers: std::ops::Range<usize>) -> String {
     let mut stream = String::new();
     for number in numbers {

@@ -27,17 +27,21 @@ pub(super) fn catch_up(migration: &Migration<'_>, copied: &mut Copied, at: usize
     };
     let mut problems = Vec::new();
     let now = maintained(&one.source).mark()?;
-    let may_have_changed = one.mark.changed_until(&now).map(|mut names| {
-        // One that came after the first look, and went before the second, is in neither.
-        names.extend(one.loose.iter().cloned());
-        names
-    });
-    let has_logs = now.has_logs;
+    let others_are_same = match one.mark.changed_until(&now) {
+        Some(names) => {
+            // One that came after one look, and went before the next, is in neither: what was ever seen is looked at.
+            one.loose.extend(names);
+            true
+        }
+        None => false,
+    };
+    if others_are_same && now.has_logs && one.loose.is_empty() {
+        return Ok(());
+    }
     one.mark = now;
-    let changed = match may_have_changed {
-        Some(names) if has_logs && names.is_empty() => return Ok(()),
-        Some(names) if names.len() <= SINGLE_MAX => changed_of(one, &names, &mut problems)?,
-        _ => changed_refs(one, &mut problems)?,
+    let changed = match others_are_same && one.loose.len() <= SINGLE_MAX {
+        true => changed_of(one, &one.loose.clone(), &mut problems)?,
+        false => changed_refs(one, &mut problems)?,
     };
     copied.is_live |= !changed.is_empty();
     write_refs(&one.copy, &changed)?;
@@ -82,7 +86,6 @@ fn changed_of(
         let ours = find(&mut copy, name)?;
         match theirs {
             Some(theirs) => {
-                note_loose(&one.mark, &mut one.loose, &theirs);
                 let is_same = ours.map(|ours| ours.target) == Some(theirs.target);
                 one.note(&theirs, is_same, &mut changed, problems);
             }

@@ -54,7 +54,7 @@ pub(super) struct CopiedPlace {
     pub(super) marks: Vec<LogMark>,
     /// The source as it was when its refs were copied.
     pub(super) mark: Mark,
-    /// The refs that were seen each in its own file since: whichever of them is gone now may be in the copy.
+    /// The refs that were seen each in its own file at any time: whichever of them is gone now may be in the copy.
     pub(super) loose: BTreeSet<RefNameBuf>,
     /// The refs that are left behind.
     pub(super) left: HashSet<Vec<u8>>,
