@@ -375,6 +375,16 @@ pub(crate) enum LogChange<'a> {
     Move { from: RefName<'a>, to: RefName<'a> },
 }
 
+impl<'a> LogChange<'a> {
+    /// Returns the name whose reflog changes without a lock of its ref, if there is one.
+    pub(crate) fn unlocked(&self) -> Option<RefName<'a>> {
+        match *self {
+            LogChange::Create(name) | LogChange::Delete(name) => Some(name),
+            LogChange::Copy { .. } | LogChange::Move { .. } => None,
+        }
+    }
+}
+
 /// The new values of a plan, one after the other.
 pub(crate) type Writes<'a> = Box<dyn Iterator<Item = Write<'a>> + Send + 'a>;
 

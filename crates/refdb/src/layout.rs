@@ -9,8 +9,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crate::error::{Error, ErrorKind, Result};
 use crate::name::{RefName, WorktreeName, worktree_name};
-use crate::system::bytes_to_path;
+use crate::system::{FileKind, System, bytes_to_path, is_absent};
 
 /// What the file HEAD says in a repository whose refs are tables: enough for programs that do not know
 /// tables to take it for a repository.
@@ -136,6 +137,34 @@ impl Layout {
         (place, RefName::from_disk(class.bare()))
     }
 
+    /// Refuses names of another worktree where a link leads to it, or to its refs or reflogs: they are somebody
+    /// else's. (A worktree that is worked in was found by the caller.)
+    ///
+    /// # Errors
+    /// `Repository` for a link, `Io`.
+    pub(crate) fn assert_own_folders<'n>(
+        &self,
+        system: &dyn System,
+        names: impl Iterator<Item = RefName<'n>>,
+    ) -> Result<()> {
+        let mut seen = None;
+        for name in names.filter(|name| name.as_bytes().starts_with(b"worktrees/")) {
+            let (Place::Other(dir), _) = self.locate(name) else {
+                continue;
+            };
+            if seen.as_ref() == Some(&dir) {
+                continue;
+            }
+            if let Some(link) = link_to_worktree(system, &dir)? {
+                let what = "is a symbolic link: nothing is written for another worktree through it";
+                let message = format!("'{}' {what}", link.display());
+                return Err(Error::new(ErrorKind::Repository, message));
+            }
+            seen = Some(dir);
+        }
+        Ok(())
+    }
+
     /// Returns whether all names are kept in the common directory as they are; `false` tells nothing.
     pub(crate) fn keeps_together(&self, names: &[RefName<'_>]) -> bool {
         let mut names = names.iter();
@@ -195,6 +224,23 @@ impl Layout {
             Place::Other(dir) => dir,
         }
     }
+}
+
+/// Returns the link by which a linked worktree's own directory, or what is written in there, belongs to somebody else.
+///
+/// # Errors
+/// `Io` when that cannot be found out.
+pub fn link_to_worktree(system: &dyn System, dir: &Path) -> Result<Option<PathBuf>> {
+    let below = ["refs", "logs", "reftable"].map(|folder| dir.join(folder));
+    let paths = dir.parent().into_iter().chain([dir]);
+    for path in paths.chain(below.iter().map(PathBuf::as_path)) {
+        match system.lstat(path) {
+            Ok(stat) if stat.kind == FileKind::Symlink => return Ok(Some(path.to_owned())),
+            Err(error) if !is_absent(&error) => return Err(Error::io("cannot read", path, error)),
+            _ => {}
+        }
+    }
+    Ok(None)
 }
 
 /// Which of a repository's ref directories a name belongs to.

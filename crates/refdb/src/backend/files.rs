@@ -324,7 +324,7 @@ fn broken(name: RefName<'_>) -> Error {
 /// `InvalidName` when it would lead elsewhere.
 fn join(dir: &Path, folder: &str, bare: RefName<'_>) -> Result<PathBuf> {
     let name = bare.as_bytes();
-    if !name.is_empty() && !is_path(name.trim_end_with(|end| end == '/')) {
+    if !name.is_empty() && !is_path(name.trim_end_with(|end| end == '/')) || is_own_file(name) {
         let message = format!("'{bare}' is no name of a ref: it would lead to another file");
         return Err(Error::new(ErrorKind::InvalidName, message));
     }
@@ -340,7 +340,18 @@ fn join(dir: &Path, folder: &str, bare: RefName<'_>) -> Result<PathBuf> {
 /// another name. With slashes at its end it leads to no file, and the system says what is there.
 fn may_be_path(name: RefName<'_>) -> bool {
     let name = RefName::from_disk(name.as_bytes().trim_end_with(|end| end == '/'));
-    name.may_exist()
+    name.may_exist() && !is_own_file(name.as_bytes())
+}
+
+/// Returns whether a name is, or may be, that of a journal, of a folder of copies, or whatever else stands beside the
+/// refs and is none. Git has no such files, and lets a name outside of `refs/` be anything.
+fn is_own_file(name: &[u8]) -> bool {
+    let start = name.first_chunk::<6>();
+    start.is_some_and(|start| {
+        [b"refdb.", b"refdb-"]
+            .iter()
+            .any(|own| start.eq_ignore_ascii_case(*own))
+    })
 }
 
 impl Backend for FilesBackend {

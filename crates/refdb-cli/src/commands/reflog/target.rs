@@ -1,9 +1,7 @@
 //! Which reflogs a command is about.
 
-use refdb::system::FileKind;
+use refdb::layout::link_to_worktree;
 use refdb::{LogOrder, RefName, RefNameBuf};
-use refdb_git::Repository;
-use refdb_git::repository::Worktree;
 use refdb_git::revision::{Found, Revisions};
 
 use crate::context::{Context, say_notes};
@@ -25,7 +23,10 @@ pub(super) fn all(context: &Context, single: bool) -> Result<Vec<RefNameBuf>> {
     for worktree in repository.worktrees()? {
         if worktree.git_dir == repository.git_dir() {
             names.extend(repository.store().log_names()?);
-        } else if !single && !has_linked_stack(repository, &worktree) {
+        } else if !single
+            // What a link leads to belongs to somebody else.
+            && link_to_worktree(repository.system().as_ref(), &worktree.git_dir)?.is_none()
+        {
             let id = worktree.id.as_ref().map(|id| id.as_slice());
             for name in repository.worktree_store(&worktree)?.log_names()? {
                 if refdb::name::is_per_worktree(name.as_bytes()) {
@@ -35,13 +36,6 @@ pub(super) fn all(context: &Context, single: bool) -> Result<Vec<RefNameBuf>> {
         }
     }
     Ok(names)
-}
-
-/// Returns whether a link has the place of the refs of a linked worktree: what it leads to belongs to somebody else.
-fn has_linked_stack(repository: &Repository, worktree: &Worktree) -> bool {
-    let dir = worktree.git_dir.join("reftable");
-    let stat = repository.system().lstat(&dir);
-    worktree.id.is_some() && stat.is_ok_and(|stat| stat.kind == FileKind::Symlink)
 }
 
 /// Returns how many entries of a reflog `counts`.

@@ -29,7 +29,9 @@ use super::packed_cursor::PackedCursor;
 use super::publish::Planned;
 use super::{Files, overlay};
 use crate::backend::cursor::Cursor;
-use crate::backend::{Judge, Locked, Plan, Published, Refusal, Session, Value, in_the_way};
+use crate::backend::{
+    Judge, Locked, LogChange, Plan, Published, Refusal, Session, Value, in_the_way,
+};
 use crate::commit::{Holder, LockFile, describe_barred, describe_refusal, sweep};
 use crate::error::{Error, Message, Reason, Result, Role, io_text};
 use crate::layout::Place;
@@ -363,6 +365,9 @@ impl Session for FilesSession {
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()> {
         let files = Arc::clone(&self.files);
+        files
+            .layout
+            .assert_own_folders(files.system.as_ref(), names.iter().copied())?;
         let mut is_refused = false;
         let mut answer = |at: usize, locked: Locked| {
             is_refused |= matches!(locked, Locked::Refused(_));
@@ -510,6 +515,9 @@ impl Session for FilesSession {
     }
 
     fn prepare(&mut self, plan: Plan<'_>) -> Result<()> {
+        let unlocked = plan.log_changes.iter().filter_map(LogChange::unlocked);
+        let layout = &self.files.layout;
+        layout.assert_own_folders(self.files.system.as_ref(), unlocked)?;
         self.prepare_plan(&plan)
     }
 

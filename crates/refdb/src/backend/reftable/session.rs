@@ -24,7 +24,9 @@ use super::stack::{Added, Held, Publish, Stack};
 use super::walk::{self, Few, Walk, whole_worktree};
 use super::{ReftableBackend, find};
 use crate::backend::cursor::{Cursor, OverCursor};
-use crate::backend::{Backend, Judge, Locked, Plan, Published, Session, Value, committed_in_part};
+use crate::backend::{
+    Backend, Judge, Locked, LogChange, Plan, Published, Session, Value, committed_in_part,
+};
 use crate::commit::{Carried, Change, LockFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Place;
@@ -200,6 +202,7 @@ impl Session for ReftableSession<'_> {
         answer: &mut dyn FnMut(usize, Locked),
     ) -> Result<()> {
         let layout = &self.backend.layout;
+        layout.assert_own_folders(self.backend.system.as_ref(), names.iter().copied())?;
         let together = self.lock_stacks(names);
         // Else it would be told that somebody else is in the way.
         self.backend.options.interrupt.check()?;
@@ -323,6 +326,9 @@ impl Session for ReftableSession<'_> {
     }
 
     fn prepare(&mut self, plan: Plan<'_>) -> Result<()> {
+        let unlocked = plan.log_changes.iter().filter_map(LogChange::unlocked);
+        let layout = &self.backend.layout;
+        layout.assert_own_folders(self.backend.system.as_ref(), unlocked)?;
         let mut places = Vec::new();
         for change in &plan.log_changes {
             self.add_places(*change, &mut places);
