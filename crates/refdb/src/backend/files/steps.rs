@@ -389,7 +389,10 @@ impl FilesSession {
         let mut dirs = std::mem::take(&mut self.log_dirs);
         let mut may = MayWrite::default();
         let is_one = matches!(guards, Guards::None);
-        for append in std::mem::take(&mut self.planned.logs) {
+        for (at, append) in std::mem::take(&mut self.planned.logs)
+            .into_iter()
+            .enumerate()
+        {
             let name = append.name.as_name();
             let path = self.files.log_path(name)?;
             let mut create = append.create;
@@ -399,8 +402,14 @@ impl FilesSession {
                     create = true;
                     moved
                 }
-                // How long it is only a journal has to know.
-                None if is_one => (0, 0),
+                // How long it is only a journal has to know. Without one, entries are written in turn: none is if a
+                // later one cannot be.
+                None if is_one => {
+                    if at > 0 {
+                        self.check_later_log(&path, &place)?;
+                    }
+                    (0, 0)
+                }
                 None => {
                     let len = self.log_len(name, &path, create, &mut dirs, &mut may)?;
                     let Some(len) = len else { continue };
@@ -416,6 +425,17 @@ impl FilesSession {
             change.add(guard, step);
         }
         Ok(())
+    }
+
+    /// Makes sure that entries can be written, if there is such a reflog; empty folders in its place go.
+    fn check_later_log(&self, path: &Path, place: &Place) -> Result<()> {
+        let is_free = |error: &io::Error| {
+            super::log::is_absent(error) || error.kind() == io::ErrorKind::IsADirectory
+        };
+        match self.files.system.append(path) {
+            Err(error) if !is_free(&error) => Err(unable_to_append(place, path, error)),
+            _ => Ok(()),
+        }
     }
 
     /// Returns how long the reflog is that entries go to; `None` if there is none and none is to be made.
