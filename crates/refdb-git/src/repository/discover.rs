@@ -276,25 +276,23 @@ impl Search<'_> {
     /// Returns whether `HEAD` is a symbolic link into `refs/`, a symref into it, or an id.
     fn has_head(&self, git_dir: &Path) -> bool {
         let head = git_dir.join("HEAD");
-        match self.system.read_at_most(&head, HEAD_LEN_MAX) {
-            Ok(content) => {
-                let is_head = match content.strip_prefix(b"ref:") {
-                    Some(target) => {
-                        let start = target.iter().position(|&byte| !is_space(byte));
-                        let target = target.get(start.unwrap_or(target.len())..);
-                        target.unwrap_or_default().starts_with(b"refs/")
-                    }
-                    None => [64, 40]
-                        .iter()
-                        .filter_map(|&len| content.get(..len))
-                        .any(|hex| ObjectId::from_hex(hex).is_some()),
-                };
-                is_head || self.head_is_link(&head)
+        // A link to a ref need not lead to a file; one to elsewhere would say which branch another repository is at.
+        if let Ok(target) = self.system.read_link(&head) {
+            return path_to_bytes(&target).starts_with(b"refs/");
+        }
+        let Ok(content) = self.system.read_at_most(&head, HEAD_LEN_MAX) else {
+            return false;
+        };
+        match content.strip_prefix(b"ref:") {
+            Some(target) => {
+                let start = target.iter().position(|&byte| !is_space(byte));
+                let target = target.get(start.unwrap_or(target.len())..);
+                target.unwrap_or_default().starts_with(b"refs/")
             }
-            // A link to a ref need not lead to a file, and where refs are in tables what it leads
-            // through is no folder.
-            Err(error) if is_absent(&error) => self.head_is_link(&head),
-            Err(_) => false,
+            None => [64, 40]
+                .iter()
+                .filter_map(|&len| content.get(..len))
+                .any(|hex| ObjectId::from_hex(hex).is_some()),
         }
     }
 
@@ -303,11 +301,6 @@ impl Search<'_> {
         ["HEAD", "config", "commondir"]
             .iter()
             .any(|name| self.system.lstat(&git_dir.join(name)).is_ok())
-    }
-
-    fn head_is_link(&self, head: &Path) -> bool {
-        let target = self.system.read_link(head);
-        target.is_ok_and(|target| path_to_bytes(&target).starts_with(b"refs/"))
     }
 
     /// Returns the common directory of a repository: named, or told by the file `commondir`.
