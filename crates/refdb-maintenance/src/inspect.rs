@@ -281,11 +281,15 @@ fn block_shape(block: BlockInfo) -> BlockShape {
 }
 
 /// Calls `each` for the records of a table as lines of text, without line feed: refs, then log
-/// entries.
+/// entries. It says whether to go on.
 ///
 /// # Errors
 /// `Misuse` when the stack has no such table, `Corrupt` when it cannot be read.
-pub fn records(repository: &Repository, table: &str, each: &mut dyn FnMut(&[u8])) -> Result<()> {
+pub fn records(
+    repository: &Repository,
+    table: &str,
+    each: &mut dyn FnMut(&[u8]) -> bool,
+) -> Result<()> {
     let tables = tables(repository)?;
     let Some(found) = tables.iter().find(|found| found.label() == table) else {
         if repository.register().is_some() && table == IN_HEAD {
@@ -309,7 +313,9 @@ pub fn records(repository: &Repository, table: &str, each: &mut dyn FnMut(&[u8])
             RefValue::Symref(target) => format!("ref: {}", target.as_bstr()),
         };
         let (name, index) = (record.name.as_bstr(), record.update_index);
-        each(format!("ref {name} {index} {value}").as_bytes());
+        if !each(format!("ref {name} {index} {value}").as_bytes()) {
+            return Ok(());
+        }
     }
     let mut logs = LogCursor::new(Arc::clone(found));
     while let Some(record) = logs.next().map_err(damaged)? {
@@ -327,7 +333,9 @@ pub fn records(repository: &Repository, table: &str, each: &mut dyn FnMut(&[u8])
             ),
         };
         let (name, index) = (record.name.as_bstr(), record.update_index);
-        each(format!("log {name} {index} {value}").as_bytes());
+        if !each(format!("log {name} {index} {value}").as_bytes()) {
+            return Ok(());
+        }
     }
     Ok(())
 }

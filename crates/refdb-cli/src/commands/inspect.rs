@@ -75,15 +75,6 @@ fn one_table(
     with_records: bool,
     json: bool,
 ) -> Result<()> {
-    let mut lines = Vec::new();
-    if with_records {
-        records(repository, &table.name, &mut |line| {
-            let text = String::from_utf8_lossy(line);
-            // A name must not paint the terminal. JSON says such bytes in its own way.
-            let plain = |c: char| if c.is_control() && !json { '?' } else { c };
-            lines.push(text.chars().map(plain).collect::<String>());
-        })?;
-    }
     if json {
         let mut object = table_json(table);
         let block = |block: &refdb_maintenance::inspect::BlockShape| {
@@ -91,20 +82,49 @@ fn one_table(
                    "len_on_disk": block.len_on_disk, "records": block.records})
         };
         object["blocks"] = table.blocks.iter().map(block).collect();
-        if with_records {
-            object["records"] = json!(lines);
+        let text = object.to_string();
+        if !with_records {
+            return out.put(format!("{text}\n"));
         }
-        return out.put(format!("{object}\n"));
+        // Each record is written when it is read: a small table may hold gigabytes of them.
+        out.put(text.strip_suffix('}').unwrap_or(&text))?;
+        out.put(",\"records\":[")?;
+        let mut comma = "";
+        each_record(repository, table, &mut |text| {
+            out.put(format!("{comma}{}", json!(text)))?;
+            comma = ",";
+            Ok(())
+        })?;
+        return out.put("]}\n");
     }
     let mut text = String::from("  offset    bytes  records  kind\n");
     for block in &table.blocks {
         let (offset, len, count) = (block.offset, block.len_on_disk, block.records);
         let _ = writeln!(text, "{offset:>8} {len:>8} {count:>8}  {}", block.kind);
     }
-    for line in lines {
-        let _ = writeln!(text, "{line}");
+    out.put(text)?;
+    if !with_records {
+        return Ok(());
     }
-    out.put(text)
+    each_record(repository, table, &mut |text| {
+        // A name must not paint the terminal. JSON says such bytes in its own way.
+        let plain = |c: char| if c.is_control() { '?' } else { c };
+        out.put(text.chars().map(plain).chain(['\n']).collect::<String>())
+    })
+}
+
+/// Calls `each` for the records of a table, until it fails.
+fn each_record(
+    repository: &Repository,
+    table: &TableShape,
+    each: &mut dyn FnMut(&str) -> Result<()>,
+) -> Result<()> {
+    let mut done = Ok(());
+    records(repository, &table.name, &mut |line| {
+        done = each(&String::from_utf8_lossy(line));
+        done.is_ok()
+    })?;
+    done
 }
 
 fn stack_text(stack: &StackShape) -> String {
