@@ -366,12 +366,14 @@ impl<'a> Migration<'a> {
         to: RefFormat,
     ) -> Result<Report> {
         let signs = folder::signs_of_git(context)?;
+        // What Git takes away looks damaged until it is known that Git does so.
+        let for_git = |error| check_alone(context, &signs, false).err().unwrap_or(error);
         let config = switch::NewConfig::prepare(context, folder, self.from, to)?;
         let begun = self.system.elapsed();
         let stage = folder.stage();
         context.create_dir(&stage)?;
         let mut made = switch::Made::new(context, &stage)?;
-        let mut copied = self.copy(places, &stage, to)?;
+        let mut copied = self.copy(places, &stage, to).map_err(for_git)?;
         made.add(context, &copied.stores())?;
         announce::announce(self.options.hook.as_deref(), &copied, to)?;
         let mut pass_begun = begun;
@@ -381,7 +383,7 @@ impl<'a> Migration<'a> {
                 break;
             }
             pass_begun = now;
-            self.catch_up(places, &mut copied)?;
+            self.catch_up(places, &mut copied).map_err(for_git)?;
         }
         let mut journal = folder::Journal {
             from: self.from,
@@ -393,9 +395,9 @@ impl<'a> Migration<'a> {
         // Locks would keep Git from removing the refs that it has copied.
         check_alone(context, &signs, copied.is_live)?;
         folder.write_journal(context, journal)?;
-        let frozen = switch::freeze(self, &self.context(), places)?;
+        let frozen = switch::freeze(self, &self.context(), places).map_err(for_git)?;
         place::check(self.system.as_ref(), &self.base, places)?;
-        self.catch_up(places, &mut copied)?;
+        self.catch_up(places, &mut copied).map_err(for_git)?;
         check_alone(context, &signs, copied.is_live)?;
         copied.find_lost_lines()?;
         let unlisted = copied.unlisted()?;
