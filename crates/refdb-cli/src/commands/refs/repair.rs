@@ -1,6 +1,7 @@
 //! `refdb refs repair`: rebuilds what can be rebuilt, and says what cannot.
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 
 use refdb::Target;
 use refdb_git::Repository;
@@ -105,10 +106,15 @@ pub(super) fn run(context: &Context, out: &mut Output, args: &[Vec<u8>]) -> Resu
         return Err(Failure::Exit(TO_DO));
     }
     if !plan.is_empty() {
+        let gone: Vec<PathBuf> = (plan.files().into_iter())
+            .filter(|(_, goes)| *goes)
+            .map(|(file, _)| file.to_owned())
+            .collect();
         let aside = {
             let meter = Meter::begin(wish, "Repairing");
             plan.apply_watched(&|far| meter.show(far))?
         };
+        warn_of_what_stays(repository, &gone);
         let aside = shown(repository, &aside);
         complain(&format!(
             "What was there before is in {}\n",
@@ -128,6 +134,17 @@ fn warn(plan: &Plan<'_>) {
         };
         let text = format!("{}: {}{way_out}", note.file.display(), note.what);
         say("warning", text.as_bytes());
+    }
+}
+
+/// Tells of locks that were to go and did not: what they guard is still to be finished.
+fn warn_of_what_stays(repository: &Repository, gone: &[PathBuf]) {
+    let is_there = |file: &&PathBuf| repository.system().lstat(file).is_ok();
+    for file in gone.iter().filter(is_there) {
+        let what =
+            "was not taken away: a transaction that cannot be finished keeps it; see --give-up";
+        let text = format!("'{}' {what}", shown(repository, file).display());
+        say("warning", plain(&text).as_bytes());
     }
 }
 
