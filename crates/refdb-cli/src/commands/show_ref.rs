@@ -1,9 +1,11 @@
 //! `refdb show-ref`: lists refs with their object ids, or checks single ones.
 
+use std::hash::BuildHasher;
 use std::io::BufRead;
+use std::ops::Range;
 
 use bstr::ByteSlice;
-use hashbrown::HashSet;
+use hashbrown::{DefaultHashBuilder, HashTable};
 use refdb::name::{FormatOptions, is_safe, is_well_formed};
 use refdb::objects::{ObjectKind, Objects};
 use refdb::{ErrorKind, ObjectId, RefName};
@@ -346,9 +348,9 @@ impl Printer<'_> {
 
     /// Prints those lines of standard input whose last word is no existing ref.
     fn exclude_existing(&mut self, prefix: &[u8]) -> Result<()> {
-        let mut existing: HashSet<Vec<u8>> = HashSet::new();
+        let mut existing = Names::default();
         self.each_ref(&[b"refs/"], |_, name, _, _| {
-            existing.insert(name.as_bytes().to_vec());
+            existing.add(name.as_bytes());
             Ok(())
         })?;
         let mut input = std::io::stdin().lock();
@@ -370,12 +372,7 @@ impl Printer<'_> {
         }
     }
 
-    fn unless_existing(
-        &mut self,
-        line: &[u8],
-        prefix: &[u8],
-        existing: &HashSet<Vec<u8>>,
-    ) -> Result<()> {
+    fn unless_existing(&mut self, line: &[u8], prefix: &[u8], existing: &Names) -> Result<()> {
         // For Git a line ends at a zero byte, too.
         let end = line.find_byteset(b"\0\n").unwrap_or(line.len());
         let line = line.get(..end).unwrap_or(line);
@@ -398,6 +395,36 @@ impl Printer<'_> {
             self.out.put("\n")?;
         }
         Ok(())
+    }
+}
+
+/// The names of refs. All lie in one piece: a piece for each took half of the time to list 100,000.
+#[derive(Default)]
+struct Names {
+    text: Vec<u8>,
+    places: HashTable<Range<usize>>,
+    hasher: DefaultHashBuilder,
+}
+
+impl Names {
+    /// Adds a name that is not among them.
+    fn add(&mut self, name: &[u8]) {
+        let Names {
+            text,
+            places,
+            hasher,
+        } = self;
+        let place = text.len()..text.len() + name.len();
+        text.extend_from_slice(name);
+        let at = |place: &Range<usize>| text.get(place.clone()).unwrap_or_default();
+        places.insert_unique(hasher.hash_one(name), place, |it| hasher.hash_one(at(it)));
+    }
+
+    fn contains(&self, name: &[u8]) -> bool {
+        let is_it = |place: &Range<usize>| self.text.get(place.clone()) == Some(name);
+        self.places
+            .find(self.hasher.hash_one(name), is_it)
+            .is_some()
     }
 }
 

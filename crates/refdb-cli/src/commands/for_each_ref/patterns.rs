@@ -29,14 +29,25 @@ pub(super) fn given(stdin: bool, operands: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>>
 /// A set of patterns, of which a name has to match one.
 #[derive(Debug, Default)]
 pub(super) struct Patterns {
+    /// All of them, sorted, so that one of many is found by a search.
     patterns: Vec<Vec<u8>>,
+    /// Those that may match otherwise than as a directory.
+    globs: Vec<Vec<u8>>,
     ignore_case: bool,
 }
 
+/// Of more patterns than this a directory is searched, as a name is in some directories only.
+const LOOKED_THROUGH: usize = 8;
+
 impl Patterns {
     /// Takes patterns, and whether they match without regard for case.
-    pub(super) fn new(patterns: Vec<Vec<u8>>, ignore_case: bool) -> Self {
+    pub(super) fn new(mut patterns: Vec<Vec<u8>>, ignore_case: bool) -> Self {
+        patterns.sort_unstable();
+        patterns.dedup();
+        // Only wildcards and whole names can do without the right case; a directory cannot.
+        let globs = patterns.iter().filter(|it| ignore_case || has_glob(it));
         Patterns {
+            globs: globs.cloned().collect(),
             patterns,
             ignore_case,
         }
@@ -54,12 +65,24 @@ impl Patterns {
             true => glob | Mode::IGNORE_CASE,
             false => glob,
         };
-        // Only wildcards and whole names can do without the right case; a directory cannot.
-        self.patterns.iter().any(|pattern| {
-            is_directory_of(pattern, name)
-                || ((self.ignore_case || has_glob(pattern))
-                    && gix_glob::wildmatch(pattern.as_bstr(), name.as_bstr(), mode))
-        })
+        let is_glob_of = |glob: &Vec<u8>| gix_glob::wildmatch(glob.as_bstr(), name.as_bstr(), mode);
+        self.has_directory_of(name) || self.globs.iter().any(is_glob_of)
+    }
+
+    /// Returns whether a pattern is `name` or a directory above it.
+    fn has_directory_of(&self, name: &[u8]) -> bool {
+        if self.patterns.len() <= LOOKED_THROUGH {
+            return self.patterns.iter().any(|it| is_directory_of(it, name));
+        }
+        let has = |start: Option<&[u8]>| {
+            let found = |start| {
+                self.patterns
+                    .binary_search_by(|it| it.as_slice().cmp(start))
+            };
+            start.is_some_and(|start| !start.is_empty() && found(start).is_ok())
+        };
+        let mut slashes = name.find_iter("/");
+        has(Some(name)) || slashes.any(|at| has(name.get(..at)) || has(name.get(..=at)))
     }
 
     /// Returns prefixes below `refs/`, sorted and none a prefix of another, one of which every
@@ -142,6 +165,36 @@ mod tests {
         assert!(!patterns(&[""], false).match_path(b"refs/heads/a"));
         assert!(!patterns(&["REFS/Heads"], true).match_path(b"refs/heads/a"));
         assert!(patterns(&["REFS/Heads/A"], true).match_path(b"refs/heads/a"));
+    }
+
+    #[test]
+    fn many_patterns_match_as_each_does() {
+        let names = [
+            "refs/heads",
+            "refs/heads/a",
+            "refs/heads/a-b",
+            "refs/headstone",
+            "refs/tags/a/b",
+            "HEAD",
+        ];
+        let more = [
+            "",
+            "refs/heads/a",
+            "refs/tags/",
+            "refs/x/*",
+            "HEAD/",
+            "refs/heads/a/b",
+        ];
+        for one in names.iter().chain(&more) {
+            let mut list = vec![*one];
+            let alone = patterns(&list, false);
+            list.extend(["z0", "z1", "z2", "z3", "z4", "z5", "z6", "z7", "z8"]);
+            let among = patterns(&list, false);
+            for name in names {
+                let name = name.as_bytes();
+                assert_eq!(among.match_path(name), alone.match_path(name), "{one}");
+            }
+        }
     }
 
     #[test]
