@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::flag::{register, register_conditional_default, register_usize};
 use signal_hook::low_level::{emulate_default_handler, pipe};
 
@@ -48,6 +48,8 @@ impl Noted {
     fn begin() -> Noted {
         let (came, which) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let mut signals = Vec::new();
+        // A file that becomes too long (`ulimit -f`) is an error, which is told, and locks are given back.
+        let _ = register(SIGXFSZ, Arc::default());
         let is_quick = IS_QUICK.load(Ordering::Relaxed);
         let ignored = if is_quick {
             0

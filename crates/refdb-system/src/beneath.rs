@@ -197,6 +197,10 @@ impl<S: Narrow> System for Beneath<S> {
         self.at(path)?.may_replace(path)
     }
 
+    fn longest_file(&self) -> u64 {
+        self.inner.longest_file()
+    }
+
     fn keeps_number(&self, dir: &Path) -> io::Result<bool> {
         self.at_file(dir)?.keeps_number(dir)
     }

@@ -324,6 +324,12 @@ pub trait System: Send + Sync + fmt::Debug {
         let _ = path;
         Ok(())
     }
+
+    /// Returns how many bytes long a file may become that this process writes.
+    fn longest_file(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Returns whether a directory keeps the number of its inode for as long as it is there: a file system that is put
     /// together of others may tell a number of theirs.
     ///

@@ -35,6 +35,8 @@ pub struct MayWrite {
     only_own: bool,
     /// Who asks.
     user: Option<u32>,
+    /// How long a file of this process may become.
+    longest: Option<u64>,
 }
 
 impl MayWrite {
@@ -61,6 +63,18 @@ impl MayWrite {
             }
         }
         Ok(())
+    }
+
+    /// Makes sure that a file may become `len` bytes long (`ulimit -f`).
+    ///
+    /// # Errors
+    /// `EFBIG`.
+    pub fn reach(&mut self, system: &dyn System, len: u64) -> io::Result<()> {
+        let longest = *self.longest.get_or_insert_with(|| system.longest_file());
+        match len > longest {
+            true => Err(Errno::FBIG.into()),
+            false => Ok(()),
+        }
     }
 
     /// Makes sure that a file can be made, or removed: in its directory, or the first one above it that is

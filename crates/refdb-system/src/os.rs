@@ -419,6 +419,11 @@ impl System for OsSystem {
         }
     }
 
+    fn longest_file(&self) -> u64 {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize);
+        limit.current.unwrap_or(u64::MAX)
+    }
+
     fn keeps_number(&self, dir: &Path) -> io::Result<bool> {
         let file = self.open_now(dir)?;
         Ok(platform::keeps_numbers(file.as_fd()))

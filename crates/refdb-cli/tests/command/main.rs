@@ -34,6 +34,7 @@ mod progress;
 mod receive;
 mod remote;
 mod repair;
+mod room;
 mod settings;
 mod shim;
 mod signature;

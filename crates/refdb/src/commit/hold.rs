@@ -78,6 +78,16 @@ impl std::fmt::Debug for Hold {
     }
 }
 
+/// When a lock says who made it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Signs {
+    AtOnce,
+    /// At once, or later where the disk is full: a name is often still to be had then, and what is to make room needs
+    /// no more.
+    IfThereIsRoom,
+    Later,
+}
+
 /// The shortest and the longest pause between two attempts.
 const PAUSE_MIN: Duration = Duration::from_micros(500);
 const PAUSE_MAX: Duration = Duration::from_millis(8);
@@ -136,7 +146,7 @@ impl Holder {
     }
 
     /// Creates a file of one name, the lock at `path`.
-    pub(super) fn create(&self, path: &Path, is_signed: bool) -> io::Result<Arc<Hold>> {
+    pub(super) fn create(&self, path: &Path, signs: Signs) -> io::Result<Arc<Hold>> {
         let home = &self.who.home;
         let system = home.system.as_ref();
         let mut file = system.create_guarded(path, home.shared.mode_of_new_file())?;
@@ -154,11 +164,18 @@ impl Holder {
         });
         // A file that loses its mark has no other sign whose it is.
         let has_mark = hold.file().has_mark();
-        if (is_signed || !has_mark)
+        if (signs != Signs::Later || !has_mark)
             && let Err(error) = hold.sign(self.owner())
         {
-            self.who.home.system.remove_file(path)?;
-            return Err(error);
+            let is_full = matches!(
+                error.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            );
+            let is_empty = || hold.stat().is_ok_and(|stat| stat.len == 0);
+            if !(signs == Signs::IfThereIsRoom && has_mark && is_full && is_empty()) {
+                self.who.home.system.remove_file(path)?;
+                return Err(error);
+            }
         }
         let mut holds = self
             .who

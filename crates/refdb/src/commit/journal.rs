@@ -25,7 +25,7 @@ use bytes::Bytes;
 use super::change::{Change, Means};
 use super::dirs::sync;
 use super::encoding::{END, END_LEN, Flaw, LEN_MAX, begin, decode};
-use super::hold::Hold;
+use super::hold::{Hold, Signs};
 use super::home::Home;
 use super::owner::{HEAD_LEN, Owner};
 use super::place::{Place, Roots};
@@ -108,7 +108,7 @@ impl Journal {
             }
             // A file has one name there, or no more than it has: another file says the same.
             Err(_) => {
-                let attempt = || holder.create(&path, true);
+                let attempt = || holder.create(&path, Signs::AtOnce);
                 let hold = holder
                     .retry(&path, options.timeout, attempt)
                     .map_err(failed)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::content::{Content, Part};
 use super::entries::barrier;
-use super::hold::{Hold, Holder, lost};
+use super::hold::{Hold, Holder, Signs, lost};
 use super::{
     LockOptions, encoding, lock_path, pid_path, put, refused, remove_if_there, value_path,
 };
@@ -116,9 +116,7 @@ impl LockFile {
         target: &Path,
         options: LockOptions,
     ) -> io::Result<LockFile> {
-        // The content would have to get its permissions before its name.
-        let is_alone = options.shared == SharedRepository::Umask;
-        LockFile::create_lock(holder, target, options, is_alone)
+        LockFile::create_lock(holder, target, options, true)
     }
 
     fn create_lock(
@@ -128,7 +126,13 @@ impl LockFile {
         is_alone: bool,
     ) -> io::Result<LockFile> {
         let path = lock_path(target);
-        let hold = holder.retry(&path, options.timeout, || holder.create(&path, !is_alone))?;
+        let signs = match options.shared {
+            SharedRepository::Umask if is_alone => Signs::Later,
+            SharedRepository::Umask => Signs::IfThereIsRoom,
+            // The content would have to get its permissions before its name.
+            _ => Signs::AtOnce,
+        };
+        let hold = holder.retry(&path, options.timeout, || holder.create(&path, signs))?;
         let mut lock = LockFile::acquired(holder, hold, path, options);
         // Without a mark it is signed, and takes no content.
         lock.is_alone = !lock.hold.is_signed();

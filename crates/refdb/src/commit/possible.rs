@@ -1,11 +1,12 @@
 //! Looking whether the steps of a change can be taken, before a journal promises them.
 //!
 //! A journal that nobody can finish keeps all writers out. So what would fail however often it is tried is
-//! found before: a reflog that this user may not write, a ref that only somebody else may replace, a file
-//! that nobody may change. What comes to be in the way after the look is told when the step is taken.
+//! found before: a reflog that this user may not write, or that would become longer than he may make a file, a ref
+//! that only somebody else may replace, a file that nobody may change. What comes to be in the way after the look
+//! is told when the step is taken.
 
 use super::place::{Place, Roots};
-use super::step::{Step, unable_to_put};
+use super::step::{Step, unable_to_append, unable_to_put};
 use crate::error::{Error, Result};
 use crate::system::MayWrite;
 
@@ -18,7 +19,11 @@ pub(super) fn check(may: &mut MayWrite, step: &Step, roots: &Roots) -> Result<()
     let place = step.place();
     let system = roots.system();
     let replaced = match step {
-        Step::Append { .. } => return Ok(()),
+        Step::Append { len, lines, .. } => {
+            let end = len.saturating_add(lines.len() as u64);
+            let allowed = may.reach(system, end);
+            return allowed.map_err(|error| unable_to_append(place, &roots.path(place), error));
+        }
         Step::Move { from, .. } => from,
         Step::Put { .. } | Step::Remove { .. } => place,
     };

@@ -20,7 +20,7 @@ use super::put::{put, put_for_barrier, rename};
 use super::{LockFile, fitting, lock_path, remove_if_there, value_path};
 use crate::error::{Error, ErrorKind, Message, Result, Role, io_text};
 use crate::options::SharedRepository;
-use crate::system::{FileKind, Stat, System, WriteFile, is_absent, remove_empty_tree};
+use crate::system::{FileKind, MayWrite, Stat, System, WriteFile, is_absent, remove_empty_tree};
 
 /// One step of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -352,6 +352,11 @@ impl Append<'_> {
         };
         if !self.lines.is_empty() && tail.starts_with(self.lines) {
             return Ok(());
+        }
+        if !self.how.is_first {
+            // Whoever made the change may have been allowed to write more: this process would be killed.
+            let end = self.len.saturating_add(self.lines.len() as u64);
+            MayWrite::default().reach(system, end)?;
         }
         let Some(missing) = self.lines.strip_prefix(&*tail) else {
             return rewrite(system, path, self.len, self.lines, self.how.transaction);

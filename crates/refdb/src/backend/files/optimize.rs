@@ -195,11 +195,8 @@ fn prune(
         let removed = match locks.prune_one(name, value.oid, &may_go) {
             Ok(removed) => removed,
             Err(error) if error.kind() == ErrorKind::Hook => return Err(error),
-            // Somebody is writing it, or only others may: it stays loose.
-            Err(error)
-                if error.kind() == ErrorKind::Locked
-                    || error.io_kind() == Some(io::ErrorKind::PermissionDenied) =>
-            {
+            // Somebody is writing it, or nobody may, or the disk is full: it stays loose, and has that value there too.
+            Err(error) if matches!(error.kind(), ErrorKind::Locked | ErrorKind::Io) => {
                 warn(error);
                 continue;
             }

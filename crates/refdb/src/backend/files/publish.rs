@@ -98,8 +98,8 @@ impl FilesSession {
         let mut writes = self.assign(plan)?;
         self.planned.several = writes.len() > 1;
         self.prepare_whole_logs(&plan.log_changes)?;
-        let whole_logs = &self.planned.whole_logs;
-        if self.planned.several || !plan.ended.is_empty() || !whole_logs.is_empty() {
+        let several = writes.len() + self.planned.whole_logs.len() > 1;
+        if several || !plan.ended.is_empty() {
             // There may be a journal, and what stands in a lock by then could not be named in it.
             self.sign_locks()?;
         }

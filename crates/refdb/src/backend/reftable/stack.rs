@@ -415,12 +415,11 @@ impl Stack {
         }
         let published = self.publish(held, names, tables, &[name])?;
         match published {
-            Publish::Done { unsynced: None } => Ok(Publish::Done {
-                unsynced: self.drop_tables(&old).err(),
-            }),
+            Publish::Done { unsynced: None } => self.discard(&old),
             // The old list may come back after a power failure: its tables have to stay.
-            _ => Ok(published),
+            _ => {}
         }
+        Ok(published)
     }
 
     /// Publishes a new list. If that fails, the tables that only this list names are removed.
@@ -459,19 +458,12 @@ impl Stack {
         }
     }
 
-    /// Removes tables that were stored and will not be published.
+    /// Removes tables that no list names, or none any more.
     pub(super) fn discard<'n>(&self, names: impl IntoIterator<Item = &'n String>) {
         for name in names {
-            // At worst a table stays behind that no list names.
+            // At worst one stays behind, as it does for Git: what is asked for is done.
             let _ = self.tables.drop_table(name);
         }
-    }
-
-    /// Removes tables that no list names any more; one that cannot be removed does not keep the
-    /// others.
-    fn drop_tables(&self, names: &[String]) -> Result<()> {
-        let dropped = names.iter().map(|name| self.tables.drop_table(name));
-        dropped.fold(Ok(()), Result::and)
     }
 
     /// Returns how the merge of these tables is to be written.

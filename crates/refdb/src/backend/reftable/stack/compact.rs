@@ -156,7 +156,8 @@ impl Stack {
             // takes over the others, or its merge took long, and the tables are claimed by others.
             Publish::Done { unsynced: None } => drop((claims, held)),
         }
-        self.drop_tables(old)
+        self.discard(old);
+        Ok(())
     }
 
     fn merge(&self, tables: &[Arc<Table>], to_the_bottom: bool) -> Result<(Merged, bool)> {
