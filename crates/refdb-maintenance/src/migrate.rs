@@ -376,13 +376,15 @@ impl<'a> Migration<'a> {
         let mut copied = self.copy(places, &stage, to).map_err(for_git)?;
         made.add(context, &copied.stores())?;
         announce::announce(self.options.hook.as_deref(), &copied, to)?;
-        let mut pass_begun = begun;
+        let (mut pass_begun, mut before) = (begun, Duration::MAX);
         for _ in 0..PASSES_MAX {
             let now = self.system.elapsed();
-            if now.saturating_sub(pass_begun) < LONG_PASS {
+            let took = now.saturating_sub(pass_begun);
+            // What a look takes where nothing changed, another one would take as well.
+            if took < LONG_PASS || took > before / 2 {
                 break;
             }
-            pass_begun = now;
+            (pass_begun, before) = (now, took);
             self.catch_up(places, &mut copied).map_err(for_git)?;
         }
         let mut journal = folder::Journal {

@@ -3,6 +3,7 @@
 //! The store and its copy are walked side by side, unless the store can tell that most of it is as it
 //! was: whatever differs is written again, however it came to differ.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use refdb::internals::{LogMark, Mark, NewLog, maintained};
@@ -152,8 +153,8 @@ fn changed_refs(one: &mut CopiedPlace, problems: &mut Vec<Problem>) -> Result<Ch
     loop {
         let order = match (&theirs, &ours) {
             (None, None) => return Ok(changed),
-            (Some(_), None) => std::cmp::Ordering::Less,
-            (None, Some(_)) => std::cmp::Ordering::Greater,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
             (Some(theirs), Some(ours)) => theirs.name.cmp(&ours.name),
         };
         if let Some(record) = theirs.as_ref().filter(|_| order.is_le()) {
@@ -173,23 +174,23 @@ fn changed_refs(one: &mut CopiedPlace, problems: &mut Vec<Problem>) -> Result<Ch
     }
 }
 
-/// Returns the names of reflogs that are new, gone or in another state.
+/// Returns the names of reflogs that are new, gone or in another state; both lists are in the order of names.
 fn changed_logs(old: &[LogMark], new: &[LogMark]) -> Vec<RefNameBuf> {
-    let state = |marks: &[LogMark], name: &RefNameBuf| {
-        let at = marks.binary_search_by(|mark| mark.name.cmp(name)).ok();
-        at.and_then(|at| marks.get(at)).map(|mark| mark.state)
-    };
-    let mut names: Vec<RefNameBuf> = old
-        .iter()
-        .filter(|mark| state(new, &mark.name).is_none())
-        .chain(
-            new.iter()
-                .filter(|mark| state(old, &mark.name) != Some(mark.state)),
-        )
-        .map(|mark| mark.name.clone())
-        .collect();
-    names.sort();
-    names
+    let mut names = Vec::new();
+    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
+    loop {
+        let order = match (old.peek(), new.peek()) {
+            (None, None) => return names,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(before), Some(now)) => before.name.cmp(&now.name),
+        };
+        let before = old.next_if(|_| order.is_le());
+        let now = new.next_if(|_| order.is_ge());
+        if before.map(|mark| mark.state) != now.map(|mark| mark.state) {
+            names.extend(before.or(now).map(|mark| mark.name.clone()));
+        }
+    }
 }
 
 /// Writes refs into a store that nobody else uses, without a word in any reflog.

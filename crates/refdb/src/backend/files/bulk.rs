@@ -275,6 +275,7 @@ pub(super) fn log_marks(files: &Files) -> Result<Vec<LogMark>> {
             entries_max: stat.len / line_min + 1,
         });
     }
+    marks.sort_by(|low, high| low.name.cmp(&high.name));
     Ok(marks)
 }
 

@@ -4,12 +4,13 @@
 //! 1. A line that is no entry is skipped, as if it were not there; it is never an error.
 //! 2. Reading needs memory for one chunk and the longest line, in either direction.
 
+use std::cmp::Ordering;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
-use bstr::ByteSlice;
+use reftable::short::common_prefix;
 
 use super::seen::Longer;
 use super::{Files, may_be_path};
@@ -21,6 +22,9 @@ use crate::oid::{ObjectFormat, ObjectId};
 use crate::reflog::{LogEntry, Signature};
 use crate::system::find::{byte, last_byte};
 use crate::system::{FileKind, ReadFile, Tree, WHOLE_MAX};
+
+/// How much of a reflog is read at first.
+const FIRST_CHUNK_LEN: usize = 4096;
 
 /// How reflogs are read.
 #[derive(Clone, Copy)]
@@ -202,11 +206,7 @@ impl Files {
         if linked && !is_link(&own) {
             self.logs_below(&own, &mut names, is_per_worktree)?;
         }
-        names.sort_by(|low: &RefNameBuf, high| {
-            low.as_bytes()
-                .split_str("/")
-                .cmp(high.as_bytes().split_str("/"))
-        });
+        names.sort_by(|low: &RefNameBuf, high| as_files(low.as_bytes(), high.as_bytes()));
         Ok(names)
     }
 
@@ -232,6 +232,17 @@ impl Files {
     }
 }
 
+/// Compares names part by part: what lies in a folder comes before whatever goes on otherwise.
+fn as_files(low: &[u8], high: &[u8]) -> Ordering {
+    let at = common_prefix(low, high);
+    // No name has a byte of zero.
+    let rank = |name: &[u8]| {
+        let byte = name.get(at)?;
+        Some(if *byte == b'/' { 0 } else { *byte })
+    };
+    rank(low).cmp(&rank(high))
+}
+
 /// Gives every complete line to `each`, the first one first, until it returns `false`. Returns
 /// whether something stands behind the last complete one.
 fn forward(
@@ -240,11 +251,15 @@ fn forward(
     limits: Limits,
     each: &mut dyn FnMut(&[u8]) -> Result<bool>,
 ) -> Result<bool> {
-    let mut buffer = vec![0; limits.chunk_len];
+    // Most reflogs are short: to clear a chunk for each took 7 % of a migration of 100,000.
+    let mut buffer = vec![0; FIRST_CHUNK_LEN.min(limits.chunk_len)];
     // The beginning of a line whose end was not read yet.
     let mut begun: Vec<u8> = Vec::new();
     let mut offset = 0;
     loop {
+        if offset > 0 {
+            buffer.resize(limits.chunk_len, 0);
+        }
         let count = file.read_at(offset, &mut buffer).map_err(failed)?;
         let Some(chunk) = buffer.get(..count).filter(|chunk| !chunk.is_empty()) else {
             return Ok(!begun.is_empty());
