@@ -77,6 +77,8 @@ impl Commits {
 /// Tells which refs are asked for.
 pub(super) struct CommitFilter<'c> {
     graph: Graph<'c>,
+    /// Whether the values that are stored beside tags are walked from.
+    believes_stored: bool,
     merged: Option<Reachable>,
     no_merged: Option<Reachable>,
     contains: Option<Containing>,
@@ -113,6 +115,7 @@ impl<'c> CommitFilter<'c> {
             no_merged: no_merged.transpose()?,
             contains: contains.transpose()?,
             no_contains: no_contains.transpose()?,
+            believes_stored: !context.odb()?.has_replacements()?,
             graph,
         }))
     }
@@ -120,7 +123,7 @@ impl<'c> CommitFilter<'c> {
     /// Returns whether a ref is asked for; one that leads to no commit never is.
     pub(super) fn matches(&mut self, item: &Item<'_>) -> Result<bool> {
         let graph = &mut self.graph;
-        let Some(node) = graph.peel(item.peeled.unwrap_or(item.oid))? else {
+        let Some(node) = graph.peel(item.tip(self.believes_stored))? else {
             return Ok(false);
         };
         if let Some(contains) = &mut self.contains

@@ -186,11 +186,12 @@ impl<'c> Histories<'c> {
             list.iter().map(|(_, commit)| *commit).collect()
         };
         let (compared, begun) = (commits(&self.compared), commits(&self.begun));
+        let believes_stored = !context.odb()?.has_replacements()?;
         let graph = self.graph()?;
         let mut found: Vec<(usize, Node)> = Vec::with_capacity(refs.len());
         for (index, owned) in refs.iter().enumerate() {
             let item = owned.item();
-            match graph.peel(item.peeled.unwrap_or(item.oid))? {
+            match graph.peel(item.tip(believes_stored))? {
                 Some(node) => found.push((index, node)),
                 None if complains => {
                     context.commit_of(item.oid)?;

@@ -19,18 +19,19 @@ pub(super) struct PointsAt<'c> {
     /// The same, and what those lead to that are tags: whatever leads to one of these leads there as well, so that
     /// what is stored beside refs tells which ones may match. `None` where that is not known.
     ends: Option<Vec<ObjectId>>,
+    believes_stored: bool,
     known: HashMap<ObjectId, bool>,
     headers: Headers<'c>,
 }
 
 impl<'c> PointsAt<'c> {
     pub(super) fn new(context: &'c Context, objects: Vec<ObjectId>) -> Result<Self> {
-        let mut ends = Some(objects.clone());
+        // What is stored beside refs is what they led to when they were written, by whichever replacements.
+        let believes_stored = objects.is_empty() || !context.odb()?.has_replacements()?;
+        let mut ends = believes_stored.then(|| objects.clone());
         for oid in &objects {
             match context.odb()?.peel(*oid)? {
                 Peeled::Itself => {}
-                // What is stored beside refs is what they led to when they were written, by whichever replacements.
-                Peeled::To(_) if context.odb()?.has_replacements()? => ends = None,
                 Peeled::To(end) => ends.iter_mut().for_each(|ends| ends.push(end)),
                 Peeled::Nowhere | Peeled::Missing => ends = None,
             }
@@ -40,6 +41,7 @@ impl<'c> PointsAt<'c> {
             format: context.object_format()?,
             objects: objects.into_iter().collect(),
             ends,
+            believes_stored,
             known: HashMap::new(),
             headers: Headers::new(context.odb()?),
         })
@@ -68,7 +70,8 @@ impl<'c> PointsAt<'c> {
         if self.objects.is_empty() || self.objects.contains(&item.oid) {
             return Ok(true);
         }
-        if let Some(peeled) = item.peeled
+        if self.believes_stored
+            && let Some(peeled) = item.peeled
             && self.objects.contains(&peeled)
         {
             return Ok(true);

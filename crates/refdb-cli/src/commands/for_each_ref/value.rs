@@ -55,6 +55,12 @@ impl<'a> Item<'a> {
             packed: record.packed,
         }
     }
+
+    /// Returns from where a walk begins: the value that is stored beside a tag saves reading it. Where objects are
+    /// replaced it is not believed: it is what the tag led to when the ref was written.
+    pub(super) fn tip(&self, believes_stored: bool) -> ObjectId {
+        self.peeled.filter(|_| believes_stored).unwrap_or(self.oid)
+    }
 }
 
 /// What the atoms need of an object.
