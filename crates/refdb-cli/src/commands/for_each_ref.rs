@@ -186,6 +186,8 @@ struct Settings {
     sort: Vec<Vec<u8>>,
     /// Whether nothing is sorted, not even by the names.
     unsorted: bool,
+    /// Whether `--no-sort` was given: from there on the names are no key of their own any more.
+    sort_was_cleared: bool,
     points_at: Vec<refdb::ObjectId>,
     commits: Commits,
     ignore_case: bool,
@@ -242,7 +244,9 @@ fn question<'a>(context: &'a Context, args: &[Vec<u8>], spec: &Spec<Id>) -> Resu
         let text = format!("malformed format string {}", malformed.0.as_bstr());
         spec.mistake(&text, None)
     })?;
-    if settings.start_after.is_some() && !settings.sort.is_empty() {
+    // Git takes one key beside a marker, and the names are one unless they were cleared away.
+    let sort_len = settings.sort.len() + usize::from(!settings.sort_was_cleared);
+    if settings.start_after.is_some() && sort_len > 1 {
         let text = "cannot use --start-after with custom sort options";
         return Err(Failure::fatal(text));
     }
@@ -396,6 +400,7 @@ impl Settings {
             Id::Exclude => value.add_or_clear(&mut self.exclude),
             Id::Sort => {
                 self.unsorted = !is_set;
+                self.sort_was_cleared |= !is_set;
                 value.add_or_clear(&mut self.sort);
             }
             Id::PointsAt => match value.into_text() {
