@@ -59,8 +59,12 @@ impl Decorations {
         let store = context.store()?;
         let mut names: HashMap<ObjectId, Vec<Vec<u8>>> = HashMap::new();
         let head = resolve_listed(store, RefName::HEAD)?;
-        let branch = head.filter(|head| head.name.as_bytes().starts_with(b"refs/heads/"));
-        let branch = branch.map(|head| head.name);
+        let head = head.filter(|head| head.name.as_bytes().starts_with(b"refs/heads/"));
+        // A branch that is a tag is shown as one, beside HEAD.
+        let branch = match head {
+            Some(head) if !leads_to(context, head.oid)?.1 => Some(head.name),
+            _ => None,
+        };
         let mut listed = Vec::new();
         let mut refs = store.refs()?;
         refs.seek_prefix(b"refs/")?;
@@ -75,30 +79,25 @@ impl Decorations {
         };
         // The last one is shown first, but for HEAD.
         for name in listed.iter().rev() {
-            let Some(tag) = kind(name.as_bytes()) else {
-                continue;
-            };
-            if branch.as_ref() == Some(name) {
+            if !is_shown(name.as_bytes()) || branch.as_ref() == Some(name) {
                 continue;
             }
             let Some(end) = resolve_listed(store, name.as_name())? else {
                 continue;
             };
-            let mut text = tag.as_bytes().to_vec();
-            text.extend(shown(name.as_bytes()));
-            if let Peeled::To(peeled) = context.odb()?.peel(end.oid)? {
-                names.entry(peeled).or_default().push(text);
-            } else {
-                names.entry(end.oid).or_default().push(text);
-            }
+            let (end, is_tag) = leads_to(context, end.oid)?;
+            let is_tag = is_tag || name.as_bytes().starts_with(b"refs/tags/");
+            let text = [mark(is_tag), &shown(name.as_bytes())].concat();
+            names.entry(end).or_default().push(text);
         }
         if let Some(end) = store.resolve(RefName::HEAD)? {
-            let mut text = b"HEAD".to_vec();
+            let (end, is_tag) = leads_to(context, end.oid)?;
+            let mut text = [mark(is_tag), b"HEAD"].concat();
             if let Some(branch) = &branch {
                 text.extend_from_slice(b" -> ");
                 text.extend(shown(branch.as_bytes()));
             }
-            names.entry(end.oid).or_default().insert(0, text);
+            names.entry(end).or_default().insert(0, text);
         }
         Ok(Decorations { names })
     }
@@ -114,15 +113,24 @@ impl Decorations {
     }
 }
 
-/// Returns what stands before a name of this kind; `None` for refs that are not shown.
-fn kind(name: &[u8]) -> Option<&'static str> {
-    if name.starts_with(b"refs/tags/") {
-        return Some("tag: ");
-    }
-    let is_shown = name.starts_with(b"refs/heads/")
-        || name.starts_with(b"refs/remotes/")
-        || name == b"refs/stash";
-    is_shown.then_some("")
+/// Returns the object beside which a ref is shown, and whether it leads there through tags.
+fn leads_to(context: &Context, oid: ObjectId) -> Result<(ObjectId, bool)> {
+    Ok(match context.odb()?.peel(oid)? {
+        Peeled::To(end) => (end, true),
+        Peeled::Itself | Peeled::Nowhere | Peeled::Missing => (oid, false),
+    })
+}
+
+/// Returns what stands before a name.
+fn mark(is_tag: bool) -> &'static [u8] {
+    if is_tag { b"tag: " } else { b"" }
+}
+
+fn is_shown(name: &[u8]) -> bool {
+    name == b"refs/stash"
+        || ["refs/heads/", "refs/tags/", "refs/remotes/"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix.as_bytes()))
 }
 
 fn short(name: &[u8]) -> &[u8] {
