@@ -104,9 +104,10 @@ impl Policy {
     /// # Errors
     /// `Config` for a moment that is none.
     pub fn new(repository: &Repository, wishes: Wishes) -> Result<Policy> {
-        let now = repository.system().now().as_secs();
+        let now = repository.now();
         let mut policy = Policy {
-            now,
+            // What is usual goes by the clock in Git, whatever is taken for now.
+            now: repository.system().now().as_secs(),
             wishes,
             patterns: Vec::new(),
             configured: Wishes::default(),

@@ -205,6 +205,12 @@ impl Repository {
             .get_or_init(|| self.environment.zone(self.system.as_ref()))
     }
 
+    /// Returns the moment that dates such as `yesterday` and `2 days ago` are counted from, in seconds since 1970: that
+    /// of the clock, or what `GIT_TEST_DATE_NOW` says. What is written is dated by the clock.
+    pub fn now(&self) -> u64 {
+        self.environment.now(self.system.as_ref())
+    }
+
     /// Returns the prefix of the refs that commands of transport show: `refs/namespaces/<name>/` for
     /// each part of the namespace, empty without one. The refs themselves know nothing of it.
     ///

@@ -88,6 +88,14 @@ impl Environment {
         Zone::local(tz.as_ref().map(|tz| tz.as_slice()), system)
     }
 
+    /// Returns the moment that dates are counted from, in seconds since 1970.
+    pub(super) fn now(&self, system: &dyn System) -> u64 {
+        match self.bytes("GIT_TEST_DATE_NOW") {
+            Some(text) => leading_number(&text),
+            None => system.now().as_secs(),
+        }
+    }
+
     /// Returns the value of a variable that is read like a boolean of the configuration.
     ///
     /// # Errors
@@ -103,6 +111,26 @@ impl Environment {
                 format!("bad boolean environment value '{value}' for '{name}'"),
             )),
         }
+    }
+}
+
+/// Returns the number that a text begins with, as C reads it: 0 if there is none, the largest where it is too large.
+fn leading_number(text: &[u8]) -> u64 {
+    let text = text.trim_ascii_start();
+    let (negative, digits) = match text.split_first() {
+        Some((sign @ (b'+' | b'-'), digits)) => (*sign == b'-', digits),
+        _ => (false, text),
+    };
+    let digits = digits.iter().take_while(|byte| byte.is_ascii_digit());
+    let number = digits.fold(0_u64, |number, digit| {
+        number
+            .saturating_mul(10)
+            .saturating_add(u64::from(digit - b'0'))
+    });
+    if negative && number != u64::MAX {
+        number.wrapping_neg()
+    } else {
+        number
     }
 }
 

@@ -75,7 +75,7 @@ impl Revisions<'_> {
             }
             Some(number) => Wanted::Position(number),
             None => {
-                let now = self.repository.system().now().as_secs();
+                let now = self.repository.now();
                 let now = i64::try_from(now).unwrap_or(i64::MAX);
                 match date::approximate(entry, now, self.repository.zone()) {
                     Some(time) => Wanted::Time(time),

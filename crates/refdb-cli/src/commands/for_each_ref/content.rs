@@ -226,9 +226,7 @@ impl<'c> ContentValues<'c> {
             return Ok(clock);
         }
         let repository = self.context.repository()?;
-        let set = repository.environment().bytes("GIT_TEST_DATE_NOW");
-        let set = set.and_then(|text| text.to_str().ok()?.parse().ok());
-        let now = set.unwrap_or_else(|| repository.system().now().as_secs());
+        let now = repository.now();
         let zone = repository.zone().clone();
         Ok(self.clock.get_or_init(|| Clock { zone, now }))
     }

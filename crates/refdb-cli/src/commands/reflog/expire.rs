@@ -136,7 +136,7 @@ impl Settings {
 fn moment(context: &Context, option: &str, value: Value) -> Result<u64> {
     let text = value.into_text().unwrap_or_default();
     let repository = context.repository()?;
-    let now = repository.system().now().as_secs();
+    let now = repository.now();
     cutoff(&text, now, repository.zone()).ok_or_else(|| {
         let text = text.as_bstr();
         Failure::fatal(format!("invalid timestamp '{text}' given to '--{option}'"))
@@ -403,7 +403,7 @@ fn which(context: &Context, specifier: &[u8]) -> Result<Which> {
         }));
     }
     let repository = context.repository()?;
-    let now = repository.system().now().as_secs();
+    let now = repository.now();
     let now = i64::try_from(now).unwrap_or(i64::MAX);
     let time = date::approximate(specifier, now, repository.zone()).unwrap_or(now);
     Ok(Which::OlderThan(u64::try_from(time).unwrap_or(0)))

@@ -478,7 +478,7 @@ impl Settings {
             for name in names {
                 if let Some(text) = value_of(arg, name, rest)? {
                     let repository = context.repository()?;
-                    let now = repository.system().now().as_secs();
+                    let now = repository.now();
                     let now = i64::try_from(now).unwrap_or(i64::MAX);
                     let time = date::approximate(text, now, repository.zone()).unwrap_or(now);
                     let time = u64::try_from(time).unwrap_or(0);
@@ -537,7 +537,7 @@ impl Settings {
             date: self.date.clone().unwrap_or(default),
             clock: Clock {
                 zone: repository.zone().clone(),
-                now: repository.system().now().as_secs(),
+                now: repository.now(),
             },
             date_is_explicit: self.date.is_some(),
             decorations,

@@ -196,7 +196,7 @@ impl<'c> Walk<'c> {
             return Ok((Selector::Position, number));
         }
         let repository = self.context.repository()?;
-        let now = i64::try_from(repository.system().now().as_secs()).unwrap_or(i64::MAX);
+        let now = i64::try_from(repository.now()).unwrap_or(i64::MAX);
         let time = date::approximate(specifier, now, repository.zone()).unwrap_or(now);
         let time = u64::try_from(time).unwrap_or(0);
         let is_it = |entry: &LogEntry| entry.who.time <= time;
