@@ -117,7 +117,12 @@ impl FilesSession {
                 .lstat(&path)
                 .is_ok_and(|stat| Some(stat.len) == same_len)
         };
-        if then.is_empty() && is_whole() {
+        // It gets the permissions that it would have if it had been. Who may not do that may write it.
+        let is_shared = || {
+            let shared = files.options.shared_repository;
+            shared.adjust(files.system.as_ref(), &path).is_ok()
+        };
+        if then.is_empty() && is_whole() && is_shared() {
             return Ok(true);
         }
         for entry in then {
