@@ -2,7 +2,7 @@
 //!
 //! Everything is opened when it is first asked for, so that a command pays only for what it uses.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io::IsTerminal;
@@ -49,6 +49,8 @@ pub(crate) struct Context {
     repository: OnceCell<Repository>,
     grafts: OnceCell<Grafts>,
     abbreviations: OnceCell<Abbreviations>,
+    /// What is said later, if anything is.
+    held: RefCell<Option<Vec<Note>>>,
 }
 
 impl Context {
@@ -59,6 +61,7 @@ impl Context {
             repository: OnceCell::new(),
             grafts: OnceCell::new(),
             abbreviations: OnceCell::new(),
+            held: RefCell::new(None),
         }
     }
 
@@ -277,7 +280,7 @@ impl Context {
     pub(crate) fn named_object(&self, expression: &[u8]) -> Result<Option<ObjectId>> {
         let revisions = self.revisions()?.check_object_names(true);
         let resolved = revisions.resolve(expression);
-        say_notes(&revisions);
+        self.say_notes(&revisions);
         Ok(resolved?)
     }
 
@@ -285,7 +288,7 @@ impl Context {
     pub(crate) fn commit_of(&self, oid: ObjectId) -> Result<Option<ObjectId>> {
         let revisions = self.revisions()?;
         let commit = revisions.commit(oid);
-        say_notes(&revisions);
+        self.say_notes(&revisions);
         Ok(commit?)
     }
 
@@ -349,6 +352,26 @@ impl Context {
         Ok(repository.is_in_work_tree(&here))
     }
 
+    /// Says what came up while a revision expression was resolved, or keeps it if that is to be said later.
+    pub(crate) fn say_notes(&self, revisions: &Revisions<'_>) {
+        let notes = revisions.notes();
+        match &mut *self.held.borrow_mut() {
+            Some(held) => held.extend(notes),
+            None => notes.iter().for_each(say_note),
+        }
+    }
+
+    /// Keeps what comes up from now on: perhaps another program will answer, and say it.
+    pub(crate) fn hold_notes(&self) {
+        self.held.borrow_mut().get_or_insert_default();
+    }
+
+    /// Says what was kept, and keeps nothing from now on.
+    pub(crate) fn say_held_notes(&self) {
+        let held = self.held.take().unwrap_or_default();
+        held.iter().for_each(say_note);
+    }
+
     /// Returns the branches that are checked out, each with the path of its worktree.
     pub(crate) fn checked_out(&self) -> Result<HashMap<Vec<u8>, Vec<u8>>> {
         let repository = self.repository()?;
@@ -369,15 +392,12 @@ impl Context {
     }
 }
 
-/// Says what came up while a revision expression was resolved.
-pub(crate) fn say_notes(revisions: &Revisions<'_>) {
-    for note in revisions.notes() {
-        match note {
-            Note::Warning(text) => say("warning", text.as_bytes()),
-            Note::Error(text) => say("error", text.as_bytes()),
-            Note::Hint(text) => say("hint", text.as_bytes()),
-            Note::Text(text) => complain(&format!("{text}\n")),
-        }
+fn say_note(note: &Note) {
+    match note {
+        Note::Warning(text) => say("warning", text.as_bytes()),
+        Note::Error(text) => say("error", text.as_bytes()),
+        Note::Hint(text) => say("hint", text.as_bytes()),
+        Note::Text(text) => complain(&format!("{text}\n")),
     }
 }
 

@@ -15,9 +15,6 @@ mod walk;
 use std::cell::OnceCell;
 
 use bstr::ByteSlice;
-use refdb::name::{FormatOptions, SYMREF_DEPTH_MAX, is_well_formed};
-use refdb::objects::ObjectKind;
-use refdb::{RefName, RefNameBuf, Target};
 use refdb_git::date;
 use refdb_git::objects::Object;
 use serde_json::json;
@@ -113,15 +110,21 @@ pub(super) fn run(
         paging.start(context, out)?;
     }
     let ends_options = args.iter().any(|arg| arg == b"--");
-    let Some(names) = settings.names(context, &items, ends_options)? else {
-        settings.is_beyond(beyond::PATHS);
-        beyond::hand_over(context, out, args, &settings.pretty, &paging)?;
-        return Err(settings.beyond.take().unwrap_or(Failure::Exit(128)));
+    context.hold_notes();
+    let names = settings.logs(context, &items, ends_options);
+    let is_gits = match &names {
+        Ok(Some(names)) => beyond::has_strange_commit(context, &settings, names),
+        Ok(None) => true,
+        Err(_) => false,
     };
-    settings.read_mailmap(context)?;
-    if beyond::has_strange_commit(context, &settings, &names) {
+    if is_gits {
         beyond::hand_over(context, out, args, &settings.pretty, &paging)?;
     }
+    context.say_held_notes();
+    let Some(names) = names? else {
+        settings.is_beyond(beyond::PATHS);
+        return Err(settings.beyond.take().unwrap_or(Failure::Exit(128)));
+    };
     // Walking a reflog asks for this in Git, whatever names it.
     context.warns_of_ambiguous_refs()?;
     let walk = Walk::through(context, !settings.json, &names)?;
@@ -279,6 +282,20 @@ impl Settings {
             || self.choice(context, arg, rest)?)
     }
 
+    /// As [`Settings::names`], and reads what it takes to choose entries of them.
+    fn logs(
+        &mut self,
+        context: &Context,
+        items: &[Item<'_>],
+        ends_options: bool,
+    ) -> Result<Option<Vec<Vec<u8>>>> {
+        let names = self.names(context, items, ends_options)?;
+        if names.is_some() {
+            self.read_mailmap(context)?;
+        }
+        Ok(names)
+    }
+
     /// Finds the reflogs that the command line names; `None` if it names paths.
     fn names(
         &mut self,
@@ -307,7 +324,7 @@ impl Settings {
         }
         match self.names_revisions {
             true => Ok(Some(reader.names)),
-            false => default(context).map(Some),
+            false => revision::default(context).map(Some),
         }
     }
 
@@ -552,37 +569,6 @@ impl Settings {
             is_first: true,
         })
     }
-}
-
-/// Returns HEAD, whose reflog is shown where no other is named.
-fn default(context: &Context) -> Result<Vec<Vec<u8>>> {
-    if let Some(oid) = context.object_id(b"HEAD")? {
-        let header = context.odb()?.header(oid)?;
-        let is_other = header.is_some_and(|it| it.kind != ObjectKind::Commit);
-        return Ok(if is_other {
-            Vec::new()
-        } else {
-            vec![b"HEAD".to_vec()]
-        });
-    }
-    let mut branch: Option<RefNameBuf> = None;
-    for _ in 0..SYMREF_DEPTH_MAX {
-        let name = branch.as_ref().map_or(RefName::HEAD, RefNameBuf::as_name);
-        let found = context.store()?.read(name)?;
-        match found.map(|found| found.target) {
-            Some(Target::Symbolic(target)) => branch = Some(target),
-            _ => break,
-        }
-    }
-    let may_be = |name: &RefNameBuf| is_well_formed(name.as_bytes(), FormatOptions::ONE_LEVEL);
-    Err(Failure::fatal(match branch.filter(may_be) {
-        Some(branch) => {
-            let name = branch.as_bytes();
-            let name = name.strip_prefix(b"refs/heads/").unwrap_or(name).as_bstr();
-            format!("your current branch '{name}' does not have any commits yet")
-        }
-        None => "your current branch appears to be broken".to_owned(),
-    }))
 }
 
 fn date_format(name: &[u8]) -> Result<DateFormat> {

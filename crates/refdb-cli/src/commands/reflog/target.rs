@@ -4,14 +4,14 @@ use refdb::layout::link_to_worktree;
 use refdb::{LogOrder, RefName, RefNameBuf};
 use refdb_git::revision::{Found, Revisions};
 
-use crate::context::{Context, say_notes};
+use crate::context::Context;
 use crate::failure::Result;
 
 /// Returns the name of the reflog that a short name stands for.
 pub(super) fn find(context: &Context, name: &[u8]) -> Result<Option<RefNameBuf>> {
     let revisions = Revisions::new(context.repository()?);
     let found = revisions.dwim_log(name);
-    say_notes(&revisions);
+    context.say_notes(&revisions);
     Ok(found?.map(|found: Found| found.name))
 }
 

@@ -3,8 +3,9 @@
 //! A reflog has no end that a commit could be: what is to be left out is refused, if it is a commit.
 
 use bstr::{BString, ByteSlice};
+use refdb::name::{FormatOptions, SYMREF_DEPTH_MAX, is_well_formed};
 use refdb::objects::ObjectKind;
-use refdb::{ObjectId, RefName};
+use refdb::{ObjectId, RefName, RefNameBuf, Target};
 use refdb_git::revision::path_separator;
 
 use super::beyond;
@@ -332,6 +333,37 @@ impl Reader<'_> {
             beyond::separate()
         )))
     }
+}
+
+/// Returns HEAD, whose reflog is shown where no other is named.
+pub(super) fn default(context: &Context) -> Result<Vec<Vec<u8>>> {
+    if let Some(oid) = context.object_id(b"HEAD")? {
+        let header = context.odb()?.header(oid)?;
+        let is_other = header.is_some_and(|it| it.kind != ObjectKind::Commit);
+        return Ok(if is_other {
+            Vec::new()
+        } else {
+            vec![b"HEAD".to_vec()]
+        });
+    }
+    let mut branch: Option<RefNameBuf> = None;
+    for _ in 0..SYMREF_DEPTH_MAX {
+        let name = branch.as_ref().map_or(RefName::HEAD, RefNameBuf::as_name);
+        let found = context.store()?.read(name)?;
+        match found.map(|found| found.target) {
+            Some(Target::Symbolic(target)) => branch = Some(target),
+            _ => break,
+        }
+    }
+    let may_be = |name: &RefNameBuf| is_well_formed(name.as_bytes(), FormatOptions::ONE_LEVEL);
+    Err(Failure::fatal(match branch.filter(may_be) {
+        Some(branch) => {
+            let name = branch.as_bytes();
+            let name = name.strip_prefix(b"refs/heads/").unwrap_or(name).as_bstr();
+            format!("your current branch '{name}' does not have any commits yet")
+        }
+        None => "your current branch appears to be broken".to_owned(),
+    }))
 }
 
 /// Returns whether an argument can only be meant as a path: as a pattern, or because it is there.
