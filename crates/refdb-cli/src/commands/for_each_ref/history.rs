@@ -57,17 +57,20 @@ fn describe_options(list: &str) -> Result<Options> {
     let mut options = Options::default();
     let mut rest = list;
     while !rest.is_empty() {
-        let (option, after) = rest.split_once(',').unwrap_or((rest, ""));
-        let (name, value) = match option.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (option, None),
-        };
+        let unread = rest;
+        let (mut name, mut value, mut after) = first_option(rest);
+        if name == "tags" {
+            let tags = value.map_or(Some(true), |value| boolean(Some(value.as_bytes())));
+            rest = after;
+            if let Some(tags) = tags {
+                options.tags = tags;
+                continue;
+            }
+            // Git says what is wrong with it only where none of the others comes behind it.
+            (name, value, after) = first_option(rest);
+        }
         let given = value.filter(|value| !value.is_empty());
         match name {
-            "tags" => {
-                let value = value.map_or(Some(true), |value| boolean(Some(value.as_bytes())));
-                options.tags = value.ok_or_else(|| unrecognised("describe", rest))?;
-            }
             "abbrev" => {
                 let Some(value) = given else {
                     return Err(fatal("argument expected for describe:abbrev".to_owned()));
@@ -84,11 +87,20 @@ fn describe_options(list: &str) -> Result<Options> {
                 };
                 patterns.push(BString::from(value));
             }
-            _ => return Err(unrecognised("describe", rest)),
+            _ => return Err(unrecognised("describe", unread)),
         }
         rest = after;
     }
     Ok(options)
+}
+
+/// Returns the name of the first option of a list, its value, and what comes behind it.
+fn first_option(list: &str) -> (&str, Option<&str>, &str) {
+    let (option, after) = list.split_once(',').unwrap_or((list, ""));
+    match option.split_once('=') {
+        Some((name, value)) => (name, Some(value), after),
+        None => (option, None, after),
+    }
 }
 
 /// Reads a number of digits; `rest` is the list from there on.
