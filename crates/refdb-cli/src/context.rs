@@ -352,6 +352,13 @@ impl Context {
         Ok(repository.is_in_work_tree(&here))
     }
 
+    /// Returns whether we are in a folder of the work tree below its top.
+    pub(crate) fn is_below_top(&self) -> Result<bool> {
+        let top = self.repository()?.work_tree();
+        let is_top = std::env::current_dir().is_ok_and(|here| Some(here.as_path()) == top);
+        Ok(!is_top && self.is_in_work_tree()?)
+    }
+
     /// Says what came up while a revision expression was resolved, or keeps it if that is to be said later.
     pub(crate) fn say_notes(&self, revisions: &Revisions<'_>) {
         let notes = revisions.notes();

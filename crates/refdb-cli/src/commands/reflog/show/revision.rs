@@ -50,7 +50,8 @@ impl Reader<'_> {
             let text = format!("option '{arg}' must come before non-option arguments");
             return Err(Failure::fatal(text));
         }
-        match is_path(arg) {
+        // Nothing at all is the folder where we are, unless that is the top.
+        match is_path(arg) || arg.is_empty() && self.context.is_below_top()? {
             true => Ok(Given::Path),
             false => Err(self.unknown(arg)?),
         }
